@@ -1,0 +1,1 @@
+"""Kafka's group coordinator as a library."""

@@ -1,0 +1,266 @@
+"""The log that a coordinator writes to: the ``LogStore`` contract, its errors, and a store in memory.
+
+A host brings its own persistence by implementing two methods. Rules of the contract:
+
+* ``append`` is given records that go into the log together or not at all, for one log partition, under a *ticket*.
+  A store that has written them returns the offset of the first. A store that works asynchronously returns ``None`` and
+  answers later through :meth:`GroupCoordinator.appended` or :meth:`GroupCoordinator.append_failed`.
+* Answers of one log partition come in the order of its tickets; an acknowledgement of *n* stands for all up to *n*
+  (the earlier ones then lie right before it, without gaps).
+* Offsets grow. Gaps are allowed: other writers and compaction leave them.
+* A failure says whether the records can still appear in the log. If they can (``outcome_unknown``), the log partition
+  fails and must be loaded again, since its state could otherwise miss a durable record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+from groupcoord.core.records import NO_PRODUCER_ID, OffsetCommitRecord, Record, TransactionMarker
+from groupcoord.errors import ErrorCode
+
+
+class Ticket(NamedTuple):
+    """Names one append: the log partition and its running number there. Tickets of a partition compare in order."""
+
+    partition: int
+    number: int
+
+
+class LogStoreError(Exception):
+    """An append or a read failed. ``error_code`` is Kafka's code for it; the coordinator translates it for clients."""
+
+    error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+    outcome_unknown = False
+
+
+class RecordTooLargeError(LogStoreError):
+    """The records are larger than the store takes; nothing was written. Clients see UNKNOWN_SERVER_ERROR."""
+
+    error_code = ErrorCode.MESSAGE_TOO_LARGE
+
+
+class NotEnoughReplicasError(LogStoreError):
+    """Too few copies to accept the write; nothing was written. Clients see COORDINATOR_NOT_AVAILABLE and retry."""
+
+    error_code = ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+class NotLeaderError(LogStoreError):
+    """Somebody else owns this log partition now; nothing was written. Clients see NOT_COORDINATOR and look anew."""
+
+    error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+class StorageError(LogStoreError):
+    """The disk failed or is full; what was written has been taken back. Clients see NOT_COORDINATOR."""
+
+    error_code = ErrorCode.KAFKA_STORAGE_ERROR
+
+
+class AppendTimedOutError(LogStoreError):
+    """No answer in time: the records may still appear, so the log partition must be loaded again."""
+
+    error_code = ErrorCode.REQUEST_TIMED_OUT
+    outcome_unknown = True
+
+
+class LogRecord:
+    """One record as a log store sees it: key and value bytes are made on demand, and once.
+
+    Attributes:
+        timestamp_ms: append time, milliseconds since the Unix epoch.
+        offset: its place in the log partition; -1 before it was appended.
+    """
+
+    __slots__ = ("_key", "_record", "_value", "offset", "timestamp_ms")
+
+    def __init__(self, record: Record, timestamp_ms: int, offset: int = -1) -> None:
+        self._record: Record | None = record
+        self.timestamp_ms = timestamp_ms
+        self.offset = offset
+        self._key: bytes | None = None
+        self._value: bytes | None = None
+
+    @classmethod
+    def from_bytes(
+        cls,
+        key: bytes,
+        value: bytes | None,
+        *,
+        offset: int,
+        timestamp_ms: int = -1,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = -1,
+        is_control: bool = False,
+    ) -> LogRecord:
+        """Make a record from what a store kept of it.
+
+        Args:
+            key: the key's bytes.
+            value: the value's bytes; None for a tombstone.
+            offset: its place in the log partition.
+            timestamp_ms: append time.
+            producer_id: of a transactional record or a marker; -1 for all others.
+            producer_epoch: goes with ``producer_id``.
+            is_control: it is a transaction marker.
+        """
+        from groupcoord.records.codec import decode_control, decode_record
+
+        if is_control:
+            record: Record = decode_control(key, value, producer_id, producer_epoch)
+        else:
+            record = decode_record(key, value, producer_id, producer_epoch)
+        made = cls(record, timestamp_ms, offset)
+        made._key, made._value = key, value
+        return made
+
+    @property
+    def record(self) -> Record:
+        """The record as a value."""
+        assert self._record is not None
+        return self._record
+
+    @property
+    def key(self) -> bytes:
+        """The key's bytes, as Kafka 4.4 writes them."""
+        if self._key is None:
+            self._encode()
+        assert self._key is not None
+        return self._key
+
+    @property
+    def value(self) -> bytes | None:
+        """The value's bytes, as Kafka 4.4 writes them; None for a tombstone."""
+        if self._key is None:
+            self._encode()
+        return self._value
+
+    def _encode(self) -> None:
+        from groupcoord.records.codec import encode_record
+
+        self._key, self._value = encode_record(self.record)
+
+    @property
+    def producer_id(self) -> int:
+        """The producer whose transaction this record belongs to, or -1."""
+        record = self._record
+        if isinstance(record, OffsetCommitRecord | TransactionMarker):
+            return record.producer_id
+        return NO_PRODUCER_ID
+
+    @property
+    def producer_epoch(self) -> int:
+        """The epoch of :attr:`producer_id`, or -1."""
+        record = self._record
+        if isinstance(record, OffsetCommitRecord | TransactionMarker):
+            return record.producer_epoch
+        return -1
+
+    @property
+    def is_control(self) -> bool:
+        """True for a transaction marker."""
+        return isinstance(self._record, TransactionMarker)
+
+    def __repr__(self) -> str:
+        return f"LogRecord({self._record!r}, timestamp_ms={self.timestamp_ms}, offset={self.offset})"
+
+
+class LogStore(Protocol):
+    """Where the records of ``__consumer_offsets`` live. See the module's text for the contract."""
+
+    def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int | None:
+        """Append ``records`` together to a log partition.
+
+        Args:
+            partition: the log partition, 0 … ``offsets.topic.num.partitions`` - 1.
+            ticket: to be given back with the answer, if that comes later.
+            records: at least one; transactional records and markers are never mixed with others, and belong to
+                one producer.
+
+        Returns:
+            The offset of the first record if they are written; None if the answer comes later.
+
+        Raises:
+            LogStoreError: nothing was written (or the outcome is unknown, see ``outcome_unknown``).
+        """
+
+    def read(self, partition: int) -> Iterable[LogRecord]:
+        """Return every record of a log partition in order, with offsets; nothing for one never written.
+
+        Raises:
+            LogStoreError: the log can't be read.
+        """
+
+
+class MemoryLogStore:
+    """A log in memory, with switches for the faults that a test wants to see.
+
+    By default every append is written at once. With ``acknowledge_late`` they wait until :meth:`write_waiting` writes them and
+    returns the answers, which the caller passes on to the coordinator. :meth:`fail_next` makes appends fail.
+    """
+
+    def __init__(self, *, acknowledge_late: bool = False) -> None:
+        self.acknowledge_late = acknowledge_late
+        self._logs: dict[int, list[LogRecord]] = {}
+        self._end_offsets: dict[int, int] = {}
+        self._waiting: list[tuple[Ticket, list[LogRecord]]] = []
+        self._failures: list[LogStoreError] = []
+
+    def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int | None:
+        """Append, wait or fail, as the switches say. See :meth:`LogStore.append`."""
+        if self._failures:
+            raise self._failures.pop(0)
+        if self.acknowledge_late:
+            self._waiting.append((ticket, list(records)))
+            return None
+        return self._write(partition, records)
+
+    def read(self, partition: int) -> Iterator[LogRecord]:
+        """Return the records of a log partition in order."""
+        return iter(tuple(self._logs.get(partition, ())))
+
+    def end_offset(self, partition: int) -> int:
+        """Return the offset that the next record of this log partition will have."""
+        return self._end_offsets.get(partition, 0)
+
+    def skip_offsets(self, partition: int, count: int) -> None:
+        """Leave a gap of ``count`` offsets, as another writer of the log would."""
+        self._end_offsets[partition] = self.end_offset(partition) + count
+
+    def fail_next(self, *errors: LogStoreError) -> None:
+        """Let the next appends fail, one with each of ``errors`` in turn."""
+        self._failures.extend(errors)
+
+    def waiting(self) -> list[Ticket]:
+        """Return the tickets of appends that were neither written nor refused yet, oldest first."""
+        return [ticket for ticket, _ in self._waiting]
+
+    def write_waiting(self, count: int | None = None) -> list[tuple[Ticket, int]]:
+        """Write the oldest ``count`` waiting appends (all by default).
+
+        Returns:
+            ``(ticket, base offset)`` of each, for :meth:`GroupCoordinator.appended`.
+        """
+        chosen, self._waiting = self._waiting[:count], self._waiting[len(self._waiting[:count]) :]
+        return [(ticket, self._write(ticket.partition, records)) for ticket, records in chosen]
+
+    def drop_waiting(self) -> list[Ticket]:
+        """Forget every waiting append, as a crash does before the write.
+
+        Returns:
+            Their tickets, oldest first, for :meth:`GroupCoordinator.append_failed`.
+        """
+        tickets = self.waiting()
+        self._waiting = []
+        return tickets
+
+    def _write(self, partition: int, records: Sequence[LogRecord]) -> int:
+        log = self._logs.setdefault(partition, [])
+        base_offset = self.end_offset(partition)
+        for delta, record in enumerate(records):
+            record.offset = base_offset + delta
+            log.append(record)
+        self._end_offsets[partition] = base_offset + len(records)
+        return base_offset
