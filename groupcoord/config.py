@@ -1,7 +1,7 @@
 """Every limit and time-out under Kafka's own key, validated.
 
-An attribute is the key with underscores for dots: ``group.max.size`` is ``Config.group_max_size``. Defaults and bounds are those of
-Apache Kafka 4.4.
+An attribute is the key with underscores for dots: ``group.max.size`` is ``Config.group_max_size``. Defaults and
+bounds are those of Apache Kafka 4.4.
 """
 
 from __future__ import annotations

@@ -197,8 +197,9 @@ class LogStore(Protocol):
 class MemoryLogStore:
     """A log in memory, with switches for the faults that a test wants to see.
 
-    By default every append is written at once. With ``acknowledge_late`` they wait until :meth:`write_waiting` writes them and
-    returns the answers, which the caller passes on to the coordinator. :meth:`fail_next` makes appends fail.
+    By default every append is written at once. With ``acknowledge_late`` they wait until :meth:`write_waiting`
+    writes them and returns the answers, which the caller passes on to the coordinator. :meth:`fail_next` makes
+    appends fail.
     """
 
     def __init__(self, *, acknowledge_late: bool = False) -> None:

@@ -1,7 +1,7 @@
 """Requests and responses of the coordinator as values: no bytes, no versions.
 
-A field has the meaning of its newest version in Kafka 4.4; what an older request version lacks is the field's default, and
-what an older version does differently is a named flag. Times are milliseconds. Names are Kafka's.
+A field has the meaning of its newest version in Kafka 4.4; what an older request version lacks is the field's
+default, and what an older version does differently is a named flag. Times are milliseconds. Names are Kafka's.
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ class SyncAssignment(NamedTuple):
 class SyncGroup:
     """Fetch one's assignment; the leader brings everybody's (API key 14).
 
-    ``protocol_type`` and ``protocol_name`` are None where the request's version has no such field (below 5): not checked.
+    ``protocol_type`` and ``protocol_name`` are None where the request's version has no such field (below 5): not
+    checked.
     """
 
     group_id: str
@@ -317,8 +318,8 @@ class TopicToCommit:
 class OffsetCommit:
     """Commit offsets (API key 8).
 
-    ``generation_id`` is negative for a consumer outside of group management. ``retention_time_ms`` -1: the broker's retention
-    (a request of version 2 to 4 may bring its own).
+    ``generation_id`` is negative for a consumer outside of group management. ``retention_time_ms`` -1: the broker's
+    retention (a request of version 2 to 4 may bring its own).
     """
 
     group_id: str | None
@@ -362,7 +363,7 @@ class TopicToFetch:
 
 @define
 class GroupToFetch:
-    """One group whose offsets are wanted; ``topics`` None: all it has. Member fields: KIP-848, request versions from 9."""
+    """One group whose offsets are wanted; ``topics`` None: all it has. The member fields are KIP-848's."""
 
     group_id: str | None
     topics: tuple[TopicToFetch, ...] | None = None
@@ -374,7 +375,8 @@ class GroupToFetch:
 class OffsetFetch:
     """Read committed offsets (API key 9).
 
-    ``require_stable`` (KIP-447): answer UNSTABLE_OFFSET_COMMIT where a transaction is open. ``uses_topic_ids``: answer with ids.
+    ``require_stable`` (KIP-447): answer UNSTABLE_OFFSET_COMMIT where a transaction is open. ``uses_topic_ids``:
+    answer with ids.
     """
 
     groups: tuple[GroupToFetch, ...]

@@ -1,7 +1,7 @@
 """What is durable: the records of ``__consumer_offsets`` as values, without their bytes.
 
-Hard state is a fold over these and nothing else (see :mod:`groupcoord.core.partition`). Treat them as immutable; they are
-not frozen because a commit makes one for each partition. Sources: Kafka's ``OffsetCommitKey/Value`` and
+Hard state is a fold over these and nothing else (see :mod:`groupcoord.core.partition`). Treat them as immutable;
+they are not frozen because a commit makes one for each partition. Sources: Kafka's ``OffsetCommitKey/Value`` and
 ``GroupMetadataKey/Value`` schemas, KIP-98 for the transaction markers.
 """
 

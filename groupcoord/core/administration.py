@@ -1,0 +1,110 @@
+"""DescribeGroups, ListGroups and DeleteGroups inside one shard."""
+
+from __future__ import annotations
+
+from groupcoord.core.continuations import WhenDeleted
+from groupcoord.core.effects import Token
+from groupcoord.core.group import GroupMetadata
+from groupcoord.core.messages import DeletedGroup, DeleteGroupsResponse, DescribedGroup, ListedGroup
+from groupcoord.core.records import GroupTombstone, OffsetTombstone, Record
+from groupcoord.core.shard import Shard
+from groupcoord.core.states import GroupState
+from groupcoord.errors import ErrorCode
+
+CLASSIC_GROUP_TYPE = "classic"
+
+
+class Administration:
+    """Handles what administrators ask of one shard."""
+
+    __slots__ = ("_shard",)
+
+    def __init__(self, shard: Shard) -> None:
+        self._shard = shard
+
+    def describe_group(self, group_id: str) -> DescribedGroup:
+        """Describe a group as it stands; metadata and protocol are shown in Stable only."""
+        group = self._shard.visible(group_id)
+        if group is None:
+            return DescribedGroup(
+                group_id,
+                ErrorCode.GROUP_ID_NOT_FOUND,
+                f"Group {group_id} not found.",
+                GroupState.DEAD.value,
+            )
+        shown_protocol = group.protocol_name if group.state is GroupState.STABLE else None
+        return DescribedGroup(
+            group_id,
+            group_state=group.state.value,
+            protocol_type=group.protocol_type or "",
+            protocol_data=shown_protocol or "",
+            members=tuple(member.described(shown_protocol) for member in group.members.values()),
+        )
+
+    def list_groups(self, states: frozenset[str], types: frozenset[str]) -> list[ListedGroup]:
+        """List groups whose state and type pass the filters, which are in lower case; an empty filter passes all."""
+        if types and CLASSIC_GROUP_TYPE not in types:
+            return []
+        return [
+            ListedGroup(group.group_id, group.protocol_type or "", group.state.value, CLASSIC_GROUP_TYPE)
+            for group in self._shard.visible_groups()
+            if not states or group.state.value.lower() in states
+        ]
+
+    def delete_groups(self, group_ids: list[str], token: Token) -> None:
+        """Delete those groups that are empty, with their offsets: one append for all of them."""
+        results, groups = [], []
+        records: list[Record] = []
+        for group_id in group_ids:
+            group = self._shard.groups.get(group_id)
+            error_code = self._deletion_error(group)
+            if group is not None and error_code is ErrorCode.NONE:
+                records += self.bury(group)
+                groups.append(group)
+            results.append(DeletedGroup(group_id, error_code))
+        response = DeleteGroupsResponse(tuple(results))
+        if records:
+            self._shard.journal.begin(records, WhenDeleted(tuple(groups), token, response))
+        else:
+            self._shard.effects.reply(token, response)
+
+    @staticmethod
+    def _deletion_error(group: GroupMetadata | None) -> ErrorCode:
+        if group is None:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        return ErrorCode.NONE if group.state is GroupState.EMPTY else ErrorCode.NON_EMPTY_GROUP
+
+    def bury(self, group: GroupMetadata) -> list[Record]:
+        """Take a group out of requests' sight; return the tombstones of its offsets and of itself."""
+        shard = self._shard
+        shard.disarm(group)
+        group.pending_members.clear()
+        del shard.groups[group.group_id]
+        shard.deleted[group.group_id] = group
+        keys = shard.journal.hard.offsets.known_keys(group.group_id)
+        tombstones: list[Record] = [OffsetTombstone(group.group_id, topic, index) for topic, index in keys]
+        return [*tombstones, GroupTombstone(group.group_id)]
+
+    def on_durable(self, written: WhenDeleted, now_ms: int) -> None:
+        """The groups are gone for good."""
+        for group in written.groups:
+            group.to(GroupState.DEAD, now_ms)
+            self._unbury(group)
+        if written.response is not None:
+            self._shard.effects.reply(written.token, written.response)
+
+    def on_failure(self, written: WhenDeleted, error_code: ErrorCode) -> None:
+        """The tombstones could not be written: the groups are back, unless new ones have taken their names."""
+        for group in written.groups:
+            self._unbury(group)
+            self._shard.groups.setdefault(group.group_id, group)
+        if written.response is not None:
+            results = tuple(
+                entry._replace(error_code=error_code) if entry.error_code is ErrorCode.NONE else entry
+                for entry in written.response.results
+            )
+            self._shard.effects.reply(written.token, DeleteGroupsResponse(results))
+
+    def _unbury(self, group: GroupMetadata) -> None:
+        if self._shard.deleted.get(group.group_id) is group:
+            del self._shard.deleted[group.group_id]

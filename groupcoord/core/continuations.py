@@ -1,0 +1,68 @@
+"""What to do when an append is durable or has failed: small data, so that a core can be copied and printed."""
+
+from __future__ import annotations
+
+from attrs import define
+
+from groupcoord.core.effects import Token
+from groupcoord.core.group import GroupMetadata
+from groupcoord.core.messages import DeleteGroupsResponse, JoinProtocol, LeaveGroupResponse, OffsetCommitResponse
+
+
+@define(eq=False)
+class WhenCreated:
+    """A join made the group: it becomes visible, or was never there."""
+
+    group: GroupMetadata
+
+
+@define(eq=False)
+class WhenEmptied:
+    """A generation without members ends in Empty; a leave that caused it is answered now."""
+
+    group: GroupMetadata
+    token: Token = None
+    response: LeaveGroupResponse | None = None
+
+
+@define(eq=False)
+class WhenAssigned:
+    """The leader's assignments are durable: hand them out, if the generation still waits for them."""
+
+    group: GroupMetadata
+    generation_id: int
+    assignments: dict[str, bytes]
+
+
+@define(eq=False)
+class WhenReplaced:
+    """A restarted static member's new id is durable: answer its join; or put the old id back (KIP-345)."""
+
+    group: GroupMetadata
+    old_member_id: str
+    new_member_id: str
+    old_leader: str
+    old_protocols: tuple[JoinProtocol, ...]
+    old_rebalance_timeout_ms: int
+    old_session_timeout_ms: int
+
+
+@define(eq=False)
+class WhenCommitted:
+    """Offsets are committed: answer; on failure every partition that was written gets the error."""
+
+    group_id: str
+    token: Token
+    response: OffsetCommitResponse
+
+
+@define(eq=False)
+class WhenDeleted:
+    """Groups are gone for good, or come back; ``token`` is answered (None without one: an expiry)."""
+
+    groups: tuple[GroupMetadata, ...]
+    token: Token = None
+    response: DeleteGroupsResponse | None = None
+
+
+Continuation = WhenCreated | WhenEmptied | WhenAssigned | WhenReplaced | WhenCommitted | WhenDeleted

@@ -1,0 +1,317 @@
+"""One classic group in memory: membership, the vote for a protocol, leadership, and its state."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from groupcoord.core.effects import Token
+from groupcoord.core.java import hash_map_order
+from groupcoord.core.member import MemberMetadata, Parked
+from groupcoord.core.messages import JoinedMember, JoinProtocol
+from groupcoord.core.records import NO_TIMESTAMP, GroupMetadataRecord
+from groupcoord.core.states import GroupState, check_transition
+from groupcoord.core.subscriptions import subscribed_topics
+from groupcoord.core.timers import Timer, TimerKey
+from groupcoord.errors import ErrorCode, InvariantError
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
+
+
+class GroupMetadata:
+    """Soft state of a group. :meth:`to` is the only way to change its state.
+
+    Attributes:
+        previous_state: the state before the current one; ``Dead`` at first. A rebalance that came from ``Empty`` is
+            the initial one, which waits for company instead of ending when all have joined (KIP-134).
+        state_timestamp_ms: when the current state was entered; None if a load could not tell.
+        pending_members: ids handed out with MEMBER_ID_REQUIRED whose join is awaited, with their timers (KIP-394).
+        pending_sync: members of the current generation that have not synced yet.
+        waiting_joins: how many members have a parked join.
+        subscribed_topics: the topics of the last completed join phase; None if they cannot be known.
+        is_durable: the log knows the group; readers do not see it before.
+        new_member_added: somebody joined during the current delay of the initial rebalance, which extends it.
+        remaining_delay_ms: how much longer the initial rebalance may be extended.
+    """
+
+    def __init__(self, group_id: str, partition: int, now_ms: int | None) -> None:
+        self.group_id = group_id
+        self.state = GroupState.EMPTY
+        self.previous_state = GroupState.DEAD
+        self.state_timestamp_ms = now_ms
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        self.generation_id = 0
+        self.leader: str | None = None
+        self.members: dict[str, MemberMetadata] = {}
+        self.static_members: dict[str, str] = {}
+        self.pending_members: dict[str, Timer] = {}
+        self.pending_sync: dict[str, None] = {}
+        self.supported_protocols: Counter[str] = Counter()
+        self.waiting_joins = 0
+        self.subscribed_topics: frozenset[str] | None = None
+        self.is_durable = False
+        self.new_member_added = False
+        self.remaining_delay_ms = 0
+        self.join_timer = Timer(TimerKey("join", partition, group_id))
+        self.sync_timer = Timer(TimerKey("sync", partition, group_id))
+
+    @classmethod
+    def from_record(cls, record: GroupMetadataRecord, partition: int) -> GroupMetadata:
+        """Return the group that a load makes of its last record: Stable with members, else Empty."""
+        timestamp = record.state_timestamp_ms
+        group = cls(record.group_id, partition, None if timestamp == NO_TIMESTAMP else timestamp)
+        group.protocol_type = record.protocol_type or None
+        group.protocol_name = record.protocol_name
+        group.generation_id = record.generation_id
+        group.is_durable = True
+        for member in record.members:
+            rebalance_timeout_ms = member.rebalance_timeout_ms
+            group.add(
+                MemberMetadata(
+                    member.member_id,
+                    group_instance_id=member.group_instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    rebalance_timeout_ms=member.session_timeout_ms
+                    if rebalance_timeout_ms == -1
+                    else rebalance_timeout_ms,
+                    session_timeout_ms=member.session_timeout_ms,
+                    protocols=(JoinProtocol(record.protocol_name or "", member.subscription),),
+                    session_timer=Timer(TimerKey("session", partition, record.group_id, member.member_id)),
+                    assignment=member.assignment,
+                    is_new=False,
+                )
+            )
+        group.leader = record.leader
+        if group.members:
+            group.state = GroupState.STABLE
+        group.subscribed_topics = group.subscriptions()
+        return group
+
+    # ------------------------------------------------------------ state
+
+    def to(self, state: GroupState, now_ms: int) -> None:
+        """Move to another state.
+
+        Raises:
+            IllegalTransitionError: the transition table does not allow it; nothing was changed.
+        """
+        check_transition(self.state, state)
+        self.previous_state, self.state = self.state, state
+        self.state_timestamp_ms = now_ms
+
+    @property
+    def is_initial_rebalance(self) -> bool:
+        """True while the group waits for its first members (KIP-134)."""
+        return self.state is GroupState.PREPARING_REBALANCE and self.previous_state is GroupState.EMPTY
+
+    @property
+    def all_joined(self) -> bool:
+        """True if every member's join waits and no handed-out id is still awaited."""
+        return len(self.members) == self.waiting_joins and not self.pending_members
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest rebalance time-out among the members; 0 without members."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    # ------------------------------------------------------------ members
+
+    def identify(self, member_id: str, group_instance_id: str | None) -> MemberMetadata | ErrorCode:
+        """Return the member that a request speaks for, or the error that it gets.
+
+        A known member may leave its instance id out; a wrong pair of ids is fenced (KIP-345).
+        """
+        if group_instance_id is not None:
+            owner = self.static_members.get(group_instance_id)
+            if owner is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if owner != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        return self.members.get(member_id, ErrorCode.UNKNOWN_MEMBER_ID)
+
+    def accepts(self, member_id: str, max_size: int) -> bool:
+        """Tell whether ``group.max.size`` leaves room for a join with this member id (KIP-389)."""
+        if self.state is GroupState.EMPTY:
+            return True
+        member = self.members.get(member_id)
+        if self.state is GroupState.PREPARING_REBALANCE:
+            return (member is not None and member.parked_join is not None) or self.waiting_joins < max_size
+        return member is not None or len(self.members) < max_size
+
+    def add(self, member: MemberMetadata) -> None:
+        """Take a member in; the first one leads."""
+        self.members[member.member_id] = member
+        if member.group_instance_id is not None:
+            self.static_members[member.group_instance_id] = member.member_id
+        self.supported_protocols.update(name for name, _ in member.protocols)
+        if member.parked_join is not None:
+            self.waiting_joins += 1
+        if self.leader is None:
+            self.leader = member.member_id
+
+    def remove(self, member: MemberMetadata) -> None:
+        """Drop a member; if it led, the member that joined first leads. Its waiting requests are the caller's."""
+        del self.members[member.member_id]
+        if member.group_instance_id is not None:
+            del self.static_members[member.group_instance_id]
+        self._forget_protocols(member)
+        if member.parked_join is not None:
+            self.waiting_joins -= 1
+        self.pending_sync.pop(member.member_id, None)
+        if self.leader == member.member_id:
+            self.leader = next(iter(self.members), None)
+
+    def rename(self, member: MemberMetadata, member_id: str) -> None:
+        """Give a static member another id: it keeps everything, leadership included.
+
+        The old id stays in ``pending_sync``, as in Kafka: the member is still counted as not having synced.
+        """
+        del self.members[member.member_id]
+        if self.leader == member.member_id:
+            self.leader = member_id
+        member.member_id = member_id
+        self.members[member_id] = member
+        assert member.group_instance_id is not None
+        self.static_members[member.group_instance_id] = member_id
+
+    def update(
+        self,
+        member: MemberMetadata,
+        protocols: tuple[JoinProtocol, ...],
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+    ) -> None:
+        """Take over what a rejoin brings."""
+        self._forget_protocols(member)
+        member.protocols = protocols
+        self.supported_protocols.update(name for name, _ in protocols)
+        member.rebalance_timeout_ms = rebalance_timeout_ms
+        member.session_timeout_ms = session_timeout_ms
+
+    def _forget_protocols(self, member: MemberMetadata) -> None:
+        for name, _ in member.protocols:
+            self.supported_protocols[name] -= 1
+            if not self.supported_protocols[name]:
+                del self.supported_protocols[name]
+
+    # ------------------------------------------------------------ waiting requests
+
+    def park_join(self, member: MemberMetadata, join: Parked) -> Parked | None:
+        """Let a member's join wait; return the older one that it replaces."""
+        replaced, member.parked_join = member.parked_join, join
+        if replaced is None:
+            self.waiting_joins += 1
+        return replaced
+
+    def take_join(self, member: MemberMetadata) -> Parked | None:
+        """Return the member's waiting join, which no longer waits."""
+        join, member.parked_join = member.parked_join, None
+        if join is not None:
+            self.waiting_joins -= 1
+        return join
+
+    def parked_tokens(self) -> list[Token]:
+        """Return the tokens of all waiting requests."""
+        parked = [p for m in self.members.values() for p in (m.parked_join, m.parked_sync) if p is not None]
+        return [p.token for p in parked]
+
+    # ------------------------------------------------------------ protocol, leader, generation
+
+    def supports(self, protocol_type: str, protocols: tuple[JoinProtocol, ...]) -> bool:
+        """Tell whether somebody with this type and these protocols could share a generation with all members."""
+        if self.state is GroupState.EMPTY:
+            return bool(protocol_type) and bool(protocols)
+        size = len(self.members)
+        return protocol_type == self.protocol_type and any(
+            self.supported_protocols.get(name, 0) == size for name, _ in protocols
+        )
+
+    def select_protocol(self) -> str | None:
+        """Return the protocol that wins the vote among those that all support, or None if there is no such one.
+
+        A tie goes to the first in the order of a Java ``HashMap``, as in Kafka 4.
+        """
+        size = len(self.members)
+        candidates = {name for name, count in self.supported_protocols.items() if count == size}
+        if not candidates:
+            return None
+        votes = Counter(member.vote(candidates) for member in self.members.values())
+        most = max(votes.values())
+        return next(name for name in hash_map_order(votes) if votes[name] == most)
+
+    def elect_joined_leader(self) -> bool:
+        """Make sure that the leader is a member whose join waits; return False if there is none."""
+        leader = self.members.get(self.leader) if self.leader is not None else None
+        if leader is not None and leader.parked_join is not None:
+            return True
+        for member in self.members.values():
+            if member.parked_join is not None:
+                self.leader = member.member_id
+                return True
+        return False
+
+    def subscriptions(self) -> frozenset[str] | None:
+        """Return the topics that the members subscribe to under the chosen protocol; None if they cannot be known."""
+        if self.protocol_type != CONSUMER_PROTOCOL_TYPE or self.protocol_name is None:
+            return None if self.members or self.protocol_type != CONSUMER_PROTOCOL_TYPE else frozenset()
+        return subscribed_topics(member.metadata(self.protocol_name) for member in self.members.values())
+
+    def joined_members(self) -> tuple[JoinedMember, ...]:
+        """Return all members as the leader sees them, in the order in which they joined."""
+        return tuple(member.joined(self.protocol_name) for member in self.members.values())
+
+    def to_record(self, assignments: dict[str, bytes]) -> GroupMetadataRecord:
+        """Return what becomes durable of the group, with these assignments (empty for members not named)."""
+        timestamp = self.state_timestamp_ms
+        return GroupMetadataRecord(
+            self.group_id,
+            self.protocol_type or "",
+            self.generation_id,
+            self.protocol_name,
+            self.leader,
+            NO_TIMESTAMP if timestamp is None else timestamp,
+            tuple(
+                member.to_record(self.protocol_name, assignments.get(member_id, b""))
+                for member_id, member in self.members.items()
+            ),
+        )
+
+    # ------------------------------------------------------------ checks
+
+    def check(self) -> None:
+        """Prove the group's invariants.
+
+        Raises:
+            InvariantError: one does not hold.
+        """
+        for rule, holds in self._invariants().items():
+            if not holds:
+                raise InvariantError(f"group {self.group_id!r} in {self.state.value}: {rule}")
+
+    def _invariants(self) -> dict[str, bool]:
+        members = self.members.values()
+        statics = {m.group_instance_id: m.member_id for m in members if m.group_instance_id is not None}
+        counts = Counter(name for m in members for name, _ in m.protocols)
+        is_preparing = self.state is GroupState.PREPARING_REBALANCE
+        is_stable = self.state is GroupState.STABLE
+        return {
+            "a member's key is its id": all(key == m.member_id for key, m in self.members.items()),
+            "static index and members mirror each other": statics == self.static_members,
+            "protocol counts are those of the members": counts == self.supported_protocols,
+            "waiting joins are counted": self.waiting_joins == sum(m.parked_join is not None for m in members),
+            "a pending id is no member": not self.pending_members.keys() & self.members.keys(),
+            "members imply that the group is not empty": not (self.members and self.state is GroupState.EMPTY),
+            "the leader is a member": (self.leader in self.members) if self.members else self.leader is None,
+            "a sync waits only while completing": self.state is GroupState.COMPLETING_REBALANCE
+            or all(m.parked_sync is None for m in members),
+            "the join timer runs only while preparing": is_preparing or self.join_timer.deadline_ms is None,
+            "the sync timer runs only in a generation": not self.pending_sync
+            or self.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE),
+            "the chosen protocol is supported by all": not is_stable
+            or self.supported_protocols.get(self.protocol_name or "", 0) >= len(self.members),
+            "a stable group has members": not is_stable or bool(self.members),
+        }
+
+    def __repr__(self) -> str:
+        return f"GroupMetadata({self.group_id!r}, {self.state.value}, generation_id={self.generation_id})"

@@ -1,0 +1,131 @@
+"""The way to the log of one partition: appends in flight, and the hard state that they become."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from groupcoord.core.continuations import Continuation, WhenCommitted
+from groupcoord.core.effects import Append, Effects
+from groupcoord.core.hard_state import HardState
+from groupcoord.core.records import OffsetCommitRecord, Record
+from groupcoord.errors import InvariantError, StoreContractError
+
+
+class InFlight(NamedTuple):
+    """An append that the log store has not answered."""
+
+    number: int
+    records: Sequence[Record]
+    continuation: Continuation
+
+
+class Journal:
+    """Numbers appends, keeps them in order until they are answered, and applies what became durable.
+
+    Attributes:
+        hard: what the log says.
+        in_flight: unanswered appends, oldest first.
+        next_log_offset: every later record lies at or after it.
+    """
+
+    def __init__(self, partition: int, effects: Effects, first_number: int) -> None:
+        self.hard = HardState()
+        self.in_flight: deque[InFlight] = deque()
+        self.next_log_offset = 0
+        self.next_number = first_number
+        self._first_number = first_number
+        self._partition = partition
+        self._effects = effects
+
+    def begin(self, records: Sequence[Record], continuation: Continuation) -> None:
+        """Ask for ``records`` to be made durable together; ``continuation`` says what follows."""
+        number = self.next_number
+        self.next_number = number + 1
+        self.in_flight.append(InFlight(number, records, continuation))
+        self._effects.appends.append(Append(self._partition, number, records))
+
+    def begin_commit(self, records: list[OffsetCommitRecord], continuation: WhenCommitted) -> None:
+        """As :meth:`begin`, for commits: they are pending until then."""
+        self.hard.offsets.begin(self.next_number, records)
+        self.begin(records, continuation)
+
+    def acknowledge(self, number: int, base_offset: int) -> list[Continuation]:
+        """Apply every append up to ``number``, whose first record lies at ``base_offset``.
+
+        Returns:
+            What follows, in order. Nothing for a late answer to an append from before the last load.
+
+        Raises:
+            StoreContractError: the append was already answered or never made, or an offset went back.
+        """
+        if number < self._first_number:
+            return []
+        answered = self._answered(number)
+        base_offset -= sum(len(entry.records) for entry in answered[:-1])
+        if base_offset < self.next_log_offset:
+            raise StoreContractError(
+                f"log partition {self._partition}: append {number} was acknowledged at offset {base_offset}, "
+                f"but the log already reached {self.next_log_offset}"
+            )
+        apply = self.hard.apply
+        for entry in answered:
+            self.in_flight.popleft()
+            self.hard.offsets.settle(entry.number)
+            for record in entry.records:
+                apply(record, base_offset)
+                base_offset += 1
+        self.next_log_offset = base_offset
+        return [entry.continuation for entry in answered]
+
+    def fail(self, number: int) -> Continuation | None:
+        """Drop the oldest append, which was refused.
+
+        Returns:
+            What follows. None for a late answer to an append from before the last load.
+
+        Raises:
+            StoreContractError: ``number`` isn't the oldest unanswered append.
+        """
+        if number < self._first_number:
+            return None
+        if not self.in_flight or self.in_flight[0].number != number:
+            raise StoreContractError(f"log partition {self._partition}: append {number} failed out of turn")
+        entry = self.in_flight.popleft()
+        self.hard.offsets.settle(number)
+        return entry.continuation
+
+    def _answered(self, number: int) -> list[InFlight]:
+        answered = []
+        for entry in self.in_flight:
+            if entry.number > number:
+                break
+            answered.append(entry)
+        if not answered or answered[-1].number != number:
+            raise StoreContractError(f"log partition {self._partition}: append {number} is not in flight")
+        return answered
+
+    def load(self, record: Record, log_offset: int) -> None:
+        """Apply a record that a load found in the log.
+
+        Raises:
+            StoreContractError: it lies before one that came earlier.
+        """
+        if log_offset < self.next_log_offset:
+            raise StoreContractError(
+                f"log partition {self._partition}: record at offset {log_offset} after {self.next_log_offset - 1}"
+            )
+        self.hard.apply(record, log_offset)
+        self.next_log_offset = log_offset + 1
+
+    def check(self) -> None:
+        """Prove that pending commits are exactly those in flight.
+
+        Raises:
+            InvariantError: they are not.
+        """
+        self.hard.offsets.check()
+        numbers = [entry.number for entry in self.in_flight]
+        if numbers != sorted(set(numbers)) or not self.hard.offsets.pending.keys() <= set(numbers):
+            raise InvariantError(f"pending commits {list(self.hard.offsets.pending)} but in flight are {numbers}")

@@ -1,0 +1,305 @@
+"""One log partition: its groups and offsets, what requests, timers and the log do to them, and its life cycle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+from uuid import UUID
+
+from groupcoord.config import Config
+from groupcoord.core.administration import Administration
+from groupcoord.core.append_errors import for_client
+from groupcoord.core.commits import Commits
+from groupcoord.core.continuations import (
+    Continuation,
+    WhenAssigned,
+    WhenCommitted,
+    WhenCreated,
+    WhenDeleted,
+    WhenEmptied,
+    WhenReplaced,
+)
+from groupcoord.core.effects import Effects, Token
+from groupcoord.core.group import GroupMetadata
+from groupcoord.core.membership import Membership
+from groupcoord.core.messages import (
+    DescribedGroup,
+    FetchedGroup,
+    GroupToFetch,
+    Heartbeat,
+    JoinGroup,
+    JoinGroupResponse,
+    LeaveGroup,
+    LeaveGroupResponse,
+    ListedGroup,
+    OffsetCommit,
+    SyncGroup,
+    SyncGroupResponse,
+)
+from groupcoord.core.rebalance import Rebalance
+from groupcoord.core.records import Record
+from groupcoord.core.retention import Retention
+from groupcoord.core.shard import Shard
+from groupcoord.core.states import GroupState
+from groupcoord.core.static_members import StaticMembers
+from groupcoord.core.timers import Timer, TimerKey, TimerQueue
+from groupcoord.errors import ErrorCode, InvariantError
+
+GroupRequest = JoinGroup | SyncGroup | Heartbeat | LeaveGroup | OffsetCommit
+"""Requests that concern one group and may wait or write."""
+
+
+class Partition:
+    """The coordinator of the groups of one log partition.
+
+    Inputs are method calls that carry the time; outputs land in the ``effects`` given at construction. Load it
+    once, before anything else. No closures or handles live inside: ``copy.deepcopy`` of the whole (with its effects
+    and timers) is a full snapshot.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        *,
+        config: Config,
+        effects: Effects,
+        timers: TimerQueue,
+        new_member_id: Callable[[str], str],
+        first_append: int = 0,
+    ) -> None:
+        self.index = index
+        self._shard = Shard(
+            index,
+            config=config,
+            effects=effects,
+            timers=timers,
+            new_member_id=new_member_id,
+            first_append=first_append,
+        )
+        self._journal = self._shard.journal
+        self._rebalance = Rebalance(self._shard)
+        self._static_members = StaticMembers(self._shard, self._rebalance)
+        self._membership = Membership(self._shard, self._rebalance, self._static_members)
+        self._commits = Commits(self._shard)
+        self._administration = Administration(self._shard)
+        self._retention = Retention(self._shard, self._administration)
+        self._handlers: dict[type, Callable[[Any, Token, int], None]] = {
+            JoinGroup: self._membership.join,
+            SyncGroup: self._membership.sync,
+            Heartbeat: self._membership.heartbeat,
+            LeaveGroup: self._membership.leave,
+            OffsetCommit: self._commits.commit,
+        }
+
+    # ------------------------------------------------------------ requests
+
+    def handle(self, request: GroupRequest, token: Token, now_ms: int) -> None:
+        """Take a request that concerns one group."""
+        self._handlers[type(request)](request, token, now_ms)
+
+    def fetch(self, wanted: GroupToFetch, *, require_stable: bool) -> FetchedGroup:
+        """Return a group's committed offsets."""
+        return self._commits.fetch(wanted, require_stable=require_stable)
+
+    def describe_group(self, group_id: str) -> DescribedGroup:
+        """Describe a group."""
+        return self._administration.describe_group(group_id)
+
+    def list_groups(self, states: frozenset[str], types: frozenset[str]) -> list[ListedGroup]:
+        """List the groups that pass the filters (lower case; empty: all)."""
+        return self._administration.list_groups(states, types)
+
+    def delete_groups(self, group_ids: list[str], token: Token) -> None:
+        """Delete groups; the answer to ``token`` is a :class:`DeleteGroupsResponse` for just these."""
+        self._administration.delete_groups(group_ids, token)
+
+    def forget_topic(self, topic: str, topic_id: UUID) -> None:
+        """A topic was deleted: write tombstones for its offsets."""
+        self._retention.forget_topic(topic, topic_id)
+
+    # ------------------------------------------------------------ time
+
+    def on_timer(self, key: TimerKey, now_ms: int) -> None:
+        """A timer of this partition is due."""
+        if key.kind == "expiry":
+            self._retention.sweep(now_ms)
+            return
+        group = self._shard.groups[key.group_id]
+        if key.kind == "session":
+            self._rebalance.on_session_timer(group, key.member_id, now_ms)
+        elif key.kind == "join":
+            self._rebalance.on_join_timer(group, now_ms)
+        else:
+            self._rebalance.on_sync_timer(group, now_ms)
+
+    # ------------------------------------------------------------ the log's answers
+
+    def appended(self, number: int, base_offset: int, now_ms: int) -> None:
+        """The appends up to ``number`` are durable; the first record of ``number`` lies at ``base_offset``.
+
+        Raises:
+            StoreContractError: the log store broke its contract.
+        """
+        for continuation in self._journal.acknowledge(number, base_offset):
+            self._resume(continuation, now_ms)
+
+    def append_failed(self, number: int, error_code: ErrorCode, now_ms: int) -> None:
+        """The append ``number`` was refused, with Kafka's code for the reason.
+
+        Raises:
+            StoreContractError: it isn't the oldest append in flight.
+        """
+        continuation = self._journal.fail(number)
+        if continuation is not None:
+            self._give_up(continuation, for_client(error_code), now_ms)
+
+    def _resume(self, continuation: Continuation, now_ms: int) -> None:
+        match continuation:
+            case WhenCommitted():
+                self._commits.on_durable(continuation)
+            case WhenDeleted():
+                self._administration.on_durable(continuation, now_ms)
+            case WhenCreated(group=group):
+                group.is_durable = True
+            case WhenAssigned(group=group):
+                group.is_durable = True
+                self._rebalance.assign(continuation, now_ms)
+            case WhenReplaced():
+                self._static_members.on_durable(continuation)
+            case WhenEmptied(group=group):
+                group.is_durable = True
+                if continuation.response is not None:
+                    self._shard.effects.reply(continuation.token, continuation.response)
+
+    def _give_up(self, continuation: Continuation, error_code: ErrorCode, now_ms: int) -> None:
+        match continuation:
+            case WhenCommitted():
+                self._commits.on_failure(continuation, error_code)
+            case WhenDeleted():
+                self._administration.on_failure(continuation, error_code)
+            case WhenCreated(group=group):
+                self._membership.on_creation_failed(group, error_code)
+            case WhenAssigned():
+                self._rebalance.fail_assignment(continuation, error_code, now_ms)
+            case WhenReplaced():
+                self._static_members.on_failure(continuation, error_code, now_ms)
+            case WhenEmptied():
+                # The members are gone all the same; a restart would bring the last durable generation back.
+                if continuation.response is not None:
+                    self._shard.effects.reply(continuation.token, LeaveGroupResponse(error_code))
+
+    # ------------------------------------------------------------ life cycle
+
+    def load(self, records: Iterable[tuple[int, Record]], now_ms: int) -> None:
+        """Rebuild the state from the log, as (offset, record) in order, and start the clocks.
+
+        Every member's session starts now; a group that is larger than ``group.max.size`` rebalances, and the first
+        to rejoin stay (KIP-389).
+
+        Raises:
+            StoreContractError: the offsets do not grow.
+        """
+        load = self._journal.load
+        for log_offset, record in records:
+            load(record, log_offset)
+        for group_id, record_of_group in self._journal.hard.groups.items():
+            if record_of_group is None:
+                group = GroupMetadata(group_id, self.index, None)
+                group.is_durable = True
+            else:
+                group = GroupMetadata.from_record(record_of_group, self.index)
+            self._shard.groups[group_id] = group
+            for member in group.members.values():
+                self._rebalance.renew_session(member, now_ms)
+            if len(group.members) > self._shard.config.group_max_size:
+                self._rebalance.start(group, now_ms)
+        self._retention.start(now_ms)
+
+    def unload(self, now_ms: int, error_code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
+        """Stop coordinating: appends in flight fail with ``error_code``, then what waits is told NOT_COORDINATOR."""
+        for entry in list(self._journal.in_flight):
+            self.append_failed(entry.number, error_code, now_ms)
+        for group in self._shard.groups.values():
+            self._abandon(group)
+            group.to(GroupState.DEAD, now_ms)
+        self._shard.groups.clear()
+        self._shard.deleted.clear()
+        self._shard.timers.cancel(self._retention.timer)
+
+    def _abandon(self, group: GroupMetadata) -> None:
+        self._shard.disarm(group)
+        for member in group.members.values():
+            join = group.take_join(member)
+            if join is not None:
+                refusal = JoinGroupResponse(ErrorCode.NOT_COORDINATOR, member.member_id)
+                self._shard.effects.reply(join.token, refusal)
+            if member.parked_sync is not None:
+                self._shard.effects.reply(member.parked_sync.token, SyncGroupResponse(ErrorCode.NOT_COORDINATOR))
+                member.parked_sync = None
+
+    @property
+    def next_append(self) -> int:
+        """The number that the next append will have."""
+        return self._journal.next_number
+
+    # ------------------------------------------------------------ looking inside
+
+    @property
+    def groups(self) -> dict[str, GroupMetadata]:
+        """The groups that requests meet, by id. For observers and tests: change nothing."""
+        return self._shard.groups
+
+    def hard_facts(self) -> dict[str, object]:
+        """Return hard state as plain values that compare equal for equal states."""
+        return self._journal.hard.facts()
+
+    def snapshot(self) -> Iterator[tuple[int, Record]]:
+        """Return the fewest records that rebuild hard state, with their log offsets: what compaction would leave."""
+        hard = self._journal.hard
+        found: list[tuple[int, Record]] = list(hard.group_records())
+        for topics in hard.offsets.committed.values():
+            found += [entry for partitions in topics.values() for entry in partitions.values()]
+        for keys in hard.offsets.transactions.values():
+            found += keys.values()
+        return iter(sorted(found, key=lambda entry: entry[0]))
+
+    def parked_tokens(self) -> list[Token]:
+        """Return the token of every request that waits here, for joins, syncs and the log."""
+        tokens = [token for group in self._shard.groups.values() for token in group.parked_tokens()]
+        for entry in self._journal.in_flight:
+            if getattr(entry.continuation, "response", None) is not None:
+                tokens.append(getattr(entry.continuation, "token", None))
+        return tokens
+
+    def check(self) -> None:
+        """Prove the invariants of everything inside.
+
+        Raises:
+            InvariantError: one does not hold.
+        """
+        self._journal.check()
+        owned: set[int] = {id(self._retention.timer)}
+        for group_id, group in self._shard.groups.items():
+            if group_id != group.group_id:
+                raise InvariantError(f"group {group.group_id!r} is kept under {group_id!r}")
+            group.check()
+            self._check_durability(group)
+            owned.update(id(timer) for timer in _timers_of(group))
+        for timer in self._shard.timers.armed():
+            if timer.key.partition == self.index and id(timer) not in owned:
+                raise InvariantError(f"{timer!r} has no owner")
+        known = self._shard.groups.keys() | self._shard.deleted.keys()
+        if not self._journal.hard.groups.keys() <= known:
+            raise InvariantError(f"the log has groups that memory lacks: {self._journal.hard.groups.keys() - known}")
+
+    def _check_durability(self, group: GroupMetadata) -> None:
+        record = self._journal.hard.groups.get(group.group_id)
+        if group.is_durable and group.group_id not in self._journal.hard.groups:
+            raise InvariantError(f"{group!r} counts as durable, but the log does not have it")
+        if group.state is GroupState.STABLE and (record is None or record.generation_id != group.generation_id):
+            raise InvariantError(f"{group!r} is Stable, but the log has {record!r}")
+
+
+def _timers_of(group: GroupMetadata) -> list[Timer]:
+    sessions = [member.session_timer for member in group.members.values()]
+    return [group.join_timer, group.sync_timer, *group.pending_members.values(), *sessions]

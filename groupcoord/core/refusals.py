@@ -1,0 +1,50 @@
+"""Answers of a coordinator that cannot serve a group now: not started, loading, or not the owner."""
+
+from __future__ import annotations
+
+from groupcoord.config import Config
+from groupcoord.core.commits import refused_commit
+from groupcoord.core.messages import (
+    Heartbeat,
+    HeartbeatResponse,
+    JoinGroup,
+    JoinGroupResponse,
+    LeaveGroup,
+    LeaveGroupResponse,
+    OffsetCommit,
+    Response,
+    SyncGroup,
+    SyncGroupResponse,
+)
+from groupcoord.errors import ErrorCode
+
+
+def refuse(
+    request: JoinGroup | SyncGroup | Heartbeat | LeaveGroup | OffsetCommit, error_code: ErrorCode, config: Config
+) -> Response:
+    """Return the answer that carries ``error_code``.
+
+    What is wrong with the request itself comes before the state of the log partition, though not before "not
+    started". While a partition loads, heartbeats are answered NONE: the member would only start looking for another
+    coordinator.
+    """
+    is_started = error_code is not ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if is_started and not request.group_id and not isinstance(request, OffsetCommit):
+        error_code = ErrorCode.INVALID_GROUP_ID
+    match request:
+        case JoinGroup():
+            lowest_ms, highest_ms = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
+            if not is_started or error_code is ErrorCode.INVALID_GROUP_ID:
+                return JoinGroupResponse(error_code, request.member_id)
+            if not lowest_ms <= request.session_timeout_ms <= highest_ms:
+                return JoinGroupResponse(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
+            return JoinGroupResponse(error_code)
+        case SyncGroup():
+            return SyncGroupResponse(error_code)
+        case Heartbeat():
+            is_loading = error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            return HeartbeatResponse(ErrorCode.NONE if is_loading else error_code)
+        case LeaveGroup():
+            return LeaveGroupResponse(error_code)
+        case OffsetCommit():
+            return refused_commit(request.topics, error_code)

@@ -1,0 +1,98 @@
+"""Expiry of offsets that nobody uses, and of groups that have nothing left (KIP-211)."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from groupcoord.core.administration import Administration
+from groupcoord.core.continuations import WhenDeleted
+from groupcoord.core.group import CONSUMER_PROTOCOL_TYPE, GroupMetadata
+from groupcoord.core.records import NO_TIMESTAMP, ZERO_UUID, OffsetCommitRecord, OffsetTombstone, Record
+from groupcoord.core.shard import Shard
+from groupcoord.core.states import GroupState
+from groupcoord.core.timers import Timer, TimerKey
+
+MS_PER_MINUTE = 60_000
+
+
+class Retention:
+    """Sweeps one shard every ``offsets.retention.check.interval.ms``."""
+
+    __slots__ = ("_administration", "_shard", "timer")
+
+    def __init__(self, shard: Shard, administration: Administration) -> None:
+        self._shard = shard
+        self._administration = administration
+        self.timer = Timer(TimerKey("expiry", shard.partition))
+
+    def start(self, now_ms: int) -> None:
+        """Arm the first or the next sweep."""
+        self._shard.timers.arm(self.timer, now_ms + self._shard.config.offsets_retention_check_interval_ms)
+
+    def sweep(self, now_ms: int) -> None:
+        """Write tombstones for everything that is due, and arm the next sweep."""
+        records: list[Record] = []
+        emptied = []
+        for group in list(self._shard.groups.values()):
+            keys, nothing_left = self._due(group, now_ms)
+            if nothing_left and group.state is GroupState.EMPTY:
+                records += self._administration.bury(group)
+                emptied.append(group)
+            else:
+                records += [OffsetTombstone(group.group_id, topic, index) for topic, index in keys]
+        if records:
+            self._shard.journal.begin(records, WhenDeleted(tuple(emptied)))
+        self.start(now_ms)
+
+    def forget_topic(self, topic: str, topic_id: UUID) -> None:
+        """A topic was deleted: so are its offsets, but not those of a newer topic of the same name."""
+        offsets = self._shard.journal.hard.offsets
+        records: list[Record] = []
+        for group_id in self._shard.groups:
+            committed = offsets.of_group(group_id).get(topic, {})
+            records += [
+                OffsetTombstone(group_id, topic, index)
+                for index, (_, record) in committed.items()
+                if record.topic_id in (ZERO_UUID, topic_id)
+            ]
+        if records:
+            self._shard.journal.begin(records, WhenDeleted(()))
+
+    def _due(self, group: GroupMetadata, now_ms: int) -> tuple[list[tuple[str, int]], bool]:
+        """Return what expires of a group, and whether nothing then keeps it."""
+        offsets = self._shard.journal.hard.offsets
+        group_id = group.group_id
+        pending = set(offsets.pending_keys(group_id))
+        due, kept = [], False
+        for topic, partitions in offsets.of_group(group_id).items():
+            for index, (_, record) in partitions.items():
+                key = (topic, index)
+                if (
+                    key not in pending
+                    and not offsets.is_unstable(group_id, *key)
+                    and self._is_due(group, record, now_ms)
+                ):
+                    due.append(key)
+                else:
+                    kept = True
+        return due, not kept and not pending and not offsets.has_open_transaction(group_id)
+
+    def _is_due(self, group: GroupMetadata, record: OffsetCommitRecord, now_ms: int) -> bool:
+        base_ms = _age_base_ms(group, record)
+        if base_ms is None:
+            return False
+        if record.expire_timestamp_ms != NO_TIMESTAMP:
+            return now_ms >= record.expire_timestamp_ms
+        return now_ms - base_ms >= self._shard.config.offsets_retention_minutes * MS_PER_MINUTE
+
+
+def _age_base_ms(group: GroupMetadata, record: OffsetCommitRecord) -> int | None:
+    """Return the moment from which an offset's age counts; None if it must not expire now."""
+    if group.protocol_type is None:
+        return record.commit_timestamp_ms
+    if group.state is GroupState.EMPTY:
+        return record.commit_timestamp_ms if group.state_timestamp_ms is None else group.state_timestamp_ms
+    topics = group.subscribed_topics
+    if group.protocol_type != CONSUMER_PROTOCOL_TYPE or group.state is not GroupState.STABLE or topics is None:
+        return None
+    return None if record.topic in topics else record.commit_timestamp_ms

@@ -1,0 +1,61 @@
+"""What the handlers of one log partition share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from groupcoord.config import Config
+from groupcoord.core.effects import Effects
+from groupcoord.core.group import GroupMetadata
+from groupcoord.core.journal import Journal
+from groupcoord.core.timers import TimerQueue
+
+
+class Shard:
+    """The state of one log partition, and the ways out of it.
+
+    Attributes:
+        groups: group id → soft state of each group that requests meet.
+        deleted: groups whose tombstones are on their way to the log; readers still see them.
+        new_member_id: makes a member id from its prefix, the client's or the instance's id.
+    """
+
+    __slots__ = ("config", "deleted", "effects", "groups", "journal", "new_member_id", "partition", "timers")
+
+    def __init__(
+        self,
+        partition: int,
+        *,
+        config: Config,
+        effects: Effects,
+        timers: TimerQueue,
+        new_member_id: Callable[[str], str],
+        first_append: int,
+    ) -> None:
+        self.partition = partition
+        self.config = config
+        self.effects = effects
+        self.timers = timers
+        self.new_member_id = new_member_id
+        self.groups: dict[str, GroupMetadata] = {}
+        self.deleted: dict[str, GroupMetadata] = {}
+        self.journal = Journal(partition, effects, first_append)
+
+    def visible(self, group_id: str) -> GroupMetadata | None:
+        """Return the group that readers see under this id: what the log says, not what is on its way there."""
+        group = self.deleted.get(group_id) or self.groups.get(group_id)
+        return group if group is not None and group.is_durable else None
+
+    def visible_groups(self) -> list[GroupMetadata]:
+        """Return all groups that readers see."""
+        group_ids = self.groups.keys() | self.deleted.keys()
+        return [group for group in map(self.visible, sorted(group_ids)) if group is not None]
+
+    def disarm(self, group: GroupMetadata) -> None:
+        """Cancel every timer of a group, which is about to be dropped or rebuilt."""
+        self.timers.cancel(group.join_timer)
+        self.timers.cancel(group.sync_timer)
+        for timer in group.pending_members.values():
+            self.timers.cancel(timer)
+        for member in group.members.values():
+            self.timers.cancel(member.session_timer)

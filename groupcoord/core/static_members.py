@@ -1,0 +1,117 @@
+"""A static member comes back under its instance id: it takes its old place, usually without a rebalance (KIP-345)."""
+
+from __future__ import annotations
+
+from groupcoord.core.continuations import WhenReplaced
+from groupcoord.core.effects import Token
+from groupcoord.core.group import GroupMetadata
+from groupcoord.core.member import MemberMetadata, Parked
+from groupcoord.core.messages import JoinGroup, JoinGroupResponse, SyncGroupResponse
+from groupcoord.core.rebalance import Rebalance
+from groupcoord.core.shard import Shard
+from groupcoord.core.states import GroupState
+from groupcoord.core.timers import Timer, TimerKey
+from groupcoord.errors import ErrorCode
+
+
+class StaticMembers:
+    """Replaces static members of one shard, and puts the old id back when the new one could not be made durable."""
+
+    __slots__ = ("_effects", "_rebalance", "_shard")
+
+    def __init__(self, shard: Shard, rebalance: Rebalance) -> None:
+        self._shard = shard
+        self._effects = shard.effects
+        self._rebalance = rebalance
+
+    def replace(self, group: GroupMetadata, member_id: str, request: JoinGroup, token: Token, now_ms: int) -> None:
+        """Give the member with the request's instance id a new member id, and let its join wait.
+
+        Whoever still waits under the old id is fenced. In a Stable group whose chosen protocol stays, the new id is
+        made durable before it is answered and nobody rebalances.
+        """
+        assert request.group_instance_id is not None
+        member = group.members[group.static_members[request.group_instance_id]]
+        written = WhenReplaced(
+            group,
+            member.member_id,
+            member_id,
+            group.leader or "",
+            member.protocols,
+            member.rebalance_timeout_ms,
+            member.session_timeout_ms,
+        )
+        self._rename(group, member, member_id, now_ms)
+        group.update(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
+        group.park_join(member, Parked(token, request.supports_skip_assignment))
+        if group.state is GroupState.STABLE and group.select_protocol() == group.protocol_name:
+            assignments = {key: other.assignment for key, other in group.members.items()}
+            self._shard.journal.begin([group.to_record(assignments)], written)
+        else:
+            self._rebalance.start_or_complete(group, now_ms)
+
+    def _rename(self, group: GroupMetadata, member: MemberMetadata, member_id: str, now_ms: int) -> None:
+        """Change a member's id. Its session starts anew with the time-out that it had, as in Kafka."""
+        old_member_id = member.member_id
+        join = group.take_join(member)
+        if join is not None:
+            self._effects.reply(join.token, JoinGroupResponse(ErrorCode.FENCED_INSTANCE_ID, old_member_id))
+        if member.parked_sync is not None:
+            self._effects.reply(member.parked_sync.token, SyncGroupResponse(ErrorCode.FENCED_INSTANCE_ID))
+            member.parked_sync = None
+        group.rename(member, member_id)
+        self._shard.timers.cancel(member.session_timer)
+        member.session_timer = Timer(TimerKey("session", self._shard.partition, group.group_id, member_id))
+        self._rebalance.renew_session(member, now_ms)
+
+    def on_durable(self, written: WhenReplaced) -> None:
+        """Answer the returning member. If the group left Stable meanwhile, the rebalance under way answers it."""
+        group = written.group
+        member = group.members.get(written.new_member_id)
+        if group.state is not GroupState.STABLE or member is None:
+            return
+        join = group.take_join(member)
+        if join is None:
+            return
+        if not join.supports_skip_assignment:
+            # Older clients would assign again if they believed that they lead: they are told the leader's old id.
+            response = self._response(group, member, written.old_leader)
+        elif group.leader == member.member_id:
+            response = self._response(group, member, member.member_id, lists_members=True)
+        else:
+            response = self._response(group, member, group.leader or "")
+        self._effects.reply(join.token, response)
+
+    def _response(
+        self, group: GroupMetadata, member: MemberMetadata, leader: str, *, lists_members: bool = False
+    ) -> JoinGroupResponse:
+        return JoinGroupResponse(
+            ErrorCode.NONE,
+            member.member_id,
+            group.generation_id,
+            group.protocol_type,
+            group.protocol_name,
+            leader,
+            skip_assignment=lists_members,
+            members=group.joined_members() if lists_members else (),
+        )
+
+    def on_failure(self, written: WhenReplaced, error_code: ErrorCode, now_ms: int) -> None:
+        """Put the old id, its protocols and its time-outs back, and refuse the join that waits for the new one."""
+        group = written.group
+        member = group.members.get(written.new_member_id)
+        join = None if member is None else group.take_join(member)
+        if member is None or join is None:
+            return
+        group.update(member, written.old_protocols, written.old_rebalance_timeout_ms, written.old_session_timeout_ms)
+        self._rename(group, member, written.old_member_id, now_ms)
+        self._effects.reply(
+            join.token,
+            JoinGroupResponse(
+                error_code,
+                generation_id=group.generation_id,
+                protocol_type=group.protocol_type,
+                protocol_name=group.protocol_name,
+                leader=written.old_leader,
+            ),
+        )

@@ -1,0 +1,115 @@
+"""Keyed timers: one queue, lazily re-armed.
+
+A heartbeat postpones its member's session; it should cost one number. So a timer's entry stays in the queue under
+its old deadline and moves only when it surfaces. Bringing a deadline forward, arming and cancelling do move the
+entry, so the queue never holds an entry without a timer.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sortedcontainers import SortedDict
+
+from groupcoord.errors import InvariantError
+
+
+class TimerKey(NamedTuple):
+    """Whom a timer belongs to: what it is for, the log partition, the group and (for sessions) the member."""
+
+    kind: str
+    partition: int
+    group_id: str = ""
+    member_id: str = ""
+
+
+class Timer:
+    """A deadline of one owner. Create it unarmed; only :class:`TimerQueue` arms and cancels it.
+
+    Attributes:
+        key: whom it belongs to.
+        deadline_ms: when it fires; None while it is not armed.
+    """
+
+    __slots__ = ("_entry", "deadline_ms", "key")
+
+    def __init__(self, key: TimerKey) -> None:
+        self.key = key
+        self.deadline_ms: int | None = None
+        self._entry: tuple[int, int] | None = None
+
+    def __repr__(self) -> str:
+        return f"Timer({self.key!r}, deadline_ms={self.deadline_ms})"
+
+
+class TimerQueue:
+    """Armed timers in the order (deadline, arming).
+
+    All operations are O(log n); postponing an armed timer is O(1).
+    """
+
+    def __init__(self) -> None:
+        self._entries: SortedDict[tuple[int, int], Timer] = SortedDict()
+        self._sequence = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def arm(self, timer: Timer, deadline_ms: int) -> None:
+        """Let ``timer`` fire at ``deadline_ms`` instead of whenever it was due before."""
+        timer.deadline_ms = deadline_ms
+        entry = timer._entry
+        if entry is not None:
+            if deadline_ms >= entry[0]:
+                return
+            del self._entries[entry]
+        self._push(timer, deadline_ms)
+
+    def cancel(self, timer: Timer) -> None:
+        """Disarm ``timer``; nothing happens if it is not armed."""
+        timer.deadline_ms = None
+        if timer._entry is not None:
+            del self._entries[timer._entry]
+            timer._entry = None
+
+    def next_deadline_ms(self) -> int | None:
+        """Return when the first timer fires, or None."""
+        self._settle()
+        return self._entries.peekitem(0)[0][0] if self._entries else None
+
+    def pop_due(self, now_ms: int) -> Timer | None:
+        """Disarm and return the first timer that is due at ``now_ms``, or None."""
+        deadline_ms = self.next_deadline_ms()
+        if deadline_ms is None or deadline_ms > now_ms:
+            return None
+        timer: Timer = self._entries.peekitem(0)[1]
+        self.cancel(timer)
+        return timer
+
+    def armed(self) -> list[Timer]:
+        """Return every armed timer, for checks."""
+        return list(self._entries.values())
+
+    def check(self) -> None:
+        """Prove that entries and timers mirror each other.
+
+        Raises:
+            InvariantError: they do not.
+        """
+        for entry, timer in self._entries.items():
+            if timer._entry != entry or timer.deadline_ms is None or timer.deadline_ms < entry[0]:
+                raise InvariantError(f"timer queue entry {entry} does not belong to {timer!r}")
+
+    def _settle(self) -> None:
+        """Move entries whose timer was postponed until the first one is true."""
+        while self._entries:
+            entry, timer = self._entries.peekitem(0)
+            if timer.deadline_ms == entry[0]:
+                return
+            del self._entries[entry]
+            self._push(timer, timer.deadline_ms)
+
+    def _push(self, timer: Timer, deadline_ms: int) -> None:
+        self._sequence += 1
+        timer._entry = (deadline_ms, self._sequence)
+        self._entries[timer._entry] = timer
