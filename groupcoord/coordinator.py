@@ -46,10 +46,11 @@ from groupcoord.core.messages import (
     Response,
     SyncGroup,
 )
-from groupcoord.core.partition import GroupRequest, Partition
+from groupcoord.core.partition import Partition
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.core.refusals import refuse
 from groupcoord.core.routing import Owner, find_coordinators
+from groupcoord.core.shard import GroupRequest
 from groupcoord.core.timers import TimerQueue
 from groupcoord.core.topics import (
     AnyTopic,
@@ -515,6 +516,18 @@ class GroupCoordinator:
     def partition(self, index: int) -> Partition | None:
         """Return the core of a log partition that is served here. For observers and tests: change nothing."""
         return self._active[index]
+
+    def waiting_tokens(self) -> list[Token]:
+        """Return the token of every request that is not answered yet."""
+        waiting, gathers = [], set()
+        for partition in self._active:
+            for token in partition.parked_tokens() if partition is not None else ():
+                if not isinstance(token, _RefusedTopics | _Deletion):
+                    waiting.append(token)
+                elif token not in gathers:
+                    gathers.add(token)
+                    waiting.append(token.token)
+        return waiting
 
     def check(self) -> None:
         """Prove the invariants of everything inside.

@@ -1,0 +1,71 @@
+"""The ``groupcoord`` command: one module per subcommand, imported when its subcommand is used.
+
+A subcommand ``name`` is a function ``name`` in the module ``groupcoord.cli.name``, with typer's annotations. To add
+one, write that module and add a line to :data:`COMMANDS`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import typer
+
+COMMANDS: dict[str, str] = {
+    "serve": "Run a broker that real Kafka clients can join.",
+    "demo": "Watch a group at work: real clients join over TCP, one dies, offsets survive a kill.",
+    "conformance": "Replay conversations recorded with a real Kafka broker against a server.",
+}
+"""Name and one line of help for each subcommand."""
+
+USAGE_ERROR = 2
+"""Exit status when the command can't be carried out as given, or a package it needs is not installed."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit.
+
+    Args:
+        arguments: the words after ``groupcoord``; those of this process by default.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        make_app(words)(args=words, prog_name="groupcoord")
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package == "groupcoord":
+            raise
+        sys.stderr.write(f"groupcoord: {package} is not installed; try: pip install groupcoord[serve]\n")
+        sys.exit(USAGE_ERROR)
+
+
+def make_app(words: Sequence[str]) -> typer.Typer:
+    """Return the typer application for this command line.
+
+    Only the module of the subcommand that ``words`` name is imported; of the others, the help line is enough.
+    """
+    import typer
+
+    app = typer.Typer(
+        name="groupcoord",
+        help="Kafka's group coordinator as a library: a small broker, a demonstration, and checks against real Kafka.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+    )
+    app.callback()(_no_command)
+    used = next((word for word in words if not word.startswith("-")), None)
+    for name, summary in COMMANDS.items():
+        if name == used:
+            function: Callable[..., Any] = getattr(import_module(f"groupcoord.cli.{name}"), name)
+            app.command(name)(function)
+        else:
+            app.command(name, help=summary)(_no_command)
+    return app
+
+
+def _no_command() -> None:
+    """Do nothing: typer calls this before a subcommand."""

@@ -1,0 +1,48 @@
+"""Is this server Kafka? Conversations recorded with a real broker, and the runner that replays them.
+
+The transcripts of Apache Kafka 4.4.0 come with the package; ``transcripts/README.md`` documents their format. Three
+targets: a server at an address, a server that is launched for the run, and groupcoord itself in process on a virtual
+clock. From pytest::
+
+    import pytest
+    from groupcoord.conformance import LaunchTarget, load_transcripts, run
+
+    @pytest.mark.parametrize("transcript", load_transcripts(), ids=str)
+    def test_like_kafka(transcript):
+        report = run([transcript], LaunchTarget("my-broker --port {port} --data {dir} {sets}"))
+        assert report.ok, report.describe()
+
+Needs the ``wire`` extra (kio).
+"""
+
+from __future__ import annotations
+
+from groupcoord.conformance.in_process import InProcessTarget
+from groupcoord.conformance.launched import LaunchTarget
+from groupcoord.conformance.matching import Difference
+from groupcoord.conformance.report import Failure, Outcome, Report, Verdict
+from groupcoord.conformance.runner import run
+from groupcoord.conformance.sockets import AddressTarget
+from groupcoord.conformance.targets import Server, Stream, Target, TargetError, Tolerance
+from groupcoord.conformance.transcript import Transcript, TranscriptError, load_transcripts, parse_transcript
+
+__all__ = [
+    "AddressTarget",
+    "Difference",
+    "Failure",
+    "InProcessTarget",
+    "LaunchTarget",
+    "Outcome",
+    "Report",
+    "Server",
+    "Stream",
+    "Target",
+    "TargetError",
+    "Tolerance",
+    "Transcript",
+    "TranscriptError",
+    "Verdict",
+    "load_transcripts",
+    "parse_transcript",
+    "run",
+]

@@ -7,7 +7,7 @@ from groupcoord.core.effects import Token
 from groupcoord.core.group import GroupMetadata
 from groupcoord.core.messages import DeletedGroup, DeleteGroupsResponse, DescribedGroup, ListedGroup
 from groupcoord.core.records import GroupTombstone, OffsetTombstone, Record
-from groupcoord.core.shard import Shard
+from groupcoord.core.shard import Burial, Deferred, Shard
 from groupcoord.core.states import GroupState
 from groupcoord.errors import ErrorCode
 
@@ -80,31 +80,30 @@ class Administration:
         shard.disarm(group)
         group.pending_members.clear()
         del shard.groups[group.group_id]
-        shard.deleted[group.group_id] = group
+        shard.burials[group.group_id] = Burial(group, [])
         keys = shard.journal.hard.offsets.known_keys(group.group_id)
         tombstones: list[Record] = [OffsetTombstone(group.group_id, topic, index) for topic, index in keys]
         return [*tombstones, GroupTombstone(group.group_id)]
 
-    def on_durable(self, written: WhenDeleted, now_ms: int) -> None:
-        """The groups are gone for good."""
+    def on_durable(self, written: WhenDeleted, now_ms: int) -> list[Deferred]:
+        """The groups are gone for good. Return the requests that waited for this."""
         for group in written.groups:
             group.to(GroupState.DEAD, now_ms)
-            self._unbury(group)
         if written.response is not None:
             self._shard.effects.reply(written.token, written.response)
+        return self._end_burials(written)
 
-    def on_failure(self, written: WhenDeleted, error_code: ErrorCode) -> None:
-        """The tombstones could not be written: the groups are back, unless new ones have taken their names."""
+    def on_failure(self, written: WhenDeleted, error_code: ErrorCode) -> list[Deferred]:
+        """The tombstones could not be written: the groups are back. Return the requests that waited for this."""
         for group in written.groups:
-            self._unbury(group)
-            self._shard.groups.setdefault(group.group_id, group)
+            self._shard.groups[group.group_id] = group
         if written.response is not None:
             results = tuple(
                 entry._replace(error_code=error_code) if entry.error_code is ErrorCode.NONE else entry
                 for entry in written.response.results
             )
             self._shard.effects.reply(written.token, DeleteGroupsResponse(results))
+        return self._end_burials(written)
 
-    def _unbury(self, group: GroupMetadata) -> None:
-        if self._shard.deleted.get(group.group_id) is group:
-            del self._shard.deleted[group.group_id]
+    def _end_burials(self, written: WhenDeleted) -> list[Deferred]:
+        return [entry for group in written.groups for entry in self._shard.burials.pop(group.group_id).deferred]

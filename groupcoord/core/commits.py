@@ -125,7 +125,7 @@ class Commits:
         group = self._groups.get(group_id)
         if group is not None:
             group.is_durable = True
-        elif group_id not in self._shard.deleted:
+        elif group_id not in self._shard.burials:
             group = self._groups[group_id] = GroupMetadata(group_id, self._shard.partition, None)
             group.is_durable = True
         self._effects.reply(written.token, written.response)

@@ -38,15 +38,13 @@ from groupcoord.core.messages import (
 )
 from groupcoord.core.rebalance import Rebalance
 from groupcoord.core.records import Record
+from groupcoord.core.refusals import refuse
 from groupcoord.core.retention import Retention
-from groupcoord.core.shard import Shard
+from groupcoord.core.shard import Deferred, GroupRequest, Shard
 from groupcoord.core.states import GroupState
 from groupcoord.core.static_members import StaticMembers
 from groupcoord.core.timers import Timer, TimerKey, TimerQueue
 from groupcoord.errors import ErrorCode, InvariantError
-
-GroupRequest = JoinGroup | SyncGroup | Heartbeat | LeaveGroup | OffsetCommit
-"""Requests that concern one group and may wait or write."""
 
 
 class Partition:
@@ -95,7 +93,11 @@ class Partition:
 
     def handle(self, request: GroupRequest, token: Token, now_ms: int) -> None:
         """Take a request that concerns one group."""
-        self._handlers[type(request)](request, token, now_ms)
+        burial = self._shard.burials.get(request.group_id or "")
+        if burial is None:
+            self._handlers[type(request)](request, token, now_ms)
+        else:
+            burial.deferred.append(Deferred(request, token))
 
     def fetch(self, wanted: GroupToFetch, *, require_stable: bool) -> FetchedGroup:
         """Return a group's committed offsets."""
@@ -158,7 +160,7 @@ class Partition:
             case WhenCommitted():
                 self._commits.on_durable(continuation)
             case WhenDeleted():
-                self._administration.on_durable(continuation, now_ms)
+                self._handle_deferred(self._administration.on_durable(continuation, now_ms), now_ms)
             case WhenCreated(group=group):
                 group.is_durable = True
             case WhenAssigned(group=group):
@@ -176,7 +178,7 @@ class Partition:
             case WhenCommitted():
                 self._commits.on_failure(continuation, error_code)
             case WhenDeleted():
-                self._administration.on_failure(continuation, error_code)
+                self._handle_deferred(self._administration.on_failure(continuation, error_code), now_ms)
             case WhenCreated(group=group):
                 self._membership.on_creation_failed(group, error_code)
             case WhenAssigned():
@@ -187,6 +189,10 @@ class Partition:
                 # The members are gone all the same; a restart would bring the last durable generation back.
                 if continuation.response is not None:
                     self._shard.effects.reply(continuation.token, LeaveGroupResponse(error_code))
+
+    def _handle_deferred(self, deferred: list[Deferred], now_ms: int) -> None:
+        for request, token in deferred:
+            self.handle(request, token, now_ms)
 
     # ------------------------------------------------------------ life cycle
 
@@ -217,13 +223,18 @@ class Partition:
 
     def unload(self, now_ms: int, error_code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
         """Stop coordinating: appends in flight fail with ``error_code``, then what waits is told NOT_COORDINATOR."""
+        deferred = [entry for burial in self._shard.burials.values() for entry in burial.deferred]
+        for burial in self._shard.burials.values():
+            burial.deferred.clear()
+        for request, token in deferred:
+            refusal = refuse(request, ErrorCode.NOT_COORDINATOR, self._shard.config)
+            self._shard.effects.reply(token, refusal)
         for entry in list(self._journal.in_flight):
             self.append_failed(entry.number, error_code, now_ms)
         for group in self._shard.groups.values():
             self._abandon(group)
             group.to(GroupState.DEAD, now_ms)
         self._shard.groups.clear()
-        self._shard.deleted.clear()
         self._shard.timers.cancel(self._retention.timer)
 
     def _abandon(self, group: GroupMetadata) -> None:
@@ -269,6 +280,7 @@ class Partition:
         for entry in self._journal.in_flight:
             if getattr(entry.continuation, "response", None) is not None:
                 tokens.append(getattr(entry.continuation, "token", None))
+        tokens += [entry.token for burial in self._shard.burials.values() for entry in burial.deferred]
         return tokens
 
     def check(self) -> None:
@@ -288,7 +300,7 @@ class Partition:
         for timer in self._shard.timers.armed():
             if timer.key.partition == self.index and id(timer) not in owned:
                 raise InvariantError(f"{timer!r} has no owner")
-        known = self._shard.groups.keys() | self._shard.deleted.keys()
+        known = self._shard.groups.keys() | self._shard.burials.keys()
         if not self._journal.hard.groups.keys() <= known:
             raise InvariantError(f"the log has groups that memory lacks: {self._journal.hard.groups.keys() - known}")
 

@@ -16,12 +16,11 @@ from groupcoord.core.messages import (
     SyncGroup,
     SyncGroupResponse,
 )
+from groupcoord.core.shard import GroupRequest
 from groupcoord.errors import ErrorCode
 
 
-def refuse(
-    request: JoinGroup | SyncGroup | Heartbeat | LeaveGroup | OffsetCommit, error_code: ErrorCode, config: Config
-) -> Response:
+def refuse(request: GroupRequest, error_code: ErrorCode, config: Config) -> Response:
     """Return the answer that carries ``error_code``.
 
     What is wrong with the request itself comes before the state of the log partition, though not before "not

@@ -3,12 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from groupcoord.config import Config
-from groupcoord.core.effects import Effects
+from groupcoord.core.effects import Effects, Token
 from groupcoord.core.group import GroupMetadata
 from groupcoord.core.journal import Journal
+from groupcoord.core.messages import Heartbeat, JoinGroup, LeaveGroup, OffsetCommit, SyncGroup
 from groupcoord.core.timers import TimerQueue
+
+GroupRequest = JoinGroup | SyncGroup | Heartbeat | LeaveGroup | OffsetCommit
+"""Requests that concern one group and may wait or write."""
+
+
+class Deferred(NamedTuple):
+    """A request that met a group whose tombstones are on their way: whether the group is gone is the log's to say."""
+
+    request: GroupRequest
+    token: Token
+
+
+class Burial(NamedTuple):
+    """A group whose tombstones are on their way to the log, and the requests that wait for the outcome."""
+
+    group: GroupMetadata
+    deferred: list[Deferred]
 
 
 class Shard:
@@ -16,11 +35,11 @@ class Shard:
 
     Attributes:
         groups: group id → soft state of each group that requests meet.
-        deleted: groups whose tombstones are on their way to the log; readers still see them.
+        burials: group id → a group whose tombstones are on their way to the log; readers still see it.
         new_member_id: makes a member id from its prefix, the client's or the instance's id.
     """
 
-    __slots__ = ("config", "deleted", "effects", "groups", "journal", "new_member_id", "partition", "timers")
+    __slots__ = ("burials", "config", "effects", "groups", "journal", "new_member_id", "partition", "timers")
 
     def __init__(
         self,
@@ -38,17 +57,18 @@ class Shard:
         self.timers = timers
         self.new_member_id = new_member_id
         self.groups: dict[str, GroupMetadata] = {}
-        self.deleted: dict[str, GroupMetadata] = {}
+        self.burials: dict[str, Burial] = {}
         self.journal = Journal(partition, effects, first_append)
 
     def visible(self, group_id: str) -> GroupMetadata | None:
         """Return the group that readers see under this id: what the log says, not what is on its way there."""
-        group = self.deleted.get(group_id) or self.groups.get(group_id)
+        burial = self.burials.get(group_id)
+        group = burial.group if burial is not None else self.groups.get(group_id)
         return group if group is not None and group.is_durable else None
 
     def visible_groups(self) -> list[GroupMetadata]:
         """Return all groups that readers see."""
-        group_ids = self.groups.keys() | self.deleted.keys()
+        group_ids = self.groups.keys() | self.burials.keys()
         return [group for group in map(self.visible, sorted(group_ids)) if group is not None]
 
     def disarm(self, group: GroupMetadata) -> None:

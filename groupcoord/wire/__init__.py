@@ -1,0 +1,34 @@
+"""Kafka's protocol: bytes to requests and responses to bytes, every version that a 4.4 broker lists. No I/O.
+
+>>> frame = bytes.fromhex("000c0000000000070003666f6f" "00016700000001" "00016d")
+>>> header, request = decode_request(frame, "/127.0.0.1")
+>>> request
+Heartbeat(group_id='g', generation_id=1, member_id='m', group_instance_id=None)
+>>> from groupcoord.core.messages import HeartbeatResponse
+>>> from groupcoord.errors import ErrorCode
+>>> encode_response(header, HeartbeatResponse(ErrorCode.UNKNOWN_MEMBER_ID)).hex(" ", 2)
+'0000 0006 0000 0007 0019'
+
+The coordinator's requests and responses are those of :mod:`groupcoord.core.messages`, the others those of
+:mod:`groupcoord.wire.broker_messages`.
+"""
+
+from groupcoord.wire.api import Answered, VersionRange
+from groupcoord.wire.errors import ProtocolError, UnknownApiError, UnsupportedVersionError
+from groupcoord.wire.header import RequestHeader
+from groupcoord.wire.protocol import WireRequest, WireResponse, decode_request, encode_response
+from groupcoord.wire.registry import API_VERSIONS
+
+__all__ = [
+    "API_VERSIONS",
+    "Answered",
+    "ProtocolError",
+    "RequestHeader",
+    "UnknownApiError",
+    "UnsupportedVersionError",
+    "VersionRange",
+    "WireRequest",
+    "WireResponse",
+    "decode_request",
+    "encode_response",
+]

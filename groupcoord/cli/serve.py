@@ -1,0 +1,244 @@
+"""``groupcoord serve``: a broker that real Kafka clients can join."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from attrs import evolve
+
+import groupcoord
+from groupcoord.clock import SystemClock
+from groupcoord.config import Config
+from groupcoord.coordinator import LoadError
+from groupcoord.core.messages import Node
+from groupcoord.errors import ConfigError
+from groupcoord.host.broker import Broker
+from groupcoord.host.server import Server
+from groupcoord.host.topics import OFFSETS_TOPIC, TopicError, TopicFileError, TopicRegistry, check_topic_name
+from groupcoord.log_store import LogStore, LogStoreError, MemoryLogStore
+
+NODE_ID = 1
+FAILURE, USAGE_ERROR = 1, 2
+OFFSETS_PARTITIONS_KEY = "offsets.topic.num.partitions"
+ANY_ADDRESS = ("", "0.0.0.0", "::")
+
+
+class StartError(Exception):
+    """The server can't start as asked. The message is one line for the user."""
+
+    def __init__(self, message: str, exit_status: int = FAILURE) -> None:
+        super().__init__(message)
+        self.exit_status = exit_status
+
+
+def serve(
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 9092,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Where offsets, groups and topics are kept. Without it: in memory.")
+    ] = None,
+    topic: Annotated[
+        list[str] | None, typer.Option(metavar="NAME:PARTITIONS", help="A topic that shall exist; can be repeated.")
+    ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A setting under Kafka's key; can be repeated."),
+    ] = None,
+    advertised_host: Annotated[
+        str | None, typer.Option(help="Address that clients are told to connect to. [default: that of --host]")
+    ] = None,
+    advertised_port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Port that clients are told. [default: that of --port]")
+    ] = None,
+    log_level: Annotated[str, typer.Option(help="What to log to stderr: debug, info, warning or error.")] = "warning",
+) -> None:
+    """Run a broker that real Kafka clients can join: every consumer group and offset API, topics without data.
+
+    SIGTERM or Ctrl-C stops it. With --data-dir nothing that was acknowledged is lost, even if it is killed.
+    """
+    try:
+        _set_up_logging(log_level)
+        config, is_set = _parse_settings(setting or [])
+        topics = [_parse_topic(text) for text in topic or []]
+        if host in ANY_ADDRESS and advertised_host is None:
+            raise StartError(f"--host {host!r} needs --advertised-host: clients can't connect to it", USAGE_ERROR)
+        with ExitStack() as stack:
+            sock = stack.enter_context(_listening_socket(host, port))
+            store = _open_store(data_dir, config)
+            if not isinstance(store, MemoryLogStore):
+                stack.callback(store.close)  # type: ignore[attr-defined]
+            registry, config = _open_topics(data_dir, store, config, is_set, topics)
+            bound_port = sock.getsockname()[1]
+            node = Node(NODE_ID, advertised_host or host, advertised_port or bound_port)
+            broker = Broker(config=config, clock=SystemClock(), log_store=store, topics=registry, node=node)
+            address = f"[{host}]:{bound_port}" if ":" in host else f"{host}:{bound_port}"
+            _run(broker, sock, lambda: _announce(address, node, data_dir, registry))
+    except StartError as error:
+        _refuse(str(error), error.exit_status)
+    except (LoadError, LogStoreError) as error:
+        _refuse(str(error), FAILURE)
+    except KeyboardInterrupt:
+        return
+
+
+def _refuse(message: str, exit_status: int) -> NoReturn:
+    sys.stderr.write(f"groupcoord serve: {message}\n")
+    raise typer.Exit(exit_status)
+
+
+def _set_up_logging(level: str) -> None:
+    number = logging.getLevelNamesMapping().get(level.upper())
+    if number is None:
+        raise StartError(f"--log-level {level!r} is none of debug, info, warning, error", USAGE_ERROR)
+    logging.basicConfig(level=number, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+
+def _parse_settings(settings: list[str]) -> tuple[Config, bool]:
+    """Return the configuration, and whether the number of offsets partitions is among what was given."""
+    properties: dict[str, str | int] = {}
+    for text in settings:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise StartError(f"--set {text!r} is not KEY=VALUE", USAGE_ERROR)
+        properties[key.strip()] = value
+    try:
+        config = Config.from_properties(properties)
+    except ConfigError as error:
+        raise StartError(str(error), USAGE_ERROR) from None
+    return config, any(key.replace("_", ".") == OFFSETS_PARTITIONS_KEY for key in properties)
+
+
+def _parse_topic(text: str) -> tuple[str, int]:
+    name, _, count = text.rpartition(":")
+    try:
+        check_topic_name(name)
+        partition_count = int(count)
+    except (TopicError, ValueError):
+        partition_count = 0
+    if partition_count < 1:
+        raise StartError(f"--topic {text!r} is not NAME:PARTITIONS, such as orders:12", USAGE_ERROR)
+    return name, partition_count
+
+
+@contextmanager
+def _listening_socket(host: str, port: int) -> Iterator[socket.socket]:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        sock = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise StartError(f"can't listen on {host}:{port}: {error.strerror or error}") from None
+    with sock:
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind(address)
+        except OSError as error:
+            raise StartError(f"can't listen on {host}:{port}: {error.strerror or error}") from None
+        yield sock
+
+
+def _open_store(data_dir: Path | None, config: Config) -> LogStore:
+    if data_dir is None:
+        return MemoryLogStore()
+    from groupcoord.storage.errors import LogDirectoryError
+    from groupcoord.storage.segment_store import SegmentLogStore
+
+    try:
+        return SegmentLogStore(
+            data_dir,
+            segment_bytes=config.offsets_topic_segment_bytes,
+            flush_interval_messages=config.log_flush_interval_messages,
+            flush_interval_ms=config.log_flush_interval_ms,
+        )
+    except LogDirectoryError as error:
+        raise StartError(str(error)) from None
+
+
+def _open_topics(
+    data_dir: Path | None, store: LogStore, config: Config, is_set: bool, topics: list[tuple[str, int]]
+) -> tuple[TopicRegistry, Config]:
+    """Read the topics, add those of the command line, and settle how many partitions the offsets topic has."""
+    try:
+        registry = TopicRegistry(data_dir)
+        config = _keep_offsets_partitions(registry, store, config, is_set)
+        for name, partition_count in topics:
+            registry.ensure(name, partition_count)
+    except TopicFileError as error:
+        raise StartError(str(error)) from None
+    except TopicError as error:
+        raise StartError(f"--topic {name}:{partition_count}: {error}") from None
+    except OSError as error:
+        raise StartError(f"{data_dir}: {error.strerror or error}") from None
+    return registry, config
+
+
+def _keep_offsets_partitions(registry: TopicRegistry, store: LogStore, config: Config, is_set: bool) -> Config:
+    # The number decides which log partition a group lives in: with another one its offsets would not be found.
+    wanted = config.offsets_topic_num_partitions
+    found = sorted(getattr(store, "partitions", list)())
+    known = registry.get(OFFSETS_TOPIC)
+    if known is None:
+        if found and found[-1] >= wanted:
+            raise StartError(f"there is a log partition {found[-1]}, but {OFFSETS_PARTITIONS_KEY} is {wanted}")
+        return config
+    if known.partition_count == wanted:
+        return config
+    if is_set:
+        raise StartError(
+            f"{OFFSETS_PARTITIONS_KEY} is {known.partition_count} in this data directory and can't become {wanted}"
+        )
+    return evolve(config, offsets_topic_num_partitions=known.partition_count)
+
+
+def _announce(address: str, node: Node, data_dir: Path | None, registry: TopicRegistry) -> None:
+    where = "in memory, gone when it stops" if data_dir is None else f"data in {data_dir}"
+    if not sys.stdout.isatty():
+        print(f"groupcoord {groupcoord.__version__} listening on {address} ({where})", flush=True)
+        return
+    from rich.console import Console
+    from rich.panel import Panel
+
+    names = [f"{topic.name}:{topic.partition_count}" for topic in registry if not topic.is_internal]
+    lines = [
+        f"listening on [bold]{address}[/], clients are told {node.host}:{node.port}",
+        where,
+        f"topics: {', '.join(names[:8]) or 'none yet'}{' …' if len(names) > 8 else ''}",
+        "[dim]Ctrl-C stops it[/]",
+    ]
+    Console().print(Panel("\n".join(lines), title=f"groupcoord {groupcoord.__version__}", expand=False))
+
+
+def _run(broker: Broker, sock: socket.socket, on_start: Callable[[], None]) -> None:
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(_serve(broker, sock, on_start))
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+async def _serve(broker: Broker, sock: socket.socket, on_start: Callable[[], None]) -> None:
+    loop = asyncio.get_running_loop()
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    async with Server(broker, sock=sock):
+        # What was loaded stays: the garbage collector need not look at it again and again.
+        gc.freeze()
+        on_start()
+        await stopping.wait()

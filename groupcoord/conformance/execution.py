@@ -1,0 +1,153 @@
+"""Replaying one transcript against one server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from groupcoord.conformance.entities import BodyError, Plain, ResponseError
+from groupcoord.conformance.matching import (
+    Bindings,
+    TooAmbiguousError,
+    first_difference,
+    match,
+    substitute,
+)
+from groupcoord.conformance.peer import NoResponseError, Peer, Request
+from groupcoord.conformance.preparation import make_topics, wait_until_ready
+from groupcoord.conformance.report import Failure
+from groupcoord.conformance.targets import ConnectionClosedError, Server, TargetError, Tolerance
+from groupcoord.conformance.transcript import Close, Quiet, Receive, Restart, Send, Sleep, Step, Transcript
+
+_TROUBLE = (ConnectionClosedError, NoResponseError, ResponseError, BodyError, TargetError, TooAmbiguousError)
+_GRACE_MS = 2000
+
+
+class _StepFailedError(Exception):
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+def replay(transcript: Transcript, server: Server, group_id: str, tolerance: Tolerance) -> Failure | None:
+    """Replay a transcript.
+
+    Args:
+        transcript: what to say and what to expect.
+        server: with whom.
+        group_id: the value of ``$g``; no other transcript may use it on this server.
+        tolerance: how exactly answers have to come at the recorded time.
+
+    Returns:
+        Why it failed, or None if it passed.
+    """
+    replayer = _Replayer(transcript, server, group_id, tolerance)
+    try:
+        return replayer.run()
+    finally:
+        replayer.close()
+
+
+class _Replayer:
+    """The state of a replay: open connections and the values of variables."""
+
+    def __init__(self, transcript: Transcript, server: Server, group_id: str, tolerance: Tolerance) -> None:
+        self._transcript = transcript
+        self._server = server
+        self._tolerance = tolerance
+        self._bindings: Bindings = {"$g": group_id}
+        self._peers: dict[str, Peer] = {}
+        self._step = 0
+        self._action = "before the first step"
+
+    def run(self) -> Failure | None:
+        try:
+            topic_ids = make_topics(self._server, self._transcript.topics)
+            self._bindings = {**self._bindings, **{f"$topic:{name}": topic_ids[name] for name in topic_ids}}
+            wait_until_ready(self._server, self._transcript, self._bindings)
+            for number, step in enumerate(self._transcript.steps, 1):
+                self._step, self._action = number, _describe(step)
+                self._play(step)
+        except _StepFailedError as error:
+            return error.failure
+        except _TROUBLE as error:
+            return Failure(self._step, self._action, str(error))
+        return None
+
+    def close(self) -> None:
+        for peer in self._peers.values():
+            peer.close()
+        self._peers.clear()
+
+    def _play(self, step: Step) -> None:
+        match step:
+            case Send():
+                if step.connection not in self._peers:
+                    self._peers[step.connection] = Peer(self._server, step.client_id)
+                self._peers[step.connection].send(step.api, step.version, substitute(step.body, self._bindings))
+            case Receive():
+                self._receive(step)
+            case Quiet():
+                self._stay_quiet(step)
+            case Sleep():
+                self._server.sleep(step.duration_ms)
+            case Close():
+                self._peers.pop(step.connection).close()
+            case Restart():
+                self.close()
+                self._server.restart()
+                wait_until_ready(self._server, self._transcript, self._bindings)
+
+    def _receive(self, step: Receive) -> None:
+        peer = self._peers[step.connection]
+        request = peer.oldest_unanswered
+        self._action = f"receive {request} on {step.connection}"
+        latest_ms = self._tolerance.latest_ms(step.took_ms)
+        try:
+            got = peer.receive(latest_ms + _GRACE_MS)
+        except (NoResponseError, ConnectionClosedError, ResponseError) as error:
+            raise self._failed(str(error), expected=step.body) from error
+        took_ms = self._server.now_ms() - request.sent_ms
+        got = self._of_this_run(request, got)
+        self._compare(step.body, got)
+        if took_ms < self._tolerance.earliest_ms(request.api, step.took_ms):
+            raise self._failed(f"answered after {took_ms:.0f} ms already, expected after about {step.took_ms} ms")
+        if took_ms > latest_ms:
+            raise self._failed(f"answered only after {took_ms:.0f} ms, expected after about {step.took_ms} ms")
+
+    def _compare(self, expected: Plain, got: Plain) -> None:
+        bindings = match(expected, got, self._bindings)
+        if bindings is None:
+            difference = first_difference(expected, got, self._bindings)
+            raise self._failed("the response differs", difference=difference, expected=expected, got=got)
+        self._bindings = bindings
+
+    def _stay_quiet(self, step: Quiet) -> None:
+        got = self._peers[step.connection].unexpected(step.duration_ms)
+        if got is not None:
+            raise self._failed("a response came, expected none", got=got)
+
+    def _of_this_run(self, request: Request, got: Plain) -> Plain:
+        """Leave other runs' groups out of a list of groups."""
+        if request.api != "ListGroups":
+            return got
+        own = str(self._bindings["$g"])
+        return {**got, "groups": [group for group in got["groups"] if group["group_id"].startswith(own)]}
+
+    def _failed(self, message: str, **details: Any) -> _StepFailedError:
+        return _StepFailedError(Failure(self._step, self._action, message, **details))
+
+
+def _describe(step: Step) -> str:
+    match step:
+        case Send():
+            return f"send {step.api} v{step.version} on {step.connection}"
+        case Receive():
+            return f"receive on {step.connection}"
+        case Quiet():
+            return f"{step.duration_ms} ms of quiet on {step.connection}"
+        case Sleep():
+            return f"sleep {step.duration_ms} ms"
+        case Close():
+            return f"close {step.connection}"
+        case Restart():
+            return "restart"

@@ -1,0 +1,174 @@
+"""groupcoord itself, in process and without sockets, on a virtual clock.
+
+Time stands still while requests are handled. When the conversation sleeps or waits for an answer, the clock jumps from
+deadline to deadline, so that every timer fires at its exact time and a transcript of minutes takes milliseconds.
+"""
+
+from __future__ import annotations
+
+import itertools
+import traceback
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+from uuid import UUID
+
+from groupcoord.clock import ManualClock
+from groupcoord.config import Config
+from groupcoord.conformance.targets import VIRTUAL_TIME, ConnectionClosedError, Settings, TargetError, Tolerance
+from groupcoord.errors import ConfigError
+from groupcoord.log_store import MemoryLogStore
+
+if TYPE_CHECKING:
+    from groupcoord.host.broker import Broker
+    from groupcoord.host.connection import Connection
+
+_START_MS = 1_700_000_000_000
+_CLIENT_HOST = "/127.0.0.1"
+_MAX_TICKS_AT_ONE_MOMENT = 10_000
+
+T = TypeVar("T")
+
+
+class InProcessTarget:
+    """A fresh broker for every transcript, over a log in memory. A restart makes a new one over the same log.
+
+    Args:
+        tolerance: see :class:`Target`.
+    """
+
+    shared = False
+    can_restart = True
+
+    def __init__(self, *, tolerance: Tolerance = VIRTUAL_TIME) -> None:
+        self.tolerance = tolerance
+
+    def start(self, settings: Settings) -> InProcessServer:
+        """Make a broker with these settings. See :meth:`Target.start`."""
+        from groupcoord.host.broker import Broker
+        from groupcoord.host.topics import TopicRegistry
+
+        try:
+            config = Config.from_properties(settings)
+        except ConfigError as error:
+            raise TargetError(str(error)) from error
+        clock, log_store, topics = ManualClock(_START_MS), MemoryLogStore(), TopicRegistry()
+        numbers = itertools.count(1)
+
+        def make_broker() -> Broker:
+            return Broker(
+                config=config,
+                clock=clock,
+                log_store=log_store,
+                topics=topics,
+                new_member_id=lambda prefix: f"{prefix}-{UUID(int=next(numbers))}",  # so that every run is alike
+            )
+
+        return InProcessServer(make_broker, clock)
+
+
+class InProcessServer:
+    """A broker object and its virtual clock.
+
+    Args:
+        make_broker: makes a broker over the log and the topics; called at the start and after each restart.
+        clock: the broker's clock.
+    """
+
+    def __init__(self, make_broker: Callable[[], Broker], clock: ManualClock) -> None:
+        self._make_broker = make_broker
+        self._clock = clock
+        self._streams: list[InProcessStream] = []
+        self._broker = guarded(make_broker)
+
+    def connect(self) -> InProcessStream:
+        """Open a connection. See :meth:`Server.connect`."""
+        stream = InProcessStream(self, guarded(lambda: self._broker.connect(_CLIENT_HOST)))
+        self._streams.append(stream)
+        return stream
+
+    def now_ms(self) -> int:
+        """Return the virtual time in milliseconds."""
+        return self._clock.now_ms()
+
+    def sleep(self, duration_ms: float) -> None:
+        """Let virtual time pass; what is due on the way happens at its time."""
+        self.run_until(self.now_ms() + round(duration_ms), lambda: False)
+
+    def run_until(self, end_ms: int, done: Callable[[], bool]) -> None:
+        """Let virtual time pass until ``end_ms`` or until ``done``, whatever comes first."""
+        moment_ms, ticks = self.now_ms(), 0
+        while not done():
+            deadline_ms = guarded(self._broker.next_deadline_ms)
+            if deadline_ms is None or deadline_ms > end_ms:
+                self._clock.advance_to(end_ms)
+                return
+            if deadline_ms > moment_ms:
+                self._clock.advance_to(deadline_ms)
+                moment_ms, ticks = deadline_ms, 0
+            ticks += 1
+            if ticks > _MAX_TICKS_AT_ONE_MOMENT:
+                raise TargetError(f"the broker's next deadline stays at {deadline_ms} however often tick() is called")
+            guarded(self._broker.tick)
+
+    def restart(self) -> None:
+        """Forget the broker and make a new one over its log and topics. See :meth:`Server.restart`."""
+        for stream in self._streams:
+            stream.cut()
+        self._streams.clear()
+        self._broker = guarded(self._make_broker)
+
+    def stop(self) -> None:
+        """Nothing is left to stop."""
+
+
+class InProcessStream:
+    """A connection to a broker object."""
+
+    def __init__(self, server: InProcessServer, connection: Connection) -> None:
+        self._server = server
+        self._connection: Connection | None = connection
+        self._received = bytearray()
+
+    def send(self, data: bytes) -> None:
+        """Hand ``data`` to the broker. See :meth:`Stream.send`."""
+        connection = self._open()
+        guarded(lambda: connection.receive_data(data))
+
+    def receive(self, timeout_ms: float) -> bytes:
+        """Return the broker's bytes, if any come within ``timeout_ms`` of virtual time. See :meth:`Stream.receive`."""
+        connection = self._open()
+        self._server.run_until(self._server.now_ms() + round(timeout_ms), self._has_news)
+        data = bytes(self._received)
+        self._received.clear()
+        if not data and connection.closing is not None:
+            raise ConnectionClosedError(f"the broker closed the connection: {connection.closing}")
+        return data
+
+    def close(self) -> None:
+        """Tell the broker that the client is gone."""
+        if self._connection is not None:
+            guarded(self._connection.close)
+            self._connection = None
+
+    def cut(self) -> None:
+        """Drop the connection without a word to the broker, which is gone."""
+        self._connection = None
+
+    def _has_news(self) -> bool:
+        connection = self._open()
+        self._received += guarded(connection.take_output)
+        return bool(self._received) or connection.closing is not None
+
+    def _open(self) -> Connection:
+        if self._connection is None:
+            raise ConnectionClosedError("the connection is closed")
+        return self._connection
+
+
+def guarded(act: Callable[[], T]) -> T:
+    """Return ``act()``; whatever the broker raises becomes a :class:`TargetError` that shows where."""
+    try:
+        return act()
+    except Exception as error:
+        where = "".join(traceback.format_tb(error.__traceback__, limit=-2))
+        raise TargetError(f"the broker raised {type(error).__name__}: {error}\n{where.rstrip()}") from error

@@ -1,0 +1,137 @@
+"""A server that is launched for the run from a command line, and killed to see what survives."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import shutil
+import signal
+import socket
+import string
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from groupcoord.conformance.sockets import SocketServer, SocketStream
+from groupcoord.conformance.targets import WALL_TIME, ConnectionClosedError, Settings, TargetError, Tolerance
+
+_HOST = "127.0.0.1"
+_START_TIMEOUT_SECONDS = 60.0
+_POLL_SECONDS = 0.05
+_LOG_TAIL_BYTES = 2000
+_PLACEHOLDERS = {"port", "dir", "sets"}
+
+
+class LaunchTarget:
+    """Servers that are started from a command line, one for each group of settings, on free ports of this host.
+
+    Args:
+        command: split into words as a shell does, without running one. ``{port}`` is the port to listen on (the next
+            port is free as well), ``{dir}`` a folder for the server's data, ``{sets}`` the broker settings as words
+            ``--set key=value``.
+        tolerance: see :class:`Target`.
+
+    Raises:
+        ValueError: the command can't be split, lacks ``{port}`` or ``{sets}``, or has another placeholder.
+    """
+
+    shared = True
+    can_restart = True
+
+    def __init__(self, command: str, *, tolerance: Tolerance = WALL_TIME) -> None:
+        self._words = shlex.split(command)
+        self.tolerance = tolerance
+        names = {name for word in self._words for _, name, _, _ in string.Formatter().parse(word) if name is not None}
+        if unknown := names - _PLACEHOLDERS:
+            raise ValueError(
+                f"unknown placeholder {{{min(unknown)}}} in {command!r}; there are {{port}} {{dir}} {{sets}}"
+            )
+        for name in ("port", "sets"):
+            if name not in names:
+                raise ValueError(f"{{{name}}} is missing in {command!r}")
+
+    def start(self, settings: Settings) -> LaunchedServer:
+        """Start a server and wait until it listens. See :meth:`Target.start`."""
+        return LaunchedServer(self._words, settings)
+
+
+class LaunchedServer(SocketServer):
+    """A server process of our own, in a process group of its own."""
+
+    def __init__(self, words: list[str], settings: Settings) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="groupcoord-conformance-"))
+        self._listen_port = _free_port()
+        super().__init__(_HOST, self._listen_port)
+        sets = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+        values = {"port": self._listen_port, "dir": str(self._folder / "data"), "sets": shlex.join(sets)}
+        self._command: list[str] = []
+        for word in words:
+            self._command += sets if word == "{sets}" else [word.format(**values)]
+        self._process: subprocess.Popen[bytes] | None = None
+        try:
+            self._launch()
+        except BaseException:
+            self.stop()
+            raise
+
+    def restart(self) -> None:
+        """Kill the process with SIGKILL and start it again on its folder. See :meth:`Server.restart`."""
+        self._kill()
+        self._launch()
+
+    def stop(self) -> None:
+        """Kill the process and remove its folder."""
+        self._kill()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _launch(self) -> None:
+        with (self._folder / "server.log").open("ab") as log:
+            try:
+                self._process = subprocess.Popen(
+                    self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                )
+            except OSError as error:
+                raise TargetError(f"can't start {shlex.join(self._command)}: {error}") from error
+        give_up = time.monotonic() + _START_TIMEOUT_SECONDS
+        while time.monotonic() < give_up:
+            if (status := self._process.poll()) is not None:
+                raise TargetError(f"{shlex.join(self._command)} ended with status {status}{self._log_tail()}")
+            with contextlib.suppress(ConnectionClosedError):
+                SocketStream(_HOST, self._listen_port).close()
+                return
+            time.sleep(_POLL_SECONDS)
+        raise TargetError(
+            f"{shlex.join(self._command)} did not listen on port {self._listen_port} within "
+            f"{_START_TIMEOUT_SECONDS:.0f} s{self._log_tail()}"
+        )
+
+    def _kill(self) -> None:
+        if self._process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._process = None
+
+    def _log_tail(self) -> str:
+        with (self._folder / "server.log").open("rb") as log:
+            log.seek(0, os.SEEK_END)
+            log.seek(max(log.tell() - _LOG_TAIL_BYTES, 0))
+            text = log.read().decode(errors="replace").strip()
+        return f"; its last words:\n{text}" if text else "; it printed nothing"
+
+
+def _free_port() -> int:
+    """Return a port that nobody listens on, nor on the next one."""
+    for _ in range(100):
+        with socket.socket() as first, socket.socket() as second:
+            first.bind((_HOST, 0))
+            port: int = first.getsockname()[1]
+            try:
+                second.bind((_HOST, port + 1))
+            except (OSError, OverflowError):
+                continue
+            return port
+    raise TargetError("no two free ports side by side")

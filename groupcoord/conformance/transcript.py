@@ -1,0 +1,332 @@
+"""Transcripts: recorded conversations as values, and reading them from files with clear errors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from attrs import frozen
+
+from groupcoord.conformance import entities
+from groupcoord.conformance.entities import Plain
+from groupcoord.conformance.matching import substitute, variable_kind
+from groupcoord.errors import GroupcoordError
+
+PACKAGED = Path(__file__).parent / "transcripts"
+"""The folder of the transcripts that come with the package."""
+
+
+class TranscriptError(GroupcoordError):
+    """A transcript is malformed or can't be read; the message names the file and the step."""
+
+
+@frozen
+class Send:
+    """Send a request on a connection, which is opened by its first request."""
+
+    connection: str
+    client_id: str
+    api: str
+    version: int
+    body: dict[str, Plain]
+
+
+@frozen
+class Receive:
+    """Receive the next response on a connection. ``took_ms``: how long after its request the real broker answered."""
+
+    connection: str
+    took_ms: int
+    body: Plain
+
+
+@frozen
+class Quiet:
+    """Nothing may arrive on a connection for ``duration_ms``."""
+
+    connection: str
+    duration_ms: int
+
+
+@frozen
+class Sleep:
+    """Wait ``duration_ms``."""
+
+    duration_ms: int
+
+
+@frozen
+class Close:
+    """Close a connection."""
+
+    connection: str
+
+
+@frozen
+class Restart:
+    """Kill the server and start it again on its data; every connection is gone."""
+
+
+Step = Send | Receive | Quiet | Sleep | Close | Restart
+
+
+@frozen
+class Transcript:
+    """A recorded conversation.
+
+    Attributes:
+        name: its name, one within the area.
+        area: what it is about: ``join``, ``commit`` …
+        shows: a sentence that says what it shows.
+        settings: broker settings that it needs besides the usual ones, under Kafka's keys.
+        topics: topics that must exist, with their number of partitions.
+        steps: what happens, in order. Messages count them from 1.
+        source: the file it was read from, or what the caller named it.
+    """
+
+    name: str
+    area: str
+    shows: str
+    settings: Mapping[str, str | int]
+    topics: Mapping[str, int]
+    steps: tuple[Step, ...]
+    source: str
+
+    def __str__(self) -> str:
+        return f"{self.area}/{self.name}"
+
+    @property
+    def restarts(self) -> bool:
+        """True if the server is restarted on the way."""
+        return any(isinstance(step, Restart) for step in self.steps)
+
+
+def load_transcripts(*paths: str | Path) -> list[Transcript]:
+    """Read transcripts from files and from folders (all ``.json`` files in them), sorted by path.
+
+    Args:
+        paths: files and folders; without any, the transcripts that come with the package.
+
+    Raises:
+        TranscriptError: there is no such file, or one is malformed.
+    """
+    return [_read(path) for path in _files(paths or (PACKAGED,))]
+
+
+def parse_transcript(text: str, source: str = "transcript") -> Transcript:
+    """Read one transcript from its JSON text.
+
+    Args:
+        text: the JSON text.
+        source: what messages call it: usually the file's name.
+
+    Raises:
+        TranscriptError: it is malformed.
+    """
+    try:
+        document = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise TranscriptError(f"{source}: line {error.lineno}: not JSON: {error.msg}") from error
+    except RecursionError as error:
+        raise TranscriptError(f"{source}: nested too deeply") from error
+    head = _Object(document, source)
+    head.only("name", "area", "shows", "config", "topics", "steps")
+    topics: dict[str, int] = head.get("topics", dict, default={})
+    settings: dict[str, str | int] = head.get("config", dict, default={})
+    for name, partitions in topics.items():
+        if not _is_number(partitions) or partitions < 1:
+            raise TranscriptError(f"{source}: topic {name!r} must have at least one partition, not {partitions!r}")
+    for key, value in settings.items():
+        if not _is_number(value) and not isinstance(value, str):
+            raise TranscriptError(f"{source}: setting {key!r} must be a number or text, not {value!r}")
+    checker = _Checker(topics)
+    steps = []
+    for number, raw in enumerate(head.get("steps", list), 1):
+        where = f"{source}: step {number}"
+        step = _step(_Object(raw, where))
+        try:
+            checker.check(step)
+        except (ValueError, entities.BodyError) as error:
+            raise TranscriptError(f"{where}: {error}") from error
+        steps.append(step)
+    return Transcript(
+        name=head.get("name", str),
+        area=head.get("area", str),
+        shows=head.get("shows", str, default=""),
+        settings=settings,
+        topics=topics,
+        steps=tuple(steps),
+        source=source,
+    )
+
+
+def _files(paths: Iterable[str | Path]) -> Iterator[Path]:
+    for path in map(Path, paths):
+        if path.is_dir():
+            found = sorted(path.rglob("*.json"))
+            if not found:
+                raise TranscriptError(f"{path}: no transcripts (*.json) in this folder")
+            yield from found
+        else:
+            yield path
+
+
+def _read(path: Path) -> Transcript:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise TranscriptError(f"{path}: no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise TranscriptError(f"{path}: can't be read: {error}") from error
+    return parse_transcript(text, str(path))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+_REQUIRED: Any = object()
+_TYPE_NAMES = {str: "text", int: "a whole number", dict: "an object", list: "a list"}
+
+
+class _Object:
+    """A JSON object whose fields are asked for by name and type."""
+
+    def __init__(self, value: object, where: str) -> None:
+        if not isinstance(value, dict):
+            raise TranscriptError(f"{where}: must be an object, not {value!r:.60}")
+        self._fields: dict[str, Any] = value
+        self._where = where
+
+    def get(self, name: str, wanted: type[Any], default: Any = _REQUIRED) -> Any:
+        value = self._fields.get(name, default)
+        if value is _REQUIRED:
+            raise TranscriptError(f"{self._where}: {name!r} is missing")
+        if not isinstance(value, wanted) or (wanted is int and not _is_number(value)):
+            raise TranscriptError(f"{self._where}: {name!r} must be {_TYPE_NAMES[wanted]}, not {value!r:.60}")
+        return value
+
+    def duration(self, name: str, default: Any = _REQUIRED) -> int:
+        value: int = self.get(name, int, default)
+        if value < 0:
+            raise TranscriptError(f"{self._where}: {name!r} must not be negative")
+        return value
+
+    def only(self, *names: str) -> None:
+        for name in self._fields:
+            if name not in names:
+                raise TranscriptError(f"{self._where}: unknown field {name!r}; there are {', '.join(names)}")
+
+    def fail(self, message: str) -> TranscriptError:
+        return TranscriptError(f"{self._where}: {message}")
+
+
+def _send(step: _Object) -> Send:
+    step.only("do", "conn", "client_id", "api", "version", "body")
+    connection = step.get("conn", str)
+    return Send(
+        connection,
+        step.get("client_id", str, default=connection),
+        step.get("api", str),
+        step.get("version", int),
+        step.get("body", dict),
+    )
+
+
+def _receive(step: _Object) -> Receive:
+    step.only("do", "conn", "took_ms", "body")
+    return Receive(step.get("conn", str), step.duration("took_ms", default=0), step.get("body", dict))
+
+
+def _quiet(step: _Object) -> Quiet:
+    step.only("do", "conn", "ms")
+    return Quiet(step.get("conn", str), step.duration("ms"))
+
+
+def _sleep(step: _Object) -> Sleep:
+    step.only("do", "ms")
+    return Sleep(step.duration("ms"))
+
+
+def _close(step: _Object) -> Close:
+    step.only("do", "conn")
+    return Close(step.get("conn", str))
+
+
+def _restart(step: _Object) -> Restart:
+    step.only("do")
+    return Restart()
+
+
+_STEPS: dict[str, Callable[[_Object], Step]] = {
+    "send": _send,
+    "recv": _receive,
+    "quiet": _quiet,
+    "sleep": _sleep,
+    "close": _close,
+    "restart": _restart,
+}
+
+
+def _step(step: _Object) -> Step:
+    do = step.get("do", str)
+    if do not in _STEPS:
+        raise step.fail(f"unknown step {do!r}; there are {', '.join(_STEPS)}")
+    return _STEPS[do](step)
+
+
+class _Checker:
+    """Follows the steps and finds those that can't be played, before anything is sent."""
+
+    def __init__(self, topics: Mapping[str, int]) -> None:
+        self._placeholders: dict[str, str | int] = {"$g": "g"}
+        self._topics = topics
+        for name in topics:
+            self._placeholders[f"$topic:{name}"] = str(UUID(int=1))
+        self._unanswered: dict[str, list[Send]] = {}
+
+    def check(self, step: Step) -> None:
+        """Raise ValueError or BodyError if ``step`` can't be played after those before it."""
+        match step:
+            case Send():
+                self._check_variables(step.body, bind=False)
+                entities.encode_request(
+                    step.api, step.version, 0, step.client_id, substitute(step.body, self._placeholders)
+                )
+                self._unanswered.setdefault(step.connection, []).append(step)
+            case Receive():
+                if not self._requests(step.connection):
+                    raise ValueError(f"connection {step.connection!r} has no unanswered request")
+                request = self._requests(step.connection).pop(0)
+                self._check_variables(step.body, bind=True)
+                entities.check_response_fields(request.api, request.version, step.body)
+            case Quiet():
+                self._requests(step.connection)
+            case Close():
+                self._requests(step.connection)
+                del self._unanswered[step.connection]
+            case Restart():
+                self._unanswered.clear()
+
+    def _requests(self, connection: str) -> list[Send]:
+        if connection not in self._unanswered:
+            raise ValueError(f"connection {connection!r} is not open")
+        return self._unanswered[connection]
+
+    def _check_variables(self, body: Plain, *, bind: bool) -> None:
+        if isinstance(body, dict | list):
+            for value in body.values() if isinstance(body, dict) else body:
+                self._check_variables(value, bind=bind)
+            return
+        kind = variable_kind(body) if isinstance(body, str) else None
+        if kind is None or kind == "group" or body in self._placeholders:
+            return
+        if kind == "topic":
+            raise ValueError(f"{body!r} is not among the topics {sorted(self._topics)}")
+        if not bind:
+            raise ValueError(f"{body!r} is sent before a response gave it a value")
+        if kind != "any":
+            self._placeholders[body] = 1 if kind == "producer" else "m"

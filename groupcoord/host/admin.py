@@ -1,0 +1,303 @@
+"""CreateTopics, CreatePartitions and DeleteTopics: the answers and messages of Apache Kafka 4.4 with one broker
+(KRaft).
+
+Settings of a topic are checked for their names and then dropped: there is no data they could apply to.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+from uuid import UUID
+
+from groupcoord.core.records import ZERO_UUID
+from groupcoord.errors import ErrorCode
+from groupcoord.host.topics import (
+    MAX_PARTITIONS_PER_REQUEST,
+    OFFSETS_TOPIC,
+    TOO_MANY_ADDITIONAL_PARTITIONS,
+    TOO_MANY_PARTITIONS,
+    Topic,
+    TopicEdit,
+    TopicError,
+    TopicRegistry,
+)
+from groupcoord.wire.broker_messages import (
+    CreatableTopic,
+    CreatedPartitions,
+    CreatedTopic,
+    CreatePartitions,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreateTopics,
+    CreateTopicsResponse,
+    DeletedTopic,
+    DeleteTopics,
+    DeleteTopicsResponse,
+    TopicReference,
+)
+
+Wanted = TypeVar("Wanted")
+Result = TypeVar("Result")
+
+logger = logging.getLogger("groupcoord.host")
+
+DEFAULT = -1
+REPLICATION_FACTOR = 1
+
+TOPIC_CONFIGS = frozenset(
+    (
+        "cleanup.policy",
+        "compression.gzip.level",
+        "compression.lz4.level",
+        "compression.type",
+        "compression.zstd.level",
+        "delete.retention.ms",
+        "errors.deadletterqueue.group.enable",
+        "file.delete.delay.ms",
+        "flush.messages",
+        "flush.ms",
+        "follower.replication.throttled.replicas",
+        "index.interval.bytes",
+        "leader.replication.throttled.replicas",
+        "local.retention.bytes",
+        "local.retention.ms",
+        "max.compaction.lag.ms",
+        "max.decompressed.message.bytes",
+        "max.message.bytes",
+        "message.timestamp.after.max.ms",
+        "message.timestamp.before.max.ms",
+        "message.timestamp.type",
+        "min.cleanable.dirty.ratio",
+        "min.compaction.lag.ms",
+        "min.insync.replicas",
+        "preallocate",
+        "remote.copy.lag.bytes",
+        "remote.copy.lag.ms",
+        "remote.log.copy.disable",
+        "remote.log.delete.on.disable",
+        "remote.storage.enable",
+        "retention.bytes",
+        "retention.ms",
+        "segment.bytes",
+        "segment.index.bytes",
+        "segment.jitter.ms",
+        "segment.ms",
+        "unclean.leader.election.enable",
+    )
+)
+"""The settings that a topic of Kafka 4.4 can have."""
+
+
+def answer_create_topics(
+    request: CreateTopics, topics: TopicRegistry, node_id: int, default_partition_count: int
+) -> CreateTopicsResponse:
+    """Create topics. A name that comes twice is refused, with one entry for all."""
+    asked = Counter(topic.name for topic in request.topics)
+    distinct = {topic.name: topic for topic in request.topics}
+    counts = {name: _partition_count(topic, default_partition_count) for name, topic in distinct.items()}
+    total = sum(max(counts[name], 0) for name in distinct if asked[name] == 1)
+
+    def create(edit: TopicEdit, topic: CreatableTopic) -> CreatedTopic:
+        if asked[topic.name] > 1:
+            raise TopicError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        if total > MAX_PARTITIONS_PER_REQUEST:
+            raise TopicError(ErrorCode.POLICY_VIOLATION, TOO_MANY_PARTITIONS)
+        edit.check_new(topic.name)
+        _check_configs(topic)
+        _check_layout(topic, node_id)
+        made = edit.create(topic.name, counts[topic.name])
+        return CreatedTopic(topic.name, ErrorCode.NONE, None, made.topic_id, made.partition_count, REPLICATION_FACTOR)
+
+    def refused(topic: CreatableTopic, error: TopicError) -> CreatedTopic:
+        return CreatedTopic(topic.name, error.error_code, error.message)
+
+    return CreateTopicsResponse(_change(topics, distinct.values(), create, refused, dry_run=request.validate_only))
+
+
+def answer_create_partitions(
+    request: CreatePartitions, topics: TopicRegistry, node_id: int
+) -> CreatePartitionsResponse:
+    """Add partitions to topics. A name that comes twice is refused, with one entry for all."""
+    asked = Counter(topic.name for topic in request.topics)
+    distinct = {topic.name: topic for topic in request.topics}
+    total = sum(
+        max(topic.count - (topics.partition_count(topic.name) or topic.count), 0)
+        for topic in distinct.values()
+        if asked[topic.name] == 1
+    )
+
+    def extend(edit: TopicEdit, topic: CreatePartitionsTopic) -> CreatedPartitions:
+        if asked[topic.name] > 1:
+            raise TopicError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        before = topics.partition_count(topic.name)
+        if before is not None and total > MAX_PARTITIONS_PER_REQUEST:
+            raise TopicError(ErrorCode.POLICY_VIOLATION, TOO_MANY_ADDITIONAL_PARTITIONS)
+        if topic.name == OFFSETS_TOPIC:
+            raise TopicError(ErrorCode.INVALID_REQUEST, f"Topic '{OFFSETS_TOPIC}' keeps its number of partitions.")
+        edit.check_extension(topic.name, topic.count)
+        if topic.assignments is not None:
+            _check_new_assignments(topic.assignments, topic.count - (before or 0), node_id)
+        edit.extend(topic.name, topic.count)
+        return CreatedPartitions(topic.name, ErrorCode.NONE)
+
+    def refused(topic: CreatePartitionsTopic, error: TopicError) -> CreatedPartitions:
+        return CreatedPartitions(topic.name, error.error_code, error.message)
+
+    return CreatePartitionsResponse(_change(topics, distinct.values(), extend, refused, dry_run=request.validate_only))
+
+
+def answer_delete_topics(request: DeleteTopics, topics: TopicRegistry) -> tuple[DeleteTopicsResponse, list[Topic]]:
+    """Delete topics by name or id.
+
+    Returns:
+        The answer, and the topics that are gone.
+    """
+    asked = Counter(request.topics)
+    ids = {reference.topic_id for reference in request.topics if reference.name is None}
+    # An id whose topic is named as well is answered with the name.
+    named = {topics.topic_id(name) for name, topic_id in request.topics if name is not None and topic_id == ZERO_UUID}
+    distinct = dict.fromkeys(
+        reference for reference in request.topics if reference.name is not None or reference.topic_id not in named
+    )
+    gone: list[Topic] = []
+
+    def delete(edit: TopicEdit, reference: TopicReference) -> DeletedTopic:
+        topic = _to_delete(reference, asked[reference], ids, topics)
+        edit.delete(topic.name)
+        gone.append(topic)
+        return DeletedTopic(topic.name, topic.topic_id, ErrorCode.NONE)
+
+    def refused(reference: TopicReference, error: TopicError) -> DeletedTopic:
+        topic_id = reference.topic_id
+        if reference.name is not None and topic_id == ZERO_UUID and asked[reference] == 1:
+            topic_id = topics.topic_id(reference.name) or ZERO_UUID
+        return DeletedTopic(reference.name, topic_id, error.error_code, error.message)
+
+    results = _change(topics, distinct, delete, refused)
+    return DeleteTopicsResponse(results), [topic for topic in gone if topics.get_by_id(topic.topic_id) is None]
+
+
+def _to_delete(reference: TopicReference, count: int, ids: set[UUID], topics: TopicRegistry) -> Topic:
+    name, topic_id = reference
+    if name is not None and topic_id != ZERO_UUID:
+        raise TopicError(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
+    if name is None and topic_id == ZERO_UUID:
+        raise TopicError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
+    if count > 1:
+        raise TopicError(ErrorCode.INVALID_REQUEST, f"Duplicate topic {'id' if name is None else 'name'}.")
+    topic = topics.get_by_id(topic_id) if name is None else topics.get(name)
+    if topic is None and name is None:
+        raise TopicError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+    if topic is None:
+        raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+    if name is not None and topic.topic_id in ids:
+        message = "The provided topic name maps to an ID that was already supplied."
+        raise TopicError(ErrorCode.INVALID_REQUEST, message)
+    if topic.name == OFFSETS_TOPIC:
+        raise TopicError(ErrorCode.INVALID_REQUEST, f"Topic '{OFFSETS_TOPIC}' can't be deleted: the offsets are in it.")
+    return topic
+
+
+def _change(
+    topics: TopicRegistry,
+    wanted: Iterable[Wanted],
+    change: Callable[[TopicEdit, Wanted], Result],
+    refused: Callable[[Wanted, TopicError], Result],
+    *,
+    dry_run: bool = False,
+) -> tuple[Result, ...]:
+    """Make the changes that are possible, in one edit; answer each with its result or its error."""
+    wanted = list(wanted)
+    results = []
+    try:
+        with topics.edit(dry_run=dry_run) as edit:
+            for item in wanted:
+                try:
+                    results.append(change(edit, item))
+                except TopicError as error:
+                    results.append(refused(item, error))
+    except OSError as error:
+        logger.error("the topics could not be written: %s", error)
+        failure = TopicError(ErrorCode.KAFKA_STORAGE_ERROR, "The topics could not be written.")
+        return tuple(refused(item, failure) for item in wanted)
+    return tuple(results)
+
+
+def _partition_count(topic: CreatableTopic, default_partition_count: int) -> int:
+    if topic.assignments:
+        return len(topic.assignments)
+    return default_partition_count if topic.num_partitions == DEFAULT else topic.num_partitions
+
+
+def _check_configs(topic: CreatableTopic) -> None:
+    for config in topic.configs:
+        if config.name not in TOPIC_CONFIGS:
+            raise TopicError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {config.name}")
+        if config.value is None:
+            message = f"Null value not supported for topic configs: {config.name}"
+            raise TopicError(ErrorCode.INVALID_CONFIG, message)
+
+
+def _check_layout(topic: CreatableTopic, node_id: int) -> None:
+    if topic.assignments:
+        _check_manual_layout(topic, node_id)
+        return
+    factor = topic.replication_factor
+    if factor < DEFAULT or factor == 0:
+        message = "Replication factor must be larger than 0, or -1 to use the default value."
+        raise TopicError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
+    if topic.num_partitions < DEFAULT or topic.num_partitions == 0:
+        message = "Number of partitions was set to an invalid non-positive value."
+        raise TopicError(ErrorCode.INVALID_PARTITIONS, message)
+    if factor > REPLICATION_FACTOR:
+        message = (
+            f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} cannot be "
+            "reached because only 1 broker(s) are registered."
+        )
+        raise TopicError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
+
+
+def _check_manual_layout(topic: CreatableTopic, node_id: int) -> None:
+    prefix = "A manual partition assignment was specified, but"
+    if topic.replication_factor != DEFAULT:
+        raise TopicError(ErrorCode.INVALID_REQUEST, f"{prefix} replication factor was not set to -1.")
+    if topic.num_partitions != DEFAULT:
+        raise TopicError(ErrorCode.INVALID_REQUEST, f"{prefix} numPartitions was not set to -1.")
+    seen: set[int] = set()
+    for partition_index, broker_ids in topic.assignments:
+        if partition_index in seen:
+            message = f"Found multiple manual partition assignments for partition {partition_index}"
+            raise TopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+        seen.add(partition_index)
+        _check_replicas(broker_ids, node_id)
+    if seen != set(range(len(seen))):
+        message = "partitions should be a consecutive 0-based integer sequence"
+        raise TopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+
+
+def _check_new_assignments(assignments: tuple[tuple[int, ...], ...], added: int, node_id: int) -> None:
+    if len(assignments) != added:
+        message = (
+            f"Attempted to add {added} additional partition(s), "
+            f"but only {len(assignments)} assignment(s) were specified."
+        )
+        raise TopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+    for broker_ids in assignments:
+        _check_replicas(broker_ids, node_id)
+
+
+def _check_replicas(broker_ids: tuple[int, ...], node_id: int) -> None:
+    reason = None
+    strangers = sorted(broker_id for broker_id in broker_ids if broker_id != node_id)
+    if not broker_ids:
+        reason = "an empty replica list."
+    elif strangers:
+        reason = f"broker {strangers[0]}, but no such broker is registered."
+    elif len(broker_ids) > 1:
+        reason = f"the broker {node_id} more than once."
+    if reason is not None:
+        message = f"The manual partition assignment includes {reason}"
+        raise TopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)

@@ -1,0 +1,252 @@
+"""A broker of one node without sockets: connections in, answers out, time injected.
+
+Group and offset requests go to the :class:`~groupcoord.GroupCoordinator`; what else a consumer needs from a broker
+(the APIs there are, metadata, topics that hold no data, topic administration) is answered here.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
+from uuid import UUID
+
+from groupcoord.clock import Clock
+from groupcoord.config import Config
+from groupcoord.coordinator import GroupCoordinator, LoadError, PartitionStatus, random_member_id
+from groupcoord.core.messages import Node
+from groupcoord.host.admin import answer_create_partitions, answer_create_topics, answer_delete_topics
+from groupcoord.host.connection import Connection
+from groupcoord.host.data import answer_fetch, answer_list_offsets
+from groupcoord.host.metadata import answer_api_versions, answer_metadata
+from groupcoord.host.topics import OFFSETS_TOPIC, TopicRegistry
+from groupcoord.log_store import LogStore
+from groupcoord.wire import Answered, WireResponse
+from groupcoord.wire.broker_messages import (
+    ApiVersions,
+    CreatePartitions,
+    CreateTopics,
+    DeleteTopics,
+    Fetch,
+    FetchResponse,
+    ListOffsets,
+    Metadata,
+)
+
+logger = logging.getLogger("groupcoord.host")
+
+DEFAULT_NODE = Node(1, "127.0.0.1", 9092)
+STALE_WAITS_LIMIT = 64
+
+
+@runtime_checkable
+class ClosableStore(Protocol):
+    """A log store that has something to close."""
+
+    def close(self) -> None:
+        """Flush and close."""
+
+
+class Broker:
+    """A node that Kafka clients can talk to, without its sockets.
+
+    >>> broker = Broker(config=Config(), clock=ManualClock(), log_store=MemoryLogStore())
+    >>> connection = broker.connect("/127.0.0.1")
+
+    Feed bytes with :meth:`Connection.receive_data`. Afterwards, and after :meth:`tick`, send what the connections
+    named by :meth:`take_dirty` have to say. Calls must come from one thread.
+
+    Args:
+        config: every limit and time-out.
+        clock: where the time comes from.
+        log_store: where ``__consumer_offsets`` is kept; all of it is loaded at once.
+        topics: the topics that exist; an empty registry in memory by default.
+        node: the node's id, and the address that clients are told.
+        new_member_id: makes a member id from its prefix; random by default.
+
+    Raises:
+        LoadError: some log partitions can't be read.
+
+    Attributes:
+        coordinator: the group coordinator.
+        dirty: connections with output, for :meth:`take_dirty`.
+        ready: connections whose waiting requests can go on, for :meth:`handle_ready`.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: Config,
+        clock: Clock,
+        log_store: LogStore,
+        topics: TopicRegistry | None = None,
+        node: Node = DEFAULT_NODE,
+        new_member_id: Callable[[str], str] = random_member_id,
+    ) -> None:
+        self.config = config
+        self.clock = clock
+        self.log_store = log_store
+        self.topics = TopicRegistry() if topics is None else topics
+        self.dirty: list[Connection] = []
+        self.ready: deque[Connection] = deque()
+        self._node = node
+        self._waiting: dict[Connection, tuple[int, FetchResponse]] = {}  # Fetches that find nothing, until when
+        self._wait_queue: list[tuple[int, int, Connection]] = []
+        self._wait_number = 0
+        self._handlers: dict[type, Callable[[Connection, Any], WireResponse | None]] = {
+            Answered: lambda connection, request: request.response,
+            ApiVersions: self._api_versions,
+            Metadata: self._metadata,
+            CreateTopics: self._create_topics,
+            CreatePartitions: self._create_partitions,
+            DeleteTopics: self._delete_topics,
+            ListOffsets: lambda connection, request: answer_list_offsets(request, self.topics),
+            Fetch: self._fetch,
+        }
+        if self.topics.get(OFFSETS_TOPIC) is None:
+            store_id: UUID | None = getattr(log_store, "topic_id", None)
+            with self.topics.edit() as edit:
+                edit.create(OFFSETS_TOPIC, config.offsets_topic_num_partitions, store_id)
+        self.coordinator = GroupCoordinator(
+            config=config,
+            clock=clock,
+            log_store=log_store,
+            topics=self.topics,
+            node=node,
+            new_member_id=new_member_id,
+        )
+        self.coordinator.load_all()
+
+    @property
+    def node(self) -> Node:
+        """The node's id, and the address that clients are told."""
+        return self._node
+
+    @node.setter
+    def node(self, node: Node) -> None:
+        self._node = self.coordinator.node = node
+
+    # ------------------------------------------------------------ for the host
+
+    def connect(self, client_host: str) -> Connection:
+        """Return a new connection.
+
+        Args:
+            client_host: where the client is, in Kafka's form: ``/127.0.0.1``.
+        """
+        return Connection(self, client_host, self.config.socket_request_max_bytes)
+
+    def take_dirty(self) -> list[Connection]:
+        """Return the connections that have output or must be closed, each once, and forget them."""
+        dirty, self.dirty = self.dirty, []
+        return dirty
+
+    def next_deadline_ms(self) -> int | None:
+        """Return when :meth:`tick` is wanted at the latest, in milliseconds of the clock; None if nothing waits."""
+        deadline_ms = self.coordinator.next_deadline_ms()
+        queue = self._wait_queue
+        while queue and self._is_stale(queue[0]):
+            heapq.heappop(queue)
+        if queue and (deadline_ms is None or queue[0][0] < deadline_ms):
+            return queue[0][0]
+        return deadline_ms
+
+    def tick(self) -> None:
+        """Time has passed: do everything that is due."""
+        now_ms = self.clock.now_ms()
+        queue = self._wait_queue
+        while queue and (queue[0][0] <= now_ms or self._is_stale(queue[0])):
+            entry = heapq.heappop(queue)
+            if not self._is_stale(entry):
+                connection = entry[2]
+                connection.answer(self._waiting.pop(connection)[1])
+        self.coordinator.tick()
+        self.deliver_replies()
+        self.handle_ready()
+
+    def deliver_replies(self) -> None:
+        """Pass on what the coordinator has answered, for a host whose log store acknowledges appends later."""
+        for token, response in self.coordinator.take_replies():
+            token.answer(response)
+
+    def reload_failed(self) -> None:
+        """Load the log partitions again that failed, as after a disk error of unknown outcome.
+
+        Worth trying now and then.
+        """
+        for partition in range(self.config.offsets_topic_num_partitions):
+            if self.coordinator.status(partition) is PartitionStatus.FAILED:
+                try:
+                    self.coordinator.load(partition)
+                except LoadError as error:
+                    logger.error("still not served: %s", error)
+                else:
+                    logger.warning("log partition %d had failed and is loaded again", partition)
+        self.deliver_replies()
+
+    def close(self) -> None:
+        """Close the coordinator and the log store. Requests that still wait are not answered."""
+        self.coordinator.close()
+        if isinstance(self.log_store, ClosableStore):
+            self.log_store.close()
+
+    # ------------------------------------------------------------ for connections
+
+    def handle(self, connection: Connection, request: Any) -> None:
+        """Handle one decoded request of a connection."""
+        handler = self._handlers.get(type(request))
+        if handler is None:
+            self.coordinator.submit(request, connection)
+            for token, response in self.coordinator.take_replies():
+                token.answer(response)
+        else:
+            # None is a Fetch that waits; the connection then goes on waiting, too.
+            connection.answer(handler(connection, request))
+
+    def handle_ready(self) -> None:
+        """Handle the requests that waited behind one that has been answered since."""
+        while self.ready:
+            self.ready.popleft().handle_backlog()
+
+    def disconnected(self, connection: Connection) -> None:
+        """Forget a connection that was closed."""
+        self._waiting.pop(connection, None)
+        if len(self._wait_queue) > 2 * len(self._waiting) + STALE_WAITS_LIMIT:
+            self._wait_queue = [entry for entry in self._wait_queue if not self._is_stale(entry)]
+            heapq.heapify(self._wait_queue)
+
+    # ------------------------------------------------------------ what is answered here
+
+    def _api_versions(self, connection: Connection, request: ApiVersions) -> WireResponse | None:
+        return answer_api_versions(request, self._node, self.topics.cluster_id)
+
+    def _metadata(self, connection: Connection, request: Metadata) -> WireResponse | None:
+        return answer_metadata(request, self._node, self.topics)
+
+    def _create_topics(self, connection: Connection, request: CreateTopics) -> WireResponse | None:
+        return answer_create_topics(request, self.topics, self._node.node_id, self.config.num_partitions)
+
+    def _create_partitions(self, connection: Connection, request: CreatePartitions) -> WireResponse | None:
+        return answer_create_partitions(request, self.topics, self._node.node_id)
+
+    def _delete_topics(self, connection: Connection, request: DeleteTopics) -> WireResponse | None:
+        response, gone = answer_delete_topics(request, self.topics)
+        for topic in gone:
+            self.coordinator.topic_deleted(topic.name, topic.topic_id)
+        self.deliver_replies()
+        return response
+
+    def _fetch(self, connection: Connection, request: Fetch) -> WireResponse | None:
+        response, wait_ms = answer_fetch(request, self.topics)
+        if not wait_ms:
+            return response
+        self._wait_number += 1
+        self._waiting[connection] = (self._wait_number, response)
+        heapq.heappush(self._wait_queue, (self.clock.now_ms() + wait_ms, self._wait_number, connection))
+        return None
+
+    def _is_stale(self, entry: tuple[int, int, Connection]) -> bool:
+        waiting = self._waiting.get(entry[2])
+        return waiting is None or waiting[0] != entry[1]

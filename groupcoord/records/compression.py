@@ -1,0 +1,132 @@
+"""The compression codecs of record batches, with a bound on what comes out.
+
+Kafka's framings: gzip as is; snappy in the blocks of the Java library "xerial" (a raw snappy block is read as well, as
+Kafka does); lz4 and zstd in their standard frame formats.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from enum import IntEnum
+from struct import Struct
+
+import cramjam
+
+from groupcoord.errors import GroupcoordError
+
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER_BYTES = 16
+_GZIP_WINDOW_BITS = 31
+_FIRST_OUTPUT_BYTES = 65_536
+
+_unpack_int32_from = Struct(">i").unpack_from
+
+
+class Compression(IntEnum):
+    """Bits 0 to 2 of a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+class DecompressionError(GroupcoordError, ValueError):
+    """The compressed bytes are broken, or more comes out than allowed."""
+
+
+def decompress(codec: Compression, data: bytes, bytes_max: int) -> bytes:
+    """Return what ``data`` holds, never allocating much more than ``bytes_max`` bytes.
+
+    Raises:
+        DecompressionError: the bytes are not of this codec, end early, or hold more than ``bytes_max`` bytes.
+    """
+    if codec is Compression.NONE:
+        return data
+    return _DECOMPRESSORS[codec](data, bytes_max)
+
+
+def _too_large(bytes_max: int) -> DecompressionError:
+    return DecompressionError(f"decompressed records exceed {bytes_max} bytes")
+
+
+def _gunzip(data: bytes, bytes_max: int) -> bytes:
+    parts: list[bytes] = []
+    left = bytes_max
+    while data:
+        stream = zlib.decompressobj(_GZIP_WINDOW_BITS)
+        try:
+            # A limit of 0 would mean "no limit", hence the extra byte.
+            part = stream.decompress(data, left + 1)
+        except zlib.error as error:
+            raise DecompressionError(f"gzip: {error}") from None
+        left -= len(part)
+        if left < 0:
+            raise _too_large(bytes_max)
+        if not stream.eof:
+            raise DecompressionError("gzip: the data ends early")
+        parts.append(part)
+        data = stream.unused_data
+    return b"".join(parts)
+
+
+def _unsnappy(data: bytes, bytes_max: int) -> bytes:
+    if data[:8] != _XERIAL_MAGIC:
+        return _unsnappy_block(data, bytes_max)
+    parts: list[bytes] = []
+    left = bytes_max
+    position = _XERIAL_HEADER_BYTES
+    while position < len(data):
+        if position + 4 > len(data):
+            raise DecompressionError("snappy: the data ends early")
+        (size,) = _unpack_int32_from(data, position)
+        position += 4
+        if size < 0 or position + size > len(data):
+            raise DecompressionError(f"snappy: a block of {size} bytes, {len(data) - position} left")
+        part = _unsnappy_block(data[position : position + size], left)
+        left -= len(part)
+        parts.append(part)
+        position += size
+    return b"".join(parts)
+
+
+def _unsnappy_block(block: bytes, bytes_max: int) -> bytes:
+    try:
+        if cramjam.snappy.decompress_raw_len(block) > bytes_max:
+            raise _too_large(bytes_max)
+        return bytes(cramjam.snappy.decompress_raw(block))
+    except cramjam.DecompressionError as error:
+        raise DecompressionError(str(error)) from None
+
+
+def _unlz4(data: bytes, bytes_max: int) -> bytes:
+    return _decompress_growing(cramjam.lz4.decompress_into, data, bytes_max)
+
+
+def _unzstd(data: bytes, bytes_max: int) -> bytes:
+    return _decompress_growing(cramjam.zstd.decompress_into, data, bytes_max)
+
+
+def _decompress_growing(decompress_into: Callable[[bytes, bytearray], int], data: bytes, bytes_max: int) -> bytes:
+    """Frames need not say how much they hold, so try with ever larger buffers, up to the bound."""
+    capacity = max(_FIRST_OUTPUT_BYTES, 4 * len(data))
+    while True:
+        output = bytearray(min(capacity, bytes_max))
+        try:
+            return bytes(memoryview(output)[: decompress_into(data, output)])
+        except cramjam.DecompressionError as error:
+            if "whole buffer" not in str(error):
+                raise DecompressionError(str(error)) from None
+        if capacity >= bytes_max:
+            raise _too_large(bytes_max)
+        capacity *= 8
+
+
+_DECOMPRESSORS: dict[Compression, Callable[[bytes, int], bytes]] = {
+    Compression.GZIP: _gunzip,
+    Compression.SNAPPY: _unsnappy,
+    Compression.LZ4: _unlz4,
+    Compression.ZSTD: _unzstd,
+}

@@ -1,0 +1,166 @@
+"""A log directory as Kafka lays it out: its lock, the folders of log partitions and the small files in them."""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import os
+import re
+from pathlib import Path
+from uuid import UUID, uuid4
+
+from groupcoord.storage.errors import DirectoryLockedError, LogDirectoryError
+
+TOPIC = "__consumer_offsets"
+LOCK_FILE = ".lock"
+LOG_SUFFIX = ".log"
+PARTITION_METADATA_FILE = "partition.metadata"
+LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
+
+_PARTITION_FOLDER = re.compile(rf"{TOPIC}-(0|[1-9][0-9]{{0,9}})")
+_SEGMENT_FILE = re.compile(r"([0-9]{20})\.log")
+_SWAP_FILE = re.compile(r"[0-9]{20}\.log\.swap")
+_TOPIC_ID_LINE = re.compile(r"^topic_id: ([A-Za-z0-9_-]{22})$", re.MULTILINE)
+
+
+def lock_directory(directory: Path) -> int:
+    """Create the directory if need be and lock it for this store alone.
+
+    Returns:
+        The file descriptor that holds the lock, until it is closed.
+
+    Raises:
+        DirectoryLockedError: somebody else holds the lock.
+        LogDirectoryError: it is not a directory, or can't be created or written to.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except FileExistsError:
+        raise LogDirectoryError(directory, "it is not a directory") from None
+    except OSError as error:
+        raise LogDirectoryError(directory, error.strerror or str(error)) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # A JVM broker takes a POSIX lock on this same file, which flock neither sees nor hinders.
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise DirectoryLockedError(directory) from None
+    except OSError as error:
+        os.close(descriptor)
+        raise LogDirectoryError(directory, f"it can't be locked: {error.strerror or error}") from error
+    return descriptor
+
+
+def partition_folder(directory: Path, partition: int) -> Path:
+    """Return the folder of a log partition."""
+    return directory / f"{TOPIC}-{partition}"
+
+
+def list_partitions(directory: Path) -> list[int]:
+    """Return the numbers of the log partitions that have a folder, in order."""
+    matches = (_PARTITION_FOLDER.fullmatch(name) for name in os.listdir(directory))
+    return sorted(int(match[1]) for match in matches if match)
+
+
+def segment_path(folder: Path, base_offset: int) -> Path:
+    """Return the segment file whose first offset slot is ``base_offset``."""
+    return folder / f"{base_offset:020d}{LOG_SUFFIX}"
+
+
+def list_segments(folder: Path) -> list[int]:
+    """Return the base offsets of the segment files in a partition's folder, in order; empty if there is no folder.
+
+    Raises:
+        LogDirectoryError: a broker was stopped while it swapped in a compacted segment, so that files are incomplete.
+    """
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return []
+    for name in names:
+        if _SWAP_FILE.fullmatch(name):
+            raise LogDirectoryError(
+                folder, f"{name} was left by a broker stopped during compaction; start that broker once to finish it"
+            )
+    matches = (_SEGMENT_FILE.fullmatch(name) for name in names)
+    return sorted(int(match[1]) for match in matches if match)
+
+
+def find_topic_id(directory: Path) -> UUID:
+    """Return the id of ``__consumer_offsets`` that the partitions' metadata files name, or a new one."""
+    for partition in list_partitions(directory):
+        try:
+            text = (partition_folder(directory, partition) / PARTITION_METADATA_FILE).read_text("ascii")
+        except (OSError, UnicodeDecodeError):
+            continue
+        if match := _TOPIC_ID_LINE.search(text):
+            return UUID(bytes=base64.urlsafe_b64decode(match[1] + "=="))
+    return new_topic_id()
+
+
+def new_topic_id() -> UUID:
+    """Return a random id whose text doesn't start with a dash, which Kafka avoids since tools take it for an option."""
+    while True:
+        topic_id = uuid4()
+        if not topic_id_text(topic_id).startswith("-"):
+            return topic_id
+
+
+def topic_id_text(topic_id: UUID) -> str:
+    """Return a topic id as Kafka writes it: URL-safe base 64 without padding."""
+    return base64.urlsafe_b64encode(topic_id.bytes).decode("ascii").rstrip("=")
+
+
+def write_partition_metadata(folder: Path, topic_id: UUID) -> None:
+    """Write ``partition.metadata``, unless there is one."""
+    path = folder / PARTITION_METADATA_FILE
+    if not path.exists():
+        _write_whole(path, f"version: 0\ntopic_id: {topic_id_text(topic_id)}")
+
+
+def note_leader_epoch(folder: Path, leader_epoch: int, start_offset: int) -> int:
+    """Make sure that ``leader-epoch-checkpoint`` knows the epoch under which records are appended from now on.
+
+    Returns:
+        The epoch to write: ``leader_epoch``, or a larger one that the file holds already (epochs never go back).
+
+    Raises:
+        ValueError: the file is not one that Kafka writes.
+    """
+    path = folder / LEADER_EPOCH_FILE
+    entries: list[tuple[int, int]] = []
+    if path.exists():
+        lines = path.read_text("ascii").split("\n")
+        if lines[0] != "0" or len(lines) < 2:
+            raise ValueError(f"{path}: not a leader epoch checkpoint of version 0")
+        for line in lines[2 : 2 + int(lines[1])]:
+            epoch, offset = line.split(" ")
+            entries.append((int(epoch), int(offset)))
+    if not entries or entries[-1][0] < leader_epoch:
+        # An epoch in which nothing was written yet gives way, as in Kafka's LeaderEpochFileCache.
+        entries = [entry for entry in entries if entry[1] < start_offset]
+        entries.append((leader_epoch, start_offset))
+        lines = [f"{epoch} {offset}" for epoch, offset in entries]
+        _write_whole(path, "\n".join(["0", str(len(entries)), *lines, ""]))
+    return max(leader_epoch, entries[-1][0])
+
+
+def sync_folder(folder: Path) -> None:
+    """Make new and renamed files of a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """Replace a file at once, so that no reader ever sees half of it."""
+    temporary = path.with_name(path.name + ".tmp")
+    with open(temporary, "w", encoding="ascii", newline="\n") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)

@@ -1,0 +1,357 @@
+"""A log store on disk: segment files in Kafka's format and layout, so that either can open what the other wrote.
+
+Every append is one batch and one ``write``; when :meth:`SegmentLogStore.append` returns, the operating system has the
+bytes, and killing the process loses nothing. Surviving a power failure takes an ``fsync``, whose policy is Kafka's:
+``log.flush.interval.messages`` and ``log.flush.interval.ms``, both "never" by default.
+
+Partitions open when they are first used. Each that was appended to keeps one file descriptor until the store closes.
+Index files are not written: Kafka rebuilds them when it opens a log.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from struct import error as StructError  # noqa: N812
+from types import TracebackType
+from typing import NoReturn
+from uuid import UUID
+
+from groupcoord.errors import StoreContractError
+from groupcoord.log_store import LogRecord, RecordTooLargeError, StorageError, Ticket
+from groupcoord.records.batches import InvalidBatchError, encode_batch
+from groupcoord.records.codec import RecordEncodingError
+from groupcoord.storage.errors import AppendOutcomeUnknownError, CorruptLogError, LogDirectoryError
+from groupcoord.storage.log_directory import (
+    find_topic_id,
+    list_partitions,
+    list_segments,
+    lock_directory,
+    note_leader_epoch,
+    partition_folder,
+    segment_path,
+    sync_folder,
+    write_partition_metadata,
+)
+from groupcoord.storage.segments import read_records, recover_segment
+
+NEVER = 2**63 - 1
+
+
+class _Partition:
+    """An open log partition: its segments, and where the next batch goes."""
+
+    __slots__ = (
+        "descriptor",
+        "folder",
+        "leader_epoch",
+        "next_offset",
+        "segments",
+        "size_bytes",
+        "unflushed_records",
+        "unflushed_since_ms",
+    )
+
+    def __init__(self, folder: Path, segments: list[int], size_bytes: int, next_offset: int) -> None:
+        self.folder = folder
+        self.segments = segments  # base offsets; records are appended to the last
+        self.size_bytes = size_bytes  # of that last segment
+        self.next_offset = next_offset
+        self.leader_epoch = 0
+        self.descriptor = -1  # of the last segment, from the first append on
+        self.unflushed_records = 0
+        self.unflushed_since_ms = 0
+
+
+class SegmentLogStore:
+    """The log partitions of ``__consumer_offsets`` below one directory, owned by this process alone.
+
+    Args:
+        directory: Kafka's log directory, holding ``__consumer_offsets-N/``; created if need be. A broker's own can be
+            opened while that broker is stopped.
+        segment_bytes: a segment that would grow beyond this is followed by a new one (``offsets.topic.segment.bytes``).
+        flush_interval_messages: fsync a partition once this many records are unflushed; 1 is every append.
+        flush_interval_ms: :meth:`flush_due` fsyncs a partition whose oldest unflushed record is this old.
+        batch_bytes_max: largest batch taken (``message.max.bytes``); larger appends raise ``RecordTooLargeError``.
+        leader_epoch: what batches name as the leader's epoch; a larger one found in the directory is carried on.
+        topic_id: of ``__consumer_offsets``; by default the one found in the directory, or a random one.
+
+    Raises:
+        DirectoryLockedError: another process, or another store of this one, uses the directory.
+        LogDirectoryError: it is not a directory, or can't be created or written to.
+        ValueError: a number is out of range.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        segment_bytes: int = 104_857_600,
+        flush_interval_messages: int = NEVER,
+        flush_interval_ms: int = NEVER,
+        batch_bytes_max: int = 1_048_588,
+        leader_epoch: int = 0,
+        topic_id: UUID | None = None,
+    ) -> None:
+        if segment_bytes < 1 or flush_interval_messages < 1 or batch_bytes_max < 1:
+            raise ValueError("segment_bytes, flush_interval_messages and batch_bytes_max must be at least 1")
+        if flush_interval_ms < 0 or leader_epoch < 0:
+            raise ValueError("flush_interval_ms and leader_epoch can't be negative")
+        self.directory = Path(directory)
+        self._segment_bytes = segment_bytes
+        self._batch_bytes_max = min(batch_bytes_max, segment_bytes)
+        self._flush_interval_messages = flush_interval_messages
+        self._flush_interval_ms = flush_interval_ms
+        self._leader_epoch = leader_epoch
+        self._partitions: dict[int, _Partition] = {}
+        self._lock = lock_directory(self.directory)
+        #: The id of ``__consumer_offsets`` in this directory.
+        self.topic_id = topic_id or find_topic_id(self.directory)
+
+    def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int:
+        """Write ``records`` as one batch and set their offsets. See :meth:`groupcoord.log_store.LogStore.append`.
+
+        Returns:
+            The offset of the first record.
+
+        Raises:
+            RecordTooLargeError: the batch is larger than ``batch_bytes_max`` or ``segment_bytes``, or a string in it is
+                longer than 32,767 bytes; nothing was written.
+            StorageError: the disk failed or is full; what was written has been taken back.
+            AppendOutcomeUnknownError: as before, but it could not be taken back, or the fsync failed.
+            CorruptLogError: the partition was opened for this append and its log is broken.
+            StoreContractError: there is no record, or the store is closed.
+        """
+        log = self._partitions.get(partition) or self._open(partition)
+        base_offset = log.next_offset
+        if log.descriptor < 0:
+            self._start_writing(log)
+        batch = self._encode(log, records)
+        if log.size_bytes + len(batch) > self._segment_bytes and log.size_bytes:
+            self._roll(partition, log)
+        try:
+            written = os.write(log.descriptor, batch)
+        except OSError as error:
+            self._take_back(partition, log, error.strerror or str(error), error)
+        if written != len(batch):
+            self._take_back(partition, log, f"only {written} of {len(batch)} bytes were written", None)
+        log.size_bytes += written
+        log.next_offset = offset = base_offset + len(records)
+        for record in reversed(records):
+            offset -= 1
+            record.offset = offset
+        if not log.unflushed_records:
+            log.unflushed_since_ms = records[0].timestamp_ms
+        log.unflushed_records += len(records)
+        if log.unflushed_records >= self._flush_interval_messages:
+            self._flush(partition, log)
+        return base_offset
+
+    def read(self, partition: int) -> Iterator[LogRecord]:
+        """Yield every record of a log partition in order, those of the moment of the call. Nothing is held in memory.
+
+        A torn tail, which a crash leaves, is cut and logged as a warning when the partition is opened.
+
+        Raises:
+            CorruptLogError: a batch is broken and others follow it; also while iterating.
+            StorageError: a file can't be read; also while iterating.
+            StoreContractError: the store is closed.
+        """
+        log = self._partitions.get(partition) or self._open(partition)
+        return _read_segments(log.folder, tuple(log.segments), log.size_bytes)
+
+    def end_offset(self, partition: int) -> int:
+        """Return the offset that the next record of this log partition will have. Errors are those of :meth:`read`."""
+        return (self._partitions.get(partition) or self._open(partition)).next_offset
+
+    def partitions(self) -> list[int]:
+        """Return the log partitions that have a folder in the directory, in order."""
+        return list_partitions(self.directory)
+
+    def flush_due(self, now_ms: int) -> int | None:
+        """Fsync every partition whose oldest unflushed record is ``flush_interval_ms`` old or older.
+
+        Args:
+            now_ms: the time by the clock that the records' timestamps come from.
+
+        Returns:
+            When to call again, or None if nothing waits or the interval is "never".
+
+        Raises:
+            StorageError: an fsync failed; that partition must be loaded again.
+        """
+        if self._flush_interval_ms == NEVER:
+            return None
+        next_due_ms: int | None = None
+        for partition, log in list(self._partitions.items()):
+            if not log.unflushed_records:
+                continue
+            due_ms = log.unflushed_since_ms + self._flush_interval_ms
+            if due_ms <= now_ms:
+                self._flush(partition, log)
+            elif next_due_ms is None or due_ms < next_due_ms:
+                next_due_ms = due_ms
+        return next_due_ms
+
+    def flush(self) -> None:
+        """Fsync every partition that has unflushed records.
+
+        Raises:
+            StorageError: an fsync failed; that partition must be loaded again.
+        """
+        for partition, log in list(self._partitions.items()):
+            if log.unflushed_records:
+                self._flush(partition, log)
+
+    def close(self) -> None:
+        """Flush, close the files and give the directory free. A closed store takes no calls but this one.
+
+        Raises:
+            StorageError: an fsync failed; everything is closed nevertheless.
+        """
+        if self._lock < 0:
+            return
+        try:
+            self.flush()
+        finally:
+            for partition in list(self._partitions):
+                self._forget(partition)
+            os.close(self._lock)
+            self._lock = -1
+
+    def __enter__(self) -> SegmentLogStore:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # ------------------------------------------------------------ opening
+
+    def _open(self, partition: int) -> _Partition:
+        """Find where a log partition ends. Nothing is created before the first append."""
+        if self._lock < 0:
+            raise StoreContractError("the log store is closed")
+        if partition < 0:
+            raise StoreContractError(f"there is no log partition {partition}")
+        folder = partition_folder(self.directory, partition)
+        try:
+            segments = list_segments(folder)
+            size_bytes, next_offset = _recover(folder, segments)
+        except (OSError, LogDirectoryError) as error:
+            raise StorageError(f"log partition {partition} can't be opened: {error}") from error
+        log = self._partitions[partition] = _Partition(folder, segments, size_bytes, next_offset)
+        return log
+
+    def _start_writing(self, log: _Partition) -> None:
+        """Make the folder and its files if they are missing, and open the last segment."""
+        try:
+            log.folder.mkdir(exist_ok=True)
+            write_partition_metadata(log.folder, self.topic_id)
+            log.leader_epoch = note_leader_epoch(log.folder, self._leader_epoch, log.next_offset)
+            if not log.segments:
+                log.segments.append(log.next_offset)
+            log.descriptor = _open_for_append(segment_path(log.folder, log.segments[-1]))
+        except (OSError, ValueError) as error:
+            raise StorageError(f"{log.folder} can't be written: {error}") from error
+
+    # ------------------------------------------------------------ writing
+
+    def _encode(self, log: _Partition, records: Sequence[LogRecord]) -> bytes:
+        if not records:
+            raise StoreContractError("an append needs at least one record")
+        first = records[0]
+        producer_id = first.producer_id
+        try:
+            batch = encode_batch(
+                log.next_offset,
+                [(record.key, record.value, record.timestamp_ms) for record in records],
+                leader_epoch=log.leader_epoch,
+                producer_id=producer_id,
+                producer_epoch=first.producer_epoch,
+                is_transactional=producer_id >= 0,
+                is_control=first.is_control,
+            )
+        except (RecordEncodingError, StructError) as error:
+            raise RecordTooLargeError(f"{log.folder.name}: {error}") from error
+        if len(batch) > self._batch_bytes_max:
+            raise RecordTooLargeError(
+                f"{log.folder.name}: a batch of {len(batch)} bytes; at most {self._batch_bytes_max} are allowed"
+            )
+        return batch
+
+    def _roll(self, partition: int, log: _Partition) -> None:
+        """Go on in a new segment. The old one is made durable first if the policy ever asks for it."""
+        if log.unflushed_records and not self._flush_interval_messages == self._flush_interval_ms == NEVER:
+            self._flush(partition, log)
+        try:
+            descriptor = _open_for_append(segment_path(log.folder, log.next_offset))
+        except OSError as error:
+            raise StorageError(f"{log.folder}: no new segment: {error}") from error
+        os.close(log.descriptor)
+        log.descriptor = descriptor
+        log.segments.append(log.next_offset)
+        log.size_bytes = 0
+
+    def _take_back(self, partition: int, log: _Partition, reason: str, cause: OSError | None) -> NoReturn:
+        """Cut the file back to the start of a batch that could not be written whole."""
+        path = segment_path(log.folder, log.segments[-1])
+        try:
+            os.ftruncate(log.descriptor, log.size_bytes)
+        except OSError as error:
+            self._forget(partition)
+            raise AppendOutcomeUnknownError(f"{path}: {reason}, and cutting it back failed: {error}") from error
+        raise StorageError(f"{path}: {reason}") from cause
+
+    def _flush(self, partition: int, log: _Partition) -> None:
+        # After a failed fsync the kernel may have dropped the pages and forgotten the failure: only reading the file
+        # anew tells what is there.
+        try:
+            os.fsync(log.descriptor)
+            sync_folder(log.folder)
+        except OSError as error:
+            self._forget(partition)
+            raise AppendOutcomeUnknownError(f"{log.folder}: fsync failed: {error}") from error
+        log.unflushed_records = 0
+
+    def _forget(self, partition: int) -> None:
+        log = self._partitions.pop(partition)
+        if log.descriptor >= 0:
+            os.close(log.descriptor)
+
+
+def _open_for_append(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+
+def _recover(folder: Path, segments: list[int]) -> tuple[int, int]:
+    """Return the size of the last segment and the next offset, cutting torn tails.
+
+    Only segments from the last one that holds a batch on can have been written when the power failed.
+    """
+    last_size_bytes = next_offset = 0
+    for base_offset in reversed(segments):
+        size_bytes, end_offset = recover_segment(segment_path(folder, base_offset), base_offset)
+        next_offset = max(next_offset, end_offset)
+        if base_offset == segments[-1]:
+            last_size_bytes = size_bytes
+        if size_bytes:
+            break
+    return last_size_bytes, next_offset
+
+
+def _read_segments(folder: Path, segments: tuple[int, ...], last_size_bytes: int) -> Iterator[LogRecord]:
+    next_offset = 0
+    for base_offset in segments:
+        path = segment_path(folder, base_offset)
+        end = last_size_bytes if base_offset == segments[-1] else None
+        try:
+            for record in read_records(path, next_offset=max(next_offset, base_offset), end=end):
+                next_offset = record.offset + 1
+                yield record
+        except InvalidBatchError as error:
+            raise CorruptLogError(path, error.position, error.reason) from error
+        except OSError as error:
+            raise StorageError(f"{path} can't be read: {error}") from error

@@ -1,0 +1,53 @@
+"""What one file per API declares, and the answer that needs no coordinator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from attrs import frozen
+
+from groupcoord.core.messages import Response
+from groupcoord.wire.broker_messages import BrokerResponse
+from groupcoord.wire.header import RequestHeader
+
+Decoder = Callable[[bytes, int, RequestHeader, str], Any]
+"""``decode(frame, position of the body, header, client_host)`` gives a request."""
+
+Encoder = Callable[[Any, RequestHeader], bytes]
+"""``encode(response, header)`` gives the body of an answer."""
+
+
+class VersionRange(NamedTuple):
+    """The versions of an API that are served, both ends included."""
+
+    min_version: int
+    max_version: int
+
+
+@frozen
+class Api:
+    """One API: its key, its versions, and how to make the decoder and the encoder of a version.
+
+    Attributes:
+        name: Kafka's name.
+        flexible_from: the first version with compact lengths and tagged fields (KIP-482), in header and body alike.
+        make_decoder, make_encoder: called once for each version, when it is first used.
+        has_flexible_response_header: False for ApiVersions alone, whose answer must be readable for any client
+            (KIP-511).
+    """
+
+    key: int
+    name: str
+    versions: VersionRange
+    flexible_from: int
+    make_decoder: Callable[[int], Decoder]
+    make_encoder: Callable[[int], Encoder]
+    has_flexible_response_header: bool = True
+
+
+@frozen
+class Answered:
+    """A request whose answer follows from its form alone: send ``response``, ask nobody."""
+
+    response: Response | BrokerResponse

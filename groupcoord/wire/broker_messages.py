@@ -1,0 +1,387 @@
+"""Requests and responses of the APIs that a host answers itself: no bytes, no versions.
+
+A field has the meaning of its newest version in Kafka 4.4; what an older request version lacks is the field's default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+from uuid import UUID
+
+from attrs import define, frozen
+
+from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED
+from groupcoord.core.records import ZERO_UUID
+from groupcoord.errors import ErrorCode
+
+# ---------------------------------------------------------------- ApiVersions
+
+
+@define
+class ApiVersions:
+    """Ask which APIs are served (API key 18).
+
+    Attributes:
+        cluster_id, node_id: whom the client means to talk to (KIP-1242, version 5): both or neither. A host that is
+            not the one answers REBOOTSTRAP_REQUIRED. unsupported_version: the request has a version that is not
+            served. Answer UNSUPPORTED_VERSION with ApiVersions' own range and nothing else; the answer is written in
+            version 0 (KIP-511).
+    """
+
+    client_software_name: str = ""
+    client_software_version: str = ""
+    cluster_id: str | None = None
+    node_id: int = -1
+    unsupported_version: bool = False
+
+
+class Feature(NamedTuple):
+    """A feature (KIP-584) and the levels that are supported, or the one finalized."""
+
+    name: str
+    min_version: int
+    max_version: int
+
+
+@frozen
+class ApiVersionsResponse:
+    """``api_versions`` maps an API key to ``(min_version, max_version)``; epoch -1: there are no finalized features."""
+
+    error_code: ErrorCode
+    api_versions: Mapping[int, tuple[int, int]]
+    supported_features: tuple[Feature, ...] = ()
+    finalized_features_epoch: int = -1
+    finalized_features: tuple[Feature, ...] = ()
+
+
+# ---------------------------------------------------------------- Metadata
+
+
+class TopicReference(NamedTuple):
+    """A topic by name, or (``name`` None) by id."""
+
+    name: str | None
+    topic_id: UUID = ZERO_UUID
+
+
+@define
+class Metadata:
+    """Ask for brokers and topics (API key 3); ``topics`` None: all."""
+
+    topics: tuple[TopicReference, ...] | None = None
+    allow_auto_topic_creation: bool = True
+    include_cluster_authorized_operations: bool = False
+    include_topic_authorized_operations: bool = False
+
+
+class MetadataBroker(NamedTuple):
+    """A broker that clients can connect to."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+class MetadataPartition(NamedTuple):
+    """Who leads and holds a partition."""
+
+    error_code: ErrorCode
+    partition_index: int
+    leader_id: int
+    leader_epoch: int = -1
+    replica_nodes: tuple[int, ...] = ()
+    isr_nodes: tuple[int, ...] = ()
+    offline_replicas: tuple[int, ...] = ()
+
+
+@frozen
+class MetadataTopic:
+    """One topic; unknown: an error, with the name or the id that was asked for."""
+
+    error_code: ErrorCode
+    name: str | None
+    topic_id: UUID = ZERO_UUID
+    is_internal: bool = False
+    partitions: tuple[MetadataPartition, ...] = ()
+    authorized_operations: int = AUTHORIZED_OPERATIONS_OMITTED
+
+
+@frozen
+class MetadataResponse:
+    """The cluster as a client must know it."""
+
+    brokers: tuple[MetadataBroker, ...]
+    topics: tuple[MetadataTopic, ...]
+    cluster_id: str | None = None
+    controller_id: int = -1
+    cluster_authorized_operations: int = AUTHORIZED_OPERATIONS_OMITTED
+    error_code: ErrorCode = ErrorCode.NONE
+
+
+# ---------------------------------------------------------------- topics
+
+
+class CreatableReplicaAssignment(NamedTuple):
+    """Where the replicas of one partition shall be."""
+
+    partition_index: int
+    broker_ids: tuple[int, ...]
+
+
+class CreatableTopicConfig(NamedTuple):
+    """One setting of a new topic."""
+
+    name: str
+    value: str | None
+
+
+@define
+class CreatableTopic:
+    """A topic to create; -1 partitions or replicas: the broker's default, or as many as ``assignments`` has."""
+
+    name: str
+    num_partitions: int = -1
+    replication_factor: int = -1
+    assignments: tuple[CreatableReplicaAssignment, ...] = ()
+    configs: tuple[CreatableTopicConfig, ...] = ()
+
+
+@define
+class CreateTopics:
+    """Create topics (API key 19), or only say what would happen."""
+
+    topics: tuple[CreatableTopic, ...]
+    timeout_ms: int = 60_000
+    validate_only: bool = False
+
+
+class CreatedTopicConfig(NamedTuple):
+    """One setting of a created topic. ``config_source`` 1: the topic's own; 5: the default."""
+
+    name: str
+    value: str | None
+    read_only: bool = False
+    config_source: int = 5
+    is_sensitive: bool = False
+
+
+@frozen
+class CreatedTopic:
+    """What became of one topic. On errors the numbers are -1; ``configs`` None: not to be told."""
+
+    name: str
+    error_code: ErrorCode
+    error_message: str | None = None
+    topic_id: UUID = ZERO_UUID
+    num_partitions: int = -1
+    replication_factor: int = -1
+    configs: tuple[CreatedTopicConfig, ...] | None = ()
+
+
+@frozen
+class CreateTopicsResponse:
+    """One entry for each topic."""
+
+    topics: tuple[CreatedTopic, ...]
+
+
+@define
+class CreatePartitionsTopic:
+    """A topic and its new number of partitions; ``assignments`` holds the new ones' broker ids, None: anywhere."""
+
+    name: str
+    count: int
+    assignments: tuple[tuple[int, ...], ...] | None = None
+
+
+@define
+class CreatePartitions:
+    """Add partitions to topics (API key 37), or only say what would happen."""
+
+    topics: tuple[CreatePartitionsTopic, ...]
+    timeout_ms: int = 60_000
+    validate_only: bool = False
+
+
+class CreatedPartitions(NamedTuple):
+    """What became of one topic."""
+
+    name: str
+    error_code: ErrorCode
+    error_message: str | None = None
+
+
+@frozen
+class CreatePartitionsResponse:
+    """One entry for each topic."""
+
+    results: tuple[CreatedPartitions, ...]
+
+
+@define
+class DeleteTopics:
+    """Delete topics (API key 20), by name or, from version 6 on, by id."""
+
+    topics: tuple[TopicReference, ...]
+    timeout_ms: int = 60_000
+
+
+class DeletedTopic(NamedTuple):
+    """What became of one topic."""
+
+    name: str | None
+    topic_id: UUID
+    error_code: ErrorCode
+    error_message: str | None = None
+
+
+@frozen
+class DeleteTopicsResponse:
+    """One entry for each topic."""
+
+    responses: tuple[DeletedTopic, ...]
+
+
+# ---------------------------------------------------------------- reading logs
+
+
+class ListOffsetsPartition(NamedTuple):
+    """A time to look up. Special ``timestamp`` values: -1 the end, -2 the start, -3 the maximal one (KIP-734) …"""
+
+    partition_index: int
+    timestamp: int
+    current_leader_epoch: int = -1
+
+
+class ListOffsetsTopic(NamedTuple):
+    """The partitions of one topic to look up."""
+
+    name: str
+    partitions: tuple[ListOffsetsPartition, ...]
+
+
+@define
+class ListOffsets:
+    """Look up offsets by time (API key 2)."""
+
+    topics: tuple[ListOffsetsTopic, ...]
+    replica_id: int = -1
+    isolation_level: int = 0
+    timeout_ms: int = 0
+
+
+class ListedOffsetsPartition(NamedTuple):
+    """The offset found; -1: none."""
+
+    partition_index: int
+    error_code: ErrorCode
+    timestamp: int = -1
+    offset: int = -1
+    leader_epoch: int = -1
+
+
+class ListedOffsetsTopic(NamedTuple):
+    """The offsets found in one topic."""
+
+    name: str
+    partitions: tuple[ListedOffsetsPartition, ...]
+
+
+@frozen
+class ListOffsetsResponse:
+    """One entry for each topic."""
+
+    topics: tuple[ListedOffsetsTopic, ...]
+
+
+class FetchPartition(NamedTuple):
+    """Where to read on in one partition."""
+
+    partition_index: int
+    fetch_offset: int
+    partition_max_bytes: int
+    current_leader_epoch: int = -1
+    last_fetched_epoch: int = -1
+    log_start_offset: int = -1
+
+
+class FetchTopic(NamedTuple):
+    """One topic to read: by name, or (``name`` None, request versions from 13) by id."""
+
+    name: str | None
+    topic_id: UUID
+    partitions: tuple[FetchPartition, ...]
+
+
+class ForgottenTopic(NamedTuple):
+    """Partitions to take out of a fetch session (KIP-227)."""
+
+    name: str | None
+    topic_id: UUID
+    partition_indexes: tuple[int, ...]
+
+
+@define
+class Fetch:
+    """Read records (API key 1).
+
+    ``session_id`` 0 with ``session_epoch`` -1 asks for a full fetch without a session, epoch 0 for a new session
+    (KIP-227).
+    """
+
+    topics: tuple[FetchTopic, ...]
+    max_wait_ms: int = 500
+    min_bytes: int = 1
+    max_bytes: int = 0x7FFF_FFFF
+    isolation_level: int = 0
+    session_id: int = 0
+    session_epoch: int = -1
+    forgotten_topics: tuple[ForgottenTopic, ...] = ()
+    replica_id: int = -1
+    cluster_id: str | None = None
+    rack_id: str = ""
+
+
+class FetchedPartitionData(NamedTuple):
+    """What one partition has. ``aborted_transactions``: ``(producer_id, first_offset)`` each; None: not asked for."""
+
+    partition_index: int
+    error_code: ErrorCode
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    aborted_transactions: tuple[tuple[int, int], ...] | None = ()
+    preferred_read_replica: int = -1
+    records: bytes = b""
+
+
+class FetchedTopicData(NamedTuple):
+    """What one topic has; named as the request named it."""
+
+    name: str | None
+    topic_id: UUID
+    partitions: tuple[FetchedPartitionData, ...]
+
+
+@frozen
+class FetchResponse:
+    """``session_id`` 0: no session. In a session only partitions with news are in it."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+    session_id: int = 0
+    topics: tuple[FetchedTopicData, ...] = ()
+
+
+BrokerRequest = ApiVersions | Metadata | CreateTopics | CreatePartitions | DeleteTopics | ListOffsets | Fetch
+
+BrokerResponse = (
+    ApiVersionsResponse
+    | MetadataResponse
+    | CreateTopicsResponse
+    | CreatePartitionsResponse
+    | DeleteTopicsResponse
+    | ListOffsetsResponse
+    | FetchResponse
+)

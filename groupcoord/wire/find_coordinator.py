@@ -1,0 +1,68 @@
+"""FindCoordinator: key 10, versions 0-6, flexible from 3.
+
+0: group keys only. 1: transaction keys; throttle time and an error message in the answer. 4: several keys, several
+answers (KIP-699). 6: share keys (KIP-932).
+
+The error message is a broker's: to version 3 "NONE" on success, from 4 on empty, except where the whole request is
+invalid.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from groupcoord.core.messages import (
+    CoordinatorType,
+    FindCoordinator,
+    FindCoordinatorResponse,
+    FoundCoordinator,
+)
+from groupcoord.errors import ErrorCode
+from groupcoord.wire import schema
+from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
+from groupcoord.wire.header import RequestHeader
+
+_KEY = 10
+_MESSAGES = {
+    ErrorCode.NONE: "NONE",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
+    ErrorCode.INVALID_REQUEST: (
+        "This most likely occurs because of a request being malformed by the client library or the message was sent to "
+        "an incompatible broker. See the broker logs for more details."
+    ),
+}
+
+
+def _request(values: Mapping[str, Any], header: RequestHeader, client_host: str) -> FindCoordinator:
+    keys = values["coordinator_keys"] if header.api_version >= 4 else (values["key"],)
+    key_type = values.get("key_type", CoordinatorType.GROUP)
+    return FindCoordinator(key_type, keys, supports_share_keys=header.api_version >= 6)
+
+
+def _response(response: FindCoordinatorResponse, header: RequestHeader) -> schema.Values:
+    if header.api_version >= 4:
+        return {"throttle_time_ms": 0, "coordinators": [_coordinator(found) for found in response.coordinators]}
+    (found,) = response.coordinators
+    message = _MESSAGES.get(found.error_code, found.error_code.name)
+    return {"throttle_time_ms": 0, **_coordinator(found), "error_message": message}
+
+
+def _coordinator(found: FoundCoordinator) -> schema.Values:
+    return {
+        "key": found.key,
+        "node_id": found.node.node_id,
+        "host": found.node.host,
+        "port": found.node.port,
+        "error_code": found.error_code,
+        "error_message": _MESSAGES[found.error_code] if found.error_code == ErrorCode.INVALID_REQUEST else "",
+    }
+
+
+def _decoder(version: int) -> Decoder:
+    return schema.request_decoder(_KEY, version, _request)
+
+
+def _encoder(version: int) -> Encoder:
+    return schema.response_encoder(_KEY, version, _response)
+
+
+API = Api(_KEY, "FindCoordinator", VersionRange(0, 6), 3, _decoder, _encoder)

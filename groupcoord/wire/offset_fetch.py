@@ -1,0 +1,266 @@
+"""OffsetFetch: key 9, versions 1-10, flexible from 6.
+
+1: an error of the group stands at every partition that was asked for; from 2 on it stands at the top. 2: null topics
+mean all. 3: throttle time in the answer. 5: leader epochs (KIP-320). 7: stable offsets only, on request (KIP-447). 8:
+several groups (KIP-709). 9: the member's id and epoch (KIP-848). 10: topics by id.
+
+Read and written by hand, as OffsetCommit is.
+"""
+
+import struct
+
+from groupcoord.core.messages import (
+    FetchedGroup,
+    FetchedOffset,
+    FetchedTopic,
+    GroupToFetch,
+    OffsetFetch,
+    OffsetFetchResponse,
+    TopicToFetch,
+)
+from groupcoord.core.records import ZERO_UUID
+from groupcoord.wire import primitives
+from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
+from groupcoord.wire.errors import ProtocolError
+from groupcoord.wire.header import RequestHeader
+from groupcoord.wire.primitives import (
+    INT16,
+    INT32,
+    INT32_FROM,
+    check_array_length,
+    read_array_length,
+    read_compact_array_length,
+    read_compact_length,
+    read_compact_nullable_string,
+    read_compact_string,
+    read_int32_length,
+    read_string,
+    read_uuid,
+    skip_tagged_fields,
+)
+
+_Topics = tuple[TopicToFetch, ...] | None
+
+_OFFSET = struct.Struct(">iq")
+_OFFSET_AND_EPOCH = struct.Struct(">iqi")
+_WITHOUT_METADATA = struct.Struct(">iqhh")
+_EPOCH_WITHOUT_METADATA = struct.Struct(">iqihh")
+_FLEXIBLE_WITHOUT_METADATA = struct.Struct(">iqiBhx")
+
+
+# ---------------------------------------------------------------- requests
+
+
+def _read_indexes(frame: bytes, position: int, count: int) -> tuple[tuple[int, ...], int]:
+    """Read int32s; their number was compared with the bytes that are left, their size is here."""
+    end = position + 4 * count
+    if end > len(frame):
+        raise ProtocolError(f"{count} partition indexes are claimed where {len(frame) - position} bytes are left")
+    return struct.unpack_from(f">{count}i", frame, position), end
+
+
+def _read_topics(frame: bytes, position: int, nullable: bool) -> tuple[_Topics, int]:
+    """Versions to 5."""
+    length, position = read_int32_length(frame, position)
+    if nullable and length < 0:
+        return None, position
+    topics = []
+    for _ in range(check_array_length(frame, position, length)):
+        name, position = read_string(frame, position)
+        count, position = read_array_length(frame, position)
+        indexes, position = _read_indexes(frame, position, count)
+        topics.append(TopicToFetch(name, indexes))
+    return tuple(topics), position
+
+
+def _read_flexible_topics(frame: bytes, position: int, uses_topic_ids: bool) -> tuple[_Topics, int]:
+    """Versions from 6."""
+    length, position = read_compact_length(frame, position)
+    if length < 0:
+        return None, position
+    topics = []
+    for _ in range(check_array_length(frame, position, length)):
+        name, topic_id = None, ZERO_UUID
+        if uses_topic_ids:
+            topic_id, position = read_uuid(frame, position)
+        else:
+            name, position = read_compact_string(frame, position)
+        count, position = read_compact_array_length(frame, position)
+        indexes, position = _read_indexes(frame, position, count)
+        position = skip_tagged_fields(frame, position)
+        topics.append(TopicToFetch(name, indexes, topic_id))
+    return tuple(topics), position
+
+
+def _decode_version_1(frame: bytes, position: int, header: RequestHeader, client_host: str) -> OffsetFetch:
+    group_id, position = read_string(frame, position)
+    topics, _ = _read_topics(frame, position, nullable=False)
+    header.reply_context = topics
+    return OffsetFetch((GroupToFetch(group_id, topics),))
+
+
+def _decode_plain(frame: bytes, position: int, header: RequestHeader, client_host: str) -> OffsetFetch:
+    group_id, position = read_string(frame, position)
+    topics, _ = _read_topics(frame, position, nullable=True)
+    return OffsetFetch((GroupToFetch(group_id, topics),))
+
+
+def _single_group_decoder(version: int) -> Decoder:
+    has_require_stable = version >= 7
+
+    def decode(frame: bytes, position: int, header: RequestHeader, client_host: str) -> OffsetFetch:
+        group_id, position = read_compact_string(frame, position)
+        topics, position = _read_flexible_topics(frame, position, False)
+        require_stable = has_require_stable and frame[position] != 0
+        skip_tagged_fields(frame, position + has_require_stable)
+        return OffsetFetch((GroupToFetch(group_id, topics),), require_stable)
+
+    return decode
+
+
+def _batch_decoder(version: int) -> Decoder:
+    has_member = version >= 9
+    uses_topic_ids = version >= 10
+
+    def decode(frame: bytes, position: int, header: RequestHeader, client_host: str) -> OffsetFetch:
+        count, position = read_compact_array_length(frame, position)
+        groups = []
+        for _ in range(count):
+            group_id, position = read_compact_string(frame, position)
+            member_id, member_epoch = None, -1
+            if has_member:
+                member_id, position = read_compact_nullable_string(frame, position)
+                (member_epoch,) = INT32_FROM(frame, position)
+                position += 4
+            topics, position = _read_flexible_topics(frame, position, uses_topic_ids)
+            position = skip_tagged_fields(frame, position)
+            groups.append(GroupToFetch(group_id, topics, member_id, member_epoch))
+        require_stable = frame[position] != 0
+        skip_tagged_fields(frame, position + 1)
+        return OffsetFetch(tuple(groups), require_stable, uses_topic_ids)
+
+    return decode
+
+
+def _decoder(version: int) -> Decoder:
+    if version >= 8:
+        return _batch_decoder(version)
+    if version >= 6:
+        return _single_group_decoder(version)
+    return _decode_plain if version >= 2 else _decode_version_1
+
+
+# ---------------------------------------------------------------- responses
+
+
+def _write_offset(fetched: FetchedOffset) -> bytes:
+    """Versions to 4."""
+    index, offset, _, metadata, error_code = fetched
+    if not metadata:
+        return _WITHOUT_METADATA.pack(index, offset, 0, error_code)
+    return _OFFSET.pack(index, offset) + primitives.write_string(metadata) + INT16.pack(error_code)
+
+
+def _write_offset_and_epoch(fetched: FetchedOffset) -> bytes:
+    """Version 5."""
+    index, offset, leader_epoch, metadata, error_code = fetched
+    if not metadata:
+        return _EPOCH_WITHOUT_METADATA.pack(index, offset, leader_epoch, 0, error_code)
+    start = _OFFSET_AND_EPOCH.pack(index, offset, leader_epoch)
+    return start + primitives.write_string(metadata) + INT16.pack(error_code)
+
+
+def _write_flexible_offsets(partitions: tuple[FetchedOffset, ...]) -> bytes:
+    """Versions from 6."""
+    without_metadata = _FLEXIBLE_WITHOUT_METADATA.pack
+    return b"".join(
+        [
+            _write_flexible_offset(index, offset, leader_epoch, metadata, error_code)
+            if metadata
+            else without_metadata(index, offset, leader_epoch, 1, error_code)
+            for index, offset, leader_epoch, metadata, error_code in partitions
+        ]
+    )
+
+
+def _write_flexible_offset(index: int, offset: int, leader_epoch: int, metadata: str, error_code: int) -> bytes:
+    start = _OFFSET_AND_EPOCH.pack(index, offset, leader_epoch)
+    return b"%b%b%b\x00" % (start, primitives.write_compact_string(metadata), INT16.pack(error_code))
+
+
+def _write_flexible_topics(topics: tuple[FetchedTopic, ...], uses_topic_ids: bool) -> bytes:
+    parts = [primitives.write_uvarint(len(topics) + 1)]
+    for name, topic_id, partitions in topics:
+        parts.append(topic_id.bytes if uses_topic_ids else primitives.write_compact_string(name or ""))
+        parts.append(primitives.write_uvarint(len(partitions) + 1))
+        parts.append(_write_flexible_offsets(partitions))
+        parts.append(b"\x00")
+    return b"".join(parts)
+
+
+def _with_error_everywhere(group: FetchedGroup, header: RequestHeader) -> FetchedGroup:
+    """Spread the error of a group over what was asked for: version 1 has no other place."""
+    topics = header.reply_context
+    if not group.error_code or not isinstance(topics, tuple):
+        return group
+    return FetchedGroup(
+        group.group_id,
+        group.error_code,
+        tuple(
+            FetchedTopic(
+                topic.name,
+                ZERO_UUID,
+                tuple(FetchedOffset(index, -1, -1, "", group.error_code) for index in topic.partition_indexes),
+            )
+            for topic in topics
+        ),
+    )
+
+
+def _plain_encoder(version: int) -> Encoder:
+    throttle_time = bytes(4) if version >= 3 else b""
+    write_offset = _write_offset_and_epoch if version >= 5 else _write_offset
+
+    def encode(response: OffsetFetchResponse, header: RequestHeader) -> bytes:
+        (group,) = response.groups
+        if version == 1:
+            group = _with_error_everywhere(group, header)
+        parts = [throttle_time, INT32.pack(len(group.topics))]
+        for name, _, partitions in group.topics:
+            parts += (primitives.write_string(name or ""), INT32.pack(len(partitions)))
+            parts += [write_offset(partition) for partition in partitions]
+        if version >= 2:
+            parts.append(INT16.pack(group.error_code))
+        return b"".join(parts)
+
+    return encode
+
+
+def _encode_single_group(response: OffsetFetchResponse, header: RequestHeader) -> bytes:
+    """Versions 6 and 7."""
+    ((_, error_code, topics),) = response.groups
+    return b"\x00\x00\x00\x00%b%b\x00" % (_write_flexible_topics(topics, False), INT16.pack(error_code))
+
+
+def _batch_encoder(version: int) -> Encoder:
+    uses_topic_ids = version >= 10
+
+    def encode(response: OffsetFetchResponse, header: RequestHeader) -> bytes:
+        parts = [b"\x00\x00\x00\x00", primitives.write_uvarint(len(response.groups) + 1)]
+        for group_id, error_code, topics in response.groups:
+            parts.append(primitives.write_compact_string(group_id))
+            parts.append(_write_flexible_topics(topics, uses_topic_ids))
+            parts.append(INT16.pack(error_code) + b"\x00")
+        parts.append(b"\x00")
+        return b"".join(parts)
+
+    return encode
+
+
+def _encoder(version: int) -> Encoder:
+    if version >= 8:
+        return _batch_encoder(version)
+    return _encode_single_group if version >= 6 else _plain_encoder(version)
+
+
+API = Api(9, "OffsetFetch", VersionRange(1, 10), 6, _decoder, _encoder)

@@ -1,0 +1,229 @@
+"""Kafka's primitive types, read and written one by one.
+
+Every reader takes the frame and a position and gives the value and the position behind it. What a peer sent is never
+trusted: a length is compared with the bytes that are left before anything is made of it. Where Kafka is lenient, so
+is this: any negative length is null, a varint may be longer than needed, malformed UTF-8 becomes U+FFFD.
+
+Readers raise ProtocolError; a fixed-size value beyond the frame's end raises ``struct.error`` or ``IndexError``, which
+:func:`groupcoord.wire.protocol.decode_request` turns into one.
+"""
+
+from __future__ import annotations
+
+import codecs
+import struct
+from collections.abc import Callable
+from typing import Any, TypeVar
+from uuid import UUID
+
+from groupcoord.core.records import ZERO_UUID
+from groupcoord.wire.errors import ProtocolError
+
+T = TypeVar("T")
+Reader = Callable[[bytes, int], tuple[T, int]]
+Writer = Callable[[Any], bytes]
+
+INT8 = struct.Struct(">b")
+INT16 = struct.Struct(">h")
+INT32 = struct.Struct(">i")
+INT64 = struct.Struct(">q")
+INT16_FROM = INT16.unpack_from
+INT32_FROM = INT32.unpack_from
+
+MAX_STRING_BYTES = 0x7FFF
+UTF8_AS_JAVA = "groupcoord-utf8-as-java"
+
+
+def _replace_as_java(error: UnicodeError) -> tuple[str, int]:
+    """Replace malformed UTF-8 as Java does: like Python, but an encoded surrogate is one character, not three."""
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    data, start = error.object, error.start
+    if data[start] == 0xED and start + 1 < len(data) and 0xA0 <= data[start + 1] <= 0xBF:
+        has_third_byte = start + 2 < len(data) and data[start + 2] & 0xC0 == 0x80
+        return "\ufffd", start + 2 + has_third_byte
+    return "\ufffd", error.end
+
+
+codecs.register_error(UTF8_AS_JAVA, _replace_as_java)
+
+
+def read_uvarint(frame: bytes, position: int) -> tuple[int, int]:
+    """Read a varint of at most five bytes; bits beyond 32 are lost, as in Kafka."""
+    value = frame[position]
+    position += 1
+    if value < 0x80:
+        return value, position
+    value &= 0x7F
+    for shift in (7, 14, 21, 28):
+        byte = frame[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value & 0xFFFF_FFFF, position
+    raise ProtocolError("a varint is longer than 5 bytes")
+
+
+def read_compact_length(frame: bytes, position: int) -> tuple[int, int]:
+    """Read the length of a compact string, byte string or array; negative: null."""
+    value = frame[position]
+    if value < 0x80:
+        return value - 1, position + 1
+    value, position = read_uvarint(frame, position)
+    return (value if value < 0x8000_0000 else value - 0x1_0000_0000) - 1, position
+
+
+def read_int32_length(frame: bytes, position: int) -> tuple[int, int]:
+    """Read the length of a byte string or an array; negative: null."""
+    return INT32_FROM(frame, position)[0], position + 4
+
+
+def read_content(frame: bytes, position: int, length: int) -> tuple[bytes, int]:
+    """Read ``length`` bytes, all of which must be there."""
+    end = position + length
+    if end > len(frame):
+        raise ProtocolError(f"a length of {length} bytes is claimed where {len(frame) - position} are left")
+    return frame[position:end], end
+
+
+def read_string(frame: bytes, position: int) -> tuple[str, int]:
+    """Read a string with an int16 length that may not be null."""
+    start = position + 2
+    end = start + INT16_FROM(frame, position)[0]
+    if not start <= end <= len(frame):
+        raise _bad_string(end - start, len(frame) - start)
+    return str(frame[start:end], "utf-8", UTF8_AS_JAVA), end
+
+
+def read_nullable_string(frame: bytes, position: int) -> tuple[str | None, int]:
+    """Read a string with an int16 length; negative: null."""
+    if frame[position] >= 0x80:
+        return None, position + 2
+    return read_string(frame, position)
+
+
+def read_compact_string(frame: bytes, position: int) -> tuple[str, int]:
+    """Read a string with a varint length that may not be null."""
+    size = frame[position]
+    if 0 < size < 0x80 and position + size <= len(frame):  # nearly always; the rest is slower
+        end = position + size
+        return str(frame[position + 1 : end], "utf-8", UTF8_AS_JAVA), end
+    length, start = read_compact_length(frame, position)
+    end = start + length
+    if not (start <= end <= len(frame) and length <= MAX_STRING_BYTES):
+        raise _bad_string(length, len(frame) - start)
+    return str(frame[start:end], "utf-8", UTF8_AS_JAVA), end
+
+
+def read_compact_nullable_string(frame: bytes, position: int) -> tuple[str | None, int]:
+    """Read a string with a varint length; 0: null."""
+    if frame[position] == 0:
+        return None, position + 1
+    length, start = read_compact_length(frame, position)
+    if length < 0:
+        return None, start
+    return read_compact_string(frame, position)
+
+
+def _bad_string(length: int, bytes_left: int) -> ProtocolError:
+    if length < 0:
+        return ProtocolError("a string is null that may not be")
+    if length > MAX_STRING_BYTES:
+        return ProtocolError(f"a string claims {length} bytes; the longest has {MAX_STRING_BYTES}")
+    return ProtocolError(f"a string claims {length} bytes where {bytes_left} are left")
+
+
+def read_uuid(frame: bytes, position: int) -> tuple[UUID, int]:
+    """Read 16 bytes."""
+    content, position = read_content(frame, position, 16)
+    return (ZERO_UUID if content == ZERO_UUID.bytes else UUID(bytes=content)), position
+
+
+def check_array_length(frame: bytes, position: int, length: int) -> int:
+    """Refuse null, and more entries than bytes are left (each takes at least one); Kafka has the same bound."""
+    if length < 0:
+        raise ProtocolError("an array is null that may not be")
+    if length > len(frame) - position:
+        raise ProtocolError(f"an array claims {length} entries where {len(frame) - position} bytes are left")
+    return length
+
+
+def read_array_length(frame: bytes, position: int) -> tuple[int, int]:
+    """Read the number of entries of an array that may not be null."""
+    length, position = read_int32_length(frame, position)
+    return check_array_length(frame, position, length), position
+
+
+def read_compact_array_length(frame: bytes, position: int) -> tuple[int, int]:
+    """Read the number of entries of a compact array that may not be null."""
+    length, position = read_compact_length(frame, position)
+    return check_array_length(frame, position, length), position
+
+
+def skip_tagged_fields(frame: bytes, position: int) -> int:
+    """Pass over tagged fields, none of which is known here."""
+    if frame[position] == 0:
+        return position + 1
+    count, position = read_uvarint(frame, position)
+    for _ in range(count):
+        _, position = read_uvarint(frame, position)
+        position = skip_tagged_content(frame, position)
+    return position
+
+
+def skip_tagged_content(frame: bytes, position: int) -> int:
+    """Pass over the size of a tagged field and that many bytes."""
+    size, position = read_uvarint(frame, position)
+    return read_content(frame, position, size)[1]
+
+
+def write_uvarint(value: int) -> bytes:
+    """Write a varint."""
+    if value < 0x80:
+        return bytes((value,))
+    encoded = bytearray()
+    while value >= 0x80:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def encode_string(value: str) -> bytes:
+    """Encode a string; one that was malformed may have grown beyond what an answer can carry."""
+    content = value.encode()
+    if len(content) > MAX_STRING_BYTES:
+        raise ProtocolError(f"a string of {len(content)} bytes is to be written; the longest has {MAX_STRING_BYTES}")
+    return content
+
+
+def write_string(value: str) -> bytes:
+    """Write a string with an int16 length."""
+    content = encode_string(value)
+    return INT16.pack(len(content)) + content
+
+
+def write_nullable_string(value: str | None) -> bytes:
+    """Write a string with an int16 length, -1 for null."""
+    return b"\xff\xff" if value is None else write_string(value)
+
+
+def write_compact_string(value: str) -> bytes:
+    """Write a string with a varint length."""
+    content = encode_string(value)
+    return write_uvarint(len(content) + 1) + content
+
+
+def write_compact_nullable_string(value: str | None) -> bytes:
+    """Write a string with a varint length, 0 for null."""
+    return b"\x00" if value is None else write_compact_string(value)
+
+
+def write_bytes(value: bytes) -> bytes:
+    """Write a byte string with an int32 length."""
+    return INT32.pack(len(value)) + value
+
+
+def write_compact_bytes(value: bytes) -> bytes:
+    """Write a byte string with a varint length."""
+    return write_uvarint(len(value) + 1) + value

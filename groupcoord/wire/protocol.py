@@ -1,0 +1,146 @@
+"""Frames to requests, responses to frames."""
+
+from __future__ import annotations
+
+import struct
+
+from groupcoord.core.messages import Request, Response
+from groupcoord.wire import api_versions
+from groupcoord.wire.api import Answered, Api, Decoder, Encoder
+from groupcoord.wire.broker_messages import ApiVersions, BrokerRequest, BrokerResponse
+from groupcoord.wire.errors import ProtocolError, UnknownApiError, UnsupportedVersionError
+from groupcoord.wire.header import RequestHeader
+from groupcoord.wire.primitives import UTF8_AS_JAVA, skip_tagged_fields
+from groupcoord.wire.registry import APIS
+
+WireRequest = Request | BrokerRequest | Answered
+WireResponse = Response | BrokerResponse
+
+_HEADER = struct.Struct(">hhih")
+_LENGTH_AND_CORRELATION_ID = struct.Struct(">ii")
+
+# By (api_key << 16) + api_version, filled when a version is first used.
+_decoders: dict[int, tuple[bool, Decoder]] = {}
+_encoders: dict[int, tuple[bytes, Encoder]] = {}
+
+
+def decode_request(frame: bytes | memoryview, client_host: str) -> tuple[RequestHeader, WireRequest]:
+    """Read one request.
+
+    What stands behind a request is ignored, and so are tagged fields that are not known, as a broker does.
+
+    Args:
+        frame: the request without the four bytes of its length.
+        client_host: the peer's address in Kafka's form: ``/127.0.0.1``.
+
+    Returns:
+        The header, which :func:`encode_response` needs, and the request; or an :class:`~groupcoord.wire.Answered`,
+        whose response is to be sent as it is. An ApiVersions request of an unknown version has
+        ``unsupported_version`` set.
+
+    Raises:
+        UnknownApiError, UnsupportedVersionError: not one of :data:`~groupcoord.wire.API_VERSIONS`.
+        ProtocolError: the bytes are no request. In any of these cases the connection must be closed.
+    """
+    if not isinstance(frame, bytes):
+        frame = bytes(frame)
+    header = None
+    try:
+        api_key, api_version, correlation_id, length = _HEADER.unpack_from(frame)
+        position = 10
+        client_id = ""
+        if length > 0:
+            position += length
+            if position > len(frame):
+                raise ProtocolError(f"the client id claims {length} bytes where {len(frame) - 10} are left")
+            client_id = str(frame[10:position], "utf-8", UTF8_AS_JAVA)
+        header = RequestHeader(api_key, api_version, correlation_id, client_id)
+        entry = _decoders.get((api_key << 16) + api_version) or _load_decoder(header)
+        is_flexible, decode = entry
+        if is_flexible:
+            position = skip_tagged_fields(frame, position)
+        return header, decode(frame, position, header, client_host)
+    except (struct.error, IndexError):
+        raise ProtocolError(f"{_describe(header)} of {len(frame)} bytes is cut short", header) from None
+    except ProtocolError as error:
+        if error.header is not None:
+            raise
+        raise ProtocolError(f"{_describe(header)} is malformed: {error}", header) from None
+
+
+def encode_response(header: RequestHeader, response: WireResponse) -> bytes:
+    """Write the answer to a request.
+
+    Args:
+        header: what :func:`decode_request` gave for the request.
+        response: the response to it.
+
+    Returns:
+        The whole frame, the four bytes of its length included.
+
+    Raises:
+        ProtocolError: a string is longer than 32,767 bytes. Only a request that was malformed, and is echoed, leads
+            to that; the connection must be closed.
+    """
+    entry = _encoders.get((header.api_key << 16) + header.api_version) or _load_encoder(header)
+    tagged_fields, encode = entry
+    body = encode(response, header)
+    length = len(body) + len(tagged_fields) + 4
+    return _LENGTH_AND_CORRELATION_ID.pack(length, header.correlation_id) + tagged_fields + body
+
+
+def _load_decoder(header: RequestHeader) -> tuple[bool, Decoder]:
+    api = _served_api(header)
+    version = header.api_version
+    is_flexible = version >= api.flexible_from
+    if not _is_supported(api, version):
+        if api is api_versions.API:
+            return is_flexible, _decode_unsupported_api_versions
+        raise UnsupportedVersionError(
+            f"{api.name} of version {version} is not served: {api.versions.min_version} to "
+            f"{api.versions.max_version} are",
+            header,
+        )
+    entry = is_flexible, api.make_decoder(version)
+    _decoders[(api.key << 16) + version] = entry
+    return entry
+
+
+def _load_encoder(header: RequestHeader) -> tuple[bytes, Encoder]:
+    api = _served_api(header)
+    version = header.api_version
+    if not _is_supported(api, version):
+        if api is not api_versions.API:
+            raise UnsupportedVersionError(f"{api.name} of version {version} is not served", header)
+        version = 0
+    tagged_fields = b"\x00" if version >= api.flexible_from and api.has_flexible_response_header else b""
+    entry = tagged_fields, api.make_encoder(version)
+    if version == header.api_version:
+        _encoders[(api.key << 16) + version] = entry
+    return entry
+
+
+def _served_api(header: RequestHeader) -> Api:
+    api = APIS.get(header.api_key)
+    if api is None:
+        raise UnknownApiError(f"API key {header.api_key} is not served", header)
+    return api
+
+
+def _is_supported(api: Api, version: int) -> bool:
+    return api.versions.min_version <= version <= api.versions.max_version
+
+
+def _decode_unsupported_api_versions(
+    frame: bytes, position: int, header: RequestHeader, client_host: str
+) -> ApiVersions:
+    """Nothing is known of the body, so nothing is read of it."""
+    return ApiVersions(unsupported_version=True)
+
+
+def _describe(header: RequestHeader | None) -> str:
+    if header is None:
+        return "a request header"
+    api = APIS.get(header.api_key)
+    name = f"API key {header.api_key}" if api is None else api.name
+    return f"a request of {name} version {header.api_version}"

@@ -1,0 +1,158 @@
+"""The command ``groupcoord conformance``: selection, output and exit status."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import groupcoord.conformance
+from groupcoord import cli
+
+from .scripted import ScriptedTarget
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(name="groupcoord")
+def _groupcoord(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run the command line against the make-believe server; returns exit status, stdout and stderr."""
+    monkeypatch.setenv("COLUMNS", "200")
+    target = ScriptedTarget(Heartbeat=lambda body: {"error_code": "UNKNOWN_MEMBER_ID"})
+    monkeypatch.setattr(groupcoord.conformance, "InProcessTarget", lambda: target)
+
+    def run(*words: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as caught:
+            cli.main(words)
+        output = capsys.readouterr()
+        return int(caught.value.code or 0), output.out, output.err
+
+    return run
+
+
+@pytest.fixture(name="folder")
+def _folder(tmp_path: Path) -> Path:
+    """A folder with one transcript that passes against the make-believe server and one that fails."""
+    body = {"group_id": "$g", "generation_id": 1, "member_id": "x", "group_instance_id": None}
+    send = {"do": "send", "conn": "a", "api": "Heartbeat", "version": 4, "body": body}
+    for area, code in (("good", "UNKNOWN_MEMBER_ID"), ("bad", "NONE")):
+        steps: list[Any] = [send, {"do": "recv", "conn": "a", "body": {"error_code": code}}]
+        head = {"name": "heartbeat", "area": area, "shows": f"It is {area}.", "config": {"group.max.size": 3}}
+        (tmp_path / f"{area}.json").write_text(json.dumps({**head, "steps": steps}))
+    return tmp_path
+
+
+def test_a_run_without_failures_exits_with_0(groupcoord: Run, folder: Path) -> None:
+    """The last line counts, and the status is 0."""
+    status, out, _ = groupcoord("conformance", str(folder / "good.json"))
+    assert (status, out.splitlines()[-1]) == (0, "1 passed, 0 failed, 0 skipped")
+
+
+def test_a_failure_is_explained_and_exits_with_1(groupcoord: Run, folder: Path) -> None:
+    """The failure names transcript, step, path, both values and the settings it needs."""
+    status, out, _ = groupcoord("conformance", str(folder))
+    assert (status, out.splitlines()[-1]) == (1, "1 passed, 1 failed, 0 skipped")
+    for part in (
+        "FAILED bad/heartbeat",
+        "It is bad.",
+        "step 2, receive Heartbeat v4 on a: the response differs",
+        "at       error_code",
+        'expected "NONE"',
+        'got      "UNKNOWN_MEMBER_ID"',
+        "it needs the settings group.max.size=3",
+    ):
+        assert part in out
+    assert "FAILED good" not in out
+
+
+def test_verbose_lists_every_transcript(groupcoord: Run, folder: Path) -> None:
+    """--verbose adds a line per transcript and whole bodies."""
+    _, out, _ = groupcoord("conformance", "--verbose", str(folder))
+    assert "passed  good/heartbeat" in out
+    assert 'got body      {"throttle_time": 0, "error_code": "UNKNOWN_MEMBER_ID"}' in out
+
+
+def test_json_output_is_json_alone(groupcoord: Run, folder: Path) -> None:
+    """--json prints the report as JSON and keeps the exit status."""
+    status, out, _ = groupcoord("conformance", "--json", str(folder))
+    assert status == 1
+    assert json.loads(out)["failed"] == 1
+
+
+@pytest.mark.parametrize("words", [("--only", "^good/"), ("--area", "good")])
+def test_selection(groupcoord: Run, folder: Path, words: tuple[str, str]) -> None:
+    """--only and --area choose transcripts."""
+    status, out, _ = groupcoord("conformance", *words, str(folder))
+    assert (status, out.splitlines()[-1]) == (0, "1 passed, 0 failed, 0 skipped")
+
+
+def test_list_runs_nothing(groupcoord: Run, folder: Path) -> None:
+    """--list prints names and what they show; with --json as JSON."""
+    status, out, _ = groupcoord("conformance", "--list", str(folder))
+    assert (status, out.split()[0], "It is bad." in out) == (0, "bad/heartbeat", True)
+    _, out, _ = groupcoord("conformance", "--list", "--json", "--area", "offset_load")
+    assert {transcript["area"] for transcript in json.loads(out)} == {"offset_load"}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nowhere.json"], "nowhere.json: no such file"),
+        ([__file__], "test_cli.py: line 1: not JSON"),
+        (["--bootstrap", "h:1", "--launch", "x {port} {sets}"], "give only one of"),
+        (["--in-process", "--bootstrap", "h:1"], "give only one of"),
+        (["--bootstrap", "h"], "an address is HOST:PORT, not 'h'"),
+        (["--bootstrap", "h:0"], "an address is HOST:PORT, not 'h:0'"),
+        (["--launch", "broker"], "{port} is missing in 'broker'"),
+        (["--launch", "broker {port}"], "{sets} is missing"),
+        (["--launch", "broker {port} {sets} {home}"], "unknown placeholder {home}"),
+        (["--launch", "broker '{port}"], "No closing quotation"),
+        (["--launch", "broker {port"], "expected '}'"),
+        (["--only", "("], "is no regular expression"),
+        (["--only", "nothing like this"], "no transcript is selected"),
+        (["--area", "moon"], "there is no area 'moon'; there are admin, commit,"),
+        (["--jobs", "0"], "--jobs"),
+        (["--colour"], "No such option"),
+    ],
+)
+def test_usage_errors_exit_with_2(groupcoord: Run, words: list[str], message: str) -> None:
+    """What can't be carried out is said in a line on stderr, with status 2."""
+    status, out, err = groupcoord("conformance", *words)
+    assert (status, out) == (2, "")
+    assert message in err
+
+
+def test_a_missing_package_is_named(
+    groupcoord: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without the packages of the serve extra the command says what to install and exits with 2."""
+    genuine = builtins.__import__
+
+    def without_typer(name: str, *rest: Any, **options: Any) -> Any:
+        if name == "typer":
+            raise ModuleNotFoundError("No module named 'typer'", name="typer")
+        return genuine(name, *rest, **options)
+
+    monkeypatch.setattr(builtins, "__import__", without_typer)
+    status, out, err = groupcoord("conformance")
+    assert (status, out) == (2, "")
+    assert err == "groupcoord: typer is not installed; try: pip install groupcoord[serve]\n"
+
+
+def test_help_lists_every_command_and_imports_none() -> None:
+    """--help shows all subcommands without importing their modules."""
+    program = (
+        "import sys; from groupcoord import cli\n"
+        "try: cli.main(['--help'])\n"
+        "finally: print([name for name in sys.modules if name.startswith('groupcoord.cli.')])"
+    )
+    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    for name in cli.COMMANDS:
+        assert f" {name} " in out
+    assert out.splitlines()[-1] == "[]"

@@ -1,0 +1,227 @@
+"""The runner against a make-believe server: verdicts, timing, grouping by settings, restarts and trouble."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from groupcoord.conformance import Difference, Outcome, Report, Transcript, Verdict, parse_transcript, run
+from groupcoord.conformance.targets import USUAL_SETTINGS, VIRTUAL_TIME
+
+from .scripted import ScriptedTarget
+
+HEARTBEAT_BODY = {"group_id": "$g", "generation_id": 1, "member_id": "x", "group_instance_id": None}
+HEARTBEAT = {"do": "send", "conn": "a", "api": "Heartbeat", "version": 4, "body": HEARTBEAT_BODY}
+JOIN = {
+    "do": "send",
+    "conn": "a",
+    "api": "JoinGroup",
+    "version": 9,
+    "body": {"group_id": "$g", "session_timeout": 9, "member_id": "", "protocol_type": "c", "protocols": []},
+}
+JOINED = {
+    "error_code": "NONE",
+    "generation_id": 1,
+    "protocol_type": "c",
+    "protocol_name": "p",
+    "leader": "m",
+    "member_id": "m",
+    "members": [],
+}
+
+
+def answer(took_ms: int = 0, conn: str = "a", **body: Any) -> dict[str, Any]:
+    return {"do": "recv", "conn": conn, "took_ms": took_ms, "body": body or {"error_code": "NONE"}}
+
+
+def transcript(*steps: Any, **head: Any) -> Transcript:
+    return parse_transcript(json.dumps({"name": "n", "area": "x", "steps": list(steps), **head}))
+
+
+def only_outcome(target: ScriptedTarget, *steps: Any, **head: Any) -> Outcome:
+    (outcome,) = run([transcript(*steps, **head)], target).outcomes
+    return outcome
+
+
+def test_a_conversation_as_recorded_passes() -> None:
+    """Answers that match and come in time pass, and the server is stopped afterwards."""
+    target = ScriptedTarget(Heartbeat=lambda body: {"error_code": "NONE"})
+    assert only_outcome(target, HEARTBEAT, answer()).verdict is Verdict.PASSED
+    assert target.servers[0].is_stopped
+
+
+def test_the_group_id_is_filled_in() -> None:
+    """The server sees the run's group id in place of $g, and a list of groups is cut down to this run's."""
+    seen = []
+    group = {"protocol_type": "", "group_state": "Empty"}
+    target = ScriptedTarget(
+        Heartbeat=lambda body: seen.append(body["group_id"]),
+        ListGroups=lambda body: {
+            "error_code": "NONE",
+            "groups": [{**group, "group_id": "n-000000"}, {**group, "group_id": "other"}],
+        },
+    )
+    listing = {"do": "send", "conn": "b", "api": "ListGroups", "version": 4, "body": {"states_filter": []}}
+    expected = answer(conn="b", error_code="NONE", groups=[{**group, "group_id": "$g"}])
+    assert only_outcome(target, HEARTBEAT, listing, expected).verdict is Verdict.PASSED
+    assert seen == ["n-000000"]
+
+
+def test_a_different_answer_fails_with_step_and_path() -> None:
+    """The failure names the step, the request and the first differing field."""
+    target = ScriptedTarget(Heartbeat=lambda body: {"error_code": "UNKNOWN_MEMBER_ID"})
+    failure = only_outcome(target, {"do": "sleep", "ms": 1}, HEARTBEAT, answer()).failure
+    assert failure is not None
+    assert (failure.step, failure.action) == (3, "receive Heartbeat v4 on a")
+    assert failure.difference == Difference("error_code", "NONE", "UNKNOWN_MEMBER_ID")
+    assert 'got      "UNKNOWN_MEMBER_ID"' in failure.describe()
+    assert "got body" in failure.describe(verbose=True)
+
+
+@pytest.mark.parametrize(
+    ("took_ms", "delay_ms", "verdict"),
+    [(0, 100, Verdict.PASSED), (0, 101, Verdict.FAILED), (1000, 1600, Verdict.PASSED), (1000, 1601, Verdict.FAILED)],
+)
+def test_late_answers_fail(took_ms: int, delay_ms: int, verdict: Verdict) -> None:
+    """An answer may take 1.5 times as long as recorded and 100 ms (1.5 s by default) more, and no longer."""
+    target = ScriptedTarget(Heartbeat=lambda body: (delay_ms, {"error_code": "NONE"}))
+    assert only_outcome(target, HEARTBEAT, answer(took_ms)).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("took_ms", "delay_ms", "verdict"),
+    [(1000, 650, Verdict.PASSED), (1000, 649, Verdict.FAILED), (400, 0, Verdict.PASSED), (401, 0, Verdict.FAILED)],
+)
+def test_early_joins_fail(took_ms: int, delay_ms: int, verdict: Verdict) -> None:
+    """A join recorded with more than 400 ms must not be answered before 0.7 of that less 50 ms."""
+    target = ScriptedTarget(JoinGroup=lambda body: (delay_ms, JOINED))
+    assert only_outcome(target, JOIN, answer(took_ms)).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("delay_ms", "verdict"),
+    [(799, Verdict.FAILED), (800, Verdict.PASSED), (1050, Verdict.PASSED), (1051, Verdict.FAILED)],
+)
+def test_virtual_time_is_exact(delay_ms: int, verdict: Verdict) -> None:
+    """In virtual time an answer of any API must come between 200 ms before and 50 ms after the recorded time."""
+    target = ScriptedTarget(Heartbeat=lambda body: (delay_ms, {"error_code": "NONE"}))
+    target.tolerance = VIRTUAL_TIME
+    assert only_outcome(target, HEARTBEAT, answer(1000)).verdict is verdict
+
+
+def test_other_early_answers_pass() -> None:
+    """Only joins have to wait as recorded."""
+    target = ScriptedTarget(Heartbeat=lambda body: {"error_code": "NONE"})
+    assert only_outcome(target, HEARTBEAT, answer(1000)).verdict is Verdict.PASSED
+
+
+@pytest.mark.parametrize(
+    ("reply", "message"),
+    [
+        (None, "no response within 2100 ms"),
+        (b"\x00\x00\x00\x04\x00\x00\x00\x63", "not a response of Heartbeat v4"),
+        (b"\x00\x00\x00\x02\x00\x00", "a response can't be 2 bytes long"),
+        (b"\x7f\xff\xff\xff", "a response can't be 2147483647 bytes long"),
+        (b"\x00\x00\x00\x0c" + b"\x00\x00\x00\x63" + bytes(7) + b"\x00", "carries correlation id 99, not 1"),
+        (b"\x00\x00\x00\x0d" + b"\x00\x00\x00\x01" + bytes(9), "1 bytes are left over"),
+    ],
+)
+def test_answers_that_are_none_fail(reply: bytes | None, message: str) -> None:
+    """Silence, bytes that are no such response, and absurd lengths are failures with a reason."""
+    target = ScriptedTarget(Heartbeat=lambda body: reply)
+    failure = only_outcome(target, HEARTBEAT, answer()).failure
+    assert failure is not None
+    assert message in failure.message
+
+
+def test_a_closed_connection_fails() -> None:
+    """A connection that the server closes is a failure of the step that waits for an answer."""
+    failure = only_outcome(ScriptedTarget(), HEARTBEAT, answer()).failure
+    assert failure is not None
+    assert (failure.step, failure.message) == (2, "the server hung up")
+
+
+@pytest.mark.parametrize(("delay_ms", "verdict"), [(300, Verdict.FAILED), (301, Verdict.PASSED)])
+def test_quiet_means_that_nothing_arrives(delay_ms: int, verdict: Verdict) -> None:
+    """A response within the time of quiet is a failure; one after it is not."""
+    target = ScriptedTarget(Heartbeat=lambda body: (delay_ms, {"error_code": "NONE"}))
+    assert only_outcome(target, HEARTBEAT, {"do": "quiet", "conn": "a", "ms": 300}).verdict is verdict
+
+
+def test_a_restart_closes_connections() -> None:
+    """After a restart the server is asked again whether it is ready, and connections are new."""
+    target = ScriptedTarget(Heartbeat=lambda body: {"error_code": "NONE"})
+    assert only_outcome(target, HEARTBEAT, {"do": "restart"}, HEARTBEAT, answer()).verdict is Verdict.PASSED
+    assert target.servers[0].restarts == 1
+
+
+def test_restarts_are_skipped_where_they_can_not_be() -> None:
+    """A target that can't restart skips those transcripts and says why."""
+    outcome = only_outcome(ScriptedTarget(shared=True, can_restart=False), {"do": "restart"})
+    assert outcome.verdict is Verdict.SKIPPED
+    assert "restarts the server" in outcome.reason
+
+
+def test_a_server_that_does_not_start_fails_its_transcripts() -> None:
+    """Both kinds of target report the reason on each transcript."""
+    for shared in (False, True):
+        target = ScriptedTarget(shared=shared)
+        target.refuse_start = True
+        failure = only_outcome(target, {"do": "sleep", "ms": 1}).failure
+        assert failure is not None
+        assert (failure.step, failure.message) == (0, "no server today")
+
+
+def test_a_server_that_never_gets_ready_fails() -> None:
+    """A coordinator that loads for ever is a failure before the first step."""
+    target = ScriptedTarget(ListGroups=lambda body: {"error_code": "COORDINATOR_LOAD_IN_PROGRESS", "groups": []})
+    failure = only_outcome(target, {"do": "sleep", "ms": 1}).failure
+    assert failure is not None
+    assert (failure.step, failure.message) == (0, "the coordinators are not ready within 60 s")
+
+
+def test_shared_servers_are_one_per_settings() -> None:
+    """Transcripts of equal settings share a server; each server gets the usual settings and theirs."""
+    target = ScriptedTarget(shared=True)
+    size = {"group.max.size": 2}
+    made = [transcript({"do": "sleep", "ms": 1}, name=str(n), config=size if n % 2 else {}) for n in range(6)]
+    seen: list[Outcome] = []
+    report = run(made, target, jobs=2, on_outcome=seen.append)
+    assert [outcome.transcript.name for outcome in report.outcomes] == list("012345")
+    assert sorted(outcome.transcript.name for outcome in seen) == list("012345")
+    assert sorted((server.settings for server in target.servers), key=len) == [
+        dict(USUAL_SETTINGS),
+        {**USUAL_SETTINGS, **size},
+    ]
+    assert all(server.is_stopped for server in target.servers)
+
+
+def test_servers_of_their_own_are_one_per_transcript() -> None:
+    """A target that is not shared makes a server for every transcript."""
+    target = ScriptedTarget()
+    run([transcript({"do": "sleep", "ms": 1}) for _ in range(3)], target)
+    assert len(target.servers) == 3
+
+
+def test_jobs_must_be_positive() -> None:
+    """No jobs is the caller's mistake."""
+    with pytest.raises(ValueError, match="jobs must be at least 1"):
+        run([], ScriptedTarget(), jobs=0)
+
+
+def test_a_report_counts_and_describes() -> None:
+    """Counts by verdict and area, failures in words, and JSON data."""
+    target = ScriptedTarget(Heartbeat=lambda body: {"error_code": "NONE"})
+    good, bad = (
+        transcript(HEARTBEAT, answer()),
+        transcript(HEARTBEAT, answer(error_code="FENCED_INSTANCE_ID"), area="y"),
+    )
+    report = run([good, bad], target)
+    assert (report.ok, report.areas(), report.count(Verdict.PASSED, "y")) == (False, ["x", "y"], 0)
+    assert report.describe().splitlines()[-1] == report.summary() == "1 passed, 1 failed, 0 skipped"
+    data = json.loads(json.dumps(report.to_json()))
+    assert (data["passed"], data["failed"], data["skipped"]) == (1, 1, 0)
+    assert data["outcomes"][1]["failure"]["path"] == "error_code"
+    assert Report().ok

@@ -1,0 +1,397 @@
+"""What the host answers itself: topic administration, metadata, and reading topics that hold no data."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED, Node
+from groupcoord.errors import ErrorCode
+from groupcoord.host.admin import answer_create_partitions, answer_create_topics, answer_delete_topics
+from groupcoord.host.data import answer_fetch, answer_list_offsets
+from groupcoord.host.metadata import answer_api_versions, answer_metadata
+from groupcoord.host.topics import OFFSETS_TOPIC, TopicRegistry
+from groupcoord.wire import API_VERSIONS
+from groupcoord.wire.broker_messages import (
+    ApiVersions,
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatePartitions,
+    CreatePartitionsTopic,
+    CreateTopics,
+    DeleteTopics,
+    Fetch,
+    FetchPartition,
+    FetchTopic,
+    ListOffsets,
+    ListOffsetsPartition,
+    ListOffsetsTopic,
+    Metadata,
+    TopicReference,
+)
+
+NODE = Node(1, "broker.example", 9093)
+NO_ID = UUID(int=0)
+OTHER_ID = UUID(int=99)
+
+
+@pytest.fixture
+def topics() -> TopicRegistry:
+    registry = TopicRegistry(new_id=iter(UUID(int=number) for number in range(1, 50)).__next__)
+    with registry.edit() as edit:
+        edit.create("one", 1)
+        edit.create("two", 2)
+        edit.create("d.t", 1)
+        edit.create(OFFSETS_TOPIC, 50)
+    return registry
+
+
+# ---------------------------------------------------------------- CreateTopics
+
+
+def create(registry: TopicRegistry, *wanted: CreatableTopic, validate_only: bool = False) -> list[tuple[str, str]]:
+    response = answer_create_topics(CreateTopics(wanted, validate_only=validate_only), registry, 1, 4)
+    return [(topic.name, topic.error_code.name) for topic in response.topics]
+
+
+def test_create(topics: TopicRegistry) -> None:
+    """A topic gets the partitions asked for, or num.partitions, and its id is told."""
+    request = CreateTopics((CreatableTopic("a", 3, 1), CreatableTopic("b", -1, -1)))
+    response = answer_create_topics(request, topics, 1, 4)
+    assert [(topic.num_partitions, topic.replication_factor) for topic in response.topics] == [(3, 1), (4, 1)]
+    assert [topic.topic_id for topic in response.topics] == [topics.topic_id("a"), topics.topic_id("b")]
+    assert topics.partition_count("b") == 4
+
+
+def test_validate_only_creates_nothing(topics: TopicRegistry) -> None:
+    """The answer is the same, but the topic does not exist afterwards."""
+    assert create(topics, CreatableTopic("a", 3, 1), validate_only=True) == [("a", "NONE")]
+    assert topics.get("a") is None
+
+
+def layout(*broker_ids: tuple[int, ...], first: int = 0) -> tuple[CreatableReplicaAssignment, ...]:
+    return tuple(CreatableReplicaAssignment(first + index, ids) for index, ids in enumerate(broker_ids))
+
+
+@pytest.mark.parametrize(
+    ("topic", "error"),
+    [
+        (CreatableTopic("one", 1, 1), "TOPIC_ALREADY_EXISTS"),
+        (CreatableTopic(OFFSETS_TOPIC, 1, 1), "TOPIC_ALREADY_EXISTS"),
+        (CreatableTopic("d_t", 1, 1), "INVALID_TOPIC_EXCEPTION"),
+        (CreatableTopic("bad name", 0, 0), "INVALID_TOPIC_EXCEPTION"),
+        (CreatableTopic("a", 0, 1), "INVALID_PARTITIONS"),
+        (CreatableTopic("a", -2, 1), "INVALID_PARTITIONS"),
+        (CreatableTopic("a", 0, 0), "INVALID_REPLICATION_FACTOR"),
+        (CreatableTopic("a", 0, 7), "INVALID_PARTITIONS"),
+        (CreatableTopic("a", 1, 2), "INVALID_REPLICATION_FACTOR"),
+        (CreatableTopic("a", 1, -2), "INVALID_REPLICATION_FACTOR"),
+        (CreatableTopic("a", 20_000, 1), "POLICY_VIOLATION"),
+        (CreatableTopic("one", 20_000, 1), "POLICY_VIOLATION"),
+        (CreatableTopic("a", 0, 5, configs=(CreatableTopicConfig("nope", "1"),)), "INVALID_CONFIG"),
+        (CreatableTopic("a", 1, 1, configs=(CreatableTopicConfig("retention.ms", None),)), "INVALID_CONFIG"),
+        (CreatableTopic("a", 1, 1, configs=(CreatableTopicConfig("retention.ms", "1"),)), "NONE"),
+        (CreatableTopic("a", assignments=layout((1,), (1,))), "NONE"),
+        (CreatableTopic("a", 2, -1, layout((1,), (1,))), "INVALID_REQUEST"),
+        (CreatableTopic("a", -1, 1, layout((1,))), "INVALID_REQUEST"),
+        (CreatableTopic("a", assignments=layout((1,), first=1)), "INVALID_REPLICA_ASSIGNMENT"),
+        (CreatableTopic("a", assignments=layout((2,))), "INVALID_REPLICA_ASSIGNMENT"),
+        (CreatableTopic("a", assignments=layout(())), "INVALID_REPLICA_ASSIGNMENT"),
+        (CreatableTopic("a", assignments=layout((1, 1))), "INVALID_REPLICA_ASSIGNMENT"),
+        (CreatableTopic("a", assignments=layout((1,)) + layout((1,))), "INVALID_REPLICA_ASSIGNMENT"),
+    ],
+)
+def test_create_as_recorded(topics: TopicRegistry, topic: CreatableTopic, error: str) -> None:
+    """Each refusal has the code that Kafka 4.4 answered, and refusing changes nothing."""
+    before = list(topics)
+    assert create(topics, topic) == [(topic.name, error)]
+    assert (list(topics) == before) == (error != "NONE")
+
+
+def test_one_bad_topic_does_not_spoil_the_others(topics: TopicRegistry) -> None:
+    """Topics of one request stand or fall alone; a name sent twice is refused with one entry."""
+    wanted = [CreatableTopic("one", 1, 1), CreatableTopic("x", 1, 1), CreatableTopic("y", 1, 1), CreatableTopic("x", 1)]
+    assert create(topics, *wanted) == [("one", "TOPIC_ALREADY_EXISTS"), ("x", "INVALID_REQUEST"), ("y", "NONE")]
+
+
+def test_a_request_with_too_many_partitions_is_refused_whole(topics: TopicRegistry) -> None:
+    """More than 10,000 partitions in one request: no topic of it is made."""
+    wanted = [CreatableTopic("x", 6_000, 1), CreatableTopic("y", 6_000, 1)]
+    assert create(topics, *wanted) == [("x", "POLICY_VIOLATION"), ("y", "POLICY_VIOLATION")]
+
+
+def test_a_full_disk_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """If the topics can't be written, clients see KAFKA_STORAGE_ERROR and the log has the reason."""
+    registry = TopicRegistry(tmp_path)
+
+    def refuse(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with caplog.at_level(logging.ERROR, "groupcoord.host"):
+        assert create(registry, CreatableTopic("a", 1, 1)) == [("a", "KAFKA_STORAGE_ERROR")]
+    assert "No space left" in caplog.text
+    assert registry.get("a") is None
+
+
+# ---------------------------------------------------------------- CreatePartitions
+
+
+@pytest.mark.parametrize(
+    ("topic", "error"),
+    [
+        (CreatePartitionsTopic("two", 5), "NONE"),
+        (CreatePartitionsTopic("two", 2), "INVALID_PARTITIONS"),
+        (CreatePartitionsTopic("two", 1), "INVALID_PARTITIONS"),
+        (CreatePartitionsTopic("two", -1), "INVALID_PARTITIONS"),
+        (CreatePartitionsTopic("nope", 5), "UNKNOWN_TOPIC_OR_PARTITION"),
+        (CreatePartitionsTopic("nope", 20_000), "UNKNOWN_TOPIC_OR_PARTITION"),
+        (CreatePartitionsTopic("two", 20_000), "POLICY_VIOLATION"),
+        (CreatePartitionsTopic("two", 3, ((1,),)), "NONE"),
+        (CreatePartitionsTopic("two", 4, ((1,),)), "INVALID_REPLICA_ASSIGNMENT"),
+        (CreatePartitionsTopic("two", 3, ()), "INVALID_REPLICA_ASSIGNMENT"),
+        (CreatePartitionsTopic("two", 3, ((2,),)), "INVALID_REPLICA_ASSIGNMENT"),
+        (CreatePartitionsTopic("two", 3, ((),)), "INVALID_REPLICA_ASSIGNMENT"),
+        (CreatePartitionsTopic("two", 3, ((1, 1),)), "INVALID_REPLICA_ASSIGNMENT"),
+        (CreatePartitionsTopic(OFFSETS_TOPIC, 100), "INVALID_REQUEST"),
+    ],
+)
+def test_add_partitions_as_recorded(topics: TopicRegistry, topic: CreatePartitionsTopic, error: str) -> None:
+    """Each answer has the code that Kafka 4.4 gave; only the offsets topic is ours alone and keeps its partitions."""
+    before = list(topics)
+    (result,) = answer_create_partitions(CreatePartitions((topic,)), topics, 1).results
+    assert (result.name, result.error_code.name) == (topic.name, error)
+    if error == "NONE":
+        assert topics.partition_count(topic.name) == topic.count
+    else:
+        assert list(topics) == before
+
+
+def test_add_partitions_to_one_topic_twice(topics: TopicRegistry) -> None:
+    """A name sent twice is refused with one entry."""
+    request = CreatePartitions((CreatePartitionsTopic("two", 3), CreatePartitionsTopic("two", 4)))
+    (result,) = answer_create_partitions(request, topics, 1).results
+    assert result.error_code is ErrorCode.INVALID_REQUEST
+
+
+# ---------------------------------------------------------------- DeleteTopics
+
+
+def test_delete_by_name_and_by_id(topics: TopicRegistry) -> None:
+    """Both ways are answered with name and id, and the topics are gone."""
+    two = topics.topic_id("two")
+    assert two is not None
+    request = DeleteTopics((TopicReference("one"), TopicReference(None, two)))
+    response, gone = answer_delete_topics(request, topics)
+    assert [(topic.name, topic.error_code.name) for topic in response.responses] == [("one", "NONE"), ("two", "NONE")]
+    assert [topic.name for topic in gone] == ["one", "two"]
+    assert topics.get("one") is None
+    assert topics.get_by_id(two) is None
+
+
+@pytest.mark.parametrize(
+    ("references", "answers"),
+    [
+        ([("nope", NO_ID)], [("nope", NO_ID, "UNKNOWN_TOPIC_OR_PARTITION")]),
+        ([(None, OTHER_ID)], [(None, OTHER_ID, "UNKNOWN_TOPIC_ID")]),
+        ([(None, NO_ID)], [(None, NO_ID, "INVALID_REQUEST")]),
+        ([("one", UUID(int=1))], [("one", UUID(int=1), "INVALID_REQUEST")]),
+        ([("one", NO_ID), ("one", NO_ID)], [("one", NO_ID, "INVALID_REQUEST")]),
+        ([(None, UUID(int=1)), (None, UUID(int=1))], [(None, UUID(int=1), "INVALID_REQUEST")]),
+        ([(None, UUID(int=1)), ("one", NO_ID)], [("one", UUID(int=1), "INVALID_REQUEST")]),
+        ([(OFFSETS_TOPIC, NO_ID)], [(OFFSETS_TOPIC, UUID(int=4), "INVALID_REQUEST")]),
+    ],
+)
+def test_delete_refuses(
+    topics: TopicRegistry, references: list[tuple[str | None, UUID]], answers: list[tuple[str | None, UUID, str]]
+) -> None:
+    """Each refusal is as Kafka 4.4 answered; only the offsets topic is protected here."""
+    before = list(topics)
+    request = DeleteTopics(tuple(TopicReference(*reference) for reference in references))
+    response, gone = answer_delete_topics(request, topics)
+    assert [(topic.name, topic.topic_id, topic.error_code.name) for topic in response.responses] == answers
+    assert (list(topics), gone) == (before, [])
+
+
+# ---------------------------------------------------------------- Metadata, ApiVersions
+
+
+def test_metadata_of_all_topics(topics: TopicRegistry) -> None:
+    """All topics are listed, internal ones marked, each partition led by the one node."""
+    response = answer_metadata(Metadata(None), NODE, topics)
+    assert [(topic.name, len(topic.partitions), topic.is_internal) for topic in response.topics] == [
+        ("one", 1, False),
+        ("two", 2, False),
+        ("d.t", 1, False),
+        (OFFSETS_TOPIC, 50, True),
+    ]
+    partition = response.topics[1].partitions[1]
+    assert (partition.partition_index, partition.leader_id, partition.leader_epoch) == (1, 1, 0)
+    assert partition.replica_nodes == partition.isr_nodes == (1,)
+    assert [tuple(broker) for broker in response.brokers] == [(1, "broker.example", 9093, None)]
+    assert response.controller_id == 1
+    assert response.cluster_id == topics.cluster_id
+
+
+@pytest.mark.parametrize(
+    ("references", "answers"),
+    [
+        ([], []),
+        ([("nope", NO_ID)], [("nope", "UNKNOWN_TOPIC_OR_PARTITION")]),
+        ([("bad name", NO_ID)], [("bad name", "INVALID_TOPIC_EXCEPTION")]),
+        ([("", NO_ID)], [("", "INVALID_TOPIC_EXCEPTION")]),
+        ([("one", NO_ID), ("one", NO_ID)], [("one", "NONE")]),
+        ([(None, UUID(int=2))], [("two", "NONE")]),
+        ([(None, OTHER_ID)], [(None, "UNKNOWN_TOPIC_ID")]),
+        ([("one", OTHER_ID)], [(None, "UNKNOWN_TOPIC_ID")]),
+        ([("one", UUID(int=2))], [("two", "NONE")]),
+        ([(None, UUID(int=2)), ("one", NO_ID)], [("two", "NONE")]),
+    ],
+)
+def test_metadata_as_recorded(
+    topics: TopicRegistry, references: list[tuple[str | None, UUID]], answers: list[tuple[str | None, str]]
+) -> None:
+    """Ids win over names, unknown topics are errors of their own, and asking creates nothing."""
+    request = Metadata(tuple(TopicReference(*reference) for reference in references))
+    response = answer_metadata(request, NODE, topics)
+    assert [(topic.name, topic.error_code.name) for topic in response.topics] == answers
+    assert len(topics) == 4
+
+
+def test_authorized_operations(topics: TopicRegistry) -> None:
+    """They are told when asked for: everything is allowed, since nothing is protected."""
+    plain = answer_metadata(Metadata((TopicReference("one"),)), NODE, topics)
+    assert plain.cluster_authorized_operations == plain.topics[0].authorized_operations == AUTHORIZED_OPERATIONS_OMITTED
+    asked = answer_metadata(Metadata((TopicReference("one"), TopicReference("nope")), True, True, True), NODE, topics)
+    assert asked.cluster_authorized_operations == 8096
+    assert [topic.authorized_operations for topic in asked.topics] == [3576, 3576]
+
+
+def test_api_versions() -> None:
+    """All APIs are named, and Produce for librdkafka's sake; an unknown version of ApiVersions, or a client that means another cluster, is told so."""
+    listed = answer_api_versions(ApiVersions(), NODE, "me").api_versions
+    assert listed == {0: (0, 13), **API_VERSIONS}
+    unknown = answer_api_versions(ApiVersions(unsupported_version=True), NODE, "me")
+    assert unknown.error_code is ErrorCode.UNSUPPORTED_VERSION
+    assert list(unknown.api_versions) == [18]
+    assert answer_api_versions(ApiVersions(cluster_id="me", node_id=1), NODE, "me").error_code is ErrorCode.NONE
+    for cluster_id, node_id in (("me", 2), ("other", 1)):
+        other = answer_api_versions(ApiVersions(cluster_id=cluster_id, node_id=node_id), NODE, "me")
+        assert other.error_code is ErrorCode.REBOOTSTRAP_REQUIRED
+
+
+# ---------------------------------------------------------------- ListOffsets
+
+
+@pytest.mark.parametrize(
+    ("partition", "error", "offset", "epoch"),
+    [
+        (ListOffsetsPartition(0, -1), "NONE", 0, 0),
+        (ListOffsetsPartition(0, -2), "NONE", 0, 0),
+        (ListOffsetsPartition(0, -3), "NONE", -1, -1),
+        (ListOffsetsPartition(0, -4), "NONE", 0, 0),
+        (ListOffsetsPartition(0, -5), "NONE", -1, -1),
+        (ListOffsetsPartition(0, -6), "NONE", -1, -1),
+        (ListOffsetsPartition(0, -7), "UNSUPPORTED_VERSION", -1, -1),
+        (ListOffsetsPartition(0, 0), "NONE", -1, -1),
+        (ListOffsetsPartition(0, 1_700_000_000_000), "NONE", -1, -1),
+        (ListOffsetsPartition(0, -1, 0), "NONE", 0, 0),
+        (ListOffsetsPartition(0, -1, 1), "UNKNOWN_LEADER_EPOCH", -1, -1),
+        (ListOffsetsPartition(1, -1), "UNKNOWN_TOPIC_OR_PARTITION", -1, -1),
+        (ListOffsetsPartition(-1, -1), "UNKNOWN_TOPIC_OR_PARTITION", -1, -1),
+    ],
+)
+def test_list_offsets_as_recorded(
+    topics: TopicRegistry, partition: ListOffsetsPartition, error: str, offset: int, epoch: int
+) -> None:
+    """An empty log starts and ends at 0 and has nothing at any other time."""
+    (topic,) = answer_list_offsets(ListOffsets((ListOffsetsTopic("one", (partition,)),)), topics).topics
+    (listed,) = topic.partitions
+    assert (listed.error_code.name, listed.offset, listed.leader_epoch) == (error, offset, epoch)
+    assert listed.timestamp == -1
+
+
+def test_list_offsets_of_a_partition_twice(topics: TopicRegistry) -> None:
+    """A partition asked for twice is refused once; a topic without partitions is left out."""
+    partitions = (ListOffsetsPartition(0, -1), ListOffsetsPartition(0, -2), ListOffsetsPartition(1, -1))
+    request = ListOffsets((ListOffsetsTopic("two", partitions), ListOffsetsTopic("one", ())))
+    (topic,) = answer_list_offsets(request, topics).topics
+    assert [(listed.partition_index, listed.error_code.name) for listed in topic.partitions] == [
+        (0, "INVALID_REQUEST"),
+        (1, "NONE"),
+    ]
+
+
+# ---------------------------------------------------------------- Fetch
+
+
+def fetch_of(*partitions: FetchPartition, name: str | None = "two", topic_id: UUID = NO_ID, **fields: Any) -> Fetch:
+    return Fetch((FetchTopic(name, topic_id, partitions),), **{"max_wait_ms": 300, **fields})
+
+
+def part(partition_index: int = 0, fetch_offset: int = 0, current_leader_epoch: int = -1) -> FetchPartition:
+    return FetchPartition(partition_index, fetch_offset, 1 << 20, current_leader_epoch)
+
+
+@pytest.mark.parametrize(
+    ("request_", "errors", "wait_ms"),
+    [
+        (fetch_of(part()), ["NONE"], 300),
+        (fetch_of(part(fetch_offset=42)), ["NONE"], 300),
+        (fetch_of(part(fetch_offset=-1)), ["OFFSET_OUT_OF_RANGE"], 0),
+        (fetch_of(part(current_leader_epoch=0)), ["NONE"], 300),
+        (fetch_of(part(current_leader_epoch=3)), ["UNKNOWN_LEADER_EPOCH"], 0),
+        (fetch_of(part(9)), ["UNKNOWN_TOPIC_OR_PARTITION"], 0),
+        (fetch_of(part(), part(9)), ["NONE", "UNKNOWN_TOPIC_OR_PARTITION"], 300),
+        (fetch_of(part(), part(1, -1)), ["NONE", "OFFSET_OUT_OF_RANGE"], 0),
+        (fetch_of(part(), part()), ["NONE"], 300),
+        (fetch_of(part(), name="nope"), ["UNKNOWN_TOPIC_OR_PARTITION"], 0),
+        (fetch_of(part(), name=None, topic_id=OTHER_ID), ["UNKNOWN_TOPIC_ID"], 0),
+        (fetch_of(part(1), name=None, topic_id=UUID(int=2)), ["NONE"], 300),
+        (fetch_of(part(), min_bytes=0), ["NONE"], 0),
+        (fetch_of(part(), max_bytes=0), ["NONE"], 0),
+        (fetch_of(part(), max_wait_ms=0), ["NONE"], 0),
+        (fetch_of(part(), max_wait_ms=-5), ["NONE"], 0),
+        (fetch_of(part(), replica_id=4), ["NOT_LEADER_OR_FOLLOWER"], 0),
+        (fetch_of(), [], 0),
+        (Fetch(()), [], 0),
+    ],
+)
+def test_fetch_as_recorded(topics: TopicRegistry, request_: Fetch, errors: list[str], wait_ms: int) -> None:
+    """Errors, and whether a Fetch waits for data, are as Kafka 4.4 answered, but for offsets beyond the empty log."""
+    response, waits_ms = answer_fetch(request_, topics)
+    assert response.error_code is ErrorCode.NONE
+    assert [data.error_code.name for topic in response.topics for data in topic.partitions] == errors
+    assert waits_ms == wait_ms
+
+
+def test_fetch_beyond_the_log_keeps_the_position(topics: TopicRegistry) -> None:
+    """A consumer that committed 42 reads on there: the log seems to end at 42, so there is no lag and no reset."""
+    response, _ = answer_fetch(fetch_of(part(0, 42)), topics)
+    (data,) = response.topics[0].partitions
+    assert (data.high_watermark, data.last_stable_offset, data.log_start_offset, data.records) == (42, 42, 0, b"")
+
+
+def test_fetch_sessions(topics: TopicRegistry) -> None:
+    """A new session is not made: the answer has session id 0. One that was never made is not found."""
+    response, wait_ms = answer_fetch(fetch_of(part(), session_epoch=0), topics)
+    assert (response.session_id, response.error_code, wait_ms) == (0, ErrorCode.NONE, 300)
+    for session_id in (0, 77):
+        refused, wait_ms = answer_fetch(fetch_of(part(), session_id=session_id, session_epoch=5), topics)
+        assert (refused.error_code, refused.topics, wait_ms) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, (), 0)
+
+
+def test_aborted_transactions_are_listed_for_read_committed_only(topics: TopicRegistry) -> None:
+    """An empty list for read_committed, null for read_uncommitted."""
+    committed, _ = answer_fetch(fetch_of(part(), isolation_level=1), topics)
+    uncommitted, _ = answer_fetch(fetch_of(part()), topics)
+    assert committed.topics[0].partitions[0].aborted_transactions == ()
+    assert uncommitted.topics[0].partitions[0].aborted_transactions is None

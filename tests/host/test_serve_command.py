@@ -1,0 +1,199 @@
+"""``groupcoord serve`` as a user runs it: a process of its own, its exit status and what it prints."""
+
+from __future__ import annotations
+
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.host.kafka_bytes import array, correlation_ids, frame, heartbeat, metadata, string
+
+DEADLINE_S = 20.0
+COMMAND = [sys.executable, "-c", "from groupcoord.cli import main; main()", "serve"]
+
+
+class Serving:
+    """A server that listens."""
+
+    def __init__(self, process: subprocess.Popen[str], line: str) -> None:
+        self.process = process
+        self.line = line
+        found = re.search(r"listening on \S+:(\d+)", line)
+        assert found, line
+        self.port = int(found[1])
+
+    def ask(self, request: bytes) -> bytes:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=DEADLINE_S) as sock:
+            sock.sendall(request)
+            with sock.makefile("rb") as file:
+                size = file.read(4)
+                return size + file.read(int.from_bytes(size, "big"))
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
+        """Stop it; return its exit status and what it wrote to stderr."""
+        self.process.send_signal(number)
+        _, errors = self.process.communicate(timeout=DEADLINE_S)
+        return self.process.returncode, errors
+
+
+@contextmanager
+def serve(*arguments: str) -> Iterator[Serving]:
+    process = subprocess.Popen(
+        [*COMMAND, "--port", "0", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        readable, _, _ = select.select([process.stdout], [], [], DEADLINE_S)
+        line = process.stdout.readline() if readable else ""
+        assert line, process.communicate(timeout=DEADLINE_S)
+        yield Serving(process, line)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def refused(*arguments: str) -> tuple[int, str]:
+    """Run a command line that must not start; return its exit status and stderr."""
+    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=DEADLINE_S)
+    assert done.stdout == ""
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_it(number: signal.Signals) -> None:
+    """SIGTERM and Ctrl-C end it with status 0 and no traceback, connections open or not."""
+    with serve() as server:
+        assert re.fullmatch(r"groupcoord \S+ listening on 127\.0\.0\.1:\d+ \(in memory.*\)\n", server.line)
+        with socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE_S) as sock:
+            sock.sendall(heartbeat(1))
+            assert correlation_ids(sock.recv(1000)) == [1]
+            assert server.stop(number) == (0, "")
+            assert sock.recv(1) == b""
+
+
+def commit(offset: int) -> bytes:
+    partition = b"\0\0\0\0" + offset.to_bytes(8, "big") + string("")
+    head = string("group") + b"\xff\xff\xff\xff" + string("") + b"\xff" * 8
+    return frame(8, 2, 1, head + array([string("orders") + array([partition])]))
+
+
+FETCH_OFFSETS = frame(9, 1, 2, string("group") + array([string("orders") + array([b"\0\0\0\0"])]))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_offsets_and_topics_survive(tmp_path: Path, number: signal.Signals) -> None:
+    """What was acknowledged is there after a restart, also if the process was killed."""
+    with serve("--data-dir", str(tmp_path), "--topic", "orders:3") as server:
+        assert f"(data in {tmp_path})" in server.line
+        assert server.ask(commit(42)).endswith(b"\0\0")
+        described = server.ask(metadata(5, "orders"))
+        server.stop(number)
+    with serve("--data-dir", str(tmp_path)) as server:
+        fetched = server.ask(FETCH_OFFSETS)
+        assert fetched.endswith((42).to_bytes(8, "big") + string("") + b"\0\0")
+        again = server.ask(metadata(5, "orders"))
+        assert len(again) == len(described)
+
+
+def test_topics_at_restart(tmp_path: Path) -> None:
+    """A topic of the command line may exist already; it is extended, but never made smaller."""
+    with serve("--data-dir", str(tmp_path), "--topic", "orders:3"):
+        pass
+    with serve("--data-dir", str(tmp_path), "--topic", "orders:3"):
+        pass
+    with serve("--data-dir", str(tmp_path), "--topic", "orders:5"):
+        pass
+    status, errors = refused("--port", "0", "--data-dir", str(tmp_path), "--topic", "orders:3")
+    assert status == 1
+    assert "orders:3" in errors
+    assert "5 partition(s)" in errors
+
+
+def test_the_number_of_offsets_partitions_is_kept(tmp_path: Path) -> None:
+    """Another number would lose the groups: it is remembered, and asking for a different one is refused."""
+    with serve("--data-dir", str(tmp_path), "--topic", "orders:1", "--set", "offsets.topic.num.partitions=3") as server:
+        server.ask(commit(7))
+    with serve("--data-dir", str(tmp_path)) as server:
+        assert server.ask(FETCH_OFFSETS).endswith((7).to_bytes(8, "big") + string("") + b"\0\0")
+    status, errors = refused("--port", "0", "--data-dir", str(tmp_path), "--set", "offsets.topic.num.partitions=5")
+    assert status == 1
+    assert "offsets.topic.num.partitions is 3" in errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--set", "group.max.sise=3"], "group.max.sise"),
+        (["--set", "group.max.size=three"], "group.max.size"),
+        (["--set", "group.max.size=0"], "group.max.size"),
+        (["--set", "group.max.size"], "group.max.size"),
+        (["--set", "=3"], "=3"),
+        (["--topic", "orders"], "orders"),
+        (["--topic", "orders:none"], "orders:none"),
+        (["--topic", "orders:0"], "orders:0"),
+        (["--topic", "bad name:3"], "bad name:3"),
+        (["--topic", ":3"], ":3"),
+        (["--host", "0.0.0.0"], "--advertised-host"),
+        (["--log-level", "loud"], "loud"),
+    ],
+)
+def test_usage_errors(arguments: list[str], named: str) -> None:
+    """A wrong argument is one line on stderr that names it, and exit status 2."""
+    status, errors = refused("--port", "0", *arguments)
+    assert status == 2
+    assert errors.count("\n") == 1
+    assert named in errors
+
+
+def test_a_taken_port() -> None:
+    """Another server on the port: one line, exit status 1."""
+    with serve() as server:
+        status, errors = refused("--port", str(server.port))
+    assert status == 1
+    assert errors.count("\n") == 1
+    assert f"127.0.0.1:{server.port}" in errors
+    assert "in use" in errors
+
+
+def test_an_address_that_is_not_ours() -> None:
+    """An address of another machine, or no address at all: one line, exit status 1."""
+    for host in ("192.0.2.1", "no.such.host.invalid"):
+        status, errors = refused("--port", "0", "--host", host)
+        assert (status, errors.count("\n")) == (1, 1)
+        assert host in errors
+
+
+def test_a_directory_in_use(tmp_path: Path) -> None:
+    """A running server holds its directory: a second one says so in one line and ends with status 1."""
+    with serve("--data-dir", str(tmp_path)):
+        status, errors = refused("--port", "0", "--data-dir", str(tmp_path))
+    assert status == 1
+    assert errors.count("\n") == 1
+    assert str(tmp_path) in errors
+    assert "using it" in errors
+
+
+def test_a_directory_that_can_not_be_used(tmp_path: Path) -> None:
+    """A file, or a directory below one: one line that names it, exit status 1."""
+    path = tmp_path / "file"
+    path.write_text("")
+    for directory in (path, path / "below"):
+        status, errors = refused("--port", "0", "--data-dir", str(directory))
+        assert (status, errors.count("\n")) == (1, 1)
+        assert str(path) in errors
+
+
+def test_broken_files(tmp_path: Path) -> None:
+    """A broken list of topics, or a broken log: one line that names the file, exit status 1."""
+    (tmp_path / "topics.json").write_text("{")
+    status, errors = refused("--port", "0", "--data-dir", str(tmp_path))
+    assert (status, errors.count("\n")) == (1, 1)
+    assert "topics.json" in errors

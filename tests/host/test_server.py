@@ -1,0 +1,326 @@
+"""The server on real sockets, on asyncio's loop and on uvloop: slow, idle, too many and broken peers; stopping."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from groupcoord import Config, MemoryLogStore, SystemClock
+from groupcoord.core.messages import Node
+from groupcoord.host import server as server_module
+from groupcoord.host.broker import Broker
+from groupcoord.host.server import Server, kafka_host
+from tests.host.kafka_bytes import correlation_ids, fetch, heartbeat, join, metadata
+
+DEADLINE_S = 10.0
+
+
+def loop_factories() -> list[Any]:
+    factories: list[Any] = [pytest.param(asyncio.new_event_loop, id="asyncio")]
+    try:
+        import uvloop
+    except ImportError:
+        return factories
+    return [*factories, pytest.param(uvloop.new_event_loop, id="uvloop")]
+
+
+@pytest.fixture(params=loop_factories())
+def run(request: pytest.FixtureRequest) -> Callable[[Awaitable[None]], None]:
+    def run_in_loop(test: Any) -> None:
+        with asyncio.Runner(loop_factory=request.param) as runner:
+            runner.run(asyncio.wait_for(test, DEADLINE_S))
+
+    return run_in_loop
+
+
+@asynccontextmanager
+async def serving(store: MemoryLogStore | None = None, **config: int) -> AsyncIterator[Server]:
+    broker = Broker(
+        config=Config(**config),
+        clock=SystemClock(),
+        log_store=store or MemoryLogStore(),
+        node=Node(1, "127.0.0.1", 0),
+    )
+    with broker.topics.edit() as edit:
+        edit.create("t", 1)
+        edit.create("large", 5_000)
+    async with Server(broker, port=0) as server:
+        yield server
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        await asyncio.sleep(0.002)
+
+
+async def answers(reader: asyncio.StreamReader, count: int) -> list[int]:
+    output = b""
+    for _ in range(count):
+        size = await reader.readexactly(4)
+        output += size + await reader.readexactly(int.from_bytes(size, "big"))
+    return correlation_ids(output)
+
+
+def connect(server: Server) -> Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    return asyncio.open_connection("127.0.0.1", server.port)
+
+
+def test_round_trip(run: Any) -> None:
+    """Requests are answered in order, a free port is found, and clients are told that port."""
+
+    async def test() -> None:
+        async with serving() as server:
+            assert server.broker.node.port == server.port != 0
+            reader, writer = await connect(server)
+            writer.write(heartbeat(1) + heartbeat(2)[:9])
+            assert await answers(reader, 1) == [1]
+            writer.write(heartbeat(2)[9:] + metadata(3, "t"))
+            assert await answers(reader, 2) == [2, 3]
+            writer.close()
+            await until(lambda: server.connection_count == 0)
+
+    run(test())
+
+
+def test_timers_wake_the_broker(run: Any) -> None:
+    """A join and a long poll are answered when their time has come, though nothing arrives meanwhile."""
+
+    async def test() -> None:
+        async with serving(group_initial_rebalance_delay_ms=30) as server:
+            reader, writer = await connect(server)
+            begin = time.monotonic()
+            writer.write(join(1) + fetch(2, "t", 42, 40))
+            assert await answers(reader, 2) == [1, 2]
+            assert time.monotonic() - begin >= 0.065
+            writer.close()
+
+    run(test())
+
+
+def test_a_slow_reader_hurts_only_itself(
+    run: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who does not read its answers is no longer read from, then disconnected with one log line; others are served."""
+    monkeypatch.setattr(server_module, "DRAIN_TIMEOUT_S", 0.3)
+
+    async def test() -> None:
+        async with serving() as server:
+            slow = socket.create_connection(("127.0.0.1", server.port))
+            slow.setblocking(False)
+            requests = b"".join(metadata(number, "large") for number in range(2_000))
+            loop = asyncio.get_running_loop()
+            sending = asyncio.create_task(loop.sock_sendall(slow, requests * 20))
+            reader, writer = await connect(server)
+            await until(lambda: server.connection_count == 2)
+            for number in range(20):
+                writer.write(heartbeat(number))
+                assert await answers(reader, 1) == [number]
+            await until(lambda: server.connection_count == 1)
+            await asyncio.gather(sending, return_exceptions=True)
+            slow.close()
+            writer.write(heartbeat(99))
+            assert await answers(reader, 1) == [99]
+            writer.close()
+
+    with caplog.at_level(logging.INFO, "groupcoord.host"):
+        run(test())
+    (record,) = caplog.records
+    assert "did not read its answers" in record.message
+    assert "127.0.0.1:" in record.message
+
+
+def test_a_reader_that_catches_up_goes_on(run: Any) -> None:
+    """Answers larger than every buffer arrive complete and in order if the peer reads them late."""
+
+    async def test() -> None:
+        async with serving() as server:
+            reader, writer = await connect(server)
+            count = 60
+            writer.write(b"".join(metadata(number, "large") for number in range(count)))
+            await until(lambda: any(peer._drain_timer for peer in server._peers.values()))
+            assert await answers(reader, count) == list(range(count))
+            assert server.connection_count == 1
+            writer.close()
+
+    run(test())
+
+
+def test_idle_connections_are_closed(run: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """After connections.max.idle.ms without a byte a connection is closed; one that talks stays."""
+
+    async def test() -> None:
+        async with serving(connections_max_idle_ms=200) as server:
+            idle_reader, idle_writer = await connect(server)
+            reader, writer = await connect(server)
+            await until(lambda: server.connection_count == 2)
+            number = 0
+            while server.connection_count == 2:
+                number += 1
+                writer.write(heartbeat(number))
+                assert await answers(reader, 1) == [number]
+                await asyncio.sleep(0.005)
+            assert await idle_reader.read() == b""
+            assert server.connection_count == 1
+            for each in (writer, idle_writer):
+                each.close()
+
+    with caplog.at_level(logging.WARNING, "groupcoord.host"):
+        run(test())
+    assert caplog.records == []
+
+
+def test_max_connections(run: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Above max.connections new ones are refused, and said so, until others have left."""
+
+    async def test() -> None:
+        async with serving(max_connections=1) as server:
+            reader, writer = await connect(server)
+            writer.write(heartbeat(1))
+            assert await answers(reader, 1) == [1]
+            refused_reader, refused_writer = await connect(server)
+            with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+                await refused_reader.readexactly(1)
+            refused_writer.close()
+            writer.close()
+            await until(lambda: server.connection_count == 0)
+            reader, writer = await connect(server)
+            writer.write(heartbeat(2))
+            assert await answers(reader, 1) == [2]
+            writer.close()
+
+    run(test())
+    (record,) = caplog.records
+    assert "max.connections (1)" in record.message
+
+
+def test_a_misbehaving_peer_is_logged_once(run: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Garbage ends its connection after what was answered before, with one line that names peer and reason."""
+
+    async def test() -> None:
+        async with serving() as server:
+            reader, writer = await connect(server)
+            writer.write(heartbeat(1) + b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 100)
+            assert await answers(reader, 1) == [1]
+            assert await reader.read() == b""
+            host, port = writer.get_extra_info("sockname")
+            writer.close()
+            (record,) = caplog.records
+            assert record.levelname == "WARNING"
+            assert f"{host}:{port}" in record.message
+            assert "HTTP" in record.message
+
+    run(test())
+
+
+def test_a_bug_closes_one_connection(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unexpected exception costs the connection it happened on; the server goes on."""
+
+    async def test() -> None:
+        async with serving() as server:
+            reader, writer = await connect(server)
+            with monkeypatch.context() as patch:
+                patch.setattr(server.broker.coordinator, "submit", None)
+                writer.write(heartbeat(1))
+                assert await reader.read() == b""
+            writer.close()
+            reader, writer = await connect(server)
+            writer.write(heartbeat(2))
+            assert await answers(reader, 1) == [2]
+            writer.close()
+
+    run(test())
+
+
+def test_a_bug_in_timed_work_does_not_stop_the_timers(
+    run: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An exception out of tick is logged, and the next tick comes."""
+    monkeypatch.setattr(server_module, "RETRY_S", 0.02)
+
+    async def test() -> None:
+        async with serving() as server:
+            reader, writer = await connect(server)
+            with monkeypatch.context() as patch:
+                patch.setattr(server.broker.coordinator, "tick", None)
+                writer.write(fetch(1, "t", 0, 10))
+                await until(lambda: "timed work failed" in caplog.text)
+            writer.write(fetch(2, "t", 0, 10))
+            assert await answers(reader, 2) == [1, 2]
+            writer.close()
+
+    run(test())
+    assert "Traceback" in caplog.text
+
+
+def test_stop(run: Any) -> None:
+    """Stopping closes the listener, every connection, waiting or not, and the log store."""
+
+    class ClosableStore(MemoryLogStore):
+        is_closed = False
+
+        def close(self) -> None:
+            self.is_closed = True
+
+    async def test() -> None:
+        store = ClosableStore()
+        async with serving(store) as server:
+            reader, writer = await connect(server)
+            waiting_reader, waiting_writer = await connect(server)
+            waiting_writer.write(fetch(1, "t", 0, 60_000))
+            writer.write(heartbeat(2))
+            assert await answers(reader, 1) == [2]
+            await until(lambda: any(connection.is_waiting for connection in server._peers))
+            assert not store.is_closed
+        assert store.is_closed
+        assert await reader.read() == b""
+        assert await waiting_reader.read() == b""
+        with pytest.raises(ConnectionError):
+            await connect(server)
+        writer.close()
+        waiting_writer.close()
+
+    run(test())
+
+
+def test_the_store_is_flushed_by_time(run: Any) -> None:
+    """With log.flush.interval.ms the store is asked again and again whether a flush is due."""
+
+    class FlushingMemoryStore(MemoryLogStore):
+        calls = 0
+
+        def flush_due(self, now_ms: int) -> int | None:
+            self.calls += 1
+            return now_ms + 10 if self.calls % 2 else None
+
+    async def test() -> None:
+        store, lazy_store = FlushingMemoryStore(), FlushingMemoryStore()
+        async with serving(store, log_flush_interval_ms=20), serving(lazy_store):
+            await until(lambda: store.calls >= 4)
+        assert lazy_store.calls == 0
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("127.0.0.1", "/127.0.0.1"),
+        ("::1", "/0:0:0:0:0:0:0:1"),
+        ("2001:db8::ff", "/2001:db8:0:0:0:0:0:ff"),
+        ("::ffff:10.0.0.1", "/10.0.0.1"),
+        ("fe80::1%eth0", "/fe80:0:0:0:0:0:0:1%eth0"),
+        ("unknown", "/unknown"),
+    ],
+)
+def test_client_hosts_in_kafkas_form(address: str, expected: str) -> None:
+    """A client's host is written as Java writes it."""
+    assert kafka_host(address) == expected

@@ -1,0 +1,196 @@
+"""The registry of topics: Kafka's rules for names and counts, and the file it is kept in."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from groupcoord.errors import ErrorCode
+from groupcoord.host.topics import TopicError, TopicFileError, TopicRegistry, check_topic_name
+
+
+def create(registry: TopicRegistry, name: str, partition_count: int = 1) -> None:
+    with registry.edit() as edit:
+        edit.create(name, partition_count)
+
+
+@pytest.mark.parametrize("name", ["a", "A.b_c-9", "x" * 249, "...", "-"])
+def test_legal_names(name: str) -> None:
+    """Letters, digits, dots, underscores and dashes are legal, up to 249 characters."""
+    check_topic_name(name)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "x" * 250, "with space", "ü", "a/b", "a\n", "٣"])
+def test_illegal_names(name: str) -> None:
+    """Every other name is INVALID_TOPIC_EXCEPTION."""
+    with pytest.raises(TopicError) as caught:
+        check_topic_name(name)
+    assert caught.value.error_code is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert "Topic name is invalid" in str(caught.value)
+
+
+def test_resolver() -> None:
+    """A topic is found by its name and by its id, an absent one is None."""
+    registry = TopicRegistry(new_id=iter([UUID(int=7)]).__next__)
+    create(registry, "orders", 12)
+    assert registry.partition_count("orders") == 12
+    assert registry.topic_id("orders") == UUID(int=7)
+    assert registry.topic_name(UUID(int=7)) == "orders"
+    assert registry.partition_count("other") is None
+    assert registry.topic_id("other") is None
+    assert registry.topic_name(UUID(int=8)) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "partition_count", "error_code"),
+    [
+        ("a.b", 1, ErrorCode.TOPIC_ALREADY_EXISTS),
+        ("a_b", 1, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("c", 0, ErrorCode.INVALID_PARTITIONS),
+        ("c", -2, ErrorCode.INVALID_PARTITIONS),
+        ("c", 10_001, ErrorCode.POLICY_VIOLATION),
+    ],
+)
+def test_create_refuses(name: str, partition_count: int, error_code: ErrorCode) -> None:
+    """A topic that exists, one that differs only in dot and underscore, and absurd counts are refused."""
+    registry = TopicRegistry()
+    create(registry, "a.b")
+    with pytest.raises(TopicError) as caught:
+        create(registry, name, partition_count)
+    assert caught.value.error_code is error_code
+    assert [topic.name for topic in registry] == ["a.b"]
+
+
+def test_collisions_inside_one_edit_pass() -> None:
+    """Kafka looks for collisions among the topics there were before the request, not within it."""
+    registry = TopicRegistry()
+    with registry.edit() as edit:
+        edit.create("v.x", 1)
+        edit.create("v_x", 1)
+    assert len(registry) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "partition_count", "error_code"),
+    [
+        ("other", 3, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("t", 2, ErrorCode.INVALID_PARTITIONS),
+        ("t", 1, ErrorCode.INVALID_PARTITIONS),
+        ("t", -1, ErrorCode.INVALID_PARTITIONS),
+        ("t", 100_000, ErrorCode.POLICY_VIOLATION),
+    ],
+)
+def test_extend_refuses(name: str, partition_count: int, error_code: ErrorCode) -> None:
+    """Partitions are only ever added, to a topic that exists."""
+    registry = TopicRegistry()
+    create(registry, "t", 2)
+    with registry.edit() as edit, pytest.raises(TopicError) as caught:
+        edit.extend(name, partition_count)
+    assert caught.value.error_code is error_code
+    assert registry.partition_count("t") == 2
+
+
+def test_extending_keeps_the_id_and_deleting_ends_it() -> None:
+    """A topic keeps its id when it grows; after a deletion the same name is a different topic."""
+    registry = TopicRegistry()
+    create(registry, "t", 2)
+    first_id = registry.topic_id("t")
+    with registry.edit() as edit:
+        edit.extend("t", 5)
+    assert registry.topic_id("t") == first_id
+    assert registry.partition_count("t") == 5
+    with registry.edit() as edit:
+        edit.delete("t")
+    assert registry.get("t") is None
+    assert first_id is not None
+    assert registry.get_by_id(first_id) is None
+    create(registry, "t", 2)
+    assert registry.topic_id("t") != first_id
+
+
+def test_an_edit_that_raises_changes_nothing(tmp_path: Path) -> None:
+    """Either all changes of an edit are made and written, or none."""
+    registry = TopicRegistry(tmp_path)
+    create(registry, "kept")
+
+    def fail() -> None:
+        with registry.edit() as edit:
+            edit.create("lost", 1)
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert [topic.name for topic in registry] == ["kept"]
+    assert [topic.name for topic in TopicRegistry(tmp_path)] == ["kept"]
+
+
+def test_topics_survive_a_restart(tmp_path: Path) -> None:
+    """Names, ids, counts and the cluster's id are read back as they were."""
+    registry = TopicRegistry(tmp_path)
+    create(registry, "one", 1)
+    create(registry, "two", 2)
+    again = TopicRegistry(tmp_path)
+    assert list(again) == list(registry)
+    assert again.cluster_id == registry.cluster_id
+    assert len(again.cluster_id) == 22
+
+
+def test_a_failed_write_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the file can't be replaced, the topics in memory stay what the file says."""
+    registry = TopicRegistry(tmp_path)
+    create(registry, "kept")
+
+    def refuse(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(OSError, match="No space left"):
+        create(registry, "lost")
+    assert [topic.name for topic in registry] == ["kept"]
+
+
+def test_ensure(tmp_path: Path) -> None:
+    """A topic asked for at start is made, left alone or extended, but never made smaller."""
+    registry = TopicRegistry(tmp_path)
+    registry.ensure("t", 2)
+    registry.ensure("t", 2)
+    registry.ensure("t", 4)
+    assert registry.partition_count("t") == 4
+    with pytest.raises(TopicError, match="would not be an increase"):
+        registry.ensure("t", 3)
+
+
+CLUSTER = "AAAAAAAAAAAAAAAAAAAAAQ"
+ID = "00000000-0000-0000-0000-000000000007"
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "does not hold"),
+        ('{"version": 2}', "version 2"),
+        ('{"version": 1}', "does not hold"),
+        (json.dumps({"version": 1, "cluster_id": "x", "topics": {}}), "does not hold"),
+        (json.dumps({"version": 1, "cluster_id": CLUSTER, "topics": []}), "does not hold"),
+        (json.dumps({"version": 1, "cluster_id": CLUSTER, "topics": {"t": {"id": ID}}}), "does not hold"),
+        (json.dumps({"version": 1, "cluster_id": CLUSTER, "topics": {"t": {"id": ID, "partitions": 0}}}), "0 part"),
+        (json.dumps({"version": 1, "cluster_id": CLUSTER, "topics": {"t": {"id": "7", "partitions": 1}}}), "hold"),
+        (json.dumps({"version": 1, "cluster_id": CLUSTER, "topics": {"": {"id": ID, "partitions": 1}}}), "invalid"),
+        (
+            json.dumps({"version": 1, "cluster_id": CLUSTER, "topics": {n: {"id": ID, "partitions": 1} for n in "ab"}}),
+            "same id",
+        ),
+    ],
+)
+def test_a_corrupt_file_is_a_clear_error(tmp_path: Path, content: str, complaint: str) -> None:
+    """The message names the file and what is wrong with it."""
+    path = tmp_path / "topics.json"
+    path.write_text(content)
+    with pytest.raises(TopicFileError, match=complaint) as caught:
+        TopicRegistry(tmp_path)
+    assert str(path) in str(caught.value)

@@ -1,0 +1,180 @@
+"""Logs after a crash: torn tails are cut and said so, corruption is refused and left alone. Reading in chunks."""
+
+from __future__ import annotations
+
+import logging
+import zlib
+from pathlib import Path
+
+import pytest
+
+from groupcoord.errors import ErrorCode
+from groupcoord.records.batches import CorruptBatchError, TruncatedBatchError, encode_batch
+from groupcoord.storage.errors import CorruptLogError
+from groupcoord.storage.segment_store import SegmentLogStore
+from groupcoord.storage.segments import read_batches, read_records
+from tests.storage.storage_logs import append, commit, log_file, read, three_batches
+
+
+def test_torn_tail_is_cut_wherever_it_tears(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Every proper prefix of the last batch is cut, with one warning that says what and where; appends go on there."""
+    *_, (start, end) = three_batches(tmp_path)
+    whole = log_file(tmp_path).read_bytes()
+    for cut in range(start + 1, end):
+        caplog.clear()
+        log_file(tmp_path).write_bytes(whole[:cut])
+        with SegmentLogStore(tmp_path) as store, caplog.at_level(logging.WARNING):
+            assert [offset for offset, _ in read(store)] == [0, 1, 2, 3]
+            assert log_file(tmp_path).stat().st_size == start
+            (warning,) = caplog.records
+            for fact in (str(log_file(tmp_path)), f"cut {cut - start} bytes", f"position {start}"):
+                assert fact in warning.getMessage()
+            assert append(store, commit(4), commit(5)) == 4
+            assert [record for _, record in read(store)] == [commit(offset) for offset in range(6)]
+        assert log_file(tmp_path).read_bytes() == whole
+
+
+@pytest.mark.parametrize("tail", ["flipped", "zeros", "garbage"])
+def test_broken_last_batch_is_cut(tmp_path: Path, caplog: pytest.LogCaptureFixture, tail: str) -> None:
+    """A last batch with a wrong CRC, zeros or garbage behind the last batch are a torn tail too."""
+    *_, (start, end) = three_batches(tmp_path)
+    whole = log_file(tmp_path).read_bytes()
+    broken, kept = {
+        "flipped": (whole[: end - 1] + bytes((whole[end - 1] ^ 1,)), start),
+        "zeros": (whole + bytes(4096), end),
+        "garbage": (whole + bytes(range(256)) * 8, end),
+    }[tail]
+    log_file(tmp_path).write_bytes(broken)
+
+    with SegmentLogStore(tmp_path) as store, caplog.at_level(logging.WARNING):
+        assert len(read(store)) == (4 if kept == start else 6)
+    assert log_file(tmp_path).read_bytes() == whole[:kept]
+    assert len(caplog.records) == 1
+
+
+def test_corrupt_middle_is_refused_at_every_byte(tmp_path: Path) -> None:
+    """A broken batch that others follow, whichever byte is hit, raises with file and position, and nothing is cut."""
+    _, (start, end), _ = three_batches(tmp_path)
+    whole = log_file(tmp_path).read_bytes()
+    leader_epoch = range(start + 12, start + 16)  # the CRC doesn't cover it, and nobody misses it
+    for position in (position for position in range(start, end) if position not in leader_epoch):
+        broken = bytearray(whole)
+        broken[position] ^= 0x11
+        log_file(tmp_path).write_bytes(broken)
+        # A larger base offset, which the CRC doesn't cover either, shows at the batch after it.
+        broken_start = end if position < start + 8 else start
+        with SegmentLogStore(tmp_path) as store:
+            with pytest.raises(CorruptLogError) as raised:
+                store.read(3)
+            assert (raised.value.path, raised.value.position) == (log_file(tmp_path), broken_start)
+            assert f"{log_file(tmp_path)} is corrupt at position {broken_start}" in str(raised.value)
+            assert raised.value.error_code is ErrorCode.KAFKA_STORAGE_ERROR
+            with pytest.raises(CorruptLogError):
+                append(store, commit(9))
+        assert log_file(tmp_path).read_bytes() == broken
+
+
+def test_hole_of_zeros_is_refused(tmp_path: Path) -> None:
+    """Whole pages that never reached the disk, with sound batches behind them, are corruption, not a torn tail."""
+    _, (start, end), _ = three_batches(tmp_path)
+    whole = log_file(tmp_path).read_bytes()
+    log_file(tmp_path).write_bytes(whole[: start - 20] + bytes(end - start + 20) + whole[end:])
+
+    with SegmentLogStore(tmp_path) as store, pytest.raises(CorruptLogError):
+        store.read(3)
+
+
+def test_corrupt_older_segment_is_refused(tmp_path: Path) -> None:
+    """The end of a segment that another one follows is never cut: reading it raises, after the records before it."""
+    with SegmentLogStore(tmp_path, segment_bytes=200) as store:
+        for offset in range(3):
+            append(store, commit(offset))
+    first = log_file(tmp_path)
+    broken = first.read_bytes()[:-1]
+    first.write_bytes(broken)
+
+    with SegmentLogStore(tmp_path) as store:
+        assert store.end_offset(3) == 3
+        records = store.read(3)
+        with pytest.raises(CorruptLogError, match="needs") as raised:
+            list(records)
+        assert raised.value.path == first
+    assert first.read_bytes() == broken
+
+
+def test_torn_tail_before_an_empty_segment_is_cut(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """When power failed right after rolling, the torn batch ends the segment before the last, empty one."""
+    with SegmentLogStore(tmp_path, segment_bytes=200) as store:
+        for offset in range(3):
+            append(store, commit(offset))
+    last, before = log_file(tmp_path, 2), log_file(tmp_path, 1)
+    last.write_bytes(last.read_bytes()[:30])
+    before.write_bytes(before.read_bytes()[:-5])
+
+    with SegmentLogStore(tmp_path) as store, caplog.at_level(logging.WARNING):
+        assert [offset for offset, _ in read(store)] == [0]
+        assert append(store, commit(7)) == 2
+        assert [offset for offset, _ in read(store)] == [0, 2]
+    assert len(caplog.records) == 2
+
+
+def test_offsets_that_go_back_are_corruption(tmp_path: Path) -> None:
+    """Two batches with the same offsets, both sound, are not silently merged."""
+    path = log_file(tmp_path)
+    path.parent.mkdir()
+    batch = encode_batch(5, [(b"\xff\xff", b"a", 5)])
+    path.write_bytes(batch + batch + encode_batch(6, [(b"\xff\xff", b"b", 5)]))
+
+    with SegmentLogStore(tmp_path) as store, pytest.raises(CorruptLogError, match="offset 5 after 5"):
+        store.read(3)
+
+
+def test_older_message_formats_are_not_cut(tmp_path: Path) -> None:
+    """A log of a broker before 0.11 raises; it is no torn tail."""
+    covered = bytes.fromhex("00 00 00000001 6b 00000001 76")
+    message = bytes.fromhex("0000000000000005 00000010") + zlib.crc32(covered).to_bytes(4, "big") + covered
+    path = log_file(tmp_path)
+    path.parent.mkdir()
+    path.write_bytes(message)
+
+    with SegmentLogStore(tmp_path) as store, pytest.raises(CorruptLogError, match="format v0"):
+        store.read(3)
+    assert path.read_bytes() == message
+
+
+# ---------------------------------------------------------------- reading in chunks
+
+
+def test_chunks_of_any_size_give_the_same_batches(tmp_path: Path) -> None:
+    """Memory is bounded by the chunk; a batch larger than that is held whole, wherever the chunks end."""
+    spans = three_batches(tmp_path)
+    path = log_file(tmp_path)
+    size = path.stat().st_size
+    for chunk_bytes in range(1, size + 2):
+        batches = list(read_batches(path, chunk_bytes=chunk_bytes))
+        assert [(batch.position, batch.position + batch.size_bytes) for batch in batches] == spans
+        assert [offset for batch in batches for offset, _, _, _ in batch.records()] == list(range(6))
+
+
+def test_part_of_a_file(tmp_path: Path) -> None:
+    """Reading stops at the end asked for, which must be that of a batch; offsets below a bound are an error."""
+    (_, first_end), (_, second_end), _ = three_batches(tmp_path)
+    path = log_file(tmp_path)
+
+    assert [record.offset for record in read_records(path, end=second_end, chunk_bytes=50)] == [0, 1, 2, 3]
+    for end in (1, first_end - 1, first_end + 1):
+        with pytest.raises(TruncatedBatchError) as raised:
+            list(read_batches(path, end=end, chunk_bytes=50))
+        assert raised.value.position == (0 if end < first_end else first_end)
+    with pytest.raises(CorruptBatchError, match="offset 0 after 4"):
+        list(read_batches(path, next_offset=5))
+
+
+def test_implausible_length_is_not_allocated(tmp_path: Path) -> None:
+    """A length beyond the file's end is an error at once, whatever it claims."""
+    path = tmp_path / "segment.log"
+    whole = encode_batch(0, [(b"k", b"v", 5)])
+    path.write_bytes(whole[:8] + (200_000_000).to_bytes(4, "big") + whole[12:])
+
+    with pytest.raises(TruncatedBatchError, match="needs 200000012 bytes"):
+        list(read_batches(path))

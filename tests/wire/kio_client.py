@@ -1,0 +1,108 @@
+"""An independent client: kio's own writers and readers, fed with plain dicts.
+
+A dict may hold more than a version has: what the version lacks is left out, so that one dict serves all versions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import io
+import struct
+import typing
+from types import UnionType
+from typing import Any
+
+from kio.index import load_request_schema, load_response_schema
+from kio.serial import entity_reader, entity_writer
+
+CORRELATION_ID = 0x01020304
+
+VERSIONS = {
+    1: (4, 18),
+    2: (1, 11),
+    3: (0, 13),
+    8: (2, 10),
+    9: (1, 10),
+    10: (0, 6),
+    11: (0, 9),
+    12: (0, 4),
+    13: (0, 5),
+    14: (0, 5),
+    15: (0, 6),
+    16: (0, 5),
+    18: (0, 5),
+    19: (2, 7),
+    20: (1, 6),
+    37: (0, 3),
+    42: (0, 3),
+}
+"""What a broker of Kafka 4.4 lists, of the APIs that are served here."""
+
+NOT_IN_KIO = {(18, 5), (42, 3)}
+
+
+def versions_of(api_key: int) -> list[int]:
+    """All versions of an API that kio has as well."""
+    first, last = VERSIONS[api_key]
+    return [version for version in range(first, last + 1) if (api_key, version) not in NOT_IN_KIO]
+
+
+def request_frame(api_key: int, version: int, values: dict[str, Any], client_id: str | None = "client") -> bytes:
+    """Write a request, header and body, without the length in front."""
+    schema: Any = load_request_schema(api_key, version)
+    header = schema.__header_schema__(
+        request_api_key=api_key, request_api_version=version, correlation_id=CORRELATION_ID, client_id=client_id
+    )
+    out = io.BytesIO()
+    entity_writer(schema.__header_schema__)(out, header)
+    entity_writer(schema)(out, _entity(schema, values))
+    return out.getvalue()
+
+
+def read_response(api_key: int, version: int, frame: bytes) -> dict[str, Any]:
+    """Read a response to its last byte."""
+    (length,) = struct.unpack_from(">i", frame)
+    assert length == len(frame) - 4
+    schema = load_response_schema(api_key, version)
+    header, header_size = entity_reader(schema.__header_schema__)(frame, 4)
+    assert header.correlation_id == CORRELATION_ID
+    body, body_size = entity_reader(schema)(frame, 4 + header_size)
+    assert 4 + header_size + body_size == len(frame)
+    values: dict[str, Any] = _plain(body)
+    return values
+
+
+def _entity(schema: type, values: dict[str, Any]) -> Any:
+    types = typing.get_type_hints(schema)
+    arguments = {
+        field.name: _value(types[field.name], field.metadata.get("kafka_type"), values[field.name])
+        for field in dataclasses.fields(schema)
+        if field.name in values
+    }
+    return schema(**arguments)
+
+
+def _value(annotation: Any, kafka_type: str | None, value: Any) -> Any:
+    if value is None:
+        return None
+    if typing.get_origin(annotation) is UnionType:
+        (annotation,) = (argument for argument in typing.get_args(annotation) if argument is not type(None))
+    if typing.get_origin(annotation) is tuple:
+        element = typing.get_args(annotation)[0]
+        return tuple(_value(element, kafka_type, item) for item in value)
+    if kafka_type in ("timedelta_i32", "timedelta_i64"):
+        return datetime.timedelta(milliseconds=value)
+    if isinstance(annotation, type) and dataclasses.is_dataclass(annotation):
+        return _entity(annotation, value)
+    return value
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, datetime.timedelta):
+        return value // datetime.timedelta(milliseconds=1)
+    return value

@@ -1,0 +1,170 @@
+"""A request of each API as a client would write it, with every field of every version set to something of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+TOPIC_ID = UUID("6070354a-825a-4914-b566-b21449659d73")
+OTHER_TOPIC_ID = UUID("722e7fa4-33ce-4317-afdd-52b4694ada85")
+
+BODIES: dict[int, dict[str, Any]] = {
+    1: {
+        "cluster_id": "cluster",
+        "replica_id": -1,
+        "replica_state": {"replica_id": -1, "replica_epoch": -1},
+        "max_wait": 500,
+        "min_bytes": 1,
+        "max_bytes": 50_000,
+        "isolation_level": 1,
+        "session_id": 77,
+        "session_epoch": 3,
+        "topics": [
+            {
+                "topic": "orders",
+                "topic_id": TOPIC_ID,
+                "partitions": [
+                    {
+                        "partition": 4,
+                        "current_leader_epoch": 9,
+                        "fetch_offset": 2**40,
+                        "last_fetched_epoch": 8,
+                        "log_start_offset": 6,
+                        "partition_max_bytes": 1000,
+                        "replica_directory_id": OTHER_TOPIC_ID,
+                        "high_watermark": 55,
+                    }
+                ],
+            }
+        ],
+        "forgotten_topics_data": [{"topic": "bills", "topic_id": OTHER_TOPIC_ID, "partitions": [1, 2]}],
+        "rack_id": "rack",
+    },
+    2: {
+        "replica_id": -1,
+        "isolation_level": 1,
+        "topics": [
+            {
+                "name": "orders",
+                "partitions": [{"partition_index": 3, "current_leader_epoch": 7, "timestamp": -2}],
+            }
+        ],
+        "timeout": 4000,
+    },
+    3: {
+        "topics": [{"topic_id": UUID(int=0), "name": "orders"}, {"topic_id": UUID(int=0), "name": "bills"}],
+        "allow_auto_topic_creation": False,
+        "include_cluster_authorized_operations": True,
+        "include_topic_authorized_operations": True,
+    },
+    8: {
+        "group_id": "group",
+        "generation_id_or_member_epoch": 12,
+        "member_id": "member",
+        "group_instance_id": "instance",
+        "retention_time": 86_400_000,
+        "topics": [
+            {
+                "name": "orders",
+                "topic_id": TOPIC_ID,
+                "partitions": [
+                    {
+                        "partition_index": 3,
+                        "committed_offset": 2**40,
+                        "committed_leader_epoch": 5,
+                        "committed_metadata": "größe",
+                    },
+                    {
+                        "partition_index": 4,
+                        "committed_offset": 0,
+                        "committed_leader_epoch": -1,
+                        "committed_metadata": None,
+                    },
+                    {
+                        "partition_index": 5,
+                        "committed_offset": -1,
+                        "committed_leader_epoch": 0,
+                        "committed_metadata": "",
+                    },
+                ],
+            },
+            {"name": "bills", "topic_id": OTHER_TOPIC_ID, "partitions": []},
+        ],
+    },
+    9: {
+        "group_id": "group",
+        "topics": [{"name": "orders", "partition_indexes": [3, 0]}, {"name": "bills", "partition_indexes": []}],
+        "groups": [
+            {
+                "group_id": "group",
+                "member_id": "member",
+                "member_epoch": 6,
+                "topics": [
+                    {"name": "orders", "topic_id": TOPIC_ID, "partition_indexes": [3, 0]},
+                    {"name": "bills", "topic_id": OTHER_TOPIC_ID, "partition_indexes": []},
+                ],
+            },
+            {"group_id": "", "member_id": None, "member_epoch": -1, "topics": None},
+        ],
+        "require_stable": True,
+    },
+    10: {"key": "group", "key_type": 0, "coordinator_keys": ["group", "other"]},
+    11: {
+        "group_id": "group",
+        "session_timeout": 10_000,
+        "rebalance_timeout": -5,
+        "member_id": "member",
+        "group_instance_id": "instance",
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": b"\x00\x01"}, {"name": "sticky", "metadata": b""}],
+        "reason": "why not",
+    },
+    12: {"group_id": "group", "generation_id": 12, "member_id": "member", "group_instance_id": "instance"},
+    13: {
+        "group_id": "group",
+        "member_id": "member",
+        "members": [
+            {"member_id": "member", "group_instance_id": None, "reason": "bye"},
+            {"member_id": "", "group_instance_id": "instance", "reason": None},
+        ],
+    },
+    14: {
+        "group_id": "group",
+        "generation_id": 12,
+        "member_id": "member",
+        "group_instance_id": "instance",
+        "protocol_type": "consumer",
+        "protocol_name": "range",
+        "assignments": [{"member_id": "member", "assignment": b"\x01"}, {"member_id": "other", "assignment": b""}],
+    },
+    15: {"groups": ["group", ""], "include_authorized_operations": True},
+    16: {"states_filter": ["Stable"], "types_filter": ["classic", "consumer"]},
+    18: {"client_software_name": "some-client", "client_software_version": "1.2.3"},
+    19: {
+        "topics": [
+            {
+                "name": "orders",
+                "num_partitions": -1,
+                "replication_factor": 1,
+                "assignments": [{"partition_index": 0, "broker_ids": [1, 2]}],
+                "configs": [{"name": "retention.ms", "value": "7"}, {"name": "cleanup.policy", "value": None}],
+            }
+        ],
+        "timeout": 1234,
+        "validate_only": True,
+    },
+    20: {
+        "topics": [{"name": "orders", "topic_id": UUID(int=0)}, {"name": None, "topic_id": TOPIC_ID}],
+        "topic_names": ["orders", "bills"],
+        "timeout": 1234,
+    },
+    37: {
+        "topics": [
+            {"name": "orders", "count": 6, "assignments": [{"broker_ids": [1]}, {"broker_ids": [2]}]},
+            {"name": "bills", "count": 7, "assignments": None},
+        ],
+        "timeout": 1234,
+        "validate_only": True,
+    },
+    42: {"groups_names": ["group", ""]},
+}

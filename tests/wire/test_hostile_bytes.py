@@ -1,0 +1,114 @@
+"""No bytes do harm: a frame is a request or a ProtocolError, at once and without memory to speak of."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from groupcoord.wire import ProtocolError, decode_request
+from tests.wire.kio_client import VERSIONS, request_frame, versions_of
+from tests.wire.sample_requests import BODIES
+
+HOST = "/127.0.0.1"
+
+FRAMES = {
+    (api_key, version): request_frame(api_key, version, BODIES[api_key])
+    for api_key in VERSIONS
+    for version in versions_of(api_key)
+}
+FRAMES[18, 5] = FRAMES[18, 4].replace(b"\x00\x04", b"\x00\x05", 1)[:-1] + b"\x02x\x00\x00\x00\x05\x00"
+FRAMES[42, 3] = FRAMES[42, 2].replace(b"\x00\x02", b"\x00\x03", 1)
+
+ABSURD_LENGTHS = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x07")
+"""2,147,483,647 as an int32, and one less as a compact length."""
+
+OTHER_LENGTHS = (b"\x7f\xff", b"\x80\x00\x00\x00", b"\xff\xff\xff\xff\x0f", b"\x80\x80\x80\x80\x08")
+
+
+def decode(frame: bytes) -> bool:
+    """Tell whether the frame is a request; any exception but a ProtocolError gets out."""
+    try:
+        decode_request(frame, HOST)
+    except ProtocolError:
+        return False
+    return True
+
+
+def test_samples_are_requests() -> None:
+    """Every sample is taken as it is."""
+    assert len(FRAMES) == sum(last - first + 1 for first, last in VERSIONS.values())
+    assert all(decode(frame) for frame in FRAMES.values())
+
+
+def test_every_truncation() -> None:
+    """A frame that is cut anywhere behind the header is refused: nothing is made up."""
+    for (api_key, version), frame in FRAMES.items():
+        if api_key == 18 and version < 3:
+            continue  # the body is empty
+        for length in range(len(frame)):
+            assert not decode(frame[:length]), (api_key, version, length)
+
+
+def test_absurd_lengths_everywhere() -> None:
+    """An absurd length at any place of any request costs no memory."""
+    for frame in FRAMES.values():
+        decode(frame)
+    tracemalloc.start()
+    try:
+        for frame in FRAMES.values():
+            for position in range(10, len(frame)):
+                for length in ABSURD_LENGTHS:
+                    decode(frame[:position] + length + frame[position + len(length) :])
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1_000_000
+
+
+@pytest.mark.parametrize("filler", [0x00, 0x01, 0x7F, 0x80, 0xFF])
+def test_endless_fillers(filler: int) -> None:
+    """A long run of one byte in place of the body is a request or refused."""
+    for frame in FRAMES.values():
+        decode(frame[:18] + bytes([filler]) * 5000)
+        decode(frame[:17] + b"\x00" + bytes([filler]) * 50)
+
+
+mutations = st.lists(
+    st.one_of(
+        st.tuples(st.just("set"), st.integers(0, 400), st.binary(min_size=1, max_size=8)),
+        st.tuples(st.just("insert"), st.integers(0, 400), st.binary(min_size=1, max_size=8)),
+        st.tuples(st.just("delete"), st.integers(0, 400), st.binary(min_size=1, max_size=8)),
+        st.tuples(st.just("set"), st.integers(0, 400), st.sampled_from(ABSURD_LENGTHS + OTHER_LENGTHS)),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@settings(max_examples=600, deadline=None)
+@given(frame=st.sampled_from(sorted(FRAMES.values())), changes=mutations)
+def test_mutations(frame: bytes, changes: list[tuple[str, int, bytes]]) -> None:
+    """Any change to any request gives a request or a ProtocolError."""
+    for kind, place, content in changes:
+        position = place % (len(frame) + 1)
+        tail = position if kind == "insert" else position + len(content)
+        frame = frame[:position] + (b"" if kind == "delete" else content) + frame[tail:]
+    decode(frame)
+
+
+@settings(max_examples=300, deadline=None)
+@given(api=st.sampled_from(sorted(FRAMES)), body=st.binary(max_size=200))
+def test_random_bodies(api: tuple[int, int], body: bytes) -> None:
+    """Any body behind a good header gives a request or a ProtocolError."""
+    api_key, version = api
+    decode(api_key.to_bytes(2, "big") + version.to_bytes(2, "big") + bytes(6) + body)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=60))
+def test_random_frames(frame: bytes) -> None:
+    """Any bytes at all give a request or a ProtocolError."""
+    decode(frame)

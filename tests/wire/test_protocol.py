@@ -1,0 +1,288 @@
+"""Which requests are taken, answered without a coordinator, or refused: the behaviour of a broker of Kafka 4.4."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+import sys
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from groupcoord.core.messages import (
+    FindCoordinator,
+    FindCoordinatorResponse,
+    FoundCoordinator,
+    Heartbeat,
+    Node,
+    SyncGroup,
+)
+from groupcoord.errors import ErrorCode, GroupcoordError
+from groupcoord.wire import (
+    API_VERSIONS,
+    Answered,
+    ProtocolError,
+    RequestHeader,
+    UnknownApiError,
+    UnsupportedVersionError,
+    decode_request,
+    encode_response,
+)
+from groupcoord.wire.broker_messages import ApiVersions
+from tests.wire.kio_client import VERSIONS, request_frame
+from tests.wire.sample_requests import BODIES
+
+HOST = "/127.0.0.1"
+HEARTBEAT_4 = bytes.fromhex("0267 00000001 026d 00 00")
+
+
+def header(api_key: int, version: int, is_flexible: bool = False) -> bytes:
+    return struct.pack(">hhih", api_key, version, 7, 1) + b"c" + (b"\x00" if is_flexible else b"")
+
+
+def heartbeat_4(after_instance_id: str, before: bytes = HEARTBEAT_4[:8]) -> Any:
+    """Decode a heartbeat of version 4 whose end is given in hex."""
+    return decode_request(header(12, 4, True) + before + bytes.fromhex(after_instance_id), HOST)[1]
+
+
+def find_coordinator_4(key: bytes) -> Any:
+    return decode_request(header(10, 4, True) + b"\x00\x02" + bytes([len(key) + 1]) + key + b"\x00", HOST)[1]
+
+
+def test_api_versions() -> None:
+    """The list is Kafka 4.4's, for the APIs that are served."""
+    assert dict(API_VERSIONS) == VERSIONS
+    assert API_VERSIONS[12].min_version == 0
+    assert API_VERSIONS[12].max_version == 4
+
+
+def test_import_is_light() -> None:
+    """Importing the adapter loads no schema: that would take longer than all the rest."""
+    code = "import sys, groupcoord.wire; print([name for name in sys.modules if name.split('.')[0] == 'kio'])"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
+
+
+# ---------------------------------------------------------------- refused
+
+
+@pytest.mark.parametrize("api_key", [0, 99, -1, 32767])
+def test_unknown_api(api_key: int) -> None:
+    """An API that is not served closes the connection; the error carries the header."""
+    with pytest.raises(UnknownApiError, match=str(api_key)) as caught:
+        decode_request(header(api_key, 0), HOST)
+    assert caught.value.header == RequestHeader(api_key, 0, 7, "c")
+
+
+@pytest.mark.parametrize("api_key", [key for key in VERSIONS if key != 18])
+def test_unsupported_version(api_key: int) -> None:
+    """Versions on either side of the range close the connection; the message says which there are."""
+    first, last = VERSIONS[api_key]
+    for version in (first - 1, last + 1, -32768, 32767):
+        with pytest.raises(UnsupportedVersionError, match=f"{first} to {last}") as caught:
+            decode_request(header(api_key, version, True), HOST)
+        assert caught.value.header == RequestHeader(api_key, version, 7, "c")
+        with pytest.raises(UnsupportedVersionError):
+            encode_response(RequestHeader(api_key, version, 7), None)  # type: ignore[arg-type]
+
+
+def test_error_family() -> None:
+    """All refusals are protocol errors, and those are the library's."""
+    assert issubclass(UnknownApiError, ProtocolError)
+    assert issubclass(UnsupportedVersionError, ProtocolError)
+    assert issubclass(ProtocolError, GroupcoordError)
+
+
+@pytest.mark.parametrize("length", range(10))
+def test_short_header(length: int) -> None:
+    """Less than a header is an error without one."""
+    with pytest.raises(ProtocolError, match="cut short") as caught:
+        decode_request(header(18, 0)[:length], HOST)
+    assert caught.value.header is None
+
+
+def test_client_id_beyond_the_frame() -> None:
+    """A client id that is longer than the frame is an error, also where the body is empty."""
+    with pytest.raises(ProtocolError, match="client id"):
+        decode_request(struct.pack(">hhih", 18, 0, 7, 5) + b"abc", HOST)
+
+
+@pytest.mark.parametrize("end", ["", "0001", "000105", "0001050361 62", "ffffffffff0000"])
+def test_bad_end(end: str) -> None:
+    """Missing or overlong tagged fields, and varints of more than five bytes, are errors that name the request."""
+    with pytest.raises(ProtocolError, match="Heartbeat version 4"):
+        heartbeat_4(end)
+
+
+def test_null_where_none_may_be() -> None:
+    """Nulls for strings and arrays that can't be null are errors."""
+    with pytest.raises(ProtocolError, match="null"):
+        heartbeat_4("0000", before=bytes.fromhex("00 00000001 026d"))
+    with pytest.raises(ProtocolError, match="null"):
+        decode_request(header(12, 0) + b"\xff\xff\x00\x00\x00\x01\x00\x01m", HOST)
+    with pytest.raises(ProtocolError, match="null"):
+        decode_request(header(10, 4, True) + b"\x00\x00\x00", HOST)
+    with pytest.raises(ProtocolError, match="null"):
+        decode_request(header(9, 1) + b"\x00\x01g\xff\xff\xff\xff", HOST)
+
+
+# ---------------------------------------------------------------- lenient
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "0000",  # nothing
+        "00010502 6162",  # an unknown tagged field
+        "0002 0500 0500",  # the same one twice
+        "ffffffff0f00",  # length -2: null as well
+        "ffffffff1f00",  # bits beyond 32 are lost
+        "0000 616263",  # bytes behind the request
+    ],
+)
+def test_heartbeat_endings(end: str) -> None:
+    """What a broker takes: unknown tagged fields, any negative length as null, bytes behind the end."""
+    assert heartbeat_4(end) == Heartbeat("g", 1, "m", None)
+
+
+def test_tagged_fields_of_the_header() -> None:
+    """Tagged fields of a header are passed over."""
+    frame = header(12, 4) + bytes.fromhex("01 07 02 7a7a") + HEARTBEAT_4
+    assert decode_request(frame, HOST)[1] == Heartbeat("g", 1, "m", None)
+
+
+def test_overlong_varint() -> None:
+    """A varint may have more bytes than it needs."""
+    assert heartbeat_4("0000", before=bytes.fromhex("8200 67 00000001 026d")) == Heartbeat("g", 1, "m", None)
+
+
+def test_negative_client_id_length() -> None:
+    """Any negative length of the client id is null."""
+    frame = struct.pack(">hhih", 12, 0, 7, -5) + b"\x00\x01g\x00\x00\x00\x01\x00\x01m"
+    assert decode_request(frame, HOST) == (RequestHeader(12, 0, 7, ""), Heartbeat("g", 1, "m", None))
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        (b"a\xff\xc3(b", "a��(b"),
+        (b"\xed\xa0\x80", "�"),
+        (b"\xed\xa0\x80ab", "�ab"),
+        (b"\xed\xa0", "�"),
+        (b"\xed\xa0a", "�a"),
+        (b"\xf0\x90\x80a", "�a"),
+        (b"\xe2\x82", "�"),
+        (b"\xf5\x80\x80\x80", "����"),
+        (b"\xf4\x90\x80\x80", "����"),
+        (b"\xc0\x80", "��"),
+        (b"\xe0\x80\x80", "���"),
+    ],
+)
+def test_malformed_utf8(key: bytes, text: str) -> None:
+    """Malformed UTF-8 becomes U+FFFD, as often as in Java."""
+    assert find_coordinator_4(key) == FindCoordinator(0, (text,), False)
+
+
+def test_malformed_utf8_that_grows() -> None:
+    """An echo that has become too long for an answer is a protocol error."""
+    coordinators = (FoundCoordinator("�" * 20_000, Node(1, "h", 9092), ErrorCode.NONE),)
+    for version in (4, 6):
+        with pytest.raises(ProtocolError, match="60000 bytes"):
+            encode_response(RequestHeader(10, version, 7), FindCoordinatorResponse(coordinators))
+
+
+# ---------------------------------------------------------------- answered here
+
+
+@pytest.mark.parametrize("version", [6, 99, 32767])
+def test_unsupported_api_versions(version: int) -> None:
+    """The body of an unknown version is not read."""
+    frame = header(18, version, True) + b"garbage"
+    assert decode_request(frame, HOST) == (RequestHeader(18, version, 7, "c"), ApiVersions(unsupported_version=True))
+    with pytest.raises(ProtocolError):
+        decode_request(header(18, version), HOST)  # its header is flexible all the same
+
+
+def test_negative_api_versions() -> None:
+    """A negative version has the old header."""
+    assert decode_request(header(18, -1), HOST)[1] == ApiVersions(unsupported_version=True)
+
+
+def api_versions(version: int, name: bytes, software_version: bytes, end: bytes) -> Any:
+    content = b"".join(bytes([len(text) + 1]) + text for text in (name, software_version))
+    return decode_request(header(18, version, True) + content + end, HOST)[1]
+
+
+@pytest.mark.parametrize("name", [b"-", b"", b"a b", b"a_b", b"a-", "é".encode(), b"a\n"])
+def test_bad_client_software(name: bytes) -> None:
+    """A name or version of the client's software that is not made as it should is INVALID_REQUEST."""
+    for request in (api_versions(3, name, b"1", b"\x00"), api_versions(4, b"a", name, b"\x00")):
+        assert isinstance(request, Answered)
+        assert request.response.error_code == ErrorCode.INVALID_REQUEST  # type: ignore[union-attr]
+
+
+def test_good_client_software() -> None:
+    """Dots and dashes inside are allowed."""
+    assert api_versions(3, b"a.b-c", b"9", b"\x00") == ApiVersions("a.b-c", "9")
+
+
+def test_api_versions_of_version_5() -> None:
+    """Cluster and node come both or not at all."""
+    neither, cluster, node = b"\x00\xff\xff\xff\xff\x00", b"\x02x\xff\xff\xff\xff\x00", b"\x00\x00\x00\x00\x05\x00"
+    assert api_versions(5, b"a", b"1", neither) == ApiVersions("a", "1")
+    assert api_versions(5, b"a", b"1", b"\x02x\x00\x00\x00\x05\x00") == ApiVersions("a", "1", "x", 5)
+    assert isinstance(api_versions(5, b"a", b"1", cluster), Answered)
+    assert isinstance(api_versions(5, b"a", b"1", node), Answered)
+
+
+@pytest.mark.parametrize("change", [{"protocol_type": None}, {"protocol_name": None}])
+def test_sync_group_without_protocol(change: dict[str, None]) -> None:
+    """Version 5 without protocol type or name is INCONSISTENT_GROUP_PROTOCOL at once."""
+    sent, request = decode_request(request_frame(14, 5, BODIES[14] | change), HOST)
+    assert isinstance(request, Answered)
+    assert encode_response(sent, request.response)[9:].hex() == "00000000001700000100"
+    assert isinstance(decode_request(request_frame(14, 4, BODIES[14]), HOST)[1], SyncGroup)
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        (
+            10,
+            "0000002f0000000700000000000100ffffffff02002a0101010101010101010101010101010101000180000000008000000000",
+        ),
+        (11, "0000002b0000000700000000000100ffffffff02002a01010101010101010101010101010101010001800000000000"),
+    ],
+)
+def test_metadata_by_id_before_version_12(version: int, expected: str) -> None:
+    """Ids can't be asked for in versions 10 and 11, though they have the field."""
+    topics = [{"name": None, "topic_id": UUID(bytes=b"\x01" * 16)}]
+    sent, request = decode_request(request_frame(3, version, BODIES[3] | {"topics": topics}), HOST)
+    sent.correlation_id = 7
+    assert isinstance(request, Answered)
+    assert encode_response(sent, request.response).hex() == expected
+
+
+def test_metadata_of_nothing_named() -> None:
+    """Neither name nor id is an unexpected error."""
+    topics = [{"name": None, "topic_id": UUID(int=0)}]
+    sent, request = decode_request(request_frame(3, 12, BODIES[3] | {"topics": topics}), HOST)
+    sent.correlation_id = 7
+    assert isinstance(request, Answered)
+    assert encode_response(sent, request.response).hex() == (
+        "0000002b0000000700000000000100ffffffff02ffff01000000000000000000000000000000000001800000000000"
+    )
+
+
+def test_offset_fetch_of_version_1_keeps_what_was_asked() -> None:
+    """The header takes along what an error must be spread over, and the answer has it."""
+    sent, _ = decode_request(request_frame(9, 1, BODIES[9]), HOST)
+    from groupcoord.core.messages import FetchedGroup, OffsetFetchResponse
+
+    refused = OffsetFetchResponse((FetchedGroup("group", ErrorCode.NOT_COORDINATOR, ()),))
+    answer = encode_response(sent, refused)
+    assert answer.count(struct.pack(">iqhh", 3, -1, 0, 16)) == 1
+    assert answer.count(struct.pack(">iqhh", 0, -1, 0, 16)) == 1
+    other, _ = decode_request(request_frame(9, 2, BODIES[9]), HOST)
+    assert other.reply_context is None
