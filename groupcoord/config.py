@@ -52,6 +52,7 @@ class Config:
     offset_metadata_max_bytes: int = _setting(4_096)
     offsets_topic_num_partitions: int = _setting(50, at_least=1)
     offsets_topic_segment_bytes: int = _setting(104_857_600, at_least=1)
+    message_max_bytes: int = _setting(1_048_588, at_least=0)
     offsets_commit_timeout_ms: int = _setting(5_000, at_least=1)
     offsets_retention_minutes: int = _setting(10_080, at_least=1)
     offsets_retention_check_interval_ms: int = _setting(600_000, at_least=1, at_most=INT64_MAX)

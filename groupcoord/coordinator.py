@@ -7,20 +7,22 @@ partition, hands appends to the store and collects the answers.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from enum import Enum
 from typing import Any
 from uuid import UUID
 
-from attrs import Factory, define, evolve
+from attrs import evolve
 
 from groupcoord.clock import Clock, SystemClock
 from groupcoord.config import Config
-from groupcoord.core.commits import refused_commit
+from groupcoord.core.commits import refused_topics
 from groupcoord.core.effects import Append, Effects, Reply, Token
+from groupcoord.core.gathering import Gathering, original_tokens
 from groupcoord.core.java import partition_for
 from groupcoord.core.messages import (
-    CommittedTopic,
+    CompleteTransaction,
+    CompleteTransactionResponse,
     DeletedGroup,
     DeleteGroups,
     DeleteGroupsResponse,
@@ -40,11 +42,14 @@ from groupcoord.core.messages import (
     Node,
     OffsetCommit,
     OffsetCommitResponse,
+    OffsetDelete,
     OffsetFetch,
     OffsetFetchResponse,
     Request,
     Response,
     SyncGroup,
+    TxnOffsetCommit,
+    TxnOffsetCommitResponse,
 )
 from groupcoord.core.partition import Partition
 from groupcoord.core.records import ZERO_UUID
@@ -56,8 +61,9 @@ from groupcoord.core.topics import (
     AnyTopic,
     TopicResolver,
     identify_topics,
-    merge_commit,
+    merge_results,
     resolve_commit,
+    resolve_delete,
     resolve_fetch,
 )
 from groupcoord.errors import ErrorCode, GroupcoordError, StoreContractError
@@ -149,7 +155,7 @@ class GroupCoordinator:
         self._effects = Effects()
         self._timers = TimerQueue()
         self._routes: dict[str, int] = {}
-        self._gathers = 0
+        self._gathering = Gathering()
         self._is_settling = False
         self._handlers: dict[type, Callable[[Any, Token], None]] = {
             JoinGroup: self._to_group,
@@ -157,6 +163,9 @@ class GroupCoordinator:
             Heartbeat: self._to_group,
             LeaveGroup: self._to_group,
             OffsetCommit: self._commit,
+            TxnOffsetCommit: self._commit_transactional,
+            OffsetDelete: self._delete_offsets,
+            CompleteTransaction: self._complete_transaction,
             OffsetFetch: self._fetch,
             DescribeGroups: self._describe,
             ListGroups: self._list,
@@ -176,7 +185,7 @@ class GroupCoordinator:
         if handler is None:
             raise TypeError(f"{type(request).__name__} is no request of the group coordinator")
         handler(request, token)
-        if self._effects.appends or self._gathers:
+        if self._effects.appends or self._gathering.awaited:
             self._settle()
 
     def take_replies(self) -> list[Reply]:
@@ -267,8 +276,8 @@ class GroupCoordinator:
                     self._append(appends.popleft())
             finally:
                 self._is_settling = False
-        if self._gathers:
-            self._effects.replies = list(self._gathered(self._effects.replies))
+        if self._gathering.awaited:
+            self._effects.replies = list(self._gathering.finish(self._effects.replies))
 
     def _append(self, append: Append) -> None:
         partition = self._active[append.partition]
@@ -409,17 +418,39 @@ class GroupCoordinator:
             self._effects.reply(token, refuse(request, self._unavailable(index), self.config))
 
     def _commit(self, request: OffsetCommit, token: Token) -> None:
-        resolved, refused = resolve_commit(request, self._topics)
-        if resolved is None:
-            self._effects.reply(token, merge_commit(refused, OffsetCommitResponse(())))
-        elif resolved.group_id is None:
-            answer = refused_commit(resolved.topics, ErrorCode.INVALID_GROUP_ID)
-            self._effects.reply(token, merge_commit(refused, answer))
-        elif refused:
-            self._gathers += 1
-            self._to_group(resolved, _RefusedTopics(token, refused))
+        topics, refused = resolve_commit(request.topics, self._topics)
+        if request.group_id is None:
+            topics, refused = (), merge_results(refused, refused_topics(topics, ErrorCode.INVALID_GROUP_ID))
+        if not topics:
+            self._effects.reply(token, OffsetCommitResponse(merge_results(refused, ())))
         else:
-            self._to_group(resolved, token)
+            resolved = OffsetCommit(
+                request.group_id,
+                topics,
+                request.generation_id,
+                request.member_id,
+                request.group_instance_id,
+                request.retention_time_ms,
+            )
+            self._to_group(resolved, self._gathering.beside(token, refused))
+
+    def _commit_transactional(self, request: TxnOffsetCommit, token: Token) -> None:
+        topics, refused = resolve_commit(request.topics, self._topics)
+        if not topics:
+            self._effects.reply(token, TxnOffsetCommitResponse(merge_results(refused, ())))
+        else:
+            self._to_group(evolve(request, topics=topics), self._gathering.beside(token, refused))
+
+    def _delete_offsets(self, request: OffsetDelete, token: Token) -> None:
+        topics, refused = resolve_delete(request.topics, self._topics)
+        self._to_group(OffsetDelete(request.group_id, topics), self._gathering.beside(token, refused))
+
+    def _complete_transaction(self, request: CompleteTransaction, token: Token) -> None:
+        partition = self._active[request.partition]
+        if partition is not None:
+            partition.complete_transaction(request, token)
+        else:
+            self._effects.reply(token, CompleteTransactionResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
     def _fetch(self, request: OffsetFetch, token: Token) -> None:
         groups = tuple(self._fetch_group(wanted, request) for wanted in request.groups)
@@ -470,46 +501,28 @@ class GroupCoordinator:
             self._effects.reply(token, ListGroupsResponse(ErrorCode.NONE, tuple(groups)))
 
     def _delete(self, request: DeleteGroups, token: Token) -> None:
-        gather = _Deletion(token)
-        by_partition: dict[int, list[str]] = {}
+        results: list[DeletedGroup] = []
+        served: dict[int, list[str]] = {}
         for group_id in dict.fromkeys(request.group_ids):
+            index = -1 if group_id is None else self.partition_of(group_id)
             if group_id is None:
-                gather.results.append(DeletedGroup("", ErrorCode.INVALID_GROUP_ID))
+                results.append(DeletedGroup("", ErrorCode.INVALID_GROUP_ID))
+            elif self._active[index] is None:
+                results.append(DeletedGroup(group_id, self._unavailable(index)))
             else:
-                by_partition.setdefault(self.partition_of(group_id), []).append(group_id)
-        gather.missing = sum(self._active[index] is not None for index in by_partition)
-        self._gathers += gather.missing
-        for index, group_ids in by_partition.items():
+                served.setdefault(index, []).append(group_id)
+        if not served:
+            self._effects.reply(token, DeleteGroupsResponse(tuple(results)))
+        deletion = self._gathering.deletion(token, results, len(served))
+        for index, group_ids in served.items():
             partition = self._active[index]
-            if partition is None:
-                gather.results += [DeletedGroup(group_id, self._unavailable(index)) for group_id in group_ids]
-            else:
-                partition.delete_groups(group_ids, gather)
-        if not gather.missing:
-            self._effects.reply(token, DeleteGroupsResponse(tuple(gather.results)))
+            assert partition is not None
+            partition.delete_groups(group_ids, deletion)
 
     def _find_coordinator(self, request: FindCoordinator, token: Token) -> None:
         owner = self._owner or (lambda _: self.node)
         found = find_coordinators(request, len(self._active), owner, self.node)
         self._effects.reply(token, FindCoordinatorResponse(found))
-
-    def _gathered(self, replies: list[Reply]) -> Iterator[Reply]:
-        """Finish answers that were made of several: those of log partitions, or a group's and what came before it."""
-        for reply in replies:
-            token, response = reply
-            if isinstance(token, _RefusedTopics):
-                self._gathers -= 1
-                assert isinstance(response, OffsetCommitResponse)
-                yield Reply(token.token, merge_commit(token.refused, response))
-            elif isinstance(token, _Deletion):
-                self._gathers -= 1
-                assert isinstance(response, DeleteGroupsResponse)
-                token.results += response.results
-                token.missing -= 1
-                if not token.missing:
-                    yield Reply(token.token, DeleteGroupsResponse(tuple(token.results)))
-            else:
-                yield reply
 
     # ------------------------------------------------------------ looking inside
 
@@ -519,15 +532,8 @@ class GroupCoordinator:
 
     def waiting_tokens(self) -> list[Token]:
         """Return the token of every request that is not answered yet."""
-        waiting, gathers = [], set()
-        for partition in self._active:
-            for token in partition.parked_tokens() if partition is not None else ():
-                if not isinstance(token, _RefusedTopics | _Deletion):
-                    waiting.append(token)
-                elif token not in gathers:
-                    gathers.add(token)
-                    waiting.append(token.token)
-        return waiting
+        active = [partition for partition in self._active if partition is not None]
+        return original_tokens([token for partition in active for token in partition.parked_tokens()])
 
     def check(self) -> None:
         """Prove the invariants of everything inside.
@@ -539,23 +545,6 @@ class GroupCoordinator:
         for partition in self._active:
             if partition is not None:
                 partition.check()
-
-
-@define(eq=False)
-class _RefusedTopics:
-    """The token of a commit whose other topics were refused before the group saw it."""
-
-    token: Token
-    refused: tuple[CommittedTopic, ...]
-
-
-@define(eq=False)
-class _Deletion:
-    """The token of a deletion that several log partitions answer."""
-
-    token: Token
-    results: list[DeletedGroup] = Factory(list)
-    missing: int = 0
 
 
 def _with_operations(group: DescribedGroup) -> DescribedGroup:

@@ -14,7 +14,8 @@ A host brings its own persistence by implementing two methods. Rules of the cont
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from typing import NamedTuple, Protocol
 
 from groupcoord.core.records import NO_PRODUCER_ID, OffsetCommitRecord, Record, TransactionMarker
@@ -70,18 +71,24 @@ class LogRecord:
     """One record as a log store sees it: key and value bytes are made on demand, and once.
 
     Attributes:
+        record: the record as a value.
         timestamp_ms: append time, milliseconds since the Unix epoch.
         offset: its place in the log partition; -1 before it was appended.
     """
 
-    __slots__ = ("_key", "_record", "_value", "offset", "timestamp_ms")
+    __slots__ = ("_encoded", "offset", "record", "timestamp_ms")
 
-    def __init__(self, record: Record, timestamp_ms: int, offset: int = -1) -> None:
-        self._record: Record | None = record
+    def __init__(
+        self,
+        record: Record,
+        timestamp_ms: int,
+        offset: int = -1,
+        encoded: tuple[bytes, bytes | None] | None = None,
+    ) -> None:
+        self.record = record
         self.timestamp_ms = timestamp_ms
         self.offset = offset
-        self._key: bytes | None = None
-        self._value: bytes | None = None
+        self._encoded = encoded
 
     @classmethod
     def from_bytes(
@@ -112,40 +119,33 @@ class LogRecord:
             record: Record = decode_control(key, value, producer_id, producer_epoch)
         else:
             record = decode_record(key, value, producer_id, producer_epoch)
-        made = cls(record, timestamp_ms, offset)
-        made._key, made._value = key, value
-        return made
+        return cls(record, timestamp_ms, offset, (key, value))
 
-    @property
-    def record(self) -> Record:
-        """The record as a value."""
-        assert self._record is not None
-        return self._record
+    def encoded(self) -> tuple[bytes, bytes | None]:
+        """Return the bytes of key and value, as Kafka 4.4 writes them; the value of a tombstone is None.
+
+        Raises:
+            ValueError: the record can't be put into bytes, for example since a name is longer than 32,767 bytes.
+        """
+        encoded = self._encoded
+        if encoded is None:
+            encoded = self._encoded = _encoder()(self.record)
+        return encoded
 
     @property
     def key(self) -> bytes:
-        """The key's bytes, as Kafka 4.4 writes them."""
-        if self._key is None:
-            self._encode()
-        assert self._key is not None
-        return self._key
+        """The key's bytes; see :meth:`encoded`."""
+        return self.encoded()[0]
 
     @property
     def value(self) -> bytes | None:
-        """The value's bytes, as Kafka 4.4 writes them; None for a tombstone."""
-        if self._key is None:
-            self._encode()
-        return self._value
-
-    def _encode(self) -> None:
-        from groupcoord.records.codec import encode_record
-
-        self._key, self._value = encode_record(self.record)
+        """The value's bytes, None for a tombstone; see :meth:`encoded`."""
+        return self.encoded()[1]
 
     @property
     def producer_id(self) -> int:
         """The producer whose transaction this record belongs to, or -1."""
-        record = self._record
+        record = self.record
         if isinstance(record, OffsetCommitRecord | TransactionMarker):
             return record.producer_id
         return NO_PRODUCER_ID
@@ -153,7 +153,7 @@ class LogRecord:
     @property
     def producer_epoch(self) -> int:
         """The epoch of :attr:`producer_id`, or -1."""
-        record = self._record
+        record = self.record
         if isinstance(record, OffsetCommitRecord | TransactionMarker):
             return record.producer_epoch
         return -1
@@ -161,10 +161,18 @@ class LogRecord:
     @property
     def is_control(self) -> bool:
         """True for a transaction marker."""
-        return isinstance(self._record, TransactionMarker)
+        return isinstance(self.record, TransactionMarker)
 
     def __repr__(self) -> str:
-        return f"LogRecord({self._record!r}, timestamp_ms={self.timestamp_ms}, offset={self.offset})"
+        return f"LogRecord({self.record!r}, timestamp_ms={self.timestamp_ms}, offset={self.offset})"
+
+
+@cache
+def _encoder() -> Callable[[Record], tuple[bytes, bytes | None]]:
+    """Return the codec, which is loaded only where somebody wants bytes."""
+    from groupcoord.records.codec import encode_record
+
+    return encode_record
 
 
 class LogStore(Protocol):

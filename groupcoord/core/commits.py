@@ -1,30 +1,94 @@
-"""OffsetCommit and OffsetFetch inside one shard."""
+"""OffsetCommit, TxnOffsetCommit, OffsetFetch and OffsetDelete inside one shard, and the ends of transactions."""
 
 from __future__ import annotations
 
 from uuid import UUID
 
-from groupcoord.core.continuations import WhenCommitted
+from groupcoord.core.continuations import WhenCommitted, WhenWritten
 from groupcoord.core.effects import Token
-from groupcoord.core.group import GroupMetadata
+from groupcoord.core.group import CONSUMER_PROTOCOL_TYPE, GroupMetadata
+from groupcoord.core.member import MemberMetadata
 from groupcoord.core.messages import (
-    CommittedPartition,
-    CommittedTopic,
+    CompleteTransaction,
+    CompleteTransactionResponse,
     FetchedGroup,
     FetchedOffset,
     FetchedTopic,
     GroupToFetch,
     OffsetCommit,
     OffsetCommitResponse,
+    OffsetDelete,
+    OffsetDeleteResponse,
+    OffsetToCommit,
+    PartitionResult,
+    TopicResult,
     TopicToCommit,
+    TxnOffsetCommit,
+    TxnOffsetCommitResponse,
 )
-from groupcoord.core.records import NO_TIMESTAMP, ZERO_UUID, OffsetCommitRecord
+from groupcoord.core.records import (
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    ZERO_UUID,
+    OffsetCommitRecord,
+    OffsetTombstone,
+    Record,
+    TransactionMarker,
+)
 from groupcoord.core.shard import Shard
 from groupcoord.core.states import GroupState
 from groupcoord.errors import ErrorCode
 
 NO_OFFSET = -1
 NO_LEADER_EPOCH = -1
+
+
+class _Draft:
+    """The records of one commit while they are made."""
+
+    __slots__ = (
+        "_commit_timestamp_ms",
+        "_expire_timestamp_ms",
+        "_group_id",
+        "_producer_epoch",
+        "_producer_id",
+        "records",
+    )
+
+    def __init__(
+        self,
+        group_id: str,
+        commit_timestamp_ms: int,
+        expire_timestamp_ms: int,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = -1,
+    ) -> None:
+        self.records: list[OffsetCommitRecord] = []
+        self._group_id = group_id
+        self._commit_timestamp_ms = commit_timestamp_ms
+        self._expire_timestamp_ms = expire_timestamp_ms
+        self._producer_id = producer_id
+        self._producer_epoch = producer_epoch
+
+    def add(self, topic: str, topic_id: UUID, offset: OffsetToCommit, metadata: str) -> None:
+        """Add the record of one partition."""
+        # The version of the record that has an expiry has neither leader epoch nor topic id.
+        has_expiry = self._expire_timestamp_ms != NO_TIMESTAMP
+        self.records.append(
+            OffsetCommitRecord(
+                self._group_id,
+                topic,
+                offset.partition_index,
+                offset.committed_offset,
+                NO_LEADER_EPOCH if has_expiry else offset.committed_leader_epoch,
+                metadata,
+                self._commit_timestamp_ms,
+                self._expire_timestamp_ms,
+                ZERO_UUID if has_expiry else topic_id,
+                self._producer_id,
+                self._producer_epoch,
+            )
+        )
 
 
 class Commits:
@@ -41,40 +105,40 @@ class Commits:
         self._offsets = shard.journal.hard.offsets
         self._timers = shard.timers
 
-    # ------------------------------------------------------------ OffsetCommit
+    # ------------------------------------------------------------ OffsetCommit, TxnOffsetCommit
 
     def commit(self, request: OffsetCommit, token: Token, now_ms: int) -> None:
         """Commit offsets: the answer waits for the log. Partitions with too long metadata are refused on their own."""
         assert request.group_id is not None
-        group = self._groups.get(request.group_id)
-        error_code = self._validate(group, request, now_ms)
+        error_code = self._validate(self._groups.get(request.group_id), request, now_ms)
         if error_code is not ErrorCode.NONE:
-            self._effects.reply(token, refused_commit(request.topics, error_code))
+            self._effects.reply(token, OffsetCommitResponse(refused_topics(request.topics, error_code)))
             return
-        records: list[OffsetCommitRecord] = []
         expire_timestamp_ms = NO_TIMESTAMP if request.retention_time_ms == -1 else now_ms + request.retention_time_ms
-        topics = tuple(
-            CommittedTopic(
-                topic.name, topic.topic_id, self._accept(request.group_id, topic, now_ms, expire_timestamp_ms, records)
-            )
-            for topic in request.topics
-        )
-        response = OffsetCommitResponse(topics)
-        if records:
-            self._journal.begin_commit(records, WhenCommitted(request.group_id, token, response))
-        else:
-            self._effects.reply(token, response)
+        draft = _Draft(request.group_id, now_ms, expire_timestamp_ms)
+        topics = tuple(self._accept(topic, draft) for topic in request.topics)
+        self._write(draft, WhenCommitted(request.group_id, token, OffsetCommitResponse(topics)))
 
-    def _accept(
-        self,
-        group_id: str,
-        topic: TopicToCommit,
-        now_ms: int,
-        expire_timestamp_ms: int,
-        records: list[OffsetCommitRecord],
-    ) -> tuple[CommittedPartition, ...]:
+    def commit_transactional(self, request: TxnOffsetCommit, token: Token, now_ms: int) -> None:
+        """Commit offsets as part of a transaction: they are durable when answered, but invisible until its marker."""
+        group = self._groups.get(request.group_id)
+        error_code = self._validate_transactional(group, request)
+        if error_code is not ErrorCode.NONE:
+            self._effects.reply(token, TxnOffsetCommitResponse(refused_topics(request.topics, error_code)))
+            return
+        draft = _Draft(request.group_id, now_ms, NO_TIMESTAMP, request.producer_id, request.producer_epoch)
+        topics = tuple(self._accept(topic, draft) for topic in request.topics)
+        self._write(draft, WhenCommitted(request.group_id, token, TxnOffsetCommitResponse(topics)))
+
+    def _write(self, draft: _Draft, written: WhenCommitted) -> None:
+        if draft.records:
+            self._journal.begin_commit(draft.records, written)
+        else:
+            self._effects.reply(written.token, written.response)
+
+    def _accept(self, topic: TopicToCommit, draft: _Draft) -> TopicResult:
         """Add a record for each partition that is accepted; return what each will be answered."""
-        name, topic_id = topic.name, topic.topic_id
+        name = topic.name
         assert name is not None
         limit = self._config.offset_metadata_max_bytes
         results = []
@@ -82,23 +146,11 @@ class Commits:
             metadata = offset.committed_metadata or ""
             index = offset.partition_index
             if metadata and utf16_length(metadata) > limit:
-                results.append(CommittedPartition(index, ErrorCode.OFFSET_METADATA_TOO_LARGE))
+                results.append(PartitionResult(index, ErrorCode.OFFSET_METADATA_TOO_LARGE))
                 continue
-            records.append(
-                OffsetCommitRecord(
-                    group_id,
-                    name,
-                    index,
-                    offset.committed_offset,
-                    offset.committed_leader_epoch,
-                    metadata,
-                    now_ms,
-                    expire_timestamp_ms,
-                    topic_id,
-                )
-            )
-            results.append(CommittedPartition(index, ErrorCode.NONE))
-        return tuple(results)
+            draft.add(name, topic.topic_id, offset, metadata)
+            results.append(PartitionResult(index, ErrorCode.NONE))
+        return TopicResult(name, topic.topic_id, tuple(results))
 
     def _validate(self, group: GroupMetadata | None, request: OffsetCommit, now_ms: int) -> ErrorCode:
         """Return NONE if the request may commit; a member that may is alive."""
@@ -107,17 +159,27 @@ class Commits:
             return ErrorCode.NONE if request.generation_id < 0 else ErrorCode.GROUP_ID_NOT_FOUND
         if request.generation_id < 0 and group.state is GroupState.EMPTY:
             return ErrorCode.NONE
-        if request.generation_id < 0 and not request.member_id and request.group_instance_id is None:
+        if _is_anonymous(request):
             return ErrorCode.UNKNOWN_MEMBER_ID
-        member = group.identify(request.member_id, request.group_instance_id)
+        member = _identify(group, request)
         if isinstance(member, ErrorCode):
             return member
-        if request.generation_id != group.generation_id:
-            return ErrorCode.ILLEGAL_GENERATION
         if group.state is GroupState.COMPLETING_REBALANCE:
             return ErrorCode.REBALANCE_IN_PROGRESS
         self._timers.arm(member.session_timer, now_ms + member.session_timeout_ms)
         return ErrorCode.NONE
+
+    @staticmethod
+    def _validate_transactional(group: GroupMetadata | None, request: TxnOffsetCommit) -> ErrorCode:
+        """Return NONE if the request may commit. Unlike a plain commit, it need not name a member."""
+        if not request.group_id:
+            return ErrorCode.INVALID_GROUP_ID
+        if group is None:
+            return ErrorCode.NONE if request.generation_id < 0 else ErrorCode.GROUP_ID_NOT_FOUND
+        if _is_anonymous(request) or (request.generation_id < 0 and group.state is GroupState.EMPTY):
+            return ErrorCode.NONE
+        member = _identify(group, request)
+        return member if isinstance(member, ErrorCode) else ErrorCode.NONE
 
     def on_durable(self, written: WhenCommitted) -> None:
         """The offsets are in the log: a group that nobody knew exists from now on."""
@@ -140,7 +202,40 @@ class Commits:
             )
             for topic in written.response.topics
         )
-        self._effects.reply(written.token, OffsetCommitResponse(topics))
+        self._effects.reply(written.token, type(written.response)(topics))
+
+    # ------------------------------------------------------------ ends of transactions, OffsetDelete
+
+    def complete_transaction(self, request: CompleteTransaction, token: Token) -> None:
+        """Write a producer's marker: when it is durable, its pending offsets have appeared or vanished."""
+        marker = TransactionMarker(
+            request.producer_id, request.producer_epoch, request.committed, request.coordinator_epoch
+        )
+        self._journal.begin([marker], WhenWritten(token, CompleteTransactionResponse(ErrorCode.NONE)))
+
+    def delete(self, request: OffsetDelete, token: Token, now_ms: int) -> None:
+        """Delete offsets of topics that the group does not subscribe to."""
+        group = self._groups.get(request.group_id)
+        error_code = _deletion_error(group)
+        if group is None or error_code is not ErrorCode.NONE:
+            self._effects.reply(token, OffsetDeleteResponse(error_code))
+            return
+        known = self._offsets.known_keys(request.group_id)
+        records: list[Record] = []
+        topics = []
+        for name, indexes in ((topic.name, topic.partition_indexes) for topic in request.topics):
+            if _is_subscribed(group, name):
+                result = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+            else:
+                result = ErrorCode.NONE
+                keys = dict.fromkeys((name, index) for index in indexes)
+                records += [OffsetTombstone(request.group_id, *key) for key in keys if key in known]
+            topics.append(TopicResult(name, ZERO_UUID, tuple(PartitionResult(index, result) for index in indexes)))
+        response = OffsetDeleteResponse(ErrorCode.NONE, tuple(topics))
+        if records:
+            self._journal.begin(records, WhenWritten(token, response))
+        else:
+            self._effects.reply(token, response)
 
     # ------------------------------------------------------------ OffsetFetch
 
@@ -194,18 +289,45 @@ def no_offset(partition_index: int, error_code: ErrorCode = ErrorCode.NONE) -> F
     return FetchedOffset(partition_index, NO_OFFSET, NO_LEADER_EPOCH, "", error_code)
 
 
-def refused_commit(topics: tuple[TopicToCommit, ...], error_code: ErrorCode) -> OffsetCommitResponse:
-    """Return a commit's answer with the same error on every partition."""
-    return OffsetCommitResponse(
-        tuple(
-            CommittedTopic(
-                topic.name,
-                topic.topic_id,
-                tuple(CommittedPartition(offset.partition_index, error_code) for offset in topic.partitions),
-            )
-            for topic in topics
+def refused_topics(topics: tuple[TopicToCommit, ...], error_code: ErrorCode) -> tuple[TopicResult, ...]:
+    """Return a commit's results with the same error on every partition."""
+    return tuple(
+        TopicResult(
+            topic.name,
+            topic.topic_id,
+            tuple(PartitionResult(offset.partition_index, error_code) for offset in topic.partitions),
         )
+        for topic in topics
     )
+
+
+def _is_anonymous(request: OffsetCommit | TxnOffsetCommit) -> bool:
+    """Tell whether a commit names neither a generation nor a member."""
+    return request.generation_id < 0 and not request.member_id and request.group_instance_id is None
+
+
+def _identify(group: GroupMetadata, request: OffsetCommit | TxnOffsetCommit) -> MemberMetadata | ErrorCode:
+    """Return the member that commits, if it does so in the current generation."""
+    member = group.identify(request.member_id, request.group_instance_id)
+    if isinstance(member, MemberMetadata) and request.generation_id != group.generation_id:
+        return ErrorCode.ILLEGAL_GENERATION
+    return member
+
+
+def _deletion_error(group: GroupMetadata | None) -> ErrorCode:
+    """Return why no offset of a group can be deleted: what members of an unknown type use cannot be known."""
+    if group is None:
+        return ErrorCode.GROUP_ID_NOT_FOUND
+    if group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        return ErrorCode.NON_EMPTY_GROUP
+    return ErrorCode.NONE
+
+
+def _is_subscribed(group: GroupMetadata, topic: str) -> bool:
+    """Tell whether the group used a topic when its last join phase ended; one that can't be read may use any."""
+    if group.subscribed_topics is None:
+        return group.protocol_type == CONSUMER_PROTOCOL_TYPE
+    return topic in group.subscribed_topics
 
 
 def utf16_length(text: str) -> int:

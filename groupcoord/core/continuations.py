@@ -6,7 +6,15 @@ from attrs import define
 
 from groupcoord.core.effects import Token
 from groupcoord.core.group import GroupMetadata
-from groupcoord.core.messages import DeleteGroupsResponse, JoinProtocol, LeaveGroupResponse, OffsetCommitResponse
+from groupcoord.core.messages import (
+    CompleteTransactionResponse,
+    DeleteGroupsResponse,
+    JoinProtocol,
+    LeaveGroupResponse,
+    OffsetCommitResponse,
+    OffsetDeleteResponse,
+    TxnOffsetCommitResponse,
+)
 
 
 @define(eq=False)
@@ -53,7 +61,7 @@ class WhenCommitted:
 
     group_id: str
     token: Token
-    response: OffsetCommitResponse
+    response: OffsetCommitResponse | TxnOffsetCommitResponse
 
 
 @define(eq=False)
@@ -65,4 +73,12 @@ class WhenDeleted:
     response: DeleteGroupsResponse | None = None
 
 
-Continuation = WhenCreated | WhenEmptied | WhenAssigned | WhenReplaced | WhenCommitted | WhenDeleted
+@define(eq=False)
+class WhenWritten:
+    """Tombstones or a transaction marker are durable: answer; on failure the answer is the error alone."""
+
+    token: Token
+    response: OffsetDeleteResponse | CompleteTransactionResponse
+
+
+Continuation = WhenCreated | WhenEmptied | WhenAssigned | WhenReplaced | WhenCommitted | WhenDeleted | WhenWritten

@@ -330,26 +330,93 @@ class OffsetCommit:
     retention_time_ms: int = -1
 
 
-class CommittedPartition(NamedTuple):
-    """What became of one partition of a commit."""
+class PartitionResult(NamedTuple):
+    """What became of one partition of a commit or a deletion."""
 
     partition_index: int
     error_code: ErrorCode
 
 
-class CommittedTopic(NamedTuple):
-    """What became of one topic of a commit; named as the request named it."""
+class TopicResult(NamedTuple):
+    """What became of one topic of a commit or a deletion; named as the request named it."""
 
     name: str | None
     topic_id: UUID
-    partitions: tuple[CommittedPartition, ...]
+    partitions: tuple[PartitionResult, ...]
 
 
 @frozen
 class OffsetCommitResponse:
     """There is no top-level error: a refused request has its error on every partition."""
 
-    topics: tuple[CommittedTopic, ...]
+    topics: tuple[TopicResult, ...]
+
+
+@define
+class TxnOffsetCommit:
+    """Commit offsets as part of a producer's transaction (API key 28, KIP-98; member fields: KIP-447).
+
+    Whether the producer may do so is for the host to verify first. The offsets stay invisible until
+    :class:`CompleteTransaction` commits them.
+    """
+
+    group_id: str
+    topics: tuple[TopicToCommit, ...]
+    producer_id: int
+    producer_epoch: int
+    transactional_id: str = ""
+    generation_id: int = UNKNOWN_GENERATION_ID
+    member_id: str = UNKNOWN_MEMBER_ID
+    group_instance_id: str | None = None
+
+
+@frozen
+class TxnOffsetCommitResponse:
+    """There is no top-level error: a refused request has its error on every partition."""
+
+    topics: tuple[TopicResult, ...]
+
+
+@define
+class CompleteTransaction:
+    """End a producer's transaction on one log partition: its offsets appear there, or vanish (KIP-98)."""
+
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    committed: bool
+    coordinator_epoch: int = 0
+
+
+@frozen
+class CompleteTransactionResponse:
+    """NOT_LEADER_OR_FOLLOWER tells the transaction coordinator to look for the partition elsewhere."""
+
+    error_code: ErrorCode
+
+
+@define
+class TopicToDelete:
+    """One topic of an :class:`OffsetDelete`."""
+
+    name: str
+    partition_indexes: tuple[int, ...]
+
+
+@define
+class OffsetDelete:
+    """Delete committed offsets of topics that the group does not subscribe to (API key 47, KIP-496)."""
+
+    group_id: str
+    topics: tuple[TopicToDelete, ...]
+
+
+@frozen
+class OffsetDeleteResponse:
+    """A top-level error comes without topics."""
+
+    error_code: ErrorCode
+    topics: tuple[TopicResult, ...] = ()
 
 
 @define
@@ -428,6 +495,9 @@ Request = (
     | FindCoordinator
     | OffsetCommit
     | OffsetFetch
+    | OffsetDelete
+    | TxnOffsetCommit
+    | CompleteTransaction
 )
 
 Response = (
@@ -441,4 +511,7 @@ Response = (
     | FindCoordinatorResponse
     | OffsetCommitResponse
     | OffsetFetchResponse
+    | OffsetDeleteResponse
+    | TxnOffsetCommitResponse
+    | CompleteTransactionResponse
 )

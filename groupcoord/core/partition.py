@@ -18,11 +18,13 @@ from groupcoord.core.continuations import (
     WhenDeleted,
     WhenEmptied,
     WhenReplaced,
+    WhenWritten,
 )
 from groupcoord.core.effects import Effects, Token
 from groupcoord.core.group import GroupMetadata
 from groupcoord.core.membership import Membership
 from groupcoord.core.messages import (
+    CompleteTransaction,
     DescribedGroup,
     FetchedGroup,
     GroupToFetch,
@@ -33,8 +35,10 @@ from groupcoord.core.messages import (
     LeaveGroupResponse,
     ListedGroup,
     OffsetCommit,
+    OffsetDelete,
     SyncGroup,
     SyncGroupResponse,
+    TxnOffsetCommit,
 )
 from groupcoord.core.rebalance import Rebalance
 from groupcoord.core.records import Record
@@ -87,6 +91,8 @@ class Partition:
             Heartbeat: self._membership.heartbeat,
             LeaveGroup: self._membership.leave,
             OffsetCommit: self._commits.commit,
+            TxnOffsetCommit: self._commits.commit_transactional,
+            OffsetDelete: self._commits.delete,
         }
 
     # ------------------------------------------------------------ requests
@@ -114,6 +120,10 @@ class Partition:
     def delete_groups(self, group_ids: list[str], token: Token) -> None:
         """Delete groups; the answer to ``token`` is a :class:`DeleteGroupsResponse` for just these."""
         self._administration.delete_groups(group_ids, token)
+
+    def complete_transaction(self, request: CompleteTransaction, token: Token) -> None:
+        """End a producer's transaction here."""
+        self._commits.complete_transaction(request, token)
 
     def forget_topic(self, topic: str, topic_id: UUID) -> None:
         """A topic was deleted: write tombstones for its offsets."""
@@ -172,6 +182,8 @@ class Partition:
                 group.is_durable = True
                 if continuation.response is not None:
                     self._shard.effects.reply(continuation.token, continuation.response)
+            case WhenWritten(token=token, response=response):
+                self._shard.effects.reply(token, response)
 
     def _give_up(self, continuation: Continuation, error_code: ErrorCode, now_ms: int) -> None:
         match continuation:
@@ -189,6 +201,8 @@ class Partition:
                 # The members are gone all the same; a restart would bring the last durable generation back.
                 if continuation.response is not None:
                     self._shard.effects.reply(continuation.token, LeaveGroupResponse(error_code))
+            case WhenWritten(token=token, response=response):
+                self._shard.effects.reply(token, type(response)(error_code))
 
     def _handle_deferred(self, deferred: list[Deferred], now_ms: int) -> None:
         for request, token in deferred:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from groupcoord.config import Config
-from groupcoord.core.commits import refused_commit
+from groupcoord.core.commits import refused_topics
 from groupcoord.core.messages import (
     Heartbeat,
     HeartbeatResponse,
@@ -12,9 +12,14 @@ from groupcoord.core.messages import (
     LeaveGroup,
     LeaveGroupResponse,
     OffsetCommit,
+    OffsetCommitResponse,
+    OffsetDelete,
+    OffsetDeleteResponse,
     Response,
     SyncGroup,
     SyncGroupResponse,
+    TxnOffsetCommit,
+    TxnOffsetCommitResponse,
 )
 from groupcoord.core.shard import GroupRequest
 from groupcoord.errors import ErrorCode
@@ -46,4 +51,8 @@ def refuse(request: GroupRequest, error_code: ErrorCode, config: Config) -> Resp
         case LeaveGroup():
             return LeaveGroupResponse(error_code)
         case OffsetCommit():
-            return refused_commit(request.topics, error_code)
+            return OffsetCommitResponse(refused_topics(request.topics, error_code))
+        case TxnOffsetCommit():
+            return TxnOffsetCommitResponse(refused_topics(request.topics, error_code))
+        case OffsetDelete():
+            return OffsetDeleteResponse(error_code)

@@ -9,10 +9,18 @@ from groupcoord.config import Config
 from groupcoord.core.effects import Effects, Token
 from groupcoord.core.group import GroupMetadata
 from groupcoord.core.journal import Journal
-from groupcoord.core.messages import Heartbeat, JoinGroup, LeaveGroup, OffsetCommit, SyncGroup
+from groupcoord.core.messages import (
+    Heartbeat,
+    JoinGroup,
+    LeaveGroup,
+    OffsetCommit,
+    OffsetDelete,
+    SyncGroup,
+    TxnOffsetCommit,
+)
 from groupcoord.core.timers import TimerQueue
 
-GroupRequest = JoinGroup | SyncGroup | Heartbeat | LeaveGroup | OffsetCommit
+GroupRequest = JoinGroup | SyncGroup | Heartbeat | LeaveGroup | OffsetCommit | TxnOffsetCommit | OffsetDelete
 """Requests that concern one group and may wait or write."""
 
 

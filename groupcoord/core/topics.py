@@ -1,25 +1,25 @@
 """What stands between a request and the group: which topics exist, and what their ids are.
 
-The coordinator itself knows no topics. A host that does passes a :class:`TopicResolver`; then commits to unknown
+The coordinator itself knows no topics. A host that does passes a :class:`TopicResolver`; then offsets of unknown
 partitions are refused before the group sees them, and requests by topic id are understood. Kafka does this in its
 request layer.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from groupcoord.core.commits import no_offset
 from groupcoord.core.messages import (
-    CommittedPartition,
-    CommittedTopic,
     FetchedGroup,
     FetchedTopic,
     GroupToFetch,
-    OffsetCommit,
-    OffsetCommitResponse,
+    PartitionResult,
+    TopicResult,
     TopicToCommit,
+    TopicToDelete,
     TopicToFetch,
 )
 from groupcoord.core.records import ZERO_UUID
@@ -56,70 +56,81 @@ class AnyTopic:
 
 
 class ResolvedCommit(NamedTuple):
-    """A commit after the check of its topics.
+    """The topics of a commit after they were looked up.
 
     Attributes:
-        request: what the group gets to see, topics named; None if nothing is left of it.
+        accepted: what the group gets to see, topics named.
         refused: the topics that have refused partitions, with those alone.
     """
 
-    request: OffsetCommit | None
-    refused: tuple[CommittedTopic, ...]
+    accepted: tuple[TopicToCommit, ...]
+    refused: tuple[TopicResult, ...]
 
 
-def resolve_commit(request: OffsetCommit, resolver: TopicResolver) -> ResolvedCommit:
-    """Split a commit into what the group may see and what is refused for its topic or partition."""
+def resolve_commit(topics: tuple[TopicToCommit, ...], resolver: TopicResolver) -> ResolvedCommit:
+    """Split the topics of a commit into what the group may see and what is refused."""
     accepted, refused = [], []
-    for topic in request.topics:
+    for topic in topics:
         name = topic.name if topic.name is not None else resolver.topic_name(topic.topic_id)
         count = None if name is None else resolver.partition_count(name)
         if name is None or count is None:
             error_code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            errors = tuple(CommittedPartition(offset.partition_index, error_code) for offset in topic.partitions)
-            refused.append(CommittedTopic(topic.name, topic.topic_id, errors))
+            errors = tuple(PartitionResult(offset.partition_index, error_code) for offset in topic.partitions)
+            refused.append(TopicResult(topic.name, topic.topic_id, errors))
             continue
         good = topic.partitions
         if not all(0 <= offset.partition_index < count for offset in good):
             good = tuple(offset for offset in topic.partitions if 0 <= offset.partition_index < count)
-            errors = tuple(
-                CommittedPartition(offset.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                for offset in topic.partitions
-                if not 0 <= offset.partition_index < count
-            )
-            refused.append(CommittedTopic(name, topic.topic_id, errors))
+            errors = _unknown_partitions((offset.partition_index for offset in topic.partitions), count)
+            refused.append(TopicResult(name, topic.topic_id, errors))
         if good:
             topic_id = resolver.topic_id(name) if topic.topic_id == ZERO_UUID else topic.topic_id
             accepted.append(TopicToCommit(name, good, topic_id or ZERO_UUID))
-    if not accepted:
-        return ResolvedCommit(None, tuple(refused))
-    inner = OffsetCommit(
-        request.group_id,
-        tuple(accepted),
-        request.generation_id,
-        request.member_id,
-        request.group_instance_id,
-        request.retention_time_ms,
+    return ResolvedCommit(tuple(accepted), tuple(refused))
+
+
+class ResolvedDelete(NamedTuple):
+    """The topics of a deletion after they were looked up; see :class:`ResolvedCommit`."""
+
+    accepted: tuple[TopicToDelete, ...]
+    refused: tuple[TopicResult, ...]
+
+
+def resolve_delete(topics: tuple[TopicToDelete, ...], resolver: TopicResolver) -> ResolvedDelete:
+    """Split the topics of a deletion into what the group may see and what is refused."""
+    accepted, refused = [], []
+    for topic in topics:
+        count = resolver.partition_count(topic.name) or 0
+        good = tuple(index for index in topic.partition_indexes if 0 <= index < count)
+        errors = _unknown_partitions(topic.partition_indexes, count)
+        if errors or not count:
+            refused.append(TopicResult(topic.name, ZERO_UUID, errors))
+        if good:
+            accepted.append(TopicToDelete(topic.name, good))
+    return ResolvedDelete(tuple(accepted), tuple(refused))
+
+
+def _unknown_partitions(indexes: Iterable[int], count: int) -> tuple[PartitionResult, ...]:
+    return tuple(
+        PartitionResult(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for index in indexes if not 0 <= index < count
     )
-    return ResolvedCommit(inner, tuple(refused))
 
 
-def merge_commit(refused: tuple[CommittedTopic, ...], response: OffsetCommitResponse) -> OffsetCommitResponse:
-    """Join a group's answer to what was refused before it, as Kafka orders them.
+def merge_results(refused: tuple[TopicResult, ...], results: tuple[TopicResult, ...]) -> tuple[TopicResult, ...]:
+    """Join a group's results to what was refused before it, as Kafka orders them.
 
     Refused topics come first. As soon as there is one, each topic is answered once, its refused partitions first.
     """
     if not refused:
-        return response
-    merged: dict[tuple[str | None, UUID], list[CommittedPartition]] = {}
+        return results
+    merged: dict[tuple[str | None, UUID], list[PartitionResult]] = {}
     for topic in refused:
         merged.setdefault((topic.name, topic.topic_id), []).extend(topic.partitions)
     ids = {name: key for key in merged if (name := key[0]) is not None}
-    for topic in response.topics:
+    for topic in results:
         key = ids.get(topic.name or "", (topic.name, topic.topic_id))
         merged.setdefault(key, []).extend(topic.partitions)
-    return OffsetCommitResponse(
-        tuple(CommittedTopic(name, topic_id, tuple(partitions)) for (name, topic_id), partitions in merged.items())
-    )
+    return tuple(TopicResult(name, topic_id, tuple(partitions)) for (name, topic_id), partitions in merged.items())
 
 
 class ResolvedFetch(NamedTuple):

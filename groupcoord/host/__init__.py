@@ -1,0 +1,11 @@
+"""A small broker around the coordinator: topics without data, connections, and a server for real Kafka clients.
+
+:class:`Broker` and :class:`Connection` do no I/O; :class:`Server` runs them on asyncio.
+"""
+
+from groupcoord.host.broker import Broker
+from groupcoord.host.connection import Connection
+from groupcoord.host.server import Server
+from groupcoord.host.topics import Topic, TopicError, TopicFileError, TopicRegistry
+
+__all__ = ["Broker", "Connection", "Server", "Topic", "TopicError", "TopicFileError", "TopicRegistry"]

@@ -52,6 +52,7 @@ class ClosableStore(Protocol):
 class Broker:
     """A node that Kafka clients can talk to, without its sockets.
 
+    >>> from groupcoord import ManualClock, MemoryLogStore
     >>> broker = Broker(config=Config(), clock=ManualClock(), log_store=MemoryLogStore())
     >>> connection = broker.connect("/127.0.0.1")
 
@@ -92,7 +93,7 @@ class Broker:
         self.dirty: list[Connection] = []
         self.ready: deque[Connection] = deque()
         self._node = node
-        self._waiting: dict[Connection, tuple[int, FetchResponse]] = {}  # Fetches that find nothing, until when
+        self._waiting: dict[Connection, FetchResponse] = {}  # answers of Fetches that found nothing
         self._wait_queue: list[tuple[int, int, Connection]] = []
         self._wait_number = 0
         self._handlers: dict[type, Callable[[Connection, Any], WireResponse | None]] = {
@@ -161,7 +162,7 @@ class Broker:
             entry = heapq.heappop(queue)
             if not self._is_stale(entry):
                 connection = entry[2]
-                connection.answer(self._waiting.pop(connection)[1])
+                connection.answer(self._waiting.pop(connection))
         self.coordinator.tick()
         self.deliver_replies()
         self.handle_ready()
@@ -242,11 +243,10 @@ class Broker:
         response, wait_ms = answer_fetch(request, self.topics)
         if not wait_ms:
             return response
+        self._waiting[connection] = response
         self._wait_number += 1
-        self._waiting[connection] = (self._wait_number, response)
         heapq.heappush(self._wait_queue, (self.clock.now_ms() + wait_ms, self._wait_number, connection))
         return None
 
     def _is_stale(self, entry: tuple[int, int, Connection]) -> bool:
-        waiting = self._waiting.get(entry[2])
-        return waiting is None or waiting[0] != entry[1]
+        return entry[2] not in self._waiting

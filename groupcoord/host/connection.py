@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("groupcoord.host")
 
 SIZE_BYTES = 4
+TLS_PREFIX = b"\x16\x03"
+HTTP_PREFIXES = (b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI")
+
 BACKLOG_LIMIT_BYTES = 256 * 1024
 """While a request waits, reading goes on until this many bytes lie behind it."""
 
@@ -44,6 +47,7 @@ class Connection:
         "_header",
         "_is_closed",
         "_is_dirty",
+        "_is_handling",
         "_is_paused",
         "_max_request_bytes",
         "_output",
@@ -62,6 +66,7 @@ class Connection:
         self._output: list[bytes] = []
         self._output_bytes = 0
         self._is_dirty = False
+        self._is_handling = False
         self._is_paused = False
         self._is_closed = False
 
@@ -79,7 +84,7 @@ class Connection:
             and len(data) - SIZE_BYTES <= self._max_request_bytes
         ):
             self._handle(data[SIZE_BYTES:])
-        elif self.closing is None:
+        elif self.closing is None and not self._is_closed:
             self._buffer += data
             self.handle_backlog()
         if self._broker.ready:
@@ -105,9 +110,7 @@ class Connection:
 
     @property
     def wants_reading(self) -> bool:
-        """False while paused, or while so many bytes wait behind an unanswered request that the host should stop
-        reading.
-        """
+        """False while the host should not read: paused, or too many bytes wait behind an unanswered request."""
         return not self._is_paused and (len(self._buffer) < BACKLOG_LIMIT_BYTES or not self._is_blocked())
 
     @property
@@ -152,24 +155,25 @@ class Connection:
         self._output.append(frame)
         self._output_bytes += len(frame)
         self._mark_dirty()
-        if self._buffer:
+        if self._buffer and not self._is_handling:
             self._broker.ready.append(self)
 
     def handle_backlog(self) -> None:
         """Handle the whole requests that lie in the buffer, as far as they may be handled now."""
         buffer = self._buffer
         start, end = 0, len(buffer)
+        self._is_handling = True
         while not self._is_blocked() and end - start >= SIZE_BYTES:
             size = int.from_bytes(buffer[start : start + SIZE_BYTES], "big", signed=True)
             if not 0 <= size <= self._max_request_bytes:
-                self._close(self._bad_size(size, bytes(buffer[start : start + SIZE_BYTES])))
-                return
+                self._close(_bad_size(size, bytes(buffer[start : start + SIZE_BYTES]), self._max_request_bytes))
+                break
             if end - start - SIZE_BYTES < size:
                 break
             start += SIZE_BYTES + size
             self._handle(bytes(memoryview(buffer)[start - size : start]))
-        if start and not self._is_closed:
-            del buffer[:start]
+        self._is_handling = False
+        del buffer[:start]
 
     # ------------------------------------------------------------ inside
 
@@ -192,15 +196,6 @@ class Connection:
         except Exception:
             self._fail("a request could not be handled")
 
-    def _bad_size(self, size: int, prefix: bytes) -> str:
-        if prefix[:2] == b"\x16\x03":
-            return "this is not Kafka's protocol: the peer speaks TLS"
-        if prefix in (b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI"):
-            return "this is not Kafka's protocol: the peer speaks HTTP"
-        if size < 0:
-            return f"a request of negative size ({size})"
-        return f"a request of {size} bytes is larger than socket.request.max.bytes ({self._max_request_bytes})"
-
     def _close(self, reason: str) -> None:
         self.closing = reason
         self._buffer.clear()
@@ -214,3 +209,13 @@ class Connection:
         if not self._is_dirty:
             self._is_dirty = True
             self._broker.dirty.append(self)
+
+
+def _bad_size(size: int, prefix: bytes, max_request_bytes: int) -> str:
+    if prefix[:2] == TLS_PREFIX:
+        return "this is not Kafka's protocol: the peer speaks TLS"
+    if prefix in HTTP_PREFIXES:
+        return "this is not Kafka's protocol: the peer speaks HTTP"
+    if size < 0:
+        return f"a request of negative size ({size})"
+    return f"a request of {size} bytes is larger than socket.request.max.bytes ({max_request_bytes})"

@@ -21,7 +21,7 @@ from groupcoord.wire.broker_messages import (
 
 PRODUCE_KEY, API_VERSIONS_KEY = 0, 18
 LISTED_VERSIONS: Mapping[int, tuple[int, int]] = {PRODUCE_KEY: (0, 13), **API_VERSIONS}
-"""What ApiVersions lists: what is served, and Produce, which is not: librdkafka never fetches from a broker without it."""
+"""What ApiVersions lists: what is served, and Produce, which is not. librdkafka fetches from no broker without it."""
 
 LEADER_EPOCH = 0
 TOPIC_OPERATIONS = 3576

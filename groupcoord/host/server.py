@@ -104,6 +104,7 @@ class _Peer(asyncio.Protocol):
             self.last_active_s = self._server.loop.time()
             self.transport.write(output)
         if connection.closing is not None:
+            self.transport.write(connection.take_output())
             self.disconnect(connection.closing)
         elif not self._is_reading:
             self._read_if_wanted()

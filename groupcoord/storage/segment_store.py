@@ -267,7 +267,7 @@ class SegmentLogStore:
         try:
             batch = encode_batch(
                 log.next_offset,
-                [(record.key, record.value, record.timestamp_ms) for record in records],
+                [(*record.encoded(), record.timestamp_ms) for record in records],
                 leader_epoch=log.leader_epoch,
                 producer_id=producer_id,
                 producer_epoch=first.producer_epoch,

@@ -102,9 +102,8 @@ def read_records(
         for offset, timestamp_ms, key, value in batch.records():
             if key is None:
                 key = b""
-            made = LogRecord(decode(key, value, producer_id, producer_epoch), timestamp_ms, offset)
             # LogRecord.from_bytes() does the same in twice the time, and a load makes a million of these.
-            made._key, made._value = key, value
+            made = LogRecord(decode(key, value, producer_id, producer_epoch), timestamp_ms, offset, (key, value))
             yield made
 
 

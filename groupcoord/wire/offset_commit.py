@@ -10,7 +10,7 @@ Read and written by hand: with heartbeats these are most of a coordinator's work
 import struct
 
 from groupcoord.core.messages import (
-    CommittedPartition,
+    PartitionResult,
     OffsetCommit,
     OffsetCommitResponse,
     OffsetToCommit,
@@ -141,16 +141,16 @@ def _flexible_decoder(version: int) -> Decoder:
     return decode
 
 
-def _write_partitions(partitions: tuple[CommittedPartition, ...]) -> bytes:
+def _write_partitions(partitions: tuple[PartitionResult, ...]) -> bytes:
     """Versions up to 8, where a group that is absent is told from a wrong generation by nobody."""
     return b"".join([_RESULT.pack(index, _ERRORS_UNTIL_8.get(error, error)) for index, error in partitions])
 
 
-def _write_flexible_partitions(partitions: tuple[CommittedPartition, ...]) -> bytes:
+def _write_flexible_partitions(partitions: tuple[PartitionResult, ...]) -> bytes:
     return b"".join([_FLEXIBLE_RESULT.pack(index, error) for index, error in partitions])
 
 
-def _write_flexible_partitions_of_8(partitions: tuple[CommittedPartition, ...]) -> bytes:
+def _write_flexible_partitions_of_8(partitions: tuple[PartitionResult, ...]) -> bytes:
     return b"".join([_FLEXIBLE_RESULT.pack(index, _ERRORS_UNTIL_8.get(error, error)) for index, error in partitions])
 
 

@@ -276,7 +276,7 @@ def test_authorized_operations(topics: TopicRegistry) -> None:
 
 
 def test_api_versions() -> None:
-    """All APIs are named, and Produce for librdkafka's sake; an unknown version of ApiVersions, or a client that means another cluster, is told so."""
+    """All APIs are listed, and Produce for librdkafka's sake; wrong versions and wrong clusters are told so."""
     listed = answer_api_versions(ApiVersions(), NODE, "me").api_versions
     assert listed == {0: (0, 13), **API_VERSIONS}
     unknown = answer_api_versions(ApiVersions(unsupported_version=True), NODE, "me")
@@ -352,6 +352,7 @@ def part(partition_index: int = 0, fetch_offset: int = 0, current_leader_epoch: 
         (fetch_of(part(9)), ["UNKNOWN_TOPIC_OR_PARTITION"], 0),
         (fetch_of(part(), part(9)), ["NONE", "UNKNOWN_TOPIC_OR_PARTITION"], 300),
         (fetch_of(part(), part(1, -1)), ["NONE", "OFFSET_OUT_OF_RANGE"], 0),
+        (fetch_of(part(0, -1), part(1)), ["OFFSET_OUT_OF_RANGE", "NONE"], 0),
         (fetch_of(part(), part()), ["NONE"], 300),
         (fetch_of(part(), name="nope"), ["UNKNOWN_TOPIC_OR_PARTITION"], 0),
         (fetch_of(part(), name=None, topic_id=OTHER_ID), ["UNKNOWN_TOPIC_ID"], 0),

@@ -191,9 +191,24 @@ def test_a_directory_that_can_not_be_used(tmp_path: Path) -> None:
         assert str(path) in errors
 
 
-def test_broken_files(tmp_path: Path) -> None:
-    """A broken list of topics, or a broken log: one line that names the file, exit status 1."""
+def test_a_broken_list_of_topics(tmp_path: Path) -> None:
+    """One line that names the file, exit status 1."""
     (tmp_path / "topics.json").write_text("{")
     status, errors = refused("--port", "0", "--data-dir", str(tmp_path))
     assert (status, errors.count("\n")) == (1, 1)
     assert "topics.json" in errors
+
+
+def test_a_broken_log(tmp_path: Path) -> None:
+    """A log that is broken before its end is not served with groups missing: one line names the file, exit status 1."""
+    with serve("--data-dir", str(tmp_path), "--topic", "orders:1") as server:
+        for offset in range(3):
+            server.ask(commit(offset))
+        assert server.stop() == (0, "")
+    (segment,) = (path for path in tmp_path.glob("__consumer_offsets-*/*.log") if path.stat().st_size)
+    content = bytearray(segment.read_bytes())
+    content[len(content) // 6] ^= 0xFF
+    segment.write_bytes(content)
+    status, errors = refused("--port", "0", "--data-dir", str(tmp_path))
+    assert (status, errors.count("\n")) == (1, 1)
+    assert str(segment) in errors

@@ -8,8 +8,8 @@ import pytest
 
 from groupcoord.core.messages import (
     NO_NODE,
-    CommittedPartition,
-    CommittedTopic,
+    PartitionResult,
+    TopicResult,
     DeletedGroup,
     DeleteGroupsResponse,
     DescribedGroup,
@@ -258,8 +258,8 @@ def test_find_coordinator_errors(version: int) -> None:
 def test_offset_commit(version: int) -> None:
     """An absent group is a wrong generation up to version 8; topics are named as they were."""
     name, topic_id = (None, TOPIC_ID) if version >= 10 else ("orders", ZERO_UUID)
-    partitions = (CommittedPartition(3, ErrorCode.NONE), CommittedPartition(4, ErrorCode.GROUP_ID_NOT_FOUND))
-    response = OffsetCommitResponse((CommittedTopic(name, topic_id, partitions), CommittedTopic(name, topic_id, ())))
+    partitions = (PartitionResult(3, ErrorCode.NONE), PartitionResult(4, ErrorCode.GROUP_ID_NOT_FOUND))
+    response = OffsetCommitResponse((TopicResult(name, topic_id, partitions), TopicResult(name, topic_id, ())))
     topic = {"topic_id": TOPIC_ID} if version >= 10 else {"name": "orders"}
     results = [
         {"partition_index": 3, "error_code": 0},
