@@ -2,8 +2,10 @@
 
 from groupcoord.clock import Clock, ManualClock, SystemClock
 from groupcoord.config import Config
-from groupcoord.coordinator import GroupCoordinator, LoadError, PartitionStatus
+from groupcoord.coordinator import GroupCoordinator, LoadError
+from groupcoord.core.authorization import Operation, Resource, ResourceType
 from groupcoord.core.effects import Reply
+from groupcoord.core.partitions import PartitionStatus
 from groupcoord.core.states import GroupState
 from groupcoord.core.topics import TopicResolver
 from groupcoord.errors import ConfigError, ErrorCode, GroupcoordError, InvariantError, StoreContractError
@@ -26,8 +28,11 @@ __all__ = [
     "LogStoreError",
     "ManualClock",
     "MemoryLogStore",
+    "Operation",
     "PartitionStatus",
     "Reply",
+    "Resource",
+    "ResourceType",
     "StoreContractError",
     "SystemClock",
     "Ticket",

@@ -7,91 +7,28 @@ partition, hands appends to the store and collects the answers.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
-from enum import Enum
-from typing import Any
+from collections.abc import Callable, Iterator
+from itertools import islice
 from uuid import UUID
-
-from attrs import evolve
 
 from groupcoord.clock import Clock, SystemClock
 from groupcoord.config import Config
-from groupcoord.core.commits import refused_topics
+from groupcoord.core.authorization import Authorize, Principal
 from groupcoord.core.effects import Append, Effects, Reply, Token
+from groupcoord.core.front import Front
 from groupcoord.core.gathering import Gathering, original_tokens
-from groupcoord.core.java import partition_for
-from groupcoord.core.messages import (
-    CompleteTransaction,
-    CompleteTransactionResponse,
-    DeletedGroup,
-    DeleteGroups,
-    DeleteGroupsResponse,
-    DescribedGroup,
-    DescribeGroups,
-    DescribeGroupsResponse,
-    FetchedGroup,
-    FindCoordinator,
-    FindCoordinatorResponse,
-    GroupToFetch,
-    Heartbeat,
-    JoinGroup,
-    LeaveGroup,
-    ListedGroup,
-    ListGroups,
-    ListGroupsResponse,
-    Node,
-    OffsetCommit,
-    OffsetCommitResponse,
-    OffsetDelete,
-    OffsetFetch,
-    OffsetFetchResponse,
-    Request,
-    Response,
-    SyncGroup,
-    TxnOffsetCommit,
-    TxnOffsetCommitResponse,
-)
+from groupcoord.core.messages import Node, Request, Response
 from groupcoord.core.partition import Partition
+from groupcoord.core.partitions import Partitions, PartitionStatus
 from groupcoord.core.records import ZERO_UUID
-from groupcoord.core.refusals import refuse
-from groupcoord.core.routing import Owner, find_coordinators
-from groupcoord.core.shard import GroupRequest
+from groupcoord.core.routing import Cluster, Owner
 from groupcoord.core.timers import TimerQueue
-from groupcoord.core.topics import (
-    AnyTopic,
-    TopicResolver,
-    identify_topics,
-    merge_results,
-    resolve_commit,
-    resolve_delete,
-    resolve_fetch,
-)
+from groupcoord.core.topics import AnyTopic, TopicResolver
 from groupcoord.errors import ErrorCode, GroupcoordError, StoreContractError
 from groupcoord.log_store import LogRecord, LogStore, LogStoreError, MemoryLogStore, Ticket
 
-ALL_OPERATIONS_ON_A_GROUP = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
-"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS: what DescribeGroups reports without an authorizer."""
-
 LOCAL_NODE = Node(1, "127.0.0.1", 9092)
 MAX_TIMERS_PER_TICK = 10_000
-MAX_CACHED_ROUTES = 100_000
-"""Group ids come from clients, so the memory of where they belong is bounded."""
-
-
-class PartitionStatus(Enum):
-    """Whether a log partition's groups are coordinated here."""
-
-    UNLOADED = "unloaded"
-    LOADING = "loading"
-    ACTIVE = "active"
-    FAILED = "failed"
-
-
-_STATUS_ERRORS = {
-    PartitionStatus.UNLOADED: ErrorCode.NOT_COORDINATOR,
-    PartitionStatus.LOADING: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    PartitionStatus.FAILED: ErrorCode.NOT_COORDINATOR,
-}
 
 
 class LoadError(GroupcoordError):
@@ -125,6 +62,7 @@ class GroupCoordinator:
         topics: the topics of the cluster; every topic exists if left out.
         node: what FindCoordinator says of this coordinator.
         owner: which node coordinates a log partition, for one coordinator among several; this node if left out.
+        authorize: decides who may do what, asked wherever Kafka asks its authorizer; all is allowed if left out.
         new_member_id: makes member ids from a prefix; random ones, as Kafka's, if left out.
     """
 
@@ -137,54 +75,56 @@ class GroupCoordinator:
         topics: TopicResolver | None = None,
         node: Node = LOCAL_NODE,
         owner: Owner | None = None,
+        authorize: Authorize | None = None,
         new_member_id: Callable[[str], str] = random_member_id,
     ) -> None:
         self.config = config or Config()
         self.clock = clock or SystemClock()
         self.log_store = log_store or MemoryLogStore()
-        self.node = node
-        self._topics = topics or AnyTopic()
-        self._owner = owner
         self._new_member_id = new_member_id
         count = self.config.offsets_topic_num_partitions
-        self._active: list[Partition | None] = [None] * count
-        self._status = [PartitionStatus.UNLOADED] * count
+        self._partitions = Partitions(count)
+        self._loading: dict[int, tuple[Partition, Iterator[LogRecord] | None]] = {}
         self._leader_epochs = [-1] * count
         self._next_appends = [0] * count
-        self._is_started = False
         self._effects = Effects()
-        self._timers = TimerQueue()
-        self._routes: dict[str, int] = {}
         self._gathering = Gathering()
+        self._timers = TimerQueue()
+        self._cluster = Cluster(node, owner, count)
+        self._front = Front(
+            config=self.config,
+            effects=self._effects,
+            gathering=self._gathering,
+            partitions=self._partitions,
+            topics=topics or AnyTopic(),
+            cluster=self._cluster,
+            authorize=authorize,
+        )
         self._is_settling = False
-        self._handlers: dict[type, Callable[[Any, Token], None]] = {
-            JoinGroup: self._to_group,
-            SyncGroup: self._to_group,
-            Heartbeat: self._to_group,
-            LeaveGroup: self._to_group,
-            OffsetCommit: self._commit,
-            TxnOffsetCommit: self._commit_transactional,
-            OffsetDelete: self._delete_offsets,
-            CompleteTransaction: self._complete_transaction,
-            OffsetFetch: self._fetch,
-            DescribeGroups: self._describe,
-            ListGroups: self._list,
-            DeleteGroups: self._delete,
-            FindCoordinator: self._find_coordinator,
-        }
+
+    @property
+    def node(self) -> Node:
+        """What FindCoordinator says of this coordinator."""
+        return self._cluster.node
+
+    @node.setter
+    def node(self, node: Node) -> None:
+        self._cluster.node = node
 
     # ------------------------------------------------------------ requests and answers
 
-    def submit(self, request: Request, token: Token = None) -> None:
+    def submit(self, request: Request, token: Token = None, principal: Principal = None) -> None:
         """Take a request. Its answer comes out of :meth:`take_replies`, now or later, with ``token``.
+
+        Args:
+            request: one of :mod:`groupcoord.messages`.
+            token: whatever tells the caller whose answer it is.
+            principal: for whom it speaks; given to ``authorize``.
 
         Raises:
             TypeError: this is no request of the coordinator.
         """
-        handler = self._handlers.get(type(request))
-        if handler is None:
-            raise TypeError(f"{type(request).__name__} is no request of the group coordinator")
-        handler(request, token)
+        self._front.handle(request, token, principal, self.clock.now_ms())
         if self._effects.appends or self._gathering.awaited:
             self._settle()
 
@@ -193,14 +133,14 @@ class GroupCoordinator:
         replies, self._effects.replies = self._effects.replies, []
         return replies
 
-    def call(self, request: Request) -> Response:
+    def call(self, request: Request, principal: Principal = None) -> Response:
         """Return the answer of a request that is answered at once.
 
         Raises:
             LookupError: the answer has to wait (for other members, or for the log).
         """
         token = object()
-        self.submit(request, token)
+        self.submit(request, token, principal)
         for reply in self._effects.replies:
             if reply.token is token and reply.response is not None:
                 self._effects.replies.remove(reply)
@@ -216,7 +156,7 @@ class GroupCoordinator:
             timer = self._timers.pop_due(now_ms)
             if timer is None:
                 break
-            partition = self._active[timer.key.partition]
+            partition = self._partitions.active[timer.key.partition]
             assert partition is not None
             partition.on_timer(timer.key, now_ms)
             self._settle()
@@ -238,7 +178,7 @@ class GroupCoordinator:
             StoreContractError: the ticket is unknown or was answered already, or the offset went back. The
                 partition has failed.
         """
-        partition = self._active[ticket.partition]
+        partition = self._partitions.active[ticket.partition]
         if partition is None:
             return
         try:
@@ -254,7 +194,7 @@ class GroupCoordinator:
         Raises:
             StoreContractError: it isn't the oldest unanswered append of its log partition. The partition has failed.
         """
-        partition = self._active[ticket.partition]
+        partition = self._partitions.active[ticket.partition]
         if partition is None:
             return
         try:
@@ -280,7 +220,7 @@ class GroupCoordinator:
             self._effects.replies = list(self._gathering.finish(self._effects.replies))
 
     def _append(self, append: Append) -> None:
-        partition = self._active[append.partition]
+        partition = self._partitions.active[append.partition]
         if partition is None:
             return
         now_ms = self.clock.now_ms()
@@ -300,10 +240,9 @@ class GroupCoordinator:
 
     def _fail(self, index: int, error_code: ErrorCode) -> None:
         """Give a log partition up until it is loaded again: memory may differ from the log."""
-        partition = self._active[index]
+        partition = self._partitions.active[index]
         if partition is not None:
-            self._stop(partition, error_code)
-            self._status[index] = PartitionStatus.FAILED
+            self._stop(partition, error_code, PartitionStatus.FAILED)
 
     # ------------------------------------------------------------ life cycle
 
@@ -314,7 +253,7 @@ class GroupCoordinator:
             LoadError: some could not be loaded; the others are served.
         """
         causes: dict[int, Exception] = {}
-        for index in range(len(self._active)):
+        for index in range(len(self._partitions)):
             try:
                 self.load(index)
             except LoadError as error:
@@ -325,22 +264,31 @@ class GroupCoordinator:
     def load(self, partition: int, leader_epoch: int = 0) -> None:
         """Become the coordinator of a log partition: read its records and serve its groups.
 
-        An epoch that isn't newer than the last one is out of date and ignored; on a partition that is served
-        already a newer one is only remembered.
+        An epoch that isn't newer than the last one is out of date and ignored; on a partition that is served already a
+        newer one is only remembered.
 
         Raises:
             LoadError: the log can't be read; the partition answers NOT_COORDINATOR until it is loaded again.
         """
-        status = self._status[partition]
+        if self.begin_load(partition, leader_epoch):
+            self.continue_load(partition)
+
+    def begin_load(self, partition: int, leader_epoch: int = 0) -> bool:
+        """Begin what :meth:`load` does at once: until it is finished, requests are COORDINATOR_LOAD_IN_PROGRESS.
+
+        Returns:
+            True if :meth:`continue_load` is wanted now; False if there is nothing to load.
+        """
+        status = self._partitions.status[partition]
         is_newer = leader_epoch > self._leader_epochs[partition]
         if not is_newer and status is not PartitionStatus.FAILED:
-            return
-        self._is_started = True
+            return False
+        self._partitions.is_started = True
         self._leader_epochs[partition] = max(leader_epoch, self._leader_epochs[partition])
-        if status is PartitionStatus.ACTIVE:
-            return
-        self._status[partition] = PartitionStatus.LOADING
-        loaded = Partition(
+        if status in (PartitionStatus.ACTIVE, PartitionStatus.LOADING):
+            return False
+        self._partitions.status[partition] = PartitionStatus.LOADING
+        loading = Partition(
             partition,
             config=self.config,
             effects=self._effects,
@@ -348,15 +296,41 @@ class GroupCoordinator:
             new_member_id=self._new_member_id,
             first_append=self._next_appends[partition],
         )
+        self._loading[partition] = (loading, None)
+        return True
+
+    def continue_load(self, partition: int, max_records: int | None = None) -> bool:
+        """Load on: at most ``max_records`` records, or all that are left.
+
+        Returns:
+            True when the partition is served, or isn't loading any more.
+
+        Raises:
+            LoadError: the log can't be read; the partition answers NOT_COORDINATOR until it is loaded again.
+        """
+        entry = self._loading.get(partition)
+        if entry is None:
+            return True
+        loading, records = entry
         try:
-            records = ((entry.offset, entry.record) for entry in self.log_store.read(partition))
-            loaded.load(records, self.clock.now_ms())
+            if records is None:
+                records = iter(self.log_store.read(partition))
+                self._loading[partition] = (loading, records)
+            count = 0
+            for record in islice(records, max_records):
+                loading.replay(record.offset, record.record)
+                count += 1
         except (LogStoreError, StoreContractError) as error:
-            self._status[partition] = PartitionStatus.FAILED
+            del self._loading[partition]
+            self._partitions.status[partition] = PartitionStatus.FAILED
             raise LoadError({partition: error}) from error
-        self._active[partition] = loaded
-        self._status[partition] = PartitionStatus.ACTIVE
+        if count == max_records:
+            return False
+        del self._loading[partition]
+        loading.loaded(self.clock.now_ms())
+        self._partitions.serve(loading)
         self._settle()
+        return True
 
     def unload(self, partition: int, leader_epoch: int | None = None) -> None:
         """Stop coordinating a log partition: whoever waits there is told NOT_COORDINATOR.
@@ -367,173 +341,47 @@ class GroupCoordinator:
             if leader_epoch <= self._leader_epochs[partition]:
                 return
             self._leader_epochs[partition] = leader_epoch
-        active = self._active[partition]
+        active = self._partitions.active[partition]
         if active is not None:
-            self._stop(active, ErrorCode.NOT_COORDINATOR)
-        self._status[partition] = PartitionStatus.UNLOADED
+            self._stop(active, ErrorCode.NOT_COORDINATOR, PartitionStatus.UNLOADED)
+        self._loading.pop(partition, None)
+        self._partitions.status[partition] = PartitionStatus.UNLOADED
         self._settle()
 
-    def _stop(self, partition: Partition, error_code: ErrorCode) -> None:
+    def _stop(self, partition: Partition, error_code: ErrorCode, status: PartitionStatus) -> None:
         partition.unload(self.clock.now_ms(), error_code)
         self._next_appends[partition.index] = partition.next_append
-        self._active[partition.index] = None
+        self._partitions.withdraw(partition.index, status)
 
     def close(self) -> None:
         """Unload everything; every request from now on is COORDINATOR_NOT_AVAILABLE."""
-        for partition in range(len(self._active)):
+        for partition in range(len(self._partitions)):
             self.unload(partition)
-        self._is_started = False
+        self._partitions.is_started = False
 
     def topic_deleted(self, name: str, topic_id: UUID = ZERO_UUID) -> None:
         """A topic is gone from the cluster: delete the offsets that were committed for it, in every group."""
-        for partition in self._active:
-            if partition is not None:
-                partition.forget_topic(name, topic_id)
+        for partition in self._partitions:
+            partition.forget_topic(name, topic_id)
         self._settle()
-
-    # ------------------------------------------------------------ routing
-
-    def partition_of(self, group_id: str) -> int:
-        """Return the log partition that holds a group."""
-        index = self._routes.get(group_id)
-        if index is None:
-            if len(self._routes) >= MAX_CACHED_ROUTES:
-                self._routes.clear()
-            index = self._routes[group_id] = partition_for(group_id, len(self._active))
-        return index
-
-    def status(self, partition: int) -> PartitionStatus:
-        """Return whether a log partition is served here."""
-        return self._status[partition]
-
-    def _unavailable(self, index: int) -> ErrorCode:
-        return _STATUS_ERRORS[self._status[index]] if self._is_started else ErrorCode.COORDINATOR_NOT_AVAILABLE
-
-    def _to_group(self, request: GroupRequest, token: Token) -> None:
-        index = self.partition_of(request.group_id or "")
-        partition = self._active[index]
-        if partition is not None:
-            partition.handle(request, token, self.clock.now_ms())
-        else:
-            self._effects.reply(token, refuse(request, self._unavailable(index), self.config))
-
-    def _commit(self, request: OffsetCommit, token: Token) -> None:
-        topics, refused = resolve_commit(request.topics, self._topics)
-        if request.group_id is None:
-            topics, refused = (), merge_results(refused, refused_topics(topics, ErrorCode.INVALID_GROUP_ID))
-        if not topics:
-            self._effects.reply(token, OffsetCommitResponse(merge_results(refused, ())))
-        else:
-            resolved = OffsetCommit(
-                request.group_id,
-                topics,
-                request.generation_id,
-                request.member_id,
-                request.group_instance_id,
-                request.retention_time_ms,
-            )
-            self._to_group(resolved, self._gathering.beside(token, refused))
-
-    def _commit_transactional(self, request: TxnOffsetCommit, token: Token) -> None:
-        topics, refused = resolve_commit(request.topics, self._topics)
-        if not topics:
-            self._effects.reply(token, TxnOffsetCommitResponse(merge_results(refused, ())))
-        else:
-            self._to_group(evolve(request, topics=topics), self._gathering.beside(token, refused))
-
-    def _delete_offsets(self, request: OffsetDelete, token: Token) -> None:
-        topics, refused = resolve_delete(request.topics, self._topics)
-        self._to_group(OffsetDelete(request.group_id, topics), self._gathering.beside(token, refused))
-
-    def _complete_transaction(self, request: CompleteTransaction, token: Token) -> None:
-        partition = self._active[request.partition]
-        if partition is not None:
-            partition.complete_transaction(request, token)
-        else:
-            self._effects.reply(token, CompleteTransactionResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER))
-
-    def _fetch(self, request: OffsetFetch, token: Token) -> None:
-        groups = tuple(self._fetch_group(wanted, request) for wanted in request.groups)
-        self._effects.reply(token, OffsetFetchResponse(groups))
-
-    def _fetch_group(self, wanted: GroupToFetch, request: OffsetFetch) -> FetchedGroup:
-        if wanted.group_id is None:
-            return FetchedGroup("", ErrorCode.INVALID_GROUP_ID, ())
-        index = self.partition_of(wanted.group_id)
-        partition = self._active[index]
-        if partition is None:
-            return FetchedGroup(wanted.group_id, self._unavailable(index), ())
-        named, refused = resolve_fetch(wanted, self._topics)
-        fetched = partition.fetch(named, require_stable=request.require_stable)
-        if request.uses_topic_ids and wanted.topics is None:
-            return identify_topics(fetched, self._topics)
-        return fetched._replace(topics=fetched.topics + refused) if refused else fetched
-
-    def _describe(self, request: DescribeGroups, token: Token) -> None:
-        groups = tuple(self._describe_group(group_id) for group_id in request.group_ids)
-        if request.include_authorized_operations:
-            groups = tuple(_with_operations(group) for group in groups)
-        self._effects.reply(token, DescribeGroupsResponse(groups))
-
-    def _describe_group(self, group_id: str | None) -> DescribedGroup:
-        if group_id is None:
-            return DescribedGroup("", ErrorCode.INVALID_GROUP_ID)
-        index = self.partition_of(group_id)
-        partition = self._active[index]
-        return (
-            DescribedGroup(group_id, self._unavailable(index))
-            if partition is None
-            else partition.describe_group(group_id)
-        )
-
-    def _list(self, request: ListGroups, token: Token) -> None:
-        if not self._is_started:
-            self._effects.reply(token, ListGroupsResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE))
-        elif PartitionStatus.LOADING in self._status:
-            self._effects.reply(token, ListGroupsResponse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
-        else:
-            states = frozenset(state.strip().lower() for state in request.states_filter)
-            types = frozenset(group_type.lower() for group_type in request.types_filter)
-            groups: list[ListedGroup] = []
-            for partition in self._active:
-                if partition is not None:
-                    groups += partition.list_groups(states, types)
-            self._effects.reply(token, ListGroupsResponse(ErrorCode.NONE, tuple(groups)))
-
-    def _delete(self, request: DeleteGroups, token: Token) -> None:
-        results: list[DeletedGroup] = []
-        served: dict[int, list[str]] = {}
-        for group_id in dict.fromkeys(request.group_ids):
-            index = -1 if group_id is None else self.partition_of(group_id)
-            if group_id is None:
-                results.append(DeletedGroup("", ErrorCode.INVALID_GROUP_ID))
-            elif self._active[index] is None:
-                results.append(DeletedGroup(group_id, self._unavailable(index)))
-            else:
-                served.setdefault(index, []).append(group_id)
-        if not served:
-            self._effects.reply(token, DeleteGroupsResponse(tuple(results)))
-        deletion = self._gathering.deletion(token, results, len(served))
-        for index, group_ids in served.items():
-            partition = self._active[index]
-            assert partition is not None
-            partition.delete_groups(group_ids, deletion)
-
-    def _find_coordinator(self, request: FindCoordinator, token: Token) -> None:
-        owner = self._owner or (lambda _: self.node)
-        found = find_coordinators(request, len(self._active), owner, self.node)
-        self._effects.reply(token, FindCoordinatorResponse(found))
 
     # ------------------------------------------------------------ looking inside
 
+    def partition_of(self, group_id: str) -> int:
+        """Return the log partition that holds a group."""
+        return self._partitions.index_of(group_id)
+
+    def status(self, partition: int) -> PartitionStatus:
+        """Return whether a log partition is served here."""
+        return self._partitions.status[partition]
+
     def partition(self, index: int) -> Partition | None:
         """Return the core of a log partition that is served here. For observers and tests: change nothing."""
-        return self._active[index]
+        return self._partitions.active[index]
 
     def waiting_tokens(self) -> list[Token]:
         """Return the token of every request that is not answered yet."""
-        active = [partition for partition in self._active if partition is not None]
-        return original_tokens([token for partition in active for token in partition.parked_tokens()])
+        return original_tokens([token for partition in self._partitions for token in partition.parked_tokens()])
 
     def check(self) -> None:
         """Prove the invariants of everything inside.
@@ -542,11 +390,5 @@ class GroupCoordinator:
             InvariantError: one does not hold.
         """
         self._timers.check()
-        for partition in self._active:
-            if partition is not None:
-                partition.check()
-
-
-def _with_operations(group: DescribedGroup) -> DescribedGroup:
-    is_known = group.error_code in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND)
-    return evolve(group, authorized_operations=ALL_OPERATIONS_ON_A_GROUP) if is_known else group
+        for partition in self._partitions:
+            partition.check()

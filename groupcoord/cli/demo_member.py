@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-POLL_S = 0.05
+LONGEST_POLL_MS = 50
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,11 @@ class Options:
     def heartbeat_interval_ms(self) -> int:
         """Time between two heartbeats."""
         return self.session_timeout_ms // 5
+
+    @property
+    def poll_ms(self) -> int:
+        """How long to let the library work at a time."""
+        return min(self.commit_interval_ms, LONGEST_POLL_MS)
 
 
 class Client(Protocol):
@@ -86,6 +91,7 @@ class KafkaPythonClient:
 
         self.owned: set[int] = set()
         self._topic = options.topic
+        self._poll_ms = options.poll_ms
         self._kafka = kafka
         self._consumer = kafka.KafkaConsumer(
             bootstrap_servers=options.bootstrap,
@@ -102,7 +108,7 @@ class KafkaPythonClient:
 
     def poll(self) -> None:
         """See :meth:`Client.poll`."""
-        self._consumer.poll(timeout_ms=POLL_S * 1000)
+        self._consumer.poll(timeout_ms=self._poll_ms)
 
     def committed(self, partitions: Iterable[int]) -> dict[int, int]:
         """See :meth:`Client.committed`."""
@@ -130,6 +136,7 @@ class AiokafkaClient:
 
         self.owned: set[int] = set()
         self._topic = options.topic
+        self._poll_ms = options.poll_ms
         self._aiokafka = aiokafka
         self._runner = asyncio.Runner()
         self._runner.run(self._start(options, RangePartitionAssignor))
@@ -150,7 +157,7 @@ class AiokafkaClient:
 
     def poll(self) -> None:
         """See :meth:`Client.poll`."""
-        self._runner.run(self._consumer.getmany(timeout_ms=int(POLL_S * 1000)))
+        self._runner.run(self._consumer.getmany(timeout_ms=self._poll_ms))
 
     def committed(self, partitions: Iterable[int]) -> dict[int, int]:
         """See :meth:`Client.committed`."""
@@ -179,6 +186,7 @@ class ConfluentKafkaClient:
 
         self.owned: set[int] = set()
         self._topic = options.topic
+        self._poll_ms = options.poll_ms
         self._confluent_kafka = confluent_kafka
         self._consumer = confluent_kafka.Consumer(
             {
@@ -202,7 +210,7 @@ class ConfluentKafkaClient:
 
     def poll(self) -> None:
         """See :meth:`Client.poll`."""
-        self._consumer.poll(POLL_S)
+        self._consumer.poll(self._poll_ms / 1000)
 
     def committed(self, partitions: Iterable[int]) -> dict[int, int]:
         """See :meth:`Client.committed`."""

@@ -95,7 +95,10 @@ class Administration:
 
     def on_failure(self, written: WhenDeleted, error_code: ErrorCode) -> list[Deferred]:
         """The tombstones could not be written: the groups are back. Return the requests that waited for this."""
+        known = self._shard.journal.hard.groups
         for group in written.groups:
+            # While it was buried, its first record may have failed, and a commit from outside become durable.
+            group.is_durable = group.group_id in known
             self._shard.groups[group.group_id] = group
         if written.response is not None:
             results = tuple(

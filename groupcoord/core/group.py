@@ -230,13 +230,19 @@ class GroupMetadata:
     def select_protocol(self) -> str | None:
         """Return the protocol that wins the vote among those that all support, or None if there is no such one.
 
-        A tie goes to the first in the order of a Java ``HashMap``, as in Kafka 4.
+        A tie goes to the first in the order of a Java ``HashMap``, as in Kafka 4. A name counts as often as members
+        list it, so one that repeats itself can make a candidate of a name that another does not support.
         """
         size = len(self.members)
         candidates = {name for name, count in self.supported_protocols.items() if count == size}
         if not candidates:
             return None
-        votes = Counter(member.vote(candidates) for member in self.members.values())
+        votes: Counter[str] = Counter()
+        for member in self.members.values():
+            vote = member.vote(candidates)
+            if vote is None:
+                return None
+            votes[vote] += 1
         most = max(votes.values())
         return next(name for name in hash_map_order(votes) if votes[name] == most)
 

@@ -86,9 +86,9 @@ class MemberMetadata:
                 return metadata
         return b""
 
-    def vote(self, candidates: set[str]) -> str:
-        """Return the member's first choice among ``candidates``, of which it supports at least one."""
-        return next(name for name, _ in self.protocols if name in candidates)
+    def vote(self, candidates: set[str]) -> str | None:
+        """Return the member's first choice among ``candidates``, or None if it supports none of them."""
+        return next((name for name, _ in self.protocols if name in candidates), None)
 
     def joined(self, protocol_name: str | None) -> JoinedMember:
         """Return the member as the leader sees it."""

@@ -76,10 +76,12 @@ class Membership:
         is_followed = any(getattr(entry.continuation, "group", None) is group for entry in journal.in_flight)
         if is_followed or group.is_durable or self._groups.get(group.group_id) is not group:
             return
-        for member in list(group.members.values()):
+        for member in group.members.values():
             join = group.take_join(member)
             if join is not None:
                 self._refuse_join(join.token, error_code)
+            if member.parked_sync is not None:
+                self._effects.reply(member.parked_sync.token, SyncGroupResponse(error_code))
         self._shard.disarm(group)
         del self._groups[group.group_id]
 

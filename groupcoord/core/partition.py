@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import UUID
 
@@ -210,18 +210,20 @@ class Partition:
 
     # ------------------------------------------------------------ life cycle
 
-    def load(self, records: Iterable[tuple[int, Record]], now_ms: int) -> None:
-        """Rebuild the state from the log, as (offset, record) in order, and start the clocks.
-
-        Every member's session starts now; a group that is larger than ``group.max.size`` rebalances, and the first
-        to rejoin stay (KIP-389).
+    def replay(self, log_offset: int, record: Record) -> None:
+        """Take over one record of the log; records come in order, all of them before :meth:`loaded`.
 
         Raises:
-            StoreContractError: the offsets do not grow.
+            StoreContractError: the offset does not grow.
         """
-        load = self._journal.load
-        for log_offset, record in records:
-            load(record, log_offset)
+        self._journal.load(record, log_offset)
+
+    def loaded(self, now_ms: int) -> None:
+        """The log was replayed: bring the groups to life and start the clocks.
+
+        Every member's session starts now; a group that is larger than ``group.max.size`` rebalances, and the first to
+        rejoin stay (KIP-389).
+        """
         for group_id, record_of_group in self._journal.hard.groups.items():
             if record_of_group is None:
                 group = GroupMetadata(group_id, self.index, None)

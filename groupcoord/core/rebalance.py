@@ -86,7 +86,8 @@ class Rebalance:
             self._timers.cancel(member.session_timer)
             group.remove(member)
         if not group.elect_joined_leader() and group.members:
-            self._timers.arm(group.join_timer, now_ms + max(group.rebalance_timeout_ms, 0))
+            # At least a millisecond: with a time-out of 0 it would repeat for ever while time stands still.
+            self._timers.arm(group.join_timer, now_ms + max(group.rebalance_timeout_ms, 1))
             return None
         group.generation_id += 1
         group.pending_sync.clear()
@@ -197,8 +198,11 @@ class Rebalance:
     def on_session_timer(self, group: GroupMetadata, member_id: str, now_ms: int) -> None:
         """A member, or an id that was handed out, was silent for too long."""
         if group.pending_members.pop(member_id, None) is None:
-            member = group.members.get(member_id)
-            if member is None or member.keeps_session:
+            member = group.members[member_id]
+            if member.keeps_session:
+                if group.state is GroupState.STABLE:
+                    # A replaced static member waits for the log, whose answer starts no session.
+                    self.renew_session(member, now_ms)
                 return
             self.remove_member(group, member)
         elif group.state is not GroupState.PREPARING_REBALANCE:

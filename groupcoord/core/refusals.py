@@ -1,4 +1,4 @@
-"""Answers of a coordinator that cannot serve a group now: not started, loading, or not the owner."""
+"""Answers of a coordinator that does not serve a group: not started, loading, not the owner, or not allowed."""
 
 from __future__ import annotations
 
@@ -24,23 +24,25 @@ from groupcoord.core.messages import (
 from groupcoord.core.shard import GroupRequest
 from groupcoord.errors import ErrorCode
 
+_STATES_OF_A_PARTITION = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
+
 
 def refuse(request: GroupRequest, error_code: ErrorCode, config: Config) -> Response:
     """Return the answer that carries ``error_code``.
 
-    What is wrong with the request itself comes before the state of the log partition, though not before "not
-    started". While a partition loads, heartbeats are answered NONE: the member would only start looking for another
-    coordinator.
+    What is wrong with the request itself comes before the state of the log partition, though not before permissions
+    and "not started". While a partition loads, heartbeats are answered NONE: the member would only start looking for
+    another coordinator.
     """
-    is_started = error_code is not ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if is_started and not request.group_id and not isinstance(request, OffsetCommit):
+    is_about_partition = error_code in _STATES_OF_A_PARTITION
+    if is_about_partition and not request.group_id and not isinstance(request, OffsetCommit):
         error_code = ErrorCode.INVALID_GROUP_ID
     match request:
         case JoinGroup():
             lowest_ms, highest_ms = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
-            if not is_started or error_code is ErrorCode.INVALID_GROUP_ID:
+            if error_code in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.INVALID_GROUP_ID):
                 return JoinGroupResponse(error_code, request.member_id)
-            if not lowest_ms <= request.session_timeout_ms <= highest_ms:
+            if is_about_partition and not lowest_ms <= request.session_timeout_ms <= highest_ms:
                 return JoinGroupResponse(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
             return JoinGroupResponse(error_code)
         case SyncGroup():

@@ -45,18 +45,26 @@ class Retention:
         self.start(now_ms)
 
     def forget_topic(self, topic: str, topic_id: UUID) -> None:
-        """A topic was deleted: so are its offsets, but not those of a newer topic of the same name."""
+        """A topic was deleted: so are its offsets, but not those of a newer topic of the same name.
+
+        Offsets on their way to the log and those of open transactions are covered as well.
+        """
         offsets = self._shard.journal.hard.offsets
-        records: list[Record] = []
-        for group_id in self._shard.groups:
-            committed = offsets.of_group(group_id).get(topic, {})
-            records += [
-                OffsetTombstone(group_id, topic, index)
-                for index, (_, record) in committed.items()
-                if record.topic_id in (ZERO_UUID, topic_id)
-            ]
-        if records:
-            self._shard.journal.begin(records, WhenDeleted(()))
+        found = [
+            record
+            for group_id in self._shard.groups
+            for _, record in offsets.of_group(group_id).get(topic, {}).values()
+        ]
+        found += [record for records in offsets.pending.values() for record in records]
+        found += [record for keys in offsets.transactions.values() for _, record in keys.values()]
+        keys = dict.fromkeys(
+            (record.group_id, record.partition)
+            for record in found
+            if record.topic == topic and record.topic_id in (ZERO_UUID, topic_id)
+        )
+        if keys:
+            tombstones = [OffsetTombstone(group_id, topic, index) for group_id, index in keys]
+            self._shard.journal.begin(tombstones, WhenDeleted(()))
 
     def _due(self, group: GroupMetadata, now_ms: int) -> tuple[list[tuple[str, int]], bool]:
         """Return what expires of a group, and whether nothing then keeps it."""

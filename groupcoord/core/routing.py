@@ -15,26 +15,45 @@ Owner = Callable[[int], Node | None]
 _SHARE_KEY = re.compile(r"[^:]+:[A-Za-z0-9_-]{22}:\d+")
 
 
-def find_coordinators(
-    request: FindCoordinator, partition_count: int, owner: Owner, own_node: Node
-) -> tuple[FoundCoordinator, ...]:
-    """Answer each key: a group's by its log partition, a transactional id's with this node.
+class Cluster:
+    """The nodes, as far as FindCoordinator tells of them.
 
-    Share groups (KIP-932) are not served; a well-formed key of theirs is COORDINATOR_NOT_AVAILABLE.
+    Attributes:
+        node: this node.
+        owner: which node coordinates a log partition; None: this one coordinates all.
+        partition_count: how many log partitions there are.
     """
 
-    def find(key: str) -> tuple[Node | None, ErrorCode]:
+    __slots__ = ("node", "owner", "partition_count")
+
+    def __init__(self, node: Node, owner: Owner | None, partition_count: int) -> None:
+        self.node = node
+        self.owner = owner
+        self.partition_count = partition_count
+
+    def coordinator_of(self, group_id: str) -> Node | None:
+        """Return the node that coordinates a group, or None while nobody does."""
+        return self.node if self.owner is None else self.owner(partition_for(group_id, self.partition_count))
+
+
+def find_coordinator(
+    request: FindCoordinator, key: str, cluster: Cluster, refusal: ErrorCode = ErrorCode.NONE
+) -> FoundCoordinator:
+    """Answer one key: a group's by its log partition, a transactional id's with this node.
+
+    Share groups (KIP-932) are not served; a well-formed key of theirs is COORDINATOR_NOT_AVAILABLE. ``refusal``: the
+    asker may not know.
+    """
+    node, error_code = None, refusal
+    if refusal is ErrorCode.NONE:
+        error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         match request.key_type:
             case CoordinatorType.GROUP:
-                return owner(partition_for(key, partition_count)), ErrorCode.COORDINATOR_NOT_AVAILABLE
+                node = cluster.coordinator_of(key)
             case CoordinatorType.TRANSACTION:
-                return own_node, ErrorCode.NONE
+                node = cluster.node
             case CoordinatorType.SHARE if request.supports_share_keys and _SHARE_KEY.fullmatch(key):
-                return None, ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return None, ErrorCode.INVALID_REQUEST
-
-    found = []
-    for key in request.keys:
-        node, error_code = find(key)
-        found.append(FoundCoordinator(key, node or NO_NODE, ErrorCode.NONE if node else error_code))
-    return tuple(found)
+                node = None
+            case _:
+                error_code = ErrorCode.INVALID_REQUEST
+    return FoundCoordinator(key, node or NO_NODE, ErrorCode.NONE if node else error_code)

@@ -1,8 +1,9 @@
 """Keyed timers: one queue, lazily re-armed.
 
-A heartbeat postpones its member's session; it should cost one number. So a timer's entry stays in the queue under
+A heartbeat postpones its member's session; it should cost two numbers. So a timer's entry stays in the queue under
 its old deadline and moves only when it surfaces. Bringing a deadline forward, arming and cancelling do move the
-entry, so the queue never holds an entry without a timer.
+entry, so the queue never holds an entry without a timer. The order of equal deadlines is that of arming, wherever the
+entries lie: it must not depend on who looked at the queue in between.
 """
 
 from __future__ import annotations
@@ -31,11 +32,12 @@ class Timer:
         deadline_ms: when it fires; None while it is not armed.
     """
 
-    __slots__ = ("_entry", "deadline_ms", "key")
+    __slots__ = ("_entry", "_sequence", "deadline_ms", "key")
 
     def __init__(self, key: TimerKey) -> None:
         self.key = key
         self.deadline_ms: int | None = None
+        self._sequence = 0
         self._entry: tuple[int, int] | None = None
 
     def __repr__(self) -> str:
@@ -57,6 +59,7 @@ class TimerQueue:
 
     def arm(self, timer: Timer, deadline_ms: int) -> None:
         """Let ``timer`` fire at ``deadline_ms`` instead of whenever it was due before."""
+        self._sequence = timer._sequence = self._sequence + 1
         timer.deadline_ms = deadline_ms
         entry = timer._entry
         if entry is not None:
@@ -104,12 +107,11 @@ class TimerQueue:
         """Move entries whose timer was postponed until the first one is true."""
         while self._entries:
             entry, timer = self._entries.peekitem(0)
-            if timer.deadline_ms == entry[0]:
+            if entry == (timer.deadline_ms, timer._sequence):
                 return
             del self._entries[entry]
             self._push(timer, timer.deadline_ms)
 
     def _push(self, timer: Timer, deadline_ms: int) -> None:
-        self._sequence += 1
-        timer._entry = (deadline_ms, self._sequence)
+        timer._entry = (deadline_ms, timer._sequence)
         self._entries[timer._entry] = timer

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
+from groupcoord.core.authorization import Operation, Permissions
 from groupcoord.core.commits import no_offset
 from groupcoord.core.messages import (
     FetchedGroup,
@@ -67,14 +68,25 @@ class ResolvedCommit(NamedTuple):
     refused: tuple[TopicResult, ...]
 
 
-def resolve_commit(topics: tuple[TopicToCommit, ...], resolver: TopicResolver) -> ResolvedCommit:
-    """Split the topics of a commit into what the group may see and what is refused."""
+def resolve_commit(
+    topics: tuple[TopicToCommit, ...], resolver: TopicResolver, permissions: Permissions | None = None
+) -> ResolvedCommit:
+    """Split the topics of a commit into what the group may see and what is refused.
+
+    An unknown id comes first, then the permission to READ, then whether there is such a partition.
+    """
     accepted, refused = [], []
     for topic in topics:
         name = topic.name if topic.name is not None else resolver.topic_name(topic.topic_id)
+        error_code = ErrorCode.UNKNOWN_TOPIC_ID
+        if name is not None and permissions is not None:
+            error_code = permissions.topic_error(name, Operation.READ)
+        elif name is not None:
+            error_code = ErrorCode.NONE
         count = None if name is None else resolver.partition_count(name)
-        if name is None or count is None:
-            error_code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if error_code is ErrorCode.NONE and count is None:
+            error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if name is None or count is None or error_code is not ErrorCode.NONE:
             errors = tuple(PartitionResult(offset.partition_index, error_code) for offset in topic.partitions)
             refused.append(TopicResult(topic.name, topic.topic_id, errors))
             continue
@@ -96,10 +108,17 @@ class ResolvedDelete(NamedTuple):
     refused: tuple[TopicResult, ...]
 
 
-def resolve_delete(topics: tuple[TopicToDelete, ...], resolver: TopicResolver) -> ResolvedDelete:
+def resolve_delete(
+    topics: tuple[TopicToDelete, ...], resolver: TopicResolver, permissions: Permissions | None = None
+) -> ResolvedDelete:
     """Split the topics of a deletion into what the group may see and what is refused."""
     accepted, refused = [], []
     for topic in topics:
+        if permissions is not None and not permissions.on_topic(topic.name, Operation.READ):
+            denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            errors = tuple(PartitionResult(index, denied) for index in topic.partition_indexes)
+            refused.append(TopicResult(topic.name, ZERO_UUID, errors))
+            continue
         count = resolver.partition_count(topic.name) or 0
         good = tuple(index for index in topic.partition_indexes if 0 <= index < count)
         errors = _unknown_partitions(topic.partition_indexes, count)
@@ -134,26 +153,40 @@ def merge_results(refused: tuple[TopicResult, ...], results: tuple[TopicResult, 
 
 
 class ResolvedFetch(NamedTuple):
-    """One group of a fetch after its topic ids were looked up: what to fetch, and the topics whose ids are unknown."""
+    """One group of a fetch after its topics were looked up: what to fetch, and the topics that are refused."""
 
     wanted: GroupToFetch
     refused: tuple[FetchedTopic, ...]
 
 
-def resolve_fetch(wanted: GroupToFetch, resolver: TopicResolver) -> ResolvedFetch:
-    """Name the topics that a fetch gives by id. Names are not checked: offsets may outlive their topic for a while."""
-    if wanted.topics is None or all(topic.name is not None for topic in wanted.topics):
+def resolve_fetch(
+    wanted: GroupToFetch, resolver: TopicResolver, permissions: Permissions | None = None
+) -> ResolvedFetch:
+    """Name the topics that a fetch gives by id, and leave out those that the asker may not DESCRIBE.
+
+    Names are not checked: offsets may outlive their topic for a while.
+    """
+    if wanted.topics is None or (permissions is None and all(topic.name is not None for topic in wanted.topics)):
         return ResolvedFetch(wanted, ())
     known, refused = [], []
     for topic in wanted.topics:
         name = topic.name if topic.name is not None else resolver.topic_name(topic.topic_id)
-        if name is None:
-            errors = tuple(no_offset(index, ErrorCode.UNKNOWN_TOPIC_ID) for index in topic.partition_indexes)
-            refused.append(FetchedTopic(None, topic.topic_id, errors))
+        error_code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.NONE
+        if name is not None and permissions is not None:
+            error_code = permissions.topic_error(name, Operation.DESCRIBE)
+        if error_code is not ErrorCode.NONE:
+            errors = tuple(no_offset(index, error_code) for index in topic.partition_indexes)
+            refused.append(FetchedTopic(topic.name, topic.topic_id, errors))
         else:
             known.append(TopicToFetch(name, topic.partition_indexes, topic.topic_id))
     named = GroupToFetch(wanted.group_id, tuple(known), wanted.member_id, wanted.member_epoch)
     return ResolvedFetch(named, tuple(refused))
+
+
+def hide_topics(fetched: FetchedGroup, permissions: Permissions) -> FetchedGroup:
+    """Leave out of a fetch of everything the topics that the asker may not DESCRIBE."""
+    shown = tuple(topic for topic in fetched.topics if permissions.on_topic(topic.name or "", Operation.DESCRIBE))
+    return fetched._replace(topics=shown)
 
 
 def identify_topics(fetched: FetchedGroup, resolver: TopicResolver) -> FetchedGroup:

@@ -15,8 +15,9 @@ from uuid import UUID
 
 from groupcoord.clock import Clock
 from groupcoord.config import Config
-from groupcoord.coordinator import GroupCoordinator, LoadError, PartitionStatus, random_member_id
+from groupcoord.coordinator import GroupCoordinator, LoadError, random_member_id
 from groupcoord.core.messages import Node
+from groupcoord.core.partitions import PartitionStatus
 from groupcoord.host.admin import answer_create_partitions, answer_create_topics, answer_delete_topics
 from groupcoord.host.connection import Connection
 from groupcoord.host.data import answer_fetch, answer_list_offsets

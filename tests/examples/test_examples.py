@@ -1,0 +1,120 @@
+"""The examples run as they stand, and print what their readers are promised."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+TIMEOUT_S = 60
+
+
+def run(*words: str | Path, cwd: Path) -> list[str]:
+    """Run Python with these arguments and return the lines that it printed."""
+    done = subprocess.run(
+        [sys.executable, *words], cwd=cwd, capture_output=True, text=True, timeout=TIMEOUT_S, stdin=subprocess.DEVNULL
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.splitlines()
+
+
+def test_embed_in_30_lines(tmp_path: Path) -> None:
+    """Three workers share five rooms among them, and exactly one of them leads."""
+    lines = run(EXAMPLES / "embed_in_30_lines.py", cwd=tmp_path)
+
+    matches = [re.fullmatch(r"(\w+) (leads|follows) and cleans: (.+) \(heartbeat: error 0\)", line) for line in lines]
+    assert all(matches), lines
+    assert sorted(match[1] for match in matches if match) == ["Ann", "Ben", "Cleo"]
+    assert sorted(match[2] for match in matches if match) == ["follows", "follows", "leads"]
+    rooms = sorted(room for match in matches if match for room in match[3].split())
+    assert rooms == ["attic", "bathroom", "cellar", "hall", "kitchen"]
+
+
+def test_the_embedding_takes_30_lines() -> None:
+    """The host of the first example is as short as its name says, imports included."""
+    text = (EXAMPLES / "embed_in_30_lines.py").read_text("utf-8")
+    host = text.partition("# -----")[0].rpartition('"""')[2]
+    code = [line for line in host.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+
+    assert len(code) <= 30
+
+
+def test_sqlite_log_store(tmp_path: Path) -> None:
+    """What the first life committed is there in the second."""
+    lines = run(EXAMPLES / "sqlite_log_store.py", tmp_path / "groups.sqlite", cwd=tmp_path)
+
+    assert lines == [
+        "before: generation 1, assignment 'orders 0 1', offsets 42 and 1337",
+        "after: Stable, worker has 'orders 0 1'",
+        "after: orders-0 at 42",
+        "after: orders-1 at 1337 half way",
+    ]
+
+
+def test_sqlite_log_store_keeps_the_contract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failed append leaves nothing behind; offsets grow by one for each record; partitions don't mix."""
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    from sqlite_log_store import SqliteLogStore  # type: ignore[import-not-found]
+
+    from groupcoord import LogRecord, Ticket
+    from groupcoord.core.records import OffsetCommitRecord, OffsetTombstone
+    from groupcoord.log_store import RecordTooLargeError
+
+    store = SqliteLogStore(tmp_path / "groups.sqlite")
+    commit = LogRecord(OffsetCommitRecord("g", "orders", 0, 42, commit_timestamp_ms=7), 7)
+    tombstone = LogRecord(OffsetTombstone("g", "orders", 0), 8)
+    unwritable = LogRecord(OffsetTombstone("g" * 40_000, "orders", 0), 9)
+
+    assert store.append(3, Ticket(3, 0), [commit, tombstone]) == 0
+    with pytest.raises(RecordTooLargeError):
+        store.append(3, Ticket(3, 1), [commit, unwritable])
+    assert store.append(3, Ticket(3, 2), [tombstone]) == 2
+    assert store.append(4, Ticket(4, 0), [commit]) == 0
+    found = [(record.offset, record.record, record.timestamp_ms) for record in store.read(3)]
+    expected = [(0, commit.record, 7), (1, tombstone.record, 8), (2, tombstone.record, 8)]
+    assert found == expected
+    store.close()
+
+
+def test_asyncio_service(tmp_path: Path) -> None:
+    """One worker crashes, the others take its shards over, and every item is done; the crashed one's last one twice."""
+    lines = run(EXAMPLES / "asyncio_service.py", cwd=tmp_path)
+
+    crash = next(i for i, line in enumerate(lines) if line.startswith("Ben crashes"))
+    assert any("Ben has shards" in line for line in lines[:crash])
+    assert not any("Ben has shards" in line for line in lines[crash:])
+    assert sum("has shards" in line for line in lines[crash:]) >= 2
+    done = re.fullmatch(r"48 of 48 items done, (\d+) of them twice", lines[-1])
+    assert done is not None, lines
+    assert int(done[1]) >= 1
+
+
+def test_virtual_clock_test_passes(tmp_path: Path) -> None:
+    """The example's tests pass under pytest, away from this checkout's settings."""
+    words = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null")
+    lines = run(*words, EXAMPLES / "virtual_clock_test.py", cwd=tmp_path)
+
+    assert lines[-1].startswith("3 passed in ")
+
+
+def test_virtual_clock_test_tells_how_long_it_took(tmp_path: Path) -> None:
+    """Run as a program, it prints a week and the milliseconds that it took: below a second."""
+    lines = run(EXAMPLES / "virtual_clock_test.py", cwd=tmp_path)
+
+    week = re.search(r"7 days in ([0-9.]+) ms", lines[0])
+    assert week is not None, lines
+    assert float(week[1]) < 1000
+
+
+def test_every_example_is_run_here() -> None:
+    """No example is left out of this file, and each says at its top how to run it."""
+    here = Path(__file__).read_text("utf-8")
+    for path in EXAMPLES.glob("*.py"):
+        assert path.name in here, f"{path.name} isn't run"
+        assert f"examples/{path.name}" in path.read_text("utf-8").split('"""')[1], f"{path.name} doesn't say how"

@@ -1,0 +1,178 @@
+"""Who may import whom: the layers hold, and the base install needs two packages."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+
+import pytest
+
+from .sources import Source, imported_modules, package_sources
+
+EVERYTHING = "*"
+
+MAY_IMPORT: dict[str, tuple[str, ...]] = {
+    "errors": (),
+    "clock": (),
+    "config": ("errors",),  # it raises ConfigError
+    "core": ("errors", "config"),
+    "messages": ("core.messages",),
+    "records": ("core.records", "errors"),
+    "log_store": ("core", "errors", "config", "clock", "records"),
+    "coordinator": ("core", "errors", "config", "clock", "log_store", "records"),
+    "storage": ("records", "log_store", "errors"),
+    "wire": ("core.messages", "core.records", "errors"),  # of the records only what stands for "no id"
+    "member": ("core.messages", "errors"),
+    "host": (
+        *("coordinator", "wire", "storage", "clock", "config"),
+        *("log_store", "core.messages", "core.records", "errors"),  # the vocabulary of what it is given and passes on
+    ),
+    "sim": ("coordinator", "member", "log_store", "clock", "config", "core.messages", "errors"),
+    "testing": (EVERYTHING,),
+    "conformance": (EVERYTHING,),
+    "cli": (EVERYTHING,),
+    "spark": (EVERYTHING,),
+    "__init__": (EVERYTHING,),
+}
+"""From each part of the package, the other parts that it may import. A new line here is a decision about layers."""
+
+LAZY_ONLY = {("log_store", "records"), ("coordinator", "records")}
+"""Imported inside functions alone, so that who wants no bytes does not load the codec."""
+
+TOP = frozenset(part for part, allowed in MAY_IMPORT.items() if allowed == (EVERYTHING,))
+"""Nothing below imports these."""
+
+BASE_REQUIREMENTS = frozenset({"attrs", "attr", "sortedcontainers"})
+
+MAY_REQUIRE: dict[str, frozenset[str]] = {
+    "errors": frozenset(),
+    "clock": frozenset(),
+    "config": BASE_REQUIREMENTS,
+    "core": BASE_REQUIREMENTS,
+    "messages": BASE_REQUIREMENTS,
+    "log_store": BASE_REQUIREMENTS,
+    "coordinator": BASE_REQUIREMENTS,
+    "__init__": BASE_REQUIREMENTS,
+}
+"""What the base install is made of imports no other package than these."""
+
+PYSPARK_ONLY_IN = "spark"
+
+
+def part_of(module: str) -> str:
+    """Return the part of the package that a module ``groupcoord.…`` belongs to."""
+    names = module.split(".")
+    return names[1] if len(names) > 1 else "__init__"
+
+
+def inner_imports(source: Source) -> set[str]:
+    """Return the modules of this package that a file imports, without the package's name."""
+    modules = {module for module in imported_modules(source.tree) if module.split(".")[0] == "groupcoord"}
+    return {module.removeprefix("groupcoord.") for module in modules}
+
+
+def outer_imports(source: Source) -> set[str]:
+    """Return the packages that a file imports and that Python does not bring."""
+    packages = {module.split(".")[0] for module in imported_modules(source.tree)}
+    return packages - sys.stdlib_module_names - {"groupcoord"}
+
+
+def is_allowed(imported: str, allowed: tuple[str, ...]) -> bool:
+    """Tell whether a module lies in one of the allowed parts."""
+    return any(part == EVERYTHING or imported == part or imported.startswith(f"{part}.") for part in allowed)
+
+
+@pytest.mark.parametrize("source", package_sources(), ids=lambda source: source.name)
+def test_imports_follow_the_table(source: Source) -> None:
+    """A file imports its own part, and those that the table names for it."""
+    part = part_of(source.module)
+    assert part in MAY_IMPORT, f"{part} is new: give it a line in MAY_IMPORT"
+    strangers = {module for module in inner_imports(source) if not is_allowed(module, (part, *MAY_IMPORT[part]))}
+
+    assert not strangers, f"{source.name} must not import {', '.join(sorted(strangers))}"
+
+
+@pytest.mark.parametrize("source", package_sources(), ids=lambda source: source.name)
+def test_nothing_below_imports_the_top(source: Source) -> None:
+    """Testing aids, conformance, commands and the pipeline are imported by each other only."""
+    if part_of(source.module) not in TOP:
+        above = {module for module in inner_imports(source) if module.split(".")[0] in TOP - {"__init__"}}
+
+        assert not above, f"{source.name} imports {', '.join(sorted(above))}"
+
+
+@pytest.mark.parametrize("source", package_sources(), ids=lambda source: source.name)
+def test_foreign_packages_are_where_they_belong(source: Source) -> None:
+    """The core needs attrs and sortedcontainers; pyspark is imported by the pipeline alone."""
+    part = part_of(source.module)
+    packages = outer_imports(source)
+    if part in MAY_REQUIRE:
+        assert packages <= MAY_REQUIRE[part], f"{source.name} imports {packages - MAY_REQUIRE[part]}"
+    if part != PYSPARK_ONLY_IN:
+        assert "pyspark" not in packages
+
+
+@pytest.mark.parametrize(("part", "lazy"), sorted(LAZY_ONLY))
+def test_the_codec_is_loaded_on_demand(part: str, lazy: str) -> None:
+    """Where the table says lazily, no import stands at the top of the file."""
+    for source in package_sources():
+        if part_of(source.module) == part:
+            for node in source.tree.body:
+                if isinstance(node, ast.Import | ast.ImportFrom):
+                    assert not any(module.startswith(f"groupcoord.{lazy}") for module in imported_modules(node))
+
+
+def test_the_core_does_no_io() -> None:
+    """The core reads no clock, draws no random number, logs nothing and touches neither files nor sockets."""
+    forbidden = {"asyncio", "datetime", "io", "logging", "os", "pathlib", "random", "secrets", "socket", "threading"}
+    forbidden |= {"time", "select", "subprocess"}
+    for source in package_sources():
+        if part_of(source.module) == "core":
+            found = {module.split(".")[0] for module in imported_modules(source.tree)} & forbidden
+
+            assert not found, f"{source.name} imports {found}"
+
+
+def test_the_table_names_only_what_there_can_be() -> None:
+    """What a line of the table allows has a line itself."""
+    for part, allowed in MAY_IMPORT.items():
+        for name in allowed:
+            assert name == EVERYTHING or name.split(".")[0] in MAY_IMPORT, f"{part} may import {name}"
+
+
+BASE_PROGRAM = """
+import sys
+
+ALLOWED = {"attr", "attrs", "sortedcontainers", "groupcoord"}
+
+class OnlyBase:
+    def find_spec(self, name, path=None, target=None):
+        top = name.partition(".")[0]
+        if top not in ALLOWED and top not in sys.stdlib_module_names:
+            raise ModuleNotFoundError(f"{name} is not part of the base install", name=name)
+
+sys.meta_path.insert(0, OnlyBase())
+import groupcoord
+from groupcoord import Config, GroupCoordinator, ManualClock, MemoryLogStore
+from groupcoord.messages import GroupToFetch, OffsetCommit, OffsetFetch, OffsetToCommit, TopicToCommit
+
+store = MemoryLogStore()
+coordinator = GroupCoordinator(clock=ManualClock(), log_store=store)
+coordinator.load_all()
+coordinator.call(OffsetCommit("g", (TopicToCommit("t", (OffsetToCommit(0, 42),)),)))
+found = coordinator.call(OffsetFetch((GroupToFetch("g"),))).groups[0].topics[0].partitions[0].committed_offset
+loaded = sorted({name.partition(".")[0] for name in sys.modules} - sys.stdlib_module_names - ALLOWED)
+print(found, [name for name in loaded if not name.startswith("_")])
+"""
+
+
+def test_the_base_install_needs_two_packages() -> None:
+    """With attrs and sortedcontainers alone, a coordinator in memory works."""
+    done = subprocess.run(
+        [sys.executable, "-c", BASE_PROGRAM], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("42 ")
+    assert not {"kio", "crc32c", "typer", "hypothesis", "pyspark"} & set(done.stdout.split("'"))

@@ -1,0 +1,128 @@
+"""How the source is written: short files and functions, everything public documented, nothing left for later."""
+
+from __future__ import annotations
+
+import ast
+import fnmatch
+import importlib
+import re
+import tomllib
+from collections.abc import Iterator
+
+import pytest
+
+import groupcoord
+
+from .sources import ROOT, Source, package_sources, sources
+
+FILE_LINES_MAX = 600
+FUNCTION_LINES_MAX = 70
+LINE_LENGTH_MAX = 120
+LEFT_FOR_LATER = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b")
+
+TOP_LEVEL = {
+    *("groupcoord", "tests", "examples", "docs", ".ci"),
+    *("README.md", "CHANGELOG.md", "LICENSE", "pyproject.toml", ".gitignore"),
+}
+"""All that lies at the top of the checkout, besides git's own and what .gitignore names."""
+
+
+def project() -> dict[str, object]:
+    """Return the ``[project]`` table of pyproject.toml."""
+    table: dict[str, object] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    return table
+
+
+@pytest.mark.parametrize("source", sources(), ids=lambda source: source.name)
+def test_files_functions_and_lines_are_short(source: Source) -> None:
+    """600 lines a file, 70 a function, 120 characters a line."""
+    lines = source.text.splitlines()
+    assert len(lines) <= FILE_LINES_MAX
+    too_long = [number for number, line in enumerate(lines, 1) if len(line) > LINE_LENGTH_MAX]
+    assert not too_long, f"lines {too_long}"
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert node.end_lineno is not None
+            assert node.end_lineno - node.lineno < FUNCTION_LINES_MAX, f"{node.name} in line {node.lineno}"
+
+
+@pytest.mark.parametrize("source", sources(), ids=lambda source: source.name)
+def test_nothing_is_left_for_later(source: Source) -> None:
+    """There is no note of work that is still to be done."""
+    found = [number for number, line in enumerate(source.text.splitlines(), 1) if LEFT_FOR_LATER.search(line)]
+
+    assert not found, f"lines {found}"
+
+
+def is_explained_elsewhere(child: ast.stmt, parent: ast.Module | ast.ClassDef) -> bool:
+    """Tell whether a setter (its getter has the docstring), or a property that its class lists as an attribute."""
+    decorators = getattr(child, "decorator_list", [])
+    if any(isinstance(decorator, ast.Attribute) and decorator.attr == "setter" for decorator in decorators):
+        return True
+    is_property = any(isinstance(decorator, ast.Name) and decorator.id == "property" for decorator in decorators)
+    _, _, attributes = (ast.get_docstring(parent) or "").partition("Attributes:")
+    return is_property and re.search(rf"^\s+{getattr(child, 'name', '')}:", attributes, re.MULTILINE) is not None
+
+
+def public_without_docstring(node: ast.Module | ast.ClassDef, prefix: str = "") -> Iterator[str]:
+    """Yield the public classes, functions and methods below ``node`` that say nothing about themselves."""
+    for child in node.body:
+        if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            if child.name.startswith("_") or is_explained_elsewhere(child, node):
+                continue
+            if ast.get_docstring(child) is None:
+                yield f"{prefix}{child.name} (line {child.lineno})"
+            if isinstance(child, ast.ClassDef):
+                yield from public_without_docstring(child, f"{child.name}.")
+
+
+@pytest.mark.parametrize("source", package_sources(), ids=lambda source: source.name)
+def test_everything_public_is_documented(source: Source) -> None:
+    """Each module, and each public class, function and method, has a docstring."""
+    if source.text.strip():
+        assert ast.get_docstring(source.tree) is not None, "the module has no docstring"
+    silent = list(public_without_docstring(source.tree))
+
+    assert not silent, ", ".join(silent)
+
+
+@pytest.mark.parametrize("source", sources(), ids=lambda source: source.name)
+def test_tests_say_what_they_expect(source: Source) -> None:
+    """Every test has a docstring."""
+    if source.path.name.startswith("test_"):
+        functions = [node for node in ast.walk(source.tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        silent = [f.name for f in functions if f.name.startswith("test_") and ast.get_docstring(f) is None]
+
+        assert not silent, ", ".join(silent)
+
+
+@pytest.mark.parametrize("source", package_sources(), ids=lambda source: source.name)
+def test_exported_names_exist(source: Source) -> None:
+    """What a module lists in ``__all__`` is there, once and in order."""
+    assigned = [node for node in source.tree.body if isinstance(node, ast.Assign)]
+    if any(isinstance(t, ast.Name) and t.id == "__all__" for node in assigned for t in node.targets):
+        pytest.importorskip("kio")
+        module = importlib.import_module(source.module)
+        names = module.__all__
+
+        assert len(names) == len(set(names))
+        missing = [name for name in names if not hasattr(module, name)]
+        assert not missing, ", ".join(missing)
+
+
+def test_the_version_is_told_once() -> None:
+    """The package and its metadata agree on the version, and the change log has an entry for it."""
+    version = project()["version"]
+
+    assert groupcoord.__version__ == version
+    changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    assert re.search(rf"^## \[{re.escape(str(version))}\]", changelog, re.MULTILINE)
+
+
+def test_the_top_level_is_as_planned() -> None:
+    """Nothing lies at the top of the checkout that does not belong there, and nothing is missing."""
+    ignored = [line.rstrip("/") for line in (ROOT / ".gitignore").read_text("utf-8").split()]
+    found = {entry.name for entry in ROOT.iterdir()}
+    found = {name for name in found if name != ".git" and not any(fnmatch.fnmatch(name, i) for i in ignored)}
+
+    assert found == TOP_LEVEL
