@@ -15,9 +15,11 @@ from groupcoord.clock import Clock, SystemClock
 from groupcoord.config import Config
 from groupcoord.core.authorization import Authorize, Principal
 from groupcoord.core.effects import Append, Effects, Reply, Token
+from groupcoord.core.events import Counters, Event
 from groupcoord.core.front import Front
 from groupcoord.core.gathering import Gathering, original_tokens
 from groupcoord.core.messages import Node, Request, Response
+from groupcoord.core.observer import Observer
 from groupcoord.core.partition import Partition
 from groupcoord.core.partitions import Partitions, PartitionStatus
 from groupcoord.core.records import ZERO_UUID
@@ -84,12 +86,13 @@ class GroupCoordinator:
         self._new_member_id = new_member_id
         count = self.config.offsets_topic_num_partitions
         self._partitions = Partitions(count)
-        self._loading: dict[int, tuple[Partition, Iterator[LogRecord] | None]] = {}
+        self._loading: dict[int, tuple[Partition, Iterator[LogRecord] | None, int]] = {}
         self._leader_epochs = [-1] * count
         self._next_appends = [0] * count
         self._effects = Effects()
         self._gathering = Gathering()
         self._timers = TimerQueue()
+        self._observer = Observer()
         self._cluster = Cluster(node, owner, count)
         self._front = Front(
             config=self.config,
@@ -293,10 +296,11 @@ class GroupCoordinator:
             config=self.config,
             effects=self._effects,
             timers=self._timers,
+            observer=self._observer,
             new_member_id=self._new_member_id,
             first_append=self._next_appends[partition],
         )
-        self._loading[partition] = (loading, None)
+        self._loading[partition] = (loading, None, self.clock.now_ms())
         return True
 
     def continue_load(self, partition: int, max_records: int | None = None) -> bool:
@@ -311,11 +315,11 @@ class GroupCoordinator:
         entry = self._loading.get(partition)
         if entry is None:
             return True
-        loading, records = entry
+        loading, records, started_ms = entry
         try:
             if records is None:
                 records = iter(self.log_store.read(partition))
-                self._loading[partition] = (loading, records)
+                self._loading[partition] = (loading, records, started_ms)
             count = 0
             for record in islice(records, max_records):
                 loading.replay(record.offset, record.record)
@@ -327,7 +331,9 @@ class GroupCoordinator:
         if count == max_records:
             return False
         del self._loading[partition]
-        loading.loaded(self.clock.now_ms())
+        now_ms = self.clock.now_ms()
+        loading.loaded(now_ms)
+        self._observer.partition_loaded(now_ms - started_ms)
         self._partitions.serve(loading)
         self._settle()
         return True
@@ -366,6 +372,26 @@ class GroupCoordinator:
         self._settle()
 
     # ------------------------------------------------------------ looking inside
+
+    def observe(self, *, events: bool = True) -> None:
+        """Turn events on (or off): what happens to groups from now on is kept for :meth:`take_events`."""
+        self._observer.events = [] if events else None
+
+    def take_events(self) -> list[Event]:
+        """Return what happened to groups since the last call, in order; nothing while events are off.
+
+        Whoever turns them on has to take them: they are kept until then.
+        """
+        events = self._observer.events
+        if not events:
+            return []
+        self._observer.events = []
+        return events
+
+    @property
+    def counters(self) -> Counters:
+        """Totals since this coordinator was made. Read them; they are not yours to change."""
+        return self._observer.counters
 
     def partition_of(self, group_id: str) -> int:
         """Return the log partition that holds a group."""

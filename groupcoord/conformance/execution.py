@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from groupcoord.conformance.entities import BodyError, Plain, ResponseError
@@ -28,7 +29,14 @@ class _StepFailedError(Exception):
         self.failure = failure
 
 
-def replay(transcript: Transcript, server: Server, group_id: str, tolerance: Tolerance) -> Failure | None:
+def replay(
+    transcript: Transcript,
+    server: Server,
+    group_id: str,
+    tolerance: Tolerance,
+    *,
+    on_end: Callable[[Bindings], None] | None = None,
+) -> Failure | None:
     """Replay a transcript.
 
     Args:
@@ -36,13 +44,17 @@ def replay(transcript: Transcript, server: Server, group_id: str, tolerance: Tol
         server: with whom.
         group_id: the value of ``$g``; no other transcript may use it on this server.
         tolerance: how exactly answers have to come at the recorded time.
+        on_end: called with the values of the variables right after the last step, if all went well.
 
     Returns:
         Why it failed, or None if it passed.
     """
     replayer = _Replayer(transcript, server, group_id, tolerance)
     try:
-        return replayer.run()
+        failure = replayer.run()
+        if failure is None and on_end is not None:
+            on_end(replayer.bindings)
+        return failure
     finally:
         replayer.close()
 
@@ -58,6 +70,11 @@ class _Replayer:
         self._peers: dict[str, Peer] = {}
         self._step = 0
         self._action = "before the first step"
+
+    @property
+    def bindings(self) -> Bindings:
+        """The values that variables have so far."""
+        return self._bindings
 
     def run(self) -> Failure | None:
         try:

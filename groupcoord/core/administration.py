@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from groupcoord.core.continuations import WhenDeleted
 from groupcoord.core.effects import Token
+from groupcoord.core.events import Cause
 from groupcoord.core.group import GroupMetadata
 from groupcoord.core.messages import DeletedGroup, DeleteGroupsResponse, DescribedGroup, ListedGroup
 from groupcoord.core.records import GroupTombstone, OffsetTombstone, Record
@@ -64,7 +65,9 @@ class Administration:
             results.append(DeletedGroup(group_id, error_code))
         response = DeleteGroupsResponse(tuple(results))
         if records:
-            self._shard.journal.begin(records, WhenDeleted(tuple(groups), token, response))
+            self._shard.journal.begin(
+                records, WhenDeleted(tuple(groups), Cause.DELETION, len(records) - len(groups), token, response)
+            )
         else:
             self._shard.effects.reply(token, response)
 
@@ -87,8 +90,10 @@ class Administration:
 
     def on_durable(self, written: WhenDeleted, now_ms: int) -> list[Deferred]:
         """The groups are gone for good. Return the requests that waited for this."""
+        self._shard.observer.offsets_removed(written.offset_count, written.cause)
         for group in written.groups:
             group.to(GroupState.DEAD, now_ms)
+            self._shard.observer.group_removed(group, written.cause, now_ms)
         if written.response is not None:
             self._shard.effects.reply(written.token, written.response)
         return self._end_burials(written)

@@ -117,7 +117,8 @@ class Commits:
         expire_timestamp_ms = NO_TIMESTAMP if request.retention_time_ms == -1 else now_ms + request.retention_time_ms
         draft = _Draft(request.group_id, now_ms, expire_timestamp_ms)
         topics = tuple(self._accept(topic, draft) for topic in request.topics)
-        self._write(draft, WhenCommitted(request.group_id, token, OffsetCommitResponse(topics)))
+        response = OffsetCommitResponse(topics)
+        self._write(draft, WhenCommitted(request.group_id, token, response, len(draft.records)))
 
     def commit_transactional(self, request: TxnOffsetCommit, token: Token, now_ms: int) -> None:
         """Commit offsets as part of a transaction: they are durable when answered, but invisible until its marker."""
@@ -128,7 +129,8 @@ class Commits:
             return
         draft = _Draft(request.group_id, now_ms, NO_TIMESTAMP, request.producer_id, request.producer_epoch)
         topics = tuple(self._accept(topic, draft) for topic in request.topics)
-        self._write(draft, WhenCommitted(request.group_id, token, TxnOffsetCommitResponse(topics)))
+        response = TxnOffsetCommitResponse(topics)
+        self._write(draft, WhenCommitted(request.group_id, token, response, len(draft.records)))
 
     def _write(self, draft: _Draft, written: WhenCommitted) -> None:
         if draft.records:
@@ -184,6 +186,7 @@ class Commits:
     def on_durable(self, written: WhenCommitted) -> None:
         """The offsets are in the log: a group that nobody knew exists from now on."""
         group_id = written.group_id
+        self._shard.observer.counters.offset_commits += written.offset_count
         group = self._groups.get(group_id)
         if group is not None:
             group.is_durable = True
@@ -233,7 +236,7 @@ class Commits:
             topics.append(TopicResult(name, ZERO_UUID, tuple(PartitionResult(index, result) for index in indexes)))
         response = OffsetDeleteResponse(ErrorCode.NONE, tuple(topics))
         if records:
-            self._journal.begin(records, WhenWritten(token, response))
+            self._journal.begin(records, WhenWritten(token, response, len(records)))
         else:
             self._effects.reply(token, response)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from attrs import define
 
 from groupcoord.core.effects import Token
+from groupcoord.core.events import Cause
 from groupcoord.core.group import GroupMetadata
 from groupcoord.core.messages import (
     CompleteTransactionResponse,
@@ -62,13 +63,16 @@ class WhenCommitted:
     group_id: str
     token: Token
     response: OffsetCommitResponse | TxnOffsetCommitResponse
+    offset_count: int
 
 
 @define(eq=False)
 class WhenDeleted:
-    """Groups are gone for good, or come back; ``token`` is answered (None without one: an expiry)."""
+    """Groups and offsets are gone for good, or come back; ``token`` is answered if there is a ``response``."""
 
     groups: tuple[GroupMetadata, ...]
+    cause: Cause
+    offset_count: int
     token: Token = None
     response: DeleteGroupsResponse | None = None
 
@@ -79,6 +83,7 @@ class WhenWritten:
 
     token: Token
     response: OffsetDeleteResponse | CompleteTransactionResponse
+    deleted_offset_count: int = 0
 
 
 Continuation = WhenCreated | WhenEmptied | WhenAssigned | WhenReplaced | WhenCommitted | WhenDeleted | WhenWritten

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from groupcoord.core.continuations import WhenAssigned, WhenCreated, WhenEmptied
 from groupcoord.core.effects import Token
+from groupcoord.core.events import Cause, Trigger
 from groupcoord.core.group import GroupMetadata
 from groupcoord.core.member import MemberMetadata, Parked
 from groupcoord.core.messages import (
@@ -88,7 +89,7 @@ class Membership:
     def _join_group(self, group: GroupMetadata, request: JoinGroup, token: Token, now_ms: int) -> None:
         member_id = request.member_id
         if not group.accepts(member_id, self._config.group_max_size):
-            self._forget(group, member_id)
+            self._forget(group, member_id, now_ms)
             self._refuse_join(token, ErrorCode.GROUP_MAX_SIZE_REACHED)
         elif not group.supports(request.protocol_type, request.protocols):
             self._refuse_join(token, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
@@ -109,14 +110,14 @@ class Membership:
     def _refuse_join(self, token: Token, error_code: ErrorCode, member_id: str = "") -> None:
         self._effects.reply(token, JoinGroupResponse(error_code, member_id))
 
-    def _forget(self, group: GroupMetadata, member_id: str) -> None:
+    def _forget(self, group: GroupMetadata, member_id: str, now_ms: int) -> None:
         """Drop a member or an id without room for it. The join phase is not looked at again, as in Kafka 4."""
         timer = group.pending_members.pop(member_id, None)
         if timer is not None:
             self._timers.cancel(timer)
         member = group.members.get(member_id)
         if member is not None:
-            self._rebalance.remove_member(group, member)
+            self._rebalance.remove_member(group, member, Cause.GROUP_FULL, now_ms)
 
     def _join_new(self, group: GroupMetadata, request: JoinGroup, token: Token, now_ms: int) -> None:
         instance_id = request.group_instance_id
@@ -152,7 +153,8 @@ class Membership:
         if group.is_initial_rebalance:
             group.new_member_added = True
         self._timers.arm(timer, now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
-        self._rebalance.start_or_complete(group, now_ms)
+        self._shard.observer.member_added(group, member, now_ms)
+        self._rebalance.start_or_complete(group, Trigger(Cause.JOIN, member_id), now_ms)
 
     def _rejoin(
         self, group: GroupMetadata, member: MemberMetadata, request: JoinGroup, token: Token, now_ms: int
@@ -168,7 +170,8 @@ class Membership:
         replaced = group.park_join(member, Parked(token, request.supports_skip_assignment))
         if replaced is not None:
             self._effects.reply(replaced.token, None)
-        self._rebalance.start_or_complete(group, now_ms)
+        cause = Cause.LEADER_REJOIN if is_unchanged else Cause.METADATA_CHANGE
+        self._rebalance.start_or_complete(group, Trigger(cause, member.member_id), now_ms)
 
     # ------------------------------------------------------------ SyncGroup
 
@@ -242,26 +245,27 @@ class Membership:
             LeftMember(
                 entry.member_id,
                 entry.group_instance_id,
-                ErrorCode.UNKNOWN_MEMBER_ID if group is None else self._leave_one(group, entry),
+                ErrorCode.UNKNOWN_MEMBER_ID if group is None else self._leave_one(group, entry, now_ms),
             )
             for entry in request.members
         )
         response = LeaveGroupResponse(ErrorCode.NONE, left)
         written: WhenEmptied | None = None
-        if group is not None and any(entry.error_code is ErrorCode.NONE for entry in left):
-            written = self._after_leave(group, now_ms)
+        gone = [entry.member_id for entry in left if entry.error_code is ErrorCode.NONE]
+        if group is not None and gone:
+            written = self._after_leave(group, Trigger(Cause.LEAVE, gone[0]), now_ms)
         if written is None:
             self._effects.reply(token, response)
         else:
             written.token, written.response = token, response
 
-    def _after_leave(self, group: GroupMetadata, now_ms: int) -> WhenEmptied | None:
+    def _after_leave(self, group: GroupMetadata, trigger: Trigger, now_ms: int) -> WhenEmptied | None:
         # Kafka 4 starts a rebalance also when only an id left that never joined.
         if group.state in CAN_REBALANCE and group.state is not GroupState.EMPTY:
-            return self._rebalance.start(group, now_ms)
+            return self._rebalance.start(group, trigger, now_ms)
         return self._rebalance.complete_if_joined(group, now_ms)
 
-    def _leave_one(self, group: GroupMetadata, entry: LeavingMember) -> ErrorCode:
+    def _leave_one(self, group: GroupMetadata, entry: LeavingMember, now_ms: int) -> ErrorCode:
         member_id, instance_id = entry.member_id, entry.group_instance_id
         if not member_id and instance_id is not None:
             # An administrator removes a static member by its instance id alone.
@@ -272,7 +276,7 @@ class Membership:
         member = group.identify(member_id, instance_id)
         if isinstance(member, ErrorCode):
             return member
-        self._rebalance.remove_member(group, member)
+        self._rebalance.remove_member(group, member, Cause.LEAVE, now_ms)
         return ErrorCode.NONE
 
 

@@ -21,6 +21,7 @@ from groupcoord.core.continuations import (
     WhenWritten,
 )
 from groupcoord.core.effects import Effects, Token
+from groupcoord.core.events import Cause, Trigger
 from groupcoord.core.group import GroupMetadata
 from groupcoord.core.membership import Membership
 from groupcoord.core.messages import (
@@ -40,6 +41,7 @@ from groupcoord.core.messages import (
     SyncGroupResponse,
     TxnOffsetCommit,
 )
+from groupcoord.core.observer import Observer
 from groupcoord.core.rebalance import Rebalance
 from groupcoord.core.records import Record
 from groupcoord.core.refusals import refuse
@@ -66,6 +68,7 @@ class Partition:
         config: Config,
         effects: Effects,
         timers: TimerQueue,
+        observer: Observer,
         new_member_id: Callable[[str], str],
         first_append: int = 0,
     ) -> None:
@@ -75,6 +78,7 @@ class Partition:
             config=config,
             effects=effects,
             timers=timers,
+            observer=observer,
             new_member_id=new_member_id,
             first_append=first_append,
         )
@@ -183,6 +187,7 @@ class Partition:
                 if continuation.response is not None:
                     self._shard.effects.reply(continuation.token, continuation.response)
             case WhenWritten(token=token, response=response):
+                self._shard.observer.offsets_removed(continuation.deleted_offset_count, Cause.DELETION)
                 self._shard.effects.reply(token, response)
 
     def _give_up(self, continuation: Continuation, error_code: ErrorCode, now_ms: int) -> None:
@@ -231,10 +236,11 @@ class Partition:
             else:
                 group = GroupMetadata.from_record(record_of_group, self.index)
             self._shard.groups[group_id] = group
+            self._shard.observer.group_loaded(group, now_ms)
             for member in group.members.values():
                 self._rebalance.renew_session(member, now_ms)
             if len(group.members) > self._shard.config.group_max_size:
-                self._rebalance.start(group, now_ms)
+                self._rebalance.start(group, Trigger(Cause.LOAD), now_ms)
         self._retention.start(now_ms)
 
     def unload(self, now_ms: int, error_code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
@@ -250,6 +256,7 @@ class Partition:
         for group in self._shard.groups.values():
             self._abandon(group)
             group.to(GroupState.DEAD, now_ms)
+            self._shard.observer.group_removed(group, Cause.UNLOAD, now_ms)
         self._shard.groups.clear()
         self._shard.timers.cancel(self._retention.timer)
 

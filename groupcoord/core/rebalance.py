@@ -7,6 +7,7 @@ KIP-134 (initial delay), KIP-345 (static members), the pending-sync time-out (KA
 from __future__ import annotations
 
 from groupcoord.core.continuations import WhenAssigned, WhenEmptied
+from groupcoord.core.events import Cause, Trigger
 from groupcoord.core.group import GroupMetadata
 from groupcoord.core.member import MemberMetadata
 from groupcoord.core.messages import JoinGroupResponse, SyncGroupResponse
@@ -20,10 +21,10 @@ CAN_REBALANCE = frozenset({GroupState.EMPTY, GroupState.STABLE, GroupState.COMPL
 class Rebalance:
     """Moves the groups of one shard through their generations."""
 
-    __slots__ = ("_config", "_effects", "_journal", "_shard", "_timers")
+    __slots__ = ("_config", "_effects", "_journal", "_observer", "_timers")
 
     def __init__(self, shard: Shard) -> None:
-        self._shard = shard
+        self._observer = shard.observer
         self._config = shard.config
         self._effects = shard.effects
         self._timers = shard.timers
@@ -31,13 +32,13 @@ class Rebalance:
 
     # ------------------------------------------------------------ entering and ending the join phase
 
-    def start_or_complete(self, group: GroupMetadata, now_ms: int) -> WhenEmptied | None:
+    def start_or_complete(self, group: GroupMetadata, trigger: Trigger, now_ms: int) -> WhenEmptied | None:
         """After membership changed: start a rebalance, or end the join phase under way if nobody is missing."""
         if group.state in CAN_REBALANCE:
-            return self.start(group, now_ms)
+            return self.start(group, trigger, now_ms)
         return self.complete_if_joined(group, now_ms)
 
-    def start(self, group: GroupMetadata, now_ms: int) -> WhenEmptied | None:
+    def start(self, group: GroupMetadata, trigger: Trigger, now_ms: int) -> WhenEmptied | None:
         """Move to PreparingRebalance and wait for joins.
 
         From Empty it waits for company (KIP-134); else until all have joined or the longest rebalance time-out is over.
@@ -45,6 +46,7 @@ class Rebalance:
         Returns:
             The continuation of the record that was written, if the group ended in Empty at once.
         """
+        self._observer.rebalance_started(group, trigger, now_ms)
         if group.state is GroupState.COMPLETING_REBALANCE:
             self.reset_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS, now_ms)
         self.clear_pending_sync(group)
@@ -83,8 +85,7 @@ class Rebalance:
         """
         self._timers.cancel(group.join_timer)
         for member in [m for m in group.members.values() if not m.is_static and m.parked_join is None]:
-            self._timers.cancel(member.session_timer)
-            group.remove(member)
+            self.remove_member(group, member, Cause.REBALANCE_TIMEOUT, now_ms)
         if not group.elect_joined_leader() and group.members:
             # At least a millisecond: with a time-out of 0 it would repeat for ever while time stands still.
             self._timers.arm(group.join_timer, now_ms + max(group.rebalance_timeout_ms, 1))
@@ -111,6 +112,7 @@ class Rebalance:
         group.to(GroupState.EMPTY, now_ms)
         written = WhenEmptied(group)
         self._journal.begin([group.to_record({})], written)
+        self._observer.rebalance_completed(group, now_ms)
         return written
 
     def _answer_joins(self, group: GroupMetadata, now_ms: int) -> None:
@@ -152,12 +154,13 @@ class Rebalance:
                 member.parked_sync = None
                 self.renew_session(member, now_ms)
         group.to(GroupState.STABLE, now_ms)
+        self._observer.rebalance_completed(group, now_ms)
 
     def fail_assignment(self, written: WhenAssigned, error_code: ErrorCode, now_ms: int) -> None:
         """The leader's assignments could not be written: tell the members and start over."""
         if self._still_waits(written):
             self.reset_assignments(written.group, error_code, now_ms)
-            self.start(written.group, now_ms)
+            self.start(written.group, Trigger(Cause.ASSIGNMENT_FAILED), now_ms)
 
     def _still_waits(self, written: WhenAssigned) -> bool:
         group = written.group
@@ -185,9 +188,10 @@ class Rebalance:
 
     def on_sync_timer(self, group: GroupMetadata, now_ms: int) -> None:
         """The time to sync is over: members that did not are removed, the leader and static members included."""
-        for member in [group.members[member_id] for member_id in group.pending_sync if member_id in group.members]:
-            self.remove_member(group, member)
-        self.start(group, now_ms)
+        late = [group.members[member_id] for member_id in group.pending_sync if member_id in group.members]
+        for member in late:
+            self.remove_member(group, member, Cause.SYNC_TIMEOUT, now_ms)
+        self.start(group, Trigger(Cause.SYNC_TIMEOUT, late[0].member_id if late else ""), now_ms)
 
     # ------------------------------------------------------------ sessions
 
@@ -204,22 +208,23 @@ class Rebalance:
                     # A replaced static member waits for the log, whose answer starts no session.
                     self.renew_session(member, now_ms)
                 return
-            self.remove_member(group, member)
+            self.remove_member(group, member, Cause.SESSION_EXPIRY, now_ms)
         elif group.state is not GroupState.PREPARING_REBALANCE:
             return
         if group.state is not GroupState.PREPARING_REBALANCE:
-            self.start(group, now_ms)
+            self.start(group, Trigger(Cause.SESSION_EXPIRY, member_id), now_ms)
         elif group.all_joined:
             # Unlike every other way to end the join phase, Kafka's expiry does not spare the initial rebalance.
             self.complete_join(group, now_ms)
 
-    def remove_member(self, group: GroupMetadata, member: MemberMetadata) -> None:
-        """Drop a member that left or expired.
+    def remove_member(self, group: GroupMetadata, member: MemberMetadata, cause: Cause, now_ms: int) -> None:
+        """Drop a member that left, expired or came too late.
 
         Its waiting join is UNKNOWN_MEMBER_ID; its waiting sync is never answered, as in Kafka.
         """
         self._timers.cancel(member.session_timer)
         group.remove(member)
+        self._observer.member_removed(group, member, cause, now_ms)
         if member.parked_join is not None:
             self._effects.reply(member.parked_join.token, JoinGroupResponse(ErrorCode.UNKNOWN_MEMBER_ID))
         if member.parked_sync is not None:

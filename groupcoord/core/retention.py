@@ -6,6 +6,7 @@ from uuid import UUID
 
 from groupcoord.core.administration import Administration
 from groupcoord.core.continuations import WhenDeleted
+from groupcoord.core.events import Cause
 from groupcoord.core.group import CONSUMER_PROTOCOL_TYPE, GroupMetadata
 from groupcoord.core.records import NO_TIMESTAMP, ZERO_UUID, OffsetCommitRecord, OffsetTombstone, Record
 from groupcoord.core.shard import Shard
@@ -41,13 +42,14 @@ class Retention:
             else:
                 records += [OffsetTombstone(group.group_id, topic, index) for topic, index in keys]
         if records:
-            self._shard.journal.begin(records, WhenDeleted(tuple(emptied)))
+            offset_count = len(records) - len(emptied)
+            self._shard.journal.begin(records, WhenDeleted(tuple(emptied), Cause.EXPIRY, offset_count))
         self.start(now_ms)
 
     def forget_topic(self, topic: str, topic_id: UUID) -> None:
         """A topic was deleted: so are its offsets, but not those of a newer topic of the same name.
 
-        Offsets on their way to the log and those of open transactions are covered as well.
+        Offsets on their way to the log and those of open transactions count as well.
         """
         offsets = self._shard.journal.hard.offsets
         found = [
@@ -57,14 +59,14 @@ class Retention:
         ]
         found += [record for records in offsets.pending.values() for record in records]
         found += [record for keys in offsets.transactions.values() for _, record in keys.values()]
-        keys = dict.fromkeys(
-            (record.group_id, record.partition)
-            for record in found
-            if record.topic == topic and record.topic_id in (ZERO_UUID, topic_id)
-        )
-        if keys:
-            tombstones = [OffsetTombstone(group_id, topic, index) for group_id, index in keys]
-            self._shard.journal.begin(tombstones, WhenDeleted(()))
+        found = [record for record in found if record.topic == topic]
+        newer = {(r.group_id, r.partition) for r in found if r.topic_id not in (ZERO_UUID, topic_id)}
+        keys = dict.fromkeys((record.group_id, record.partition) for record in found)
+        records = [
+            OffsetTombstone(group_id, topic, index) for group_id, index in keys if (group_id, index) not in newer
+        ]
+        if records:
+            self._shard.journal.begin(records, WhenDeleted((), Cause.DELETION, len(records)))
 
     def _due(self, group: GroupMetadata, now_ms: int) -> tuple[list[tuple[str, int]], bool]:
         """Return what expires of a group, and whether nothing then keeps it."""

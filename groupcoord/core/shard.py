@@ -18,6 +18,7 @@ from groupcoord.core.messages import (
     SyncGroup,
     TxnOffsetCommit,
 )
+from groupcoord.core.observer import Observer
 from groupcoord.core.timers import TimerQueue
 
 GroupRequest = JoinGroup | SyncGroup | Heartbeat | LeaveGroup | OffsetCommit | TxnOffsetCommit | OffsetDelete
@@ -47,7 +48,17 @@ class Shard:
         new_member_id: makes a member id from its prefix, the client's or the instance's id.
     """
 
-    __slots__ = ("burials", "config", "effects", "groups", "journal", "new_member_id", "partition", "timers")
+    __slots__ = (
+        "burials",
+        "config",
+        "effects",
+        "groups",
+        "journal",
+        "new_member_id",
+        "observer",
+        "partition",
+        "timers",
+    )
 
     def __init__(
         self,
@@ -56,6 +67,7 @@ class Shard:
         config: Config,
         effects: Effects,
         timers: TimerQueue,
+        observer: Observer,
         new_member_id: Callable[[str], str],
         first_append: int,
     ) -> None:
@@ -63,6 +75,7 @@ class Shard:
         self.config = config
         self.effects = effects
         self.timers = timers
+        self.observer = observer
         self.new_member_id = new_member_id
         self.groups: dict[str, GroupMetadata] = {}
         self.burials: dict[str, Burial] = {}

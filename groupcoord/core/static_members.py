@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from groupcoord.core.continuations import WhenReplaced
 from groupcoord.core.effects import Token
+from groupcoord.core.events import Cause, Trigger
 from groupcoord.core.group import GroupMetadata
 from groupcoord.core.member import MemberMetadata, Parked
 from groupcoord.core.messages import JoinGroup, JoinGroupResponse, SyncGroupResponse
@@ -42,13 +43,14 @@ class StaticMembers:
             member.session_timeout_ms,
         )
         self._rename(group, member, member_id, now_ms)
+        self._shard.observer.member_replaced(group, written.old_member_id, member, now_ms)
         group.update(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
         group.park_join(member, Parked(token, request.supports_skip_assignment))
         if group.state is GroupState.STABLE and group.select_protocol() == group.protocol_name:
             assignments = {key: other.assignment for key, other in group.members.items()}
             self._shard.journal.begin([group.to_record(assignments)], written)
         else:
-            self._rebalance.start_or_complete(group, now_ms)
+            self._rebalance.start_or_complete(group, Trigger(Cause.STATIC_REPLACE, member_id), now_ms)
 
     def _rename(self, group: GroupMetadata, member: MemberMetadata, member_id: str, now_ms: int) -> None:
         """Change a member's id. Its session starts anew with the time-out that it had, as in Kafka."""
@@ -105,6 +107,7 @@ class StaticMembers:
             return
         group.update(member, written.old_protocols, written.old_rebalance_timeout_ms, written.old_session_timeout_ms)
         self._rename(group, member, written.old_member_id, now_ms)
+        self._shard.observer.member_replaced(group, written.new_member_id, member, now_ms)
         self._effects.reply(
             join.token,
             JoinGroupResponse(

@@ -10,10 +10,10 @@ Read and written by hand: with heartbeats these are most of a coordinator's work
 import struct
 
 from groupcoord.core.messages import (
-    PartitionResult,
     OffsetCommit,
     OffsetCommitResponse,
     OffsetToCommit,
+    PartitionResult,
     TopicToCommit,
 )
 from groupcoord.errors import ErrorCode

@@ -1,0 +1,162 @@
+"""What happened to groups and why, as data for observers, and counters of it."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+from attrs import frozen
+
+
+class Cause(Enum):
+    """Why a rebalance started, or why a member is gone."""
+
+    JOIN = "join"
+    LEAVE = "leave"
+    SESSION_EXPIRY = "session expiry"
+    REBALANCE_TIMEOUT = "rebalance time-out"
+    """The member did not join in time."""
+    SYNC_TIMEOUT = "sync time-out"
+    """The member did not sync in time (KAFKA-12890)."""
+    METADATA_CHANGE = "metadata change"
+    LEADER_REJOIN = "leader rejoin"
+    """The leader joined again with nothing changed, as it does when partitions of a topic changed."""
+    STATIC_REPLACE = "static replace"
+    """A static member came back under a new id (KIP-345)."""
+    ASSIGNMENT_FAILED = "assignment failed"
+    """The leader's assignments could not be written to the log."""
+    GROUP_FULL = "group full"
+    """``group.max.size`` leaves no room (KIP-389)."""
+    LOAD = "load"
+    """A load brought back more members than ``group.max.size`` allows."""
+    UNLOAD = "unload"
+    DELETION = "deletion"
+    EXPIRY = "expiry"
+    """The group had nothing left at a check of offsets' retention (KIP-211)."""
+
+
+class Trigger(NamedTuple):
+    """What made a group rebalance: why, and who."""
+
+    cause: Cause
+    member_id: str = ""
+
+
+@frozen
+class Event:
+    """Something happened to a group.
+
+    Attributes:
+        group_id: which group.
+        at_ms: when, in milliseconds since the Unix epoch.
+    """
+
+    group_id: str
+    at_ms: int
+
+
+@frozen
+class MemberAdded(Event):
+    """A member joined."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+
+
+@frozen
+class MemberRemoved(Event):
+    """A member is gone."""
+
+    member_id: str
+    group_instance_id: str | None
+    cause: Cause
+
+
+@frozen
+class MemberReplaced(Event):
+    """A static member came back: the new id stands for the old one."""
+
+    old_member_id: str
+    member_id: str
+    group_instance_id: str | None
+
+
+@frozen
+class RebalanceStarted(Event):
+    """A rebalance started; ``generation_id`` is the generation that it ends."""
+
+    generation_id: int
+    trigger: Trigger
+
+
+@frozen
+class RebalanceCompleted(Event):
+    """A generation is stable, or (without members) the group is empty.
+
+    Attributes:
+        old_generation_id: the generation before.
+        generation_id: the new one; more than one above where a rebalance was interrupted by the next.
+        triggers: why it started, and why it was started over.
+        duration_ms: from the first start.
+        member_count: how many members the new generation has.
+    """
+
+    old_generation_id: int
+    generation_id: int
+    triggers: tuple[Trigger, ...]
+    duration_ms: int
+    member_count: int
+
+
+@frozen
+class GroupLoaded(Event):
+    """A load of the log brought the group here."""
+
+    generation_id: int
+    member_count: int
+
+
+@frozen
+class GroupRemoved(Event):
+    """The group is gone from here: deleted, expired, or its log partition moved away."""
+
+    cause: Cause
+
+
+class Counters:
+    """Totals since the coordinator was made, by the names of Kafka's metrics.
+
+    Attributes:
+        group_completed_rebalances: generations that became stable.
+        offset_commits: committed offsets, one for each partition.
+        offset_expirations: offsets removed by retention (KIP-211).
+        offset_deletions: offsets removed on request, or with their group or topic.
+        partition_loads: log partitions loaded.
+        partition_load_ms: time that took, in milliseconds.
+        session_expirations: members removed since they were silent.
+    """
+
+    __slots__ = (
+        "group_completed_rebalances",
+        "offset_commits",
+        "offset_deletions",
+        "offset_expirations",
+        "partition_load_ms",
+        "partition_loads",
+        "session_expirations",
+    )
+
+    def __init__(self) -> None:
+        self.group_completed_rebalances = 0
+        self.offset_commits = 0
+        self.offset_deletions = 0
+        self.offset_expirations = 0
+        self.partition_load_ms = 0
+        self.partition_loads = 0
+        self.session_expirations = 0
+
+    def as_dict(self) -> dict[str, int]:
+        """Return all totals by name."""
+        return {name: getattr(self, name) for name in self.__slots__}

@@ -1,0 +1,127 @@
+"""Where the core says what happens: events for whoever wants them, and counters."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from groupcoord.core.events import (
+    Cause,
+    Counters,
+    Event,
+    GroupLoaded,
+    GroupRemoved,
+    MemberAdded,
+    MemberRemoved,
+    MemberReplaced,
+    RebalanceCompleted,
+    RebalanceStarted,
+    Trigger,
+)
+from groupcoord.core.group import GroupMetadata
+from groupcoord.core.member import MemberMetadata
+
+MAX_TRIGGERS = 16
+"""A rebalance that is started over again and again remembers its first reasons only."""
+
+
+class Course(NamedTuple):
+    """A rebalance under way: when and in which generation it started, and why."""
+
+    started_ms: int
+    generation_id: int
+    triggers: tuple[Trigger, ...]
+
+
+class Observer:
+    """Notes what happens to groups; the events only while somebody wants them.
+
+    Attributes:
+        counters: totals.
+        events: what happened since they were taken last; None while they are off.
+    """
+
+    __slots__ = ("_courses", "counters", "events")
+
+    def __init__(self) -> None:
+        self.counters = Counters()
+        self.events: list[Event] | None = None
+        self._courses: dict[str, Course] = {}
+
+    def member_added(self, group: GroupMetadata, member: MemberMetadata, now_ms: int) -> None:
+        """A member joined."""
+        if self.events is not None:
+            self.events.append(
+                MemberAdded(
+                    group.group_id,
+                    now_ms,
+                    member.member_id,
+                    member.group_instance_id,
+                    member.client_id,
+                    member.client_host,
+                )
+            )
+
+    def member_removed(self, group: GroupMetadata, member: MemberMetadata, cause: Cause, now_ms: int) -> None:
+        """A member is gone."""
+        if cause is Cause.SESSION_EXPIRY:
+            self.counters.session_expirations += 1
+        if self.events is not None:
+            self.events.append(MemberRemoved(group.group_id, now_ms, member.member_id, member.group_instance_id, cause))
+
+    def member_replaced(self, group: GroupMetadata, old_member_id: str, member: MemberMetadata, now_ms: int) -> None:
+        """A static member came back under a new id."""
+        if self.events is not None:
+            self.events.append(
+                MemberReplaced(group.group_id, now_ms, old_member_id, member.member_id, member.group_instance_id)
+            )
+
+    def rebalance_started(self, group: GroupMetadata, trigger: Trigger, now_ms: int) -> None:
+        """A rebalance started, or started over."""
+        if self.events is None:
+            return
+        course = self._courses.get(group.group_id) or Course(now_ms, group.generation_id, ())
+        if len(course.triggers) < MAX_TRIGGERS:
+            course = course._replace(triggers=(*course.triggers, trigger))
+        self._courses[group.group_id] = course
+        self.events.append(RebalanceStarted(group.group_id, now_ms, group.generation_id, trigger))
+
+    def rebalance_completed(self, group: GroupMetadata, now_ms: int) -> None:
+        """A generation is stable, or the group fell empty."""
+        if group.members:
+            self.counters.group_completed_rebalances += 1
+        course = self._courses.pop(group.group_id, None)
+        if self.events is not None and course is not None:
+            self.events.append(
+                RebalanceCompleted(
+                    group.group_id,
+                    now_ms,
+                    course.generation_id,
+                    group.generation_id,
+                    course.triggers,
+                    now_ms - course.started_ms,
+                    len(group.members),
+                )
+            )
+
+    def offsets_removed(self, count: int, cause: Cause) -> None:
+        """Committed offsets are gone."""
+        if cause is Cause.EXPIRY:
+            self.counters.offset_expirations += count
+        else:
+            self.counters.offset_deletions += count
+
+    def partition_loaded(self, duration_ms: int) -> None:
+        """A log partition was loaded."""
+        self.counters.partition_loads += 1
+        self.counters.partition_load_ms += duration_ms
+
+    def group_loaded(self, group: GroupMetadata, now_ms: int) -> None:
+        """A load brought the group here."""
+        if self.events is not None:
+            self.events.append(GroupLoaded(group.group_id, now_ms, group.generation_id, len(group.members)))
+
+    def group_removed(self, group: GroupMetadata, cause: Cause, now_ms: int) -> None:
+        """The group is gone from here."""
+        self._courses.pop(group.group_id, None)
+        if self.events is not None:
+            self.events.append(GroupRemoved(group.group_id, now_ms, cause))
