@@ -9,9 +9,9 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from attrs import evolve
@@ -26,6 +26,9 @@ from groupcoord.host.broker import Broker
 from groupcoord.host.server import Server
 from groupcoord.host.topics import OFFSETS_TOPIC, TopicError, TopicFileError, TopicRegistry, check_topic_name
 from groupcoord.log_store import LogStore, LogStoreError, MemoryLogStore
+
+if TYPE_CHECKING:
+    from groupcoord.host.metrics import MetricsServer
 
 NODE_ID = 1
 FAILURE, USAGE_ERROR = 1, 2
@@ -60,6 +63,12 @@ def serve(
     advertised_port: Annotated[
         int | None, typer.Option(min=1, max=65535, help="Port that clients are told. [default: that of --port]")
     ] = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=65535, help="Show metrics for Prometheus on this port, under /metrics; 0 takes a free one."
+        ),
+    ] = None,
     log_level: Annotated[str, typer.Option(help="What to log to stderr: debug, info, warning or error.")] = "warning",
 ) -> None:
     """Run a broker that real Kafka clients can join: every consumer group and offset API, topics without data.
@@ -82,7 +91,9 @@ def serve(
             node = Node(NODE_ID, advertised_host or host, advertised_port or bound_port)
             broker = Broker(config=config, clock=SystemClock(), log_store=store, topics=registry, node=node)
             address = f"[{host}]:{bound_port}" if ":" in host else f"{host}:{bound_port}"
-            _run(broker, sock, lambda: _announce(address, node, data_dir, registry))
+            _run(
+                broker, sock, _metrics(broker, host, metrics_port), lambda: _announce(address, node, data_dir, registry)
+            )
     except StartError as error:
         _refuse(str(error), error.exit_status)
     except (LoadError, LogStoreError) as error:
@@ -219,9 +230,17 @@ def _announce(address: str, node: Node, data_dir: Path | None, registry: TopicRe
     Console().print(Panel("\n".join(lines), title=f"groupcoord {groupcoord.__version__}", expand=False))
 
 
-def _run(broker: Broker, sock: socket.socket, on_start: Callable[[], None]) -> None:
+def _metrics(broker: Broker, host: str, port: int | None) -> MetricsServer | None:
+    if port is None:
+        return None
+    from groupcoord.host.metrics import MetricsServer
+
+    return MetricsServer(broker.coordinator, host, port)
+
+
+def _run(broker: Broker, sock: socket.socket, metrics: MetricsServer | None, on_start: Callable[[], None]) -> None:
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(broker, sock, on_start))
+        runner.run(_serve(broker, sock, metrics, on_start))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -232,12 +251,21 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-async def _serve(broker: Broker, sock: socket.socket, on_start: Callable[[], None]) -> None:
+async def _serve(
+    broker: Broker, sock: socket.socket, metrics: MetricsServer | None, on_start: Callable[[], None]
+) -> None:
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    async with Server(broker, sock=sock):
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(Server(broker, sock=sock))
+        if metrics is not None:
+            try:
+                await stack.enter_async_context(metrics)
+            except OSError as error:
+                raise StartError(f"can't show metrics: {error.strerror or error}") from None
+            logging.getLogger("groupcoord.host").info("metrics on port %d", metrics.port)
         # What was loaded stays: the garbage collector need not look at it again and again.
         gc.freeze()
         on_start()

@@ -283,6 +283,11 @@ class Partition:
         """The groups that requests meet, by id. For observers and tests: change nothing."""
         return self._shard.groups
 
+    def offset_count(self) -> int:
+        """Return how many offsets are committed."""
+        committed = self._journal.hard.offsets.committed
+        return sum(len(partitions) for topics in committed.values() for partitions in topics.values())
+
     def hard_facts(self) -> dict[str, object]:
         """Return hard state as plain values that compare equal for equal states."""
         return self._journal.hard.facts()

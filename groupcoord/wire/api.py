@@ -35,6 +35,7 @@ class Api:
         make_decoder, make_encoder: called once for each version, when it is first used.
         has_flexible_response_header: False for ApiVersions alone, whose answer must be readable for any client
             (KIP-511).
+        listed_from: the lowest version that ApiVersions lists, where that is lower than what is served (Produce).
     """
 
     key: int
@@ -44,6 +45,12 @@ class Api:
     make_decoder: Callable[[int], Decoder]
     make_encoder: Callable[[int], Encoder]
     has_flexible_response_header: bool = True
+    listed_from: int | None = None
+
+    @property
+    def listed_versions(self) -> VersionRange:
+        """The versions that ApiVersions lists."""
+        return self.versions if self.listed_from is None else self.versions._replace(min_version=self.listed_from)
 
 
 @frozen

@@ -374,7 +374,59 @@ class FetchResponse:
     topics: tuple[FetchedTopicData, ...] = ()
 
 
-BrokerRequest = ApiVersions | Metadata | CreateTopics | CreatePartitions | DeleteTopics | ListOffsets | Fetch
+# ---------------------------------------------------------------- writing logs
+
+
+class ProduceTopic(NamedTuple):
+    """Partitions of one topic to write to: by name, or (``name`` None, request versions from 13) by id."""
+
+    name: str | None
+    topic_id: UUID
+    partition_indexes: tuple[int, ...]
+
+
+@define
+class Produce:
+    """Write records (API key 0). The records themselves are not passed on.
+
+    Attributes:
+        topics: where to.
+        acks: how many replicas must have them: 0, 1 or -1 (all). With 0 the client awaits no answer: send none, and
+            close the connection if there is an error to tell.
+        transactional_id: of a producer in a transaction.
+    """
+
+    topics: tuple[ProduceTopic, ...]
+    acks: int = -1
+    transactional_id: str | None = None
+
+
+class ProducedPartition(NamedTuple):
+    """What became of the records for one partition: always an error."""
+
+    partition_index: int
+    error_code: ErrorCode
+    error_message: str | None = None
+
+
+class ProducedTopic(NamedTuple):
+    """The partitions of one topic; named as the request named it."""
+
+    name: str | None
+    topic_id: UUID
+    partitions: tuple[ProducedPartition, ...]
+
+
+@frozen
+class ProduceResponse:
+    """One entry for each topic."""
+
+    topics: tuple[ProducedTopic, ...] = ()
+
+
+BrokerRequest = (
+    ApiVersions | Metadata | CreateTopics | CreatePartitions | DeleteTopics | ListOffsets | Fetch | Produce
+)
 
 BrokerResponse = (
     ApiVersionsResponse
@@ -384,4 +436,5 @@ BrokerResponse = (
     | DeleteTopicsResponse
     | ListOffsetsResponse
     | FetchResponse
+    | ProduceResponse
 )

@@ -1,13 +1,18 @@
 """DescribeGroups: key 15, versions 0-6, flexible from 5.
 
 1: throttle time. 3: authorized operations. 4: instance ids. 6: an absent group is GROUP_ID_NOT_FOUND with a message
-(KIP-1043); before, it is a group without error in state ``Dead``.
+(KIP-1043) and has no authorized operations; before, it is a group without error in state ``Dead`` that has them.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
-from groupcoord.core.messages import DescribedGroup, DescribeGroups, DescribeGroupsResponse
+from groupcoord.core.messages import (
+    AUTHORIZED_OPERATIONS_OMITTED,
+    DescribedGroup,
+    DescribeGroups,
+    DescribeGroupsResponse,
+)
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import schema
 from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
@@ -26,15 +31,17 @@ def _response(response: DescribeGroupsResponse, header: RequestHeader) -> schema
 
 def _group(group: DescribedGroup, version: int) -> schema.Values:
     is_absent = group.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    hides_absence = is_absent and version <= 5
+    has_operations = hides_absence or not is_absent
     return {
-        "error_code": ErrorCode.NONE if is_absent and version <= 5 else group.error_code,
+        "error_code": ErrorCode.NONE if hides_absence else group.error_code,
         "error_message": group.error_message,
         "group_id": group.group_id,
         "group_state": group.group_state,
         "protocol_type": group.protocol_type,
         "protocol_data": group.protocol_data,
         "members": [member._asdict() for member in group.members],
-        "authorized_operations": group.authorized_operations,
+        "authorized_operations": group.authorized_operations if has_operations else AUTHORIZED_OPERATIONS_OMITTED,
     }
 
 

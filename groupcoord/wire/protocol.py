@@ -12,9 +12,10 @@ from groupcoord.wire.errors import ProtocolError, UnknownApiError, UnsupportedVe
 from groupcoord.wire.header import RequestHeader
 from groupcoord.wire.primitives import UTF8_AS_JAVA, skip_tagged_fields
 from groupcoord.wire.registry import APIS
+from groupcoord.wire.transaction_messages import TransactionRequest, TransactionResponse
 
-WireRequest = Request | BrokerRequest | Answered
-WireResponse = Response | BrokerResponse
+WireRequest = Request | BrokerRequest | TransactionRequest | Answered
+WireResponse = Response | BrokerResponse | TransactionResponse
 
 _HEADER = struct.Struct(">hhih")
 _LENGTH_AND_CORRELATION_ID = struct.Struct(">ii")

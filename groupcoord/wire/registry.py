@@ -6,27 +6,37 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from groupcoord.wire import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     api_versions,
     create_partitions,
     create_topics,
     delete_groups,
     delete_topics,
     describe_groups,
+    describe_transactions,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
+    init_producer_id,
     join_group,
     leave_group,
     list_groups,
     list_offsets,
     metadata,
     offset_commit,
+    offset_delete,
     offset_fetch,
+    produce,
     sync_group,
+    txn_offset_commit,
+    write_txn_markers,
 )
 from groupcoord.wire.api import Api, VersionRange
 
 _MODULES = (
+    produce,
     fetch,
     list_offsets,
     metadata,
@@ -42,12 +52,20 @@ _MODULES = (
     api_versions,
     create_topics,
     delete_topics,
+    init_producer_id,
+    add_partitions_to_txn,
+    add_offsets_to_txn,
+    end_txn,
+    write_txn_markers,
+    txn_offset_commit,
     create_partitions,
     delete_groups,
+    offset_delete,
+    describe_transactions,
 )
 
 APIS: Mapping[int, Api] = MappingProxyType({module.API.key: module.API for module in _MODULES})
 """Every API by its key."""
 
-API_VERSIONS: Mapping[int, VersionRange] = MappingProxyType({api.key: api.versions for api in APIS.values()})
+API_VERSIONS: Mapping[int, VersionRange] = MappingProxyType({api.key: api.listed_versions for api in APIS.values()})
 """The versions of every API that is answered, by its key: what an answer to ApiVersions lists."""

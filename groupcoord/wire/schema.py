@@ -33,7 +33,9 @@ _FIXED_SIZE = {
     "timedelta_i32": INT32,
     "int64": INT64,
     "timedelta_i64": INT64,
+    "datetime_i64": INT64,
 }
+_TIMES = ("timedelta_i32", "timedelta_i64", "datetime_i64")
 
 
 class _FieldType(typing.NamedTuple):
@@ -132,7 +134,7 @@ def _fields_of(schema: type) -> tuple[list[tuple[str, _FieldType]], list[tuple[i
     for field in dataclasses.fields(schema):
         kafka_type = field.metadata.get("kafka_type")
         name = field.name
-        if kafka_type in ("timedelta_i32", "timedelta_i64"):
+        if kafka_type in _TIMES:
             name += "_ms"
         field_type = _classify(types[field.name], kafka_type)
         if "tag" in field.metadata:

@@ -1,0 +1,118 @@
+"""Metrics for Prometheus, named after those of Kafka's group coordinator, and the small HTTP server that shows them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from groupcoord.coordinator import GroupCoordinator
+from groupcoord.core.partitions import PartitionStatus
+from groupcoord.core.states import GroupState
+
+logger = logging.getLogger("groupcoord.host")
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+HEAD_BYTES_MAX = 8_192
+READ_TIMEOUT_S = 10.0
+PREFIX = "kafka_server_group_coordinator_metrics_"
+
+
+class CoordinatorCollector(Collector):
+    """Reads a coordinator whenever Prometheus asks: nothing is counted twice, and nothing costs anything in between.
+
+    Kafka's ``group-coordinator-metrics``: ``group-count`` by state, ``num-partitions`` by state,
+    ``group-completed-rebalance-count``, ``offset-commit-count``, ``offset-expiration-count``,
+    ``offset-deletion-count``, ``partition-load-time``; sessions that expired are our own.
+    """
+
+    def __init__(self, coordinator: GroupCoordinator) -> None:
+        self._coordinator = coordinator
+
+    def collect(self) -> Iterator[Metric]:
+        """Return every metric with its present value."""
+        yield from self._gauges()
+        counters = self._coordinator.counters
+        for name, text, value in (
+            ("group_completed_rebalance_count", "Generations that became stable", counters.group_completed_rebalances),
+            ("offset_commit_count", "Committed offsets, one for each partition", counters.offset_commits),
+            ("offset_expiration_count", "Offsets removed by retention", counters.offset_expirations),
+            ("offset_deletion_count", "Offsets removed on request", counters.offset_deletions),
+            ("session_expiration_count", "Members removed since they were silent", counters.session_expirations),
+            ("partition_load_count", "Log partitions loaded", counters.partition_loads),
+            ("partition_load_time_ms", "Time spent loading, milliseconds", counters.partition_load_ms),
+        ):
+            yield CounterMetricFamily(PREFIX + name, text, value=value)
+
+    def _gauges(self) -> Iterator[Metric]:
+        coordinator = self._coordinator
+        indexes = range(coordinator.config.offsets_topic_num_partitions)
+        partitions = [partition for index in indexes if (partition := coordinator.partition(index)) is not None]
+        groups = GaugeMetricFamily(PREFIX + "group_count", "Groups by state", labels=["protocol", "state"])
+        found = Counter(group.state for partition in partitions for group in partition.groups.values())
+        for state in GroupState:
+            groups.add_metric(["classic", state.value], found[state])
+        yield groups
+        by_status = GaugeMetricFamily(PREFIX + "num_partitions", "Log partitions by state", labels=["state"])
+        statuses = Counter(coordinator.status(index) for index in indexes)
+        for status in PartitionStatus:
+            by_status.add_metric([status.value], statuses[status])
+        yield by_status
+        offsets = sum(partition.offset_count() for partition in partitions)
+        yield GaugeMetricFamily(PREFIX + "num_offsets", "Committed offsets", value=offsets)
+
+
+class MetricsServer:
+    """Answers ``GET /metrics`` on a port of its own, in the event loop of the server that it watches.
+
+    Args:
+        coordinator: what is measured.
+        host: the address to listen on.
+        port: the port to listen on; 0 takes a free one.
+    """
+
+    def __init__(self, coordinator: GroupCoordinator, host: str, port: int) -> None:
+        self._registry = CollectorRegistry()
+        self._registry.register(CoordinatorCollector(coordinator))
+        self._host = host
+        self._port = port
+        self._server: asyncio.Server | None = None
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on."""
+        assert self._server is not None
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    async def __aenter__(self) -> MetricsServer:
+        self._server = await asyncio.start_server(self._answer, self._host, self._port, limit=HEAD_BYTES_MAX)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.close()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), READ_TIMEOUT_S)
+            writer.write(self._response(head))
+            await asyncio.wait_for(writer.drain(), READ_TIMEOUT_S)
+        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError, OSError) as error:
+            logger.warning("a request for metrics was not understood: %s", error or type(error).__name__)
+        finally:
+            writer.close()
+
+    def _response(self, head: bytes) -> bytes:
+        method, _, rest = head.partition(b" ")
+        path = rest.split(b" ", 1)[0].split(b"?", 1)[0]
+        if method != b"GET" or path not in (b"/metrics", b"/"):
+            return b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        body = generate_latest(self._registry)
+        headers = f"HTTP/1.1 200 OK\r\nContent-Type: {CONTENT_TYPE}\r\nContent-Length: {len(body)}\r\n"
+        return headers.encode() + b"Connection: close\r\n\r\n" + body

@@ -1,0 +1,76 @@
+"""AddPartitionsToTxn: key 24, versions 0-5, flexible from 3.
+
+2: PRODUCER_FENCED in answers, which is INVALID_PRODUCER_EPOCH before (KIP-588). 4: several transactions, and looking
+without adding (KIP-890); meant for brokers, while clients use 3 at most.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from groupcoord.core.messages import TopicResult
+from groupcoord.wire import schema
+from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
+from groupcoord.wire.fencing import fenced
+from groupcoord.wire.header import RequestHeader
+from groupcoord.wire.transaction_messages import (
+    AddPartitionsToTxn,
+    AddPartitionsToTxnResponse,
+    PartitionsToAdd,
+    TopicPartitions,
+)
+
+_KEY = 24
+_CLIENTS_PREFIX = "v3_and_below_"
+
+
+def _request(values: Mapping[str, Any], header: RequestHeader, client_host: str) -> AddPartitionsToTxn:
+    if header.api_version >= 4:
+        return AddPartitionsToTxn(tuple(_transaction(transaction) for transaction in values["transactions"]))
+    own = {name.removeprefix(_CLIENTS_PREFIX): value for name, value in values.items()}
+    return AddPartitionsToTxn((_transaction(own),))
+
+
+def _transaction(values: Mapping[str, Any]) -> PartitionsToAdd:
+    return PartitionsToAdd(
+        transactional_id=values["transactional_id"],
+        producer_id=values["producer_id"],
+        producer_epoch=values["producer_epoch"],
+        topics=tuple(TopicPartitions(topic["name"], topic["partitions"]) for topic in values["topics"]),
+        verify_only=values.get("verify_only", False),
+    )
+
+
+def _response(response: AddPartitionsToTxnResponse, header: RequestHeader) -> schema.Values:
+    version = header.api_version
+    if version < 4:
+        (result,) = response.results
+        return {"throttle_time_ms": 0, "results_by_topic_v3_and_below": _topics(result.topics, version)}
+    results = [
+        {"transactional_id": result.transactional_id, "topic_results": _topics(result.topics, version)}
+        for result in response.results
+    ]
+    return {"throttle_time_ms": 0, "error_code": 0, "results_by_transaction": results}
+
+
+def _topics(topics: Iterable[TopicResult], version: int) -> list[schema.Values]:
+    return [
+        {
+            "name": topic.name,
+            "results_by_partition": [
+                {"partition_index": index, "partition_error_code": fenced(error_code, version, since=2)}
+                for index, error_code in topic.partitions
+            ],
+        }
+        for topic in topics
+    ]
+
+
+def _decoder(version: int) -> Decoder:
+    return schema.request_decoder(_KEY, version, _request)
+
+
+def _encoder(version: int) -> Encoder:
+    return schema.response_encoder(_KEY, version, _response)
+
+
+API = Api(_KEY, "AddPartitionsToTxn", VersionRange(0, 5), 3, _decoder, _encoder)

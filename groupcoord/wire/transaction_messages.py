@@ -1,0 +1,193 @@
+"""Requests and responses of the transaction APIs (KIP-98, KIP-890): no bytes, no versions.
+
+Committing offsets within a transaction is :class:`groupcoord.core.messages.TxnOffsetCommit`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from attrs import define, frozen
+
+from groupcoord.core.messages import TopicResult
+from groupcoord.errors import ErrorCode
+
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+
+
+class TopicPartitions(NamedTuple):
+    """Some partitions of one topic."""
+
+    name: str
+    partition_indexes: tuple[int, ...]
+
+
+@define
+class InitProducerId:
+    """Ask for a producer id, and with a transactional id fence whoever used that before (API key 22).
+
+    Attributes:
+        transactional_id: None for a producer that is only idempotent.
+        transaction_timeout_ms: how long its transactions may stay open.
+        producer_id, producer_epoch: what the producer has, if it wants to go on after an error (KIP-360).
+    """
+
+    transactional_id: str | None
+    transaction_timeout_ms: int
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+
+
+@frozen
+class InitProducerIdResponse:
+    """On errors there is neither id nor epoch."""
+
+    error_code: ErrorCode
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+
+
+@define
+class PartitionsToAdd:
+    """Partitions that one transaction shall have, or (``verify_only``) should have already."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    topics: tuple[TopicPartitions, ...]
+    verify_only: bool = False
+
+
+@define
+class AddPartitionsToTxn:
+    """Add partitions to transactions, or look whether they are in them (API key 24); clients name one transaction."""
+
+    transactions: tuple[PartitionsToAdd, ...]
+
+
+class AddedPartitions(NamedTuple):
+    """What became of the partitions of one transaction."""
+
+    transactional_id: str
+    topics: tuple[TopicResult, ...]
+
+
+@frozen
+class AddPartitionsToTxnResponse:
+    """One entry for each transaction, in the order of the request."""
+
+    results: tuple[AddedPartitions, ...]
+
+
+@define
+class AddOffsetsToTxn:
+    """Add a group, whose offsets are to be committed, to a transaction (API key 25)."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    group_id: str
+
+
+@frozen
+class AddOffsetsToTxnResponse:
+    """The group is in the transaction, or an error."""
+
+    error_code: ErrorCode
+
+
+@define
+class EndTxn:
+    """Commit or abort a transaction (API key 26).
+
+    ``bumps_epoch``: the producer goes on with the next epoch, which the answer tells (KIP-890, request version 5).
+    """
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    committed: bool
+    bumps_epoch: bool = True
+
+
+@frozen
+class EndTxnResponse:
+    """Producer id and epoch are those to go on with; on errors there are none."""
+
+    error_code: ErrorCode
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+
+
+class MarkerToWrite(NamedTuple):
+    """The end of one producer's transaction on some partitions."""
+
+    producer_id: int
+    producer_epoch: int
+    committed: bool
+    topics: tuple[TopicPartitions, ...]
+    coordinator_epoch: int = 0
+
+
+@define
+class WriteTxnMarkers:
+    """Write the ends of transactions into partitions (API key 27): brokers among themselves, and administrators."""
+
+    markers: tuple[MarkerToWrite, ...]
+
+
+class WrittenMarker(NamedTuple):
+    """What became of one marker."""
+
+    producer_id: int
+    topics: tuple[TopicResult, ...]
+
+
+@frozen
+class WriteTxnMarkersResponse:
+    """One entry for each marker that named a partition."""
+
+    markers: tuple[WrittenMarker, ...]
+
+
+@define
+class DescribeTransactions:
+    """Describe the transactions of some transactional ids (API key 65, KIP-664)."""
+
+    transactional_ids: tuple[str, ...]
+
+
+@frozen
+class DescribedTransaction:
+    """One transactional id; ``transaction_start_time_ms`` -1: it has not begun a transaction yet."""
+
+    error_code: ErrorCode
+    transactional_id: str
+    transaction_state: str = ""
+    transaction_timeout_ms: int = 0
+    transaction_start_time_ms: int = 0
+    producer_id: int = 0
+    producer_epoch: int = 0
+    topics: tuple[TopicPartitions, ...] = ()
+
+
+@frozen
+class DescribeTransactionsResponse:
+    """One entry for each id asked for."""
+
+    transactions: tuple[DescribedTransaction, ...]
+
+
+TransactionRequest = (
+    InitProducerId | AddPartitionsToTxn | AddOffsetsToTxn | EndTxn | WriteTxnMarkers | DescribeTransactions
+)
+
+TransactionResponse = (
+    InitProducerIdResponse
+    | AddPartitionsToTxnResponse
+    | AddOffsetsToTxnResponse
+    | EndTxnResponse
+    | WriteTxnMarkersResponse
+    | DescribeTransactionsResponse
+)
