@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from groupcoord.core.records import NO_PRODUCER_ID, OffsetCommitRecord, OffsetTombstone, TransactionMarker
+from attrs import evolve
+
+from groupcoord.core.records import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    OffsetCommitRecord,
+    OffsetTombstone,
+    TransactionMarker,
+)
 from groupcoord.errors import InvariantError
 
 CommittedOffset = tuple[int, OffsetCommitRecord]
@@ -71,7 +79,9 @@ class OffsetCache:
                 of_topic = self.committed.setdefault(group_id, {}).setdefault(topic, {})
                 current = of_topic.get(partition)
                 if current is None or log_offset > current[0]:
-                    of_topic[partition] = (log_offset, record)
+                    # From here on it is an offset like any other, as it would be in a compacted log without the marker.
+                    plain = evolve(record, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)
+                    of_topic[partition] = (log_offset, plain)
 
     def _drop_open(self, producer_id: int, key: tuple[str, str, int]) -> None:
         group_id, topic, partition = key

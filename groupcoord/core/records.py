@@ -13,6 +13,7 @@ from attrs import define
 
 ZERO_UUID = UUID(int=0)
 NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
 NO_TIMESTAMP = -1
 
 
@@ -34,7 +35,7 @@ class OffsetCommitRecord:
     expire_timestamp_ms: int = NO_TIMESTAMP
     topic_id: UUID = ZERO_UUID
     producer_id: int = NO_PRODUCER_ID
-    producer_epoch: int = -1
+    producer_epoch: int = NO_PRODUCER_EPOCH
     value_version: int | None = None
 
 

@@ -20,7 +20,7 @@ from groupcoord.core.messages import Node
 from groupcoord.core.partitions import PartitionStatus
 from groupcoord.host.admin import answer_create_partitions, answer_create_topics, answer_delete_topics
 from groupcoord.host.connection import Connection
-from groupcoord.host.data import answer_fetch, answer_list_offsets
+from groupcoord.host.data import answer_fetch, answer_list_offsets, answer_produce
 from groupcoord.host.metadata import answer_api_versions, answer_metadata
 from groupcoord.host.topics import OFFSETS_TOPIC, TopicRegistry
 from groupcoord.log_store import LogStore
@@ -34,6 +34,7 @@ from groupcoord.wire.broker_messages import (
     FetchResponse,
     ListOffsets,
     Metadata,
+    Produce,
 )
 
 logger = logging.getLogger("groupcoord.host")
@@ -106,6 +107,7 @@ class Broker:
             DeleteTopics: self._delete_topics,
             ListOffsets: lambda connection, request: answer_list_offsets(request, self.topics),
             Fetch: self._fetch,
+            Produce: self._produce,
         }
         if self.topics.get(OFFSETS_TOPIC) is None:
             store_id: UUID | None = getattr(log_store, "topic_id", None)
@@ -204,7 +206,7 @@ class Broker:
             for token, response in self.coordinator.take_replies():
                 token.answer(response)
         else:
-            # None is a Fetch that waits; the connection then goes on waiting, too.
+            # None: a Fetch that waits, and so does the connection; or there is nothing to say.
             connection.answer(handler(connection, request))
 
     def handle_ready(self) -> None:
@@ -247,6 +249,18 @@ class Broker:
         self._waiting[connection] = response
         self._wait_number += 1
         heapq.heappush(self._wait_queue, (self.clock.now_ms() + wait_ms, self._wait_number, connection))
+        return None
+
+    def _produce(self, connection: Connection, request: Produce) -> WireResponse | None:
+        response = answer_produce(request, self.topics)
+        if request.acks != 0:
+            return response
+        # No answer can tell the client of an error; as a Kafka broker does, closing the connection must.
+        if response.topics:
+            (first, *_) = response.topics[0].partitions
+            connection.refuse(f"Produce with acks=0 failed: {first.error_message or first.error_code.name}")
+        else:
+            connection.skip_answer()
         return None
 
     def _is_stale(self, entry: tuple[int, int, Connection]) -> bool:

@@ -10,8 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from groupcoord.host.metadata import PRODUCE_KEY
-from groupcoord.wire import ProtocolError, RequestHeader, UnknownApiError, WireResponse, decode_request, encode_response
+from groupcoord.wire import ProtocolError, RequestHeader, WireResponse, decode_request, encode_response
 
 if TYPE_CHECKING:
     from groupcoord.host.broker import Broker
@@ -148,6 +147,9 @@ class Connection:
             return
         try:
             frame = encode_response(header, response)
+        except ProtocolError as error:
+            self.refuse(str(error))
+            return
         except Exception:
             self._fail("the answer could not be encoded")
             return
@@ -158,6 +160,16 @@ class Connection:
         if self._buffer and not self._is_handling:
             self._broker.ready.append(self)
 
+    def skip_answer(self) -> None:
+        """Take the request that is being handled as done: its client wants no answer."""
+        self._header = None
+
+    def refuse(self, reason: str) -> None:
+        """Have the connection closed: its request is none, or can't be answered."""
+        self.closing = reason
+        self._buffer.clear()
+        self._mark_dirty()
+
     def handle_backlog(self) -> None:
         """Handle the whole requests that lie in the buffer, as far as they may be handled now."""
         buffer = self._buffer
@@ -166,7 +178,7 @@ class Connection:
         while not self._is_blocked() and end - start >= SIZE_BYTES:
             size = int.from_bytes(buffer[start : start + SIZE_BYTES], "big", signed=True)
             if not 0 <= size <= self._max_request_bytes:
-                self._close(_bad_size(size, bytes(buffer[start : start + SIZE_BYTES]), self._max_request_bytes))
+                self.refuse(_bad_size(size, bytes(buffer[start : start + SIZE_BYTES]), self._max_request_bytes))
                 break
             if end - start - SIZE_BYTES < size:
                 break
@@ -191,19 +203,13 @@ class Connection:
             self._header, request = decode_request(frame, self.client_host)
             self._broker.handle(self, request)
         except ProtocolError as error:
-            is_produce = isinstance(error, UnknownApiError) and error.header and error.header.api_key == PRODUCE_KEY
-            self._close("Produce is not served: topics hold no data here" if is_produce else str(error))
+            self.refuse(str(error))
         except Exception:
             self._fail("a request could not be handled")
 
-    def _close(self, reason: str) -> None:
-        self.closing = reason
-        self._buffer.clear()
-        self._mark_dirty()
-
     def _fail(self, what: str) -> None:
         logger.exception("%s, so the connection of %s is closed", what, self.client_host)
-        self._close(f"internal error: {what}")
+        self.refuse(f"internal error: {what}")
 
     def _mark_dirty(self) -> None:
         if not self._is_dirty:

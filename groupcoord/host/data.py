@@ -1,4 +1,4 @@
-"""Reading topics that hold no data: ListOffsets and Fetch.
+"""Topics that hold no data: ListOffsets, Fetch and Produce.
 
 Every partition is empty: its log starts and ends at offset 0. Yet groups commit offsets such as 42, and their
 consumers go on reading there; Kafka would answer OFFSET_OUT_OF_RANGE, and the consumers would jump back to 0. So here
@@ -9,15 +9,18 @@ recorded from Apache Kafka 4.4.
 
 There are no fetch sessions (KIP-227): every full fetch is answered with session id 0, so clients keep sending full
 ones.
+
+Producing is refused, but it is answered: librdkafka fetches from no broker that does not list Produce.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from uuid import UUID
 
 from groupcoord.errors import ErrorCode
 from groupcoord.host.metadata import LEADER_EPOCH
-from groupcoord.host.topics import TopicRegistry
+from groupcoord.host.topics import Topic, TopicRegistry
 from groupcoord.wire.broker_messages import (
     Fetch,
     FetchedPartitionData,
@@ -30,24 +33,34 @@ from groupcoord.wire.broker_messages import (
     ListOffsets,
     ListOffsetsPartition,
     ListOffsetsResponse,
+    ListOffsetsTopic,
+    Produce,
+    ProducedPartition,
+    ProducedTopic,
+    ProduceResponse,
 )
 
 LATEST, EARLIEST, EARLIEST_LOCAL = -1, -2, -4
-LOWEST_SPECIAL_TIMESTAMP = -6
 NO_LEADER_EPOCH = -1
 SESSIONLESS_EPOCHS = (0, -1)
-READ_COMMITTED = 1
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+ALLOWED_ACKS = (-1, 0, 1)
+
+NO_DATA = "topics of this server hold no data"
+NO_DATA_ERROR = ErrorCode.POLICY_VIOLATION
 
 
 def answer_list_offsets(request: ListOffsets, topics: TopicRegistry) -> ListOffsetsResponse:
     """Look up offsets by time in empty logs: 0 for the start and the end, none for any other time."""
+    if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        return ListOffsetsResponse(tuple(_unexpected_listing(topic) for topic in request.topics))
     listed = []
     for topic in request.topics:
         partition_count = topics.partition_count(topic.name) or 0
         asked = Counter(partition.partition_index for partition in topic.partitions)
         partitions = {
             partition.partition_index: (
-                _list(partition, partition_count)
+                _list(partition, partition_count, request.lowest_timestamp)
                 if asked[partition.partition_index] == 1
                 else ListedOffsetsPartition(partition.partition_index, ErrorCode.INVALID_REQUEST)
             )
@@ -58,13 +71,22 @@ def answer_list_offsets(request: ListOffsets, topics: TopicRegistry) -> ListOffs
     return ListOffsetsResponse(tuple(listed))
 
 
-def _list(partition: ListOffsetsPartition, partition_count: int) -> ListedOffsetsPartition:
+def _unexpected_listing(topic: ListOffsetsTopic) -> ListedOffsetsTopic:
+    partitions = [
+        ListedOffsetsPartition(partition.partition_index, ErrorCode.UNKNOWN_SERVER_ERROR)
+        for partition in topic.partitions
+    ]
+    return ListedOffsetsTopic(topic.name, tuple(partitions))
+
+
+def _list(partition: ListOffsetsPartition, partition_count: int, lowest_timestamp: int) -> ListedOffsetsPartition:
     index, timestamp = partition.partition_index, partition.timestamp
-    error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if 0 <= index < partition_count:
+    if timestamp < lowest_timestamp:
+        error_code = ErrorCode.UNSUPPORTED_VERSION
+    elif 0 <= index < partition_count:
         error_code = _check_leader_epoch(partition.current_leader_epoch)
-        if error_code is ErrorCode.NONE and timestamp < LOWEST_SPECIAL_TIMESTAMP:
-            error_code = ErrorCode.UNSUPPORTED_VERSION
+    else:
+        error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if error_code is ErrorCode.NONE and timestamp in (LATEST, EARLIEST, EARLIEST_LOCAL):
         return ListedOffsetsPartition(index, error_code, offset=0, leader_epoch=LEADER_EPOCH)
     return ListedOffsetsPartition(index, error_code)
@@ -87,6 +109,8 @@ def answer_fetch(request: Fetch, topics: TopicRegistry) -> tuple[FetchResponse, 
     """
     if request.session_epoch not in SESSIONLESS_EPOCHS:
         return FetchResponse(ErrorCode.FETCH_SESSION_ID_NOT_FOUND), 0
+    if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        return _unexpected_fetch(request), 0
     read, can_wait, must_not_wait = [], False, False
     for topic in request.topics:
         unknown, partition_count = _find(topic, topics)
@@ -97,7 +121,7 @@ def answer_fetch(request: Fetch, topics: TopicRegistry) -> tuple[FetchResponse, 
                 can_wait = True
                 must_not_wait = must_not_wait or fetched.error_code is not ErrorCode.NONE
             else:
-                fetched = _failed(partition.partition_index, unknown, request)
+                fetched = FetchedPartitionData(partition.partition_index, unknown)
             partitions[partition.partition_index] = fetched
         if partitions:
             read.append(FetchedTopicData(topic.name, topic.topic_id, tuple(partitions.values())))
@@ -122,12 +146,49 @@ def _fetch(partition: FetchPartition, request: Fetch) -> FetchedPartitionData:
     elif error_code is ErrorCode.NONE and partition.fetch_offset < 0:
         error_code = ErrorCode.OFFSET_OUT_OF_RANGE
     if error_code is not ErrorCode.NONE:
-        return _failed(partition.partition_index, error_code, request)
+        return FetchedPartitionData(partition.partition_index, error_code, aborted_transactions=None)
     end_offset = partition.fetch_offset
     aborted = () if request.isolation_level == READ_COMMITTED else None
     return FetchedPartitionData(partition.partition_index, error_code, end_offset, end_offset, 0, aborted)
 
 
-def _failed(partition_index: int, error_code: ErrorCode, request: Fetch) -> FetchedPartitionData:
-    aborted = () if request.isolation_level == READ_COMMITTED else None
-    return FetchedPartitionData(partition_index, error_code, aborted_transactions=aborted)
+def _unexpected_fetch(request: Fetch) -> FetchResponse:
+    error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+    fetched = [
+        FetchedTopicData(
+            topic.name,
+            topic.topic_id,
+            tuple(FetchedPartitionData(partition.partition_index, error_code) for partition in topic.partitions),
+        )
+        for topic in request.topics
+        if topic.name is not None
+    ]
+    return FetchResponse(error_code, topics=tuple(fetched))
+
+
+def answer_produce(request: Produce, topics: TopicRegistry) -> ProduceResponse:
+    """Refuse to write: nothing is kept here. As in Kafka, a partition or a topic named twice is answered once."""
+    answered: dict[tuple[str | None, UUID], dict[int, ProducedPartition]] = {}
+    for topic in request.topics:
+        partitions = answered.setdefault((topic.name, topic.topic_id), {}) if topic.partition_indexes else {}
+        known = topics.get_by_id(topic.topic_id) if topic.name is None else topics.get(topic.name)
+        for index in topic.partition_indexes:
+            partitions[index] = _refuse_records(index, known, topic.name is None, request.acks)
+    return ProduceResponse(
+        tuple(
+            ProducedTopic(name, topic_id, tuple(partitions.values()))
+            for (name, topic_id), partitions in answered.items()
+        )
+    )
+
+
+def _refuse_records(index: int, topic: Topic | None, is_by_id: bool, acks: int) -> ProducedPartition:
+    if topic is None and is_by_id:
+        return ProducedPartition(index, ErrorCode.UNKNOWN_TOPIC_ID)
+    if topic is None or not 0 <= index < topic.partition_count:
+        return ProducedPartition(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if acks not in ALLOWED_ACKS:
+        return ProducedPartition(index, ErrorCode.INVALID_REQUIRED_ACKS)
+    if topic.is_internal:
+        return ProducedPartition(index, ErrorCode.INVALID_TOPIC_EXCEPTION)
+    return ProducedPartition(index, NO_DATA_ERROR, NO_DATA)

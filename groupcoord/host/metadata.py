@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED, Node
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
@@ -19,10 +17,7 @@ from groupcoord.wire.broker_messages import (
     MetadataTopic,
 )
 
-PRODUCE_KEY, API_VERSIONS_KEY = 0, 18
-LISTED_VERSIONS: Mapping[int, tuple[int, int]] = {PRODUCE_KEY: (0, 13), **API_VERSIONS}
-"""What ApiVersions lists: what is served, and Produce, which is not. librdkafka fetches from no broker without it."""
-
+API_VERSIONS_KEY = 18
 LEADER_EPOCH = 0
 TOPIC_OPERATIONS = 3576
 """All operations on a topic, as Kafka answers without an authorizer."""
@@ -38,7 +33,7 @@ def answer_api_versions(request: ApiVersions, node: Node, cluster_id: str) -> Ap
         return ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, known)
     if request.cluster_id is not None and (request.cluster_id, request.node_id) != (cluster_id, node.node_id):
         return ApiVersionsResponse(ErrorCode.REBOOTSTRAP_REQUIRED, {})
-    return ApiVersionsResponse(ErrorCode.NONE, LISTED_VERSIONS)
+    return ApiVersionsResponse(ErrorCode.NONE, API_VERSIONS)
 
 
 def answer_metadata(request: Metadata, node: Node, topics: TopicRegistry) -> MetadataResponse:

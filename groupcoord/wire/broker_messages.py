@@ -264,12 +264,17 @@ class ListOffsetsTopic(NamedTuple):
 
 @define
 class ListOffsets:
-    """Look up offsets by time (API key 2)."""
+    """Look up offsets by time (API key 2).
+
+    ``lowest_timestamp`` is the lowest special timestamp that the request's version knows; below it is
+    UNSUPPORTED_VERSION.
+    """
 
     topics: tuple[ListOffsetsTopic, ...]
     replica_id: int = -1
     isolation_level: int = 0
     timeout_ms: int = 0
+    lowest_timestamp: int = -6
 
 
 class ListedOffsetsPartition(NamedTuple):

@@ -13,6 +13,8 @@ from groupcoord.wire.broker_messages import ListOffsets, ListOffsetsPartition, L
 from groupcoord.wire.header import RequestHeader
 
 _KEY = 2
+_NEW_TIMESTAMPS = {7: -3, 8: -4, 9: -5, 11: -6}
+"""From which version on which special timestamp may be asked for; -1 and -2 always."""
 
 
 def _request(values: Mapping[str, Any], header: RequestHeader, client_host: str) -> ListOffsets:
@@ -20,7 +22,13 @@ def _request(values: Mapping[str, Any], header: RequestHeader, client_host: str)
         ListOffsetsTopic(topic["name"], tuple(ListOffsetsPartition(**partition) for partition in topic["partitions"]))
         for topic in values["topics"]
     )
-    return ListOffsets(topics, values["replica_id"], values.get("isolation_level", 0), values.get("timeout_ms", 0))
+    return ListOffsets(
+        topics,
+        values["replica_id"],
+        values.get("isolation_level", 0),
+        values.get("timeout_ms", 0),
+        min((stamp for version, stamp in _NEW_TIMESTAMPS.items() if version <= header.api_version), default=-2),
+    )
 
 
 def _response(response: ListOffsetsResponse, header: RequestHeader) -> schema.Values:

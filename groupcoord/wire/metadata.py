@@ -45,11 +45,12 @@ def _request(values: Mapping[str, Any], header: RequestHeader, client_host: str)
 
 def _reference_error(topics: tuple[TopicReference, ...], version: int) -> ErrorCode | None:
     """Give the error of a list that names topics in a way this version may not, or not at all."""
-    if version < 12 and any(topic.name is None or topic.topic_id != ZERO_UUID for topic in topics):
+    has_ids = any(topic.topic_id != ZERO_UUID for topic in topics)
+    has_nulls = any(topic.name is None for topic in topics)
+    if version < 12 and (has_ids or has_nulls):
         return ErrorCode.INVALID_REQUEST
-    if any(topic.name is None and topic.topic_id == ZERO_UUID for topic in topics):
-        return ErrorCode.UNKNOWN_SERVER_ERROR
-    return None
+    # Where there are ids, names are not looked at.
+    return ErrorCode.UNKNOWN_SERVER_ERROR if has_nulls and not has_ids else None
 
 
 def _refusal(topics: tuple[TopicReference, ...], error_code: ErrorCode) -> MetadataResponse:

@@ -7,7 +7,14 @@ from collections.abc import Hashable, Iterable
 
 from groupcoord import GroupCoordinator, GroupState, LogStore
 from groupcoord.core.hard_state import HardState
-from groupcoord.core.records import GroupMetadataRecord, GroupTombstone
+from groupcoord.core.records import (
+    GroupMetadataRecord,
+    GroupTombstone,
+    OffsetCommitRecord,
+    OffsetTombstone,
+    TransactionMarker,
+)
+from groupcoord.messages import GroupToFetch, OffsetFetch, OffsetFetchResponse
 
 
 def replayed(log_store: LogStore, partition: int) -> dict[str, object]:
@@ -16,6 +23,42 @@ def replayed(log_store: LogStore, partition: int) -> dict[str, object]:
     for entry in log_store.read(partition):
         hard.apply(entry.record, entry.offset)
     return hard.facts()
+
+
+def offsets_in_log(log_store: LogStore, partition: int) -> dict[tuple[str, str, int], int]:
+    """Return (group, topic, partition) → committed offset, folded from the log in the plainest way there is."""
+    committed: dict[tuple[str, str, int], tuple[int, int]] = {}
+    pending: dict[int, dict[tuple[str, str, int], tuple[int, int]]] = {}
+    for entry in log_store.read(partition):
+        match entry.record:
+            case OffsetCommitRecord(group_id=group_id, topic=topic, partition=index, producer_id=producer_id) as record:
+                target = committed if producer_id == -1 else pending.setdefault(producer_id, {})
+                target[group_id, topic, index] = (entry.offset, record.offset)
+            case OffsetTombstone(group_id=group_id, topic=topic, partition=index):
+                for offsets in (committed, *pending.values()):
+                    offsets.pop((group_id, topic, index), None)
+            case TransactionMarker(producer_id=producer_id, committed=is_commit):
+                for key, value in pending.pop(producer_id, {}).items():
+                    if is_commit and value > committed.get(key, (-1, -1)):
+                        committed[key] = value
+    return {key: offset for key, (_, offset) in committed.items()}
+
+
+def check_fetch_is_the_log(coordinator: GroupCoordinator, group_ids: Iterable[str]) -> None:
+    """What consumers are told is what the log says: transactions count from their marker on, and not after an abort."""
+    for group_id in group_ids:
+        index = coordinator.partition_of(group_id)
+        if coordinator.partition(index) is None:
+            continue
+        response = coordinator.call(OffsetFetch((GroupToFetch(group_id),)))
+        assert isinstance(response, OffsetFetchResponse)
+        fetched = {
+            (group_id, topic.name, partition.partition_index): partition.committed_offset
+            for topic in response.groups[0].topics
+            for partition in topic.partitions
+        }
+        in_log = offsets_in_log(coordinator.log_store, index)
+        assert fetched == {key: offset for key, offset in in_log.items() if key[0] == group_id}
 
 
 def check_hard_state_is_the_log(coordinator: GroupCoordinator) -> None:

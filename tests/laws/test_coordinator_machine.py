@@ -1,4 +1,4 @@
-"""Random lives of consumer groups under a log store that answers late, fails and crashes: the laws hold at every step."""
+"""Random lives of consumer groups under a log that answers late, fails and crashes: the laws hold at every step."""
 
 from __future__ import annotations
 
@@ -8,28 +8,32 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from groupcoord import Config, ErrorCode, GroupCoordinator, GroupState, ManualClock, MemoryLogStore
+from groupcoord.core.records import OffsetCommitRecord
+from groupcoord.events import GroupRemoved, RebalanceCompleted
+from groupcoord.log_store import LogStoreError, NotEnoughReplicasError, NotLeaderError, RecordTooLargeError
+from groupcoord.messages import (
+    CompleteTransaction,
+    DeleteGroups,
+    DescribeGroups,
+    OffsetCommit,
+    OffsetCommitResponse,
+    OffsetDelete,
+    OffsetToCommit,
+    TopicToCommit,
+    TopicToDelete,
+    TxnOffsetCommit,
+    TxnOffsetCommitResponse,
+)
 from tests.laws.actors import PARTITIONS, TOPIC, Actor
 from tests.laws.laws import (
+    check_fetch_is_the_log,
     check_generations_grow,
     check_hard_state_is_the_log,
     check_size,
     check_snapshot_rebuilds,
     check_tokens,
-)
-
-from groupcoord import Config, ErrorCode, GroupCoordinator, GroupState, ManualClock, MemoryLogStore
-from groupcoord.log_store import LogStoreError, NotEnoughReplicasError, NotLeaderError, RecordTooLargeError
-from groupcoord.messages import (
-    DeleteGroups,
-    DeleteGroupsResponse,
-    DescribeGroups,
-    GroupToFetch,
-    OffsetCommit,
-    OffsetCommitResponse,
-    OffsetFetch,
-    OffsetFetchResponse,
-    OffsetToCommit,
-    TopicToCommit,
 )
 
 GROUPS = ("alpha", "beta")
@@ -48,13 +52,16 @@ class CoordinatorMachine(RuleBasedStateMachine):
             group_initial_rebalance_delay_ms=delay_ms,
             group_max_size=MAX_SIZE,
             offsets_topic_num_partitions=LOG_PARTITIONS,
+            offsets_retention_minutes=1,
+            offsets_retention_check_interval_ms=30_000,
         )
         self.clock = ManualClock(1_700_000_000_000)
         self.store = MemoryLogStore(acknowledge_late=late)
         self.actors: list[Actor] = []
         self.outstanding: dict[int, tuple[object, Actor | None]] = {}
         self.next_token = 0
-        self.acknowledged: dict[str, dict[int, int]] = {group_id: {} for group_id in GROUPS}
+        self.acknowledged: set[tuple[str, int, int]] = set()
+        self.leader_epoch = 0
         self.boot()
 
     def boot(self) -> None:
@@ -62,6 +69,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
         self.coordinator = GroupCoordinator(
             config=self.config, clock=self.clock, log_store=self.store, new_member_id=self.new_member_id
         )
+        self.coordinator.observe()
         self.coordinator.load_all()
         self.owners: dict[tuple[str, int, int], str] = {}
 
@@ -80,28 +88,31 @@ class CoordinatorMachine(RuleBasedStateMachine):
 
     def deliver(self) -> None:
         """Give every answer to who asked; an answer that nobody waits for is a KeyError."""
+        for event in self.coordinator.take_events():
+            if isinstance(event, GroupRemoved):
+                self.forget_group(event.group_id)
+            elif isinstance(event, RebalanceCompleted):
+                assert event.triggers
+                assert event.generation_id > event.old_generation_id
         for token, response in self.coordinator.take_replies():
             request, actor = self.outstanding.pop(token)
-            if isinstance(request, OffsetCommit) and isinstance(response, OffsetCommitResponse):
+            if isinstance(response, OffsetCommitResponse | TxnOffsetCommitResponse):
                 self.note_commit(request, response)
-            if isinstance(request, DeleteGroups) and isinstance(response, DeleteGroupsResponse):
-                for result in response.results:
-                    if result.error_code is ErrorCode.NONE:
-                        self.forget_group(result.group_id)
             if actor is not None:
                 actor.receive(response)
                 self.note_owned(actor)
 
     def forget_group(self, group_id: str) -> None:
-        """A group was deleted: its offsets are gone, and another one of its name counts generations from 0."""
-        self.acknowledged[group_id] = {}
+        """A group is gone, or its last generation with it: generations of the next one count anew."""
         self.owners = {key: owner for key, owner in self.owners.items() if key[0] != group_id}
 
-    def note_commit(self, request: OffsetCommit, response: OffsetCommitResponse) -> None:
+    def note_commit(
+        self, request: OffsetCommit | TxnOffsetCommit, response: OffsetCommitResponse | TxnOffsetCommitResponse
+    ) -> None:
         for sent, answered in zip(request.topics[0].partitions, response.topics[0].partitions, strict=True):
             assert sent.partition_index == answered.partition_index
             if answered.error_code is ErrorCode.NONE:
-                self.acknowledged[request.group_id][sent.partition_index] = sent.committed_offset
+                self.acknowledged.add((request.group_id, sent.partition_index, sent.committed_offset))
 
     def note_owned(self, actor: Actor) -> None:
         """Within one generation, as members see it, a partition has one owner."""
@@ -168,9 +179,34 @@ class CoordinatorMachine(RuleBasedStateMachine):
     def somebody_deletes(self, group_ids: list[str]) -> None:
         self.submit(DeleteGroups(tuple(group_ids)))
 
+    @rule(group_id=st.sampled_from(GROUPS), indexes=st.sets(st.integers(0, PARTITIONS - 1), min_size=1))
+    def somebody_deletes_offsets(self, group_id: str, indexes: set[int]) -> None:
+        self.submit(OffsetDelete(group_id, (TopicToDelete(TOPIC, tuple(sorted(indexes))),)))
+
+    @rule()
+    def the_topic_is_deleted(self) -> None:
+        self.coordinator.topic_deleted(TOPIC)
+        self.deliver()
+
+    # ------------------------------------------------------------ producers
+
+    @rule(
+        producer_id=st.sampled_from([7, 8]),
+        group_id=st.sampled_from(GROUPS),
+        offset=st.integers(0, 1000),
+        index=st.integers(0, PARTITIONS - 1),
+    )
+    def a_producer_commits(self, producer_id: int, group_id: str, offset: int, index: int) -> None:
+        topics = (TopicToCommit(TOPIC, (OffsetToCommit(index, offset),)),)
+        self.submit(TxnOffsetCommit(group_id, topics, producer_id, 0))
+
+    @rule(producer_id=st.sampled_from([7, 8]), partition=st.integers(0, LOG_PARTITIONS - 1), committed=st.booleans())
+    def a_transaction_ends(self, producer_id: int, partition: int, committed: bool) -> None:
+        self.submit(CompleteTransaction(partition, producer_id, 0, committed))
+
     # ------------------------------------------------------------ time, log, process
 
-    @rule(duration_ms=st.sampled_from([1, 500, 3_000, 9_999, 10_000, 20_000, 300_000]))
+    @rule(duration_ms=st.sampled_from([1, 500, 3_000, 9_999, 10_000, 20_000, 60_000, 300_000]))
     def time_passes(self, duration_ms: int) -> None:
         self.clock.advance(duration_ms)
         self.coordinator.tick()
@@ -206,10 +242,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def the_process_restarts(self, data: st.DataObject) -> None:
-        written = data.draw(st.integers(0, len(self.store.waiting())))
-        for ticket, _ in self.store.write_waiting(written):
-            # Written but not acknowledged: the offsets count although the client never heard of it.
-            self.forget_acknowledged(ticket.partition)
+        self.store.write_waiting(data.draw(st.integers(0, len(self.store.waiting()))))
         self.store.drop_waiting()
         for _, actor in self.outstanding.values():
             if actor is not None:
@@ -217,10 +250,19 @@ class CoordinatorMachine(RuleBasedStateMachine):
         self.outstanding.clear()
         self.boot()
 
-    def forget_acknowledged(self, partition: int) -> None:
-        for group_id in GROUPS:
-            if self.coordinator.partition_of(group_id) == partition:
-                self.acknowledged[group_id] = {}
+    @rule(partition=st.integers(0, LOG_PARTITIONS - 1))
+    def a_partition_moves_away(self, partition: int) -> None:
+        self.leader_epoch += 1
+        self.coordinator.unload(partition, self.leader_epoch)
+        self.deliver()
+
+    @rule(partition=st.integers(0, LOG_PARTITIONS - 1), is_late=st.booleans())
+    def a_partition_moves_here(self, partition: int, is_late: bool) -> None:
+        if is_late:
+            self.coordinator.load(partition, self.leader_epoch - 1)
+        elif not self.store.waiting():
+            self.leader_epoch += 1
+            self.coordinator.load(partition, self.leader_epoch)
 
     # ------------------------------------------------------------ laws
 
@@ -230,6 +272,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
             return
         self.coordinator.check()
         check_hard_state_is_the_log(self.coordinator)
+        check_fetch_is_the_log(self.coordinator, GROUPS)
         check_snapshot_rebuilds(self.coordinator)
         check_tokens(self.coordinator, self.outstanding)
         check_size(self.coordinator)
@@ -237,14 +280,16 @@ class CoordinatorMachine(RuleBasedStateMachine):
             check_generations_grow(self.store, partition)
 
     @invariant()
-    def acknowledged_commits_are_read(self) -> None:
+    def acknowledged_commits_are_in_the_log(self) -> None:
         if not hasattr(self, "coordinator"):
             return
-        fetched = self.coordinator.call(OffsetFetch(tuple(GroupToFetch(group_id) for group_id in GROUPS)))
-        assert isinstance(fetched, OffsetFetchResponse)
-        for group in fetched.groups:
-            offsets = {p.partition_index: p.committed_offset for topic in group.topics for p in topic.partitions}
-            assert self.acknowledged[group.group_id].items() <= offsets.items()
+        written = {
+            (entry.record.group_id, entry.record.partition, entry.record.offset)
+            for partition in range(LOG_PARTITIONS)
+            for entry in self.store.read(partition)
+            if isinstance(entry.record, OffsetCommitRecord)
+        }
+        assert self.acknowledged <= written
 
     def teardown(self) -> None:
         """Once faults stop, every live consumer gets its share and every group comes to rest."""
@@ -252,6 +297,11 @@ class CoordinatorMachine(RuleBasedStateMachine):
             return
         self.store.fail_next()
         self.store._failures.clear()
+        for ticket, base_offset in self.store.write_waiting():
+            self.coordinator.appended(ticket, base_offset)
+        for partition in range(LOG_PARTITIONS):
+            self.leader_epoch += 1
+            self.coordinator.load(partition, self.leader_epoch)
         for _ in range(120):
             for ticket, base_offset in self.store.write_waiting():
                 self.coordinator.appended(ticket, base_offset)
