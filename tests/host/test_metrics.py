@@ -1,0 +1,60 @@
+"""Metrics over HTTP, as Prometheus scrapes them."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from groupcoord import Config, GroupCoordinator, ManualClock
+from groupcoord.host.metrics import PREFIX, MetricsServer
+from groupcoord.messages import OffsetCommit, OffsetToCommit, TopicToCommit
+
+
+def scrape(coordinator: GroupCoordinator, request: bytes) -> bytes:
+    """Return what the server answers to these bytes."""
+
+    async def ask() -> bytes:
+        async with MetricsServer(coordinator, "127.0.0.1", 0) as server:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(request)
+            writer.write_eof()
+            answer = await reader.read()
+            writer.close()
+            return answer
+
+    return asyncio.run(ask())
+
+
+@pytest.fixture
+def coordinator() -> GroupCoordinator:
+    coordinator = GroupCoordinator(config=Config(offsets_topic_num_partitions=3), clock=ManualClock())
+    coordinator.load_all()
+    coordinator.call(OffsetCommit("group", (TopicToCommit("t", (OffsetToCommit(0, 5), OffsetToCommit(1, 6))),)))
+    return coordinator
+
+
+def test_metrics_are_shown_in_prometheus_text_format(coordinator: GroupCoordinator) -> None:
+    """Groups by state, log partitions, offsets and commits are there with their present values."""
+    head, _, body = scrape(coordinator, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").partition(b"\r\n\r\n")
+    lines = body.decode().splitlines()
+    assert head.startswith(b"HTTP/1.1 200 OK")
+    assert f"Content-Length: {len(body)}".encode() in head
+    assert f'{PREFIX}group_count{{protocol="classic",state="Empty"}} 1.0' in lines
+    assert f'{PREFIX}group_count{{protocol="classic",state="Stable"}} 0.0' in lines
+    assert f'{PREFIX}num_partitions{{state="active"}} 3.0' in lines
+    assert f"{PREFIX}num_offsets 2.0" in lines
+    assert f"{PREFIX}offset_commit_count_total 2.0" in lines
+    assert f"{PREFIX}partition_load_count_total 3.0" in lines
+
+
+@pytest.mark.parametrize("request_line", [b"GET /other HTTP/1.1", b"POST /metrics HTTP/1.1", b"nonsense"])
+def test_other_requests_are_not_found(coordinator: GroupCoordinator, request_line: bytes) -> None:
+    """Anything but GET /metrics is 404."""
+    assert scrape(coordinator, request_line + b"\r\n\r\n").startswith(b"HTTP/1.1 404")
+
+
+@pytest.mark.parametrize("garbage", [b"", b"GET /metr", b"x" * 20_000])
+def test_garbage_closes_the_connection(coordinator: GroupCoordinator, garbage: bytes) -> None:
+    """A head that never ends, or is too long, gets no answer."""
+    assert scrape(coordinator, garbage) == b""
