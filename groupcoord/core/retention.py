@@ -8,12 +8,45 @@ from groupcoord.core.administration import Administration
 from groupcoord.core.continuations import WhenDeleted
 from groupcoord.core.events import Cause
 from groupcoord.core.group import CONSUMER_PROTOCOL_TYPE, GroupMetadata
+from groupcoord.core.journal import Journal
 from groupcoord.core.records import NO_TIMESTAMP, ZERO_UUID, OffsetCommitRecord, OffsetTombstone, Record
 from groupcoord.core.shard import Shard
 from groupcoord.core.states import GroupState
 from groupcoord.core.timers import Timer, TimerKey
 
 MS_PER_MINUTE = 60_000
+
+
+MAX_RECORDS_PER_APPEND = 5_000
+"""A sweep may find any number of offsets, but a batch of the log is limited (``message.max.bytes``)."""
+
+
+class _Expired:
+    """Tombstones on their way to the journal, in appends of bearable size."""
+
+    __slots__ = ("_emptied", "_journal", "_records")
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._records: list[Record] = []
+        self._emptied: tuple[GroupMetadata, ...] = ()
+
+    def add(self, records: list[Record], emptied: tuple[GroupMetadata, ...] = ()) -> None:
+        """Add the tombstones of a group, the last of which is that of the group itself if it is ``emptied``."""
+        if len(self._records) + len(records) > MAX_RECORDS_PER_APPEND:
+            self.write()
+        while len(records) > MAX_RECORDS_PER_APPEND:
+            self._records, records = records[:MAX_RECORDS_PER_APPEND], records[MAX_RECORDS_PER_APPEND:]
+            self.write()
+        self._records = self._records + records
+        self._emptied += emptied
+
+    def write(self) -> None:
+        """Begin an append of what was added."""
+        if self._records:
+            offset_count = len(self._records) - len(self._emptied)
+            self._journal.begin(self._records, WhenDeleted(self._emptied, Cause.EXPIRY, offset_count))
+        self._records, self._emptied = [], ()
 
 
 class Retention:
@@ -32,18 +65,14 @@ class Retention:
 
     def sweep(self, now_ms: int) -> None:
         """Write tombstones for everything that is due, and arm the next sweep."""
-        records: list[Record] = []
-        emptied = []
+        expired = _Expired(self._shard.journal)
         for group in list(self._shard.groups.values()):
             keys, nothing_left = self._due(group, now_ms)
             if nothing_left and group.state is GroupState.EMPTY:
-                records += self._administration.bury(group)
-                emptied.append(group)
+                expired.add(self._administration.bury(group), (group,))
             else:
-                records += [OffsetTombstone(group.group_id, topic, index) for topic, index in keys]
-        if records:
-            offset_count = len(records) - len(emptied)
-            self._shard.journal.begin(records, WhenDeleted(tuple(emptied), Cause.EXPIRY, offset_count))
+                expired.add([OffsetTombstone(group.group_id, topic, index) for topic, index in keys])
+        expired.write()
         self.start(now_ms)
 
     def forget_topic(self, topic: str, topic_id: UUID) -> None:
