@@ -1,0 +1,132 @@
+"""After each conversation our log holds the records that the real broker's held: see :mod:`.rendering`."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from groupcoord import Config, ManualClock
+from groupcoord.conformance import InProcessTarget, Transcript, load_transcripts
+from groupcoord.conformance.entities import Plain
+from groupcoord.conformance.execution import replay
+from groupcoord.conformance.in_process import InProcessServer
+from groupcoord.conformance.matching import Bindings, first_difference
+from groupcoord.conformance.runner import settings_for
+from groupcoord.conformance.targets import Settings
+from groupcoord.host.broker import Broker
+from groupcoord.host.topics import TopicRegistry
+from groupcoord.host.transaction_log import MemoryTransactionLog
+from groupcoord.storage.segment_store import SegmentLogStore
+
+from .rendering import GOLDEN, Rendered, group_id_for, leaders_are_members, read_log, records_of, render
+
+TRANSCRIPTS = {str(transcript): transcript for transcript in load_transcripts()}
+GOLDENS = sorted(GOLDEN.rglob("*.json"))
+
+
+class SegmentFileTarget(InProcessTarget):
+    """A broker in process whose log is a directory of segment files; a restart opens them anew."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__()
+        self._store = SegmentLogStore(directory)
+
+    def start(self, settings: Settings) -> InProcessServer:
+        clock, topics, numbers = ManualClock(1_700_000_000_000), TopicRegistry(), itertools.count(1)
+        transaction_log = MemoryTransactionLog()
+
+        def make_broker() -> Broker:
+            self._store.close()
+            self._store = SegmentLogStore(self._store.directory)
+            return Broker(
+                config=Config.from_properties(settings),
+                clock=clock,
+                log_store=self._store,
+                topics=topics,
+                transaction_log=transaction_log,
+                new_member_id=lambda prefix: f"{prefix}-{UUID(int=next(numbers))}",
+            )
+
+        return InProcessServer(make_broker, clock)
+
+    def close(self) -> None:
+        self._store.close()
+
+
+def replay_and_render(transcript: Transcript, directory: Path) -> tuple[list[Rendered], Bindings]:
+    """Replay a transcript; return the records in the directory and the values of the transcript's variables."""
+    target = SegmentFileTarget(directory)
+    ends: list[Bindings] = []
+    try:
+        server = target.start(settings_for(transcript))
+        failure = replay(transcript, server, group_id_for(transcript), target.tolerance, on_end=ends.append)
+    finally:
+        target.close()
+    assert failure is None, failure.describe()
+    bindings = ends[0]
+    return render(records_of(transcript, bindings, read_log(directory))), bindings
+
+
+def load_golden(path: Path) -> tuple[str, list[Plain]]:
+    """Return the transcript's name and the broker's records."""
+    golden = json.loads(path.read_text("utf-8"))
+    return golden["transcript"], golden["records"]
+
+
+@pytest.mark.parametrize("path", GOLDENS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_log_holds_what_the_real_broker_wrote(path: Path, tmp_path: Path) -> None:
+    """Record for record our segment files say what the broker's did."""
+    name, expected = load_golden(path)
+    got, bindings = replay_and_render(TRANSCRIPTS[name], tmp_path / "log")
+    difference = first_difference(expected, got, bindings)
+    assert difference is None, f"{difference}\nexpected {json.dumps(expected)}\ngot      {json.dumps(got)}"
+    assert leaders_are_members(got)
+
+
+@pytest.mark.parametrize("name", ["static/static_long_rolling_restart", "offset_expiry/retention_zero_and_negative"])
+def test_any_other_record_would_be_noticed(name: str, tmp_path: Path) -> None:
+    """The comparison fails if any one field of our log were another, a record were missing or two were swapped."""
+    _, expected = load_golden(GOLDEN / f"{name}.json")
+    got, bindings = replay_and_render(TRANSCRIPTS[name], tmp_path / "log")
+    assert first_difference(expected, got, bindings) is None
+    altered = [*alterations(got), *shortened_and_swapped(got)]
+    unnoticed = [one for one in altered if first_difference(expected, one, bindings) is None]
+    assert len(altered) > 50
+    assert unnoticed == []
+
+
+def alterations(value: Plain) -> Iterator[Plain]:
+    """Yield copies of ``value`` in each of which one scalar, however deep, is another."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from ({**value, key: other} for other in alterations(inner))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from ([*value[:index], other, *value[index + 1 :]] for other in alterations(inner))
+    elif isinstance(value, bool) or value is None:
+        yield not value
+    else:
+        yield value + 1 if isinstance(value, int) else f"{value}0"
+
+
+def shortened_and_swapped(records: list[Rendered]) -> Iterator[Plain]:
+    """Yield copies of ``records`` that lack one, and copies in which two different neighbours changed places."""
+    for index in range(len(records)):
+        yield [*records[:index], *records[index + 1 :]]
+    for index, (first, second) in enumerate(itertools.pairwise(records)):
+        places = [{key: one[key] for key in ("log_partition", "position")} for one in (first, second)]
+        swapped = [{**second, **places[0]}, {**first, **places[1]}]
+        if swapped != [first, second]:
+            yield [*records[:index], *swapped, *records[index + 2 :]]
+
+
+def test_goldens_belong_to_packaged_transcripts() -> None:
+    """Every golden was recorded with a transcript of the package, at least 40 of them, and lies where its name says."""
+    names = {f"{path.parent.name}/{path.stem}": load_golden(path)[0] for path in GOLDENS}
+    assert all(place == name and name in TRANSCRIPTS for place, name in names.items())
+    assert len(names) >= 40

@@ -1,0 +1,450 @@
+"""Bugs that somebody could make in the core, one line each: the suite must notice every one.
+
+They come from what is hard to get right: the order of checks, late answers of the log, timers, static members, the
+delays of a first rebalance, offsets and transactions. A mutant replaces text that stands exactly once in its file.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Mutant(NamedTuple):
+    """A seeded bug: in ``file`` of the core, ``old`` becomes ``new``."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+
+
+MUTANTS = (
+    # ---------------------------------------------------------------- rebalances
+    Mutant(
+        "sync is answered before the assignment is durable",
+        "membership.py",
+        "self._shard.journal.begin([group.to_record(assignments)], written)",
+        "self._shard.journal.begin([group.to_record(assignments)], written); self._rebalance.assign(written, now_ms=0)",
+    ),
+    Mutant(
+        "a late acknowledgement of an older generation is taken",
+        "rebalance.py",
+        "return group.state is GroupState.COMPLETING_REBALANCE and group.generation_id == written.generation_id",
+        "return group.state is GroupState.COMPLETING_REBALANCE",
+    ),
+    Mutant(
+        "a late acknowledgement is taken in any state",
+        "rebalance.py",
+        "return group.state is GroupState.COMPLETING_REBALANCE and group.generation_id == written.generation_id",
+        "return group.generation_id == written.generation_id",
+    ),
+    Mutant(
+        "the generation does not grow when the group falls empty",
+        "rebalance.py",
+        "        group.generation_id += 1\n        group.pending_sync.clear()\n",
+        "        group.generation_id += bool(group.members)\n        group.pending_sync.clear()\n",
+    ),
+    Mutant(
+        "silent members stay in the next generation",
+        "rebalance.py",
+        "if not m.is_static and m.parked_join is None]",
+        "if not m.is_static and m.parked_join is None and m.is_new]",
+    ),
+    Mutant(
+        "static members that did not rejoin are dropped",
+        "rebalance.py",
+        "if not m.is_static and m.parked_join is None]",
+        "if m.parked_join is None]",
+    ),
+    Mutant(
+        "the session of a dropped member goes on",
+        "rebalance.py",
+        "        self._timers.cancel(member.session_timer)\n        group.remove(member)",
+        "        group.remove(member)",
+    ),
+    Mutant(
+        "nobody waits for a sync that never comes",
+        "rebalance.py",
+        "        self._timers.arm(group.sync_timer, now_ms + max(group.rebalance_timeout_ms, 0))\n",
+        "",
+    ),
+    Mutant(
+        "sessions do not restart with a generation",
+        "rebalance.py",
+        "                self._effects.reply(join.token, self.joined_response(group, member))\n"
+        "            self.renew_session(member, now_ms)",
+        "                self._effects.reply(join.token, self.joined_response(group, member))",
+    ),
+    Mutant(
+        "a new member keeps its five minutes",
+        "rebalance.py",
+        "            member.is_new = False\n",
+        "",
+    ),
+    Mutant(
+        "followers see the members too",
+        "rebalance.py",
+        "members=group.joined_members() if group.leader == member.member_id else (),",
+        "members=group.joined_members(),",
+    ),
+    Mutant(
+        "the first rebalance ends when all have joined",
+        "rebalance.py",
+        "group.all_joined and not group.is_initial_rebalance:",
+        "group.all_joined:",
+    ),
+    Mutant(
+        "newcomers do not extend the first rebalance",
+        "rebalance.py",
+        "if group.is_initial_rebalance and group.new_member_added and group.remaining_delay_ms:",
+        "if False:",
+    ),
+    Mutant(
+        "the first rebalance is extended without an end",
+        "rebalance.py",
+        "            group.remaining_delay_ms -= delay_ms\n",
+        "",
+    ),
+    Mutant(
+        "a handed-out id does not hold up the round",
+        "group.py",
+        "return len(self.members) == self.waiting_joins and not self.pending_members",
+        "return len(self.members) == self.waiting_joins",
+    ),
+    Mutant(
+        "waiting syncs survive the start of a rebalance",
+        "rebalance.py",
+        "            self.reset_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS, now_ms)\n        self.clear",
+        "            pass\n        self.clear",
+    ),
+    Mutant(
+        "a failed assignment does not start over",
+        "rebalance.py",
+        "            self.start(written.group, Trigger(Cause.ASSIGNMENT_FAILED), now_ms)\n",
+        "",
+    ),
+    Mutant(
+        "a waiting member expires",
+        "member.py",
+        "return not self.is_new and (self.parked_join is not None or self.parked_sync is not None)",
+        "return False",
+    ),
+    Mutant(
+        "a removed member's waiting join is forgotten",
+        "rebalance.py",
+        "self._effects.reply(member.parked_join.token, JoinGroupResponse(ErrorCode.UNKNOWN_MEMBER_ID))",
+        "pass",
+    ),
+    Mutant(
+        "the leader need not have joined",
+        "group.py",
+        "if leader is not None and leader.parked_join is not None:",
+        "if leader is not None:",
+    ),
+    # ---------------------------------------------------------------- the vote
+    Mutant(
+        "a protocol that not all support can win",
+        "group.py",
+        "candidates = {name for name, count in self.supported_protocols.items() if count == size}",
+        "candidates = {name for name, count in self.supported_protocols.items() if count}",
+    ),
+    Mutant(
+        "a tie goes to the first voter",
+        "group.py",
+        "return next(name for name in hash_map_order(votes) if votes[name] == most)",
+        "return next(name for name in votes if votes[name] == most)",
+    ),
+    Mutant(
+        "an incompatible newcomer is let in",
+        "group.py",
+        "self.supported_protocols.get(name, 0) == size for name, _ in protocols",
+        "name in self.supported_protocols for name, _ in protocols",
+    ),
+    # ---------------------------------------------------------------- joins
+    Mutant(
+        "the size limit is not looked at",
+        "group.py",
+        "return member is not None or len(self.members) < max_size",
+        "return True",
+    ),
+    Mutant(
+        "waiting joins may exceed the size limit",
+        "group.py",
+        "return (member is not None and member.parked_join is not None) or self.waiting_joins < max_size",
+        "return True",
+    ),
+    Mutant(
+        "an unchanged follower starts a rebalance",
+        "membership.py",
+        "group.state is GroupState.COMPLETING_REBALANCE or (group.state is GroupState.STABLE and not is_leader)",
+        "group.state is GroupState.COMPLETING_REBALANCE",
+    ),
+    Mutant(
+        "an unchanged leader starts none",
+        "membership.py",
+        "(group.state is GroupState.STABLE and not is_leader)",
+        "(group.state is GroupState.STABLE)",
+    ),
+    Mutant(
+        "a replaced join is never given back",
+        "membership.py",
+        "            self._effects.reply(replaced.token, None)\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "a replaced sync is never given back",
+        "membership.py",
+        "        if member.parked_sync is not None:\n            self._effects.reply(member.parked_sync.token, None)\n"
+        "        member.parked_sync = Parked(token)",
+        "        member.parked_sync = Parked(token)",
+    ),
+    Mutant(
+        "the record of a refused join's new group is not written",
+        "membership.py",
+        "            self._shard.journal.begin([record], WhenCreated(group))",
+        "            group.members and self._shard.journal.begin([record], WhenCreated(group))",
+    ),
+    Mutant(
+        "a handed-out id never expires",
+        "membership.py",
+        "            self._timers.arm(timer, now_ms + request.session_timeout_ms)\n",
+        "",
+    ),
+    Mutant(
+        "a first join waits for ever",
+        "membership.py",
+        "        self._timers.arm(timer, now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)\n",
+        "",
+    ),
+    # ---------------------------------------------------------------- sync, heartbeat, leave
+    Mutant(
+        "a sync of another generation is taken",
+        "membership.py",
+        "        elif request.generation_id != group.generation_id:\n"
+        "            self._effects.reply(token, SyncGroupResponse(ErrorCode.ILLEGAL_GENERATION))\n",
+        "",
+    ),
+    Mutant(
+        "heartbeats do not renew the session",
+        "membership.py",
+        "        self._timers.arm(member.session_timer, now_ms + member.session_timeout_ms)\n        if group.state",
+        "        if group.state",
+    ),
+    Mutant(
+        "a refused heartbeat renews the session",
+        "membership.py",
+        "        if request.generation_id != group.generation_id:\n            return ErrorCode.ILLEGAL_GENERATION\n"
+        "        self._timers.arm(member.session_timer, now_ms + member.session_timeout_ms)\n",
+        "        self._timers.arm(member.session_timer, now_ms + member.session_timeout_ms)\n"
+        "        if request.generation_id != group.generation_id:\n            return ErrorCode.ILLEGAL_GENERATION\n",
+    ),
+    Mutant(
+        "heartbeats do not tell of a rebalance",
+        "membership.py",
+        "            return ErrorCode.REBALANCE_IN_PROGRESS\n        return ErrorCode.NONE",
+        "            return ErrorCode.NONE\n        return ErrorCode.NONE",
+    ),
+    Mutant(
+        "a leave does not start a rebalance",
+        "membership.py",
+        "            return self._rebalance.start(group, trigger, now_ms)\n",
+        "            return None\n",
+    ),
+    Mutant(
+        "the answer to the last leave does not wait for the log",
+        "membership.py",
+        "        if written is None:\n            self._effects.reply(token, response)",
+        "        if True:\n            self._effects.reply(token, response)",
+    ),
+    # ---------------------------------------------------------------- static members
+    Mutant(
+        "a wrong pair of ids is not fenced",
+        "group.py",
+        "                return ErrorCode.FENCED_INSTANCE_ID\n",
+        "                return ErrorCode.UNKNOWN_MEMBER_ID\n",
+    ),
+    Mutant(
+        "a static restart always rebalances",
+        "static_members.py",
+        "if group.state is GroupState.STABLE and group.select_protocol() == group.protocol_name:",
+        "if False:",
+    ),
+    Mutant(
+        "a static restart never rebalances",
+        "static_members.py",
+        "if group.state is GroupState.STABLE and group.select_protocol() == group.protocol_name:",
+        "if group.state is GroupState.STABLE:",
+    ),
+    Mutant(
+        "an old client that leads is told so",
+        "static_members.py",
+        "response = self._response(group, member, written.old_leader)",
+        'response = self._response(group, member, group.leader or "")',
+    ),
+    Mutant(
+        "a failed replacement keeps the new time-outs",
+        "static_members.py",
+        "written.old_rebalance_timeout_ms, written.old_session_timeout_ms)",
+        "member.rebalance_timeout_ms, member.session_timeout_ms)",
+    ),
+    Mutant(
+        "the replaced member's requests are forgotten",
+        "static_members.py",
+        "self._effects.reply(join.token, JoinGroupResponse(ErrorCode.FENCED_INSTANCE_ID, old_member_id))",
+        "pass",
+    ),
+    # ---------------------------------------------------------------- offsets
+    Mutant(
+        "a commit of another generation is taken",
+        "commits.py",
+        "if isinstance(member, MemberMetadata) and request.generation_id != group.generation_id:",
+        "if False:",
+    ),
+    Mutant(
+        "commits are taken while assignments are awaited",
+        "commits.py",
+        "            return ErrorCode.REBALANCE_IN_PROGRESS\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "commits do not renew the session",
+        "commits.py",
+        "        self._timers.arm(member.session_timer, now_ms + member.session_timeout_ms)\n",
+        "",
+    ),
+    Mutant(
+        "the metadata limit counts characters, not UTF-16 units",
+        "commits.py",
+        'return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2',
+        "return len(text)",
+    ),
+    Mutant(
+        "a per-request retention is ignored",
+        "retention.py",
+        "            return now_ms >= record.expire_timestamp_ms",
+        "            return False",
+    ),
+    Mutant(
+        "offsets expire a moment late",
+        "retention.py",
+        "return now_ms - base_ms >= self._shard",
+        "return now_ms - base_ms > self._shard",
+    ),
+    Mutant(
+        "offsets of subscribed topics expire",
+        "retention.py",
+        "return None if record.topic in topics else record.commit_timestamp_ms",
+        "return record.commit_timestamp_ms",
+    ),
+    Mutant(
+        "offsets expire during a rebalance",
+        "retention.py",
+        "or group.state is not GroupState.STABLE or topics is None",
+        "or topics is None",
+    ),
+    Mutant(
+        "offsets of open transactions expire",
+        "retention.py",
+        "                    and not offsets.is_unstable(group_id, *key)\n",
+        "",
+    ),
+    Mutant(
+        "a deleted group leaves its offsets behind",
+        "administration.py",
+        "return [*tombstones, GroupTombstone(group.group_id)]",
+        "return [GroupTombstone(group.group_id)]",
+    ),
+    Mutant(
+        "groups with members can be deleted",
+        "administration.py",
+        "return ErrorCode.NONE if group.state is GroupState.EMPTY else ErrorCode.NON_EMPTY_GROUP",
+        "return ErrorCode.NONE",
+    ),
+    # ---------------------------------------------------------------- transactions
+    Mutant(
+        "transactional offsets are visible at once",
+        "offsets.py",
+        "        if record.producer_id != NO_PRODUCER_ID:\n            key",
+        "        if False:\n            key",
+    ),
+    Mutant(
+        "an abort commits",
+        "offsets.py",
+        "            if marker.committed:\n",
+        "            if True:\n",
+    ),
+    Mutant(
+        "a transaction beats a newer plain commit",
+        "offsets.py",
+        "if current is None or log_offset > current[0]:",
+        "if True:",
+    ),
+    Mutant(
+        "a tombstone spares open transactions",
+        "offsets.py",
+        "            self._drop_open(producer_id, key)\n\n    def apply_marker",
+        "            pass\n\n    def apply_marker",
+    ),
+    Mutant(
+        "stable fetches do not see open transactions",
+        "commits.py",
+        "checks_stability = require_stable and offsets.has_open_transaction(group_id)",
+        "checks_stability = False",
+    ),
+    # ---------------------------------------------------------------- log, load, routing
+    Mutant(
+        "a failed commit is reported as done",
+        "append_errors.py",
+        "return _TRANSLATION.get(error_code, error_code)",
+        "return ErrorCode.NONE",
+    ),
+    Mutant(
+        "not enough replicas is passed through",
+        "append_errors.py",
+        "    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,\n",
+        "",
+    ),
+    Mutant(
+        "sessions do not start with a load",
+        "partition.py",
+        "            for member in group.members.values():\n"
+        "                self._rebalance.renew_session(member, now_ms)\n",
+        "",
+    ),
+    Mutant(
+        "an oversized group is served after a load",
+        "partition.py",
+        "if len(group.members) > self._shard.config.group_max_size:",
+        "if False:",
+    ),
+    Mutant(
+        "waiting requests are forgotten when the partition moves",
+        "partition.py",
+        "            self._abandon(group)\n",
+        "            self._shard.disarm(group)\n",
+    ),
+    Mutant(
+        "the hash of -2^31 is masked instead of 0",
+        "java.py",
+        "return 0 if value == -(2**31) else abs(value) % partition_count",
+        "return (value & 0x7FFFFFFF) % partition_count",
+    ),
+    Mutant(
+        "the hash counts code points instead of UTF-16 units",
+        "java.py",
+        'encoded = text.encode("utf-16-be", "surrogatepass")',
+        'encoded = "".join(c if ord(c) < 65536 else "?" for c in text).encode("utf-16-be", "surrogatepass")',
+    ),
+    Mutant(
+        "heartbeats are refused while a partition loads",
+        "refusals.py",
+        "return HeartbeatResponse(ErrorCode.NONE if is_loading else error_code)",
+        "return HeartbeatResponse(error_code)",
+    ),
+    Mutant(
+        "a postponed timer fires at its old time",
+        "timers.py",
+        "            if entry == (timer.deadline_ms, timer._sequence):\n                return",
+        "            if True:\n                return",
+    ),
+)

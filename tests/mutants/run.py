@@ -1,0 +1,91 @@
+"""Apply the seeded bugs one at a time and see that the suite notices each.
+
+    python -m tests.mutants.run [NAME-PART] [--jobs N]
+
+A copy of the project is mutated, never the checkout itself. Prints a line for each mutant: what noticed it first, and
+after how long. Exit status 1 if one survives.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.mutants.catalogue import MUTANTS, Mutant
+
+ROOT = Path(__file__).parents[2]
+SUITES = ("tests/core", "tests/conformance/test_packaged.py", "tests/laws")
+TIMEOUT_S = 300
+
+
+class Result(NamedTuple):
+    """What became of a mutant: the test that noticed it (None: it survived), and the time it took."""
+
+    mutant: Mutant
+    noticed_by: str | None
+    duration_s: float
+
+
+def apply(mutant: Mutant, root: Path) -> None:
+    """Write the bug into a copy of the project.
+
+    Raises:
+        ValueError: its text does not stand exactly once in the file.
+    """
+    path = root / "groupcoord" / "core" / mutant.file
+    source = path.read_text()
+    if source.count(mutant.old) != 1:
+        raise ValueError(f"{mutant.name!r}: its text stands {source.count(mutant.old)} times in {mutant.file}")
+    path.write_text(source.replace(mutant.old, mutant.new))
+
+
+def try_mutant(mutant: Mutant) -> Result:
+    """Run the suite on a copy of the project that has this bug."""
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="mutant-") as directory:
+        root = Path(directory)
+        for name in ("groupcoord", "tests"):
+            shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(ROOT / "pyproject.toml", root)
+        apply(mutant, root)
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *SUITES]
+        environment = {**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"}
+        try:
+            run = subprocess.run(
+                command, cwd=root, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return Result(mutant, "the time limit", time.monotonic() - start)
+    noticed = re.search(r"^(?:FAILED|ERROR) (\S+)", run.stdout, re.MULTILINE)
+    noticed_by = None if run.returncode == 0 else noticed[1] if noticed else "a crash of the test run"
+    return Result(mutant, noticed_by, time.monotonic() - start)
+
+
+def main() -> int:
+    """Run the mutants that were asked for."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("part", nargs="?", default="", help="only mutants whose name contains this")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    arguments = parser.parse_args()
+    chosen = [mutant for mutant in MUTANTS if arguments.part in mutant.name]
+    survivors = 0
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        for result in pool.map(try_mutant, chosen):
+            survivors += result.noticed_by is None
+            verdict = f"noticed by {result.noticed_by}" if result.noticed_by else "SURVIVED"
+            print(f"{result.duration_s:6.1f} s  {result.mutant.name}: {verdict}", flush=True)
+    print(f"{len(chosen) - survivors} noticed, {survivors} survived")
+    return 1 if survivors or not chosen else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

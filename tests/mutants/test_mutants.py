@@ -1,0 +1,36 @@
+"""The list of seeded bugs stays in step with the code, and the suite still bites."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.mutants.catalogue import MUTANTS, Mutant
+from tests.mutants.run import ROOT, try_mutant
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_the_bug_can_be_made(mutant: Mutant) -> None:
+    """A mutant's text stands exactly once in its file, and replacing it gives valid Python."""
+    source = Path(ROOT, "groupcoord", "core", mutant.file).read_text()
+    assert source.count(mutant.old) == 1
+    compile(source.replace(mutant.old, mutant.new), mutant.file, "exec")
+
+
+def test_names_are_distinct() -> None:
+    """Every mutant can be asked for by its name."""
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_the_bug_is_noticed(mutant: Mutant) -> None:
+    """The suite fails on a copy of the project that has the bug."""
+    assert try_mutant(mutant).noticed_by is not None
+
+
+@pytest.mark.parametrize("mutant", MUTANTS[::23], ids=lambda mutant: mutant.name)
+def test_a_sample_of_the_bugs_is_noticed(mutant: Mutant) -> None:
+    """As above, for a few of them, so that a suite that bites no longer is noticed every time."""
+    assert try_mutant(mutant).noticed_by is not None
