@@ -15,8 +15,11 @@ from groupcoord.events import GroupRemoved, RebalanceCompleted
 from groupcoord.log_store import LogStoreError, NotEnoughReplicasError, NotLeaderError, RecordTooLargeError
 from groupcoord.messages import (
     CompleteTransaction,
+    CoordinatorType,
     DeleteGroups,
     DescribeGroups,
+    FindCoordinator,
+    ListGroups,
     OffsetCommit,
     OffsetCommitResponse,
     OffsetDelete,
@@ -27,6 +30,7 @@ from groupcoord.messages import (
     TxnOffsetCommitResponse,
 )
 from tests.laws.actors import PARTITIONS, TOPIC, Actor
+from tests.laws.denials import allowed_in, requests_of_every_kind
 from tests.laws.laws import (
     check_fetch_is_the_log,
     check_generations_grow,
@@ -39,6 +43,7 @@ from tests.laws.laws import (
 GROUPS = ("alpha", "beta")
 LOG_PARTITIONS = 2
 MAX_SIZE = 4
+NOBODY = "User:nobody"
 ERRORS = (NotEnoughReplicasError, NotLeaderError, RecordTooLargeError)
 
 
@@ -67,7 +72,11 @@ class CoordinatorMachine(RuleBasedStateMachine):
     def boot(self) -> None:
         """Start a coordinator on the log."""
         self.coordinator = GroupCoordinator(
-            config=self.config, clock=self.clock, log_store=self.store, new_member_id=self.new_member_id
+            config=self.config,
+            clock=self.clock,
+            log_store=self.store,
+            authorize=lambda principal, operation, resource: principal is not NOBODY,
+            new_member_id=self.new_member_id,
         )
         self.coordinator.observe()
         self.coordinator.load_all()
@@ -157,6 +166,16 @@ class CoordinatorMachine(RuleBasedStateMachine):
             actor = data.draw(st.sampled_from(waiting))
             self.submit(actor.next_request(), None)
 
+    @precondition(lambda self: any(a.is_alive and a.instance_id and a.phase == "stable" for a in self.actors))
+    @rule(data=st.data(), protocols=st.sampled_from([None, ("range",), ("roundrobin",)]))
+    def a_static_consumer_restarts(self, data: st.DataObject, protocols: tuple[str, ...] | None) -> None:
+        stable = [a for a in self.actors if a.is_alive and a.instance_id and a.phase == "stable"]
+        old = data.draw(st.sampled_from(stable))
+        old.is_alive = False
+        actor = Actor(f"{old.name}+", old.group_id, old.instance_id, protocols or old.protocols)
+        self.actors.append(actor)
+        self.submit(actor.next_request(), actor)
+
     @precondition(lambda self: any(a.is_alive for a in self.actors))
     @rule(data=st.data())
     def a_consumer_dies(self, data: st.DataObject) -> None:
@@ -187,6 +206,24 @@ class CoordinatorMachine(RuleBasedStateMachine):
     def the_topic_is_deleted(self) -> None:
         self.coordinator.topic_deleted(TOPIC)
         self.deliver()
+
+    @rule(group_id=st.sampled_from([*GROUPS, "", "gamma"]), member_id=st.sampled_from(["", "nobody"]))
+    def somebody_without_permission_asks(self, group_id: str, member_id: str) -> None:
+        """Every request of a principal without any permission is refused at once, whatever state the group is in."""
+        for request in requests_of_every_kind(group_id, member_id):
+            assert not allowed_in(self.coordinator.call(request, NOBODY))
+
+    @rule(group_id=st.sampled_from([*GROUPS, "gamma"]))
+    def an_observer_looks(self, group_id: str) -> None:
+        """Describing, listing and fetching are answered in every state and change nothing."""
+        described = self.coordinator.call(DescribeGroups((group_id, None), include_authorized_operations=True))
+        assert [group.group_id for group in described.groups] == [group_id, ""]
+        found = self.coordinator.call(FindCoordinator(CoordinatorType.GROUP, (group_id,)))
+        assert found.coordinators[0].error_code is ErrorCode.NONE
+        listed = {
+            group.group_id for group in self.coordinator.call(ListGroups(("stable", "Empty"), ("Classic",))).groups
+        }
+        assert listed <= {*GROUPS, "gamma"}
 
     # ------------------------------------------------------------ producers
 
