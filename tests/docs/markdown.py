@@ -65,10 +65,11 @@ def run_page(page: Path) -> int:
     session: dict[str, object] = {"__name__": "__page__"}
     sequence = blocks(page)
     count = 0
-    for block, following in zip(sequence, [*sequence[1:], None], strict=True):
+    for number, block in enumerate(sequence):
         if block.language != "python":
             continue
-        shown = following.code if following is not None and following.language == "text" else None
+        following = sequence[number + 1 : number + 2]
+        shown = following[0].code if following and following[0].language == "text" else None
         printed = run_block(page, block, session)
         count += 1
         if shown is not None:

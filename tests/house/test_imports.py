@@ -18,6 +18,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "config": ("errors",),  # it raises ConfigError
     "core": ("errors", "config"),
     "messages": ("core.messages",),
+    "events": ("core.events",),
     "records": ("core.records", "errors"),
     "log_store": ("core", "errors", "config", "clock", "records"),
     "coordinator": ("core", "errors", "config", "clock", "log_store", "records"),
@@ -37,6 +38,13 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 }
 """From each part of the package, the other parts that it may import. A new line here is a decision about layers."""
 
+EXCEPTIONS = {
+    "groupcoord/host/metrics.py": {"core.partitions.PartitionStatus", "core.states.GroupState"},
+    "groupcoord/host/reloading.py": {"core.partitions.PartitionStatus"},
+    "groupcoord/storage/compaction.py": {"core.records.TransactionMarker"},
+}
+"""Where the source differs from the table. Each must be true: an exception that is over is taken off here."""
+
 LAZY_ONLY = {("log_store", "records"), ("coordinator", "records")}
 """Imported inside functions alone, so that who wants no bytes does not load the codec."""
 
@@ -51,6 +59,7 @@ MAY_REQUIRE: dict[str, frozenset[str]] = {
     "config": BASE_REQUIREMENTS,
     "core": BASE_REQUIREMENTS,
     "messages": BASE_REQUIREMENTS,
+    "events": BASE_REQUIREMENTS,
     "log_store": BASE_REQUIREMENTS,
     "coordinator": BASE_REQUIREMENTS,
     "__init__": BASE_REQUIREMENTS,
@@ -89,8 +98,10 @@ def test_imports_follow_the_table(source: Source) -> None:
     part = part_of(source.module)
     assert part in MAY_IMPORT, f"{part} is new: give it a line in MAY_IMPORT"
     strangers = {module for module in inner_imports(source) if not is_allowed(module, (part, *MAY_IMPORT[part]))}
+    expected = EXCEPTIONS.get(source.name, set())
 
-    assert not strangers, f"{source.name} must not import {', '.join(sorted(strangers))}"
+    assert strangers <= expected, f"{source.name} must not import {', '.join(sorted(strangers - expected))}"
+    assert strangers >= expected, f"{source.name} is better than EXCEPTIONS says: {', '.join(expected - strangers)}"
 
 
 @pytest.mark.parametrize("source", package_sources(), ids=lambda source: source.name)

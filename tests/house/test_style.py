@@ -20,6 +20,9 @@ FUNCTION_LINES_MAX = 70
 LINE_LENGTH_MAX = 120
 LEFT_FOR_LATER = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b")
 
+PRAGMA = re.compile(r"\s*# (?:noqa|type: ignore)\b.*$")
+"""Notes to the linters; as for these, they don't count for the length of a line."""
+
 TOP_LEVEL = {
     *("groupcoord", "tests", "examples", "docs", ".ci"),
     *("README.md", "CHANGELOG.md", "LICENSE", "pyproject.toml", ".gitignore"),
@@ -38,7 +41,7 @@ def test_files_functions_and_lines_are_short(source: Source) -> None:
     """600 lines a file, 70 a function, 120 characters a line."""
     lines = source.text.splitlines()
     assert len(lines) <= FILE_LINES_MAX
-    too_long = [number for number, line in enumerate(lines, 1) if len(line) > LINE_LENGTH_MAX]
+    too_long = [number for number, line in enumerate(lines, 1) if len(PRAGMA.sub("", line)) > LINE_LENGTH_MAX]
     assert not too_long, f"lines {too_long}"
     for node in ast.walk(source.tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):

@@ -1,0 +1,29 @@
+"""The page of gaps counts and lists what there is."""
+
+from __future__ import annotations
+
+from groupcoord.conformance import load_transcripts
+from groupcoord.wire.registry import APIS
+
+from .markdown import DOCS, ROOT, table_rows
+
+GAPS = DOCS / "gaps.md"
+
+
+def test_the_apis_are_those_that_are_served() -> None:
+    """Each API with its key and versions, by key; nothing else."""
+    expected = [[api.name, str(key), f"{api.versions[0]}–{api.versions[1]}"] for key, api in sorted(APIS.items())]  # noqa: RUF001
+
+    assert list(table_rows(GAPS, "The host")) == expected
+
+
+def test_the_transcripts_are_counted() -> None:
+    """The number of recorded conversations is that of the package."""
+    assert f"{len(load_transcripts())} conversations recorded" in GAPS.read_text("utf-8").replace("\n", " ")
+
+
+def test_compaction_is_a_gap_until_the_host_compacts() -> None:
+    """The page says that nobody compacts the log as long as that is so."""
+    host = "".join(path.read_text("utf-8") for path in (ROOT / "groupcoord" / "host").glob("*.py"))
+
+    assert ("Compaction by itself" in GAPS.read_text("utf-8")) != ("compact_some" in host)

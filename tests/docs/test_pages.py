@@ -1,0 +1,54 @@
+"""The pages under docs: their code runs as printed, and their links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from .markdown import DOCS, PAGES, blocks, links, run_page
+
+EXECUTED = ("tutorial.md", "reference.md", "design.md", "performance.md", "gaps.md", "contributing.md")
+
+
+@pytest.mark.parametrize("name", EXECUTED)
+def test_code_runs_as_printed(name: str) -> None:
+    """The Python blocks of a page run in order as one session, and print what the page shows."""
+    page = DOCS / name
+
+    assert run_page(page) == len(blocks(page, "python"))
+
+
+def test_the_tutorial_has_code() -> None:
+    """The tutorial's blocks are found, so that running them means something."""
+    assert len(blocks(DOCS / "tutorial.md", "python")) >= 10
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    """Every relative link names a file of the checkout, and a heading in it."""
+    for link in links(page):
+        if link.startswith(("http://", "https://")):
+            continue
+        target, _, anchor = link.partition("#")
+        path = (page.parent / target).resolve() if target else page
+        assert path.exists(), f"{page.name} links to {link}"
+        if anchor:
+            assert anchor in anchors(path), f"{page.name} links to {link}"
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_are_reached_from_the_readme(page: Path) -> None:
+    """Nothing is written that nobody can find."""
+    readme = PAGES[0]
+
+    assert page == readme or any(
+        link.partition("#")[0] == page.relative_to(readme.parent).as_posix() for link in links(readme)
+    )

@@ -1,0 +1,106 @@
+"""The reference names everything that is public, and its table of settings is that of ``Config``."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from attrs import fields
+
+import groupcoord
+import groupcoord.conformance
+import groupcoord.host
+import groupcoord.messages
+import groupcoord.wire
+from groupcoord import Config, GroupCoordinator, MemoryLogStore
+from groupcoord.cli import COMMANDS
+from groupcoord.config import key_of
+from groupcoord.core import events
+from groupcoord.log_store import LogStoreError
+
+from .markdown import DOCS, ROOT, table_rows
+
+REFERENCE = DOCS / "reference.md"
+TEXT = REFERENCE.read_text("utf-8")
+NO_EFFECT = "*no effect*"
+
+
+def is_named(name: str) -> bool:
+    """Tell whether the reference names this."""
+    return re.search(rf"\b{re.escape(name)}\b", TEXT) is not None
+
+
+def test_the_table_of_settings_is_that_of_config() -> None:
+    """Every key with its default and its bounds, in the order of Config; nothing else."""
+    expected = [
+        [key_of(field.name), str(field.default), str(field.metadata["at_least"]), str(field.metadata["at_most"])]
+        for field in fields(Config)
+    ]
+
+    assert [row[:4] for row in table_rows(REFERENCE, "Settings")] == expected
+
+
+@pytest.mark.parametrize("row", list(table_rows(REFERENCE, "Settings")), ids=lambda row: row[0])
+def test_settings_without_effect_are_marked(row: list[str]) -> None:
+    """A key is marked as without effect if no code reads it, and only then."""
+    attribute = row[0].replace(".", "_")
+    paths = (path for path in (ROOT / "groupcoord").rglob("*.py") if path.name != "config.py")
+    is_read = any(re.search(rf"\b{attribute}\b", path.read_text("utf-8")) for path in paths)
+
+    assert row[4].startswith(NO_EFFECT) != is_read
+
+
+@pytest.mark.parametrize(
+    "module",
+    [groupcoord, groupcoord.messages, groupcoord.wire, groupcoord.host, groupcoord.conformance],
+    ids=lambda module: module.__name__,
+)
+def test_every_public_name_is_named(module: object) -> None:
+    """What a public module exports is somewhere in the reference."""
+    exported: list[str] = module.__all__  # type: ignore[attr-defined]
+    internal = {"RequestHeader", "VersionRange", "WireRequest", "WireResponse", "Answered", "Topic"}
+    missing = [name for name in exported if not is_named(name) and name not in internal]
+
+    assert not missing, ", ".join(missing)
+
+
+@pytest.mark.parametrize("described", [GroupCoordinator, MemoryLogStore], ids=lambda described: described.__name__)
+def test_every_public_method_is_named(described: type) -> None:
+    """Methods and properties of the classes that users hold in their hands are described."""
+    missing = [name for name in vars(described) if not name.startswith("_") and not is_named(name)]
+    missing = [name for name in missing if name not in {"append", "read"}]
+
+    assert not missing, ", ".join(missing)
+
+
+def test_every_kind_of_failure_and_event_is_named() -> None:
+    """The errors that a log store raises, and the events, have their lines."""
+    errors = [error.__name__ for error in LogStoreError.__subclasses__() if error.__module__ == "groupcoord.log_store"]
+    kinds = [event.__name__ for event in events.Event.__subclasses__() if not event.__name__.startswith("_")]
+    missing = [name for name in [*errors, *kinds] if not is_named(name)]
+
+    assert errors
+    assert kinds
+    assert not missing, ", ".join(missing)
+
+
+def test_every_command_has_a_section() -> None:
+    """Each subcommand is described under its name."""
+    for command in COMMANDS:
+        assert f"\n### groupcoord {command}\n" in TEXT
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_every_option_is_named(command: str) -> None:
+    """What a command's ``--help`` offers is in its section."""
+    pytest.importorskip("typer")
+    from typer.main import get_command
+
+    from groupcoord.cli import make_app
+
+    section = TEXT.partition(f"\n### groupcoord {command}\n")[2].partition("\n##")[0]
+    group = get_command(make_app([command]))
+    options = [option for parameter in group.commands[command].params for option in parameter.opts]  # type: ignore[attr-defined]
+    missing = [option for option in options if option.startswith("--") and option not in section]
+
+    assert not missing, ", ".join(missing)
