@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator
 from itertools import islice
+from typing import overload
 from uuid import UUID
 
 from groupcoord.clock import Clock, SystemClock
@@ -18,16 +19,49 @@ from groupcoord.core.effects import Append, Effects, Reply, Token
 from groupcoord.core.events import Counters, Event
 from groupcoord.core.front import Front
 from groupcoord.core.gathering import Gathering, original_tokens
-from groupcoord.core.messages import Node, Request, Response
+from groupcoord.core.messages import (
+    CompleteTransaction,
+    CompleteTransactionResponse,
+    DeleteGroups,
+    DeleteGroupsResponse,
+    DescribeGroups,
+    DescribeGroupsResponse,
+    FindCoordinator,
+    FindCoordinatorResponse,
+    Heartbeat,
+    HeartbeatResponse,
+    JoinGroup,
+    JoinGroupResponse,
+    LeaveGroup,
+    LeaveGroupResponse,
+    ListGroups,
+    ListGroupsResponse,
+    Node,
+    OffsetCommit,
+    OffsetCommitResponse,
+    OffsetDelete,
+    OffsetDeleteResponse,
+    OffsetFetch,
+    OffsetFetchResponse,
+    Request,
+    Response,
+    SyncGroup,
+    SyncGroupResponse,
+    TxnOffsetCommit,
+    TxnOffsetCommitResponse,
+)
 from groupcoord.core.observer import Observer
 from groupcoord.core.partition import Partition
 from groupcoord.core.partitions import Partitions, PartitionStatus
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.core.routing import Cluster, Owner
+from groupcoord.core.states import GroupState
 from groupcoord.core.timers import TimerQueue
 from groupcoord.core.topics import AnyTopic, TopicResolver
 from groupcoord.errors import ErrorCode, GroupcoordError, StoreContractError
 from groupcoord.log_store import LogRecord, LogStore, LogStoreError, MemoryLogStore, Ticket
+
+__all__ = ["GroupCoordinator", "GroupState", "LoadError", "PartitionStatus", "random_member_id"]
 
 LOCAL_NODE = Node(1, "127.0.0.1", 9092)
 MAX_TIMERS_PER_TICK = 10_000
@@ -136,6 +170,32 @@ class GroupCoordinator:
         replies, self._effects.replies = self._effects.replies, []
         return replies
 
+    @overload
+    def call(self, request: JoinGroup, principal: Principal = None) -> JoinGroupResponse: ...
+    @overload
+    def call(self, request: SyncGroup, principal: Principal = None) -> SyncGroupResponse: ...
+    @overload
+    def call(self, request: Heartbeat, principal: Principal = None) -> HeartbeatResponse: ...
+    @overload
+    def call(self, request: LeaveGroup, principal: Principal = None) -> LeaveGroupResponse: ...
+    @overload
+    def call(self, request: OffsetCommit, principal: Principal = None) -> OffsetCommitResponse: ...
+    @overload
+    def call(self, request: TxnOffsetCommit, principal: Principal = None) -> TxnOffsetCommitResponse: ...
+    @overload
+    def call(self, request: CompleteTransaction, principal: Principal = None) -> CompleteTransactionResponse: ...
+    @overload
+    def call(self, request: OffsetFetch, principal: Principal = None) -> OffsetFetchResponse: ...
+    @overload
+    def call(self, request: OffsetDelete, principal: Principal = None) -> OffsetDeleteResponse: ...
+    @overload
+    def call(self, request: DescribeGroups, principal: Principal = None) -> DescribeGroupsResponse: ...
+    @overload
+    def call(self, request: ListGroups, principal: Principal = None) -> ListGroupsResponse: ...
+    @overload
+    def call(self, request: DeleteGroups, principal: Principal = None) -> DeleteGroupsResponse: ...
+    @overload
+    def call(self, request: FindCoordinator, principal: Principal = None) -> FindCoordinatorResponse: ...
     def call(self, request: Request, principal: Principal = None) -> Response:
         """Return the answer of a request that is answered at once.
 

@@ -11,9 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from groupcoord.coordinator import GroupCoordinator
-from groupcoord.core.partitions import PartitionStatus
-from groupcoord.core.states import GroupState
+from groupcoord.coordinator import GroupCoordinator, GroupState, PartitionStatus
 
 logger = logging.getLogger("groupcoord.host")
 
