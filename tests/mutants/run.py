@@ -48,6 +48,9 @@ def apply(mutant: Mutant, root: Path) -> None:
     path.write_text(source.replace(mutant.old, mutant.new))
 
 
+NO_MUTANT = Mutant("the suite without a bug", "states.py", "class GroupState(Enum):", "class GroupState(Enum):")
+
+
 def try_mutant(mutant: Mutant) -> Result:
     """Run the suite on a copy of the project that has this bug."""
     start = time.monotonic()
@@ -77,6 +80,10 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     arguments = parser.parse_args()
     chosen = [mutant for mutant in MUTANTS if arguments.part in mutant.name]
+    baseline = try_mutant(NO_MUTANT)
+    if baseline.noticed_by is not None:
+        print(f"the suite fails without any bug: {baseline.noticed_by}")
+        return 1
     survivors = 0
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
         for result in pool.map(try_mutant, chosen):
