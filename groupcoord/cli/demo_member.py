@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import threading
 import time
@@ -26,6 +27,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 LONGEST_POLL_MS = 50
+LEAVING_S = 8.0
 
 
 @dataclass(frozen=True)
@@ -282,10 +284,12 @@ class Member:
         tell("left")
 
     def obey(self, lines: Iterable[str]) -> None:
-        """Take commands until their end."""
+        """Take commands until their end; then end the process, in the midst of its work if it can't leave in time."""
         for line in lines:
             self.pause_wanted = line.strip() == "pause"
         self.stop_wanted = True
+        time.sleep(LEAVING_S)
+        os._exit(1)
 
     def _work(self) -> None:
         if self._client.owned is not self._owned:

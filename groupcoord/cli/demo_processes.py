@@ -32,6 +32,14 @@ STOP_TIMEOUT_S = 10.0
 ANSWER_TIMEOUT_MS = 5_000
 LAST_WORDS = 12
 
+SERVE_WHILE_WATCHED = """\
+import os, sys, threading
+from groupcoord.cli import main
+threading.Thread(target=lambda: (sys.stdin.read(), os._exit(1)), daemon=True).start()
+main()
+"""
+"""The groupcoord command, that ends when its standard input does: it must not outlive a parent that was killed."""
+
 
 class DemoError(GroupcoordError):
     """Something did not happen as it should have; the message is for the user."""
@@ -170,7 +178,7 @@ class ServerProcess(Child):
         words: Iterable[str] = (),
     ) -> None:
         self.port = 0
-        command = [sys.executable, "-c", "from groupcoord.cli import main; main()", "serve"]
+        command = [sys.executable, "-c", SERVE_WHILE_WATCHED, "serve"]
         command += ["--host", HOST, "--port", str(port), "--data-dir", str(data_dir), *words]
         for name, partition_count in (topics or {}).items():
             command += ["--topic", f"{name}:{partition_count}"]
@@ -214,6 +222,7 @@ class MemberProcess(Child):
         commit_count: how many of its commits were acknowledged.
         failures: the reasons of those that failed.
         is_paused: whether it has stopped to commit, as asked.
+        has_left: whether it has left the group.
     """
 
     def __init__(self, options: demo_member.Options) -> None:
@@ -223,6 +232,7 @@ class MemberProcess(Child):
         self.commit_count = 0
         self.failures: list[str] = []
         self.is_paused = False
+        self.has_left = False
         super().__init__(
             options.client_id, [sys.executable, "-P", str(Path(demo_member.__file__)), json.dumps(asdict(options))]
         )
@@ -231,6 +241,10 @@ class MemberProcess(Child):
     def owned(self) -> set[int]:
         """The partitions it owns, as far as it has said so; none if the process is gone."""
         return set(self.started_at) if self.is_alive else set()
+
+    def offset(self, partition: int) -> int:
+        """Return how far it is in a partition that it owns."""
+        return max(self.started_at.get(partition, 0), self.acknowledged.get(partition, 0))
 
     def hear(self, line: str) -> None:
         """See :meth:`Child.hear`."""
@@ -250,6 +264,8 @@ class MemberProcess(Child):
             self.last_words.append(said["reason"])
         elif event == "paused":
             self.is_paused = True
+        elif event == "left":
+            self.has_left = True
 
     def pause(self) -> None:
         """Ask it to commit nothing more; :attr:`is_paused` tells when it has."""
@@ -291,10 +307,11 @@ def acknowledged(members: Iterable[MemberProcess]) -> dict[int, int]:
 
 @frozen
 class GroupDescription:
-    """What the server says of a group: its state, and its members' names."""
+    """What the server says of a group: its state, and the names and ids of its members, each sorted."""
 
     state: str
     client_ids: tuple[str, ...]
+    member_ids: tuple[str, ...]
 
 
 def describe_group(port: int, group_id: str) -> GroupDescription:
@@ -304,7 +321,9 @@ def describe_group(port: int, group_id: str) -> GroupDescription:
         DemoError: it does not answer.
     """
     (group,) = _ask(port, "DescribeGroups", 5, {"groups": [group_id], "include_authorized_operations": False})["groups"]
-    return GroupDescription(group["group_state"], tuple(sorted(member["client_id"] for member in group["members"])))
+    client_ids = tuple(sorted(member["client_id"] for member in group["members"]))
+    member_ids = tuple(sorted(member["member_id"] for member in group["members"]))
+    return GroupDescription(group["group_state"], client_ids, member_ids)
 
 
 def committed_offsets(port: int, group_id: str, topic: str) -> dict[int, int]:

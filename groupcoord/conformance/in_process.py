@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class InProcessTarget:
-    """A fresh broker for every transcript, over a log in memory. A restart makes a new one over the same log.
+    """A fresh broker for every transcript, over a log in memory. A restart makes a new one over the same logs.
 
     Args:
         tolerance: see :class:`Target`.
@@ -46,12 +46,14 @@ class InProcessTarget:
         """Make a broker with these settings. See :meth:`Target.start`."""
         from groupcoord.host.broker import Broker
         from groupcoord.host.topics import TopicRegistry
+        from groupcoord.host.transaction_log import MemoryTransactionLog
 
         try:
             config = Config.from_properties(settings)
         except ConfigError as error:
             raise TargetError(str(error)) from error
         clock, log_store, topics = ManualClock(_START_MS), MemoryLogStore(), TopicRegistry()
+        transaction_log = MemoryTransactionLog()
         numbers = itertools.count(1)
 
         def make_broker() -> Broker:
@@ -60,6 +62,7 @@ class InProcessTarget:
                 clock=clock,
                 log_store=log_store,
                 topics=topics,
+                transaction_log=transaction_log,
                 new_member_id=lambda prefix: f"{prefix}-{UUID(int=next(numbers))}",  # so that every run is alike
             )
 
@@ -70,7 +73,7 @@ class InProcessServer:
     """A broker object and its virtual clock.
 
     Args:
-        make_broker: makes a broker over the log and the topics; called at the start and after each restart.
+        make_broker: makes a broker over the logs and the topics; called at the start and after each restart.
         clock: the broker's clock.
     """
 
@@ -111,7 +114,7 @@ class InProcessServer:
             guarded(self._broker.tick)
 
     def restart(self) -> None:
-        """Forget the broker and make a new one over its log and topics. See :meth:`Server.restart`."""
+        """Forget the broker and make a new one over its logs and topics. See :meth:`Server.restart`."""
         for stream in self._streams:
             stream.cut()
         self._streams.clear()

@@ -7,5 +7,17 @@ from groupcoord.host.broker import Broker
 from groupcoord.host.connection import Connection
 from groupcoord.host.server import Server
 from groupcoord.host.topics import Topic, TopicError, TopicFileError, TopicRegistry
+from groupcoord.host.transaction_log import FileTransactionLog, MemoryTransactionLog, TransactionLogError
 
-__all__ = ["Broker", "Connection", "Server", "Topic", "TopicError", "TopicFileError", "TopicRegistry"]
+__all__ = [
+    "Broker",
+    "Connection",
+    "FileTransactionLog",
+    "MemoryTransactionLog",
+    "Server",
+    "Topic",
+    "TopicError",
+    "TopicFileError",
+    "TopicRegistry",
+    "TransactionLogError",
+]

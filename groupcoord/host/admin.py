@@ -159,9 +159,13 @@ def answer_delete_topics(request: DeleteTopics, topics: TopicRegistry) -> tuple[
     ids = {reference.topic_id for reference in request.topics if reference.name is None}
     # An id whose topic is named as well is answered with the name.
     named = {topics.topic_id(name) for name, topic_id in request.topics if name is not None and topic_id == ZERO_UUID}
-    distinct = dict.fromkeys(
-        reference for reference in request.topics if reference.name is not None or reference.topic_id not in named
+    well_formed = dict.fromkeys(
+        reference
+        for reference in request.topics
+        if _names_once(reference) and (reference.name is not None or reference.topic_id not in named)
     )
+    # Each of the others is answered, however often it comes.
+    malformed = [reference for reference in request.topics if not _names_once(reference)]
     gone: list[Topic] = []
 
     def delete(edit: TopicEdit, reference: TopicReference) -> DeletedTopic:
@@ -176,8 +180,12 @@ def answer_delete_topics(request: DeleteTopics, topics: TopicRegistry) -> tuple[
             topic_id = topics.topic_id(reference.name) or ZERO_UUID
         return DeletedTopic(reference.name, topic_id, error.error_code, error.message)
 
-    results = _change(topics, distinct, delete, refused)
+    results = _change(topics, [*malformed, *well_formed], delete, refused)
     return DeleteTopicsResponse(results), [topic for topic in gone if topics.get_by_id(topic.topic_id) is None]
+
+
+def _names_once(reference: TopicReference) -> bool:
+    return (reference.name is None) != (reference.topic_id == ZERO_UUID)
 
 
 def _to_delete(reference: TopicReference, count: int, ids: set[UUID], topics: TopicRegistry) -> Topic:

@@ -1,13 +1,13 @@
 """A broker of one node without sockets: connections in, answers out, time injected.
 
-Group and offset requests go to the :class:`~groupcoord.GroupCoordinator`; what else a consumer needs from a broker
+Group and offset requests go to the :class:`~groupcoord.GroupCoordinator`, transactions to the
+:class:`~groupcoord.host.transactions.TransactionCoordinator`; what else a consumer needs from a broker
 (the APIs there are, metadata, topics that hold no data, topic administration) is answered here.
 """
 
 from __future__ import annotations
 
 import heapq
-import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
@@ -15,14 +15,17 @@ from uuid import UUID
 
 from groupcoord.clock import Clock
 from groupcoord.config import Config
-from groupcoord.coordinator import GroupCoordinator, LoadError, random_member_id
-from groupcoord.core.messages import Node
-from groupcoord.core.partitions import PartitionStatus
+from groupcoord.coordinator import GroupCoordinator, random_member_id
+from groupcoord.core.messages import Node, TxnOffsetCommit
 from groupcoord.host.admin import answer_create_partitions, answer_create_topics, answer_delete_topics
 from groupcoord.host.connection import Connection
 from groupcoord.host.data import answer_fetch, answer_list_offsets, answer_produce
 from groupcoord.host.metadata import answer_api_versions, answer_metadata
+from groupcoord.host.reloading import Reloading
 from groupcoord.host.topics import OFFSETS_TOPIC, TopicRegistry
+from groupcoord.host.transaction_log import MemoryTransactionLog
+from groupcoord.host.transaction_markers import answer_write_txn_markers
+from groupcoord.host.transactions import TransactionCoordinator
 from groupcoord.log_store import LogStore
 from groupcoord.wire import Answered, WireResponse
 from groupcoord.wire.broker_messages import (
@@ -36,8 +39,15 @@ from groupcoord.wire.broker_messages import (
     Metadata,
     Produce,
 )
-
-logger = logging.getLogger("groupcoord.host")
+from groupcoord.wire.transaction_messages import (
+    AddOffsetsToTxn,
+    AddPartitionsToTxn,
+    DescribeTransactions,
+    EndTxn,
+    InitProducerId,
+    WriteTxnMarkers,
+)
+from groupcoord.wire.txn_offset_commit import ADDS_GROUP_FROM
 
 DEFAULT_NODE = Node(1, "127.0.0.1", 9092)
 STALE_WAITS_LIMIT = 64
@@ -68,12 +78,15 @@ class Broker:
         topics: the topics that exist; an empty registry in memory by default.
         node: the node's id, and the address that clients are told.
         new_member_id: makes a member id from its prefix; random by default.
+        transaction_log: where transactions are kept; in memory by default. Keep it together with ``log_store``.
 
     Raises:
-        LoadError: some log partitions can't be read.
+        LoadError: not one log partition can be read. If only some can't, they are logged and the others served.
+        TransactionLogError: the transaction log does not hold what it should.
 
     Attributes:
         coordinator: the group coordinator.
+        transactions: the transaction coordinator.
         dirty: connections with output, for :meth:`take_dirty`.
         ready: connections whose waiting requests can go on, for :meth:`handle_ready`.
     """
@@ -87,6 +100,7 @@ class Broker:
         topics: TopicRegistry | None = None,
         node: Node = DEFAULT_NODE,
         new_member_id: Callable[[str], str] = random_member_id,
+        transaction_log: MemoryTransactionLog | None = None,
     ) -> None:
         self.config = config
         self.clock = clock
@@ -108,6 +122,13 @@ class Broker:
             ListOffsets: lambda connection, request: answer_list_offsets(request, self.topics),
             Fetch: self._fetch,
             Produce: self._produce,
+            InitProducerId: self._init_producer_id,
+            AddPartitionsToTxn: lambda connection, request: self.transactions.add_partitions(request),
+            AddOffsetsToTxn: lambda connection, request: self.transactions.add_offsets(request),
+            TxnOffsetCommit: self._commit_in_transaction,
+            EndTxn: self._end_transaction,
+            WriteTxnMarkers: self._write_markers,
+            DescribeTransactions: lambda connection, request: self.transactions.describe(request),
         }
         if self.topics.get(OFFSETS_TOPIC) is None:
             store_id: UUID | None = getattr(log_store, "topic_id", None)
@@ -121,7 +142,18 @@ class Broker:
             node=node,
             new_member_id=new_member_id,
         )
-        self.coordinator.load_all()
+        self._reloading = Reloading(self.coordinator, clock)
+        self._reloading.load_all()
+        self._transaction_log = MemoryTransactionLog() if transaction_log is None else transaction_log
+        self.transactions = TransactionCoordinator(
+            config=config,
+            clock=clock,
+            log=self._transaction_log,
+            coordinator=self.coordinator,
+            topics=self.topics,
+        )
+        self.transactions.recover()
+        self.deliver_replies()
 
     @property
     def node(self) -> Node:
@@ -150,6 +182,9 @@ class Broker:
     def next_deadline_ms(self) -> int | None:
         """Return when :meth:`tick` is wanted at the latest, in milliseconds of the clock; None if nothing waits."""
         deadline_ms = self.coordinator.next_deadline_ms()
+        transactions_ms = self.transactions.next_deadline_ms()
+        if transactions_ms is not None and (deadline_ms is None or transactions_ms < deadline_ms):
+            deadline_ms = transactions_ms
         queue = self._wait_queue
         while queue and self._is_stale(queue[0]):
             heapq.heappop(queue)
@@ -167,6 +202,7 @@ class Broker:
                 connection = entry[2]
                 connection.answer(self._waiting.pop(connection))
         self.coordinator.tick()
+        self.transactions.tick()
         self.deliver_replies()
         self.handle_ready()
 
@@ -178,23 +214,17 @@ class Broker:
     def reload_failed(self) -> None:
         """Load the log partitions again that failed, as after a disk error of unknown outcome.
 
-        Worth trying now and then.
+        Worth calling every second; one that fails again is left alone for longer each time, up to a minute.
         """
-        for partition in range(self.config.offsets_topic_num_partitions):
-            if self.coordinator.status(partition) is PartitionStatus.FAILED:
-                try:
-                    self.coordinator.load(partition)
-                except LoadError as error:
-                    logger.error("still not served: %s", error)
-                else:
-                    logger.warning("log partition %d had failed and is loaded again", partition)
+        self._reloading.retry()
         self.deliver_replies()
 
     def close(self) -> None:
-        """Close the coordinator and the log store. Requests that still wait are not answered."""
+        """Close the coordinator, the log store and the transaction log. Requests that still wait are not answered."""
         self.coordinator.close()
         if isinstance(self.log_store, ClosableStore):
             self.log_store.close()
+        self._transaction_log.close()
 
     # ------------------------------------------------------------ for connections
 
@@ -206,7 +236,7 @@ class Broker:
             for token, response in self.coordinator.take_replies():
                 token.answer(response)
         else:
-            # None: a Fetch that waits, and so does the connection; or there is nothing to say.
+            # None: the answer waits, and so does the connection; or it was given; or there is nothing to say.
             connection.answer(handler(connection, request))
 
     def handle_ready(self) -> None:
@@ -262,6 +292,26 @@ class Broker:
         else:
             connection.skip_answer()
         return None
+
+    # ------------------------------------------------------------ transactions
+
+    def _init_producer_id(self, connection: Connection, request: InitProducerId) -> WireResponse | None:
+        return self._delivered(self.transactions.init_producer_id(request))
+
+    def _commit_in_transaction(self, connection: Connection, request: TxnOffsetCommit) -> WireResponse | None:
+        adds_group = connection.request_version >= ADDS_GROUP_FROM
+        return self._delivered(self.transactions.commit_offsets(request, connection, adds_group=adds_group))
+
+    def _end_transaction(self, connection: Connection, request: EndTxn) -> WireResponse | None:
+        return self._delivered(self.transactions.end(request, connection))
+
+    def _write_markers(self, connection: Connection, request: WriteTxnMarkers) -> WireResponse | None:
+        return self._delivered(answer_write_txn_markers(request, connection, self.coordinator, self.topics))
+
+    def _delivered(self, response: WireResponse | None) -> WireResponse | None:
+        """Pass on what the group coordinator answered to what came before this response."""
+        self.deliver_replies()
+        return response
 
     def _is_stale(self, entry: tuple[int, int, Connection]) -> bool:
         return entry[2] not in self._waiting

@@ -117,6 +117,11 @@ class Connection:
         """True while a request has no answer yet."""
         return self._header is not None
 
+    @property
+    def request_version(self) -> int:
+        """The API version of the request that has no answer yet; -1 if there is none."""
+        return -1 if self._header is None else self._header.api_version
+
     def pause(self) -> None:
         """Handle no further request: the peer does not take its answers."""
         self._is_paused = True

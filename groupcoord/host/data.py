@@ -48,6 +48,9 @@ ALLOWED_ACKS = (-1, 0, 1)
 
 NO_DATA = "topics of this server hold no data"
 NO_DATA_ERROR = ErrorCode.POLICY_VIOLATION
+"""What Produce is refused with. kafka-python, aiokafka and librdkafka, idempotent or not, fail the send at once with it
+and don't try again. INVALID_REQUEST does the same, but tells users that their client is broken; aiokafka doesn't know
+INVALID_RECORD; most others are retried until the delivery time-out."""
 
 
 def answer_list_offsets(request: ListOffsets, topics: TopicRegistry) -> ListOffsetsResponse:

@@ -10,6 +10,7 @@ from groupcoord.wire import API_VERSIONS
 from groupcoord.wire.broker_messages import (
     ApiVersions,
     ApiVersionsResponse,
+    Feature,
     Metadata,
     MetadataBroker,
     MetadataPartition,
@@ -18,6 +19,9 @@ from groupcoord.wire.broker_messages import (
 )
 
 API_VERSIONS_KEY = 18
+TRANSACTION_VERSION = Feature("transaction.version", 2, 2)
+"""Producers that know it raise their epoch with each transaction, and add groups by committing offsets (KIP-890)."""
+
 LEADER_EPOCH = 0
 TOPIC_OPERATIONS = 3576
 """All operations on a topic, as Kafka answers without an authorizer."""
@@ -33,7 +37,9 @@ def answer_api_versions(request: ApiVersions, node: Node, cluster_id: str) -> Ap
         return ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, known)
     if request.cluster_id is not None and (request.cluster_id, request.node_id) != (cluster_id, node.node_id):
         return ApiVersionsResponse(ErrorCode.REBOOTSTRAP_REQUIRED, {})
-    return ApiVersionsResponse(ErrorCode.NONE, API_VERSIONS)
+    return ApiVersionsResponse(
+        ErrorCode.NONE, API_VERSIONS, finalized_features_epoch=0, finalized_features=(TRANSACTION_VERSION,)
+    )
 
 
 def answer_metadata(request: Metadata, node: Node, topics: TopicRegistry) -> MetadataResponse:

@@ -29,6 +29,8 @@ DRAIN_TIMEOUT_S = 30.0
 SHUTDOWN_TIMEOUT_S = 2.0
 RETRY_S = 1.0
 RELOAD_S = 1.0
+COMPACTION_PAUSE_S = 0.02
+"""Between two portions of compaction, of a millisecond or two each."""
 SHORTEST_SWEEP_S, LONGEST_SWEEP_S = 0.01, 30.0
 LONGEST_TIMER_S = 86_400.0
 """Event loops don't take absurd times; the timer is set anew when it fires."""
@@ -43,6 +45,14 @@ class FlushingStore(Protocol):
 
     def flush_due(self, now_ms: int) -> int | None:
         """Flush what is due at ``now_ms``; return when the next flush will be, or None."""
+
+
+@runtime_checkable
+class CompactingStore(Protocol):
+    """A log store that compacts what it holds, in portions (``log.cleaner.*``)."""
+
+    def compact_some(self, now_ms: int) -> bool:
+        """Do one portion, which takes a millisecond or two; return True if there is more to do."""
 
 
 def kafka_host(address: str) -> str:
@@ -200,6 +210,7 @@ class Server:
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._flush_timer: asyncio.TimerHandle | None = None
         self._reload_timer: asyncio.TimerHandle | None = None
+        self._compaction_timer: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> Server:
         await self.start()
@@ -226,6 +237,7 @@ class Server:
             self.broker.node = self.broker.node._replace(port=self.port)
         self._sweep_idle()
         self._flush_store()
+        self._compact_store()
         self._reload_failed()
         self._wake()
 
@@ -234,7 +246,8 @@ class Server:
         if self._listener is not None:
             self._listener.close()
             self._listener = None
-        for timer in (self._timer, self._sweep_timer, self._flush_timer, self._reload_timer):
+        timers = (self._timer, self._sweep_timer, self._flush_timer, self._reload_timer, self._compaction_timer)
+        for timer in timers:
             if timer is not None:
                 timer.cancel()
         peers = list(self._peers.values())
@@ -341,3 +354,17 @@ class Server:
             logger.error("the log could not be flushed: %s", error)
         pause_s = min(max(pause_ms / 1000, SHORTEST_SWEEP_S), LONGEST_TIMER_S)
         self._flush_timer = self.loop.call_later(pause_s, self._flush_store)
+
+    def _compact_store(self) -> None:
+        """Let the log store compact a little; often while there is something to do, rarely otherwise."""
+        store = self.broker.log_store
+        if not isinstance(store, CompactingStore):
+            return
+        pause_s = min(self.broker.config.log_cleaner_backoff_ms / 1000, LONGEST_TIMER_S)
+        try:
+            if store.compact_some(self.broker.clock.now_ms()):
+                pause_s = COMPACTION_PAUSE_S
+        except Exception:
+            # A partition whose files were half replaced is put in order when it is used again.
+            logger.exception("compacting the log failed; the next try is in %g s", pause_s)
+        self._compaction_timer = self.loop.call_later(pause_s, self._compact_store)

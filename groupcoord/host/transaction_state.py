@@ -134,6 +134,8 @@ class Transaction:
         is_repeated = expected_epoch is not None and expected_epoch == self.last_producer_epoch
         if expected_epoch is not None and not is_current and not is_repeated:
             return None
+        if is_repeated and not is_current and self.producer_epoch <= LAST_EPOCH:
+            return fresh
         if self.producer_epoch >= LAST_EPOCH:
             return evolve(
                 fresh,
@@ -142,8 +144,6 @@ class Transaction:
                 previous_producer_id=self.producer_id,
                 last_producer_epoch=NO_PRODUCER_EPOCH if expected_epoch is None else expected_epoch,
             )
-        if is_repeated and not is_current:
-            return fresh
         last_epoch = NO_PRODUCER_EPOCH if expected_epoch is None else self.producer_epoch
         return evolve(fresh, producer_epoch=self.producer_epoch + 1, last_producer_epoch=last_epoch)
 

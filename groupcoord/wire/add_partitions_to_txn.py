@@ -25,7 +25,8 @@ _CLIENTS_PREFIX = "v3_and_below_"
 
 def _request(values: Mapping[str, Any], header: RequestHeader, client_host: str) -> AddPartitionsToTxn:
     if header.api_version >= 4:
-        return AddPartitionsToTxn(tuple(_transaction(transaction) for transaction in values["transactions"]))
+        transactions = tuple(_transaction(transaction) for transaction in values["transactions"])
+        return AddPartitionsToTxn(transactions, is_from_broker=True)
     own = {name.removeprefix(_CLIENTS_PREFIX): value for name, value in values.items()}
     return AddPartitionsToTxn((_transaction(own),))
 

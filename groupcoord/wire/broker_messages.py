@@ -429,9 +429,7 @@ class ProduceResponse:
     topics: tuple[ProducedTopic, ...] = ()
 
 
-BrokerRequest = (
-    ApiVersions | Metadata | CreateTopics | CreatePartitions | DeleteTopics | ListOffsets | Fetch | Produce
-)
+BrokerRequest = ApiVersions | Metadata | CreateTopics | CreatePartitions | DeleteTopics | ListOffsets | Fetch | Produce
 
 BrokerResponse = (
     ApiVersionsResponse

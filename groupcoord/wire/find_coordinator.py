@@ -4,7 +4,7 @@
 answers (KIP-699). 6: share keys (KIP-932).
 
 The error message is a broker's: to version 3 "NONE" on success, from 4 on empty, except where the whole request is
-invalid.
+invalid (an unknown key type; an invalid share key is not the whole).
 """
 
 from collections.abc import Mapping
@@ -35,25 +35,27 @@ _MESSAGES = {
 def _request(values: Mapping[str, Any], header: RequestHeader, client_host: str) -> FindCoordinator:
     keys = values["coordinator_keys"] if header.api_version >= 4 else (values["key"],)
     key_type = values.get("key_type", CoordinatorType.GROUP)
+    header.reply_context = key_type
     return FindCoordinator(key_type, keys, supports_share_keys=header.api_version >= 6)
 
 
 def _response(response: FindCoordinatorResponse, header: RequestHeader) -> schema.Values:
     if header.api_version >= 4:
-        return {"throttle_time_ms": 0, "coordinators": [_coordinator(found) for found in response.coordinators]}
+        return {"throttle_time_ms": 0, "coordinators": [_coordinator(found, header) for found in response.coordinators]}
     (found,) = response.coordinators
     message = _MESSAGES.get(found.error_code, found.error_code.name)
-    return {"throttle_time_ms": 0, **_coordinator(found), "error_message": message}
+    return {"throttle_time_ms": 0, **_coordinator(found, header), "error_message": message}
 
 
-def _coordinator(found: FoundCoordinator) -> schema.Values:
+def _coordinator(found: FoundCoordinator, header: RequestHeader) -> schema.Values:
+    is_of_whole = found.error_code == ErrorCode.INVALID_REQUEST and header.reply_context != CoordinatorType.SHARE
     return {
         "key": found.key,
         "node_id": found.node.node_id,
         "host": found.node.host,
         "port": found.node.port,
         "error_code": found.error_code,
-        "error_message": _MESSAGES[found.error_code] if found.error_code == ErrorCode.INVALID_REQUEST else "",
+        "error_message": _MESSAGES[found.error_code] if is_of_whole else "",
     }
 
 

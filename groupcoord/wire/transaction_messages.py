@@ -61,9 +61,14 @@ class PartitionsToAdd:
 
 @define
 class AddPartitionsToTxn:
-    """Add partitions to transactions, or look whether they are in them (API key 24); clients name one transaction."""
+    """Add partitions to transactions, or look whether they are in them (API key 24).
+
+    ``is_from_broker``: the request has a version for brokers (from 4), which may name internal topics, too. Those for
+    clients name one transaction.
+    """
 
     transactions: tuple[PartitionsToAdd, ...]
+    is_from_broker: bool = False
 
 
 class AddedPartitions(NamedTuple):

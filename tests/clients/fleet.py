@@ -54,7 +54,16 @@ def open_server(data_dir: Path, port: int = 0) -> ServerProcess:
 
 
 @contextmanager
-def open_groups(server: ServerProcess) -> Iterator[list[Group]]:
+def serving(data_dir: Path) -> Iterator[ServerProcess]:
+    server = open_server(data_dir)
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+@contextmanager
+def open_groups(server: ServerProcess, commit_interval_ms: int = 50) -> Iterator[list[Group]]:
     """Start a group per library and a mixed one, and wait until each has shared out the partitions."""
     kinds = {library: [library] * 3 for library in LIBRARIES} | {"mixed": list(LIBRARIES)}
     with ExitStack() as stack:
@@ -69,7 +78,7 @@ def open_groups(server: ServerProcess) -> Iterator[list[Group]]:
                     topic=TOPIC,
                     client_id=f"{group_id}-{number}-{library}",
                     session_timeout_ms=SESSION_TIMEOUT_MS,
-                    commit_interval_ms=50,
+                    commit_interval_ms=commit_interval_ms,
                 )
                 members.append(MemberProcess(options))
                 stack.callback(members[-1].kill)
@@ -94,12 +103,12 @@ def is_stable(server: ServerProcess, group: Group) -> bool:
     return (described.state, described.client_ids) == ("Stable", names)
 
 
-def follows(stored: dict[int, int], group: Group) -> bool:
-    """Tell whether what is stored is the last acknowledged offset of each partition, or one commit more.
+def follows(stored: dict[str, dict[int, int]], group: Group) -> bool:
+    """Tell whether what is stored, by group, is the last acknowledged offset of each partition or one commit more.
 
     The one commit more is that which the server has written, but could not answer before it was killed.
     """
-    last = acknowledged(group.members)
-    return stored.keys() >= last.keys() and all(
-        offset - last.get(partition, 0) in (0, partition + 1) for partition, offset in stored.items()
+    offsets, last = stored[group.group_id], acknowledged(group.members)
+    return offsets.keys() >= last.keys() and all(
+        offset - last.get(partition, 0) in (0, partition + 1) for partition, offset in offsets.items()
     )

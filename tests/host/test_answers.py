@@ -203,6 +203,12 @@ def test_delete_by_name_and_by_id(topics: TopicRegistry) -> None:
         ([("nope", NO_ID)], [("nope", NO_ID, "UNKNOWN_TOPIC_OR_PARTITION")]),
         ([(None, OTHER_ID)], [(None, OTHER_ID, "UNKNOWN_TOPIC_ID")]),
         ([(None, NO_ID)], [(None, NO_ID, "INVALID_REQUEST")]),
+        ([(None, NO_ID)] * 3, [(None, NO_ID, "INVALID_REQUEST")] * 3),
+        ([("nope", OTHER_ID)] * 2, [("nope", OTHER_ID, "INVALID_REQUEST")] * 2),
+        (
+            [("nope", OTHER_ID), ("nope", NO_ID)],
+            [("nope", OTHER_ID, "INVALID_REQUEST"), ("nope", NO_ID, "UNKNOWN_TOPIC_OR_PARTITION")],
+        ),
         ([("one", UUID(int=1))], [("one", UUID(int=1), "INVALID_REQUEST")]),
         ([("one", NO_ID), ("one", NO_ID)], [("one", NO_ID, "INVALID_REQUEST")]),
         ([(None, UUID(int=1)), (None, UUID(int=1))], [(None, UUID(int=1), "INVALID_REQUEST")]),
@@ -254,6 +260,7 @@ def test_metadata_of_all_topics(topics: TopicRegistry) -> None:
         ([("one", OTHER_ID)], [(None, "UNKNOWN_TOPIC_ID")]),
         ([("one", UUID(int=2))], [("two", "NONE")]),
         ([(None, UUID(int=2)), ("one", NO_ID)], [("two", "NONE")]),
+        ([(None, NO_ID), (None, UUID(int=2))], [("two", "NONE")]),
     ],
 )
 def test_metadata_as_recorded(
@@ -276,9 +283,10 @@ def test_authorized_operations(topics: TopicRegistry) -> None:
 
 
 def test_api_versions() -> None:
-    """All APIs are listed, and Produce for librdkafka's sake; wrong versions and wrong clusters are told so."""
+    """All APIs are listed, Produce as a 4.4 broker lists it; wrong versions and wrong clusters are told so."""
     listed = answer_api_versions(ApiVersions(), NODE, "me").api_versions
-    assert listed == {0: (0, 13), **API_VERSIONS}
+    assert listed == API_VERSIONS
+    assert listed[0] == (0, 13)
     unknown = answer_api_versions(ApiVersions(unsupported_version=True), NODE, "me")
     assert unknown.error_code is ErrorCode.UNSUPPORTED_VERSION
     assert list(unknown.api_versions) == [18]
@@ -307,6 +315,8 @@ def test_api_versions() -> None:
         (ListOffsetsPartition(0, -1, 1), "UNKNOWN_LEADER_EPOCH", -1, -1),
         (ListOffsetsPartition(1, -1), "UNKNOWN_TOPIC_OR_PARTITION", -1, -1),
         (ListOffsetsPartition(-1, -1), "UNKNOWN_TOPIC_OR_PARTITION", -1, -1),
+        (ListOffsetsPartition(1, -7), "UNSUPPORTED_VERSION", -1, -1),
+        (ListOffsetsPartition(0, -7, 5), "UNSUPPORTED_VERSION", -1, -1),
     ],
 )
 def test_list_offsets_as_recorded(
@@ -328,6 +338,31 @@ def test_list_offsets_of_a_partition_twice(topics: TopicRegistry) -> None:
         (0, "INVALID_REQUEST"),
         (1, "NONE"),
     ]
+
+
+def test_special_timestamps_of_newer_versions(topics: TopicRegistry) -> None:
+    """A timestamp that the request's version does not know is UNSUPPORTED_VERSION on its partition alone."""
+    partitions = (ListOffsetsPartition(0, -4), ListOffsetsPartition(1, -3))
+    request = ListOffsets((ListOffsetsTopic("two", partitions),), lowest_timestamp=-3)
+    (topic,) = answer_list_offsets(request, topics).topics
+    assert [listed.error_code.name for listed in topic.partitions] == ["UNSUPPORTED_VERSION", "NONE"]
+
+
+@pytest.mark.parametrize("isolation_level", [-1, 2, 100])
+def test_unknown_isolation_levels(topics: TopicRegistry, isolation_level: int) -> None:
+    """They are UNKNOWN_SERVER_ERROR on whatever was asked, as Kafka 4.4 answers; by ids only on the whole."""
+    listings = (ListOffsetsTopic("two", (ListOffsetsPartition(0, -1),) * 2), ListOffsetsTopic("nope", ()))
+    listed = answer_list_offsets(ListOffsets(listings, isolation_level=isolation_level), topics).topics
+    assert [(topic.name, len(topic.partitions)) for topic in listed] == [("two", 2), ("nope", 0)]
+    assert {partition.error_code for partition in listed[0].partitions} == {ErrorCode.UNKNOWN_SERVER_ERROR}
+    named = fetch_of(part(), part(9), isolation_level=isolation_level)
+    by_id = fetch_of(part(), name=None, topic_id=UUID(int=2), isolation_level=isolation_level)
+    for request, counts in ((named, [2]), (by_id, [])):
+        response, wait_ms = answer_fetch(request, topics)
+        assert (response.error_code, wait_ms) == (ErrorCode.UNKNOWN_SERVER_ERROR, 0)
+        assert [len(topic.partitions) for topic in response.topics] == counts
+        errors = {partition.error_code for topic in response.topics for partition in topic.partitions}
+        assert errors <= {ErrorCode.UNKNOWN_SERVER_ERROR}
 
 
 # ---------------------------------------------------------------- Fetch
@@ -391,8 +426,14 @@ def test_fetch_sessions(topics: TopicRegistry) -> None:
 
 
 def test_aborted_transactions_are_listed_for_read_committed_only(topics: TopicRegistry) -> None:
-    """An empty list for read_committed, null for read_uncommitted."""
+    """An empty list for read_committed, null for read_uncommitted.
+
+    On errors, as recorded: an empty list for a partition that is not there, null for one that can't be read.
+    """
     committed, _ = answer_fetch(fetch_of(part(), isolation_level=1), topics)
     uncommitted, _ = answer_fetch(fetch_of(part()), topics)
     assert committed.topics[0].partitions[0].aborted_transactions == ()
     assert uncommitted.topics[0].partitions[0].aborted_transactions is None
+    for isolation_level in (0, 1):
+        failed, _ = answer_fetch(fetch_of(part(0, -1), part(9), isolation_level=isolation_level), topics)
+        assert [data.aborted_transactions for data in failed.topics[0].partitions] == [None, ()]

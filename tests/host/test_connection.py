@@ -177,7 +177,7 @@ def test_a_request_that_is_never_answered_leaves_the_connection_waiting() -> Non
         (bytes.fromhex("16030100c8010000c4"), "TLS"),
         (blob(b"\x00"), ""),
         (frame(999, 0, 1, b""), ""),
-        (frame(0, 3, 1, b""), "Produce is not served"),
+        (frame(0, 2, 1, b""), "Produce of version 2 is not served: 3 to 13 are"),
         (frame(12, 99, 1, b""), ""),
         (frame(12, 0, 1, b"\x00\x05g"), ""),
         (frame(12, 0, 1, b"\xff\xff"), ""),

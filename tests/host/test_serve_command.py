@@ -3,61 +3,20 @@
 from __future__ import annotations
 
 import re
-import select
 import signal
 import socket
 import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
 from pathlib import Path
 
 import pytest
 
+from groupcoord import Config, ErrorCode
+from groupcoord.cli.serve import _open_store
+from groupcoord.storage import segment_store
+from groupcoord.storage.compaction import CompactionSettings
 from tests.host.kafka_bytes import array, correlation_ids, frame, heartbeat, metadata, string
-
-DEADLINE_S = 20.0
-COMMAND = [sys.executable, "-c", "from groupcoord.cli import main; main()", "serve"]
-
-
-class Serving:
-    """A server that listens."""
-
-    def __init__(self, process: subprocess.Popen[str], line: str) -> None:
-        self.process = process
-        self.line = line
-        found = re.search(r"listening on \S+:(\d+)", line)
-        assert found, line
-        self.port = int(found[1])
-
-    def ask(self, request: bytes) -> bytes:
-        with socket.create_connection(("127.0.0.1", self.port), timeout=DEADLINE_S) as sock:
-            sock.sendall(request)
-            with sock.makefile("rb") as file:
-                size = file.read(4)
-                return size + file.read(int.from_bytes(size, "big"))
-
-    def stop(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
-        """Stop it; return its exit status and what it wrote to stderr."""
-        self.process.send_signal(number)
-        _, errors = self.process.communicate(timeout=DEADLINE_S)
-        return self.process.returncode, errors
-
-
-@contextmanager
-def serve(*arguments: str) -> Iterator[Serving]:
-    process = subprocess.Popen(
-        [*COMMAND, "--port", "0", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        assert process.stdout is not None
-        readable, _, _ = select.select([process.stdout], [], [], DEADLINE_S)
-        line = process.stdout.readline() if readable else ""
-        assert line, process.communicate(timeout=DEADLINE_S)
-        yield Serving(process, line)
-    finally:
-        process.kill()
-        process.communicate()
+from tests.host.serving import COMMAND, DEADLINE_S, serve
 
 
 def refused(*arguments: str) -> tuple[int, str]:
@@ -79,9 +38,9 @@ def test_a_signal_stops_it(number: signal.Signals) -> None:
             assert sock.recv(1) == b""
 
 
-def commit(offset: int) -> bytes:
+def commit(offset: int, group_id: str = "group") -> bytes:
     partition = b"\0\0\0\0" + offset.to_bytes(8, "big") + string("")
-    head = string("group") + b"\xff\xff\xff\xff" + string("") + b"\xff" * 8
+    head = string(group_id) + b"\xff\xff\xff\xff" + string("") + b"\xff" * 8
     return frame(8, 2, 1, head + array([string("orders") + array([partition])]))
 
 
@@ -199,16 +158,87 @@ def test_a_broken_list_of_topics(tmp_path: Path) -> None:
     assert "topics.json" in errors
 
 
-def test_a_broken_log(tmp_path: Path) -> None:
-    """A log that is broken before its end is not served with groups missing: one line names the file, exit status 1."""
-    with serve("--data-dir", str(tmp_path), "--topic", "orders:1") as server:
-        for offset in range(3):
-            server.ask(commit(offset))
-        assert server.stop() == (0, "")
-    (segment,) = (path for path in tmp_path.glob("__consumer_offsets-*/*.log") if path.stat().st_size)
-    content = bytearray(segment.read_bytes())
+def break_log(data_dir: Path) -> tuple[Path, bytes]:
+    """Flip a byte in the first batch of the only log that has records; return the file and what it held."""
+    (segment,) = (path for path in data_dir.glob("__consumer_offsets-*/*.log") if path.stat().st_size)
+    before = segment.read_bytes()
+    content = bytearray(before)
     content[len(content) // 6] ^= 0xFF
     segment.write_bytes(content)
-    status, errors = refused("--port", "0", "--data-dir", str(tmp_path))
-    assert (status, errors.count("\n")) == (1, 1)
-    assert str(segment) in errors
+    return segment, before
+
+
+def write_commits(data_dir: Path, *arguments: str) -> None:
+    with serve("--data-dir", str(data_dir), "--topic", "orders:1", *arguments) as server:
+        for offset in range(3):
+            assert server.ask(commit(offset)).endswith(b"\0\0")
+        assert server.stop() == (0, "")
+
+
+def test_a_broken_log(tmp_path: Path) -> None:
+    """A log partition that is broken before its end is not served with groups missing: one line names the file, the
+    position and the reason, all other groups are served, and once the file is repaired so are its own."""
+    write_commits(tmp_path)
+    segment, before = break_log(tmp_path)
+    with serve("--data-dir", str(tmp_path)) as server:
+        assert server.ask(commit(3)).endswith(ErrorCode.NOT_COORDINATOR.to_bytes(2, "big"))
+        assert server.ask(commit(4, "other")).endswith(b"\0\0")
+        segment.write_bytes(before)
+        deadline_s = time.monotonic() + DEADLINE_S
+        while not server.ask(commit(5)).endswith(b"\0\0"):
+            assert time.monotonic() < deadline_s
+            time.sleep(0.05)
+        status, errors = server.stop()
+    failed, loaded = errors.splitlines()
+    assert status == 0
+    assert (
+        f"ERROR groupcoord.host: log partition 47 can't be loaded, its groups are not served: {segment} is " in failed
+    )
+    assert "corrupt at position 0: its CRC" in failed
+    assert "log partition 47 had failed and is loaded again" in loaded
+
+
+def test_nothing_but_broken_logs(tmp_path: Path) -> None:
+    """If no log partition can be read there is nothing to serve: exit status 1, and the reason is said."""
+    setting = ("--set", "offsets.topic.num.partitions=1")
+    write_commits(tmp_path, *setting)
+    segment, _ = break_log(tmp_path)
+    status, errors = refused("--port", "0", "--data-dir", str(tmp_path), *setting)
+    assert status == 1
+    reason, refusal = errors.splitlines()
+    assert f"{segment} is corrupt at position 0" in reason
+    assert refusal == "groupcoord serve: none of 1 log partitions can be loaded"
+
+
+def test_message_max_bytes(tmp_path: Path) -> None:
+    """A batch larger than message.max.bytes is not written, and its commit is told so."""
+    for limit, error_code in ((0, -1), (100, -1), (200, 0)):
+        directory = tmp_path / str(limit)
+        with serve(
+            "--data-dir", str(directory), "--topic", "orders:1", "--set", f"message.max.bytes={limit}"
+        ) as server:
+            assert server.ask(commit(1)).endswith(error_code.to_bytes(2, "big", signed=True))
+
+
+def test_settings_of_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every setting that is the log store's reaches it."""
+    given: dict[str, object] = {}
+    monkeypatch.setattr(segment_store, "SegmentLogStore", lambda directory, **settings: given.update(settings))
+    settings = {
+        "offsets.topic.segment.bytes": 1001,
+        "message.max.bytes": 1002,
+        "log.flush.interval.messages": 1003,
+        "log.flush.interval.ms": 1004,
+        "log.cleaner.min.cleanable.ratio": 0.25,
+        "log.cleaner.delete.retention.ms": 1005,
+        "log.cleaner.min.compaction.lag.ms": 1006,
+        "log.cleaner.dedupe.buffer.size": 1007,
+    }
+    _open_store(tmp_path, Config.from_properties(settings))
+    assert given == {
+        "segment_bytes": 1001,
+        "batch_bytes_max": 1002,
+        "flush_interval_messages": 1003,
+        "flush_interval_ms": 1004,
+        "compaction": CompactionSettings(0.25, 1005, 1006, 1007),
+    }

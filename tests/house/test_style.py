@@ -58,8 +58,10 @@ def test_nothing_is_left_for_later(source: Source) -> None:
 
 
 def is_explained_elsewhere(child: ast.stmt, parent: ast.Module | ast.ClassDef) -> bool:
-    """Tell whether a setter (its getter has the docstring), or a property that its class lists as an attribute."""
+    """Tell whether a setter (its getter has the docstring), an overload, or a property listed as an attribute."""
     decorators = getattr(child, "decorator_list", [])
+    if any(isinstance(decorator, ast.Name) and decorator.id == "overload" for decorator in decorators):
+        return True
     if any(isinstance(decorator, ast.Attribute) and decorator.attr == "setter" for decorator in decorators):
         return True
     is_property = any(isinstance(decorator, ast.Name) and decorator.id == "property" for decorator in decorators)

@@ -19,6 +19,7 @@ from kio.serial import entity_reader, entity_writer
 CORRELATION_ID = 0x01020304
 
 VERSIONS = {
+    0: (3, 13),
     1: (4, 18),
     2: (1, 11),
     3: (0, 13),
@@ -34,12 +35,20 @@ VERSIONS = {
     18: (0, 5),
     19: (2, 7),
     20: (1, 6),
+    22: (0, 5),
+    24: (0, 5),
+    25: (0, 4),
+    26: (0, 5),
+    27: (1, 2),
+    28: (0, 6),
     37: (0, 3),
     42: (0, 3),
+    47: (0, 0),
+    65: (0, 0),
 }
-"""What a broker of Kafka 4.4 lists, of the APIs that are served here."""
+"""What a broker of Kafka 4.4 serves, of the APIs that are served here. It lists the same, and Produce from 0 on."""
 
-NOT_IN_KIO = {(18, 5), (42, 3)}
+NOT_IN_KIO = {(18, 5), (28, 6), (42, 3)}
 
 
 def versions_of(api_key: int) -> list[int]:

@@ -9,6 +9,19 @@ TOPIC_ID = UUID("6070354a-825a-4914-b566-b21449659d73")
 OTHER_TOPIC_ID = UUID("722e7fa4-33ce-4317-afdd-52b4694ada85")
 
 BODIES: dict[int, dict[str, Any]] = {
+    0: {
+        "transactional_id": "transaction",
+        "acks": -1,
+        "timeout": 1500,
+        "topic_data": [
+            {
+                "name": "orders",
+                "topic_id": TOPIC_ID,
+                "partition_data": [{"index": 3, "records": b"records"}, {"index": 0, "records": None}],
+            },
+            {"name": "bills", "topic_id": OTHER_TOPIC_ID, "partition_data": []},
+        ],
+    },
     1: {
         "cluster_id": "cluster",
         "replica_id": -1,
@@ -158,6 +171,65 @@ BODIES: dict[int, dict[str, Any]] = {
         "topic_names": ["orders", "bills"],
         "timeout": 1234,
     },
+    22: {"transactional_id": "writer", "transaction_timeout": 60_000, "producer_id": 2**40, "producer_epoch": 3},
+    24: {
+        "transactions": [
+            {
+                "transactional_id": "writer",
+                "producer_id": 2**40,
+                "producer_epoch": 3,
+                "verify_only": True,
+                "topics": [{"name": "orders", "partitions": [0, 2]}, {"name": "bills", "partitions": []}],
+            }
+        ],
+        "v3_and_below_transactional_id": "writer",
+        "v3_and_below_producer_id": 2**40,
+        "v3_and_below_producer_epoch": 3,
+        "v3_and_below_topics": [{"name": "orders", "partitions": [0, 2]}, {"name": "bills", "partitions": []}],
+    },
+    25: {"transactional_id": "writer", "producer_id": 2**40, "producer_epoch": 3, "group_id": "group"},
+    26: {"transactional_id": "writer", "producer_id": 2**40, "producer_epoch": 3, "committed": True},
+    27: {
+        "markers": [
+            {
+                "producer_id": 2**40,
+                "producer_epoch": 3,
+                "transaction_result": True,
+                "topics": [{"name": "orders", "partition_indexes": [0, 2]}],
+                "coordinator_epoch": 5,
+                "transaction_version": 2,
+            }
+        ]
+    },
+    28: {
+        "transactional_id": "writer",
+        "group_id": "group",
+        "producer_id": 2**40,
+        "producer_epoch": 3,
+        "generation_id": 12,
+        "member_id": "member",
+        "group_instance_id": "instance",
+        "topics": [
+            {
+                "name": "orders",
+                "partitions": [
+                    {
+                        "partition_index": 3,
+                        "committed_offset": 2**40,
+                        "committed_leader_epoch": 5,
+                        "committed_metadata": "größe",
+                    },
+                    {
+                        "partition_index": 4,
+                        "committed_offset": 0,
+                        "committed_leader_epoch": -1,
+                        "committed_metadata": None,
+                    },
+                ],
+            },
+            {"name": "bills", "partitions": []},
+        ],
+    },
     37: {
         "topics": [
             {"name": "orders", "count": 6, "assignments": [{"broker_ids": [1]}, {"broker_ids": [2]}]},
@@ -167,4 +239,18 @@ BODIES: dict[int, dict[str, Any]] = {
         "validate_only": True,
     },
     42: {"groups_names": ["group", ""]},
+    47: {
+        "group_id": "group",
+        "topics": [
+            {"name": "orders", "partitions": [{"partition_index": 3}, {"partition_index": 0}]},
+            {"name": "bills", "partitions": []},
+        ],
+    },
+    65: {"transactional_ids": ["writer", ""]},
 }
+
+TXN_OFFSET_COMMIT_6 = bytes.fromhex(
+    "03747802670000000000000007000300000005026d0269020102030405060708090a0b0c0d0e0f10"
+    "0300000002000000000000000a0000000402780000000003000000000000000bffffffff00000000"
+)
+"""The body of a TxnOffsetCommit of version 6, which kio does not have, as Kafka's own classes wrote it."""

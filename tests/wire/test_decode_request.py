@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -50,6 +51,7 @@ from tests.wire.kio_client import CORRELATION_ID, request_frame, versions_of
 from tests.wire.sample_requests import BODIES, OTHER_TOPIC_ID, TOPIC_ID
 
 HOST = "/127.0.0.1"
+NO_ID = UUID(int=0)
 
 
 def decode(api_key: int, version: int, **changes: Any) -> Any:
@@ -231,6 +233,8 @@ def test_metadata(version: int) -> None:
     if version >= 12:
         by_id = [{"name": None, "topic_id": TOPIC_ID}]
         assert decode(3, version, topics=by_id).topics == (TopicReference(None, TOPIC_ID),)
+        nothing = {"name": None, "topic_id": NO_ID}
+        assert decode(3, version, topics=[nothing, *by_id]).topics[1] == TopicReference(None, TOPIC_ID)
 
 
 def test_metadata_of_everything() -> None:
@@ -273,7 +277,8 @@ def test_list_offsets(version: int) -> None:
     """What the version lacks is at its default."""
     partition = ListOffsetsPartition(3, -2, 7 if version >= 4 else -1)
     topics = (ListOffsetsTopic("orders", (partition,)),)
-    assert decode(2, version) == ListOffsets(topics, -1, int(version >= 2), 4000 if version >= 10 else 0)
+    lowest = {7: -3, 8: -4, 9: -5, 10: -5, 11: -6}.get(version, -2)
+    assert decode(2, version) == ListOffsets(topics, -1, int(version >= 2), 4000 if version >= 10 else 0, lowest)
 
 
 @pytest.mark.parametrize("version", versions_of(1))

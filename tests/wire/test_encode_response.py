@@ -8,8 +8,6 @@ import pytest
 
 from groupcoord.core.messages import (
     NO_NODE,
-    PartitionResult,
-    TopicResult,
     DeletedGroup,
     DeleteGroupsResponse,
     DescribedGroup,
@@ -30,7 +28,9 @@ from groupcoord.core.messages import (
     Node,
     OffsetCommitResponse,
     OffsetFetchResponse,
+    PartitionResult,
     SyncGroupResponse,
+    TopicResult,
     TopicToFetch,
 )
 from groupcoord.core.records import ZERO_UUID
@@ -159,6 +159,14 @@ def test_leave_group_of_one(version: int) -> None:
     assert answer(13, version, LeaveGroupResponse(ErrorCode.NONE, left))["error_code"] == 25
     assert answer(13, version, LeaveGroupResponse(ErrorCode.NOT_COORDINATOR, left))["error_code"] == 16
     assert answer(13, version, LeaveGroupResponse(ErrorCode.NOT_COORDINATOR))["error_code"] == 16
+
+
+@pytest.mark.parametrize("version", [version for version in versions_of(15) if version >= 3])
+def test_operations_on_an_absent_group(version: int) -> None:
+    """Up to version 5 an absent group has authorized operations, like any other; with the error it has none."""
+    absent = DescribedGroup("x", ErrorCode.GROUP_ID_NOT_FOUND, group_state="Dead", authorized_operations=3400)
+    (group,) = answer(15, version, DescribeGroupsResponse((absent,)))["groups"]
+    assert group["authorized_operations"] == (3400 if version <= 5 else -(2**31))
 
 
 @pytest.mark.parametrize("version", versions_of(15))

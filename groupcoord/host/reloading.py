@@ -1,0 +1,74 @@
+"""Log partitions that can't be loaded: said once, tried again at growing intervals, and all others are served."""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple
+
+from groupcoord.clock import Clock
+from groupcoord.coordinator import GroupCoordinator, LoadError, PartitionStatus
+
+logger = logging.getLogger("groupcoord.host")
+
+FIRST_PAUSE_MS, LONGEST_PAUSE_MS = 1_000, 60_000
+
+
+class _Failure(NamedTuple):
+    """What the last try came to, and when the next is due."""
+
+    message: str
+    pause_ms: int
+    retry_ms: int
+
+
+class Reloading:
+    """Loads log partitions and, if they fail then or later, loads them again.
+
+    A partition that fails at work (an append of unknown outcome) is tried again at the next :meth:`retry`. After each
+    try that fails the pause doubles, up to a minute. A line is logged when a partition fails, when the reason changes,
+    and when it is served again.
+    """
+
+    def __init__(self, coordinator: GroupCoordinator, clock: Clock) -> None:
+        self._coordinator = coordinator
+        self._clock = clock
+        self._count = coordinator.config.offsets_topic_num_partitions
+        self._failures: dict[int, _Failure] = {}
+
+    def load_all(self) -> None:
+        """Load every log partition.
+
+        Raises:
+            LoadError: not one could be loaded.
+        """
+        try:
+            self._coordinator.load_all()
+        except LoadError as error:
+            for partition, cause in error.causes.items():
+                self._failed(partition, cause)
+            if len(error.causes) == self._count:
+                raise
+
+    def retry(self) -> None:
+        """Load the log partitions again that have failed and are due."""
+        now_ms = self._clock.now_ms()
+        for partition in range(self._count):
+            if self._coordinator.status(partition) is not PartitionStatus.FAILED:
+                continue
+            failure = self._failures.get(partition)
+            if failure is not None and now_ms < failure.retry_ms:
+                continue
+            try:
+                self._coordinator.load(partition)
+            except LoadError as error:
+                self._failed(partition, error.causes[partition])
+            else:
+                self._failures.pop(partition, None)
+                logger.warning("log partition %d had failed and is loaded again", partition)
+
+    def _failed(self, partition: int, cause: Exception) -> None:
+        message, before = str(cause), self._failures.get(partition)
+        if before is None or before.message != message:
+            logger.error("log partition %d can't be loaded, its groups are not served: %s", partition, message)
+        pause_ms = FIRST_PAUSE_MS if before is None else min(2 * before.pause_ms, LONGEST_PAUSE_MS)
+        self._failures[partition] = _Failure(message, pause_ms, self._clock.now_ms() + pause_ms)

@@ -1,0 +1,570 @@
+"""The transaction coordinator of a single node, without sockets: producer ids, epochs, and how transactions end.
+
+It serves what consumers' offsets need (KIP-98, KIP-447, KIP-890): a producer adds groups to its transaction and
+commits their offsets in it; when the transaction ends, markers go to the log partitions of those groups through the
+:class:`~groupcoord.GroupCoordinator`. Partitions of other topics can be added too; there is no data in them, so
+nothing is written to them. Answers and their order are those of Apache Kafka 4.4 (``TransactionCoordinator``), as
+recorded.
+
+What a restart must know is in the transaction log before anything is answered. A transaction that was open stays
+open; one whose outcome was decided gets its markers at the start, some perhaps a second time, which changes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import Any
+
+from attrs import define, field
+
+from groupcoord.clock import Clock
+from groupcoord.config import Config
+from groupcoord.coordinator import GroupCoordinator
+from groupcoord.core.messages import (
+    CompleteTransaction,
+    PartitionResult,
+    TopicResult,
+    TopicToCommit,
+    TxnOffsetCommit,
+    TxnOffsetCommitResponse,
+)
+from groupcoord.core.records import ZERO_UUID
+from groupcoord.errors import ErrorCode
+from groupcoord.host.topics import INTERNAL_TOPICS, OFFSETS_TOPIC, TopicRegistry
+from groupcoord.host.transaction_log import MemoryTransactionLog, TransactionLogError
+from groupcoord.host.transaction_markers import Answerable, MarkerToken
+from groupcoord.host.transaction_state import TopicPartition, Transaction, TransactionState
+from groupcoord.wire.transaction_messages import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    AddedPartitions,
+    AddOffsetsToTxn,
+    AddOffsetsToTxnResponse,
+    AddPartitionsToTxn,
+    AddPartitionsToTxnResponse,
+    DescribedTransaction,
+    DescribeTransactions,
+    DescribeTransactionsResponse,
+    EndTxn,
+    EndTxnResponse,
+    InitProducerId,
+    InitProducerIdResponse,
+    PartitionsToAdd,
+)
+
+logger = logging.getLogger("groupcoord.host")
+
+PRODUCER_ID_BLOCK = 1_000
+"""So many producer ids are set aside with one entry of the log; those that a restart leaves over are not used."""
+
+RETRY_MS = 1_000
+"""After this time markers that could not be written are tried again."""
+
+EXPIRATION_MS = 7 * 24 * 3_600_000
+"""A transactional id that nobody used for so long is forgotten (``transactional.id.expiration.ms``)."""
+
+EXPIRATION_CHECK_INTERVAL_MS = 3_600_000
+"""``transaction.remove.expired.transaction.cleanup.interval.ms``"""
+
+NEXT_PRODUCER_ID = "next_producer_id"
+KEY_PREFIX = "transaction:"
+
+
+@define(eq=False)
+class _Completion:
+    """A prepared transaction whose markers are on their way."""
+
+    transaction: Transaction
+    missing: int = 0
+    has_failed: bool = False
+    waiting: list[tuple[Answerable, EndTxnResponse]] = field(factory=list)
+
+
+@define(eq=False)
+class _CommitInTransaction:
+    """Stands for the token of a TxnOffsetCommit while it is on its way to the log."""
+
+    token: Answerable
+    transactional_id: str
+    in_flight: Counter[str]
+
+    def answer(self, response: Any) -> None:
+        """Take the group coordinator's answer: from now on the transaction may end."""
+        self.in_flight[self.transactional_id] -= 1
+        if not self.in_flight[self.transactional_id]:
+            del self.in_flight[self.transactional_id]
+        self.token.answer(response)
+
+
+class TransactionCoordinator:
+    """Coordinates all transactions of a node.
+
+    A handler that takes a ``token`` may return None: then ``token.answer(response)`` is called, now or later. Answers
+    of the group coordinator must be passed on to their tokens, as :meth:`Broker.deliver_replies` does, after each
+    call of such a handler, of :meth:`recover` and of :meth:`tick`.
+
+    Args:
+        config: ``transaction.max.timeout.ms`` and ``transaction.abort.timed.out.transaction.cleanup.interval.ms``.
+        clock: where the time comes from.
+        log: what is durable.
+        coordinator: takes offsets and markers.
+        topics: the topics that exist.
+
+    Raises:
+        TransactionLogError: the log has an entry that is no transaction.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: Config,
+        clock: Clock,
+        log: MemoryTransactionLog,
+        coordinator: GroupCoordinator,
+        topics: TopicRegistry,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._log = log
+        self._coordinator = coordinator
+        self._topics = topics
+        self._transactions: dict[str, Transaction] = {}
+        self._open: dict[str, None] = {}
+        self._completions: dict[str, _Completion] = {}
+        self._in_flight: Counter[str] = Counter()
+        now_ms = clock.now_ms()
+        self._timeout_check_ms = now_ms + self._timeout_check_interval_ms
+        self._expiration_check_ms = now_ms + EXPIRATION_CHECK_INTERVAL_MS
+        self._retry_ms: int | None = None
+        self._read_log()
+
+    def _read_log(self) -> None:
+        entries = self._log.entries
+        for key, value in entries.items():
+            if key.startswith(KEY_PREFIX):
+                transactional_id = key.removeprefix(KEY_PREFIX)
+                try:
+                    transaction = Transaction.from_entry(transactional_id, value)  # type: ignore[arg-type]
+                except (KeyError, TypeError, ValueError, AttributeError) as error:
+                    raise TransactionLogError(f"entry {key!r} is no transaction: {error!r}") from error
+                self._take(transaction)
+        reserved = entries.get(NEXT_PRODUCER_ID)
+        self._next_producer_id = reserved if isinstance(reserved, int) else self._first_unused_producer_id()
+        self._reserved_producer_id = self._next_producer_id
+
+    def _first_unused_producer_id(self) -> int:
+        """Return an id above those in the offsets' log, which may come from a broker whose transactions are unknown."""
+        highest = NO_PRODUCER_ID
+        for index in range(self._config.offsets_topic_num_partitions):
+            partition = self._coordinator.partition(index)
+            for _, record in partition.snapshot() if partition is not None else ():
+                highest = max(highest, getattr(record, "producer_id", NO_PRODUCER_ID))
+        return highest + 1
+
+    # ------------------------------------------------------------ time
+
+    @property
+    def _timeout_check_interval_ms(self) -> int:
+        return self._config.transaction_abort_timed_out_transaction_cleanup_interval_ms
+
+    def next_deadline_ms(self) -> int | None:
+        """Return when :meth:`tick` is wanted at the latest, in milliseconds of the clock; None if nothing waits."""
+        if not self._transactions:
+            return None
+        deadline_ms = self._expiration_check_ms
+        if self._open and self._timeout_check_ms < deadline_ms:
+            deadline_ms = self._timeout_check_ms
+        if self._retry_ms is not None and self._retry_ms < deadline_ms:
+            deadline_ms = self._retry_ms
+        return deadline_ms
+
+    def tick(self) -> None:
+        """Time has passed: abort what is open for too long, write markers that failed, forget unused ids."""
+        now_ms = self._clock.now_ms()
+        if now_ms >= self._timeout_check_ms:
+            self._timeout_check_ms = _next_after(self._timeout_check_ms, self._timeout_check_interval_ms, now_ms)
+            self._abort_timed_out(now_ms)
+        if self._retry_ms is not None and now_ms >= self._retry_ms:
+            self._retry_ms = None
+            for completion in list(self._completions.values()):
+                if not completion.missing:
+                    self._write_markers(completion)
+        if now_ms >= self._expiration_check_ms:
+            self._expiration_check_ms = _next_after(self._expiration_check_ms, EXPIRATION_CHECK_INTERVAL_MS, now_ms)
+            self._forget_unused(now_ms)
+
+    def recover(self) -> None:
+        """Write the markers of the transactions that were prepared when the last process ended."""
+        for transaction in list(self._transactions.values()):
+            if transaction.state.is_prepared:
+                self._complete(transaction)
+
+    def _abort_timed_out(self, now_ms: int) -> None:
+        for transactional_id in list(self._open):
+            transaction = self._transactions[transactional_id]
+            if transaction.has_timed_out(now_ms) and not self._in_flight[transactional_id]:
+                logger.info("transaction of %r timed out after %d ms", transactional_id, transaction.timeout_ms)
+                try:
+                    self._store(transaction.fenced(now_ms))
+                except TransactionLogError as error:
+                    logger.error("a transaction that timed out could not be aborted: %s", error)
+                else:
+                    self._complete(self._transactions[transactional_id])
+
+    def _forget_unused(self, now_ms: int) -> None:
+        for transactional_id, transaction in list(self._transactions.items()):
+            is_idle = transaction.state.is_complete or transaction.state is TransactionState.EMPTY
+            if is_idle and transaction.update_time_ms + EXPIRATION_MS <= now_ms:
+                try:
+                    self._log.put(KEY_PREFIX + transactional_id, None)
+                except TransactionLogError as error:
+                    logger.error("an unused transactional id could not be removed: %s", error)
+                    return
+                del self._transactions[transactional_id]
+
+    # ------------------------------------------------------------ producers
+
+    def init_producer_id(self, request: InitProducerId) -> InitProducerIdResponse:
+        """Give a producer id, and with a transactional id the next epoch. An open transaction is aborted first."""
+        has_id, has_epoch = request.producer_id != NO_PRODUCER_ID, request.producer_epoch != NO_PRODUCER_EPOCH
+        if has_id != has_epoch or request.transactional_id == "":
+            return InitProducerIdResponse(ErrorCode.INVALID_REQUEST)
+        try:
+            if request.transactional_id is None:
+                return InitProducerIdResponse(ErrorCode.NONE, self._new_producer_id(), 0)
+            if not 0 < request.transaction_timeout_ms <= self._config.transaction_max_timeout_ms:
+                return InitProducerIdResponse(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+            return self._initialise(request.transactional_id, request)
+        except TransactionLogError as error:
+            return InitProducerIdResponse(_not_written(error))
+
+    def _initialise(self, transactional_id: str, request: InitProducerId) -> InitProducerIdResponse:
+        now_ms = self._clock.now_ms()
+        transaction = self._transactions.get(transactional_id)
+        if transaction is None:
+            transaction = Transaction(transactional_id, self._new_producer_id(), request.transaction_timeout_ms)
+        expected_epoch = None
+        if request.producer_id != NO_PRODUCER_ID:
+            expected_epoch = request.producer_epoch
+            if not transaction.may_resume(request.producer_id, expected_epoch):
+                return InitProducerIdResponse(ErrorCode.PRODUCER_FENCED)
+        if transaction.state.is_prepared:
+            return InitProducerIdResponse(ErrorCode.CONCURRENT_TRANSACTIONS)
+        if transaction.state is TransactionState.ONGOING:
+            if not self._in_flight[transactional_id]:
+                self._complete(self._store(transaction.fenced(now_ms)))
+            return InitProducerIdResponse(ErrorCode.CONCURRENT_TRANSACTIONS)
+        initialised = transaction.initialised(
+            expected_epoch, request.transaction_timeout_ms, now_ms, self._new_producer_id
+        )
+        if initialised is None:
+            return InitProducerIdResponse(ErrorCode.PRODUCER_FENCED)
+        self._store(initialised)
+        return InitProducerIdResponse(ErrorCode.NONE, initialised.producer_id, initialised.producer_epoch)
+
+    def _new_producer_id(self) -> int:
+        if self._next_producer_id >= self._reserved_producer_id:
+            reserved = self._next_producer_id + PRODUCER_ID_BLOCK
+            self._log.put(NEXT_PRODUCER_ID, reserved)
+            self._reserved_producer_id = reserved
+        self._next_producer_id += 1
+        return self._next_producer_id - 1
+
+    # ------------------------------------------------------------ what a transaction has
+
+    def add_partitions(self, request: AddPartitionsToTxn) -> AddPartitionsToTxnResponse:
+        """Add partitions to transactions: all of a transaction's or none."""
+        return AddPartitionsToTxnResponse(
+            tuple(
+                AddedPartitions(wanted.transactional_id, self._add_partitions(wanted, request.is_from_broker))
+                for wanted in request.transactions
+            )
+        )
+
+    def _add_partitions(self, wanted: PartitionsToAdd, is_from_broker: bool) -> tuple[TopicResult, ...]:
+        partitions = frozenset(
+            TopicPartition(topic.name, index) for topic in wanted.topics for index in topic.partition_indexes
+        )
+        errors = {partition: self._existence_error(partition, is_from_broker) for partition in partitions}
+        if any(errors.values()):
+            errors = {partition: error or ErrorCode.OPERATION_NOT_ATTEMPTED for partition, error in errors.items()}
+        else:
+            producer = (wanted.producer_id, wanted.producer_epoch)
+            error_code = self._check(wanted.transactional_id, *producer)
+            if error_code is ErrorCode.NONE and wanted.verify_only:
+                missing = partitions - self._transactions[wanted.transactional_id].partitions
+                errors = {
+                    partition: ErrorCode.TRANSACTION_ABORTABLE if partition in missing else ErrorCode.NONE
+                    for partition in partitions
+                }
+            else:
+                if error_code is ErrorCode.NONE:
+                    error_code = self._add(wanted.transactional_id, partitions)
+                errors = dict.fromkeys(partitions, error_code)
+        return tuple(
+            TopicResult(
+                name,
+                ZERO_UUID,
+                tuple(PartitionResult(index, errors[TopicPartition(name, index)]) for index in indexes),
+            )
+            for name, indexes in wanted.topics
+        )
+
+    def _existence_error(self, partition: TopicPartition, is_from_broker: bool) -> ErrorCode:
+        if partition.topic in INTERNAL_TOPICS and not is_from_broker:
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return ErrorCode.NONE if self._exists(partition) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def _exists(self, partition: TopicPartition) -> bool:
+        return 0 <= partition.partition_index < (self._topics.partition_count(partition.topic) or 0)
+
+    def add_offsets(self, request: AddOffsetsToTxn) -> AddOffsetsToTxnResponse:
+        """Add a group, that is the log partition of its offsets, to a transaction."""
+        error_code = self._check(request.transactional_id, request.producer_id, request.producer_epoch)
+        if error_code is ErrorCode.NONE:
+            error_code = self._add(request.transactional_id, frozenset((self._partition_of(request.group_id),)))
+        return AddOffsetsToTxnResponse(error_code)
+
+    def _partition_of(self, group_id: str) -> TopicPartition:
+        return TopicPartition(OFFSETS_TOPIC, self._coordinator.partition_of(group_id))
+
+    def _check(self, transactional_id: str, producer_id: int, producer_epoch: int) -> ErrorCode:
+        """Return NONE if this is the current producer, and its transaction is not just ending."""
+        if not transactional_id:
+            return ErrorCode.INVALID_REQUEST
+        transaction = self._transactions.get(transactional_id)
+        if transaction is None:
+            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        error_code = transaction.check_producer(producer_id, producer_epoch)
+        if error_code is ErrorCode.NONE and transaction.state.is_prepared:
+            return ErrorCode.CONCURRENT_TRANSACTIONS
+        return error_code
+
+    def _add(self, transactional_id: str, partitions: frozenset[TopicPartition]) -> ErrorCode:
+        """Add partitions to the transaction, which begins if it is not open yet."""
+        transaction = self._transactions[transactional_id]
+        if transaction.state is not TransactionState.ONGOING or not partitions <= transaction.partitions:
+            try:
+                self._store(transaction.with_partitions(partitions, self._clock.now_ms()))
+            except TransactionLogError as error:
+                return _not_written(error)
+        return ErrorCode.NONE
+
+    # ------------------------------------------------------------ offsets
+
+    def commit_offsets(
+        self, request: TxnOffsetCommit, token: Answerable, *, adds_group: bool
+    ) -> TxnOffsetCommitResponse | None:
+        """Pass a TxnOffsetCommit on to the group coordinator if its producer may do that.
+
+        A request that reaches no group (nothing in it exists, or the group id is empty) is not verified.
+
+        Args:
+            request: what to commit.
+            token: who gets the group coordinator's answer.
+            adds_group: add the group to the transaction if it isn't there (KIP-890, request versions from 5).
+
+        Returns:
+            The refusal, or None.
+        """
+        if request.group_id and self._reaches_group(request):
+            error_code = self._verify(request, adds_group)
+            if error_code is not ErrorCode.NONE:
+                return TxnOffsetCommitResponse(self._refuse(request, error_code))
+        self._in_flight[request.transactional_id] += 1
+        self._coordinator.submit(request, _CommitInTransaction(token, request.transactional_id, self._in_flight))
+        return None
+
+    def _verify(self, request: TxnOffsetCommit, adds_group: bool) -> ErrorCode:
+        error_code = self._check(request.transactional_id, request.producer_id, request.producer_epoch)
+        if error_code is ErrorCode.PRODUCER_FENCED:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if error_code is not ErrorCode.NONE:
+            return error_code
+        partition = self._partition_of(request.group_id)
+        if adds_group:
+            return self._add(request.transactional_id, frozenset((partition,)))
+        transaction = self._transactions[request.transactional_id]
+        is_in = transaction.state is TransactionState.ONGOING and partition in transaction.partitions
+        return ErrorCode.NONE if is_in else ErrorCode.TRANSACTION_ABORTABLE
+
+    def _find(self, topic: TopicToCommit) -> tuple[str | None, int]:
+        """Return the name and the number of partitions of a topic."""
+        name = topic.name if topic.name is not None else self._topics.topic_name(topic.topic_id)
+        return name, (self._topics.partition_count(name) or 0) if name is not None else 0
+
+    def _reaches_group(self, request: TxnOffsetCommit) -> bool:
+        return any(
+            0 <= offset.partition_index < self._find(topic)[1]
+            for topic in request.topics
+            for offset in topic.partitions
+        )
+
+    def _refuse(self, request: TxnOffsetCommit, error_code: ErrorCode) -> tuple[TopicResult, ...]:
+        """Return the error for each partition that exists, in Kafka's order: what does not exist comes first.
+
+        As soon as something does not exist, each topic is answered once.
+        """
+        known: list[tuple[int, TopicToCommit, PartitionResult]] = []
+        unknown: list[tuple[int, TopicToCommit, PartitionResult]] = []
+        for position, topic in enumerate(request.topics):
+            name, count = self._find(topic)
+            absent = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            for offset in topic.partitions:
+                index = offset.partition_index
+                if 0 <= index < count:
+                    known.append((position, topic, PartitionResult(index, error_code)))
+                else:
+                    unknown.append((position, topic, PartitionResult(index, absent)))
+        results: dict[object, tuple[TopicToCommit, list[PartitionResult]]] = {}
+        for position, topic, result in unknown + known:
+            key = (topic.name, topic.topic_id) if unknown else position
+            results.setdefault(key, (topic, []))[1].append(result)
+        return tuple(TopicResult(topic.name, topic.topic_id, tuple(found)) for topic, found in results.values())
+
+    # ------------------------------------------------------------ ends
+
+    def end(self, request: EndTxn, token: Answerable) -> EndTxnResponse | None:
+        """Commit or abort a transaction. Once that is decided and the markers are written, the answer is NONE."""
+        if not request.transactional_id:
+            return EndTxnResponse(ErrorCode.INVALID_REQUEST)
+        transaction = self._transactions.get(request.transactional_id)
+        if transaction is None:
+            return EndTxnResponse(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        error_code = _end_error(transaction, request)
+        if error_code is None and self._in_flight[request.transactional_id]:
+            error_code = ErrorCode.CONCURRENT_TRANSACTIONS
+        if error_code is ErrorCode.NONE:
+            return _ended(transaction)
+        if error_code is not None:
+            return EndTxnResponse(error_code)
+        try:
+            prepared = self._store(
+                transaction.prepared(
+                    committed=request.committed,
+                    bumps_epoch=request.bumps_epoch,
+                    now_ms=self._clock.now_ms(),
+                    new_producer_id=self._new_producer_id,
+                )
+            )
+        except TransactionLogError as error:
+            return EndTxnResponse(_not_written(error))
+        self._complete(prepared, (token, _ended(prepared)))
+        return None
+
+    def _complete(self, transaction: Transaction, *waiting: tuple[Answerable, EndTxnResponse]) -> None:
+        """Write the markers of a prepared transaction; then it is complete, and whoever waits is answered."""
+        completion = _Completion(transaction, waiting=list(waiting))
+        self._completions[transaction.transactional_id] = completion
+        self._write_markers(completion)
+
+    def _write_markers(self, completion: _Completion) -> None:
+        transaction = completion.transaction
+        indexes = [index for topic, index in sorted(transaction.partitions) if topic == OFFSETS_TOPIC]
+        completion.has_failed, completion.missing = False, len(indexes)
+
+        def on_answer(error_code: ErrorCode) -> None:
+            completion.missing -= 1
+            completion.has_failed = completion.has_failed or error_code is not ErrorCode.NONE
+            if not completion.missing:
+                self._end_completion(completion)
+
+        is_commit = transaction.state is TransactionState.PREPARE_COMMIT
+        for index in indexes:
+            marker = CompleteTransaction(index, transaction.producer_id, transaction.producer_epoch, is_commit)
+            self._coordinator.submit(marker, MarkerToken(on_answer))
+        if not indexes:
+            self._end_completion(completion)
+
+    def _end_completion(self, completion: _Completion) -> None:
+        """All markers are answered for. If one was not written, try again later: the outcome is decided anyway."""
+        transaction = completion.transaction
+        try:
+            if not completion.has_failed:
+                self._store(transaction.completed(self._clock.now_ms()))
+                del self._completions[transaction.transactional_id]
+        except TransactionLogError as error:
+            logger.error("the end of a transaction could not be noted: %s", error)
+            completion.has_failed = True
+        if completion.has_failed:
+            logger.warning("markers of %r are not all written; the next try is soon", transaction.transactional_id)
+            self._retry_ms = self._clock.now_ms() + RETRY_MS
+        waiting, completion.waiting = completion.waiting, []
+        for token, response in waiting:
+            token.answer(response)
+
+    # ------------------------------------------------------------ looking
+
+    def describe(self, request: DescribeTransactions) -> DescribeTransactionsResponse:
+        """Describe transactions as they stand."""
+        return DescribeTransactionsResponse(tuple(self._describe(name) for name in request.transactional_ids))
+
+    def _describe(self, transactional_id: str) -> DescribedTransaction:
+        if not transactional_id:
+            return DescribedTransaction(ErrorCode.INVALID_REQUEST, transactional_id)
+        transaction = self._transactions.get(transactional_id)
+        if transaction is None:
+            return DescribedTransaction(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, transactional_id)
+        return DescribedTransaction(
+            error_code=ErrorCode.NONE,
+            transactional_id=transactional_id,
+            transaction_state=transaction.state.value,
+            transaction_timeout_ms=transaction.timeout_ms,
+            transaction_start_time_ms=transaction.start_time_ms,
+            producer_id=transaction.producer_id,
+            producer_epoch=transaction.producer_epoch,
+            topics=transaction.topics,
+        )
+
+    # ------------------------------------------------------------ state
+
+    def _store(self, transaction: Transaction) -> Transaction:
+        """Make a transaction durable, then the current one."""
+        self._log.put(KEY_PREFIX + transaction.transactional_id, transaction.to_entry())
+        self._take(transaction)
+        return transaction
+
+    def _take(self, transaction: Transaction) -> None:
+        transactional_id = transaction.transactional_id
+        self._transactions[transactional_id] = transaction
+        if transaction.state is TransactionState.ONGOING:
+            self._open[transactional_id] = None
+        else:
+            self._open.pop(transactional_id, None)
+
+
+def _end_error(transaction: Transaction, request: EndTxn) -> ErrorCode | None:
+    """Return what an EndTxn is answered at once, or None if there is something to end."""
+    is_repeated = request.bumps_epoch and transaction.is_repeated_end(request.producer_id, request.producer_epoch)
+    if not is_repeated:
+        error_code = transaction.check_producer(request.producer_id, request.producer_epoch)
+        if error_code is not ErrorCode.NONE:
+            return error_code
+    state = transaction.state
+    if state is TransactionState.ONGOING:
+        return None
+    if state.is_prepared:
+        is_same = request.committed == (state is TransactionState.PREPARE_COMMIT)
+        return ErrorCode.CONCURRENT_TRANSACTIONS if is_same else ErrorCode.INVALID_TXN_STATE
+    if request.bumps_epoch and not is_repeated:
+        # A producer may abort without having begun anything, to get a new epoch (KIP-890).
+        return ErrorCode.INVALID_TXN_STATE if request.committed else None
+    is_same = state is (TransactionState.COMPLETE_COMMIT if request.committed else TransactionState.COMPLETE_ABORT)
+    return ErrorCode.NONE if is_same else ErrorCode.INVALID_TXN_STATE
+
+
+def _ended(transaction: Transaction) -> EndTxnResponse:
+    if transaction.next_producer_id != NO_PRODUCER_ID:
+        return EndTxnResponse(ErrorCode.NONE, transaction.next_producer_id, 0)
+    return EndTxnResponse(ErrorCode.NONE, transaction.producer_id, transaction.producer_epoch)
+
+
+def _not_written(error: TransactionLogError) -> ErrorCode:
+    logger.error("a change of a transaction was refused: %s", error)
+    return ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def _next_after(moment_ms: int, interval_ms: int, now_ms: int) -> int:
+    """Return the first moment after now of those that are whole intervals from a given one."""
+    return moment_ms + ((now_ms - moment_ms) // interval_ms + 1) * interval_ms

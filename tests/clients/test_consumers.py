@@ -1,0 +1,74 @@
+"""Consumers that assign themselves partitions: offsets across libraries, and reading where there is nothing to read."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from groupcoord.cli.demo_processes import HOST, ServerProcess
+from tests.clients.consumers import OPEN
+from tests.clients.counting_proxy import FETCH, LIST_OFFSETS, CountingProxy
+from tests.clients.fleet import DEADLINE_S, PARTITION_COUNT, SETTINGS, TOPIC
+
+FETCH_WAIT_S = 0.5  # the default of all three
+WAITS = 3
+OFFSET = 1_000_000_007
+
+pytestmark = pytest.mark.usefixtures("client_libraries")
+
+
+def test_offsets_across_libraries(server: ServerProcess) -> None:
+    """What one library commits the others read, metadata or not; a partition without a commit has no offset."""
+    with ExitStack() as stack:
+        consumers = [stack.enter_context(open_one(server.bootstrap, "across", TOPIC)) for open_one in OPEN.values()]
+        for number, consumer in enumerate(consumers):
+            consumer.commit({number: (OFFSET + number, "")})
+            consumer.commit({number + 3: (number, f"metadata {number} ü")})
+        for consumer in consumers:
+            assert [consumer.committed(p) for p in range(7)] == [OFFSET, OFFSET + 1, OFFSET + 2, 0, 1, 2, None]
+
+
+@pytest.mark.parametrize("how", ["seek", "committed"])
+def test_reading_beyond_the_end_rests(tmp_path: Path, how: str) -> None:
+    """Consumers at offsets far beyond our empty logs neither reset nor spin: one fetch per waiting time, no more."""
+    with ThreadPoolExecutor() as pool:
+        rests = [pool.submit(_rest, tmp_path / library, library, how) for library in OPEN]
+        for rest in rests:
+            rest.result()
+
+
+def _rest(data_dir: Path, library: str, how: str) -> None:
+    partitions = list(range(PARTITION_COUNT))
+    with ExitStack() as stack:
+        proxy = stack.enter_context(CountingProxy())
+        server = ServerProcess(
+            data_dir,
+            topics={TOPIC: PARTITION_COUNT},
+            settings=SETTINGS,
+            words=["--advertised-host", HOST, "--advertised-port", str(proxy.port)],
+        )
+        stack.callback(server.kill)
+        proxy.target_port = server.port
+        with OPEN[library](f"{HOST}:{proxy.port}", "far", TOPIC) as consumer:
+            consumer.commit(dict.fromkeys(partitions, (OFFSET, "")))
+        consumer = stack.enter_context(OPEN[library](f"{HOST}:{proxy.port}", "far", TOPIC))
+        proxy.requests.clear()
+        if how == "seek":
+            consumer.read_from(dict.fromkeys(partitions, OFFSET))
+        else:
+            consumer.read_from_committed(partitions)
+        end_s = time.monotonic() + DEADLINE_S
+        first_fetch_s = 0.0
+        while proxy.requests[FETCH] <= WAITS:
+            assert consumer.poll(0.05) == 0
+            assert time.monotonic() < end_s, f"{library} does not fetch: {proxy.requests}"
+            if proxy.requests[FETCH] and not first_fetch_s:
+                first_fetch_s = time.monotonic()
+        # The first fetch may ask for some of the partitions only; the next then follows at once.
+        assert time.monotonic() - first_fetch_s > (WAITS - 2) * FETCH_WAIT_S, f"{library} spins: {proxy.requests}"
+        assert proxy.requests[LIST_OFFSETS] == 0, f"{library} looks for another offset: {proxy.requests}"
+        assert {consumer.committed(partition) for partition in partitions} == {OFFSET}

@@ -1,0 +1,179 @@
+"""A broker with transactions in tests: a client for one producer, and what outlives a restart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from groupcoord import Config, ManualClock, MemoryLogStore, Ticket
+from groupcoord.core.messages import (
+    GroupToFetch,
+    OffsetFetch,
+    OffsetFetchResponse,
+    OffsetToCommit,
+    TopicToCommit,
+    TopicToFetch,
+    TxnOffsetCommit,
+    TxnOffsetCommitResponse,
+)
+from groupcoord.host.broker import Broker
+from groupcoord.host.topics import TopicRegistry
+from groupcoord.host.transaction_log import MemoryTransactionLog, TransactionLogError, Value
+from groupcoord.wire.transaction_messages import (
+    AddOffsetsToTxn,
+    AddPartitionsToTxn,
+    DescribedTransaction,
+    DescribeTransactions,
+    EndTxn,
+    InitProducerId,
+    PartitionsToAdd,
+    TopicPartitions,
+)
+
+CHECK_INTERVAL_MS = 500
+WRITER = "writer"
+
+
+class Client:
+    """Takes answers like a connection, and asks for one producer."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.answers: list[Any] = []
+
+    def answer(self, response: Any) -> None:
+        self.answers.append(response)
+
+    def ask(self, handler: Callable[..., Any], request: Any, **options: Any) -> Any:
+        """Return the answer, now or from the token; None if it waits."""
+        options |= {} if handler.__name__ in ("init_producer_id", "add_offsets", "add_partitions") else {"token": self}
+        response = handler(request, **options)
+        self.broker.deliver_replies()
+        return response if response is not None or not self.answers else self.answers.pop()
+
+    def init(self, name: str | None = WRITER, producer: tuple[int, int] = (-1, -1), timeout_ms: int = 60_000) -> Any:
+        request = InitProducerId(name, timeout_ms, *producer)
+        response = self.ask(self.broker.transactions.init_producer_id, request)
+        return response.error_code.name, response.producer_id, response.producer_epoch
+
+    def start(self, name: str = WRITER, timeout_ms: int = 60_000) -> tuple[int, int]:
+        error_name, producer_id, epoch = self.init(name, timeout_ms=timeout_ms)
+        assert error_name == "NONE"
+        return producer_id, epoch
+
+    def add_group(self, producer: tuple[int, int], group_id: str = "g", name: str = WRITER) -> str:
+        request = AddOffsetsToTxn(name, *producer, group_id)
+        response = self.ask(self.broker.transactions.add_offsets, request)
+        return str(response.error_code.name)
+
+    def add(
+        self, producer: tuple[int, int], *topics: tuple[str, tuple[int, ...]], verify_only: bool = False, **flags: bool
+    ) -> list[str]:
+        wanted = PartitionsToAdd(WRITER, *producer, tuple(TopicPartitions(*topic) for topic in topics), verify_only)
+        response = self.ask(self.broker.transactions.add_partitions, AddPartitionsToTxn((wanted,), **flags))
+        return names(response.results[0].topics)
+
+    def commit(
+        self,
+        producer: tuple[int, int],
+        offset: int = 10,
+        *,
+        group_id: str = "g",
+        topics: tuple[TopicToCommit, ...] | None = None,
+        adds_group: bool = False,
+        name: str = WRITER,
+    ) -> list[str] | None:
+        topics = topics or (TopicToCommit("t", (OffsetToCommit(0, offset),)),)
+        request = TxnOffsetCommit(group_id, topics, *producer, name)
+        response = self.ask(self.broker.transactions.commit_offsets, request, adds_group=adds_group)
+        assert response is None or isinstance(response, TxnOffsetCommitResponse)
+        return None if response is None else names(response.topics)
+
+    def end(self, producer: tuple[int, int], committed: bool = True, *, bumps: bool = False, name: str = WRITER) -> Any:
+        response = self.ask(self.broker.transactions.end, EndTxn(name, *producer, committed, bumps))
+        return None if response is None else (response.error_code.name, response.producer_id, response.producer_epoch)
+
+    def describe(self, name: str = WRITER) -> DescribedTransaction:
+        (described,) = self.broker.transactions.describe(DescribeTransactions((name,))).transactions
+        return described
+
+    def state(self, name: str = WRITER) -> str:
+        return self.describe(name).transaction_state
+
+    def committed(self, group_id: str = "g") -> tuple[int, str]:
+        """Return the offset of t-0 and the error, as a stable read has them."""
+        wanted = GroupToFetch(group_id, (TopicToFetch("t", (0,)),))
+        response = self.broker.coordinator.call(OffsetFetch((wanted,), require_stable=True))
+        assert isinstance(response, OffsetFetchResponse)
+        (offset,) = response.groups[0].topics[0].partitions
+        return offset.committed_offset, offset.error_code.name
+
+
+def names(topics: Any) -> list[str]:
+    """Return the errors of all partitions."""
+    return [partition.error_code.name for topic in topics for partition in topic.partitions]
+
+
+class LateStore(MemoryLogStore):
+    """Holds its answers back while told so."""
+
+    is_late = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: list[tuple[Ticket, int]] = []
+
+    def append(self, partition: int, ticket: Ticket, records: Any) -> int | None:
+        base_offset = super().append(partition, ticket, records)
+        if not self.is_late:
+            return base_offset
+        assert base_offset is not None
+        self.held.append((ticket, base_offset))
+        return None
+
+
+class FragileLog(MemoryTransactionLog):
+    """Refuses to write while told so."""
+
+    is_broken = False
+
+    def put(self, key: str, value: Value | None) -> None:
+        if self.is_broken:
+            raise TransactionLogError("the disk is full")
+        super().put(key, value)
+
+
+class World:
+    """What outlives a broker."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock(1_000_000)
+        self.store = LateStore()
+        self.log = FragileLog()
+        self.topics = TopicRegistry(new_id=iter(UUID(int=number) for number in range(1, 50)).__next__)
+        with self.topics.edit() as edit:
+            edit.create("t", 4)
+
+    def open(self) -> Client:
+        """Start a broker on what there is."""
+        config = Config(transaction_abort_timed_out_transaction_cleanup_interval_ms=CHECK_INTERVAL_MS)
+        broker = Broker(
+            config=config, clock=self.clock, log_store=self.store, topics=self.topics, transaction_log=self.log
+        )
+        return Client(broker)
+
+    def pass_ms(self, client: Client, duration_ms: int) -> None:
+        """Let time pass; what is due on the way happens at its time."""
+        end_ms = self.clock.now_ms() + duration_ms
+        while (deadline_ms := client.broker.next_deadline_ms()) is not None and deadline_ms <= end_ms:
+            self.clock.advance_to(max(deadline_ms, self.clock.now_ms()))
+            client.broker.tick()
+        self.clock.advance_to(end_ms)
+
+    def acknowledge(self, client: Client) -> None:
+        """The late store answers."""
+        held, self.store.held = self.store.held, []
+        for ticket, base_offset in held:
+            client.broker.coordinator.appended(ticket, base_offset)
+        client.broker.deliver_replies()

@@ -1,0 +1,77 @@
+"""Produce: read and written as a client of each version expects; the versions that are only listed are refused."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from groupcoord.errors import ErrorCode
+from groupcoord.wire import API_VERSIONS, RequestHeader, UnsupportedVersionError, decode_request, encode_response
+from groupcoord.wire.broker_messages import Produce, ProducedPartition, ProducedTopic, ProduceResponse, ProduceTopic
+from groupcoord.wire.registry import APIS
+from tests.wire.kio_client import CORRELATION_ID, read_response, request_frame, versions_of
+from tests.wire.sample_requests import BODIES, OTHER_TOPIC_ID, TOPIC_ID
+
+NO_ID = UUID(int=0)
+
+
+@pytest.mark.parametrize("version", versions_of(0))
+def test_request(version: int) -> None:
+    """Topics come by name, in version 13 by id; records, null ones too, are passed over."""
+    is_by_id = version >= 13
+    topics = (("orders", TOPIC_ID, (3, 0)), ("bills", OTHER_TOPIC_ID, ()))
+    expected = tuple(
+        ProduceTopic(None if is_by_id else name, topic_id if is_by_id else NO_ID, indexes)
+        for name, topic_id, indexes in topics
+    )
+    _, request = decode_request(request_frame(0, version, BODIES[0]), "/127.0.0.1")
+    assert request == Produce(expected, -1, "transaction")
+
+
+@pytest.mark.parametrize("version", versions_of(0))
+def test_response(version: int) -> None:
+    """Nothing was written, so there are no offsets; the message came with version 8."""
+    partitions = (
+        ProducedPartition(3, ErrorCode.POLICY_VIOLATION, "no"),
+        ProducedPartition(9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    )
+    response = ProduceResponse((ProducedTopic("orders", TOPIC_ID, partitions),))
+    frame = encode_response(RequestHeader(0, version, CORRELATION_ID), response)
+    (topic,) = read_response(0, version, frame)["responses"]
+    assert topic["topic_id" if version >= 13 else "name"] == (TOPIC_ID if version >= 13 else "orders")
+    for read, (index, error_code, message) in zip(topic["partition_responses"], partitions, strict=True):
+        assert (read["index"], read["error_code"], read["base_offset"]) == (index, error_code, -1)
+        assert read["log_append_time"] is None
+        assert read.get("log_start_offset", -1) == -1
+        assert read.get("record_errors", []) == []
+        assert read.get("error_message", message if version < 8 else "?") == message
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        (3, "00000001 0004 6e6f7065 00000001 00000000 0003 ffffffffffffffff ffffffffffffffff 00000000"),
+        (
+            9,
+            "02 05 6e6f7065 02 00000000 0003" + 3 * "ffffffffffffffff" + "01 00 00 00 00000000 00",
+        ),
+    ],
+)
+def test_an_unknown_topic_as_recorded(version: int, expected: str) -> None:
+    """The bytes that a broker of Kafka 4.4.0 answered."""
+    partitions = (ProducedPartition(0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),)
+    response = ProduceResponse((ProducedTopic("nope", NO_ID, partitions),))
+    body = encode_response(RequestHeader(0, version, 7), response)[9 if version >= 9 else 8 :]
+    assert body == bytes.fromhex(expected)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_listed_versions(version: int) -> None:
+    """Versions 0 to 2 are listed, for librdkafka's sake, and refused, as in Kafka 4.4."""
+    listed, served = API_VERSIONS[0], APIS[0].versions
+    assert (listed.min_version, listed.max_version) == (0, 13)
+    assert (served.min_version, served.max_version) == (3, 13)
+    frame = bytes([0, 0, 0, version]) + bytes(40)
+    with pytest.raises(UnsupportedVersionError, match="3 to 13"):
+        decode_request(frame, "/127.0.0.1")
