@@ -1,4 +1,4 @@
-"""A coordinator on a virtual clock and a log in memory, driven by verbs of the domain. The laws are checked at every step.
+"""A coordinator on a virtual clock and a log in memory, driven by verbs of the domain; every step checks the laws.
 
 ``Driver`` owns the coordinator, time and the log; ``Group`` speaks for the clients of one group. A member id is the
 client's (for static members the instance's) id and a running number: the first id of client ``a`` is ``a-1``.
@@ -12,13 +12,6 @@ from typing import TypeVar
 from uuid import UUID
 
 from attrs import evolve
-from tests.laws.laws import (
-    check_generations_grow,
-    check_hard_state_is_the_log,
-    check_size,
-    check_snapshot_rebuilds,
-    check_tokens,
-)
 
 from groupcoord import Config, ErrorCode, GroupCoordinator, GroupState, ManualClock, MemoryLogStore, TopicResolver
 from groupcoord.core.group import GroupMetadata
@@ -50,6 +43,13 @@ from groupcoord.messages import (
     SyncGroupResponse,
     TopicToCommit,
     TopicToFetch,
+)
+from tests.laws.laws import (
+    check_generations_grow,
+    check_hard_state_is_the_log,
+    check_size,
+    check_snapshot_rebuilds,
+    check_tokens,
 )
 
 START_MS = 1_700_000_000_000
@@ -227,9 +227,10 @@ class Driver:
 
     def write(self, count: int | None = None) -> None:
         """The log writes the oldest ``count`` appends that wait (all by default) and answers each."""
-        for ticket, base_offset in self.store.write_waiting(count):
-            self.coordinator.appended(ticket, base_offset)
-            self.settle()
+        for _ in self.store.waiting()[:count]:
+            for ticket, base_offset in self.store.write_waiting(1):
+                self.coordinator.appended(ticket, base_offset)
+                self.settle()
 
     def write_together(self) -> None:
         """The log writes all appends that wait, and answers each log partition once, for the last of them."""

@@ -1,0 +1,132 @@
+"""The offset cache by itself: plain commits, transactions and tombstones in every order."""
+
+from __future__ import annotations
+
+import pytest
+
+from groupcoord import InvariantError
+from groupcoord.core.offsets import OffsetCache
+from groupcoord.core.records import OffsetCommitRecord, OffsetTombstone, TransactionMarker
+
+PLAIN, COMMIT, ABORT, TOMBSTONE = "plain", "commit", "abort", "tombstone"
+
+
+def apply(cache: OffsetCache, *steps: tuple[str, int] | str) -> None:
+    """Apply a history to partition 0 of ``orders``, from log offset 10 on.
+
+    ``plain`` and ``txn`` commit the log offset as the offset; ``txn`` and the markers name the producer.
+    """
+    for log_offset, step in enumerate(steps, start=10):
+        kind, producer_id = step if isinstance(step, tuple) else (step, -1)
+        if kind in (PLAIN, "txn"):
+            record = OffsetCommitRecord("group", "orders", 0, log_offset, producer_id=producer_id)
+            cache.apply_commit(record, log_offset)
+        elif kind == TOMBSTONE:
+            cache.apply_tombstone(OffsetTombstone("group", "orders", 0))
+        else:
+            cache.apply_marker(TransactionMarker(producer_id, 0, kind == COMMIT))
+        cache.check()
+
+
+def committed(cache: OffsetCache) -> int | None:
+    """Return what partition 0 of ``orders`` has."""
+    found = cache.of_group("group").get("orders", {}).get(0)
+    return None if found is None else found[1].offset
+
+
+@pytest.mark.parametrize(
+    ("steps", "offset", "is_unstable"),
+    [
+        ([PLAIN, PLAIN], 11, False),
+        ([PLAIN, TOMBSTONE], None, False),
+        ([("txn", 1)], None, True),
+        ([PLAIN, ("txn", 1)], 10, True),
+        ([("txn", 1), PLAIN, (COMMIT, 1)], 11, False),
+        ([PLAIN, ("txn", 1), (COMMIT, 1)], 11, False),
+        ([("txn", 1), ("txn", 1), (COMMIT, 1)], 11, False),
+        ([("txn", 1), ("txn", 2), (COMMIT, 2), (COMMIT, 1)], 11, False),
+        ([("txn", 1), ("txn", 2), (COMMIT, 1)], 10, True),
+        ([("txn", 1), ("txn", 2), (COMMIT, 1), (COMMIT, 2)], 11, False),
+        ([("txn", 1), TOMBSTONE, (COMMIT, 1)], None, False),
+        ([("txn", 1), ("txn", 2), TOMBSTONE, (COMMIT, 1), (COMMIT, 2)], None, False),
+        ([PLAIN, ("txn", 1), (ABORT, 1)], 10, False),
+        ([("txn", 1), (ABORT, 1)], None, False),
+        ([(COMMIT, 1)], None, False),
+        ([PLAIN, (ABORT, 1), (COMMIT, 2)], 10, False),
+        ([("txn", 1), (COMMIT, 1), ("txn", 1), (ABORT, 1)], 10, False),
+        ([TOMBSTONE], None, False),
+        ([PLAIN, TOMBSTONE, TOMBSTONE, PLAIN], 13, False),
+    ],
+    ids=str,
+)
+def test_histories(steps: list, offset: int | None, is_unstable: bool) -> None:
+    """The later place in the log wins, a marker shows or drops what was open, a tombstone takes all of it."""
+    cache = OffsetCache()
+    apply(cache, *steps)
+    assert committed(cache) == offset
+    assert cache.is_unstable("group", "orders", 0) == is_unstable
+    assert cache.has_open_transaction("group") == is_unstable
+
+
+def test_one_transaction_over_groups_and_partitions() -> None:
+    """A marker ends all that the producer has open, and only that."""
+    cache = OffsetCache()
+    places = [("one", "orders", 0), ("one", "orders", 1), ("one", "other", 0), ("two", "orders", 0)]
+    for log_offset, place in enumerate(places):
+        cache.apply_commit(OffsetCommitRecord(*place, 5, producer_id=1), log_offset)
+    cache.apply_commit(OffsetCommitRecord("one", "orders", 1, 6, producer_id=2), 9)
+    cache.apply_tombstone(OffsetTombstone("one", "other", 0))
+    cache.check()
+    cache.apply_marker(TransactionMarker(1, 0, True))
+    cache.check()
+    assert sorted(cache.of_group("one")["orders"]) == [0, 1]
+    assert list(cache.of_group("two")["orders"]) == [0]
+    assert "other" not in cache.of_group("one")
+    assert list(cache.transactions) == [2]
+
+
+def test_pending_commits() -> None:
+    """What is on its way is known by its append until it is settled; settling what is unknown does nothing."""
+    cache = OffsetCache()
+    cache.begin(3, [OffsetCommitRecord("group", "orders", 0, 1), OffsetCommitRecord("other", "orders", 1, 1)])
+    assert list(cache.pending_keys("group")) == [("orders", 0)]
+    assert committed(cache) is None
+    cache.settle(2)
+    assert list(cache.pending) == [3]
+    cache.settle(3)
+    assert list(cache.pending_keys("group")) == []
+
+
+def test_what_a_deletion_must_cover() -> None:
+    """Committed offsets, those on their way and those of open transactions, each once."""
+    cache = OffsetCache()
+    cache.apply_commit(OffsetCommitRecord("group", "orders", 0, 1), 0)
+    cache.apply_commit(OffsetCommitRecord("group", "orders", 2, 1, producer_id=1), 1)
+    cache.apply_commit(OffsetCommitRecord("group", "orders", 0, 1, producer_id=1), 2)
+    cache.begin(0, [OffsetCommitRecord("group", "orders", 1, 1), OffsetCommitRecord("group", "orders", 0, 1)])
+    assert list(cache.known_keys("group")) == [("orders", 0), ("orders", 1), ("orders", 2)]
+    assert list(cache.known_keys("other")) == []
+
+
+def test_tombstones_leave_nothing_behind() -> None:
+    """Topics and groups without offsets are not kept."""
+    cache = OffsetCache()
+    for index in (0, 1):
+        cache.apply_commit(OffsetCommitRecord("group", "orders", index, 1), index)
+    cache.apply_tombstone(OffsetTombstone("group", "orders", 0))
+    assert list(cache.of_group("group")["orders"]) == [1]
+    cache.apply_tombstone(OffsetTombstone("group", "orders", 1))
+    assert cache.committed == {}
+
+
+def test_check() -> None:
+    """``check`` finds an index that does not mirror the transactions, and empty containers."""
+    cache = OffsetCache()
+    cache.apply_commit(OffsetCommitRecord("group", "orders", 0, 1, producer_id=1), 0)
+    cache.transactions.clear()
+    with pytest.raises(InvariantError, match="open transactions"):
+        cache.check()
+    cache = OffsetCache()
+    cache.committed["group"] = {"orders": {}}
+    with pytest.raises(InvariantError, match="empty containers"):
+        cache.check()

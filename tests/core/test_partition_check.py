@@ -1,0 +1,64 @@
+"""``check`` on a whole coordinator finds what does not fit together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from groupcoord import InvariantError
+from groupcoord.core.records import GroupMetadataRecord
+from groupcoord.core.timers import Timer, TimerKey
+from tests.core.driver import Driver, Group
+
+
+def _misplaced(driver: Driver) -> None:
+    groups = driver.coordinator.partition(0).groups
+    groups["other"] = groups.pop("group")
+
+
+def _orphan_timer(driver: Driver) -> None:
+    driver.coordinator._timers.arm(Timer(TimerKey("session", 0, "group", "nobody")), 10**15)
+
+
+def _forgotten_group(driver: Driver) -> None:
+    group = driver.coordinator.partition(0).groups.pop("group")
+    for member in group.members.values():
+        driver.coordinator._timers.cancel(member.session_timer)
+
+
+def _unknown_to_the_log(driver: Driver) -> None:
+    driver.coordinator.partition(0)._journal.hard.groups.clear()
+
+
+def _of_another_generation(driver: Driver) -> None:
+    hard = driver.coordinator.partition(0)._journal.hard
+    hard.groups["group"] = GroupMetadataRecord("group", "consumer", 99, "range", "a-1")
+
+
+@pytest.mark.parametrize(
+    ("break_it", "message"),
+    [
+        (_misplaced, "group 'group' is kept under 'other'"),
+        (_orphan_timer, "has no owner"),
+        (_forgotten_group, "the log has groups that memory lacks: {'group'}"),
+        (_unknown_to_the_log, "counts as durable, but the log does not have it"),
+        (_of_another_generation, "is Stable, but the log has GroupMetadataRecord"),
+    ],
+)
+def test_check_finds(break_it: Callable[[Driver], None], message: str) -> None:
+    """Every kind of contradiction is found, and named."""
+    driver = Driver()
+    Group(driver).stable("a")
+    driver.coordinator.check()
+    break_it(driver)
+    with pytest.raises(InvariantError, match=re.escape(message)):
+        driver.coordinator.check()
+
+
+def test_a_timer_of_another_partition() -> None:
+    """Timers of other log partitions are not this one's affair, and theirs are."""
+    driver = Driver(offsets_topic_num_partitions=2)
+    Group(driver).stable("a")
+    driver.coordinator.check()

@@ -1,0 +1,48 @@
+"""The table of legal moves: everything else raises and changes nothing."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from groupcoord import GroupState
+from groupcoord.core.group import GroupMetadata
+from groupcoord.core.states import LEGAL_TRANSITIONS, check_transition
+from groupcoord.errors import IllegalTransitionError
+
+EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GroupState
+LEGAL = {
+    (EMPTY, PREPARING),
+    (STABLE, PREPARING),
+    (COMPLETING, PREPARING),
+    (PREPARING, COMPLETING),
+    (COMPLETING, STABLE),
+    (PREPARING, EMPTY),
+    (EMPTY, DEAD),
+    (PREPARING, DEAD),
+    (COMPLETING, DEAD),
+    (STABLE, DEAD),
+}
+
+
+@pytest.mark.parametrize(("current", "target"), list(itertools.product(GroupState, GroupState)), ids=lambda s: s.value)
+def test_every_move(current: GroupState, target: GroupState) -> None:
+    """A legal move is made and remembered; any other raises and leaves the group as it was."""
+    group = GroupMetadata("group", 0, 5)
+    group.state = current
+    if (current, target) in LEGAL:
+        check_transition(current, target)
+        group.to(target, 99)
+        assert (group.state, group.previous_state, group.state_timestamp_ms) == (target, current, 99)
+        return
+    with pytest.raises(IllegalTransitionError, match=f"from {current.value} to {target.value}"):
+        group.to(target, 99)
+    assert (group.state, group.previous_state, group.state_timestamp_ms) == (current, DEAD, 5)
+
+
+def test_the_table_is_complete() -> None:
+    """Every state has an entry; Dead is final, and can be reached from everywhere else."""
+    assert set(LEGAL_TRANSITIONS) == set(GroupState)
+    assert not LEGAL_TRANSITIONS[DEAD]
+    assert all(DEAD in targets for state, targets in LEGAL_TRANSITIONS.items() if state is not DEAD)

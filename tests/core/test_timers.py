@@ -1,0 +1,182 @@
+"""The timer queue: order, lazy re-arming, cancelling, and a comparison with a plain list."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from groupcoord import InvariantError
+from groupcoord.core.timers import Timer, TimerKey, TimerQueue
+
+
+def timer(name: str = "t") -> Timer:
+    """Return a timer that is not armed."""
+    return Timer(TimerKey("session", 0, "group", name))
+
+
+@pytest.fixture
+def queue() -> TimerQueue:
+    return TimerQueue()
+
+
+def fired(queue: TimerQueue, now_ms: int) -> list[str]:
+    """Return who fires at a moment, in order."""
+    found = []
+    while (due := queue.pop_due(now_ms)) is not None:
+        assert due.deadline_ms is None
+        found.append(due.key.member_id)
+    queue.check()
+    return found
+
+
+def test_nothing_armed(queue: TimerQueue) -> None:
+    """An empty queue has no deadline and nothing fires."""
+    assert queue.next_deadline_ms() is None
+    assert queue.pop_due(10**9) is None
+    assert len(queue) == 0
+
+
+def test_order(queue: TimerQueue) -> None:
+    """Timers fire by deadline, and those of one moment in the order in which they were armed."""
+    for name, deadline_ms in (("late", 30), ("first", 20), ("second", 20), ("early", 10)):
+        queue.arm(timer(name), deadline_ms)
+    assert queue.next_deadline_ms() == 10
+    assert fired(queue, 9) == []
+    assert fired(queue, 20) == ["early", "first", "second"]
+    assert fired(queue, 30) == ["late"]
+
+
+def test_postponing(queue: TimerQueue) -> None:
+    """A postponed timer fires at its new deadline only, and stands in line from its last arming."""
+    first, second = timer("first"), timer("second")
+    queue.arm(first, 10)
+    queue.arm(second, 20)
+    queue.arm(first, 20)
+    assert len(queue) == 2
+    assert queue.next_deadline_ms() == 20
+    assert fired(queue, 20) == ["second", "first"]
+
+
+def test_arming_again_for_the_same_moment(queue: TimerQueue) -> None:
+    """It goes behind the others of that moment."""
+    first, second = timer("first"), timer("second")
+    queue.arm(first, 10)
+    queue.arm(second, 10)
+    queue.arm(first, 10)
+    assert fired(queue, 10) == ["second", "first"]
+
+
+@pytest.mark.parametrize("looks", [False, True])
+def test_looking_changes_nothing(queue: TimerQueue, looks: bool) -> None:
+    """The order of equal deadlines does not depend on whether somebody asked for the next one meanwhile."""
+    first, second = timer("first"), timer("second")
+    queue.arm(first, 10)
+    queue.arm(first, 20)
+    if looks:
+        assert queue.next_deadline_ms() == 20
+    queue.arm(second, 20)
+    assert fired(queue, 20) == ["first", "second"]
+
+
+def test_bringing_forward(queue: TimerQueue) -> None:
+    """A timer may be due earlier than before."""
+    one = timer()
+    queue.arm(one, 100)
+    queue.arm(one, 50)
+    queue.arm(one, 70)
+    assert (len(queue), queue.next_deadline_ms()) == (1, 70)
+
+
+def test_cancelling(queue: TimerQueue) -> None:
+    """A cancelled timer never fires and leaves nothing behind; cancelling twice is allowed, arming again too."""
+    one = timer("one")
+    queue.arm(one, 10)
+    queue.arm(one, 20)
+    queue.cancel(one)
+    queue.cancel(one)
+    assert (len(queue), one.deadline_ms, queue.armed()) == (0, None, [])
+    queue.arm(one, 30)
+    assert fired(queue, 30) == ["one"]
+
+
+def test_many_postponements_leave_one_entry(queue: TimerQueue) -> None:
+    """However often a session is renewed, the queue does not grow."""
+    one = timer()
+    for deadline_ms in range(10_000):
+        queue.arm(one, deadline_ms)
+    assert len(queue) == 1
+    assert queue.next_deadline_ms() == 9_999
+
+
+@pytest.mark.parametrize("deadline_ms", [None, 5])
+def test_check(queue: TimerQueue, deadline_ms: int | None) -> None:
+    """``check`` finds an entry whose timer is not armed, or due before its entry."""
+    one = timer("culprit")
+    queue.arm(one, 10)
+    queue.check()
+    one.deadline_ms = deadline_ms
+    with pytest.raises(InvariantError, match="culprit"):
+        queue.check()
+
+
+def test_repr() -> None:
+    """A timer tells its owner and its deadline."""
+    assert repr(timer("x")) == (
+        "Timer(TimerKey(kind='session', partition=0, group_id='group', member_id='x'), deadline_ms=None)"
+    )
+
+
+class PlainTimers:
+    """The same as a list of (deadline, arming, name), sorted when asked."""
+
+    def __init__(self) -> None:
+        self.armed: dict[str, tuple[int, int]] = {}
+        self.count = 0
+
+    def arm(self, name: str, deadline_ms: int) -> None:
+        self.count += 1
+        self.armed[name] = (deadline_ms, self.count)
+
+    def pop_due(self, now_ms: int) -> str | None:
+        first = min(self.armed.items(), key=lambda entry: entry[1], default=None)
+        if first is None or first[1][0] > now_ms:
+            return None
+        del self.armed[first[0]]
+        return first[0]
+
+
+NAMES = st.sampled_from("abcde")
+MOMENTS = st.integers(0, 20)
+STEPS = st.one_of(
+    st.tuples(st.just("arm"), NAMES, MOMENTS),
+    st.tuples(st.just("cancel"), NAMES),
+    st.tuples(st.just("pop"), MOMENTS),
+    st.tuples(st.just("look")),
+)
+
+
+@given(st.lists(STEPS, max_size=60))
+@settings(deadline=None)
+def test_like_a_plain_list(steps: list[tuple]) -> None:
+    """Whatever is armed, cancelled, fired and looked at, it behaves like the plain list."""
+    queue, plain = TimerQueue(), PlainTimers()
+    timers = {name: timer(name) for name in "abcde"}
+    for action, *arguments in steps:
+        if action == "arm":
+            name, moment = arguments
+            queue.arm(timers[name], moment)
+            plain.arm(name, moment)
+        elif action == "cancel":
+            queue.cancel(timers[arguments[0]])
+            plain.armed.pop(arguments[0], None)
+        elif action == "pop":
+            due = queue.pop_due(arguments[0])
+            assert (due.key.member_id if due else None) == plain.pop_due(arguments[0])
+        else:
+            assert queue.next_deadline_ms() == min((deadline for deadline, _ in plain.armed.values()), default=None)
+        queue.check()
+        assert len(queue) == len(plain.armed)
+        assert {one.key.member_id: one.deadline_ms for one in queue.armed()} == {
+            name: deadline for name, (deadline, _) in plain.armed.items()
+        }

@@ -1,0 +1,214 @@
+"""Topics that the coordinator is told of: unknown ones are answered before the group is asked."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from groupcoord import ErrorCode
+from groupcoord.core.topics import AnyTopic
+from groupcoord.messages import (
+    DeleteGroups,
+    DeleteGroupsResponse,
+    FetchedOffset,
+    FetchedTopic,
+    GroupToFetch,
+    OffsetCommit,
+    OffsetCommitResponse,
+    OffsetDelete,
+    OffsetDeleteResponse,
+    OffsetFetch,
+    OffsetToCommit,
+    TopicToCommit,
+    TopicToDelete,
+    TopicToFetch,
+    TxnOffsetCommit,
+    TxnOffsetCommitResponse,
+)
+from tests.core.driver import Driver, Group
+
+ZERO, ORDERS, TRADES, GONE = (UUID(int=number) for number in range(4))
+NONE = ErrorCode.NONE
+NO_TOPIC = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+NO_ID = ErrorCode.UNKNOWN_TOPIC_ID
+
+
+class TwoTopics:
+    """``orders`` and ``trades``, with three partitions each."""
+
+    def __init__(self) -> None:
+        self.ids = {"orders": ORDERS, "trades": TRADES}
+
+    def partition_count(self, name: str) -> int | None:
+        return 3 if name in self.ids else None
+
+    def topic_id(self, name: str) -> UUID | None:
+        return self.ids.get(name)
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        return next((name for name, known in self.ids.items() if known == topic_id), None)
+
+
+@pytest.fixture
+def driver() -> Driver:
+    return Driver(topics=TwoTopics())
+
+
+@pytest.fixture
+def group(driver: Driver) -> Group:
+    return Group(driver)
+
+
+def topic(name: str | None, *indexes: int, topic_id: UUID = ZERO) -> TopicToCommit:
+    """Return a topic of a commit, with offset 5 for each partition."""
+    return TopicToCommit(name, tuple(OffsetToCommit(index, 5) for index in indexes), topic_id)
+
+
+def plain(response: OffsetCommitResponse | TxnOffsetCommitResponse | OffsetDeleteResponse) -> list:
+    """Return an answer as [(topic, {partition: error})]; several results of a partition make a list."""
+    return [
+        (t.topic_id if t.name is None else t.name, [(p.partition_index, p.error_code) for p in t.partitions])
+        for t in response.topics
+    ]
+
+
+@pytest.mark.parametrize(
+    ("topics", "answer"),
+    [
+        ([topic("orders", 0, 2)], [("orders", [(0, NONE), (2, NONE)])]),
+        ([topic("orders", 0), topic("orders", 1)], [("orders", [(0, NONE)]), ("orders", [(1, NONE)])]),
+        ([topic("nope", 0, 1)], [("nope", [(0, NO_TOPIC), (1, NO_TOPIC)])]),
+        ([topic("", 0)], [("", [(0, NO_TOPIC)])]),
+        ([topic("orders", -1, 0, 3)], [("orders", [(-1, NO_TOPIC), (3, NO_TOPIC), (0, NONE)])]),
+        ([topic("orders", 0), topic("nope", 0)], [("nope", [(0, NO_TOPIC)]), ("orders", [(0, NONE)])]),
+        (
+            [topic("orders", 0, 9), topic("orders", 1, 8)],
+            [("orders", [(9, NO_TOPIC), (8, NO_TOPIC), (0, NONE), (1, NONE)])],
+        ),
+        ([topic("orders")], []),
+        ([topic("nope")], [("nope", [])]),
+        ([topic("orders"), topic("trades", 1)], [("trades", [(1, NONE)])]),
+        ([topic(None, 0, topic_id=ORDERS)], [("orders", [(0, NONE)])]),
+        ([topic(None, 0, topic_id=GONE)], [(GONE, [(0, NO_ID)])]),
+        ([topic(None, 0, topic_id=ZERO)], [(ZERO, [(0, NO_ID)])]),
+        ([topic(None, 9, topic_id=ORDERS)], [("orders", [(9, NO_TOPIC)])]),
+        (
+            [topic(None, 0, topic_id=ORDERS), topic(None, 1, topic_id=GONE)],
+            [(GONE, [(1, NO_ID)]), ("orders", [(0, NONE)])],
+        ),
+    ],
+    ids=str,
+)
+def test_commits(driver: Driver, topics: list[TopicToCommit], answer: list) -> None:
+    """Early errors come first, then what the group says; without any, the group's answer stands as it is."""
+    response = driver.coordinator.call(OffsetCommit("group", tuple(topics)))
+    assert plain(response) == answer
+    response = driver.coordinator.call(TxnOffsetCommit("group", tuple(topics), 9, 0))
+    assert plain(response) == answer
+
+
+def test_the_group_is_not_asked(driver: Driver, group: Group) -> None:
+    """If no partition is left, a wrong generation does not matter, and no group comes of it."""
+    assert group.commit(topic="nope", generation=99, member_id="m").error is NO_TOPIC
+    assert group.state is None
+
+
+def test_a_refused_group_beside_refused_topics(driver: Driver) -> None:
+    """What the group refuses is merged with what was refused before it."""
+    request = OffsetCommit("group", (topic("orders", 0, 9),), 5, "m")
+    expected = [("orders", [(9, NO_TOPIC), (0, ErrorCode.GROUP_ID_NOT_FOUND)])]
+    assert plain(driver.coordinator.call(request)) == expected
+    request = OffsetCommit(None, (topic("orders", 0, 9),))
+    expected = [("orders", [(9, NO_TOPIC), (0, ErrorCode.INVALID_GROUP_ID)])]
+    assert plain(driver.coordinator.call(request)) == expected
+
+
+def test_waiting_for_the_log_beside_refused_topics() -> None:
+    """A commit that waits for the log is answered once, with both."""
+    driver = Driver(late=True, topics=TwoTopics())
+    sent = driver.send(OffsetCommit("group", (topic("orders", 0, 9),)))
+    other = driver.send(OffsetCommit("group", (topic("orders", 1),)))
+    assert sent.is_waiting
+    driver.write()
+    assert plain(sent.answer(OffsetCommitResponse)) == [("orders", [(9, NO_TOPIC), (0, NONE)])]
+    assert other.error is NONE
+
+
+def test_the_id_is_stored(driver: Driver, group: Group) -> None:
+    """A commit by name is stored with the id that the topic has then."""
+    group.commit(5)
+    (record,) = driver.written()
+    assert record.topic_id == ORDERS
+
+
+def test_deletions_of_offsets(driver: Driver, group: Group) -> None:
+    """Unknown partitions are refused one by one; a top-level error stands alone; known topics need partitions."""
+    group.commit({0: 1, 1: 1})
+    request = OffsetDelete(
+        "group", (TopicToDelete("orders", (0, 7)), TopicToDelete("nope", (0,)), TopicToDelete("trades", ()))
+    )
+    response = driver.coordinator.call(request)
+    assert plain(response) == [("orders", [(7, NO_TOPIC), (0, NONE)]), ("nope", [(0, NO_TOPIC)])]
+    assert group.committed() == {"orders": {1: 1}}
+    absent = OffsetDelete("absent", (TopicToDelete("nope", (0,)),))
+    assert driver.coordinator.call(absent) == OffsetDeleteResponse(ErrorCode.GROUP_ID_NOT_FOUND)
+
+
+def fetch(driver: Driver, *topics: TopicToFetch, everything: bool = False) -> tuple[FetchedTopic, ...]:
+    """Fetch by topic id."""
+    wanted = GroupToFetch("group", None if everything else topics)
+    return driver.coordinator.call(OffsetFetch((wanted,), uses_topic_ids=True)).groups[0].topics
+
+
+def test_fetches_by_id(driver: Driver, group: Group) -> None:
+    """Known ids come first with their names, then unknown ids with an error on every partition."""
+    group.commit(5)
+    unknown = FetchedOffset(0, -1, -1, "", NO_ID)
+    assert fetch(driver, TopicToFetch(None, (0,), GONE), TopicToFetch(None, (0,), ORDERS)) == (
+        FetchedTopic("orders", ORDERS, (FetchedOffset(0, 5, -1, "", NONE),)),
+        FetchedTopic(None, GONE, (unknown,)),
+    )
+
+
+def test_fetches_by_name_are_not_checked(driver: Driver, group: Group) -> None:
+    """Offsets may outlive their topic for a while: names, partitions and negative indexes are just looked up."""
+    group.commit(5)
+    driver.topics.ids = {}
+    assert group.fetch().committed_offset == 5
+    assert group.fetch("nope", -7).committed_offset == -1
+
+
+def test_fetches_of_everything_by_id(driver: Driver, group: Group) -> None:
+    """Topics get the id that they have now; those without one are left out."""
+    group.commit(5)
+    group.commit(6, topic="trades")
+    driver.topics.ids = {"orders": GONE}
+    assert [(topic.name, topic.topic_id) for topic in fetch(driver, everything=True)] == [("orders", GONE)]
+
+
+def test_without_a_list_of_topics() -> None:
+    """A coordinator that knows no topics takes every name and partition, and no ids."""
+    driver = Driver()
+    group = Group(driver)
+    assert group.commit({2**31 - 1: 5}, topic="anything").error is NONE
+    request = OffsetCommit("group", (topic(None, 0, topic_id=ORDERS),))
+    assert plain(driver.coordinator.call(request)) == [(ORDERS, [(0, NO_ID)])]
+    assert fetch(driver, everything=True) == ()
+    assert AnyTopic().topic_name(ORDERS) is None
+
+
+def test_an_answer_of_many_parts_is_given_once() -> None:
+    """Deletions over partitions and commits beside refused topics do not disturb each other's answers."""
+    driver = Driver(late=True, topics=TwoTopics(), offsets_topic_num_partitions=3)
+    groups = [Group(driver, name) for name in "abcd"]
+    for group in groups:
+        group.commit(1)
+    driver.write()
+    deletion = driver.send(DeleteGroups(("a", "b", "c", "d", "absent")))
+    commits = [driver.send(OffsetCommit("e", (topic("orders", 0, 9),))) for _ in range(2)]
+    driver.write()
+    assert len(deletion.answer(DeleteGroupsResponse).results) == 5
+    assert [plain(sent.answer(OffsetCommitResponse)) for sent in commits] == [
+        [("orders", [(9, NO_TOPIC), (0, NONE)])]
+    ] * 2
