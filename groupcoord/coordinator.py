@@ -162,13 +162,13 @@ class GroupCoordinator:
             TypeError: this is no request of the coordinator.
         """
         self._front.handle(request, token, principal, self.clock.now_ms())
-        if self._effects.appends or self._gathering.awaited:
+        if self._effects.appends:
             self._settle()
 
     def take_replies(self) -> list[Reply]:
         """Return the answers since the last call, in the order in which they were given."""
         replies, self._effects.replies = self._effects.replies, []
-        return replies
+        return list(self._gathering.finish(replies)) if self._gathering.awaited else replies
 
     @overload
     def call(self, request: JoinGroup, principal: Principal = None) -> JoinGroupResponse: ...
@@ -204,6 +204,7 @@ class GroupCoordinator:
         """
         token = object()
         self.submit(request, token, principal)
+        self._effects.replies = self.take_replies()
         for reply in self._effects.replies:
             if reply.token is token and reply.response is not None:
                 self._effects.replies.remove(reply)
@@ -241,7 +242,7 @@ class GroupCoordinator:
             StoreContractError: the ticket is unknown or was answered already, or the offset went back. The
                 partition has failed.
         """
-        partition = self._partitions.active[ticket.partition]
+        partition = self._partition_of_ticket(ticket)
         if partition is None:
             return
         try:
@@ -257,7 +258,7 @@ class GroupCoordinator:
         Raises:
             StoreContractError: it isn't the oldest unanswered append of its log partition. The partition has failed.
         """
-        partition = self._partitions.active[ticket.partition]
+        partition = self._partition_of_ticket(ticket)
         if partition is None:
             return
         try:
@@ -269,6 +270,11 @@ class GroupCoordinator:
             self._fail(ticket.partition, error.error_code)
         self._settle()
 
+    def _partition_of_ticket(self, ticket: Ticket) -> Partition | None:
+        if not 0 <= ticket.partition < len(self._partitions):
+            raise StoreContractError(f"{ticket} names no log partition")
+        return self._partitions.active[ticket.partition]
+
     def _settle(self) -> None:
         """Hand appends to the store, first in, first out, until it has nothing left to answer at once."""
         appends = self._effects.appends
@@ -279,8 +285,6 @@ class GroupCoordinator:
                     self._append(appends.popleft())
             finally:
                 self._is_settling = False
-        if self._gathering.awaited:
-            self._effects.replies = list(self._gathering.finish(self._effects.replies))
 
     def _append(self, append: Append) -> None:
         partition = self._partitions.active[append.partition]
@@ -384,7 +388,7 @@ class GroupCoordinator:
             for record in islice(records, max_records):
                 loading.replay(record.offset, record.record)
                 count += 1
-        except (LogStoreError, StoreContractError) as error:
+        except Exception as error:
             del self._loading[partition]
             self._partitions.status[partition] = PartitionStatus.FAILED
             raise LoadError({partition: error}) from error
@@ -401,12 +405,12 @@ class GroupCoordinator:
     def unload(self, partition: int, leader_epoch: int | None = None) -> None:
         """Stop coordinating a log partition: whoever waits there is told NOT_COORDINATOR.
 
-        An epoch that isn't newer than the last load's is out of date and ignored; without one it is always done.
+        An epoch that isn't newer than the last load's is out of date and ignored. Without one it is always done, and
+        the next load counts epochs anew.
         """
-        if leader_epoch is not None:
-            if leader_epoch <= self._leader_epochs[partition]:
-                return
-            self._leader_epochs[partition] = leader_epoch
+        if leader_epoch is not None and leader_epoch <= self._leader_epochs[partition]:
+            return
+        self._leader_epochs[partition] = -1 if leader_epoch is None else leader_epoch
         active = self._partitions.active[partition]
         if active is not None:
             self._stop(active, ErrorCode.NOT_COORDINATOR, PartitionStatus.UNLOADED)

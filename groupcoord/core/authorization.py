@@ -52,16 +52,11 @@ Authorize = Callable[[Principal, Operation, Resource], bool]
 """Returns whether ``principal`` may do this. Called often: it should be quick, and must not raise."""
 
 
-def allow_all(principal: Principal, operation: Operation, resource: Resource) -> bool:
-    """Allow everybody everything: what a coordinator without an authorizer does."""
-    return True
-
-
 class Permissions:
     """What one principal may do.
 
-    >>> Permissions(allow_all, "User:alice").on_group("orders", Operation.READ)
-    True
+    >>> Permissions(lambda principal, *_: principal == "User:alice", "User:bob").on_group("orders", Operation.READ)
+    False
     """
 
     __slots__ = ("_authorize", "_principal")

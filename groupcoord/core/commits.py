@@ -23,6 +23,7 @@ from groupcoord.core.messages import (
     PartitionResult,
     TopicResult,
     TopicToCommit,
+    TopicToFetch,
     TxnOffsetCommit,
     TxnOffsetCommitResponse,
 )
@@ -219,7 +220,7 @@ class Commits:
     def delete(self, request: OffsetDelete, token: Token, now_ms: int) -> None:
         """Delete offsets of topics that the group does not subscribe to."""
         group = self._groups.get(request.group_id)
-        error_code = _deletion_error(group)
+        error_code = _deletion_error(group) if request.group_id else ErrorCode.INVALID_GROUP_ID
         if group is None or error_code is not ErrorCode.NONE:
             self._effects.reply(token, OffsetDeleteResponse(error_code))
             return
@@ -248,38 +249,31 @@ class Commits:
         Topics are named, and carry the id that they were asked for with.
         """
         assert wanted.group_id is not None
-        committed = self._offsets.of_group(wanted.group_id)
-        if wanted.topics is None:
-            topics = tuple(
-                self._fetch_topic(wanted.group_id, name, ZERO_UUID, tuple(partitions), require_stable)
-                for name, partitions in committed.items()
-            )
-        else:
-            topics = tuple(
-                self._fetch_topic(wanted.group_id, t.name or "", t.topic_id, t.partition_indexes, require_stable)
-                for t in wanted.topics
-            )
-        return FetchedGroup(wanted.group_id, ErrorCode.NONE, topics)
-
-    def _fetch_topic(
-        self, group_id: str, name: str, topic_id: UUID, indexes: tuple[int, ...], require_stable: bool
-    ) -> FetchedTopic:
-        offsets = self._offsets
-        partitions = offsets.of_group(group_id).get(name, {})
-        checks_stability = require_stable and offsets.has_open_transaction(group_id)
-        fetched = []
-        for index in indexes:
-            found = partitions.get(index)
-            if checks_stability and offsets.is_unstable(group_id, name, index):
-                fetched.append(no_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT))
-            elif found is None or _is_another_topic(found[1], topic_id):
-                fetched.append(no_offset(index))
-            else:
-                record = found[1]
-                fetched.append(
-                    FetchedOffset(index, record.offset, record.leader_epoch, record.metadata, ErrorCode.NONE)
-                )
-        return FetchedTopic(name, topic_id, tuple(fetched))
+        group_id, offsets = wanted.group_id, self._offsets
+        is_known = self._shard.visible(group_id) is not None
+        committed = offsets.of_group(group_id) if is_known else {}
+        checks_stability = require_stable and is_known and offsets.has_open_transaction(group_id)
+        named = wanted.topics
+        if named is None:
+            named = tuple(TopicToFetch(name, tuple(partitions)) for name, partitions in committed.items())
+        topics = []
+        for topic in named:
+            name, topic_id = topic.name or "", topic.topic_id
+            partitions = committed.get(name, {})
+            fetched = []
+            for index in topic.partition_indexes:
+                found = partitions.get(index)
+                if checks_stability and offsets.is_unstable(group_id, name, index):
+                    fetched.append(no_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT))
+                elif found is None or _is_another_topic(found[1], topic_id):
+                    fetched.append(no_offset(index))
+                else:
+                    record = found[1]
+                    fetched.append(
+                        FetchedOffset(index, record.offset, record.leader_epoch, record.metadata, ErrorCode.NONE)
+                    )
+            topics.append(FetchedTopic(name, topic_id, tuple(fetched)))
+        return FetchedGroup(group_id, ErrorCode.NONE, tuple(topics))
 
 
 def _is_another_topic(record: OffsetCommitRecord, topic_id: UUID) -> bool:

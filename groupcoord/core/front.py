@@ -1,5 +1,4 @@
 """What a request meets before its group: permissions, topics, the way to its log partition, and gathered answers.
-several.
 
 Kafka does this in its request layer (``KafkaApis``) and ``GroupCoordinatorService``.
 """

@@ -82,7 +82,8 @@ class GroupMetadata:
                     is_new=False,
                 )
             )
-        group.leader = record.leader
+        if record.leader in group.members:
+            group.leader = record.leader
         if group.members:
             group.state = GroupState.STABLE
         group.subscribed_topics = group.subscriptions()

@@ -10,7 +10,6 @@ from groupcoord.core.records import (
     GroupTombstone,
     OffsetCommitRecord,
     OffsetTombstone,
-    OpaqueRecord,
     Record,
     TransactionMarker,
 )
@@ -48,7 +47,7 @@ class HardState:
                 self.group_log_offsets.pop(record.group_id, None)
             case TransactionMarker():
                 self.offsets.apply_marker(record)
-            case OpaqueRecord():
+            case _:
                 self.opaque_count += 1
 
     def group_records(self) -> Iterator[tuple[int, GroupMetadataRecord]]:

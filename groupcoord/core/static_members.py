@@ -73,8 +73,7 @@ class StaticMembers:
         if group.state is not GroupState.STABLE or member is None:
             return
         join = group.take_join(member)
-        if join is None:
-            return
+        assert join is not None, "a Stable group has not moved on since"
         if not join.supports_skip_assignment:
             # Older clients would assign again if they believed that they lead: they are told the leader's old id.
             response = self._response(group, member, written.old_leader)

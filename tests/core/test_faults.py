@@ -306,7 +306,6 @@ def deletion_over_two_partitions(late: bool) -> tuple[Driver, ScriptedStore, Del
     return driver, store, request, driver.coordinator.partition_of(first.group_id)
 
 
-@pytest.mark.xfail(strict=True, reason="the internal token comes out until the next request settles")
 def test_no_internal_token_comes_out_after_a_stores_exception() -> None:
     """Replies taken right after an exception of the store carry only tokens that the caller gave."""
     driver, store, request, _ = deletion_over_two_partitions(late=False)
@@ -316,7 +315,6 @@ def test_no_internal_token_comes_out_after_a_stores_exception() -> None:
     assert {token for token, _ in driver.coordinator.take_replies()} <= {"mine"}
 
 
-@pytest.mark.xfail(strict=True, reason="the internal token comes out until the next request settles")
 def test_no_internal_token_comes_out_after_a_broken_contract() -> None:
     """The same after an answer that breaks the contract."""
     driver, _, request, index = deletion_over_two_partitions(late=True)
@@ -334,7 +332,6 @@ class UnreadableStore(MemoryLogStore):
         raise OSError("not a log store's error")
 
 
-@pytest.mark.xfail(strict=True, reason="the partition stays LOADING for ever")
 def test_a_store_that_raises_something_else_while_it_is_read() -> None:
     """The partition has failed and can be loaded again; it does not look as if it were loading."""
     coordinator = GroupCoordinator(clock=ManualClock(), log_store=UnreadableStore())
@@ -343,7 +340,6 @@ def test_a_store_that_raises_something_else_while_it_is_read() -> None:
     assert coordinator.status(0) is PartitionStatus.FAILED
 
 
-@pytest.mark.xfail(strict=True, reason="the epoch of before is remembered, so the default epoch is not newer")
 def test_loading_again_after_an_unload_without_an_epoch() -> None:
     """Who counts no epochs can unload a partition and load it again."""
     driver = Driver()
@@ -352,7 +348,6 @@ def test_loading_again_after_an_unload_without_an_epoch() -> None:
     assert driver.coordinator.status(0) is PartitionStatus.ACTIVE
 
 
-@pytest.mark.xfail(strict=True, reason="the epochs of before are remembered")
 def test_opening_again_after_a_close() -> None:
     """A closed coordinator can load everything again."""
     driver = Driver()

@@ -255,7 +255,6 @@ def test_delete_where_it_may_not_be(driver: Driver, group: Group) -> None:
     assert live == OffsetDeleteResponse(ErrorCode.NON_EMPTY_GROUP)
 
 
-@pytest.mark.xfail(strict=True, reason="answered GROUP_ID_NOT_FOUND, or served if that group has offsets")
 @pytest.mark.parametrize("has_offsets", [False, True])
 def test_delete_without_a_group_id(driver: Driver, has_offsets: bool) -> None:
     """Unlike for commits and fetches, the empty group id is INVALID_GROUP_ID."""

@@ -229,13 +229,7 @@ def delete_body(*topics: tuple[str, tuple[int, ...]], group_id: str = "g") -> Bo
 @pytest.mark.parametrize(
     ("state", "group_id", "error"),
     [
-        pytest.param(
-            "stable",
-            "",
-            "INVALID_GROUP_ID",
-            id="no group id",
-            marks=pytest.mark.xfail(strict=True, reason="the core answers GROUP_ID_NOT_FOUND"),
-        ),
+        row("no group id", "stable", "", "INVALID_GROUP_ID"),
         row("absent group", "absent", "g", "GROUP_ID_NOT_FOUND"),
         row("no consumers", "stable connect", "g", "NON_EMPTY_GROUP"),
         *(row(state, state, "g", error) for state, error in SHARD_ERRORS),

@@ -61,13 +61,17 @@ class CoordinatorMachine(RuleBasedStateMachine):
             offsets_retention_check_interval_ms=30_000,
         )
         self.clock = ManualClock(1_700_000_000_000)
-        self.store = MemoryLogStore(acknowledge_late=late)
+        self.store = self.make_store(late)
         self.actors: list[Actor] = []
         self.outstanding: dict[int, tuple[object, Actor | None]] = {}
         self.next_token = 0
         self.acknowledged: set[tuple[str, int, int]] = set()
         self.leader_epoch = 0
         self.boot()
+
+    def make_store(self, late: bool) -> MemoryLogStore:
+        """Return the log to live on."""
+        return MemoryLogStore(acknowledge_late=late)
 
     def boot(self) -> None:
         """Start a coordinator on the log."""

@@ -388,7 +388,7 @@ MUTANTS = (
     Mutant(
         "stable fetches do not see open transactions",
         "commits.py",
-        "checks_stability = require_stable and offsets.has_open_transaction(group_id)",
+        "checks_stability = require_stable and is_known and offsets.has_open_transaction(group_id)",
         "checks_stability = False",
     ),
     # ---------------------------------------------------------------- log, load, routing
