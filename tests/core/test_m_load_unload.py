@@ -55,6 +55,15 @@ def test_a_stable_group_comes_back() -> None:
     assert (group.state, group.generation) == (GroupState.EMPTY, 8)
 
 
+def test_a_member_that_died_before_the_load_expires() -> None:
+    """Whoever is not heard of after a load is removed one session time-out later."""
+    driver, group = loaded(generation(MEMBER))
+    driver.sleep(SESSION_MS - 1)
+    assert group.members == ["a-0"]
+    driver.sleep(1)
+    assert (group.state, group.generation) == (GroupState.EMPTY, 8)
+
+
 def test_an_empty_group_comes_back() -> None:
     """An Empty group waits for company as a new one does, and counts its generations on."""
     driver, group = loaded(generation())
