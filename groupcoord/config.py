@@ -17,7 +17,7 @@ INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 
 
-def _setting(default: int, *, at_least: int | None = None, at_most: int = INT32_MAX) -> Any:
+def _setting(default: float, *, at_least: int | None = None, at_most: int = INT32_MAX) -> Any:
     lowest = -at_most - 1 if at_least is None else at_least
     return field(default=default, metadata={"at_least": lowest, "at_most": at_most})
 
@@ -66,13 +66,18 @@ class Config:
     max_connections: int = _setting(INT32_MAX, at_least=0)
     log_flush_interval_messages: int = _setting(INT64_MAX, at_least=1, at_most=INT64_MAX)
     log_flush_interval_ms: int = _setting(INT64_MAX, at_least=0, at_most=INT64_MAX)
+    log_cleaner_min_cleanable_ratio: float = _setting(0.5, at_least=0, at_most=1)
+    log_cleaner_delete_retention_ms: int = _setting(86_400_000, at_least=0, at_most=INT64_MAX)
+    log_cleaner_min_compaction_lag_ms: int = _setting(0, at_least=0, at_most=INT64_MAX)
+    log_cleaner_dedupe_buffer_size: int = _setting(134_217_728, at_least=1, at_most=INT64_MAX)
+    log_cleaner_backoff_ms: int = _setting(15_000, at_least=1, at_most=INT64_MAX)
 
     def __attrs_post_init__(self) -> None:
         for attribute in fields(Config):
             _validate(attribute, getattr(self, attribute.name))
 
     @classmethod
-    def from_properties(cls, properties: Mapping[str, str | int]) -> Config:
+    def from_properties(cls, properties: Mapping[str, str | int | float]) -> Config:
         """Make a configuration from keys and values as they stand in ``server.properties``.
 
         Args:
@@ -82,31 +87,40 @@ class Config:
             ConfigError: a key is unknown, given in both spellings, or its value is not allowed.
         """
         known = {attribute.name for attribute in fields(cls)}
-        values: dict[str, int] = {}
+        values: dict[str, Any] = {}
+        fractions = {attribute.name for attribute in fields(cls) if isinstance(attribute.default, float)}
         for key, raw in properties.items():
             name = key.strip().replace(".", "_")
             if name not in known:
                 raise ConfigError(f"unknown setting {key!r}{_suggestion(name, known)}")
             if name in values:
                 raise ConfigError(f"setting {key_of(name)!r} is given twice")
-            values[name] = _parse(key_of(name), raw)
+            values[name] = _parse_fraction(key_of(name), raw) if name in fractions else _parse(key_of(name), raw)
         return cls(**values)
 
-    def to_properties(self) -> dict[str, int]:
+    def to_properties(self) -> dict[str, int | float]:
         """Return every setting under Kafka's key."""
         return {key_of(attribute.name): getattr(self, attribute.name) for attribute in fields(Config)}
 
 
-def _parse(key: str, raw: str | int) -> int:
+def _parse(key: str, raw: str | float) -> int:
     try:
         return int(raw.strip() if isinstance(raw, str) else raw)
     except (ValueError, TypeError):
         raise ConfigError(f"setting {key!r} must be a whole number, not {raw!r}") from None
 
 
-def _validate(attribute: Attribute[int], value: object) -> None:
+def _parse_fraction(key: str, raw: str | float) -> float:
+    try:
+        return float(raw)
+    except (ValueError, TypeError):
+        raise ConfigError(f"setting {key!r} must be a number, not {raw!r}") from None
+
+
+def _validate(attribute: Attribute[Any], value: object) -> None:
     key = key_of(attribute.name)
-    if not isinstance(value, int) or isinstance(value, bool):
+    allowed = int | float if isinstance(attribute.default, float) else int
+    if not isinstance(value, allowed) or isinstance(value, bool) or value != value:
         raise ConfigError(f"setting {key!r} must be a whole number, not {value!r}")
     at_least, at_most = attribute.metadata["at_least"], attribute.metadata["at_most"]
     if value < at_least:

@@ -59,7 +59,7 @@ from groupcoord.core.states import GroupState
 from groupcoord.core.timers import TimerQueue
 from groupcoord.core.topics import AnyTopic, TopicResolver
 from groupcoord.errors import ErrorCode, GroupcoordError, StoreContractError
-from groupcoord.log_store import LogRecord, LogStore, LogStoreError, MemoryLogStore, Ticket
+from groupcoord.log_store import LogRecord, LogRecords, LogStore, LogStoreError, MemoryLogStore, Ticket
 
 __all__ = ["GroupCoordinator", "GroupState", "LoadError", "PartitionStatus", "random_member_id"]
 
@@ -293,9 +293,7 @@ class GroupCoordinator:
         now_ms = self.clock.now_ms()
         ticket = Ticket(append.partition, append.number)
         try:
-            base_offset = self.log_store.append(
-                append.partition, ticket, [LogRecord(record, now_ms) for record in append.records]
-            )
+            base_offset = self.log_store.append(append.partition, ticket, LogRecords(append.records, now_ms))
         except LogStoreError as error:
             self.append_failed(ticket, error)
         except BaseException:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, overload
 
 from groupcoord.core.records import NO_PRODUCER_ID, OffsetCommitRecord, Record, TransactionMarker
 from groupcoord.errors import ErrorCode
@@ -165,6 +165,37 @@ class LogRecord:
 
     def __repr__(self) -> str:
         return f"LogRecord({self.record!r}, timestamp_ms={self.timestamp_ms}, offset={self.offset})"
+
+
+class LogRecords(Sequence[LogRecord]):
+    """The records of one append: a :class:`LogRecord` is made for each only when it is looked at.
+
+    A store that works on values needs none of them.
+
+    Attributes:
+        values: the records as values.
+        timestamp_ms: append time of all of them.
+    """
+
+    __slots__ = ("_made", "timestamp_ms", "values")
+
+    def __init__(self, values: Sequence[Record], timestamp_ms: int) -> None:
+        self.values = values
+        self.timestamp_ms = timestamp_ms
+        self._made: list[LogRecord] | None = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @overload
+    def __getitem__(self, index: int) -> LogRecord: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[LogRecord]: ...
+    def __getitem__(self, index: int | slice) -> LogRecord | list[LogRecord]:
+        """Return the record at ``index``, or the list of a slice."""
+        if self._made is None:
+            self._made = [LogRecord(value, self.timestamp_ms) for value in self.values]
+        return self._made[index]
 
 
 @cache

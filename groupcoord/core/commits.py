@@ -19,7 +19,6 @@ from groupcoord.core.messages import (
     OffsetCommitResponse,
     OffsetDelete,
     OffsetDeleteResponse,
-    OffsetToCommit,
     PartitionResult,
     TopicResult,
     TopicToCommit,
@@ -28,6 +27,7 @@ from groupcoord.core.messages import (
     TxnOffsetCommitResponse,
 )
 from groupcoord.core.records import (
+    NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
     ZERO_UUID,
@@ -43,53 +43,64 @@ from groupcoord.errors import ErrorCode
 NO_OFFSET = -1
 NO_LEADER_EPOCH = -1
 
+_SHARED_RESULTS = 4_096
+_ACCEPTED = tuple(PartitionResult(index, ErrorCode.NONE) for index in range(_SHARED_RESULTS))
+"""The result that nearly every partition gets, made once."""
+
 
 class _Draft:
     """The records of one commit while they are made."""
 
-    __slots__ = (
-        "_commit_timestamp_ms",
-        "_expire_timestamp_ms",
-        "_group_id",
-        "_producer_epoch",
-        "_producer_id",
-        "records",
-    )
+    __slots__ = ("_commit_timestamp_ms", "_expire_timestamp_ms", "_group_id", "_limit", "_producer", "records")
 
     def __init__(
         self,
         group_id: str,
+        metadata_limit: int,
         commit_timestamp_ms: int,
-        expire_timestamp_ms: int,
-        producer_id: int = NO_PRODUCER_ID,
-        producer_epoch: int = -1,
+        expire_timestamp_ms: int = NO_TIMESTAMP,
+        producer: tuple[int, int] = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH),
     ) -> None:
         self.records: list[OffsetCommitRecord] = []
         self._group_id = group_id
+        self._limit = metadata_limit
         self._commit_timestamp_ms = commit_timestamp_ms
         self._expire_timestamp_ms = expire_timestamp_ms
-        self._producer_id = producer_id
-        self._producer_epoch = producer_epoch
+        self._producer = producer
 
-    def add(self, topic: str, topic_id: UUID, offset: OffsetToCommit, metadata: str) -> None:
-        """Add the record of one partition."""
-        # The version of the record that has an expiry has neither leader epoch nor topic id.
-        has_expiry = self._expire_timestamp_ms != NO_TIMESTAMP
-        self.records.append(
-            OffsetCommitRecord(
-                self._group_id,
-                topic,
-                offset.partition_index,
-                offset.committed_offset,
-                NO_LEADER_EPOCH if has_expiry else offset.committed_leader_epoch,
-                metadata,
-                self._commit_timestamp_ms,
-                self._expire_timestamp_ms,
-                ZERO_UUID if has_expiry else topic_id,
-                self._producer_id,
-                self._producer_epoch,
+    def add(self, topic: TopicToCommit) -> TopicResult:
+        """Add a record for each partition that is accepted; return what each will be answered."""
+        group_id, name, topic_id = self._group_id, topic.name, topic.topic_id
+        assert name is not None
+        commit_timestamp_ms, expire_timestamp_ms = self._commit_timestamp_ms, self._expire_timestamp_ms
+        producer_id, producer_epoch = self._producer
+        has_expiry = expire_timestamp_ms != NO_TIMESTAMP
+        if has_expiry:
+            # The version of the record that has an expiry has neither leader epoch nor topic id.
+            topic_id = ZERO_UUID
+        results = []
+        for offset in topic.partitions:
+            index, metadata = offset.partition_index, offset.committed_metadata or ""
+            if metadata and utf16_length(metadata) > self._limit:
+                results.append(PartitionResult(index, ErrorCode.OFFSET_METADATA_TOO_LARGE))
+                continue
+            self.records.append(
+                OffsetCommitRecord(
+                    group_id,
+                    name,
+                    index,
+                    offset.committed_offset,
+                    NO_LEADER_EPOCH if has_expiry else offset.committed_leader_epoch,
+                    metadata,
+                    commit_timestamp_ms,
+                    expire_timestamp_ms,
+                    topic_id,
+                    producer_id,
+                    producer_epoch,
+                )
             )
-        )
+            results.append(_ACCEPTED[index] if 0 <= index < _SHARED_RESULTS else PartitionResult(index, ErrorCode.NONE))
+        return TopicResult(name, topic.topic_id, tuple(results))
 
 
 class Commits:
@@ -116,8 +127,8 @@ class Commits:
             self._effects.reply(token, OffsetCommitResponse(refused_topics(request.topics, error_code)))
             return
         expire_timestamp_ms = NO_TIMESTAMP if request.retention_time_ms == -1 else now_ms + request.retention_time_ms
-        draft = _Draft(request.group_id, now_ms, expire_timestamp_ms)
-        topics = tuple(self._accept(topic, draft) for topic in request.topics)
+        draft = _Draft(request.group_id, self._config.offset_metadata_max_bytes, now_ms, expire_timestamp_ms)
+        topics = tuple([draft.add(topic) for topic in request.topics])
         response = OffsetCommitResponse(topics)
         self._write(draft, WhenCommitted(request.group_id, token, response, len(draft.records)))
 
@@ -128,8 +139,9 @@ class Commits:
         if error_code is not ErrorCode.NONE:
             self._effects.reply(token, TxnOffsetCommitResponse(refused_topics(request.topics, error_code)))
             return
-        draft = _Draft(request.group_id, now_ms, NO_TIMESTAMP, request.producer_id, request.producer_epoch)
-        topics = tuple(self._accept(topic, draft) for topic in request.topics)
+        producer = (request.producer_id, request.producer_epoch)
+        draft = _Draft(request.group_id, self._config.offset_metadata_max_bytes, now_ms, producer=producer)
+        topics = tuple([draft.add(topic) for topic in request.topics])
         response = TxnOffsetCommitResponse(topics)
         self._write(draft, WhenCommitted(request.group_id, token, response, len(draft.records)))
 
@@ -138,22 +150,6 @@ class Commits:
             self._journal.begin_commit(draft.records, written)
         else:
             self._effects.reply(written.token, written.response)
-
-    def _accept(self, topic: TopicToCommit, draft: _Draft) -> TopicResult:
-        """Add a record for each partition that is accepted; return what each will be answered."""
-        name = topic.name
-        assert name is not None
-        limit = self._config.offset_metadata_max_bytes
-        results = []
-        for offset in topic.partitions:
-            metadata = offset.committed_metadata or ""
-            index = offset.partition_index
-            if metadata and utf16_length(metadata) > limit:
-                results.append(PartitionResult(index, ErrorCode.OFFSET_METADATA_TOO_LARGE))
-                continue
-            draft.add(name, topic.topic_id, offset, metadata)
-            results.append(PartitionResult(index, ErrorCode.NONE))
-        return TopicResult(name, topic.topic_id, tuple(results))
 
     def _validate(self, group: GroupMetadata | None, request: OffsetCommit, now_ms: int) -> ErrorCode:
         """Return NONE if the request may commit; a member that may is alive."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from groupcoord.core.offsets import OffsetCache
 from groupcoord.core.records import (
@@ -49,6 +49,11 @@ class HardState:
                 self.offsets.apply_marker(record)
             case _:
                 self.opaque_count += 1
+
+    def apply_plain_commits(self, records: Sequence[OffsetCommitRecord], log_offset: int) -> None:
+        """Take over one plain commit, found from ``log_offset`` on: :meth:`apply` for each record, in one pass."""
+        self.groups.setdefault(records[0].group_id, None)
+        self.offsets.apply_plain_commits(records, log_offset)
 
     def group_records(self) -> Iterator[tuple[int, GroupMetadataRecord]]:
         """Return the last record of each group that has one, with its log offset."""

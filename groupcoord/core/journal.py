@@ -9,7 +9,7 @@ from typing import NamedTuple
 from groupcoord.core.continuations import Continuation, WhenCommitted
 from groupcoord.core.effects import Append, Effects
 from groupcoord.core.hard_state import HardState
-from groupcoord.core.records import OffsetCommitRecord, Record
+from groupcoord.core.records import NO_PRODUCER_ID, OffsetCommitRecord, Record
 from groupcoord.errors import InvariantError, StoreContractError
 
 
@@ -69,12 +69,16 @@ class Journal:
                 f"log partition {self._partition}: append {number} was acknowledged at offset {base_offset}, "
                 f"but the log already reached {self.next_log_offset}"
             )
-        apply = self.hard.apply
+        hard = self.hard
         for entry in answered:
             self.in_flight.popleft()
-            self.hard.offsets.settle(entry.number)
+            commits = hard.offsets.settle(entry.number)
+            if commits is not None and commits[0].producer_id == NO_PRODUCER_ID:
+                hard.apply_plain_commits(commits, base_offset)
+                base_offset += len(commits)
+                continue
             for record in entry.records:
-                apply(record, base_offset)
+                hard.apply(record, base_offset)
                 base_offset += 1
         self.next_log_offset = base_offset
         return [entry.continuation for entry in answered]

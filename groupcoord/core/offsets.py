@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from attrs import evolve
 
@@ -57,6 +57,20 @@ class OffsetCache:
             topics = self.committed.setdefault(record.group_id, {})
             topics.setdefault(record.topic, {})[record.partition] = (log_offset, record)
 
+    def apply_plain_commits(self, records: Sequence[OffsetCommitRecord], log_offset: int) -> None:
+        """Take over the commits of one group outside of any transaction, which lie in the log from ``log_offset`` on.
+
+        The same as :meth:`apply_commit` for each, in one pass.
+        """
+        topics = self.committed.setdefault(records[0].group_id, {})
+        name, partitions = None, {}
+        for record in records:
+            if record.topic != name:
+                name = record.topic
+                partitions = topics.setdefault(name, {})
+            partitions[record.partition] = (log_offset, record)
+            log_offset += 1
+
     def apply_tombstone(self, record: OffsetTombstone) -> None:
         """Forget a partition's offset, pending ones of open transactions included."""
         topics = self.committed.get(record.group_id)
@@ -102,9 +116,9 @@ class OffsetCache:
         """Remember commits that are on their way to the log as append ``number``."""
         self.pending[number] = records
 
-    def settle(self, number: int) -> None:
-        """Forget the pending commits of an append, which is durable or has failed."""
-        self.pending.pop(number, None)
+    def settle(self, number: int) -> list[OffsetCommitRecord] | None:
+        """Forget the pending commits of an append, which is durable or has failed; return them if there were any."""
+        return self.pending.pop(number, None)
 
     # ------------------------------------------------------------ reading
 

@@ -23,6 +23,8 @@ class OffsetCommitRecord:
 
     With a ``producer_id`` it is part of a transaction (KIP-98): invisible until that producer's marker commits it.
     ``value_version`` is the version of the value as it stands in a log; None: the one that Kafka 4.4 would write.
+    ``key_version`` is 0 for the keys of brokers before 0.9. ``raw_value`` is the value's bytes if the fields alone
+    would give others: it has tagged fields that this library does not know.
     """
 
     group_id: str
@@ -37,6 +39,8 @@ class OffsetCommitRecord:
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
     value_version: int | None = None
+    key_version: int = 1
+    raw_value: bytes | None = None
 
 
 @define
@@ -46,6 +50,7 @@ class OffsetTombstone:
     group_id: str
     topic: str
     partition: int
+    key_version: int = 1
 
 
 @define
@@ -64,7 +69,10 @@ class MemberRecord:
 
 @define
 class GroupMetadataRecord:
-    """A generation of a classic group with its members and their assignments (record type 2)."""
+    """A generation of a classic group with its members and their assignments (record type 2).
+
+    ``value_version`` and ``raw_value`` are those of :class:`OffsetCommitRecord`.
+    """
 
     group_id: str
     protocol_type: str
@@ -74,6 +82,7 @@ class GroupMetadataRecord:
     state_timestamp_ms: int = NO_TIMESTAMP
     members: tuple[MemberRecord, ...] = ()
     value_version: int | None = None
+    raw_value: bytes | None = None
 
 
 @define
@@ -95,10 +104,16 @@ class TransactionMarker:
 
 @define
 class OpaqueRecord:
-    """A record of a type or version that this library does not know: kept as it is, never interpreted."""
+    """A record of a type or version that the coordinator does not know: kept as it is, never interpreted.
+
+    Producer and ``is_control`` are those of its batch.
+    """
 
     key: bytes
     value: bytes | None
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    is_control: bool = False
 
 
 Record = OffsetCommitRecord | OffsetTombstone | GroupMetadataRecord | GroupTombstone | TransactionMarker | OpaqueRecord

@@ -91,7 +91,7 @@ def resolve_commit(
             refused.append(TopicResult(topic.name, topic.topic_id, errors))
             continue
         good = topic.partitions
-        if not all(0 <= offset.partition_index < count for offset in good):
+        if [offset for offset in good if not 0 <= offset.partition_index < count]:
             good = tuple(offset for offset in topic.partitions if 0 <= offset.partition_index < count)
             errors = _unknown_partitions((offset.partition_index for offset in topic.partitions), count)
             refused.append(TopicResult(name, topic.topic_id, errors))

@@ -1,20 +1,23 @@
-"""Record batches of message format v2: written as Kafka 4.4's coordinator does, read as any broker may write them.
+"""Record batches: written as Kafka 4.4's coordinator does, read as any broker may write them.
 
-A batch is a header of 61 bytes and its records, which may be compressed together. A CRC-32C covers everything from the
-attributes on. The header is big-endian; records are made of zig-zag varints (KIP-98; ``docs/records.md``).
+A batch of message format v2 is a header of 61 bytes and its records, which may be compressed together. A CRC-32C covers
+everything from the attributes on. The header is big-endian; records are made of zig-zag varints (KIP-98;
+``docs/records.md``). The messages of formats v0 and v1 are read as batches too (:mod:`.legacy`).
 """
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from mmap import mmap
 from struct import Struct
+from struct import error as StructError  # noqa: N812
 
 from crc32c import crc32c
 
 from groupcoord.errors import GroupcoordError
 from groupcoord.records.compression import Compression, DecompressionError, decompress
+from groupcoord.records.legacy import MESSAGE_BYTES_MIN, Message, message_crcs, read_wrapped
+from groupcoord.records.primitives import MalformedError
 
 Buffer = bytes | bytearray | memoryview | mmap
 
@@ -28,7 +31,6 @@ _LENGTH_MIN = BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES
 _LENGTH_MAX = BATCH_BYTES_MAX - LOG_OVERHEAD_BYTES
 _MAGIC_POSITION = 16
 _CRC_START = 21
-_LEGACY_LENGTH_MIN = 14
 
 CODEC_MASK = 0x07
 LOG_APPEND_TIME = 0x08
@@ -36,13 +38,13 @@ TRANSACTIONAL = 0x10
 CONTROL = 0x20
 DELETE_HORIZON = 0x40
 
+#: Offset, timestamp in milliseconds, key, value of one record. Record headers are skipped: coordinators write none.
+BatchRecord = tuple[int, int, bytes | None, bytes | None]
+
 _header = Struct(">qiibIhiqqqhii")
 _pack_uncovered = Struct(">qiibI").pack
 _pack_covered = Struct(">hiqqqhii").pack
 _unpack_offset_length = Struct(">qi").unpack_from
-
-#: Offset, timestamp in milliseconds, key, value of one record. Record headers are skipped: coordinators write none.
-BatchRecord = tuple[int, int, bytes | None, bytes | None]
 
 
 class InvalidBatchError(GroupcoordError, ValueError):
@@ -64,7 +66,7 @@ class CorruptBatchError(InvalidBatchError):
 
 
 class UnsupportedFormatError(CorruptBatchError):
-    """The bytes are sound messages of format v0 or v1, which brokers before 0.11 wrote."""
+    """The batch is of a message format that is newer than v2, or no batch at all: nothing behind it can be told."""
 
 
 class TruncatedBatchError(InvalidBatchError):
@@ -129,7 +131,7 @@ def encode_batch(
     if base_sequence is None:
         base_sequence = -1 if is_control else 0
     attributes = (TRANSACTIONAL if is_transactional else 0) | (CONTROL if is_control else 0)
-    parts = [b""]
+    parts: list[bytes] = []
     offset_delta = 0
     for key, value, timestamp_ms in records:
         if timestamp_ms == base_timestamp_ms and offset_delta < _SMALL:
@@ -150,7 +152,7 @@ def encode_batch(
         size = len(body)
         parts += (_VARINTS[size] if size < _SMALL else varint(size), body)
         offset_delta += 1
-    parts[0] = _pack_covered(
+    header = _pack_covered(
         attributes,
         offset_delta - 1,
         base_timestamp_ms,
@@ -160,7 +162,39 @@ def encode_batch(
         base_sequence,
         offset_delta,
     )
-    covered = b"".join(parts)
+    return _seal(base_offset, leader_epoch, header + b"".join(parts))
+
+
+def frame_records(
+    base_offset: int,
+    parts: Iterable[bytes],
+    record_count: int,
+    timestamp_ms: int,
+    *,
+    leader_epoch: int,
+    producer_id: int,
+    producer_epoch: int,
+) -> bytes:
+    """Return the batch of records that are encoded already, all of the same time.
+
+    Args:
+        base_offset: offset of the first record.
+        parts: the records, each with its length before it, in any pieces.
+        record_count: how many they are.
+        timestamp_ms: of all of them.
+        leader_epoch: of the log partition's leader.
+        producer_id: of a transactional batch, else -1.
+        producer_epoch: goes with ``producer_id``.
+    """
+    attributes = TRANSACTIONAL if producer_id >= 0 else 0
+    header = _pack_covered(
+        attributes, record_count - 1, timestamp_ms, timestamp_ms, producer_id, producer_epoch, 0, record_count
+    )
+    return _seal(base_offset, leader_epoch, header + b"".join(parts))
+
+
+def _seal(base_offset: int, leader_epoch: int, covered: bytes) -> bytes:
+    """Put what the CRC doesn't cover, and the CRC, before what it covers."""
     length = len(covered) + _CRC_START - LOG_OVERHEAD_BYTES
     return _pack_uncovered(base_offset, length, leader_epoch, MAGIC_V2, crc32c(covered)) + covered
 
@@ -259,7 +293,7 @@ class Batch:
             raise CorruptBatchError(self.position, f"unknown codec {self.attributes & CODEC_MASK}") from None
 
     def records(self, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Iterator[BatchRecord]:
-        """Yield ``(offset, timestamp_ms, key, value)`` of each record.
+        """Return ``(offset, timestamp_ms, key, value)`` of each record, in order.
 
         Raises:
             CorruptBatchError: the records don't fit the header or their own lengths, or decompress to too much.
@@ -273,13 +307,17 @@ class Batch:
                 raise CorruptBatchError(self.position, str(error)) from None
         append_time_ms = self.max_timestamp_ms if self.attributes & LOG_APPEND_TIME else None
         try:
-            yield from _decode_records(
-                payload, self.record_count, self.base_offset, self.base_timestamp_ms, append_time_ms
+            return iter(
+                _decode_records(payload, self.record_count, self.base_offset, self.base_timestamp_ms, append_time_ms)
             )
         except IndexError:
             raise CorruptBatchError(self.position, "its records end early") from None
         except _BadRecordError as error:
             raise CorruptBatchError(self.position, str(error)) from None
+
+    def to_bytes(self) -> bytes:
+        """Return the whole batch as it stands in the buffer."""
+        return bytes(self._buffer[self._start : self._start + self.size_bytes])
 
     def check_crc(self) -> None:
         """Make sure that the bytes are those that were written.
@@ -299,6 +337,59 @@ class Batch:
         )
 
 
+class LegacyBatch(Batch):
+    """A message of format v0 or v1, as a batch of its own; a compressed one holds several records.
+
+    It has neither producer nor leader epoch: they are -1, and nothing in it is transactional.
+    """
+
+    __slots__ = ("_actual_crc", "_records")
+
+    def __init__(self, buffer: Buffer, start: int, position: int, size_bytes: int, *, check_crc: bool) -> None:
+        self.position = position
+        self.size_bytes = size_bytes
+        self._buffer = buffer
+        self._start = start
+        entry = bytes(buffer[start : start + size_bytes])
+        self.crc, self._actual_crc = message_crcs(entry)
+        if check_crc:
+            self.check_crc()
+        try:
+            message = Message(entry)
+            self.magic, self.attributes = message.magic, message.attributes
+            if message.attributes & CODEC_MASK:
+                self._records = read_wrapped(message, DECOMPRESSED_BYTES_MAX)
+            else:
+                self._records = [(message.offset, message.timestamp_ms, message.key, message.value)]
+        except (MalformedError, DecompressionError, StructError) as error:
+            raise CorruptBatchError(position, str(error)) from None
+        timestamps = [record[1] for record in self._records]
+        self.base_offset = self._records[0][0]
+        self.last_offset_delta = self._records[-1][0] - self.base_offset
+        self.base_timestamp_ms, self.max_timestamp_ms = timestamps[0], max(timestamps)
+        self.record_count = len(self._records)
+        self.leader_epoch = self.producer_id = self.producer_epoch = self.base_sequence = -1
+
+    def records(self, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Iterator[BatchRecord]:
+        """Return ``(offset, timestamp_ms, key, value)`` of each record; the timestamp is -1 in format v0.
+
+        Args:
+            decompressed_bytes_max: without effect, since they were decompressed to find the first one's offset.
+        """
+        return iter(self._records)
+
+    def check_crc(self) -> None:
+        """Make sure that the bytes are those that were written.
+
+        Raises:
+            CorruptBatchError: they are not.
+        """
+        if self._actual_crc != self.crc:
+            raise CorruptBatchError(
+                self.position, f"its CRC is {self._actual_crc:#010x}, the header says {self.crc:#010x}"
+            )
+
+
 class _BadRecordError(ValueError):
     """A record inside a batch doesn't fit; becomes a CorruptBatchError."""
 
@@ -314,19 +405,26 @@ def iter_batches(buffer: Buffer, *, base_position: int = 0, check_crc: bool = Tr
     Raises:
         TruncatedBatchError: the buffer ends inside a batch; those before it were yielded.
         CorruptBatchError: a batch is broken.
-        UnsupportedFormatError: it is a sound message of an older format.
     """
     start, end = 0, len(buffer)
     while start < end:
         position = base_position + start
         if end - start <= _MAGIC_POSITION:
-            raise TruncatedBatchError(position, BATCH_HEADER_BYTES, end - start)
+            raise TruncatedBatchError(position, LOG_OVERHEAD_BYTES + MESSAGE_BYTES_MIN, end - start)
         _, length = _unpack_offset_length(buffer, start)
         size = length + LOG_OVERHEAD_BYTES
-        if buffer[start + _MAGIC_POSITION] != MAGIC_V2 or not _LENGTH_MIN <= length <= _LENGTH_MAX:
-            raise _not_a_batch(buffer, start, end, position, length)
+        magic = buffer[start + _MAGIC_POSITION]
+        length_min = _LENGTH_MIN if magic == MAGIC_V2 else MESSAGE_BYTES_MIN
+        if magic > MAGIC_V2:
+            raise CorruptBatchError(position, f"unknown message format {magic}")
+        if not length_min <= length <= _LENGTH_MAX:
+            raise CorruptBatchError(position, f"a length of {length} bytes is impossible")
         if size > end - start:
             raise TruncatedBatchError(position, size, end - start)
+        if magic != MAGIC_V2:
+            yield LegacyBatch(buffer, start, position, size, check_crc=check_crc)
+            start += size
+            continue
         batch = Batch(buffer, start, position)
         if check_crc:
             batch.check_crc()
@@ -338,26 +436,13 @@ def iter_batches(buffer: Buffer, *, base_position: int = 0, check_crc: bool = Tr
         start += size
 
 
-def _not_a_batch(buffer: Buffer, start: int, end: int, position: int, length: int) -> InvalidBatchError:
-    """Say why the bytes at ``start`` are no batch of format v2. Older messages have a CRC-32 from the magic byte on."""
-    magic = buffer[start + _MAGIC_POSITION]
-    if magic in (0, 1) and _LEGACY_LENGTH_MIN <= length <= _LENGTH_MAX:
-        size = length + LOG_OVERHEAD_BYTES
-        if size > end - start:
-            return TruncatedBatchError(position, size, end - start)
-        stored_crc = int.from_bytes(buffer[start + 12 : start + 16], "big")
-        if zlib.crc32(buffer[start + _MAGIC_POSITION : start + size]) == stored_crc:
-            return UnsupportedFormatError(position, f"message format v{magic} can't be read")
-    if magic != MAGIC_V2:
-        return CorruptBatchError(position, f"unknown message format {magic}")
-    return CorruptBatchError(position, f"a length of {length} bytes is impossible")
-
-
 def _decode_records(
     payload: bytes, count: int, base_offset: int, base_timestamp_ms: int, append_time_ms: int | None
-) -> Iterator[BatchRecord]:
+) -> list[BatchRecord]:
     # The hottest loop of loading: varints of one and two bytes are read in place.
     position, end = 0, len(payload)
+    records: list[BatchRecord] = []
+    append = records.append
     key: bytes | None
     value: bytes | None
     for _ in range(count):
@@ -405,9 +490,10 @@ def _decode_records(
             position += 1
         if position != record_end:
             raise _BadRecordError("a record's length is not that of its fields")
-        yield offset, timestamp_ms if append_time_ms is None else append_time_ms, key, value
+        append((offset, timestamp_ms if append_time_ms is None else append_time_ms, key, value))
     if position != end:
         raise _BadRecordError(f"{end - position} bytes are left behind its {count} records")
+    return records
 
 
 def _sized(payload: bytes, position: int) -> tuple[bytes | None, int]:

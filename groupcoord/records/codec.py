@@ -37,10 +37,12 @@ LEGACY_OFFSET_COMMIT_KEY = 0
 OFFSET_COMMIT_KEY = 1
 GROUP_METADATA_KEY = 2
 
+LEGACY_OFFSET_COMMIT_VALUE_VERSION = 0
 OFFSET_COMMIT_VALUE_VERSION = 4
 EXPIRING_OFFSET_COMMIT_VALUE_VERSION = 1
 GROUP_METADATA_VALUE_VERSION = 3
 NEWEST_VALUE_VERSION = 4
+FIRST_FLEXIBLE_VALUE_VERSION = 4
 TOPIC_ID_TAG = 0
 
 ABORT_MARKER = 0
@@ -70,8 +72,9 @@ class RecordEncodingError(GroupcoordError, ValueError):
 def encode_record(record: Record) -> tuple[bytes, bytes | None]:
     """Return the key and the value that Kafka 4.4 writes for ``record``; the value is None for a tombstone.
 
-    A record's ``value_version``, if set, is the version to write. Fields that this version lacks are dropped, as Kafka
-    does: a value with an expiry (version 1) has neither leader epoch nor topic id.
+    A record's ``value_version``, if set, is the version to write, and its ``raw_value``, if set, is what is written.
+    Fields that a version lacks are dropped, as Kafka does: a value with an expiry (version 1) has neither leader epoch
+    nor topic id.
 
     Raises:
         RecordEncodingError: a string is longer than 32,767 bytes (a group id, say), a number does not fit its field, or
@@ -98,8 +101,8 @@ def decode_record(
         producer_id: of the batch, if it is transactional; -1 otherwise.
         producer_epoch: goes with ``producer_id``.
 
-    The result's ``value_version`` is set only where the version is not the one that a writer would choose.
-    A key of the legacy type 0 is read as an offset; encoding the result makes a key of type 1.
+    The result's ``value_version`` is set only where the version is not the one that a writer would choose, and
+    ``raw_value`` only where the fields don't tell all: ``encode_record`` always gives back what was decoded.
     """
     try:
         if key[:2] == b"\x00\x01":
@@ -110,20 +113,21 @@ def decode_record(
             return _decode_legacy_offset_commit(key, value, producer_id, producer_epoch)
     except (StructError, MalformedError, UnicodeDecodeError):
         pass
-    return OpaqueRecord(key, value)
+    return OpaqueRecord(key, value, producer_id, producer_epoch)
 
 
 def decode_control(key: bytes, value: bytes | None, producer_id: int, producer_epoch: int) -> Record:
     """Return the marker that a control record stands for; an :class:`OpaqueRecord` for control records of other types.
 
-    A newer version of key or value is read like version 0, which is what Kafka does (KIP-98).
+    A newer version of key or value is read like version 0, which is what Kafka does (KIP-98). Markers are the one kind
+    of record whose encoding may differ from what was decoded: it is of version 0.
     """
     if len(key) >= 4 and value is not None and len(value) >= 6:
         key_version, marker_type = _marker_key.unpack_from(key)
         value_version, coordinator_epoch = _marker_value.unpack_from(value)
         if key_version >= 0 and value_version >= 0 and marker_type in (ABORT_MARKER, COMMIT_MARKER):
             return TransactionMarker(producer_id, producer_epoch, marker_type == COMMIT_MARKER, coordinator_epoch)
-    return OpaqueRecord(key, value)
+    return OpaqueRecord(key, value, producer_id, producer_epoch, is_control=True)
 
 
 # ---------------------------------------------------------------- offsets
@@ -132,8 +136,10 @@ def decode_control(key: bytes, value: bytes | None, producer_id: int, producer_e
 def _encode_offset_commit(record: OffsetCommitRecord) -> tuple[bytes, bytes | None]:
     key = _offset_key(record.group_id, record.topic, record.partition)
     topic_id = record.topic_id.int
-    if record.value_version is not None or record.expire_timestamp_ms != NO_TIMESTAMP:
-        return key, _encode_offset_value(record)
+    if record.raw_value is not None:
+        return key, record.raw_value
+    if record.value_version is not None or record.expire_timestamp_ms != NO_TIMESTAMP or record.key_version != 1:
+        return _with_key_version(key, record.key_version), _encode_offset_value(record)
     if record.metadata:
         metadata = record.metadata.encode()
         if not topic_id or len(metadata) > 126:
@@ -159,13 +165,30 @@ def _encode_offset_commit(record: OffsetCommitRecord) -> tuple[bytes, bytes | No
 
 
 def _encode_offset_tombstone(record: OffsetTombstone) -> tuple[bytes, None]:
-    return _offset_key(record.group_id, record.topic, record.partition), None
+    return _with_key_version(_offset_key(record.group_id, record.topic, record.partition), record.key_version), None
+
+
+def _with_key_version(key: bytes, version: int) -> bytes:
+    if version == OFFSET_COMMIT_KEY:
+        return key
+    if version != LEGACY_OFFSET_COMMIT_KEY:
+        raise MalformedError(f"key version {version} is unknown")
+    return b"\x00\x00" + key[2:]
 
 
 def _offset_key(group_id: str, topic: str, partition: int) -> bytes:
+    return offset_key_names(group_id, topic) + _pack_int32(partition)
+
+
+def offset_key_names(group_id: str, topic: str) -> bytes:
+    """Return an offset's key up to the number of the partition.
+
+    Raises:
+        RecordEncodingError: a name is longer than 32,767 bytes.
+    """
     if len(group_id) > _CACHED_NAME_LENGTH_MAX or len(topic) > _CACHED_NAME_LENGTH_MAX:
-        return _offset_key_names(group_id, topic) + _pack_int32(partition)
-    return _cached_offset_key_names(group_id, topic) + _pack_int32(partition)
+        return _offset_key_names(group_id, topic)
+    return _cached_offset_key_names(group_id, topic)
 
 
 def _offset_key_names(group_id: str, topic: str) -> bytes:
@@ -182,7 +205,9 @@ _cached_offset_key_names = lru_cache(_CACHED_NAMES_MAX)(_offset_key_names)
 
 def _encode_offset_value(record: OffsetCommitRecord) -> bytes:
     version = record.value_version
-    if version is None:
+    if record.key_version == LEGACY_OFFSET_COMMIT_KEY:
+        version = LEGACY_OFFSET_COMMIT_VALUE_VERSION
+    elif version is None:
         expires = record.expire_timestamp_ms != NO_TIMESTAMP
         version = EXPIRING_OFFSET_COMMIT_VALUE_VERSION if expires else OFFSET_COMMIT_VALUE_VERSION
     writer = _value_writer(version)
@@ -215,7 +240,8 @@ def _decode_offset_commit(key: bytes, value: bytes | None, producer_id: int, pro
             _, offset, leader_epoch, _ = _offset_value_head.unpack_from(value)
             timestamp_ms, tags, topic_id = _offset_value_tail.unpack_from(value, size - _TAIL_BYTES)
             metadata = value[15 : size - _TAIL_BYTES].decode()
-        if tags == _ONE_TAG_WITH_TOPIC_ID:
+        topic_uuid = _topic_id(topic_id)
+        if tags == _ONE_TAG_WITH_TOPIC_ID and topic_uuid is not ZERO_UUID:
             return OffsetCommitRecord(
                 group_id,
                 topic,
@@ -225,7 +251,7 @@ def _decode_offset_commit(key: bytes, value: bytes | None, producer_id: int, pro
                 metadata,
                 timestamp_ms,
                 NO_TIMESTAMP,
-                _topic_id(topic_id),
+                topic_uuid,
                 producer_id,
                 producer_epoch,
             )
@@ -239,11 +265,13 @@ def _decode_legacy_offset_commit(key: bytes, value: bytes | None, producer_id: i
     group_id, topic = _names(key[:-4])
     (partition,) = _unpack_int32_from(key, len(key) - 4)
     if value is None:
-        return OffsetTombstone(group_id, topic, partition)
+        return OffsetTombstone(group_id, topic, partition, LEGACY_OFFSET_COMMIT_KEY)
     if value[:2] != b"\x00\x00":
         raise MalformedError("a legacy offset has a value of version 0")
     record = OffsetCommitRecord(group_id, topic, partition, -1, producer_id=producer_id, producer_epoch=producer_epoch)
+    record.key_version = LEGACY_OFFSET_COMMIT_KEY
     _read_offset_value(record, value)
+    record.value_version = None
     return record
 
 
@@ -266,6 +294,8 @@ def _read_offset_value(record: OffsetCommitRecord, value: bytes) -> None:
         record.topic_id = _topic_id(topic_id)
     reader.end()
     record.value_version = None if version == chosen_version else version
+    if version >= FIRST_FLEXIBLE_VALUE_VERSION and _encode_offset_value(record) != value:
+        record.raw_value = value
 
 
 def _names(names: bytes) -> tuple[str, str]:
@@ -289,6 +319,11 @@ def _topic_id(topic_id: bytes) -> UUID:
 
 
 def _encode_group_metadata(record: GroupMetadataRecord) -> tuple[bytes, bytes | None]:
+    value = _encode_group_value(record) if record.raw_value is None else record.raw_value
+    return _group_key(record.group_id), value
+
+
+def _encode_group_value(record: GroupMetadataRecord) -> bytes:
     version = GROUP_METADATA_VALUE_VERSION if record.value_version is None else record.value_version
     writer = _value_writer(version)
     writer.string(record.protocol_type, "protocol type")
@@ -301,7 +336,7 @@ def _encode_group_metadata(record: GroupMetadataRecord) -> tuple[bytes, bytes | 
     for member in record.members:
         _write_member(writer, member, version)
     writer.tags({})
-    return _group_key(record.group_id), writer.to_bytes()
+    return writer.to_bytes()
 
 
 def _write_member(writer: Writer, member: MemberRecord, version: int) -> None:
@@ -348,6 +383,8 @@ def _decode_group_metadata(key: bytes, value: bytes | None) -> Record:
     )
     reader.tags()
     reader.end()
+    if version >= FIRST_FLEXIBLE_VALUE_VERSION and _encode_group_value(record) != value:
+        record.raw_value = value
     return record
 
 
@@ -382,7 +419,7 @@ def _encode_opaque(record: OpaqueRecord) -> tuple[bytes, bytes | None]:
 def _value_writer(version: int) -> Writer:
     if not 0 <= version <= NEWEST_VALUE_VERSION:
         raise MalformedError(f"value version {version} is unknown")
-    writer = Writer(flexible=version >= 4)
+    writer = Writer(flexible=version >= FIRST_FLEXIBLE_VALUE_VERSION)
     writer.int16(version)
     return writer
 
@@ -391,7 +428,7 @@ def _value_reader(value: bytes) -> tuple[Reader, int]:
     version = int.from_bytes(value[:2], "big", signed=True) if len(value) >= 2 else -1
     if not 0 <= version <= NEWEST_VALUE_VERSION:
         raise MalformedError(f"value version {version} is unknown")
-    return Reader(value, 2, flexible=version >= 4), version
+    return Reader(value, 2, flexible=version >= FIRST_FLEXIBLE_VALUE_VERSION), version
 
 
 _ENCODERS: dict[type, Callable[[Any], tuple[bytes, bytes | None]]] = {

@@ -23,6 +23,13 @@ _FIRST_OUTPUT_BYTES = 65_536
 _unpack_int32_from = Struct(">i").unpack_from
 
 
+_LZ4_MAGIC = b"\x04\x22\x4d\x18"
+_LZ4_CONTENT_SIZE = 0x08
+_LZ4_DICTIONARY_ID = 0x01
+_XXH32_PRIMES = (2_654_435_761, 2_246_822_519, 3_266_489_917, 668_265_263, 374_761_393)
+_UINT32 = 0xFFFF_FFFF
+
+
 class Compression(IntEnum):
     """Bits 0 to 2 of a batch's attributes."""
 
@@ -46,6 +53,38 @@ def decompress(codec: Compression, data: bytes, bytes_max: int) -> bytes:
     if codec is Compression.NONE:
         return data
     return _DECOMPRESSORS[codec](data, bytes_max)
+
+
+def repair_lz4_header(data: bytes) -> bytes:
+    """Return an LZ4 frame with the right checksum in its header, or the data as it is if it is no such frame.
+
+    Kafka's writers of message format v0 took the frame's magic number into the checksum (KAFKA-3160).
+    """
+    if len(data) < 7 or data[:4] != _LZ4_MAGIC:
+        return data
+    flags = data[4]
+    end = 6 + (8 if flags & _LZ4_CONTENT_SIZE else 0) + (4 if flags & _LZ4_DICTIONARY_ID else 0)
+    return data[:end] + bytes((xxh32_short(data[4:end]) >> 8 & 0xFF,)) + data[end + 1 :]
+
+
+def xxh32_short(data: bytes) -> int:
+    """Return the xxHash32 (seed 0) of less than 16 bytes, as its public specification has it."""
+    first, second, third, fourth, fifth = _XXH32_PRIMES
+    value = fifth + len(data) & _UINT32
+    whole = len(data) // 4 * 4
+    for start in range(0, whole, 4):
+        value = value + int.from_bytes(data[start : start + 4], "little") * third & _UINT32
+        value = _rotate(value, 17) * fourth & _UINT32
+    for byte in data[whole:]:
+        value = value + byte * fifth & _UINT32
+        value = _rotate(value, 11) * first & _UINT32
+    value = (value ^ value >> 15) * second & _UINT32
+    value = (value ^ value >> 13) * third & _UINT32
+    return value ^ value >> 16
+
+
+def _rotate(value: int, count: int) -> int:
+    return (value << count | value >> 32 - count) & _UINT32
 
 
 def _too_large(bytes_max: int) -> DecompressionError:

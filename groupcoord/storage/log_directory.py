@@ -16,10 +16,12 @@ LOCK_FILE = ".lock"
 LOG_SUFFIX = ".log"
 PARTITION_METADATA_FILE = "partition.metadata"
 LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
+CLEANER_OFFSET_FILE = "cleaner-offset-checkpoint"
+CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 
 _PARTITION_FOLDER = re.compile(rf"{TOPIC}-(0|[1-9][0-9]{{0,9}})")
 _SEGMENT_FILE = re.compile(r"([0-9]{20})\.log")
-_SWAP_FILE = re.compile(r"[0-9]{20}\.log\.swap")
+_CHECKPOINT_LINE = re.compile(r"^(\S+) ([0-9]+) ([0-9]+)$", re.MULTILINE)
 _TOPIC_ID_LINE = re.compile(r"^topic_id: ([A-Za-z0-9_-]{22})$", re.MULTILINE)
 
 
@@ -70,20 +72,11 @@ def segment_path(folder: Path, base_offset: int) -> Path:
 
 
 def list_segments(folder: Path) -> list[int]:
-    """Return the base offsets of the segment files in a partition's folder, in order; empty if there is no folder.
-
-    Raises:
-        LogDirectoryError: a broker was stopped while it swapped in a compacted segment, so that files are incomplete.
-    """
+    """Return the base offsets of the segment files in a partition's folder, in order; empty if there is no folder."""
     try:
         names = os.listdir(folder)
     except FileNotFoundError:
         return []
-    for name in names:
-        if _SWAP_FILE.fullmatch(name):
-            raise LogDirectoryError(
-                folder, f"{name} was left by a broker stopped during compaction; start that broker once to finish it"
-            )
     matches = (_SEGMENT_FILE.fullmatch(name) for name in names)
     return sorted(int(match[1]) for match in matches if match)
 
@@ -147,9 +140,43 @@ def note_leader_epoch(folder: Path, leader_epoch: int, start_offset: int) -> int
     return max(leader_epoch, entries[-1][0])
 
 
-def sync_folder(folder: Path) -> None:
-    """Make new and renamed files of a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+def read_cleaner_checkpoint(directory: Path) -> dict[int, int]:
+    """Return how far each log partition is compacted: log partition → first offset that is not.
+
+    A file that is missing or can't be understood is empty: then everything is compacted once more.
+    """
+    return {
+        int(partition): int(offset)
+        for topic, partition, offset in _read_offset_checkpoint(directory / CLEANER_OFFSET_FILE)
+        if topic == TOPIC
+    }
+
+
+def write_cleaner_checkpoint(directory: Path, partition: int, first_dirty: int) -> None:
+    """Note how far a log partition is compacted. What the file says of others, other topics too, stays."""
+    path = directory / CLEANER_OFFSET_FILE
+    entries = [entry for entry in _read_offset_checkpoint(path) if entry[:2] != (TOPIC, str(partition))]
+    entries.append((TOPIC, str(partition), str(first_dirty)))
+    _write_whole(path, "\n".join(["0", str(len(entries)), *(" ".join(entry) for entry in entries), ""]))
+
+
+def _read_offset_checkpoint(path: Path) -> list[tuple[str, str, str]]:
+    """Return (topic, partition, offset) of each line of one of Kafka's offset checkpoint files."""
+    try:
+        matches = _CHECKPOINT_LINE.findall(path.read_text("ascii"))
+    except (OSError, UnicodeDecodeError):
+        return []
+    return [(topic, partition, offset) for topic, partition, offset in matches]
+
+
+def forget_clean_shutdown(directory: Path) -> None:
+    """Remove a broker's note that it was shut down cleanly: from now on it has to check what it finds."""
+    (directory / CLEAN_SHUTDOWN_FILE).unlink(missing_ok=True)
+
+
+def sync_path(path: Path) -> None:
+    """Make a file durable, or the names of the files in a folder."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:

@@ -5,13 +5,14 @@ bytes, and killing the process loses nothing. Surviving a power failure takes an
 ``log.flush.interval.messages`` and ``log.flush.interval.ms``, both "never" by default.
 
 Partitions open when they are first used. Each that was appended to keeps one file descriptor until the store closes.
-Index files are not written: Kafka rebuilds them when it opens a log.
+Index files are not written: Kafka rebuilds them when it opens a log. Compaction runs in portions, whenever
+:meth:`SegmentLogStore.compact_some` is called.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from struct import error as StructError  # noqa: N812
 from types import TracebackType
@@ -19,24 +20,32 @@ from typing import NoReturn
 from uuid import UUID
 
 from groupcoord.errors import StoreContractError
-from groupcoord.log_store import LogRecord, RecordTooLargeError, StorageError, Ticket
-from groupcoord.records.batches import InvalidBatchError, encode_batch
+from groupcoord.log_store import LogRecord, LogRecords, RecordTooLargeError, StorageError, Ticket
+from groupcoord.records.batches import Batch, InvalidBatchError, encode_batch
 from groupcoord.records.codec import RecordEncodingError
+from groupcoord.records.commit_batch import encode_commit_batch
+from groupcoord.storage.cleaner import Cleaner, InterruptedSwapError
+from groupcoord.storage.compaction import CompactionSettings
 from groupcoord.storage.errors import AppendOutcomeUnknownError, CorruptLogError, LogDirectoryError
+from groupcoord.storage.loading import last_commits
 from groupcoord.storage.log_directory import (
     find_topic_id,
+    forget_clean_shutdown,
     list_partitions,
     list_segments,
     lock_directory,
     note_leader_epoch,
     partition_folder,
     segment_path,
-    sync_folder,
+    sync_path,
     write_partition_metadata,
 )
-from groupcoord.storage.segments import read_records, recover_segment
+from groupcoord.storage.segments import all_records, read_batches, recover_segment
+from groupcoord.storage.swapping import finish_swaps
 
 NEVER = 2**63 - 1
+COMPACTION_BUDGET = 500
+DEFAULT_COMPACTION = CompactionSettings()
 
 
 class _Partition:
@@ -47,6 +56,7 @@ class _Partition:
         "folder",
         "leader_epoch",
         "next_offset",
+        "reader_count",
         "segments",
         "size_bytes",
         "unflushed_records",
@@ -59,6 +69,7 @@ class _Partition:
         self.size_bytes = size_bytes  # of that last segment
         self.next_offset = next_offset
         self.leader_epoch = 0
+        self.reader_count = 0  # of generators that read the files; no file is replaced meanwhile
         self.descriptor = -1  # of the last segment, from the first append on
         self.unflushed_records = 0
         self.unflushed_since_ms = 0
@@ -76,6 +87,7 @@ class SegmentLogStore:
         batch_bytes_max: largest batch taken (``message.max.bytes``); larger appends raise ``RecordTooLargeError``.
         leader_epoch: what batches name as the leader's epoch; a larger one found in the directory is carried on.
         topic_id: of ``__consumer_offsets``; by default the one found in the directory, or a random one.
+        compaction: when to compact, and what may go then.
 
     Raises:
         DirectoryLockedError: another process, or another store of this one, uses the directory.
@@ -93,6 +105,7 @@ class SegmentLogStore:
         batch_bytes_max: int = 1_048_588,
         leader_epoch: int = 0,
         topic_id: UUID | None = None,
+        compaction: CompactionSettings = DEFAULT_COMPACTION,
     ) -> None:
         if segment_bytes < 1 or flush_interval_messages < 1 or batch_bytes_max < 1:
             raise ValueError("segment_bytes, flush_interval_messages and batch_bytes_max must be at least 1")
@@ -106,6 +119,7 @@ class SegmentLogStore:
         self._leader_epoch = leader_epoch
         self._partitions: dict[int, _Partition] = {}
         self._lock = lock_directory(self.directory)
+        self._cleaner = Cleaner(self.directory, segment_bytes, compaction)
         #: The id of ``__consumer_offsets`` in this directory.
         self.topic_id = topic_id or find_topic_id(self.directory)
 
@@ -138,11 +152,15 @@ class SegmentLogStore:
             self._take_back(partition, log, f"only {written} of {len(batch)} bytes were written", None)
         log.size_bytes += written
         log.next_offset = offset = base_offset + len(records)
-        for record in reversed(records):
-            offset -= 1
-            record.offset = offset
+        if isinstance(records, LogRecords):
+            appended_ms = records.timestamp_ms
+        else:
+            appended_ms = records[0].timestamp_ms
+            for record in reversed(records):
+                offset -= 1
+                record.offset = offset
         if not log.unflushed_records:
-            log.unflushed_since_ms = records[0].timestamp_ms
+            log.unflushed_since_ms = appended_ms
         log.unflushed_records += len(records)
         if log.unflushed_records >= self._flush_interval_messages:
             self._flush(partition, log)
@@ -158,8 +176,14 @@ class SegmentLogStore:
             StorageError: a file can't be read; also while iterating.
             StoreContractError: the store is closed.
         """
-        log = self._partitions.get(partition) or self._open(partition)
-        return _read_segments(log.folder, tuple(log.segments), log.size_bytes)
+        return _Reading(self._partitions.get(partition) or self._open(partition)).records(all_records)
+
+    def read_last(self, partition: int) -> Iterator[LogRecord]:
+        """Yield what a load needs of a log partition: as :meth:`read`, without commits that the next ones replace.
+
+        It is twice as fast on a log that was not compacted, and gives the same state. Errors are those of :meth:`read`.
+        """
+        return _Reading(self._partitions.get(partition) or self._open(partition)).records(last_commits)
 
     def end_offset(self, partition: int) -> int:
         """Return the offset that the next record of this log partition will have. Errors are those of :meth:`read`."""
@@ -194,6 +218,28 @@ class SegmentLogStore:
                 next_due_ms = due_ms
         return next_due_ms
 
+    def compact_some(self, now_ms: int, budget: int = COMPACTION_BUDGET) -> bool:
+        """Compact the dirtiest partition a little further: this takes a millisecond or two.
+
+        Args:
+            now_ms: the time by the clock that the records' timestamps come from.
+            budget: how many batches and records to handle, roughly.
+
+        Returns:
+            True if it should soon be called again; False if all is clean enough for now.
+
+        Raises:
+            StorageError: the disk failed half way; that partition must be loaded again.
+            StoreContractError: the store is closed.
+        """
+        if self._lock < 0:
+            raise StoreContractError("the log store is closed")
+        try:
+            return self._cleaner.step(self._partitions, now_ms, budget)
+        except InterruptedSwapError as error:
+            self._forget(error.partition)
+            raise StorageError(str(error)) from error
+
     def flush(self) -> None:
         """Fsync every partition that has unflushed records.
 
@@ -212,6 +258,7 @@ class SegmentLogStore:
         """
         if self._lock < 0:
             return
+        self._cleaner.stop()
         try:
             self.flush()
         finally:
@@ -238,6 +285,7 @@ class SegmentLogStore:
             raise StoreContractError(f"there is no log partition {partition}")
         folder = partition_folder(self.directory, partition)
         try:
+            finish_swaps(folder)
             segments = list_segments(folder)
             size_bytes, next_offset = _recover(folder, segments)
         except (OSError, LogDirectoryError) as error:
@@ -248,6 +296,7 @@ class SegmentLogStore:
     def _start_writing(self, log: _Partition) -> None:
         """Make the folder and its files if they are missing, and open the last segment."""
         try:
+            forget_clean_shutdown(self.directory)
             log.folder.mkdir(exist_ok=True)
             write_partition_metadata(log.folder, self.topic_id)
             log.leader_epoch = note_leader_epoch(log.folder, self._leader_epoch, log.next_offset)
@@ -262,18 +311,8 @@ class SegmentLogStore:
     def _encode(self, log: _Partition, records: Sequence[LogRecord]) -> bytes:
         if not records:
             raise StoreContractError("an append needs at least one record")
-        first = records[0]
-        producer_id = first.producer_id
         try:
-            batch = encode_batch(
-                log.next_offset,
-                [(*record.encoded(), record.timestamp_ms) for record in records],
-                leader_epoch=log.leader_epoch,
-                producer_id=producer_id,
-                producer_epoch=first.producer_epoch,
-                is_transactional=producer_id >= 0,
-                is_control=first.is_control,
-            )
+            batch = self._encode_commit(log, records) or self._encode_any(log, records)
         except (RecordEncodingError, StructError) as error:
             raise RecordTooLargeError(f"{log.folder.name}: {error}") from error
         if len(batch) > self._batch_bytes_max:
@@ -281,6 +320,26 @@ class SegmentLogStore:
                 f"{log.folder.name}: a batch of {len(batch)} bytes; at most {self._batch_bytes_max} are allowed"
             )
         return batch
+
+    @staticmethod
+    def _encode_commit(log: _Partition, records: Sequence[LogRecord]) -> bytes | None:
+        if not isinstance(records, LogRecords):
+            return None
+        return encode_commit_batch(log.next_offset, records.values, records.timestamp_ms, leader_epoch=log.leader_epoch)
+
+    @staticmethod
+    def _encode_any(log: _Partition, records: Sequence[LogRecord]) -> bytes:
+        first = records[0]
+        producer_id = first.producer_id
+        return encode_batch(
+            log.next_offset,
+            [(*record.encoded(), record.timestamp_ms) for record in records],
+            leader_epoch=log.leader_epoch,
+            producer_id=producer_id,
+            producer_epoch=first.producer_epoch,
+            is_transactional=producer_id >= 0,
+            is_control=first.is_control,
+        )
 
     def _roll(self, partition: int, log: _Partition) -> None:
         """Go on in a new segment. The old one is made durable first if the policy ever asks for it."""
@@ -310,7 +369,7 @@ class SegmentLogStore:
         # anew tells what is there.
         try:
             os.fsync(log.descriptor)
-            sync_folder(log.folder)
+            sync_path(log.folder)
         except OSError as error:
             self._forget(partition)
             raise AppendOutcomeUnknownError(f"{log.folder}: fsync failed: {error}") from error
@@ -342,16 +401,32 @@ def _recover(folder: Path, segments: list[int]) -> tuple[int, int]:
     return last_size_bytes, next_offset
 
 
-def _read_segments(folder: Path, segments: tuple[int, ...], last_size_bytes: int) -> Iterator[LogRecord]:
-    next_offset = 0
-    for base_offset in segments:
-        path = segment_path(folder, base_offset)
-        end = last_size_bytes if base_offset == segments[-1] else None
+class _Reading:
+    """Reads what a log partition holds at the moment. Compaction replaces no file while that is under way."""
+
+    def __init__(self, log: _Partition) -> None:
+        self._log = log
+        self._end_offset = log.next_offset
+        self._path = log.folder
+
+    def records(self, decode: Callable[[Iterable[Batch]], Iterator[LogRecord]]) -> Iterator[LogRecord]:
+        self._log.reader_count += 1
         try:
-            for record in read_records(path, next_offset=max(next_offset, base_offset), end=end):
-                next_offset = record.offset + 1
-                yield record
+            yield from decode(self._batches())
         except InvalidBatchError as error:
-            raise CorruptLogError(path, error.position, error.reason) from error
+            raise CorruptLogError(self._path, error.position, error.reason) from error
         except OSError as error:
-            raise StorageError(f"{path} can't be read: {error}") from error
+            raise StorageError(f"{self._path} can't be read: {error}") from error
+        finally:
+            self._log.reader_count -= 1
+
+    def _batches(self) -> Iterator[Batch]:
+        log, next_offset = self._log, 0
+        for base_offset in [base for base in log.segments if base < self._end_offset]:
+            self._path = segment_path(log.folder, base_offset)
+            end = log.size_bytes if base_offset == log.segments[-1] else None
+            for batch in read_batches(self._path, next_offset=max(next_offset, base_offset), end=end):
+                if batch.base_offset >= self._end_offset:
+                    return
+                next_offset = batch.next_offset
+                yield batch

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 
@@ -96,15 +96,23 @@ def read_records(
 
     Each record keeps the bytes of its key and value as they stand in the file.
     """
-    for batch in read_batches(path, next_offset=next_offset, end=end, chunk_bytes=chunk_bytes):
+    return all_records(read_batches(path, next_offset=next_offset, end=end, chunk_bytes=chunk_bytes))
+
+
+def all_records(batches: Iterable[Batch]) -> Iterator[LogRecord]:
+    """Yield every record of ``batches`` in order.
+
+    Raises:
+        CorruptBatchError: the records of a batch don't fit.
+    """
+    for batch in batches:
         producer_id, producer_epoch = batch.producer_id, batch.producer_epoch
         decode = decode_control if batch.is_control else decode_record
-        for offset, timestamp_ms, key, value in batch.records():
-            if key is None:
-                key = b""
-            # LogRecord.from_bytes() does the same in twice the time, and a load makes a million of these.
-            made = LogRecord(decode(key, value, producer_id, producer_epoch), timestamp_ms, offset, (key, value))
-            yield made
+        # LogRecord.from_bytes() does the same in twice the time.
+        yield from [
+            LogRecord(decode(key or b"", value, producer_id, producer_epoch), timestamp_ms, offset, (key or b"", value))
+            for offset, timestamp_ms, key, value in batch.records()
+        ]
 
 
 def recover_segment(path: Path, base_offset: int) -> tuple[int, int]:

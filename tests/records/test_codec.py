@@ -7,6 +7,7 @@ import sys
 from uuid import UUID
 
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -67,11 +68,14 @@ def test_offset_tombstone() -> None:
 
 
 def test_legacy_key() -> None:
-    """A key of type 0 stands for the same offset, with a value of version 0 only."""
+    """A key of type 0 stands for the same offset, with a value of version 0 only, and is written as it was read."""
     value = bytes.fromhex(GOLDEN_OFFSETS[0][0])
+    tombstone = OffsetTombstone("g1", "t1", 3, key_version=0)
 
-    assert decode_record(LEGACY_OFFSET_KEY, value) == offset_commit(value_version=0)
-    assert decode_record(LEGACY_OFFSET_KEY, None) == OffsetTombstone("g1", "t1", 3)
+    assert decode_record(LEGACY_OFFSET_KEY, value) == offset_commit(key_version=0)
+    assert encode_record(offset_commit(key_version=0)) == (LEGACY_OFFSET_KEY, value)
+    assert decode_record(LEGACY_OFFSET_KEY, None) == tombstone
+    assert encode_record(tombstone) == (LEGACY_OFFSET_KEY, None)
     for other, _ in GOLDEN_OFFSETS[1:]:
         other_value = bytes.fromhex(other)
         assert decode_record(LEGACY_OFFSET_KEY, other_value) == OpaqueRecord(LEGACY_OFFSET_KEY, other_value)
@@ -206,7 +210,7 @@ def test_other_control_records_are_opaque(key: str, value: str | None) -> None:
     """Control records of other types, and broken ones, are kept as they are."""
     key_bytes, value_bytes = bytes.fromhex(key), None if value is None else bytes.fromhex(value)
 
-    assert decode_control(key_bytes, value_bytes, 77, 3) == OpaqueRecord(key_bytes, value_bytes)
+    assert decode_control(key_bytes, value_bytes, 77, 3) == OpaqueRecord(key_bytes, value_bytes, 77, 3, True)
 
 
 def test_newer_marker_is_read() -> None:
@@ -285,13 +289,41 @@ def test_malformed_bytes_are_opaque(key: bytes, value: str) -> None:
     assert decode_record(key, value_bytes) == OpaqueRecord(key, value_bytes)
 
 
-def test_unknown_tags_are_ignored() -> None:
-    """Tagged fields of later versions are skipped, as KIP-915 promises."""
+def test_unknown_tags_are_kept() -> None:
+    """Tagged fields of later versions get in nobody's way, as KIP-915 promises, and are written again."""
     group = bytes.fromhex("0004 01 00000000 00 00 0000018bcfe56800 01 01 05 02 abcd")
     offset = bytes.fromhex(V4_WITH_ID.replace("01 00 10", "02 00 10") + "05 01 ff")
+    known_group = decode_record(GROUP_KEY, bytes.fromhex(GOLDEN_EMPTY_GROUPS[4]))
+    assert isinstance(known_group, GroupMetadataRecord)
 
-    assert decode_record(GROUP_KEY, group) == decode_record(GROUP_KEY, bytes.fromhex(GOLDEN_EMPTY_GROUPS[4]))
-    assert decode_record(OFFSET_KEY, offset) == offset_commit(leader_epoch=7, topic_id=TOPIC_ID)
+    assert decode_record(GROUP_KEY, group) == evolve(known_group, raw_value=group)
+    assert decode_record(OFFSET_KEY, offset) == offset_commit(leader_epoch=7, topic_id=TOPIC_ID, raw_value=offset)
+    assert encode_record(decode_record(GROUP_KEY, group)) == (GROUP_KEY, group)
+    assert encode_record(decode_record(OFFSET_KEY, offset)) == (OFFSET_KEY, offset)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "0004 0000000000000064 ffffffff 01 00000000000003e8 01 00 10 00000000000000000000000000000000",  # zero topic id
+        "0004 0000000000000064 ffffffff 8100 00000000000003e8 00",  # a length of two bytes where one would do
+        "0004 0000000000000064 ffffffff 01 00000000000003e8 02 07 00 06 00",  # tags not in order
+    ],
+)
+def test_what_brokers_read_but_never_write(value: str) -> None:
+    """Bytes that a broker would read are read, and written as they were."""
+    value_bytes = bytes.fromhex(value)
+    record = decode_record(OFFSET_KEY, value_bytes)
+
+    assert record == offset_commit(metadata="", raw_value=value_bytes)
+    assert encode_record(record) == (OFFSET_KEY, value_bytes)
+
+
+def test_unknown_key_version() -> None:
+    """Only 0 and 1 are versions of an offset's key."""
+    for record in (offset_commit(key_version=2), OffsetTombstone("g1", "t1", 3, key_version=2)):
+        with pytest.raises(RecordEncodingError, match="key version 2"):
+            encode_record(record)
 
 
 @pytest.mark.parametrize(
@@ -433,9 +465,7 @@ def test_markers_survive(marker: TransactionMarker) -> None:
     | st.builds(lambda v, rest: bytes((0, v)) + rest, st.integers(0, 6), st.binary(max_size=80)),
 )
 def test_decoding_never_raises(key: bytes, value: bytes | None) -> None:
-    """Whatever the bytes, decoding gives a record, and an opaque one keeps them."""
-    for record in (decode_record(key, value), decode_control(key, value, 1, 0)):
-        if isinstance(record, OpaqueRecord):
-            assert encode_record(record) == (key, value)
-        else:
-            encode_record(record)
+    """Whatever the bytes, decoding gives a record, and encoding that gives the bytes."""
+    assert encode_record(decode_record(key, value)) == (key, value)
+    marker = decode_control(key, value, 1, 0)
+    assert isinstance(marker, TransactionMarker) or encode_record(marker) == (key, value)

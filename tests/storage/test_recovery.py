@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from groupcoord.core.records import OpaqueRecord
 from groupcoord.errors import ErrorCode
 from groupcoord.records.batches import CorruptBatchError, TruncatedBatchError, encode_batch
 from groupcoord.storage.errors import CorruptLogError
@@ -129,17 +130,17 @@ def test_offsets_that_go_back_are_corruption(tmp_path: Path) -> None:
         store.read(3)
 
 
-def test_older_message_formats_are_not_cut(tmp_path: Path) -> None:
-    """A log of a broker before 0.11 raises; it is no torn tail."""
+def test_older_message_formats_are_read(tmp_path: Path) -> None:
+    """A log of a broker before 0.11 is read, and goes on in the new format."""
     covered = bytes.fromhex("00 00 00000001 6b 00000001 76")
     message = bytes.fromhex("0000000000000005 00000010") + zlib.crc32(covered).to_bytes(4, "big") + covered
     path = log_file(tmp_path)
     path.parent.mkdir()
     path.write_bytes(message)
 
-    with SegmentLogStore(tmp_path) as store, pytest.raises(CorruptLogError, match="format v0"):
-        store.read(3)
-    assert path.read_bytes() == message
+    with SegmentLogStore(tmp_path) as store:
+        assert append(store, commit(0)) == 6
+        assert read(store) == [(5, OpaqueRecord(b"k", b"v")), (6, commit(0))]
 
 
 # ---------------------------------------------------------------- reading in chunks

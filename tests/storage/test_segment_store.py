@@ -196,16 +196,6 @@ def test_gaps_and_empty_segments_of_compaction(tmp_path: Path) -> None:
         assert [offset for offset, _ in read(store)] == [1, 250, 300]
 
 
-def test_unfinished_compaction_of_a_broker_is_refused(tmp_path: Path) -> None:
-    """A .swap file may hold records that no .log file has: opening would lose them."""
-    folder = tmp_path / "__consumer_offsets-3"
-    folder.mkdir()
-    (folder / "00000000000000000000.log.swap").write_bytes(b"")
-
-    with SegmentLogStore(tmp_path) as store, pytest.raises(StorageError, match="stopped during compaction"):
-        store.read(3)
-
-
 # ---------------------------------------------------------------- failing appends
 
 

@@ -1,0 +1,194 @@
+"""Records as a table for the eye: one row each, in pages, so that memory stays bounded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from groupcoord.cli.dump_selection import CONTROL, Selection
+from groupcoord.records.describe import control_name, describe_control, describe_record, record_name
+from groupcoord.records.salvage import SoundBatch
+from groupcoord.records.schemas import RecordType
+from groupcoord.records.typed import group_id_of
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+PAGE_ROWS = 200
+OFFSET_TYPES = (RecordType.LEGACY_OFFSET_COMMIT, RecordType.OFFSET_COMMIT)
+# Clients choose names and metadata: nothing in them shall reach the terminal as a command.
+_UNPRINTABLE = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Row(NamedTuple):
+    """What the table says about one record."""
+
+    partition: str
+    offset: str
+    time: str
+    type: str
+    group: str
+    content: str
+
+
+class TableRows:
+    """Makes one row for each selected record."""
+
+    def __init__(self, selection: Selection) -> None:
+        self._selection = selection
+
+    def rows(self, partition: int | None, sound: SoundBatch) -> Iterator[Row]:
+        """Yield the rows of a batch."""
+        batch = sound.batch
+        producer = f" [producer {batch.producer_id}, epoch {batch.producer_epoch}]" if batch.is_transactional else ""
+        for offset, timestamp_ms, key, value in self._selection.in_time(sound.records):
+            name = control_name(key) if batch.is_control else record_name(key)
+            if not self._selection.has_type(CONTROL if batch.is_control else name):
+                continue
+            described = describe_control(key, value) if batch.is_control else describe_record(key, value)
+            fields = (described["key"] or {}).get("data")
+            group_id = None if batch.is_control or fields is None else group_id_of(fields)
+            if self._selection.has_group(group_id):
+                yield Row(
+                    "" if partition is None else str(partition),
+                    str(offset),
+                    time_text(timestamp_ms),
+                    name.lower().replace("_", "-"),
+                    group_id or "",
+                    _content(described, fields) + producer,
+                )
+
+
+def time_text(timestamp_ms: int) -> str:
+    """Return a timestamp as date and time in UTC; the number itself if it lies outside the calendar."""
+    try:
+        return (EPOCH + timedelta(milliseconds=timestamp_ms)).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    except OverflowError:
+        return str(timestamp_ms)
+
+
+def _content(described: dict[str, Any], fields: dict[str, Any] | None) -> str:
+    key, value = described["key"], described["value"]
+    if fields is None:
+        return f"key {_brief(key)}, value {_brief(value)}"
+    record_type = key.get("type")
+    if record_type is None:
+        subject = ""
+    elif record_type in OFFSET_TYPES:
+        subject = f"{fields['topic']}-{fields['partition']}"
+    else:
+        subject = _pairs({name: content for name, content in fields.items() if name not in ("group", "groupId")})
+    if value is None:
+        text = "deleted"
+    elif "data" not in value:
+        text = _brief(value)
+    elif record_type == RecordType.GROUP_METADATA:
+        text = _group_text(value["data"])
+    elif record_type in OFFSET_TYPES:
+        text = _offset_text(value["data"])
+    else:
+        text = _pairs(value["data"])
+    return f"{subject} {text}".lstrip()
+
+
+def _offset_text(data: dict[str, Any]) -> str:
+    """Return a committed offset, and what is not always the same: the time is in another column, the id says little."""
+    parts = [f"at {data['offset']}"]
+    if data.get("leaderEpoch", -1) != -1:
+        parts.append(f"leader epoch {data['leaderEpoch']}")
+    if data["metadata"]:
+        parts.append(f"metadata {data['metadata']!r}")
+    if data.get("expireTimestamp", -1) != -1:
+        parts.append(f"expires {time_text(data['expireTimestamp'])}")
+    return ", ".join(parts)
+
+
+def _group_text(data: dict[str, Any]) -> str:
+    """Return a classic group's generation, a line for each member below it."""
+    generation = f"{data['protocolType'] or 'no protocol type'}, generation {data['generation']}"
+    chosen = f", {data['protocol']}" if data["protocol"] else ""
+    members = data["members"]
+    lines = [f"{generation}{chosen}, {len(members)} member{'' if len(members) == 1 else 's'}"]
+    for member in members:
+        leads = " leads," if member["memberId"] == data["leader"] else ""
+        subscription, assignment = _protocol_text(member["subscription"]), _protocol_text(member["assignment"])
+        instance = f" ({member['groupInstanceId']})" if member.get("groupInstanceId") else ""
+        lines.append(f"{member['memberId']}{instance}:{leads} subscription {subscription}; assignment {assignment}")
+    return "\n".join(lines)
+
+
+def _protocol_text(described: dict[str, Any] | str) -> str:
+    """Return a subscription or an assignment: topics, ``topic[partitions]``, whatever else there is."""
+    if isinstance(described, str):
+        return described or "empty"
+    data = dict(described["data"])
+    parts = [*data.pop("topics", ())]
+    parts += [_topic_text(topic) for topic in data.pop("assignedPartitions", ())]
+    owned = data.pop("ownedPartitions", ())
+    if owned:
+        parts.append(f"owns {' '.join(map(_topic_text, owned))}")
+    parts += [f"{name}={_brief(content)}" for name, content in data.items() if content not in (None, "", -1)]
+    return " ".join(parts) or "nothing"
+
+
+def _topic_text(topic: dict[str, Any]) -> str:
+    """Return a topic with its partitions, neighbours as a range: ``orders[0-3,7]``."""
+    ranges: list[list[int]] = []
+    for partition in topic["partitions"]:
+        if ranges and partition == ranges[-1][-1] + 1:
+            ranges[-1] = [ranges[-1][0], partition]
+        else:
+            ranges.append([partition])
+    return f"{topic['topic']}[{','.join('-'.join(map(str, ends)) for ends in ranges)}]"
+
+
+def _pairs(data: dict[str, Any]) -> str:
+    return " ".join(f"{name}={_brief(content)}" for name, content in data.items())
+
+
+def _brief(content: Any) -> str:
+    """Return a value in few characters: only names, numbers and brackets."""
+    if isinstance(content, dict):
+        return "{" + _pairs(content) + "}"
+    if isinstance(content, list):
+        return "[" + ", ".join(map(_brief, content)) + "]"
+    if content is None:
+        return "null"
+    return content or '""' if isinstance(content, str) else str(content)
+
+
+def pages(rows: Iterable[Row], width: int) -> Iterator[Table]:
+    """Yield tables of at most ``PAGE_ROWS`` rows, ``width`` columns wide and laid out alike; the first has titles."""
+    page: list[Row] = []
+    is_first = True
+    for row in rows:
+        page.append(row)
+        if len(page) == PAGE_ROWS:
+            yield _page(page, width, is_first)
+            page, is_first = [], False
+    if page or is_first:
+        yield _page(page, width, is_first)
+
+
+def _escape(match: re.Match[str]) -> str:
+    return ascii(match[0])[1:-1]
+
+
+def _page(rows: list[Row], width: int, is_first: bool) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, width=width, show_header=is_first, pad_edge=False)
+    table.add_column("P", width=3, justify="right", overflow="fold")
+    table.add_column("Offset", width=9, justify="right", overflow="fold")
+    table.add_column("Time (UTC)", width=23, overflow="fold")
+    table.add_column("Type", width=15, overflow="fold")
+    table.add_column("Group", ratio=1, overflow="fold")
+    table.add_column("Content", ratio=3, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(_UNPRINTABLE.sub(_escape, cell)) for cell in row))
+    return table

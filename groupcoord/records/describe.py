@@ -1,0 +1,180 @@
+"""Records as plain values that :mod:`json` takes, in the shape that Kafka's own formatters print.
+
+A key is ``{"type": 1, "data": {…}}``, a value ``{"version": 4, "data": {…}}`` or None for a tombstone, with the field
+names of Kafka's schemas. What can't be read is ``{"type": 77, "hex": "…"}`` with all its bytes.
+
+Kafka prints bytes in base 64. Here, unless ``raw`` is asked for, the bytes inside are taken apart as well: the
+subscriptions and assignments of members whose group is of type ``consumer``, as ``{"version": 3, "data": {…}}``. Bytes
+that stay bytes are hexadecimal.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable
+from struct import error as StructError  # noqa: N812
+from typing import Any
+
+from groupcoord.records.primitives import MalformedError
+from groupcoord.records.schemas import ASSIGNMENT, CONSUMER_PROTOCOL_VERSION, SUBSCRIPTION, RecordType
+from groupcoord.records.structures import UNKNOWN_TAGS, Structure, Values, reader_of
+from groupcoord.records.typed import parse_key, parse_value
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
+UNKNOWN = "UNKNOWN"
+
+CONTROL_NAMES = {
+    0: "ABORT",
+    1: "COMMIT",
+    2: "LEADER_CHANGE",
+    3: "SNAPSHOT_HEADER",
+    4: "SNAPSHOT_FOOTER",
+    5: "KRAFT_VERSION",
+    6: "KRAFT_VOTERS",
+}
+"""The types of control records under Kafka's names; transactions write the first two."""
+
+_UNREADABLE = (MalformedError, StructError, IndexError, UnicodeDecodeError)
+
+
+def describe_record(key: bytes | None, value: bytes | None, *, raw: bool = False) -> dict[str, Any]:
+    """Return ``{"key": …, "value": …}`` for a record of any type.
+
+    Args:
+        key: the key's bytes, None if there are none.
+        value: the value's bytes, None for a tombstone.
+        raw: leave bytes as Kafka's formatter does, in base 64.
+    """
+    parsed = None if key is None else parse_key(key)
+    if parsed is None:
+        return {"key": _undescribed("type", key), "value": _undescribed("version", value)}
+    record_type, fields = parsed
+    return {"key": {"type": int(record_type), "data": fields}, "value": describe_value(record_type, value, raw=raw)}
+
+
+def describe_value(record_type: RecordType, value: bytes | None, *, raw: bool = False) -> dict[str, Any] | None:
+    """Return the value of a record whose key is known; see :func:`describe_record`."""
+    values = None if value is None else parse_value(record_type, value)
+    if value is None or values is None:
+        return _undescribed("version", value)
+    if record_type is RecordType.GROUP_METADATA:
+        _describe_members(values, raw)
+    elif record_type is RecordType.CONSUMER_GROUP_MEMBER_METADATA:
+        _describe_classic_protocols(values, raw)
+    elif record_type is RecordType.OFFSET_COMMIT:
+        _describe_tags(values)
+    else:
+        _describe_tags_everywhere(values)
+    return {"version": int.from_bytes(value[:2], "big"), "data": values}
+
+
+def describe_control(key: bytes | None, value: bytes | None) -> dict[str, Any]:
+    """Return ``{"key": …, "value": …}`` for a control record: a transaction marker, as a rule (KIP-98)."""
+    if key is None or len(key) < 4:
+        return {"key": _undescribed("version", key), "value": _undescribed("version", value)}
+    control_type = int.from_bytes(key[2:4], "big", signed=True)
+    described: dict[str, Any] = {
+        "key": {"version": int.from_bytes(key[:2], "big", signed=True), "data": {"type": control_type}},
+        "value": _undescribed("version", value),
+    }
+    if control_type in (0, 1) and value is not None and len(value) >= 6:
+        epoch = int.from_bytes(value[2:6], "big", signed=True)
+        described["value"] = {
+            "version": int.from_bytes(value[:2], "big", signed=True),
+            "data": {"coordinatorEpoch": epoch},
+        }
+    return described
+
+
+def describe_subscription(data: bytes) -> dict[str, Any] | str:
+    """Return a member's subscription in the consumer protocol, or its bytes in hexadecimal if it can't be read."""
+    return _describe_protocol(SUBSCRIPTION, data)
+
+
+def describe_assignment(data: bytes) -> dict[str, Any] | str:
+    """Return a member's assignment in the consumer protocol, or its bytes in hexadecimal if it can't be read.
+
+    No bytes at all, which a member has whose group's leader gave it nothing, are the empty string.
+    """
+    return _describe_protocol(ASSIGNMENT, data)
+
+
+def record_name(key: bytes | None) -> str:
+    """Return the name of a record's type, ``UNKNOWN`` if this library does not know it."""
+    return _NAMES.get(b"" if key is None else key[:2], UNKNOWN)
+
+
+def control_name(key: bytes | None) -> str:
+    """Return the name of a control record's type, ``UNKNOWN`` if this library does not know it."""
+    return UNKNOWN if key is None or len(key) < 4 else CONTROL_NAMES.get(int.from_bytes(key[2:4], "big"), UNKNOWN)
+
+
+_NAMES = {record_type.to_bytes(2, "big"): record_type.name for record_type in RecordType}
+
+
+def _undescribed(number: str, data: bytes | None) -> dict[str, Any] | None:
+    if data is None:
+        return None
+    if len(data) < 2:
+        return {"hex": data.hex()}
+    return {number: int.from_bytes(data[:2], "big", signed=True), "hex": data.hex()}
+
+
+def _base64(data: bytes) -> str:
+    return b64encode(data).decode("ascii")
+
+
+def _describe_members(values: Values, raw: bool) -> None:
+    """Replace the bytes in a classic group: they are of the consumer protocol if the protocol type says so."""
+    subscription: Callable[[bytes], Any] = bytes.hex
+    assignment: Callable[[bytes], Any] = bytes.hex
+    if raw:
+        subscription = assignment = _base64
+    elif values["protocolType"] == CONSUMER_PROTOCOL_TYPE:
+        subscription, assignment = describe_subscription, describe_assignment
+    _describe_tags(values)
+    for member in values["members"]:
+        member["subscription"] = subscription(member["subscription"])
+        member["assignment"] = assignment(member["assignment"])
+        _describe_tags(member)
+
+
+def _describe_classic_protocols(values: Values, raw: bool) -> None:
+    """Replace the bytes of a consumer group's member that still uses the classic protocol."""
+    classic = values.get("classicMemberMetadata")
+    for protocol in classic["supportedProtocols"] if classic else ():
+        protocol["metadata"] = (_base64 if raw else describe_subscription)(protocol["metadata"])
+    _describe_tags_everywhere(values)
+
+
+def _describe_tags(values: Values) -> None:
+    if UNKNOWN_TAGS in values:
+        values[UNKNOWN_TAGS] = [{"tag": tag, "hex": content.hex()} for tag, content in values[UNKNOWN_TAGS]]
+
+
+def _describe_tags_everywhere(values: Values) -> None:
+    _describe_tags(values)
+    for name, value in values.items():
+        if isinstance(value, dict):
+            _describe_tags_everywhere(value)
+        elif isinstance(value, list) and value and isinstance(value[0], dict) and name != UNKNOWN_TAGS:
+            for element in value:
+                _describe_tags_everywhere(element)
+
+
+def _describe_protocol(schema: Structure, data: bytes) -> dict[str, Any] | str:
+    """As Kafka does, read a version newer than the newest known like that one, whatever follows behind it."""
+    version = int.from_bytes(data[:2], "big", signed=True)
+    try:
+        if len(data) < 2 or version < 0:
+            return data.hex()
+        values: Values
+        values, end = reader_of(schema, min(version, CONSUMER_PROTOCOL_VERSION), False)(data, 2)
+    except _UNREADABLE:
+        return data.hex()
+    if values["userData"] is not None:
+        values["userData"] = values["userData"].hex()
+    described = {"version": version, "data": values}
+    if end < len(data):
+        described["unread"] = data[end:].hex()
+    return described

@@ -1,0 +1,126 @@
+"""Records of every known type as values: the fields of Kafka's schemas, byte-exact in both directions.
+
+The coordinator's own records have classes (:mod:`groupcoord.core.records`); this is the general form, for tools that
+read what any broker wrote: consumer, share and streams groups as well.
+"""
+
+from __future__ import annotations
+
+from struct import error as StructError  # noqa: N812
+
+from attrs import frozen
+
+from groupcoord.records.codec import RecordEncodingError
+from groupcoord.records.primitives import MalformedError
+from groupcoord.records.schemas import SCHEMAS, RecordType
+from groupcoord.records.structures import Reader, Values, Writer, reader_of, writer_of
+
+_UNREADABLE = (MalformedError, StructError, IndexError, UnicodeDecodeError)
+_UNWRITABLE = (MalformedError, StructError, KeyError, TypeError, AttributeError, UnicodeEncodeError)
+
+
+@frozen
+class TypedRecord:
+    """One record of a known type.
+
+    Attributes:
+        type: what it is.
+        key: the fields of its key, as :mod:`groupcoord.records.structures` describes them.
+        version: of its value; None for a tombstone.
+        value: the fields of its value; None for a tombstone.
+    """
+
+    type: RecordType
+    key: Values
+    version: int | None = None
+    value: Values | None = None
+
+    @property
+    def group_id(self) -> str:
+        """The group that it is about."""
+        return group_id_of(self.key)
+
+
+def group_id_of(key: Values) -> str:
+    """Return the group id among the fields of a key."""
+    group_id: str = key["group"] if "group" in key else key["groupId"]
+    return group_id
+
+
+def parse_record(key: bytes, value: bytes | None) -> TypedRecord | None:
+    """Return the record that a key and a value stand for; None if type or version are unknown or the bytes malformed.
+
+    ``build_record`` gives the same bytes back. Bytes that no broker writes although it would read them, such as varints
+    longer than they need be, are malformed here.
+    """
+    parsed = parse_key(key)
+    if parsed is None:
+        return None
+    record_type, fields = parsed
+    if value is None:
+        return TypedRecord(record_type, fields)
+    values = parse_value(record_type, value)
+    if values is None:
+        return None
+    return TypedRecord(record_type, fields, int.from_bytes(value[:2], "big"), values)
+
+
+def parse_key(key: bytes) -> tuple[RecordType, Values] | None:
+    """Return type and fields of a key; None if the type is unknown or the bytes are malformed."""
+    known = _KEY_READERS.get(key[:2])
+    if known is None:
+        return None
+    record_type, read = known
+    fields = _read_whole(read, key)
+    return None if fields is None else (record_type, fields)
+
+
+def parse_value(record_type: RecordType, value: bytes) -> Values | None:
+    """Return the fields of a value; None if its version is unknown or the bytes are malformed."""
+    read = _VALUE_READERS.get((record_type, value[:2]))
+    return None if read is None else _read_whole(read, value)
+
+
+def _read_whole(read: Reader, data: bytes) -> Values | None:
+    try:
+        values: Values
+        values, position = read(data, 2)
+    except _UNREADABLE:
+        return None
+    return values if position == len(data) else None
+
+
+def build_record(record: TypedRecord) -> tuple[bytes, bytes | None]:
+    """Return key and value bytes of a record; the value of a tombstone is None.
+
+    Raises:
+        RecordEncodingError: the version is unknown, a field is missing or does not fit.
+    """
+    schema = SCHEMAS[record.type]
+    try:
+        key = record.type.to_bytes(2, "big") + writer_of(schema.key, 0, False)(record.key)
+        if record.value is None:
+            return key, None
+        version = record.version
+        if version is None or not 0 <= version <= schema.newest_version:
+            raise MalformedError(f"value version {version} is unknown")
+        write = _writer_of_value(record.type, version)
+        return key, version.to_bytes(2, "big") + write(record.value)
+    except _UNWRITABLE as error:
+        raise RecordEncodingError(f"{record.type.name} can't be encoded: {error!r}") from error
+
+
+def _writer_of_value(record_type: RecordType, version: int) -> Writer:
+    schema = SCHEMAS[record_type]
+    return writer_of(schema.value, version, version >= schema.first_flexible)
+
+
+_KEY_READERS: dict[bytes, tuple[RecordType, Reader]] = {
+    record_type.to_bytes(2, "big"): (record_type, reader_of(schema.key, 0, False))
+    for record_type, schema in SCHEMAS.items()
+}
+_VALUE_READERS: dict[tuple[RecordType, bytes], Reader] = {
+    (record_type, version.to_bytes(2, "big")): reader_of(schema.value, version, version >= schema.first_flexible)
+    for record_type, schema in SCHEMAS.items()
+    for version in range(schema.newest_version + 1)
+}

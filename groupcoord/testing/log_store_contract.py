@@ -1,0 +1,254 @@
+"""Is a log store what the coordinator may rely on? :func:`check_log_store` asks it, clause by clause.
+
+def test_my_store(tmp_path):
+    paths = (tmp_path / f"{number}.db" for number in itertools.count())
+    check_log_store(lambda: MyStore(next(paths)), reopen=lambda store: MyStore(store.path))
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+from uuid import UUID
+
+from groupcoord.core.records import (
+    GroupMetadataRecord,
+    GroupTombstone,
+    MemberRecord,
+    OffsetCommitRecord,
+    OffsetTombstone,
+    OpaqueRecord,
+    Record,
+    TransactionMarker,
+)
+from groupcoord.log_store import LogRecord, LogStore, LogStoreError, Ticket
+
+StoreT = TypeVar("StoreT", bound=LogStore)
+
+RANDOM_APPENDS = 120
+PARTITIONS = (0, 1, 7)
+TOO_LONG = 40_000
+"""Longer than any string in Kafka's record format may be."""
+
+_Entry = tuple[int, int, bytes, bytes | None, int, int, bool]
+"""Offset, timestamp, key, value, producer id, producer epoch, whether it is a marker."""
+
+
+def check_log_store(
+    make_store: Callable[[], StoreT], *, reopen: Callable[[StoreT], StoreT] | None = None, seed: int = 0
+) -> None:
+    """Check that a log store keeps the contract of :mod:`groupcoord.log_store`.
+
+    What is checked: a partition that was never written is empty; offsets grow; everything is read back byte for byte,
+    in order, with timestamps, producers and markers; partitions don't mix; reading changes nothing, and a reader is not
+    disturbed by appends; an append that is refused leaves nothing behind, and the next one works; a reopened store has
+    all that was acknowledged, and goes on after it. A store that has ``close()`` is closed at the end.
+
+    Args:
+        make_store: returns a new, empty store. It is called several times; the stores must not share anything.
+        reopen: closes a store and returns another one on what it had kept; leave it out for a store in memory.
+        seed: decides what is appended.
+
+    Raises:
+        AssertionError: the store breaks the contract; the message says which clause and how.
+    """
+    _check_an_empty_store(make_store())
+    _check_every_kind_of_record(make_store(), reopen)
+    _check_readers(make_store())
+    _check_refused_appends(make_store())
+    _check_random_appends(make_store(), reopen, random.Random(seed))
+
+
+def _require(condition: bool, message: str) -> None:
+    # Not an assert statement: python -O would leave it out.
+    if not condition:
+        raise AssertionError(message)
+
+
+class _Log:
+    """A store, and what it must hold."""
+
+    def __init__(self, store: LogStore) -> None:
+        self.store = store
+        self.expected: dict[int, list[_Entry]] = {partition: [] for partition in PARTITIONS}
+        self._numbers = dict.fromkeys(PARTITIONS, 0)
+
+    def append(self, partition: int, records: Sequence[Record], timestamps_ms: Sequence[int] | None = None) -> None:
+        """Append, and check the answer."""
+        times = timestamps_ms or [1_700_000_000_000] * len(records)
+        made = [LogRecord(record, timestamp_ms) for record, timestamp_ms in zip(records, times, strict=True)]
+        base_offset = self.store.append(partition, self._ticket(partition), made)
+        if base_offset is None:
+            raise AssertionError(
+                "append() returned None: a store that answers later can't be checked by itself; "
+                "give it a mode in which it answers at once"
+            )
+        _require(type(base_offset) is int, f"append() returned {base_offset!r}, which is no offset")
+        log = self.expected[partition]
+        end_offset = log[-1][0] + 1 if log else 0
+        _require(
+            base_offset >= end_offset,
+            f"offsets must grow: append() returned {base_offset}, but log partition {partition} already had a record "
+            f"at {end_offset - 1}",
+        )
+        for offset, record, timestamp_ms in zip(
+            range(base_offset, base_offset + len(made)), records, times, strict=True
+        ):
+            log.append(_entry(LogRecord(record, timestamp_ms, offset)))
+
+    def check(self, when: str) -> None:
+        """Compare all partitions with what was appended."""
+        for partition in PARTITIONS:
+            _compare(f"{when}: log partition {partition}", self.store.read(partition), self.expected[partition])
+
+    def _ticket(self, partition: int) -> Ticket:
+        self._numbers[partition] += 1
+        return Ticket(partition, self._numbers[partition] - 1)
+
+
+def _entry(record: LogRecord) -> _Entry:
+    key, value = record.encoded()
+    return (
+        *(record.offset, record.timestamp_ms, bytes(key), None if value is None else bytes(value)),
+        *(record.producer_id, record.producer_epoch, record.is_control),
+    )
+
+
+def _compare(where: str, records: Iterable[LogRecord], expected: list[_Entry]) -> None:
+    found = [_entry(record) for record in records]
+    names = ("offset", "timestamp_ms", "key", "value", "producer_id", "producer_epoch", "is_control")
+    for number, (got, wanted) in enumerate(zip(found, expected, strict=False)):
+        for name, got_field, wanted_field in zip(names, got, wanted, strict=True):
+            if got_field != wanted_field:
+                raise AssertionError(
+                    f"{where}: record {number} of {len(expected)} has {name} {got_field!r} instead of {wanted_field!r}"
+                )
+    _require(len(found) == len(expected), f"{where}: {len(found)} records are read, {len(expected)} were acknowledged")
+
+
+# ---------------------------------------------------------------- the clauses
+
+
+def _check_an_empty_store(store: LogStore) -> None:
+    for partition in PARTITIONS:
+        found = list(store.read(partition))
+        _require(not found, f"log partition {partition} of a new store is not empty: {found[:3]}")
+    _close(store)
+
+
+def _check_every_kind_of_record(store: StoreT, reopen: Callable[[StoreT], StoreT] | None) -> None:
+    log = _Log(store)
+    for number, records in enumerate(_every_kind()):
+        log.append(0, records, [1_000 + 7 * number - index for index in range(len(records))])
+    log.append(7, [GroupTombstone("another partition")])
+    log.check("after an append of every kind of record")
+    log.check("when it is read a second time")
+    if reopen is not None:
+        log.store = reopen(store)
+        log.check("after it was reopened")
+        log.append(0, [GroupTombstone("after it was reopened")])
+        log.check("after an append to the reopened store")
+    _close(log.store)
+
+
+def _check_readers(store: LogStore) -> None:
+    log = _Log(store)
+    for number in range(10):
+        log.append(0, [OffsetCommitRecord("g", "t", number, number)])
+    before = list(log.expected[0])
+    reader = iter(store.read(0))
+    first = [next(reader) for _ in range(3)]
+    log.append(0, [OffsetCommitRecord("g", "t", 0, 99), GroupTombstone("g")])
+    rest = list(reader)
+    found = [_entry(record) for record in (*first, *rest)]
+    _require(
+        found in (before, log.expected[0]),
+        "a reader was disturbed by an append: it must see the records of before, with or without the new ones",
+    )
+    abandoned = iter(store.read(0))
+    next(abandoned)
+    del abandoned
+    log.append(0, [GroupTombstone("after a reader that was given up")])
+    log.check("after a reader that was given up")
+    _close(store)
+
+
+def _check_refused_appends(store: LogStore) -> None:
+    """A group id of 40,000 bytes has no bytes in Kafka's format; a store that keeps values may take it all the same."""
+    sound, impossible = OffsetCommitRecord("g", "t", 0, 2), GroupTombstone("x" * TOO_LONG)
+    appends: list[list[Record]] = [
+        [sound],
+        [impossible],
+        [sound, impossible],
+        [impossible, sound],
+        [sound, sound, impossible, sound],
+        [sound, sound],
+    ]
+    expected: list[Record] = []
+    for number, records in enumerate(appends):
+        made = [LogRecord(record, 1) for record in records]
+        try:
+            store.append(0, Ticket(0, number), made)
+        except LogStoreError as error:
+            _require(impossible in records, f"append() refused sound records: {error!r}")
+            _require(not error.outcome_unknown, f"{error!r} says that the outcome is unknown, but it can be known")
+        except Exception as error:
+            raise AssertionError(f"append() raised {error!r}, which is no LogStoreError: it stops the host") from error
+        else:
+            expected += records
+        found = [record.record for record in store.read(0)]
+        _require(
+            found == expected,
+            f"an append of {len(records)} records with a group id of {TOO_LONG} bytes among them must be written as a "
+            f"whole or not at all: {len(found)} records are read instead of {len(expected)}",
+        )
+    _close(store)
+
+
+def _check_random_appends(store: StoreT, reopen: Callable[[StoreT], StoreT] | None, source: random.Random) -> None:
+    log, now_ms = _Log(store), 1_700_000_000_000
+    kinds = list(_every_kind())
+    for number in range(RANDOM_APPENDS):
+        now_ms += source.choice([0, 0, 1, 1_000, -5])
+        if source.random() < 0.3:
+            records: Sequence[Record] = source.choice(kinds)
+        else:
+            records = [
+                OffsetCommitRecord(f"group-{source.randrange(5)}", "t", source.randrange(9), source.getrandbits(40))
+                for _ in range(source.randint(1, 30))
+            ]
+        log.append(source.choice(PARTITIONS), records, [now_ms] * len(records))
+        if reopen is not None and source.random() < 0.05:
+            log.store = store = reopen(store)
+            log.check(f"after {number + 1} random appends and reopening")
+    log.check(f"after {RANDOM_APPENDS} random appends")
+    _close(log.store)
+
+
+def _close(store: LogStore) -> None:
+    close = getattr(store, "close", None)
+    if close is not None:
+        close()
+
+
+def _every_kind() -> Iterable[list[Record]]:
+    """Return appends that hold every kind of record, as the coordinator makes them."""
+    topic_id = UUID("9e8a4cbc-b6e6-4127-9645-17433affd7c2")
+    member = MemberRecord("m-1", "i-1", "client", "/127.0.0.1", 300_000, 45_000, bytes(range(256)), b"")
+    yield [OffsetCommitRecord("g", "t", 0, 0)]
+    yield [
+        OffsetCommitRecord("g", "t", 1, 2**62, 3, "metadata ü", 1_000, topic_id=topic_id),
+        OffsetCommitRecord("g", "t", 2**31 - 1, -1, commit_timestamp_ms=2, expire_timestamp_ms=3),
+        OffsetCommitRecord("", "", 0, 1),
+        OffsetTombstone("g", "t", 1),
+    ]
+    yield [GroupMetadataRecord("g", "consumer", 7, "range", "m-1", 5, (member, member))]
+    yield [GroupMetadataRecord("g", "", 0, None, None, -1, ())]
+    yield [OffsetTombstone("g", "t", 0), GroupTombstone("g")]
+    yield [OpaqueRecord(b"\x00\x63unknown", bytes(1_000)), OpaqueRecord(b"\x00\x63unknown", None)]
+    yield [OffsetCommitRecord("g", "t", p, p, producer_id=2**40, producer_epoch=9) for p in range(3)]
+    yield [TransactionMarker(2**40, 9, committed=True, coordinator_epoch=4)]
+    yield [OffsetCommitRecord("g", "t", 0, 5, producer_id=0, producer_epoch=0)]
+    yield [TransactionMarker(0, 0, committed=False)]
+    yield [OffsetCommitRecord("g", "t", number, number, metadata="x" * 500) for number in range(200)]

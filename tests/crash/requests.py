@@ -1,0 +1,128 @@
+"""The few requests that the kill harness sends, in old versions that are quick to write by hand, and their answers."""
+
+from __future__ import annotations
+
+from struct import Struct
+
+OFFSET_COMMIT, OFFSET_FETCH, JOIN_GROUP, HEARTBEAT, SYNC_GROUP = 8, 9, 11, 12, 14
+
+_header = Struct(">ihhi")
+_int16, _int32 = Struct(">h"), Struct(">i")
+_partition = Struct(">iqih")
+CLIENT_ID = b"\0\5crash"
+
+
+def string(text: str) -> bytes:
+    """Return a string behind its length."""
+    raw = text.encode()
+    return _int16.pack(len(raw)) + raw
+
+
+def sized(raw: bytes) -> bytes:
+    """Return bytes behind their length."""
+    return _int32.pack(len(raw)) + raw
+
+
+def frame(api_key: int, version: int, correlation_id: int, body: bytes) -> bytes:
+    """Return a whole request."""
+    size = _header.size - 4 + len(CLIENT_ID) + len(body)
+    return _header.pack(size, api_key, version, correlation_id) + CLIENT_ID + body
+
+
+def offset_commit(
+    correlation_id: int, group_id: str, generation_id: int, member_id: str, topic: str, offsets: dict[int, int]
+) -> bytes:
+    """OffsetCommit version 6, of one topic; the metadata is empty."""
+    parts = [string(group_id), _int32.pack(generation_id), string(member_id), _int32.pack(1), string(topic)]
+    parts.append(_int32.pack(len(offsets)))
+    parts += [_partition.pack(index, offset, -1, 0) for index, offset in offsets.items()]
+    return frame(OFFSET_COMMIT, 6, correlation_id, b"".join(parts))
+
+
+def offset_fetch(correlation_id: int, group_id: str) -> bytes:
+    """OffsetFetch version 5, of all topics."""
+    return frame(OFFSET_FETCH, 5, correlation_id, string(group_id) + _int32.pack(-1))
+
+
+def join_group(correlation_id: int, group_id: str, member_id: str) -> bytes:
+    """JoinGroup version 4: a member is given its id before it joins (KIP-394), so that it never loses it."""
+    parts = [string(group_id), _int32.pack(600_000), _int32.pack(600_000), string(member_id), string("consumer")]
+    parts += [_int32.pack(1), string("range"), sized(b"subscription")]
+    return frame(JOIN_GROUP, 4, correlation_id, b"".join(parts))
+
+
+def sync_group(
+    correlation_id: int, group_id: str, generation_id: int, member_id: str, assignments: dict[str, bytes]
+) -> bytes:
+    """SyncGroup version 1."""
+    parts = [string(group_id), _int32.pack(generation_id), string(member_id), _int32.pack(len(assignments))]
+    parts += [string(member) + sized(assignment) for member, assignment in assignments.items()]
+    return frame(SYNC_GROUP, 1, correlation_id, b"".join(parts))
+
+
+def heartbeat(correlation_id: int, group_id: str, generation_id: int, member_id: str) -> bytes:
+    """Heartbeat version 1."""
+    body = string(group_id) + _int32.pack(generation_id) + string(member_id)
+    return frame(HEARTBEAT, 1, correlation_id, body)
+
+
+class Answer:
+    """Reads the body of a response, field by field."""
+
+    def __init__(self, payload: bytes) -> None:
+        self._payload = payload
+        self._position = 0
+
+    def int16(self) -> int:
+        """Read a number of two bytes."""
+        return int.from_bytes(self._take(2), "big", signed=True)
+
+    def int32(self) -> int:
+        """Read a number of four bytes."""
+        return int.from_bytes(self._take(4), "big", signed=True)
+
+    def int64(self) -> int:
+        """Read a number of eight bytes."""
+        return int.from_bytes(self._take(8), "big", signed=True)
+
+    def string(self) -> str:
+        """Read a string; null is empty."""
+        return self._take(max(self.int16(), 0)).decode()
+
+    def sized(self) -> bytes:
+        """Read bytes."""
+        return self._take(max(self.int32(), 0))
+
+    def _take(self, size: int) -> bytes:
+        end = self._position + size
+        assert end <= len(self._payload), "the answer is too short"
+        taken, self._position = self._payload[self._position : end], end
+        return taken
+
+
+def commit_errors(answer: Answer) -> list[int]:
+    """Read an OffsetCommit answer: the error code of each partition."""
+    answer.int32()
+    errors = []
+    for _ in range(answer.int32()):
+        answer.string()
+        for _ in range(answer.int32()):
+            answer.int32()
+            errors.append(answer.int16())
+    return errors
+
+
+def fetched_offsets(answer: Answer) -> dict[tuple[str, int], int]:
+    """Read an OffsetFetch answer: topic and partition → offset."""
+    answer.int32()
+    offsets = {}
+    for _ in range(answer.int32()):
+        topic = answer.string()
+        for _ in range(answer.int32()):
+            index, offset = answer.int32(), answer.int64()
+            answer.int32()
+            answer.string()
+            assert answer.int16() == 0
+            offsets[topic, index] = offset
+    assert answer.int16() == 0
+    return offsets

@@ -1,0 +1,332 @@
+"""Records of every type field by field: golden bytes of Kafka 4.4, what is described, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from attrs import evolve
+
+from groupcoord.records.codec import RecordEncodingError
+from groupcoord.records.describe import (
+    control_name,
+    describe_assignment,
+    describe_control,
+    describe_record,
+    describe_subscription,
+    record_name,
+)
+from groupcoord.records.schemas import RecordType
+from groupcoord.records.typed import TypedRecord, build_record, parse_record
+
+ID = "0102030405060708090a0b0c0d0e0f10"
+ID_TEXT = "AQIDBAUGBwgJCgsMDQ4PEA"
+GROUP_KEY = "0002 6731"
+MEMBER_KEY = "0002 6731 0002 6d31"
+MEMBER = {"instanceId": None, "rackId": "r", "clientId": "c", "clientHost": "/127.0.0.1"}
+
+# Type, rest of the key, value, what is in the value: bytes that the 4.4.0 jars wrote.
+GOLDEN: list[tuple[int, str, str, dict[str, Any]]] = [
+    (3, GROUP_KEY, "0000 00000002 01 00 08 1122334455667788", {"epoch": 2, "metadataHash": 0x1122334455667788}),
+    (3, GROUP_KEY, "0000 00000002 00", {"epoch": 2}),
+    (
+        5,
+        MEMBER_KEY,
+        "0000 00 02 72 02 63 0b 2f3132372e302e302e31 02 03 7431 01 0000afc8 00 01 00 01 00",
+        {
+            **MEMBER,
+            "subscribedTopicNames": ["t1"],
+            "subscribedTopicRegex": "",
+            "rebalanceTimeoutMs": 45_000,
+            "serverAssignor": None,
+            "classicMemberMetadata": None,
+        },
+    ),
+    (
+        5,
+        MEMBER_KEY,
+        "0000 00 02 72 02 63 0b 2f3132372e302e302e31 02 03 7431 01 0000afc8 00 00",  # no tag: a classic member
+        {
+            **MEMBER,
+            "subscribedTopicNames": ["t1"],
+            "subscribedTopicRegex": "",
+            "rebalanceTimeoutMs": 45_000,
+            "serverAssignor": None,
+        },
+    ),
+    (
+        5,
+        MEMBER_KEY,
+        "0000 03 6931 00 02 63 02 68 01 00 ffffffff 06 72616e6765 01 00 10 01 0000afc8 02 06 72616e6765 02 09 00 00",
+        {
+            "instanceId": "i1",
+            "rackId": None,
+            "clientId": "c",
+            "clientHost": "h",
+            "subscribedTopicNames": [],
+            "subscribedTopicRegex": None,
+            "rebalanceTimeoutMs": -1,
+            "serverAssignor": "range",
+            "classicMemberMetadata": {
+                "sessionTimeoutMs": 45_000,
+                "supportedProtocols": [{"name": "range", "metadata": b"\x09"}],
+            },
+        },
+    ),
+    (
+        6,
+        GROUP_KEY,
+        "0000 00000002 01 00 08 00000000000003e8",
+        {"assignmentEpoch": 2, "assignmentTimestamp": 1_000},
+    ),
+    (6, GROUP_KEY, "0000 00000002 00", {"assignmentEpoch": 2}),
+    (
+        7,
+        MEMBER_KEY,
+        f"0000 02 {ID} 03 00000000 00000001 00 00",
+        {"topicPartitions": [{"topicId": ID_TEXT, "partitions": [0, 1]}]},
+    ),
+    (
+        8,
+        MEMBER_KEY,
+        f"0000 00000002 00000001 00 02 {ID} 03 00000000 00000001 01 00 09 03 00000002 00000002 01 00",
+        {
+            "memberEpoch": 2,
+            "previousMemberEpoch": 1,
+            "state": 0,
+            "assignedPartitions": [{"topicId": ID_TEXT, "partitions": [0, 1], "assignmentEpochs": [2, 2]}],
+            "partitionsPendingRevocation": [],
+        },
+    ),
+    (
+        8,
+        MEMBER_KEY,
+        f"0000 00000002 00000001 01 01 02 {ID} 02 00000000 01 00 01 00 00",
+        {
+            "memberEpoch": 2,
+            "previousMemberEpoch": 1,
+            "state": 1,
+            "assignedPartitions": [],
+            "partitionsPendingRevocation": [{"topicId": ID_TEXT, "partitions": [0], "assignmentEpochs": None}],
+        },
+    ),
+    (
+        16,
+        "0002 6731 0003 742e2a",
+        "0000 02 03 7431 000000000000000c 00000000000003e8 00",
+        {"topics": ["t1"], "version": 12, "timestamp": 1_000},
+    ),
+]
+
+
+def as_bytes(record_type: int, key: str, value: str) -> tuple[bytes, bytes]:
+    return record_type.to_bytes(2, "big") + bytes.fromhex(key), bytes.fromhex(value)
+
+
+@pytest.mark.parametrize(("record_type", "key", "value", "fields"), GOLDEN)
+def test_golden(record_type: int, key: str, value: str, fields: dict[str, Any]) -> None:
+    """Kafka's bytes are read field by field, and written again; an absent tag is no null."""
+    record = parse_record(*as_bytes(record_type, key, value))
+
+    assert record is not None
+    assert (record.type, record.group_id, record.version) == (record_type, "g1", 0)
+    assert record.value == fields
+    assert list(record.value) == list(fields)
+    assert build_record(record) == as_bytes(record_type, key, value)
+
+
+def test_unknown_tags_are_kept() -> None:
+    """A tagged field of a version to come is kept with its number, and described."""
+    key, value = as_bytes(3, GROUP_KEY, "0000 00000002 02 00 08 1122334455667788 8c01 02 abcd")
+    record = parse_record(key, value)
+
+    assert record is not None
+    assert record.value == {
+        "epoch": 2,
+        "metadataHash": 0x1122334455667788,
+        "unknownTaggedFields": [(140, b"\xab\xcd")],
+    }
+    assert build_record(record) == (key, value)
+    described = describe_record(key, value)["value"]
+    assert described["data"]["unknownTaggedFields"] == [{"tag": 140, "hex": "abcd"}]
+
+
+@pytest.mark.parametrize(
+    ("record_type", "key", "value"),
+    [
+        (77, GROUP_KEY, "0000 00000002 00"),
+        (9, GROUP_KEY, "0000 00000002 00"),
+        (3, GROUP_KEY, "0001 00000002 00"),
+        (3, GROUP_KEY, "ffff 00000002 00"),
+        (3, GROUP_KEY, "00"),
+        (3, GROUP_KEY, ""),
+        (3, GROUP_KEY + "00", "0000 00000002 00"),
+        (3, "0003 6731", "0000 00000002 00"),
+        (3, "ffff", "0000 00000002 00"),
+        (3, "0002 ffff", "0000 00000002 00"),  # no UTF-8
+        (3, GROUP_KEY, "0000 00000002 00 00"),
+        (3, GROUP_KEY, "0000 00000002"),
+        (3, GROUP_KEY, "0000 00000002 01 00 09 1122334455667788 00"),  # the tag's size is not that of the field
+        (3, GROUP_KEY, "0000 00000002 02 02 00 01 00"),  # tags not in order
+        (3, GROUP_KEY, "0000 00000002 02 02 00 02 00"),  # a tag twice
+        (3, GROUP_KEY, "0000 00000002 01 02 7f"),
+        (3, GROUP_KEY, "0000 00000002 8000"),  # a varint longer than it need be
+        (3, GROUP_KEY, "0000 00000002 ffffffffff01"),
+        (7, MEMBER_KEY, "0000 00 00"),  # null where it is not allowed
+        (7, MEMBER_KEY, f"0000 02 {ID} ffffffff0f 00000000 00 00"),
+        (7, MEMBER_KEY, f"0000 02 {ID[:-4]}"),
+        (5, MEMBER_KEY, "0000 00 00 01 01 01 00 00000000 00 01 00 01 02"),  # presence is 0 or 1
+    ],
+)
+def test_what_is_not_known(record_type: int, key: str, value: str) -> None:
+    """Unknown types and versions and malformed bytes are no typed records; they are described with all their bytes."""
+    key_bytes, value_bytes = as_bytes(record_type, key, value)
+
+    assert parse_record(key_bytes, value_bytes) is None
+    described = describe_record(key_bytes, value_bytes)
+    assert value_bytes.hex() == described["value"]["hex"]
+    assert described["key"]["type"] == record_type
+    assert ("data" in described["key"]) != ("hex" in described["key"])
+
+
+def test_nothing_to_describe() -> None:
+    """Records without a key, or with one too short for a type, are described too."""
+    assert describe_record(None, b"\x00\x01x") == {"key": None, "value": {"version": 1, "hex": "000178"}}
+    assert describe_record(b"\x07", None) == {"key": {"hex": "07"}, "value": None}
+    assert (record_name(None), record_name(b"\x07"), record_name(b"\x00\x08")) == (
+        "UNKNOWN",
+        "UNKNOWN",
+        "CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT",
+    )
+
+
+def test_control_records() -> None:
+    """Markers are described by version and type; other control records by their type and bytes."""
+    marker = describe_control(bytes.fromhex("00000001"), bytes.fromhex("000000000009"))
+    assert marker == {
+        "key": {"version": 0, "data": {"type": 1}},
+        "value": {"version": 0, "data": {"coordinatorEpoch": 9}},
+    }
+    other = describe_control(bytes.fromhex("00000002"), bytes.fromhex("0000ab"))
+    assert other == {"key": {"version": 0, "data": {"type": 2}}, "value": {"version": 0, "hex": "0000ab"}}
+    assert describe_control(b"\x00", None) == {"key": {"hex": "00"}, "value": None}
+    names = [control_name(bytes((0, 0, 0, number))) for number in (0, 1, 2, 99)]
+    assert names == ["ABORT", "COMMIT", "LEADER_CHANGE", "UNKNOWN"]
+    assert (control_name(None), control_name(b"\x00")) == ("UNKNOWN", "UNKNOWN")
+
+
+@pytest.mark.parametrize(
+    ("data", "described"),
+    [
+        (
+            "0000 00000001 0002 7431 ffffffff",
+            {"version": 0, "data": {"topics": ["t1"], "userData": None}},
+        ),
+        (
+            "0003 00000000 00000002 abcd 00000001 0002 7431 00000001 00000005 00000009 0001 72",
+            {
+                "version": 3,
+                "data": {
+                    "topics": [],
+                    "userData": "abcd",
+                    "ownedPartitions": [{"topic": "t1", "partitions": [5]}],
+                    "generationId": 9,
+                    "rackId": "r",
+                },
+            },
+        ),
+        (
+            "0007 00000000 ffffffff 00000000 ffffffff ffff beef",  # a version to come is read like the newest
+            {
+                "version": 7,
+                "data": {"topics": [], "userData": None, "ownedPartitions": [], "generationId": -1, "rackId": None},
+                "unread": "beef",
+            },
+        ),
+        ("0001 00000000 ffffffff", "000100000000ffffffff"),  # version 1 without owned partitions
+        ("ffff 00000000 ffffffff", "ffff00000000ffffffff"),
+        ("0000 7fffffff", "00007fffffff"),
+        ("00", "00"),
+        ("", ""),
+    ],
+)
+def test_subscriptions(data: str, described: object) -> None:
+    """What a member subscribes to is read in every version of the consumer protocol, or stays in hexadecimal."""
+    assert describe_subscription(bytes.fromhex(data)) == described
+
+
+def test_assignments() -> None:
+    """What a member is given is read the same way."""
+    data = bytes.fromhex("0001 00000001 0002 7431 00000002 00000000 00000002 ffffffff")
+
+    assert describe_assignment(data) == {
+        "version": 1,
+        "data": {"assignedPartitions": [{"topic": "t1", "partitions": [0, 2]}], "userData": None},
+    }
+    assert describe_assignment(b"") == ""
+
+
+GROUP_VALUE = (
+    "0003 {protocol} 00000005 0005 72616e6765 0002 6d31 00000000000003e8 00000001 0002 6d31 ffff 0001 63 0001 68 "
+    "000493e0 0000afc8 0000000a 0000 00000000 ffffffff 00000001 03"
+)
+
+
+def described_member(protocol: str, *, raw: bool) -> tuple[object, object]:
+    value = bytes.fromhex(GROUP_VALUE.replace("{protocol}", protocol))
+    described = describe_record(bytes.fromhex("0002 0002 6731"), value, raw=raw)
+    (member,) = described["value"]["data"]["members"]
+    return member["subscription"], member["assignment"]
+
+
+def test_bytes_of_members() -> None:
+    """The consumer protocol is read in groups of that type alone; raw bytes are in base 64, as Kafka prints them."""
+    consumer, connect = "0008 636f6e73756d6572", "0007 636f6e6e656374"
+    subscription = {"version": 0, "data": {"topics": [], "userData": None}}
+
+    assert described_member(consumer, raw=False) == (subscription, "03")
+    assert described_member(connect, raw=False) == ("000000000000ffffffff", "03")
+    assert described_member(consumer, raw=True) == ("AAAAAAAA/////w==", "Aw==")
+
+
+def test_bytes_of_classic_members_of_consumer_groups() -> None:
+    """A member that still uses the classic protocol keeps its subscriptions in its record."""
+    key, value = as_bytes(
+        5,
+        MEMBER_KEY,
+        "0000 00 00 01 01 01 00 00000000 00 01 00 15 01 0000afc8 02 02 72 0b 0000 00000000 ffffffff 00 00",
+    )
+    (protocol,) = describe_record(key, value)["value"]["data"]["classicMemberMetadata"]["supportedProtocols"]
+    (raw,) = describe_record(key, value, raw=True)["value"]["data"]["classicMemberMetadata"]["supportedProtocols"]
+
+    assert protocol == {"name": "r", "metadata": {"version": 0, "data": {"topics": [], "userData": None}}}
+    assert raw == {"name": "r", "metadata": "AAAAAAAA/////w=="}
+
+
+GROUP_EPOCH = TypedRecord(RecordType.CONSUMER_GROUP_METADATA, {"groupId": "g1"}, 0, {"epoch": 1})
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        evolve(GROUP_EPOCH, version=1),
+        evolve(GROUP_EPOCH, version=None),
+        evolve(GROUP_EPOCH, key={}),
+        evolve(GROUP_EPOCH, key={"groupId": "g" * 32_768}),
+        evolve(GROUP_EPOCH, key={"groupId": None}),
+        evolve(GROUP_EPOCH, key={"groupId": "\ud800"}),
+        evolve(GROUP_EPOCH, value={}),
+        evolve(GROUP_EPOCH, value={"epoch": 2**31}),
+        evolve(GROUP_EPOCH, value={"epoch": "1"}),
+        TypedRecord(
+            RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER,
+            {"groupId": "g1", "memberId": "m1"},
+            0,
+            {"topicPartitions": [{"topicId": "short", "partitions": []}]},
+        ),
+    ],
+)
+def test_what_can_not_be_built(record: TypedRecord) -> None:
+    """A missing field, a value that does not fit and an unknown version have one error, which names the type."""
+    with pytest.raises(RecordEncodingError, match=record.type.name):
+        build_record(record)

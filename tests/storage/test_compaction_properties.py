@@ -1,0 +1,192 @@
+"""Whatever happens to groups, and whenever the log is compacted or the machine dies: the log loads to the same state.
+
+The machine of ``tests/laws`` lives on a log in memory that keeps every record. Here, each append goes to segment files
+as well, which are compacted in small portions and reopened after crashes at any point of that.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import invariant, rule
+
+from groupcoord import MemoryLogStore
+from groupcoord.core.hard_state import HardState
+from groupcoord.log_store import LogRecord, Ticket
+from groupcoord.storage import compaction
+from groupcoord.storage.compaction import CompactionSettings
+from groupcoord.storage.log_directory import segment_path, sync_path
+from groupcoord.storage.segment_store import SegmentLogStore
+from tests.laws.actors import PARTITIONS
+from tests.laws.test_coordinator_machine import GROUPS, LOG_PARTITIONS, CoordinatorMachine
+from tests.storage.dying_disk import DyingDisk, PowerFailure
+
+
+class MirroredStore(MemoryLogStore):
+    """A log in memory whose records go to segment files too, which may be compacted."""
+
+    def __init__(self, files: SegmentLogStore, *, acknowledge_late: bool) -> None:
+        super().__init__(acknowledge_late=acknowledge_late)
+        self.files = files
+
+    def _write(self, partition: int, records: Any) -> int:
+        copies = [LogRecord(record.record, record.timestamp_ms) for record in records]
+        base_offset = super()._write(partition, records)
+        self.files.end_offset(partition)  # opens it
+        self.files._partitions[partition].next_offset = base_offset  # gaps that another writer left
+        assert self.files.append(partition, Ticket(partition, 0), copies) == base_offset
+        return base_offset
+
+
+def state(records: Iterable[LogRecord]) -> dict[str, Any]:
+    """Return the hard state that records make, without simple groups that have no offset any more."""
+    hard = HardState()
+    for record in records:
+        hard.apply(record.record, record.offset)
+    facts: dict[str, Any] = hard.facts()
+    with_offsets = facts["committed"].keys() | {
+        group_id for keys in facts["transactions"].values() for group_id, _, _ in keys
+    }
+    groups = {key: value for key, value in facts["groups"].items() if value is not None or key in with_offsets}
+    return {**facts, "groups": groups}
+
+
+class CompactionMachine(CoordinatorMachine):
+    """Consumers, producers, an administrator, and a log that is compacted beneath them."""
+
+    def make_store(self, late: bool) -> MemoryLogStore:
+        self.folder = Path(tempfile.mkdtemp(prefix="groupcoord-compaction-"))
+        self.roll_bytes = self.random.choice([1, 300, 1_000])
+        self.durable: dict[Path, int] = {}
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(compaction, "sync_path", self.sync)
+        self.group_bytes = self.random.choice([1, 1_000, 10**6])
+        self.compaction = CompactionSettings(
+            min_cleanable_ratio=0.0,
+            delete_retention_ms=self.random.choice([0, 10_000, 10**9]),
+            min_compaction_lag_ms=self.random.choice([0, 0, 5_000]),
+            dedupe_buffer_bytes=self.random.choice([1, 1_000, 10**6]),
+        )
+        return MirroredStore(self.open_files(), acknowledge_late=late)
+
+    def sync(self, path: Path) -> None:
+        """Note how much of a file is durable."""
+        sync_path(path)
+        self.durable[path] = path.stat().st_size
+
+    def open_files(self) -> SegmentLogStore:
+        """Open the segment files. A segment is full after a few appends, but a single append may be larger."""
+        files = SegmentLogStore(self.folder, compaction=self.compaction)
+        files._segment_bytes = self.roll_bytes
+        files._cleaner._segment_bytes = self.group_bytes
+        for partition in range(LOG_PARTITIONS):
+            files.end_offset(partition)  # only what is open is compacted
+        return files
+
+    @rule(seed=st.integers(0, 2**32), count=st.integers(1, 30))
+    def much_is_committed(self, seed: int, count: int) -> None:
+        chance = random.Random(seed)
+        for _ in range(count):
+            group_id, index, offset = chance.choice(GROUPS), chance.randrange(PARTITIONS), chance.randrange(1_000)
+            if chance.random() < 0.4:
+                self.somebody_commits_from_outside(group_id, offset, index)
+            elif chance.random() < 0.6:
+                self.a_producer_commits(chance.choice([7, 8]), group_id, offset, index)
+            elif chance.random() < 0.7:
+                partition = chance.randrange(LOG_PARTITIONS)
+                self.a_transaction_ends(chance.choice([7, 8]), partition, chance.random() < 0.5)
+            else:
+                self.somebody_deletes_offsets(group_id, {index})
+        if chance.random() < 0.7:  # open transactions hold compaction up
+            for producer_id in (7, 8):
+                for partition in range(LOG_PARTITIONS):
+                    self.a_transaction_ends(producer_id, partition, chance.random() < 0.7)
+
+    @rule(budget=st.sampled_from([1, 5, 20, 10**9]))
+    def the_log_is_compacted_a_little(self, budget: int) -> None:
+        self.store.files.compact_some(self.clock.now_ms(), budget)
+
+    @rule()
+    def the_log_is_compacted(self) -> None:
+        while self.store.files.compact_some(self.clock.now_ms()):
+            pass
+
+    @rule(seed=st.integers(0, 2**32))
+    def the_log_is_compacted_again_and_again(self, seed: int) -> None:
+        for number in range(4):
+            self.much_is_committed(seed + number, 4)
+            while self.store.files.compact_some(self.clock.now_ms() + number * 10_000):
+                pass
+
+    @rule(steps=st.integers(0, 16), seed=st.integers(0, 2**32))
+    def the_machine_dies_while_it_compacts(self, steps: int, seed: int) -> None:
+        self.much_is_committed(seed, 10)
+        files = self.store.files
+        with DyingDisk(steps) as disk:
+            try:
+                while files.compact_some(self.clock.now_ms(), 20):
+                    pass
+            except PowerFailure:
+                pass
+        disk.let_go(files)
+        self.store.files = self.open_files()
+
+    @rule(part=st.floats(0, 1))
+    def the_power_fails(self, part: float) -> None:
+        """What was not synced yet is lost from anywhere on: the files load to the state of what is left."""
+        for partition in range(LOG_PARTITIONS):
+            log = self.store.files._partitions[partition]
+            if not log.segments:
+                continue
+            active = segment_path(log.folder, log.segments[-1])
+            durable = self.durable.get(active, 0)
+            with tempfile.TemporaryDirectory() as copy:
+                shutil.copytree(log.folder, Path(copy, log.folder.name))
+                os.truncate(Path(copy, log.folder.name, active.name), durable + int(part * (log.size_bytes - durable)))
+                with SegmentLogStore(copy) as store:
+                    end_offset = store.end_offset(partition)
+                    left = [record for record in self.store.read(partition) if record.offset < end_offset]
+                    assert state(store.read(partition)) == state(left)
+
+    @rule()
+    def the_files_are_opened_anew(self) -> None:
+        self.store.files.close()
+        self.store.files = self.open_files()
+
+    @invariant()
+    def the_files_hold_the_same_state(self) -> None:
+        if hasattr(self, "coordinator"):
+            for partition in range(LOG_PARTITIONS):
+                expected = state(self.store.read(partition))
+                assert state(self.store.files.read(partition)) == expected
+                assert state(self.store.files.read_last(partition)) == expected
+
+    def teardown(self) -> None:
+        try:
+            super().teardown()
+            self.the_files_hold_the_same_state()
+        finally:
+            if hasattr(self, "folder"):
+                self.patch.undo()
+                self.store.files.close()
+                shutil.rmtree(self.folder)
+
+
+TestCompactionMachine = CompactionMachine.TestCase
+TestCompactionMachine.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
+
+
+@pytest.mark.slow
+class TestCompactionMachineForLong(CompactionMachine.TestCase):
+    """The same, for ten times as many lives."""
+
+    settings = settings(max_examples=500, stateful_step_count=80, deadline=None)

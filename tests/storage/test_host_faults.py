@@ -1,0 +1,139 @@
+"""A host whose disk is full or fails: clients are told to look again, and the log partition comes back."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import socket
+from pathlib import Path
+
+import pytest
+
+from groupcoord import Config, ErrorCode, ManualClock
+from groupcoord.coordinator import LoadError
+from groupcoord.core.partitions import PartitionStatus
+from groupcoord.host.broker import Broker
+from groupcoord.messages import (
+    GroupToFetch,
+    OffsetCommit,
+    OffsetCommitResponse,
+    OffsetFetch,
+    OffsetFetchResponse,
+    OffsetToCommit,
+    TopicToCommit,
+)
+from groupcoord.storage.segment_store import SegmentLogStore
+from tests.crash.processes import Launcher
+from tests.crash.requests import Answer, commit_errors, fetched_offsets, offset_commit, offset_fetch
+
+NOT_COORDINATOR = 16
+CONFIG = Config(offsets_topic_num_partitions=1)
+
+
+def ask(sock: socket.socket, request: bytes) -> Answer:
+    sock.sendall(request)
+    with sock.makefile("rb") as file:
+        size = int.from_bytes(file.read(4), "big")
+        return Answer(file.read(size)[4:])
+
+
+def test_a_full_disk_under_a_running_server(tmp_path: Path) -> None:
+    """Commits that don't fit are NOT_COORDINATOR, those before stay; once there is room the same server goes on."""
+    launcher = Launcher(tmp_path)
+    arguments = ["serve", "--port", "0", "--data-dir", str(tmp_path / "data"), "--topic", "orders:1"]
+    running = launcher.start([*arguments, "--set", "offsets.topic.num.partitions=1"])
+    try:
+        port = running.wait_for_port()
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as sock:
+            resource.prlimit(running.pid, resource.RLIMIT_FSIZE, (5_000, resource.RLIM_INFINITY))
+            stored, refused = -1, 0
+            for offset in range(200):
+                (error,) = commit_errors(ask(sock, offset_commit(offset, "g", -1, "", "orders", {0: offset})))
+                if error:
+                    assert error == NOT_COORDINATOR
+                    refused += 1
+                else:
+                    assert not refused
+                    stored = offset
+            assert stored > 10
+            assert refused > 10
+            assert fetched_offsets(ask(sock, offset_fetch(1, "g"))) == {("orders", 0): stored}
+            resource.prlimit(running.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+            assert commit_errors(ask(sock, offset_commit(1, "g", -1, "", "orders", {0: 777}))) == [0]
+        running.kill()
+        running = launcher.start(arguments)
+        with socket.create_connection(("127.0.0.1", running.wait_for_port()), timeout=30) as sock:
+            assert fetched_offsets(ask(sock, offset_fetch(1, "g"))) == {("orders", 0): 777}
+    finally:
+        running.kill()
+        launcher.close()
+
+
+def commit(broker: Broker, offset: int) -> ErrorCode:
+    topics = (TopicToCommit("orders", (OffsetToCommit(0, offset),)),)
+    response = broker.coordinator.call(OffsetCommit("g", topics))
+    assert isinstance(response, OffsetCommitResponse)
+    return response.topics[0].partitions[0].error_code
+
+
+def fetch(broker: Broker) -> int | ErrorCode:
+    response = broker.coordinator.call(OffsetFetch((GroupToFetch("g"),)))
+    assert isinstance(response, OffsetFetchResponse)
+    (group,) = response.groups
+    return group.error_code or group.topics[0].partitions[0].committed_offset
+
+
+def fail(*_: object) -> None:
+    raise OSError(errno.EIO, "Input/output error")
+
+
+def open_broker(directory: Path, clock: ManualClock, flush_interval_messages: int = 100) -> Broker:
+    store = SegmentLogStore(directory, flush_interval_messages=flush_interval_messages)
+    broker = Broker(config=CONFIG, clock=clock, log_store=store)
+    with broker.topics.edit() as edit:
+        edit.create("orders", 1)
+    return broker
+
+
+@pytest.mark.parametrize("fault", ["ftruncate", "fsync"])
+def test_an_unknown_outcome_is_loaded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    """When nobody knows what the disk took, the partition is NOT_COORDINATOR until it was read anew, by the host."""
+    broker = open_broker(tmp_path, ManualClock(1_000), flush_interval_messages=1 if fault == "fsync" else 100)
+    assert commit(broker, 1) is ErrorCode.NONE
+    write = os.write
+    monkeypatch.setattr(os, fault, fail)
+    if fault == "ftruncate":
+        monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:-9]))
+    assert commit(broker, 2) is ErrorCode.NOT_COORDINATOR
+    assert broker.coordinator.status(0) is PartitionStatus.FAILED
+    assert fetch(broker) is ErrorCode.NOT_COORDINATOR
+    assert commit(broker, 3) is ErrorCode.NOT_COORDINATOR
+    monkeypatch.undo()
+
+    broker.reload_failed()
+    assert fetch(broker) == (2 if fault == "fsync" else 1)
+    assert commit(broker, 4) is ErrorCode.NONE
+    assert fetch(broker) == 4
+    broker.coordinator.check()
+    broker.close()
+
+
+def test_a_disk_that_can_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as the log can't be read the partition stays NOT_COORDINATOR; the host tries again and again."""
+    clock = ManualClock(1_000)
+    broker = open_broker(tmp_path, clock)
+    assert commit(broker, 1) is ErrorCode.NONE
+    broker.coordinator.unload(0)
+    monkeypatch.setattr(os, "pread", fail)
+    with pytest.raises(LoadError):
+        broker.coordinator.load(0, 5)
+    for _ in range(3):
+        clock.advance(60_000)
+        broker.reload_failed()
+        assert fetch(broker) is ErrorCode.NOT_COORDINATOR
+    monkeypatch.undo()
+    clock.advance(60_000)
+    broker.reload_failed()
+    assert fetch(broker) == 1
+    broker.close()

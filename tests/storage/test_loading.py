@@ -1,0 +1,91 @@
+"""Loading: commits that the next ones replace are left out, nothing else is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from groupcoord.core.records import (
+    GroupTombstone,
+    OffsetCommitRecord,
+    OffsetTombstone,
+    OpaqueRecord,
+    Record,
+    TransactionMarker,
+)
+from groupcoord.log_store import LogRecord
+from groupcoord.storage import loading
+from groupcoord.storage.segment_store import SegmentLogStore
+from tests.storage.storage_logs import append
+
+ID = UUID("9e8a4cbc-b6e6-4127-9645-17433affd7c2")
+
+
+def plain(partition: int, offset: int, *, version: int | None = None, topic_id: UUID = ID) -> OffsetCommitRecord:
+    record = OffsetCommitRecord("g", "t", partition, offset, 1, "", 5, value_version=version)
+    if version is None:
+        record.topic_id = topic_id
+    return record
+
+
+def loaded(directory: Path, *appends: list[Record]) -> list[tuple[int, Record]]:
+    with SegmentLogStore(directory, segment_bytes=2_000) as store:
+        for records in appends:
+            append(store, *records)
+        made = list(store.read_last(3))
+        everything = {record.offset: record for record in store.read(3)}
+    for record in made:
+        same = everything[record.offset]
+        assert (record.encoded(), record.timestamp_ms) == (same.encoded(), same.timestamp_ms)
+    return [(record.offset, record.record) for record in made]
+
+
+@pytest.mark.parametrize(
+    ("version", "topic_id"), [(None, ID), (None, UUID(int=0)), (3, ID)], ids=["v4", "v4 without topic id", "v3"]
+)
+def test_the_last_commit_of_a_run_stays(tmp_path: Path, version: int | None, topic_id: UUID) -> None:
+    """Over batches and segments, of each key the last commit is there, in the order of offsets."""
+    appends: list[list[Record]] = [
+        [plain(partition, number, version=version, topic_id=topic_id) for partition in (2, 0, 1)]
+        for number in range(50)
+    ]
+    assert loaded(tmp_path, *appends) == [(147 + place, record) for place, record in enumerate(appends[-1])]
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        OffsetTombstone("g", "t", 0),
+        OffsetTombstone("g", "other", 0),
+        GroupTombstone("g"),
+        OffsetCommitRecord("g", "t", 0, 9, 1, "metadata", 5, topic_id=ID),
+        OffsetCommitRecord("g", "t", 0, 9, 1, "", 5, expire_timestamp_ms=6),
+        OffsetCommitRecord("g", "t", 0, 9, producer_id=7, producer_epoch=0),
+        TransactionMarker(7, 0, committed=True),
+        OpaqueRecord(b"\x00\x63", b"x"),
+        OpaqueRecord(bytes.fromhex("0001 0001 67 0001 74 00000000"), bytes.fromhex("0009 00")),
+    ],
+    ids=lambda record: type(record).__name__,
+)
+def test_anything_else_ends_a_run(tmp_path: Path, between: Record) -> None:
+    """What comes before another kind of record is not replaced by what comes after it."""
+    found = loaded(tmp_path, [plain(0, 1), plain(0, 2)], [between], [plain(0, 3), plain(0, 4)])
+    assert [offset for offset, _ in found] == [1, 2, 4]
+
+
+def test_memory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run ends when it has too many keys."""
+    monkeypatch.setattr(loading, "RUN_KEYS_MAX", 10)
+    found = loaded(tmp_path, *([plain(number, 0)] for number in range(100)), [plain(0, 1)])
+    assert [offset for offset, _ in found] == list(range(101))
+
+
+def test_records_are_those_of_read(tmp_path: Path) -> None:
+    """A log without anything to leave out reads the same both ways."""
+    with SegmentLogStore(tmp_path) as store:
+        append(store, *(plain(number, number) for number in range(20)), GroupTombstone("g"))
+        both = [[repr(record) for record in records] for records in (store.read(3), store.read_last(3))]
+    assert both[0] == both[1]
+    assert LogRecord.__name__ in both[0][0]

@@ -1,0 +1,218 @@
+"""``check_log_store`` passes the stores that keep the contract, and says what is wrong with those that don't."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from groupcoord import LogRecord, MemoryLogStore
+from groupcoord.core.records import OffsetCommitRecord, TransactionMarker
+from groupcoord.log_store import LogStoreError
+from groupcoord.storage.segment_store import SegmentLogStore
+from groupcoord.testing.log_store_contract import check_log_store
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> Iterator[Path]:
+    """Paths that nothing has used."""
+    return (tmp_path / str(number) for number in itertools.count())
+
+
+def test_the_store_in_memory() -> None:
+    """The store in memory keeps the contract."""
+    check_log_store(MemoryLogStore)
+
+
+@pytest.mark.parametrize("segment_bytes", [120_000, 104_857_600])
+def test_the_segment_store(paths: Iterator[Path], segment_bytes: int) -> None:
+    """So does the one on disk, over reopening and rolling segments."""
+
+    def open_store(path: Path) -> SegmentLogStore:
+        return SegmentLogStore(path, segment_bytes=segment_bytes)
+
+    def reopen(store: SegmentLogStore) -> SegmentLogStore:
+        store.close()
+        return open_store(store.directory)
+
+    for seed in range(3):
+        check_log_store(lambda: open_store(next(paths)), reopen=reopen, seed=seed)
+
+
+def test_the_example_with_sqlite(paths: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """So does the example of a store of one's own."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "examples"))
+    from sqlite_log_store import SqliteLogStore
+
+    files: dict[Any, Path] = {}
+
+    def open_store(path: Path) -> Any:
+        store = SqliteLogStore(path)
+        files[store] = path
+        return store
+
+    def reopen(store: Any) -> Any:
+        store.close()
+        return open_store(files[store])
+
+    check_log_store(lambda: open_store(next(paths)), reopen=reopen)
+    sys.modules.pop("sqlite_log_store", None)
+
+
+# ---------------------------------------------------------------- stores with a bug each
+
+
+class Faulty(MemoryLogStore):
+    """A store in memory that keeps bytes, as one on a disk does."""
+
+    def __init__(self, kept: dict[int, list[LogRecord]] | None = None) -> None:
+        super().__init__()
+        self._logs.update({partition: list(log) for partition, log in (kept or {}).items()})
+        self._end_offsets.update({partition: log[-1].offset + 1 for partition, log in self._logs.items() if log})
+
+    def append(self, partition: int, ticket: Any, records: Sequence[LogRecord]) -> int | None:
+        try:
+            for record in records:
+                record.encoded()
+        except ValueError as error:
+            raise LogStoreError("too large") from error
+        return super().append(partition, ticket, records)
+
+    def reopened(self) -> Any:
+        return type(self)(self._logs)
+
+
+class OverwritesOffsets(Faulty):
+    def append(self, partition: int, ticket: Any, records: Sequence[LogRecord]) -> int | None:
+        base_offset = super().append(partition, ticket, records)
+        self._end_offsets[partition] -= 1 if len(records) > 5 else 0
+        return base_offset
+
+
+class WritesHalf(Faulty):
+    def append(self, partition: int, ticket: Any, records: Sequence[LogRecord]) -> int | None:
+        for record in records:
+            base_offset = super().append(partition, ticket, [record])
+        return self.end_offset(partition) - len(records) if base_offset is not None else None
+
+
+class RaisesSomethingElse(Faulty):
+    def append(self, partition: int, ticket: Any, records: Sequence[LogRecord]) -> int | None:
+        for record in records:
+            record.encoded()
+        return super().append(partition, ticket, records)
+
+
+class MixesPartitions(Faulty):
+    def read(self, partition: int) -> Iterator[LogRecord]:
+        return super().read(min(partition, 1))
+
+
+class ForgetsTombstones(Faulty):
+    def read(self, partition: int) -> Iterator[LogRecord]:
+        return (record for record in super().read(partition) if record.value is not None)
+
+
+class EmptyForNone(Faulty):
+    def read(self, partition: int) -> Iterator[LogRecord]:
+        for record in super().read(partition):
+            key, value = record.encoded()
+            yield LogRecord(record.record, record.timestamp_ms, record.offset, (key, value or b""))
+
+
+class ForgetsProducers(Faulty):
+    def read(self, partition: int) -> Iterator[LogRecord]:
+        for record in super().read(partition):
+            if isinstance(record.record, OffsetCommitRecord):
+                record = LogRecord.from_bytes(
+                    record.key, record.value, offset=record.offset, timestamp_ms=record.timestamp_ms
+                )
+            yield record
+
+
+class ForgetsMarkers(Faulty):
+    def read(self, partition: int) -> Iterator[LogRecord]:
+        return (record for record in super().read(partition) if not isinstance(record.record, TransactionMarker))
+
+
+class ForgetsTimes(Faulty):
+    def read(self, partition: int) -> Iterator[LogRecord]:
+        return (LogRecord(record.record, 0, record.offset) for record in super().read(partition))
+
+
+class ReadsOnce(Faulty):
+    def read(self, partition: int) -> Iterator[LogRecord]:
+        return iter(self._logs.pop(partition, []))
+
+
+class ReadsNewestFirst(Faulty):
+    def read(self, partition: int) -> Iterator[LogRecord]:
+        return reversed(self._logs.get(partition, []))
+
+
+class IsDisturbed(Faulty):
+    def read(self, partition: int) -> Iterator[LogRecord]:
+        log = self._logs.get(partition, [])
+        size, number = len(log), 0
+        while number < len(log):
+            yield log[number]
+            number += 1 if len(log) == size else 2
+
+
+class LosesTheLast(Faulty):
+    def reopened(self) -> Any:
+        return type(self)({partition: log[:-1] for partition, log in self._logs.items()})
+
+
+class StartsAnew(Faulty):
+    def reopened(self) -> Any:
+        store = super().reopened()
+        store._end_offsets.clear()
+        return store
+
+
+class AnswersLater(Faulty):
+    def append(self, partition: int, ticket: Any, records: Sequence[LogRecord]) -> int | None:
+        super().append(partition, ticket, records)
+        return None
+
+
+class IsNotEmpty(Faulty):
+    def read(self, partition: int) -> Iterable[LogRecord]:  # type: ignore[override]
+        return [LogRecord(OffsetCommitRecord("g", "t", 0, 0), 1, 0), *super().read(partition)]
+
+
+@pytest.mark.parametrize(
+    ("make_store", "said"),
+    [
+        (OverwritesOffsets, "offsets must grow"),
+        (WritesHalf, "as a whole or not at all"),
+        (RaisesSomethingElse, "is no LogStoreError"),
+        (MixesPartitions, "log partition 7: 0 records are read, 1 were acknowledged"),
+        (ForgetsTombstones, "instead of"),
+        (EmptyForNone, "has value b'' instead of None"),
+        (ForgetsProducers, "has producer_id -1 instead of"),
+        (ForgetsMarkers, "instead of"),
+        (ForgetsTimes, "has timestamp_ms 0 instead of"),
+        (ReadsOnce, "when it is read a second time: log partition 0: 0 records"),
+        (ReadsNewestFirst, "has offset"),
+        (IsDisturbed, "disturbed by an append"),
+        (LosesTheLast, "after it was reopened"),
+        (StartsAnew, "offsets must grow"),
+        (AnswersLater, "answers later"),
+        (IsNotEmpty, "is not empty"),
+    ],
+)
+def test_bugs_are_found(make_store: Callable[[], Any], said: str) -> None:
+    """Each planted bug is found, and the message says which clause it breaks."""
+    with pytest.raises(AssertionError, match=said):
+        check_log_store(make_store, reopen=lambda store: store.reopened())
+
+
+def test_the_faulty_stores_are_faulty_by_their_bug_alone() -> None:
+    """What they are all made of keeps the contract."""
+    check_log_store(Faulty, reopen=lambda store: store.reopened())
