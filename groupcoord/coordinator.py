@@ -380,7 +380,8 @@ class GroupCoordinator:
         loading, records, started_ms = entry
         try:
             if records is None:
-                records = iter(self.log_store.read(partition))
+                read = getattr(self.log_store, "read_last", self.log_store.read)
+                records = iter(read(partition))
                 self._loading[partition] = (loading, records, started_ms)
             count = 0
             for record in islice(records, max_records):

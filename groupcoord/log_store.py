@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import NamedTuple, Protocol, overload
 
-from groupcoord.core.records import NO_PRODUCER_ID, OffsetCommitRecord, Record, TransactionMarker
+from groupcoord.core.records import NO_PRODUCER_ID, OffsetCommitRecord, OpaqueRecord, Record, TransactionMarker
 from groupcoord.errors import ErrorCode
 
 
@@ -146,7 +146,7 @@ class LogRecord:
     def producer_id(self) -> int:
         """The producer whose transaction this record belongs to, or -1."""
         record = self.record
-        if isinstance(record, OffsetCommitRecord | TransactionMarker):
+        if isinstance(record, OffsetCommitRecord | TransactionMarker | OpaqueRecord):
             return record.producer_id
         return NO_PRODUCER_ID
 
@@ -154,14 +154,15 @@ class LogRecord:
     def producer_epoch(self) -> int:
         """The epoch of :attr:`producer_id`, or -1."""
         record = self.record
-        if isinstance(record, OffsetCommitRecord | TransactionMarker):
+        if isinstance(record, OffsetCommitRecord | TransactionMarker | OpaqueRecord):
             return record.producer_epoch
         return -1
 
     @property
     def is_control(self) -> bool:
-        """True for a transaction marker."""
-        return isinstance(self.record, TransactionMarker)
+        """True for a transaction marker, and for other records of control batches."""
+        record = self.record
+        return isinstance(record, TransactionMarker) or (isinstance(record, OpaqueRecord) and record.is_control)
 
     def __repr__(self) -> str:
         return f"LogRecord({self.record!r}, timestamp_ms={self.timestamp_ms}, offset={self.offset})"
@@ -227,6 +228,9 @@ class LogStore(Protocol):
 
     def read(self, partition: int) -> Iterable[LogRecord]:
         """Return every record of a log partition in order, with offsets; nothing for one never written.
+
+        A store may have a method ``read_last`` besides, which is then used for loading: it may leave out commits that a
+        later one of the same kind replaces, as compaction would.
 
         Raises:
             LogStoreError: the log can't be read.

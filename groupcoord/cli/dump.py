@@ -36,7 +36,7 @@ def dump(
     paths: Annotated[
         list[Path],
         typer.Argument(
-            metavar="PATH…",
+            metavar="PATH",
             help="Segment files, folders of a log partition, or data directories with __consumer_offsets-N inside.",
         ),
     ],

@@ -65,10 +65,6 @@ class CorruptBatchError(InvalidBatchError):
     """A batch's bytes contradict themselves: a wrong CRC, an impossible length, records that don't fit."""
 
 
-class UnsupportedFormatError(CorruptBatchError):
-    """The batch is of a message format that is newer than v2, or no batch at all: nothing behind it can be told."""
-
-
 class TruncatedBatchError(InvalidBatchError):
     """The bytes end in the middle of a batch. ``size_bytes`` is how long it would be, as far as it is known."""
 

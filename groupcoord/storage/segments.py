@@ -23,7 +23,6 @@ from groupcoord.records.batches import (
     CorruptBatchError,
     InvalidBatchError,
     TruncatedBatchError,
-    UnsupportedFormatError,
     iter_batches,
 )
 from groupcoord.records.codec import decode_control, decode_record
@@ -122,7 +121,7 @@ def recover_segment(path: Path, base_offset: int) -> tuple[int, int]:
         The size of the file in bytes and the offset after its last record; ``base_offset`` if it holds none.
 
     Raises:
-        CorruptLogError: a batch is broken and a sound one follows it, or the file is of an older message format.
+        CorruptLogError: a batch is broken and a sound one follows it.
         OSError: the file can't be read or cut.
     """
     size, next_offset = 0, base_offset
@@ -130,7 +129,7 @@ def recover_segment(path: Path, base_offset: int) -> tuple[int, int]:
         for batch in read_batches(path, next_offset=base_offset):
             size, next_offset = batch.position + batch.size_bytes, batch.next_offset
     except InvalidBatchError as error:
-        if isinstance(error, UnsupportedFormatError) or _holds_batch(path, size):
+        if _holds_batch(path, size):
             raise CorruptLogError(path, error.position, error.reason) from error
         file_size = path.stat().st_size
         logger.warning(
