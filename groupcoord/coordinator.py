@@ -229,6 +229,11 @@ class GroupCoordinator:
         """Return when :meth:`tick` is wanted at the latest, in milliseconds since the Unix epoch; None: not at all."""
         return self._timers.next_deadline_ms()
 
+    @property
+    def timer_advances(self) -> int:
+        """A number that changes when :meth:`next_deadline_ms` may have come nearer; cheap to ask for each request."""
+        return self._timers.advances
+
     # ------------------------------------------------------------ the log store's answers
 
     def appended(self, ticket: Ticket, base_offset: int) -> None:

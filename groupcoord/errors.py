@@ -12,6 +12,9 @@ from enum import IntEnum
 class ErrorCode(IntEnum):
     """Kafka's error codes, by the numbers and names of Apache Kafka 4.4."""
 
+    # An enumeration hashes by name, in Python; codes are looked up for every partition of an answer.
+    __hash__ = int.__hash__
+
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
     OFFSET_OUT_OF_RANGE = 1

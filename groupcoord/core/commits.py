@@ -33,6 +33,7 @@ from groupcoord.core.records import (
     ZERO_UUID,
     OffsetCommitRecord,
     OffsetTombstone,
+    PlainCommits,
     Record,
     TransactionMarker,
 )
@@ -61,7 +62,7 @@ class _Draft:
         expire_timestamp_ms: int = NO_TIMESTAMP,
         producer: tuple[int, int] = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH),
     ) -> None:
-        self.records: list[OffsetCommitRecord] = []
+        self.records: list[OffsetCommitRecord] = PlainCommits()
         self._group_id = group_id
         self._limit = metadata_limit
         self._commit_timestamp_ms = commit_timestamp_ms
@@ -84,6 +85,8 @@ class _Draft:
             if metadata and utf16_length(metadata) > self._limit:
                 results.append(PartitionResult(index, ErrorCode.OFFSET_METADATA_TOO_LARGE))
                 continue
+            if (metadata or has_expiry) and type(self.records) is PlainCommits:
+                self.records = list(self.records)
             self.records.append(
                 OffsetCommitRecord(
                     group_id,

@@ -43,6 +43,12 @@ class OffsetCommitRecord:
     raw_value: bytes | None = None
 
 
+class PlainCommits(list[OffsetCommitRecord]):
+    """The records of a commit, none of which has metadata, an expiry or a version of its own."""
+
+    __slots__ = ()
+
+
 @define
 class OffsetTombstone:
     """A committed offset is gone: deleted, expired, or its group or topic deleted."""

@@ -112,6 +112,7 @@ class Broker:
         self._waiting: dict[Connection, FetchResponse] = {}  # answers of Fetches that found nothing
         self._wait_queue: list[tuple[int, int, Connection]] = []
         self._wait_number = 0
+        self._seen_advances = -1
         self._handlers: dict[type, Callable[[Connection, Any], WireResponse | None]] = {
             Answered: lambda connection, request: request.response,
             ApiVersions: self._api_versions,
@@ -178,6 +179,12 @@ class Broker:
         """Return the connections that have output or must be closed, each once, and forget them."""
         dirty, self.dirty = self.dirty, []
         return dirty
+
+    def may_wake_earlier(self) -> bool:
+        """Tell whether :meth:`next_deadline_ms` may have come nearer since the last call."""
+        seen = self._seen_advances
+        self._seen_advances = self.coordinator.timer_advances + self._wait_number
+        return self._seen_advances != seen or self.transactions.next_deadline_ms() is not None
 
     def next_deadline_ms(self) -> int | None:
         """Return when :meth:`tick` is wanted at the latest, in milliseconds of the clock; None if nothing waits."""

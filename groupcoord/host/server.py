@@ -289,9 +289,10 @@ class Server:
                 peer = peers.get(connection)
                 if peer is not None:
                     peer.flush()
-        deadline_ms = broker.next_deadline_ms()
-        if deadline_ms is not None and (self._timer is None or deadline_ms < self._timer_ms):
-            self._wake_at(deadline_ms)
+        if self._timer is None or broker.may_wake_earlier():
+            deadline_ms = broker.next_deadline_ms()
+            if deadline_ms is not None and (self._timer is None or deadline_ms < self._timer_ms):
+                self._wake_at(deadline_ms)
 
     # ------------------------------------------------------------ timers
 

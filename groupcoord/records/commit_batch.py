@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from struct import Struct
 
-from groupcoord.core.records import NO_TIMESTAMP, OffsetCommitRecord, Record
+from groupcoord.core.records import NO_TIMESTAMP, OffsetCommitRecord, PlainCommits, Record
 from groupcoord.records.batches import frame_records, varint
 from groupcoord.records.codec import OFFSET_COMMIT_VALUE_VERSION, offset_key_names
 from groupcoord.records.primitives import MalformedError
@@ -47,24 +47,15 @@ def encode_commit_batch(
     Raises:
         struct.error: a number does not fit its field.
     """
-    first = records[0]
-    if type(first) is not OffsetCommitRecord or len(records) > _RECORDS_MAX:
+    commits = records if isinstance(records, PlainCommits) else _plain(records)
+    if commits is None or len(commits) > _RECORDS_MAX:
         return None
     topic = topic_id = commit_timestamp_ms = None
     head = tail = b""
     lengths = (b"", b"")
     value_length = 0
     parts: list[bytes] = []
-    for record, delta in zip(records, _DELTAS, strict=False):
-        if (
-            type(record) is not OffsetCommitRecord
-            or record.metadata
-            or record.expire_timestamp_ms != NO_TIMESTAMP
-            or record.value_version is not None
-            or record.raw_value is not None
-            or record.key_version != 1
-        ):
-            return None
+    for record, delta in zip(commits, _DELTAS, strict=False):
         if (
             record.topic != topic
             or record.topic_id is not topic_id
@@ -90,9 +81,26 @@ def encode_commit_batch(
     return frame_records(
         base_offset,
         parts,
-        len(records),
+        len(commits),
         timestamp_ms,
         leader_epoch=leader_epoch,
-        producer_id=first.producer_id,
-        producer_epoch=first.producer_epoch,
+        producer_id=commits[0].producer_id,
+        producer_epoch=commits[0].producer_epoch,
     )
+
+
+def _plain(records: Sequence[Record]) -> Sequence[OffsetCommitRecord] | None:
+    """Return the records if all are commits as Kafka 4.4 would write them, without metadata and expiry; else None."""
+    commits = []
+    for record in records:
+        if (
+            not isinstance(record, OffsetCommitRecord)
+            or record.metadata
+            or record.expire_timestamp_ms != NO_TIMESTAMP
+            or record.value_version is not None
+            or record.raw_value is not None
+            or record.key_version != 1
+        ):
+            return None
+        commits.append(record)
+    return commits
