@@ -16,7 +16,7 @@ from groupcoord.core.records import (
 
 
 class HardState:
-    """Changes only in :meth:`apply`: the same for live traffic, for loading and for the checker.
+    """Changes only in :meth:`apply` (and its form for whole commits): the same for live traffic, loading and checks.
 
     Attributes:
         groups: group id → its last record; None for a group that only has (or had) offsets.

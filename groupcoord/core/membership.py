@@ -20,6 +20,7 @@ from groupcoord.core.messages import (
     SyncGroupResponse,
 )
 from groupcoord.core.rebalance import CAN_REBALANCE, Rebalance
+from groupcoord.core.refusals import allows_session_timeout
 from groupcoord.core.shard import Shard
 from groupcoord.core.states import GroupState
 from groupcoord.core.static_members import StaticMembers
@@ -50,12 +51,10 @@ class Membership:
 
     def join(self, request: JoinGroup, token: Token, now_ms: int) -> None:
         """Take a join: refuse it, hand out a member id, answer at once, or let it wait for the next generation."""
-        config = self._config
         if not request.group_id:
             self._refuse_join(token, ErrorCode.INVALID_GROUP_ID, request.member_id)
             return
-        lowest_ms, highest_ms = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
-        if not lowest_ms <= request.session_timeout_ms <= highest_ms:
+        if not allows_session_timeout(self._config, request.session_timeout_ms):
             self._refuse_join(token, ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
             return
         group = self._groups.get(request.group_id)

@@ -27,6 +27,11 @@ from groupcoord.errors import ErrorCode
 _STATES_OF_A_PARTITION = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
 
 
+def allows_session_timeout(config: Config, session_timeout_ms: int) -> bool:
+    """Tell whether a join may bring this session time-out; both bounds are allowed."""
+    return config.group_min_session_timeout_ms <= session_timeout_ms <= config.group_max_session_timeout_ms
+
+
 def refuse(request: GroupRequest, error_code: ErrorCode, config: Config) -> Response:
     """Return the answer that carries ``error_code``.
 
@@ -39,10 +44,9 @@ def refuse(request: GroupRequest, error_code: ErrorCode, config: Config) -> Resp
         error_code = ErrorCode.INVALID_GROUP_ID
     match request:
         case JoinGroup():
-            lowest_ms, highest_ms = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
             if error_code in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.INVALID_GROUP_ID):
                 return JoinGroupResponse(error_code, request.member_id)
-            if is_about_partition and not lowest_ms <= request.session_timeout_ms <= highest_ms:
+            if is_about_partition and not allows_session_timeout(config, request.session_timeout_ms):
                 return JoinGroupResponse(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
             return JoinGroupResponse(error_code)
         case SyncGroup():

@@ -9,7 +9,7 @@ from typing import Any
 
 from groupcoord.wire import schema
 from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
-from groupcoord.wire.fencing import fenced
+from groupcoord.wire.fencing import answer_with_producer
 from groupcoord.wire.header import RequestHeader
 from groupcoord.wire.transaction_messages import EndTxn, EndTxnResponse
 
@@ -21,12 +21,7 @@ def _request(values: Mapping[str, Any], header: RequestHeader, client_host: str)
 
 
 def _response(response: EndTxnResponse, header: RequestHeader) -> schema.Values:
-    return {
-        "throttle_time_ms": 0,
-        "error_code": fenced(response.error_code, header.api_version, since=2),
-        "producer_id": response.producer_id,
-        "producer_epoch": response.producer_epoch,
-    }
+    return answer_with_producer(response, header, since=2)
 
 
 def _decoder(version: int) -> Decoder:

@@ -8,6 +8,7 @@ anew.
 from __future__ import annotations
 
 import random
+from abc import ABC, abstractmethod
 
 from tests.crash.requests import (
     Answer,
@@ -83,7 +84,7 @@ class Promises:
         self.acknowledged = max(offsets)
 
 
-class Client:
+class Client(ABC):
     """One connection at a time; ``outbox`` is what it has to send."""
 
     def __init__(self, promises: Promises, seed: str) -> None:
@@ -96,9 +97,9 @@ class Client:
         """There is a new connection: nothing on the old one is answered any more."""
         self.outbox.clear()
 
+    @abstractmethod
     def on_answer(self, correlation_id: int, answer: Answer) -> None:
         """Take an answer."""
-        raise NotImplementedError
 
     def next_id(self) -> int:
         """Return a new correlation id."""
