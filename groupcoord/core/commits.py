@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from uuid import UUID
 
 from groupcoord.core.continuations import WhenCommitted, WhenWritten
+from groupcoord.core.drafting import NO_LEADER_EPOCH, draft_commit
 from groupcoord.core.effects import Token
 from groupcoord.core.group import CONSUMER_PROTOCOL_TYPE, GroupMetadata
-from groupcoord.core.member import MemberMetadata
 from groupcoord.core.messages import (
     CompleteTransaction,
     CompleteTransactionResponse,
@@ -27,13 +28,10 @@ from groupcoord.core.messages import (
     TxnOffsetCommitResponse,
 )
 from groupcoord.core.records import (
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
     NO_TIMESTAMP,
     ZERO_UUID,
     OffsetCommitRecord,
     OffsetTombstone,
-    PlainCommits,
     Record,
     TransactionMarker,
 )
@@ -42,68 +40,6 @@ from groupcoord.core.states import GroupState
 from groupcoord.errors import ErrorCode
 
 NO_OFFSET = -1
-NO_LEADER_EPOCH = -1
-
-_SHARED_RESULTS = 4_096
-_ACCEPTED = tuple(PartitionResult(index, ErrorCode.NONE) for index in range(_SHARED_RESULTS))
-"""The result that nearly every partition gets, made once."""
-
-
-class _Draft:
-    """The records of one commit while they are made."""
-
-    __slots__ = ("_commit_timestamp_ms", "_expire_timestamp_ms", "_group_id", "_limit", "_producer", "records")
-
-    def __init__(
-        self,
-        group_id: str,
-        metadata_limit: int,
-        commit_timestamp_ms: int,
-        expire_timestamp_ms: int = NO_TIMESTAMP,
-        producer: tuple[int, int] = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH),
-    ) -> None:
-        self.records: list[OffsetCommitRecord] = PlainCommits()
-        self._group_id = group_id
-        self._limit = metadata_limit
-        self._commit_timestamp_ms = commit_timestamp_ms
-        self._expire_timestamp_ms = expire_timestamp_ms
-        self._producer = producer
-
-    def add(self, topic: TopicToCommit) -> TopicResult:
-        """Add a record for each partition that is accepted; return what each will be answered."""
-        group_id, name, topic_id = self._group_id, topic.name, topic.topic_id
-        assert name is not None
-        commit_timestamp_ms, expire_timestamp_ms = self._commit_timestamp_ms, self._expire_timestamp_ms
-        producer_id, producer_epoch = self._producer
-        has_expiry = expire_timestamp_ms != NO_TIMESTAMP
-        if has_expiry:
-            # The version of the record that has an expiry has neither leader epoch nor topic id.
-            topic_id = ZERO_UUID
-        results = []
-        for offset in topic.partitions:
-            index, metadata = offset.partition_index, offset.committed_metadata or ""
-            if metadata and utf16_length(metadata) > self._limit:
-                results.append(PartitionResult(index, ErrorCode.OFFSET_METADATA_TOO_LARGE))
-                continue
-            if (metadata or has_expiry) and type(self.records) is PlainCommits:
-                self.records = list(self.records)
-            self.records.append(
-                OffsetCommitRecord(
-                    group_id,
-                    name,
-                    index,
-                    offset.committed_offset,
-                    NO_LEADER_EPOCH if has_expiry else offset.committed_leader_epoch,
-                    metadata,
-                    commit_timestamp_ms,
-                    expire_timestamp_ms,
-                    topic_id,
-                    producer_id,
-                    producer_epoch,
-                )
-            )
-            results.append(_ACCEPTED[index] if 0 <= index < _SHARED_RESULTS else PartitionResult(index, ErrorCode.NONE))
-        return TopicResult(name, topic.topic_id, tuple(results))
 
 
 class Commits:
@@ -130,10 +66,10 @@ class Commits:
             self._effects.reply(token, OffsetCommitResponse(refused_topics(request.topics, error_code)))
             return
         expire_timestamp_ms = NO_TIMESTAMP if request.retention_time_ms == -1 else now_ms + request.retention_time_ms
-        draft = _Draft(request.group_id, self._config.offset_metadata_max_bytes, now_ms, expire_timestamp_ms)
-        topics = tuple([draft.add(topic) for topic in request.topics])
-        response = OffsetCommitResponse(topics)
-        self._write(draft, WhenCommitted(request.group_id, token, response, len(draft.records)))
+        records, results = draft_commit(
+            request.group_id, request.topics, self._config.offset_metadata_max_bytes, now_ms, expire_timestamp_ms
+        )
+        self._write(request.group_id, token, records, OffsetCommitResponse(results))
 
     def commit_transactional(self, request: TxnOffsetCommit, token: Token, now_ms: int) -> None:
         """Commit offsets as part of a transaction: they are durable when answered, but invisible until its marker."""
@@ -142,17 +78,28 @@ class Commits:
         if error_code is not ErrorCode.NONE:
             self._effects.reply(token, TxnOffsetCommitResponse(refused_topics(request.topics, error_code)))
             return
-        producer = (request.producer_id, request.producer_epoch)
-        draft = _Draft(request.group_id, self._config.offset_metadata_max_bytes, now_ms, producer=producer)
-        topics = tuple([draft.add(topic) for topic in request.topics])
-        response = TxnOffsetCommitResponse(topics)
-        self._write(draft, WhenCommitted(request.group_id, token, response, len(draft.records)))
+        records, results = draft_commit(
+            request.group_id,
+            request.topics,
+            self._config.offset_metadata_max_bytes,
+            now_ms,
+            producer_id=request.producer_id,
+            producer_epoch=request.producer_epoch,
+        )
+        self._write(request.group_id, token, records, TxnOffsetCommitResponse(results))
 
-    def _write(self, draft: _Draft, written: WhenCommitted) -> None:
-        if draft.records:
-            self._journal.begin_commit(draft.records, written)
+    def _write(
+        self,
+        group_id: str,
+        token: Token,
+        records: Sequence[OffsetCommitRecord],
+        response: OffsetCommitResponse | TxnOffsetCommitResponse,
+    ) -> None:
+        offset_count = len(records)
+        if offset_count:
+            self._journal.begin_commit(records, WhenCommitted(group_id, token, response, offset_count))
         else:
-            self._effects.reply(written.token, written.response)
+            self._effects.reply(token, response)
 
     def _validate(self, group: GroupMetadata | None, request: OffsetCommit, now_ms: int) -> ErrorCode:
         """Return NONE if the request may commit; a member that may is alive."""
@@ -163,9 +110,11 @@ class Commits:
             return ErrorCode.NONE
         if _is_anonymous(request):
             return ErrorCode.UNKNOWN_MEMBER_ID
-        member = _identify(group, request)
+        member = group.identify(request.member_id, request.group_instance_id)
         if isinstance(member, ErrorCode):
             return member
+        if request.generation_id != group.generation_id:
+            return ErrorCode.ILLEGAL_GENERATION
         if group.state is GroupState.COMPLETING_REBALANCE:
             return ErrorCode.REBALANCE_IN_PROGRESS
         self._timers.arm(member.session_timer, now_ms + member.session_timeout_ms)
@@ -180,8 +129,10 @@ class Commits:
             return ErrorCode.NONE if request.generation_id < 0 else ErrorCode.GROUP_ID_NOT_FOUND
         if _is_anonymous(request) or (request.generation_id < 0 and group.state is GroupState.EMPTY):
             return ErrorCode.NONE
-        member = _identify(group, request)
-        return member if isinstance(member, ErrorCode) else ErrorCode.NONE
+        member = group.identify(request.member_id, request.group_instance_id)
+        if isinstance(member, ErrorCode):
+            return member
+        return ErrorCode.NONE if request.generation_id == group.generation_id else ErrorCode.ILLEGAL_GENERATION
 
     def on_durable(self, written: WhenCommitted) -> None:
         """The offsets are in the log: a group that nobody knew exists from now on."""
@@ -193,10 +144,13 @@ class Commits:
         elif group_id not in self._shard.burials:
             group = self._groups[group_id] = GroupMetadata(group_id, self._shard.partition, None)
             group.is_durable = True
-        self._effects.reply(written.token, written.response)
+        if written.response is not None:
+            self._effects.reply(written.token, written.response)
 
     def on_failure(self, written: WhenCommitted, error_code: ErrorCode) -> None:
         """Nothing was written: every partition that was accepted gets the error."""
+        if written.response is None:
+            return
         topics = tuple(
             topic._replace(
                 partitions=tuple(
@@ -211,6 +165,12 @@ class Commits:
 
     def complete_transaction(self, request: CompleteTransaction, token: Token) -> None:
         """Write a producer's marker: when it is durable, its pending offsets have appeared or vanished."""
+        error_code = self._offsets.producers.marker_error(
+            request.producer_id, request.producer_epoch, request.coordinator_epoch
+        )
+        if error_code is not ErrorCode.NONE:
+            self._effects.reply(token, CompleteTransactionResponse(error_code))
+            return
         marker = TransactionMarker(
             request.producer_id, request.producer_epoch, request.committed, request.coordinator_epoch
         )
@@ -264,13 +224,11 @@ class Commits:
                 found = partitions.get(index)
                 if checks_stability and offsets.is_unstable(group_id, name, index):
                     fetched.append(no_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT))
-                elif found is None or _is_another_topic(found[1], topic_id):
+                elif found is None or _is_another_topic(found[3], topic_id):
                     fetched.append(no_offset(index))
                 else:
-                    record = found[1]
-                    fetched.append(
-                        FetchedOffset(index, record.offset, record.leader_epoch, record.metadata, ErrorCode.NONE)
-                    )
+                    _, offset, leader_epoch, record = found
+                    fetched.append(FetchedOffset(index, offset, leader_epoch, record.metadata, ErrorCode.NONE))
             topics.append(FetchedTopic(name, topic_id, tuple(fetched)))
         return FetchedGroup(group_id, ErrorCode.NONE, tuple(topics))
 
@@ -302,14 +260,6 @@ def _is_anonymous(request: OffsetCommit | TxnOffsetCommit) -> bool:
     return request.generation_id < 0 and not request.member_id and request.group_instance_id is None
 
 
-def _identify(group: GroupMetadata, request: OffsetCommit | TxnOffsetCommit) -> MemberMetadata | ErrorCode:
-    """Return the member that commits, if it does so in the current generation."""
-    member = group.identify(request.member_id, request.group_instance_id)
-    if isinstance(member, MemberMetadata) and request.generation_id != group.generation_id:
-        return ErrorCode.ILLEGAL_GENERATION
-    return member
-
-
 def _deletion_error(group: GroupMetadata | None) -> ErrorCode:
     """Return why no offset of a group can be deleted: what members of an unknown type use cannot be known."""
     if group is None:
@@ -324,8 +274,3 @@ def _is_subscribed(group: GroupMetadata, topic: str) -> bool:
     if group.subscribed_topics is None:
         return group.protocol_type == CONSUMER_PROTOCOL_TYPE
     return topic in group.subscribed_topics
-
-
-def utf16_length(text: str) -> int:
-    """Return the number of UTF-16 code units, which is what Kafka's limits on text count."""
-    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from groupcoord.core.offsets import OffsetCache
 from groupcoord.core.records import (
@@ -10,6 +10,7 @@ from groupcoord.core.records import (
     GroupTombstone,
     OffsetCommitRecord,
     OffsetTombstone,
+    PlainCommits,
     Record,
     TransactionMarker,
 )
@@ -31,8 +32,8 @@ class HardState:
         self.offsets = OffsetCache()
         self.opaque_count = 0
 
-    def apply(self, record: Record, log_offset: int) -> None:
-        """Take over one durable record, found at ``log_offset``."""
+    def apply(self, record: Record | PlainCommits, log_offset: int) -> None:
+        """Take over one durable record, found at ``log_offset``, or one plain commit, found from there on."""
         match record:
             case OffsetCommitRecord():
                 self.groups.setdefault(record.group_id, None)
@@ -47,13 +48,15 @@ class HardState:
                 self.group_log_offsets.pop(record.group_id, None)
             case TransactionMarker():
                 self.offsets.apply_marker(record)
+            case PlainCommits():
+                self.apply_plain_commits(record, log_offset)
             case _:
                 self.opaque_count += 1
 
-    def apply_plain_commits(self, records: Sequence[OffsetCommitRecord], log_offset: int) -> None:
+    def apply_plain_commits(self, commits: PlainCommits, log_offset: int) -> None:
         """Take over one plain commit, found from ``log_offset`` on: :meth:`apply` for each record, in one pass."""
-        self.groups.setdefault(records[0].group_id, None)
-        self.offsets.apply_plain_commits(records, log_offset)
+        self.groups.setdefault(commits.topics[0].like.group_id, None)
+        self.offsets.apply_plain_commits(commits, log_offset)
 
     def group_records(self) -> Iterator[tuple[int, GroupMetadataRecord]]:
         """Return the last record of each group that has one, with its log offset."""
@@ -66,6 +69,6 @@ class HardState:
         """Return all of it as plain values that compare equal for equal states."""
         return {
             "groups": self.groups,
-            "committed": self.offsets.committed,
+            "committed": self.offsets.committed_records(),
             "transactions": self.offsets.transactions,
         }

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from groupcoord.core.continuations import Continuation, WhenCommitted
 from groupcoord.core.effects import Append, Effects
 from groupcoord.core.hard_state import HardState
-from groupcoord.core.records import NO_PRODUCER_ID, OffsetCommitRecord, Record
+from groupcoord.core.records import OffsetCommitRecord, PlainCommits, Record
 from groupcoord.errors import InvariantError, StoreContractError
 
 
@@ -46,7 +46,7 @@ class Journal:
         self.in_flight.append(InFlight(number, records, continuation))
         self._effects.appends.append(Append(self._partition, number, records))
 
-    def begin_commit(self, records: list[OffsetCommitRecord], continuation: WhenCommitted) -> None:
+    def begin_commit(self, records: Sequence[OffsetCommitRecord], continuation: WhenCommitted) -> None:
         """As :meth:`begin`, for commits: they are pending until then."""
         self.hard.offsets.begin(self.next_number, records)
         self.begin(records, continuation)
@@ -63,7 +63,8 @@ class Journal:
         if number < self._first_number:
             return []
         answered = self._answered(number)
-        base_offset -= sum(len(entry.records) for entry in answered[:-1])
+        for entry in answered[:-1]:
+            base_offset -= len(entry.records)
         if base_offset < self.next_log_offset:
             raise StoreContractError(
                 f"log partition {self._partition}: append {number} was acknowledged at offset {base_offset}, "
@@ -73,7 +74,7 @@ class Journal:
         for entry in answered:
             self.in_flight.popleft()
             commits = hard.offsets.settle(entry.number)
-            if commits is not None and commits[0].producer_id == NO_PRODUCER_ID:
+            if isinstance(commits, PlainCommits) and not commits.is_transactional:
                 hard.apply_plain_commits(commits, base_offset)
                 base_offset += len(commits)
                 continue
@@ -101,8 +102,11 @@ class Journal:
         return entry.continuation
 
     def _answered(self, number: int) -> list[InFlight]:
+        in_flight = self.in_flight
+        if in_flight and in_flight[0].number == number:  # nearly always
+            return [in_flight[0]]
         answered = []
-        for entry in self.in_flight:
+        for entry in in_flight:
             if entry.number > number:
                 break
             answered.append(entry)
@@ -110,8 +114,8 @@ class Journal:
             raise StoreContractError(f"log partition {self._partition}: append {number} is not in flight")
         return answered
 
-    def load(self, record: Record, log_offset: int) -> None:
-        """Apply a record that a load found in the log.
+    def load(self, record: Record | PlainCommits, log_offset: int) -> None:
+        """Apply a record that a load found in the log, or several that lie there from ``log_offset`` on.
 
         Raises:
             StoreContractError: it lies before one that came earlier.
@@ -121,7 +125,7 @@ class Journal:
                 f"log partition {self._partition}: record at offset {log_offset} after {self.next_log_offset - 1}"
             )
         self.hard.apply(record, log_offset)
-        self.next_log_offset = log_offset + 1
+        self.next_log_offset = log_offset + (len(record) if isinstance(record, PlainCommits) else 1)
 
     def check(self) -> None:
         """Prove that pending commits are exactly those in flight.

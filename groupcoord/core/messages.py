@@ -6,12 +6,15 @@ default, and what an older version does differently is a named flag. Times are m
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
+from itertools import repeat
 from typing import NamedTuple
 from uuid import UUID
 
 from attrs import define, frozen
 
+from groupcoord.core.lazy_sequence import LazySequence
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 
@@ -305,12 +308,39 @@ class OffsetToCommit:
     committed_metadata: str | None = ""
 
 
+class OffsetColumns(LazySequence[OffsetToCommit]):
+    """Offsets to commit without metadata, kept as columns: what nearly every commit of a consumer is.
+
+    An :class:`OffsetToCommit` is made for each only when it is looked at.
+
+    Attributes:
+        partition_indexes: the partitions, in the request's order.
+        offsets: what to commit for each.
+        leader_epochs: of each offset; -1 where it is unknown.
+    """
+
+    __slots__ = ("leader_epochs", "offsets", "partition_indexes")
+
+    def __init__(
+        self, partition_indexes: tuple[int, ...], offsets: tuple[int, ...], leader_epochs: tuple[int, ...]
+    ) -> None:
+        self.partition_indexes = partition_indexes
+        self.offsets = offsets
+        self.leader_epochs = leader_epochs
+
+    def __len__(self) -> int:
+        return len(self.partition_indexes)
+
+    def __iter__(self) -> Iterator[OffsetToCommit]:
+        return map(OffsetToCommit, self.partition_indexes, self.offsets, self.leader_epochs)
+
+
 @define
 class TopicToCommit:
     """One topic of a commit: by name, or (``name`` None, request version 10) by topic id."""
 
     name: str | None
-    partitions: tuple[OffsetToCommit, ...]
+    partitions: Sequence[OffsetToCommit]
     topic_id: UUID = ZERO_UUID
 
 
@@ -337,12 +367,31 @@ class PartitionResult(NamedTuple):
     error_code: ErrorCode
 
 
+class AllAccepted(LazySequence[PartitionResult]):
+    """The results of partitions that were all accepted: one is made only when it is looked at.
+
+    Attributes:
+        partition_indexes: the partitions, in the request's order.
+    """
+
+    __slots__ = ("partition_indexes",)
+
+    def __init__(self, partition_indexes: tuple[int, ...]) -> None:
+        self.partition_indexes = partition_indexes
+
+    def __len__(self) -> int:
+        return len(self.partition_indexes)
+
+    def __iter__(self) -> Iterator[PartitionResult]:
+        return map(PartitionResult, self.partition_indexes, repeat(ErrorCode.NONE))
+
+
 class TopicResult(NamedTuple):
     """What became of one topic of a commit or a deletion; named as the request named it."""
 
     name: str | None
     topic_id: UUID
-    partitions: tuple[PartitionResult, ...]
+    partitions: Sequence[PartitionResult]
 
 
 @frozen
@@ -356,8 +405,9 @@ class OffsetCommitResponse:
 class TxnOffsetCommit:
     """Commit offsets as part of a producer's transaction (API key 28, KIP-98; member fields: KIP-447).
 
-    Whether the producer may do so is for the host to verify first. The offsets stay invisible until
-    :class:`CompleteTransaction` commits them.
+    Whether the producer may do so is for the coordinator's ``verify_transaction`` to say. The offsets stay invisible
+    until :class:`CompleteTransaction` commits them. ``adds_group``: the group need not be in the transaction yet
+    (KIP-890, request versions from 5).
     """
 
     group_id: str
@@ -368,6 +418,7 @@ class TxnOffsetCommit:
     generation_id: int = UNKNOWN_GENERATION_ID
     member_id: str = UNKNOWN_MEMBER_ID
     group_instance_id: str | None = None
+    adds_group: bool = True
 
 
 @frozen

@@ -6,20 +6,37 @@ from collections.abc import Iterator, Sequence
 
 from attrs import evolve
 
+from groupcoord.core.producers import Producers
 from groupcoord.core.records import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     OffsetCommitRecord,
     OffsetTombstone,
+    PlainCommits,
     TransactionMarker,
 )
 from groupcoord.errors import InvariantError
 
-CommittedOffset = tuple[int, OffsetCommitRecord]
-"""A committed offset and the place of its record in the log. A plain tuple, since a commit makes one per partition."""
+CommittedOffset = tuple[int, int, int, OffsetCommitRecord]
+"""The place of a committed offset in the log, the offset, its leader epoch, and a record that tells the rest.
+
+That record is the same but for partition, offset and leader epoch: a commit shares one among its partitions.
+:func:`record_of` gives the whole. A plain tuple, since a commit makes one per partition.
+"""
+
+LoggedCommit = tuple[int, OffsetCommitRecord]
+"""The place of a commit in the log, and its record."""
 
 OffsetsOfGroup = dict[str, dict[int, CommittedOffset]]
 """By topic and partition."""
+
+
+def record_of(partition: int, entry: CommittedOffset) -> OffsetCommitRecord:
+    """Return the whole record of a committed offset."""
+    _, offset, leader_epoch, like = entry
+    if (like.partition, like.offset, like.leader_epoch) == (partition, offset, leader_epoch):
+        return like
+    return evolve(like, partition=partition, offset=offset, leader_epoch=leader_epoch)
 
 
 class OffsetCache:
@@ -33,12 +50,14 @@ class OffsetCache:
         committed: group id → topic → partition → committed offset.
         transactions: producer id → (group id, topic, partition) → its last offset in the open transaction (KIP-98).
         pending: append number → plain and transactional commits on their way to the log.
+        producers: who wrote transactional commits and markers; soft as well.
     """
 
     def __init__(self) -> None:
         self.committed: dict[str, OffsetsOfGroup] = {}
-        self.transactions: dict[int, dict[tuple[str, str, int], CommittedOffset]] = {}
-        self.pending: dict[int, list[OffsetCommitRecord]] = {}
+        self.transactions: dict[int, dict[tuple[str, str, int], LoggedCommit]] = {}
+        self.pending: dict[int, Sequence[OffsetCommitRecord]] = {}
+        self.producers = Producers()
         self._open: dict[str, dict[tuple[str, int], dict[int, None]]] = {}
 
     # ------------------------------------------------------------ hard state
@@ -50,26 +69,25 @@ class OffsetCache:
             self.transactions.setdefault(record.producer_id, {})[key] = (log_offset, record)
             open_offsets = self._open.setdefault(record.group_id, {})
             open_offsets.setdefault((record.topic, record.partition), {})[record.producer_id] = None
+            self.producers.wrote(record.producer_id, record.producer_epoch)
             return
+        entry = (log_offset, record.offset, record.leader_epoch, record)
         try:
-            self.committed[record.group_id][record.topic][record.partition] = (log_offset, record)
+            self.committed[record.group_id][record.topic][record.partition] = entry
         except KeyError:
-            topics = self.committed.setdefault(record.group_id, {})
-            topics.setdefault(record.topic, {})[record.partition] = (log_offset, record)
+            self.committed.setdefault(record.group_id, {}).setdefault(record.topic, {})[record.partition] = entry
 
-    def apply_plain_commits(self, records: Sequence[OffsetCommitRecord], log_offset: int) -> None:
-        """Take over the commits of one group outside of any transaction, which lie in the log from ``log_offset`` on.
+    def apply_plain_commits(self, commits: PlainCommits, log_offset: int) -> None:
+        """Take over a commit of one group outside of any transaction, which lies in the log from ``log_offset`` on.
 
-        The same as :meth:`apply_commit` for each, in one pass.
+        The same as :meth:`apply_commit` for each record, in one pass.
         """
-        topics = self.committed.setdefault(records[0].group_id, {})
-        name, partitions = None, {}
-        for record in records:
-            if record.topic != name:
-                name = record.topic
-                partitions = topics.setdefault(name, {})
-            partitions[record.partition] = (log_offset, record)
-            log_offset += 1
+        of_group = self.committed.setdefault(commits.topics[0].like.group_id, {})
+        for like, partition_indexes, offsets, leader_epochs in commits.topics:
+            of_topic = of_group.setdefault(like.topic, {})
+            for index, offset, leader_epoch in zip(partition_indexes, offsets, leader_epochs, strict=True):
+                of_topic[index] = (log_offset, offset, leader_epoch, like)
+                log_offset += 1
 
     def apply_tombstone(self, record: OffsetTombstone) -> None:
         """Forget a partition's offset, pending ones of open transactions included."""
@@ -86,6 +104,7 @@ class OffsetCache:
 
     def apply_marker(self, marker: TransactionMarker) -> None:
         """End a producer's transaction: its offsets become visible where nothing newer was committed, or vanish."""
+        self.producers.wrote(marker.producer_id, marker.producer_epoch, marker.coordinator_epoch)
         for key, (log_offset, record) in self.transactions.get(marker.producer_id, {}).copy().items():
             self._drop_open(marker.producer_id, key)
             if marker.committed:
@@ -95,7 +114,7 @@ class OffsetCache:
                 if current is None or log_offset > current[0]:
                     # From here on it is an offset like any other, as it would be in a compacted log without the marker.
                     plain = evolve(record, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)
-                    of_topic[partition] = (log_offset, plain)
+                    of_topic[partition] = (log_offset, plain.offset, plain.leader_epoch, plain)
 
     def _drop_open(self, producer_id: int, key: tuple[str, str, int]) -> None:
         group_id, topic, partition = key
@@ -112,11 +131,11 @@ class OffsetCache:
 
     # ------------------------------------------------------------ pending commits
 
-    def begin(self, number: int, records: list[OffsetCommitRecord]) -> None:
+    def begin(self, number: int, records: Sequence[OffsetCommitRecord]) -> None:
         """Remember commits that are on their way to the log as append ``number``."""
         self.pending[number] = records
 
-    def settle(self, number: int) -> list[OffsetCommitRecord] | None:
+    def settle(self, number: int) -> Sequence[OffsetCommitRecord] | None:
         """Forget the pending commits of an append, which is durable or has failed; return them if there were any."""
         return self.pending.pop(number, None)
 
@@ -125,6 +144,16 @@ class OffsetCache:
     def of_group(self, group_id: str) -> OffsetsOfGroup:
         """Return a group's committed offsets, by topic and partition; not a copy."""
         return self.committed.get(group_id, {})
+
+    def committed_records(self) -> dict[str, dict[str, dict[int, LoggedCommit]]]:
+        """Return every committed offset as its place in the log and its whole record, by group, topic and partition."""
+        return {
+            group_id: {
+                topic: {index: (entry[0], record_of(index, entry)) for index, entry in partitions.items()}
+                for topic, partitions in topics.items()
+            }
+            for group_id, topics in self.committed.items()
+        }
 
     def is_unstable(self, group_id: str, topic: str, partition: int) -> bool:
         """Tell whether an open transaction has an offset for this partition (KIP-447)."""

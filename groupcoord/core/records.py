@@ -7,9 +7,13 @@ they are not frozen because a commit makes one for each partition. Sources: Kafk
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 from uuid import UUID
 
 from attrs import define
+
+from groupcoord.core.lazy_sequence import LazySequence
 
 ZERO_UUID = UUID(int=0)
 NO_PRODUCER_ID = -1
@@ -43,10 +47,67 @@ class OffsetCommitRecord:
     raw_value: bytes | None = None
 
 
-class PlainCommits(list[OffsetCommitRecord]):
-    """The records of a commit, none of which has metadata, an expiry or a version of its own."""
+class CommittedTopic(NamedTuple):
+    """The part of :class:`PlainCommits` that concerns one topic: at least one partition, each column as long.
 
-    __slots__ = ()
+    Attributes:
+        like: a record that is the same as each here but for partition, offset and leader epoch.
+        partition_indexes: the partitions, in the order of the records.
+        offsets: what is committed for each.
+        leader_epochs: of each offset.
+    """
+
+    like: OffsetCommitRecord
+    partition_indexes: tuple[int, ...]
+    offsets: tuple[int, ...]
+    leader_epochs: tuple[int, ...]
+
+    def records(self) -> Iterator[OffsetCommitRecord]:
+        """Make the records."""
+        like = self.like
+        for partition, offset, leader_epoch in zip(
+            self.partition_indexes, self.offsets, self.leader_epochs, strict=True
+        ):
+            yield OffsetCommitRecord(
+                like.group_id,
+                like.topic,
+                partition,
+                offset,
+                leader_epoch,
+                "",
+                like.commit_timestamp_ms,
+                NO_TIMESTAMP,
+                like.topic_id,
+                like.producer_id,
+                like.producer_epoch,
+            )
+
+
+class PlainCommits(LazySequence[OffsetCommitRecord]):
+    """The records of one commit, none of which has metadata, an expiry or a version of its own, kept as columns.
+
+    A record is made for each only when it is looked at.
+
+    Attributes:
+        topics: what is committed for each topic, in the order of the records; at least one.
+        is_transactional: a producer's marker decides what becomes of it.
+    """
+
+    __slots__ = ("_record_count", "is_transactional", "topics")
+
+    def __init__(self, topics: Sequence[CommittedTopic]) -> None:
+        self.topics = topics
+        self.is_transactional = topics[0].like.producer_id != NO_PRODUCER_ID
+        self._record_count = 0
+        for topic in topics:
+            self._record_count += len(topic.offsets)
+
+    def __len__(self) -> int:
+        return self._record_count
+
+    def __iter__(self) -> Iterator[OffsetCommitRecord]:
+        for topic in self.topics:
+            yield from topic.records()
 
 
 @define

@@ -7,7 +7,7 @@ request layer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
@@ -17,6 +17,8 @@ from groupcoord.core.messages import (
     FetchedGroup,
     FetchedTopic,
     GroupToFetch,
+    OffsetColumns,
+    OffsetToCommit,
     PartitionResult,
     TopicResult,
     TopicToCommit,
@@ -56,62 +58,57 @@ class AnyTopic:
         return None
 
 
-class ResolvedCommit(NamedTuple):
-    """The topics of a commit after they were looked up.
-
-    Attributes:
-        accepted: what the group gets to see, topics named.
-        refused: the topics that have refused partitions, with those alone.
-    """
-
-    accepted: tuple[TopicToCommit, ...]
-    refused: tuple[TopicResult, ...]
-
-
 def resolve_commit(
     topics: tuple[TopicToCommit, ...], resolver: TopicResolver, permissions: Permissions | None = None
-) -> ResolvedCommit:
+) -> tuple[tuple[TopicToCommit, ...], tuple[TopicResult, ...]]:
     """Split the topics of a commit into what the group may see and what is refused.
 
     An unknown id comes first, then the permission to READ, then whether there is such a partition.
+
+    Returns:
+        What the group gets to see, topics named; and the topics that have refused partitions, with those alone.
     """
     accepted, refused = [], []
     for topic in topics:
-        name = topic.name if topic.name is not None else resolver.topic_name(topic.topic_id)
-        error_code = ErrorCode.UNKNOWN_TOPIC_ID
-        if name is not None and permissions is not None:
+        name = topic.name
+        if name is None:
+            name = resolver.topic_name(topic.topic_id)
+        error_code = ErrorCode.NONE
+        if name is None:
+            error_code = ErrorCode.UNKNOWN_TOPIC_ID
+        elif permissions is not None:
             error_code = permissions.topic_error(name, Operation.READ)
-        elif name is not None:
-            error_code = ErrorCode.NONE
         count = None if name is None else resolver.partition_count(name)
-        if error_code is ErrorCode.NONE and count is None:
-            error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if name is None or count is None or error_code is not ErrorCode.NONE:
+            if error_code is ErrorCode.NONE:
+                error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             errors = tuple(PartitionResult(offset.partition_index, error_code) for offset in topic.partitions)
             refused.append(TopicResult(topic.name, topic.topic_id, errors))
             continue
         good = topic.partitions
-        if [offset for offset in good if not 0 <= offset.partition_index < count]:
+        if not _all_exist(good, count):
             good = tuple(offset for offset in topic.partitions if 0 <= offset.partition_index < count)
             errors = _unknown_partitions((offset.partition_index for offset in topic.partitions), count)
             refused.append(TopicResult(name, topic.topic_id, errors))
         if good:
-            topic_id = resolver.topic_id(name) if topic.topic_id == ZERO_UUID else topic.topic_id
-            accepted.append(TopicToCommit(name, good, topic_id or ZERO_UUID))
-    return ResolvedCommit(tuple(accepted), tuple(refused))
+            topic_id = topic.topic_id
+            if topic_id is ZERO_UUID or topic_id == ZERO_UUID:
+                topic_id = resolver.topic_id(name) or ZERO_UUID
+            accepted.append(TopicToCommit(name, good, topic_id))
+    return tuple(accepted), tuple(refused)
 
 
-class ResolvedDelete(NamedTuple):
-    """The topics of a deletion after they were looked up; see :class:`ResolvedCommit`."""
-
-    accepted: tuple[TopicToDelete, ...]
-    refused: tuple[TopicResult, ...]
+def _all_exist(partitions: Sequence[OffsetToCommit], count: int) -> bool:
+    if isinstance(partitions, OffsetColumns):
+        indexes = partitions.partition_indexes
+        return not indexes or (min(indexes) >= 0 and max(indexes) < count)
+    return all(0 <= offset.partition_index < count for offset in partitions)
 
 
 def resolve_delete(
     topics: tuple[TopicToDelete, ...], resolver: TopicResolver, permissions: Permissions | None = None
-) -> ResolvedDelete:
-    """Split the topics of a deletion into what the group may see and what is refused."""
+) -> tuple[tuple[TopicToDelete, ...], tuple[TopicResult, ...]]:
+    """Split the topics of a deletion into what the group may see and what is refused; see :func:`resolve_commit`."""
     accepted, refused = [], []
     for topic in topics:
         if permissions is not None and not permissions.on_topic(topic.name, Operation.READ):
@@ -126,7 +123,7 @@ def resolve_delete(
             refused.append(TopicResult(topic.name, ZERO_UUID, errors))
         if good:
             accepted.append(TopicToDelete(topic.name, good))
-    return ResolvedDelete(tuple(accepted), tuple(refused))
+    return tuple(accepted), tuple(refused)
 
 
 def _unknown_partitions(indexes: Iterable[int], count: int) -> tuple[PartitionResult, ...]:

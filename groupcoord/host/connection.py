@@ -8,8 +8,10 @@ Apache Kafka 4.4.
 from __future__ import annotations
 
 import logging
+import struct
 from typing import TYPE_CHECKING
 
+from groupcoord.core.authorization import Principal
 from groupcoord.wire import ProtocolError, RequestHeader, WireResponse, decode_request, encode_response
 
 if TYPE_CHECKING:
@@ -20,6 +22,8 @@ logger = logging.getLogger("groupcoord.host")
 SIZE_BYTES = 4
 TLS_PREFIX = b"\x16\x03"
 HTTP_PREFIXES = (b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI")
+
+_SIZE_FROM = struct.Struct(">I").unpack_from
 
 BACKLOG_LIMIT_BYTES = 256 * 1024
 """While a request waits, reading goes on until this many bytes lie behind it."""
@@ -37,6 +41,7 @@ class Connection:
 
     Attributes:
         client_host: where the client is, in Kafka's form (``/127.0.0.1``).
+        principal: for whom it speaks.
         closing: why the host must close the connection; None while it may go on.
     """
 
@@ -53,10 +58,12 @@ class Connection:
         "_output_bytes",
         "client_host",
         "closing",
+        "principal",
     )
 
-    def __init__(self, broker: Broker, client_host: str, max_request_bytes: int) -> None:
+    def __init__(self, broker: Broker, client_host: str, principal: Principal, max_request_bytes: int) -> None:
         self.client_host = client_host
+        self.principal = principal
         self.closing: str | None = None
         self._broker = broker
         self._max_request_bytes = max_request_bytes
@@ -74,13 +81,14 @@ class Connection:
     def receive_data(self, data: bytes) -> None:
         """Take bytes from the peer and handle every whole request among them that may be handled now."""
         # Nearly always this is exactly one request, and nothing waits.
+        size = len(data) - SIZE_BYTES
         if (
             self._header is None
             and not self._buffer
-            and len(data) > SIZE_BYTES
-            and int.from_bytes(data[:SIZE_BYTES], "big") == len(data) - SIZE_BYTES
-            and not self._is_blocked()
-            and len(data) - SIZE_BYTES <= self._max_request_bytes
+            and 0 < size <= self._max_request_bytes
+            and _SIZE_FROM(data)[0] == size
+            and self._output_bytes < OUTPUT_LIMIT_BYTES
+            and not (self._is_paused or self._is_closed or self.closing is not None)
         ):
             self._handle(data[SIZE_BYTES:])
         elif self.closing is None and not self._is_closed:
@@ -116,11 +124,6 @@ class Connection:
     def is_waiting(self) -> bool:
         """True while a request has no answer yet."""
         return self._header is not None
-
-    @property
-    def request_version(self) -> int:
-        """The API version of the request that has no answer yet; -1 if there is none."""
-        return -1 if self._header is None else self._header.api_version
 
     def pause(self) -> None:
         """Handle no further request: the peer does not take its answers."""

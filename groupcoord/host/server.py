@@ -98,8 +98,13 @@ class _Peer(asyncio.Protocol):
         connection, server = self.connection, self._server
         if connection is None:
             return
-        self.last_active_s = server.loop.time()
         connection.receive_data(data)
+        dirty = server.broker.dirty
+        if len(dirty) == 1 and dirty[0] is connection:  # nearly always: it was answered, and nobody else
+            dirty.clear()
+            self.flush()
+        else:
+            self.last_active_s = server.loop.time()
         server.flush()
         if not connection.wants_reading:
             self._read_if_wanted()
@@ -283,10 +288,10 @@ class Server:
 
     def flush(self) -> None:
         """Send everything that the broker has to say, and wake earlier if it wants that."""
-        broker, peers = self.broker, self._peers
+        broker = self.broker
         while broker.dirty:
             for connection in broker.take_dirty():
-                peer = peers.get(connection)
+                peer = self._peers.get(connection)
                 if peer is not None:
                     peer.flush()
         if self._timer is None or broker.may_wake_earlier():

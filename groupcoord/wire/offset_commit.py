@@ -8,8 +8,12 @@ Read and written by hand: with heartbeats these are most of a coordinator's work
 """
 
 import struct
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from groupcoord.core.messages import (
+    AllAccepted,
+    OffsetColumns,
     OffsetCommit,
     OffsetCommitResponse,
     OffsetToCommit,
@@ -40,14 +44,49 @@ _OFFSET_EPOCH_AND_LENGTH = struct.Struct(">iqih")
 _FLEXIBLE_OFFSET = struct.Struct(">iqiBB")  # then the length of the metadata and the number of tags
 _RESULT = struct.Struct(">ih")
 _FLEXIBLE_RESULT = struct.Struct(">ihx")
+_CACHED_RESULTS_MAX = 64
+_COLUMNS_MAX = 256
 
 _ERRORS_UNTIL_8 = {ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.ILLEGAL_GENERATION}
 
 
-def _read_partitions(frame: bytes, position: int) -> tuple[tuple[OffsetToCommit, ...], int]:
+def _read_columns(frame: bytes, position: int, count: int, layout: str, empty: int) -> OffsetColumns | None:
+    """Read partitions of which none has metadata, in one go.
+
+    Args:
+        frame: the request.
+        position: where the first partition starts.
+        count: how many there are, as the request claims.
+        layout: of a partition without metadata: its number, the offset, the leader epoch and the rest as one number.
+        empty: that number.
+
+    Returns:
+        None if one has metadata, or the request is cut short, or these are too many to be read at once.
+    """
+    if not 0 < count <= _COLUMNS_MAX:
+        return None
+    read, size = _columns_reader(layout, count)
+    if position + size > len(frame):
+        return None
+    fields = read(frame, position)
+    if fields[3::4].count(empty) != count:
+        return None
+    return OffsetColumns(fields[0::4], fields[1::4], fields[2::4])
+
+
+@lru_cache(maxsize=2 * _COLUMNS_MAX)
+def _columns_reader(layout: str, count: int) -> tuple[Callable[[bytes, int], tuple[int, ...]], int]:
+    partitions = struct.Struct(">" + layout * count)
+    return partitions.unpack_from, partitions.size
+
+
+def _read_partitions(frame: bytes, position: int) -> tuple[Sequence[OffsetToCommit], int]:
     """Versions 6 and 7."""
     (count,) = INT32_FROM(frame, position)
     position += 4
+    columns = _read_columns(frame, position, count, "iqih", 0)
+    if columns is not None:
+        return columns, position + count * _OFFSET_EPOCH_AND_LENGTH.size
     partitions = []
     for _ in range(check_array_length(frame, position, count)):
         partition_index, offset, leader_epoch, length = _OFFSET_EPOCH_AND_LENGTH.unpack_from(frame, position)
@@ -59,7 +98,7 @@ def _read_partitions(frame: bytes, position: int) -> tuple[tuple[OffsetToCommit,
     return tuple(partitions), position
 
 
-def _read_partitions_without_epoch(frame: bytes, position: int) -> tuple[tuple[OffsetToCommit, ...], int]:
+def _read_partitions_without_epoch(frame: bytes, position: int) -> tuple[Sequence[OffsetToCommit], int]:
     """Versions 2 to 5."""
     count, position = read_array_length(frame, position)
     partitions = []
@@ -73,9 +112,12 @@ def _read_partitions_without_epoch(frame: bytes, position: int) -> tuple[tuple[O
     return tuple(partitions), position
 
 
-def _read_flexible_partitions(frame: bytes, position: int) -> tuple[tuple[OffsetToCommit, ...], int]:
+def _read_flexible_partitions(frame: bytes, position: int) -> tuple[Sequence[OffsetToCommit], int]:
     """Versions from 8."""
     count, position = read_compact_array_length(frame, position)
+    columns = _read_columns(frame, position, count, "iqiH", 0x0100)
+    if columns is not None:
+        return columns, position + count * _FLEXIBLE_OFFSET.size
     partitions = []
     for _ in range(count):
         partition_index, offset, leader_epoch, length, tag_count = _FLEXIBLE_OFFSET.unpack_from(frame, position)
@@ -141,26 +183,38 @@ def _flexible_decoder(version: int) -> Decoder:
     return decode
 
 
-def _write_partitions(partitions: tuple[PartitionResult, ...]) -> bytes:
-    """Versions up to 8, where a group that is absent is told from a wrong generation by nobody."""
-    return b"".join([_RESULT.pack(index, _ERRORS_UNTIL_8.get(error, error)) for index, error in partitions])
+def _write_results(partitions: Sequence[PartitionResult], pack: Callable[[int, int], bytes]) -> bytes:
+    if type(partitions) is not AllAccepted:
+        return b"".join([pack(index, error) for index, error in partitions])
+    indexes = partitions.partition_indexes
+    return _write_few_accepted(indexes, pack) if len(indexes) <= _CACHED_RESULTS_MAX else _write_accepted(indexes, pack)
 
 
-def _write_flexible_partitions(partitions: tuple[PartitionResult, ...]) -> bytes:
-    return b"".join([_FLEXIBLE_RESULT.pack(index, error) for index, error in partitions])
+def _write_accepted(partition_indexes: tuple[int, ...], pack: Callable[[int, int], bytes]) -> bytes:
+    return b"".join([pack(index, 0) for index in partition_indexes])
 
 
-def _write_flexible_partitions_of_8(partitions: tuple[PartitionResult, ...]) -> bytes:
-    return b"".join([_FLEXIBLE_RESULT.pack(index, _ERRORS_UNTIL_8.get(error, error)) for index, error in partitions])
+_write_few_accepted = lru_cache(maxsize=1_024)(_write_accepted)
+"""A consumer commits its partitions again and again."""
+
+
+def _write_results_until_8(partitions: Sequence[PartitionResult], pack: Callable[[int, int], bytes]) -> bytes:
+    """There, nobody tells a group that is absent from a wrong generation."""
+    if type(partitions) is not AllAccepted:
+        known = [PartitionResult(index, _ERRORS_UNTIL_8.get(error, error)) for index, error in partitions]
+        partitions = tuple(known)
+    return _write_results(partitions, pack)
 
 
 def _plain_encoder(version: int) -> Encoder:
     throttle_time = bytes(4) if version >= 3 else b""
+    pack = _RESULT.pack
 
     def encode(response: OffsetCommitResponse, header: RequestHeader) -> bytes:
         parts = [throttle_time, INT32.pack(len(response.topics))]
         for name, _, partitions in response.topics:
-            parts += (primitives.write_string(name or ""), INT32.pack(len(partitions)), _write_partitions(partitions))
+            results = _write_results_until_8(partitions, pack)
+            parts += (primitives.write_string(name or ""), INT32.pack(len(partitions)), results)
         return b"".join(parts)
 
     return encode
@@ -168,13 +222,15 @@ def _plain_encoder(version: int) -> Encoder:
 
 def _flexible_encoder(version: int) -> Encoder:
     write_uvarint = primitives.write_uvarint
-    write_partitions = _write_flexible_partitions if version >= 9 else _write_flexible_partitions_of_8
+    write_results = _write_results if version >= 9 else _write_results_until_8
+    pack = _FLEXIBLE_RESULT.pack
 
     def encode(response: OffsetCommitResponse, header: RequestHeader) -> bytes:
         parts = [b"\x00\x00\x00\x00", write_uvarint(len(response.topics) + 1)]
         for name, topic_id, partitions in response.topics:
             topic = topic_id.bytes if version >= 10 else primitives.write_compact_string(name or "")
-            parts += (topic, write_uvarint(len(partitions) + 1), write_partitions(partitions), b"\x00")
+            results = write_results(partitions, pack)
+            parts += (topic, write_uvarint(len(partitions) + 1), results, b"\x00")
         parts.append(b"\x00")
         return b"".join(parts)
 

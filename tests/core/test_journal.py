@@ -10,7 +10,7 @@ from groupcoord.core.effects import Append, Effects
 from groupcoord.core.group import GroupMetadata
 from groupcoord.core.journal import Journal
 from groupcoord.core.messages import OffsetCommitResponse
-from groupcoord.core.records import OffsetCommitRecord
+from groupcoord.core.records import CommittedTopic, OffsetCommitRecord, PlainCommits
 
 FIRST = 7
 
@@ -21,19 +21,21 @@ def journal() -> Journal:
     return Journal(3, Effects(), FIRST)
 
 
-def commit(journal: Journal, *offsets: int) -> tuple[list[OffsetCommitRecord], WhenCommitted]:
+def commit(journal: Journal, *offsets: int) -> tuple[PlainCommits, WhenCommitted]:
     """Begin an append of these offsets, one for each partition from 0 on."""
-    records = [OffsetCommitRecord("group", "orders", index, offset) for index, offset in enumerate(offsets)]
+    like = OffsetCommitRecord("group", "orders", 0, offsets[0])
+    indexes, epochs = tuple(range(len(offsets))), (-1,) * len(offsets)
+    records = PlainCommits([CommittedTopic(like, indexes, offsets, epochs)])
     written = WhenCommitted("group", None, OffsetCommitResponse(()), len(records))
     journal.begin_commit(records, written)
     journal.check()
     return records, written
 
 
-def offsets_of(journal: Journal) -> dict[int, tuple[int, int]]:
+def offsets_of(journal: Journal) -> dict[int, tuple[int, ...]]:
     """Return (log offset, offset) of each committed partition."""
     topics = journal.hard.offsets.of_group("group")
-    return {index: (entry[0], entry[1].offset) for index, entry in topics.get("orders", {}).items()}
+    return {index: entry[:2] for index, entry in topics.get("orders", {}).items()}
 
 
 def test_begin() -> None:

@@ -31,7 +31,7 @@ def apply(cache: OffsetCache, *steps: tuple[str, int] | str) -> None:
 def committed(cache: OffsetCache) -> int | None:
     """Return what partition 0 of ``orders`` has."""
     found = cache.of_group("group").get("orders", {}).get(0)
-    return None if found is None else found[1].offset
+    return None if found is None else found[1]
 
 
 @pytest.mark.parametrize(

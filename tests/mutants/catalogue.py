@@ -297,7 +297,7 @@ MUTANTS = (
     Mutant(
         "a commit of another generation is taken",
         "commits.py",
-        "if isinstance(member, MemberMetadata) and request.generation_id != group.generation_id:",
+        "if request.generation_id != group.generation_id:",
         "if False:",
     ),
     Mutant(
@@ -313,8 +313,26 @@ MUTANTS = (
         "",
     ),
     Mutant(
-        "the metadata limit counts characters, not UTF-16 units",
+        "a producer's commit of another generation is taken",
         "commits.py",
+        "return ErrorCode.NONE if request.generation_id == group.generation_id else ErrorCode.ILLEGAL_GENERATION",
+        "return ErrorCode.NONE",
+    ),
+    Mutant(
+        "the offsets of one commit share their place in the log",
+        "offsets.py",
+        "                of_topic[index] = (log_offset, offset, leader_epoch, like)\n                log_offset += 1\n",
+        "                of_topic[index] = (log_offset, offset, leader_epoch, like)\n",
+    ),
+    Mutant(
+        "columns are taken although the commit brought a retention",
+        "drafting.py",
+        "if type(columns) is not OffsetColumns or expire_timestamp_ms != NO_TIMESTAMP:",
+        "if type(columns) is not OffsetColumns:",
+    ),
+    Mutant(
+        "the metadata limit counts characters, not UTF-16 units",
+        "drafting.py",
         'return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2',
         "return len(text)",
     ),
@@ -446,5 +464,36 @@ MUTANTS = (
         "timers.py",
         "            if entry == (timer.deadline_ms, timer._sequence):\n                return",
         "            if True:\n                return",
+    ),
+    # ---------------------------------------------------------------- a slow log, producers
+    Mutant(
+        "who was told that the log is slow is told again",
+        "partition.py",
+        "            continuation.response = None\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "an append is overdue a moment late",
+        "append_timeouts.py",
+        "while self._deadlines and self._deadlines[0][1] <= now_ms:",
+        "while self._deadlines and self._deadlines[0][1] < now_ms:",
+    ),
+    Mutant(
+        "a slow deletion brings the group back",
+        "partition.py",
+        "        if isinstance(continuation, WhenDeleted):\n",
+        "        if isinstance(continuation, WhenDeleted) and continuation.response is None:\n",
+    ),
+    Mutant(
+        "a marker of an earlier transaction ends the present one",
+        "producers.py",
+        "if known is not None and producer_epoch < known.producer_epoch:",
+        "if known is not None and producer_epoch < 0:",
+    ),
+    Mutant(
+        "a producer is verified for no group",
+        "front.py",
+        "if verify is None or not request.group_id or not self._partitions.is_started:",
+        "if verify is None:",
     ),
 )

@@ -191,6 +191,33 @@ def test_offset_commit_without_instance(version: int) -> None:
     assert decode(8, version, group_instance_id=None).group_instance_id is None
 
 
+@pytest.mark.parametrize("count", [0, 1, 2, 255, 256, 257, 1_000])
+@pytest.mark.parametrize("version", versions_of(8))
+def test_offset_commit_of_any_size(version: int, count: int) -> None:
+    """Offsets without metadata are read as any others, however many there are; one with metadata changes nothing."""
+
+    def partition(index: int, metadata: str | None = "") -> dict[str, Any]:
+        return {
+            "partition_index": index,
+            "committed_offset": 2**40 + index,
+            "committed_leader_epoch": index,
+            "committed_metadata": metadata,
+        }
+
+    def offset(index: int, metadata: str | None = "") -> OffsetToCommit:
+        return OffsetToCommit(index, 2**40 + index, index if version >= 6 else -1, metadata)
+
+    def commit(partitions: list[dict[str, Any]]) -> Any:
+        topics = [{"name": "orders", "topic_id": TOPIC_ID, "partitions": partitions} for _ in range(2)]
+        return decode(8, version, topics=topics)
+
+    expected = tuple(map(offset, range(count)))
+    assert [topic.partitions for topic in commit([*map(partition, range(count))]).topics] == [expected] * 2
+    for metadata in ("m", None):
+        last = [topic.partitions for topic in commit([*map(partition, range(count)), partition(7, metadata)]).topics]
+        assert last == [(*expected, offset(7, metadata))] * 2
+
+
 @pytest.mark.parametrize("version", versions_of(9))
 def test_offset_fetch(version: int) -> None:
     """One group up to version 7, several after; null topics mean all; topic ids in version 10."""
