@@ -59,6 +59,8 @@ class Config:
     # transactions
     transaction_max_timeout_ms: int = _setting(900_000, at_least=1)
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = _setting(10_000, at_least=1)
+    transactional_id_expiration_ms: int = _setting(604_800_000, at_least=1)
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = _setting(3_600_000, at_least=1)
     # the host
     num_partitions: int = _setting(1, at_least=1)
     socket_request_max_bytes: int = _setting(104_857_600, at_least=1)
@@ -92,7 +94,7 @@ class Config:
         for key, raw in properties.items():
             name = key.strip().replace(".", "_")
             if name not in known:
-                raise ConfigError(f"unknown setting {key!r}{_suggestion(name, known)}")
+                raise ConfigError(f"unknown setting {key!r}{suggestion(name, known)}")
             if name in values:
                 raise ConfigError(f"setting {key_of(name)!r} is given twice")
             values[name] = _parse_fraction(key_of(name), raw) if name in fractions else _parse(key_of(name), raw)
@@ -118,18 +120,28 @@ def _parse_fraction(key: str, raw: str | float) -> float:
 
 
 def _validate(attribute: Attribute[Any], value: object) -> None:
-    key = key_of(attribute.name)
-    allowed = int | float if isinstance(attribute.default, float) else int
+    is_fraction = isinstance(attribute.default, float)
+    bounds = attribute.metadata
+    check_number(key_of(attribute.name), value, bounds["at_least"], bounds["at_most"], is_fraction=is_fraction)
+
+
+def check_number(key: str, value: object, at_least: int, at_most: int, *, is_fraction: bool = False) -> None:
+    """Check the value of a numeric setting.
+
+    Raises:
+        ConfigError: it is no number (no whole one, unless ``is_fraction``), or out of bounds, which are inclusive.
+    """
+    allowed = int | float if is_fraction else int
     if not isinstance(value, allowed) or isinstance(value, bool) or value != value:
         raise ConfigError(f"setting {key!r} must be a whole number, not {value!r}")
-    at_least, at_most = attribute.metadata["at_least"], attribute.metadata["at_most"]
     if value < at_least:
         raise ConfigError(f"setting {key!r} must be at least {at_least}, not {value}")
     if value > at_most:
         raise ConfigError(f"setting {key!r} must be at most {at_most}, not {value}")
 
 
-def _suggestion(name: str, known: set[str]) -> str:
+def suggestion(name: str, known: set[str]) -> str:
+    """Return words for an error message that propose the known name nearest to ``name``; empty if none is near."""
     from difflib import get_close_matches
 
     close = get_close_matches(name, sorted(known), n=1)

@@ -6,8 +6,10 @@ partition, hands appends to the store and collects the answers.
 
 from __future__ import annotations
 
+import gc
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from typing import overload
 from uuid import UUID
@@ -17,7 +19,7 @@ from groupcoord.config import Config
 from groupcoord.core.authorization import Authorize, Principal
 from groupcoord.core.effects import Append, Effects, Reply, Token
 from groupcoord.core.events import Counters, Event
-from groupcoord.core.front import Front
+from groupcoord.core.front import Front, VerifyTransaction
 from groupcoord.core.gathering import Gathering, original_tokens
 from groupcoord.core.messages import (
     CompleteTransaction,
@@ -84,6 +86,21 @@ def random_member_id(prefix: str) -> str:
     return f"{prefix}-{uuid.uuid4()}"
 
 
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Do without Python's cyclic garbage collector for a while.
+
+    Whoever makes millions of objects, none of them in a cycle, would have it look through them again and again.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 class GroupCoordinator:
     """A group coordinator without I/O of its own.
 
@@ -99,6 +116,8 @@ class GroupCoordinator:
         node: what FindCoordinator says of this coordinator.
         owner: which node coordinates a log partition, for one coordinator among several; this node if left out.
         authorize: decides who may do what, asked wherever Kafka asks its authorizer; all is allowed if left out.
+        verify_transaction: decides whether a producer may commit offsets of a group in its transaction, asked before
+            the group is looked at; any producer may if left out.
         new_member_id: makes member ids from a prefix; random ones, as Kafka's, if left out.
     """
 
@@ -112,6 +131,7 @@ class GroupCoordinator:
         node: Node = LOCAL_NODE,
         owner: Owner | None = None,
         authorize: Authorize | None = None,
+        verify_transaction: VerifyTransaction | None = None,
         new_member_id: Callable[[str], str] = random_member_id,
     ) -> None:
         self.config = config or Config()
@@ -136,6 +156,7 @@ class GroupCoordinator:
             topics=topics or AnyTopic(),
             cluster=self._cluster,
             authorize=authorize,
+            verify_transaction=verify_transaction,
         )
         self._is_settling = False
 
@@ -161,9 +182,10 @@ class GroupCoordinator:
         Raises:
             TypeError: this is no request of the coordinator.
         """
-        self._front.handle(request, token, principal, self.clock.now_ms())
+        now_ms = self.clock.now_ms()
+        self._front.handle(request, token, principal, now_ms)
         if self._effects.appends:
-            self._settle()
+            self._settle(now_ms)
 
     def take_replies(self) -> list[Reply]:
         """Return the answers since the last call, in the order in which they were given."""
@@ -223,7 +245,7 @@ class GroupCoordinator:
             partition = self._partitions.active[timer.key.partition]
             assert partition is not None
             partition.on_timer(timer.key, now_ms)
-            self._settle()
+            self._settle(now_ms)
 
     def next_deadline_ms(self) -> int | None:
         """Return when :meth:`tick` is wanted at the latest, in milliseconds since the Unix epoch; None: not at all."""
@@ -248,14 +270,10 @@ class GroupCoordinator:
                 partition has failed.
         """
         partition = self._partition_of_ticket(ticket)
-        if partition is None:
-            return
-        try:
-            partition.appended(ticket.number, base_offset, self.clock.now_ms())
-        except StoreContractError:
-            self._fail(ticket.partition, ErrorCode.UNKNOWN_SERVER_ERROR)
-            raise
-        self._settle()
+        if partition is not None:
+            now_ms = self.clock.now_ms()
+            self._appended(partition, ticket.number, base_offset, now_ms)
+            self._settle(now_ms)
 
     def append_failed(self, ticket: Ticket, error: LogStoreError) -> None:
         """The log store did not write the append ``ticket``, or does not know whether it did.
@@ -273,40 +291,49 @@ class GroupCoordinator:
             raise
         if error.outcome_unknown:
             self._fail(ticket.partition, error.error_code)
-        self._settle()
+        self._settle(self.clock.now_ms())
+
+    def _appended(self, partition: Partition, number: int, base_offset: int, now_ms: int) -> None:
+        try:
+            partition.appended(number, base_offset, now_ms)
+        except StoreContractError:
+            self._fail(partition.index, ErrorCode.UNKNOWN_SERVER_ERROR)
+            raise
 
     def _partition_of_ticket(self, ticket: Ticket) -> Partition | None:
         if not 0 <= ticket.partition < len(self._partitions):
             raise StoreContractError(f"{ticket} names no log partition")
         return self._partitions.active[ticket.partition]
 
-    def _settle(self) -> None:
+    def _settle(self, now_ms: int) -> None:
         """Hand appends to the store, first in, first out, until it has nothing left to answer at once."""
         appends = self._effects.appends
         if appends and not self._is_settling:
             self._is_settling = True
             try:
                 while appends:
-                    self._append(appends.popleft())
+                    self._append(appends.popleft(), now_ms)
             finally:
                 self._is_settling = False
 
-    def _append(self, append: Append) -> None:
-        partition = self._partitions.active[append.partition]
+    def _append(self, append: Append, now_ms: int) -> None:
+        index, number, records = append
+        partition = self._partitions.active[index]
         if partition is None:
             return
-        now_ms = self.clock.now_ms()
-        ticket = Ticket(append.partition, append.number)
+        ticket = Ticket(index, number)
         try:
-            base_offset = self.log_store.append(append.partition, ticket, LogRecords(append.records, now_ms))
+            base_offset = self.log_store.append(index, ticket, LogRecords(records, now_ms))
         except LogStoreError as error:
             self.append_failed(ticket, error)
         except BaseException:
-            self._fail(append.partition, ErrorCode.UNKNOWN_SERVER_ERROR)
+            self._fail(index, ErrorCode.UNKNOWN_SERVER_ERROR)
             raise
         else:
             if base_offset is not None:
-                self.appended(ticket, base_offset)
+                self._appended(partition, number, base_offset, now_ms)
+            elif self._partitions.active[index] is partition:
+                partition.append_waits(number, now_ms)
 
     def _fail(self, index: int, error_code: ErrorCode) -> None:
         """Give a log partition up until it is loaded again: memory may differ from the log."""
@@ -333,6 +360,8 @@ class GroupCoordinator:
 
     def load(self, partition: int, leader_epoch: int = 0) -> None:
         """Become the coordinator of a log partition: read its records and serve its groups.
+
+        Python's cyclic garbage collector is paused meanwhile.
 
         An epoch that isn't newer than the last one is out of date and ignored; on a partition that is served already a
         newer one is only remembered.
@@ -389,9 +418,10 @@ class GroupCoordinator:
                 records = iter(read(partition))
                 self._loading[partition] = (loading, records, started_ms)
             count = 0
-            for record in islice(records, max_records):
-                loading.replay(record.offset, record.record)
-                count += 1
+            with collector_paused():
+                for record in islice(records, max_records):
+                    loading.replay(record.offset, record.record)
+                    count += 1
         except Exception as error:
             del self._loading[partition]
             self._partitions.status[partition] = PartitionStatus.FAILED
@@ -403,7 +433,7 @@ class GroupCoordinator:
         loading.loaded(now_ms)
         self._observer.partition_loaded(now_ms - started_ms)
         self._partitions.serve(loading)
-        self._settle()
+        self._settle(self.clock.now_ms())
         return True
 
     def unload(self, partition: int, leader_epoch: int | None = None) -> None:
@@ -420,7 +450,7 @@ class GroupCoordinator:
             self._stop(active, ErrorCode.NOT_COORDINATOR, PartitionStatus.UNLOADED)
         self._loading.pop(partition, None)
         self._partitions.status[partition] = PartitionStatus.UNLOADED
-        self._settle()
+        self._settle(self.clock.now_ms())
 
     def _stop(self, partition: Partition, error_code: ErrorCode, status: PartitionStatus) -> None:
         partition.unload(self.clock.now_ms(), error_code)
@@ -437,7 +467,7 @@ class GroupCoordinator:
         """A topic is gone from the cluster: delete the offsets that were committed for it, in every group."""
         for partition in self._partitions:
             partition.forget_topic(name, topic_id)
-        self._settle()
+        self._settle(self.clock.now_ms())
 
     # ------------------------------------------------------------ looking inside
 

@@ -18,7 +18,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import NamedTuple, Protocol, overload
 
-from groupcoord.core.records import NO_PRODUCER_ID, OffsetCommitRecord, OpaqueRecord, Record, TransactionMarker
+from groupcoord.core.records import (
+    NO_PRODUCER_ID,
+    OffsetCommitRecord,
+    OpaqueRecord,
+    PlainCommits,
+    Record,
+    TransactionMarker,
+)
 from groupcoord.errors import ErrorCode
 
 
@@ -207,6 +214,18 @@ def _encoder() -> Callable[[Record], tuple[bytes, bytes | None]]:
     return encode_record
 
 
+class LoadedCommits(NamedTuple):
+    """Several commits of one group that lie side by side in a log, for a load.
+
+    Attributes:
+        offset: where the first one lies.
+        record: what they are; it stands where a :class:`LogRecord` has one record.
+    """
+
+    offset: int
+    record: PlainCommits
+
+
 class LogStore(Protocol):
     """Where the records of ``__consumer_offsets`` live. See the module's text for the contract."""
 
@@ -230,7 +249,7 @@ class LogStore(Protocol):
         """Return every record of a log partition in order, with offsets; nothing for one never written.
 
         A store may have a method ``read_last`` besides, which is then used for loading: it may leave out commits that a
-        later one of the same kind replaces, as compaction would.
+        later one of the same kind replaces, as compaction would, and give several as one :class:`LoadedCommits`.
 
         Raises:
             LogStoreError: the log can't be read.

@@ -23,9 +23,10 @@ from groupcoord.coordinator import LoadError
 from groupcoord.core.messages import Node
 from groupcoord.errors import ConfigError
 from groupcoord.host.broker import Broker
+from groupcoord.host.opening import open_log_store, open_transaction_log
 from groupcoord.host.server import Server
 from groupcoord.host.topics import OFFSETS_TOPIC, TopicError, TopicFileError, TopicRegistry, check_topic_name
-from groupcoord.host.transaction_log import FileTransactionLog, MemoryTransactionLog, TransactionLogError
+from groupcoord.host.transaction_log import TransactionLogError
 from groupcoord.log_store import LogStore, LogStoreError, MemoryLogStore
 from groupcoord.wire import load_newest
 
@@ -97,7 +98,7 @@ def serve(
                 log_store=store,
                 topics=registry,
                 node=node,
-                transaction_log=MemoryTransactionLog() if data_dir is None else FileTransactionLog(data_dir),
+                transaction_log=open_transaction_log(data_dir),
             )
             address = f"[{host}]:{bound_port}" if ":" in host else f"{host}:{bound_port}"
             _run(
@@ -171,27 +172,10 @@ def _listening_socket(host: str, port: int) -> Iterator[socket.socket]:
 
 
 def _open_store(data_dir: Path | None, config: Config) -> LogStore:
-    if data_dir is None:
-        return MemoryLogStore()
-    from groupcoord.storage.compaction import CompactionSettings
     from groupcoord.storage.errors import LogDirectoryError
-    from groupcoord.storage.segment_store import SegmentLogStore
 
     try:
-        return SegmentLogStore(
-            data_dir,
-            segment_bytes=config.offsets_topic_segment_bytes,
-            # 0 and 1 are the same: no batch is that small.
-            batch_bytes_max=max(config.message_max_bytes, 1),
-            flush_interval_messages=config.log_flush_interval_messages,
-            flush_interval_ms=config.log_flush_interval_ms,
-            compaction=CompactionSettings(
-                min_cleanable_ratio=config.log_cleaner_min_cleanable_ratio,
-                delete_retention_ms=config.log_cleaner_delete_retention_ms,
-                min_compaction_lag_ms=config.log_cleaner_min_compaction_lag_ms,
-                dedupe_buffer_bytes=config.log_cleaner_dedupe_buffer_size,
-            ),
-        )
+        return open_log_store(data_dir, config)
     except LogDirectoryError as error:
         raise StartError(str(error)) from None
 

@@ -105,13 +105,17 @@ class Administration:
             # While it was buried, its first record may have failed, and a commit from outside become durable.
             group.is_durable = group.group_id in known
             self._shard.groups[group.group_id] = group
+        self.refuse(written, error_code)
+        return self._end_burials(written)
+
+    def refuse(self, written: WhenDeleted, error_code: ErrorCode) -> None:
+        """Tell who wants the groups deleted, if anybody still waits, that they could not be."""
         if written.response is not None:
             results = tuple(
                 entry._replace(error_code=error_code) if entry.error_code is ErrorCode.NONE else entry
                 for entry in written.response.results
             )
             self._shard.effects.reply(written.token, DeleteGroupsResponse(results))
-        return self._end_burials(written)
 
     def _end_burials(self, written: WhenDeleted) -> list[Deferred]:
         return [entry for group in written.groups for entry in self._shard.burials.pop(group.group_id).deferred]

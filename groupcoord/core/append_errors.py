@@ -23,3 +23,18 @@ def for_client(error_code: ErrorCode) -> ErrorCode:
     stays as it is.
     """
     return _TRANSLATION.get(error_code, error_code)
+
+
+_OF_THE_COORDINATOR = (
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_COORDINATOR,
+)
+
+
+def for_transaction_coordinator(error_code: ErrorCode) -> ErrorCode:
+    """Return the error that a transaction coordinator sees for a marker that was not written.
+
+    It knows partitions and their leaders, not group coordinators; the log's own trouble is passed on as it is.
+    """
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER if error_code in _OF_THE_COORDINATOR else error_code

@@ -14,10 +14,14 @@ class Operation(IntEnum):
 
     READ = 3
     WRITE = 4
+    CREATE = 5
     DELETE = 6
+    ALTER = 7
     DESCRIBE = 8
+    CLUSTER_ACTION = 9
     DESCRIBE_CONFIGS = 10
     ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
 
 
 class ResourceType(IntEnum):
@@ -44,6 +48,25 @@ OPERATIONS_ON_A_GROUP = (
     Operation.DESCRIBE_CONFIGS,
     Operation.ALTER_CONFIGS,
 )
+OPERATIONS_ON_A_TOPIC = (
+    Operation.READ,
+    Operation.WRITE,
+    Operation.CREATE,
+    Operation.DELETE,
+    Operation.ALTER,
+    Operation.DESCRIBE,
+    Operation.DESCRIBE_CONFIGS,
+    Operation.ALTER_CONFIGS,
+)
+OPERATIONS_ON_THE_CLUSTER = (
+    Operation.CREATE,
+    Operation.ALTER,
+    Operation.DESCRIBE,
+    Operation.CLUSTER_ACTION,
+    Operation.DESCRIBE_CONFIGS,
+    Operation.ALTER_CONFIGS,
+    Operation.IDEMPOTENT_WRITE,
+)
 
 Principal = Any
 """Whoever a request speaks for; the coordinator only passes it on."""
@@ -53,7 +76,7 @@ Authorize = Callable[[Principal, Operation, Resource], bool]
 
 
 class Permissions:
-    """What one principal may do.
+    """What one principal may do; without a hook, everything.
 
     >>> Permissions(lambda principal, *_: principal == "User:alice", "User:bob").on_group("orders", Operation.READ)
     False
@@ -61,30 +84,49 @@ class Permissions:
 
     __slots__ = ("_authorize", "_principal")
 
-    def __init__(self, authorize: Authorize, principal: Principal) -> None:
+    def __init__(self, authorize: Authorize | None, principal: Principal) -> None:
         self._authorize = authorize
         self._principal = principal
 
     def on_group(self, group_id: str | None, operation: Operation) -> bool:
         """Tell whether this is allowed on a group."""
-        return self._authorize(self._principal, operation, Resource(ResourceType.GROUP, group_id or ""))
+        return self._allows(operation, ResourceType.GROUP, group_id or "")
 
     def on_topic(self, topic: str, operation: Operation) -> bool:
         """Tell whether this is allowed on a topic."""
-        return self._authorize(self._principal, operation, Resource(ResourceType.TOPIC, topic))
+        return self._allows(operation, ResourceType.TOPIC, topic)
 
     def on_transactional_id(self, transactional_id: str, operation: Operation) -> bool:
         """Tell whether this is allowed on a transactional id."""
-        return self._authorize(self._principal, operation, Resource(ResourceType.TRANSACTIONAL_ID, transactional_id))
+        return self._allows(operation, ResourceType.TRANSACTIONAL_ID, transactional_id)
 
     def on_cluster(self, operation: Operation) -> bool:
         """Tell whether this is allowed on the cluster."""
-        return self._authorize(self._principal, operation, CLUSTER)
+        return self._allows(operation, *CLUSTER)
 
     def group_operations(self, group_id: str) -> int:
         """Return what is allowed on a group as DescribeGroups reports it: a bit for each operation (KIP-430)."""
-        return sum(1 << operation for operation in OPERATIONS_ON_A_GROUP if self.on_group(group_id, operation))
+        return self._bits(OPERATIONS_ON_A_GROUP, ResourceType.GROUP, group_id)
+
+    def topic_operations(self, topic: str) -> int:
+        """Return what is allowed on a topic, as Metadata reports it."""
+        return self._bits(OPERATIONS_ON_A_TOPIC, ResourceType.TOPIC, topic)
+
+    def cluster_operations(self) -> int:
+        """Return what is allowed on the cluster, as Metadata reports it."""
+        return self._bits(OPERATIONS_ON_THE_CLUSTER, *CLUSTER)
 
     def topic_error(self, topic: str, operation: Operation) -> ErrorCode:
         """Return TOPIC_AUTHORIZATION_FAILED, or NONE if this is allowed."""
         return ErrorCode.NONE if self.on_topic(topic, operation) else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+    def _allows(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        authorize = self._authorize
+        return authorize is None or authorize(self._principal, operation, Resource(resource_type, name))
+
+    def _bits(self, operations: tuple[Operation, ...], resource_type: ResourceType, name: str) -> int:
+        return sum(1 << operation for operation in operations if self._allows(operation, resource_type, name))
+
+
+UNRESTRICTED = Permissions(None, None)
+"""Everything is allowed."""

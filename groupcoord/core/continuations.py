@@ -1,4 +1,7 @@
-"""What to do when an append is durable or has failed: small data, so that a core can be copied and printed."""
+"""What to do when an append is durable or has failed: small data, so that a core can be copied and printed.
+
+Where there is a ``response``, None means that nobody waits for it, or that it took too long and was refused already.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +65,7 @@ class WhenCommitted:
 
     group_id: str
     token: Token
-    response: OffsetCommitResponse | TxnOffsetCommitResponse
+    response: OffsetCommitResponse | TxnOffsetCommitResponse | None
     offset_count: int
 
 
@@ -82,7 +85,7 @@ class WhenWritten:
     """Tombstones or a transaction marker are durable: answer; on failure the answer is the error alone."""
 
     token: Token
-    response: OffsetDeleteResponse | CompleteTransactionResponse
+    response: OffsetDeleteResponse | CompleteTransactionResponse | None
     deleted_offset_count: int = 0
 
 

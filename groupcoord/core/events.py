@@ -29,6 +29,8 @@ class Cause(Enum):
     """``group.max.size`` leaves no room (KIP-389)."""
     LOAD = "load"
     """A load brought back more members than ``group.max.size`` allows."""
+    CREATION_FAILED = "creation failed"
+    """The first record of the group could not be written to the log: the group was never there."""
     UNLOAD = "unload"
     DELETION = "deletion"
     EXPIRY = "expiry"
@@ -120,7 +122,7 @@ class GroupLoaded(Event):
 
 @frozen
 class GroupRemoved(Event):
-    """The group is gone from here: deleted, expired, or its log partition moved away."""
+    """The group is gone from here: deleted, expired, never written, or its log partition moved away."""
 
     cause: Cause
 

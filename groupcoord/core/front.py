@@ -60,13 +60,26 @@ from groupcoord.core.topics import (
 )
 from groupcoord.errors import ErrorCode
 
+VerifyTransaction = Callable[[TxnOffsetCommit], ErrorCode]
+"""Returns NONE if the producer may commit offsets of this group in its transaction, or why not; must not raise."""
+
 ALL_OPERATIONS_ON_A_GROUP = sum(1 << operation for operation in OPERATIONS_ON_A_GROUP)
 
 
 class Front:
     """Takes requests to where they are answered."""
 
-    __slots__ = ("_authorize", "_cluster", "_config", "_effects", "_gathering", "_handlers", "_partitions", "_topics")
+    __slots__ = (
+        "_authorize",
+        "_cluster",
+        "_config",
+        "_effects",
+        "_gathering",
+        "_handlers",
+        "_partitions",
+        "_topics",
+        "_verify_transaction",
+    )
 
     def __init__(
         self,
@@ -78,6 +91,7 @@ class Front:
         topics: TopicResolver,
         cluster: Cluster,
         authorize: Authorize | None,
+        verify_transaction: VerifyTransaction | None,
     ) -> None:
         self._config = config
         self._effects = effects
@@ -86,6 +100,7 @@ class Front:
         self._topics = topics
         self._cluster = cluster
         self._authorize = authorize
+        self._verify_transaction = verify_transaction
         self._handlers: dict[type, Callable[[Any, Token, Permissions | None, int], None]] = {
             JoinGroup: self._to_group_of_member,
             SyncGroup: self._to_group_of_member,
@@ -119,10 +134,10 @@ class Front:
     def _to_group_of_member(
         self, request: GroupRequest, token: Token, permissions: Permissions | None, now_ms: int
     ) -> None:
-        if permissions is not None and not permissions.on_group(request.group_id, Operation.READ):
-            self._refuse(request, token, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-        else:
+        if permissions is None or permissions.on_group(request.group_id, Operation.READ):
             self._to_group(request, token, now_ms)
+        else:
+            self._refuse(request, token, ErrorCode.GROUP_AUTHORIZATION_FAILED)
 
     def _to_group(self, request: GroupRequest, token: Token, now_ms: int) -> None:
         partitions = self._partitions
@@ -169,8 +184,20 @@ class Front:
         topics, refused = resolve_commit(request.topics, self._topics, permissions)
         if not topics:
             self._effects.reply(token, TxnOffsetCommitResponse(merge_results(refused, ())))
+            return
+        resolved, token = evolve(request, topics=topics), self._gathering.beside(token, refused)
+        error_code = self._transaction_error(resolved)
+        if error_code is ErrorCode.NONE:
+            self._to_group(resolved, token, now_ms)
         else:
-            self._to_group(evolve(request, topics=topics), self._gathering.beside(token, refused), now_ms)
+            self._refuse(resolved, token, error_code)
+
+    def _transaction_error(self, request: TxnOffsetCommit) -> ErrorCode:
+        """Have the producer verified, which is the last thing before the group is looked at."""
+        verify = self._verify_transaction
+        if verify is None or not request.group_id or not self._partitions.is_started:
+            return ErrorCode.NONE
+        return verify(request)
 
     def _delete_offsets(
         self, request: OffsetDelete, token: Token, permissions: Permissions | None, now_ms: int
@@ -282,14 +309,18 @@ class Front:
     ) -> None:
         coordinators = []
         for key in request.keys:
-            error_code = ErrorCode.NONE if permissions is None else _find_error(request.key_type, key, permissions)
+            error_code = ErrorCode.NONE if permissions is None else _find_error(request, key, permissions)
             coordinators.append(find_coordinator(request, key, self._cluster, error_code))
         self._effects.reply(token, FindCoordinatorResponse(tuple(coordinators)))
 
 
-def _find_error(key_type: int, key: str, permissions: Permissions) -> ErrorCode:
-    if key_type == CoordinatorType.GROUP and not permissions.on_group(key, Operation.DESCRIBE):
-        return ErrorCode.GROUP_AUTHORIZATION_FAILED
-    if key_type == CoordinatorType.TRANSACTION and not permissions.on_transactional_id(key, Operation.DESCRIBE):
-        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+def _find_error(request: FindCoordinator, key: str, permissions: Permissions) -> ErrorCode:
+    match request.key_type:
+        case CoordinatorType.GROUP if not permissions.on_group(key, Operation.DESCRIBE):
+            return ErrorCode.GROUP_AUTHORIZATION_FAILED
+        case CoordinatorType.TRANSACTION if not permissions.on_transactional_id(key, Operation.DESCRIBE):
+            return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        case CoordinatorType.SHARE if request.supports_share_keys:
+            if not permissions.on_cluster(Operation.CLUSTER_ACTION):
+                return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     return ErrorCode.NONE

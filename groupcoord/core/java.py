@@ -22,6 +22,15 @@ def string_hash(text: str) -> int:
     return value - 2**32 if value >= 2**31 else value
 
 
+def string_sort_key(text: str) -> bytes:
+    """Return the key under which text sorts as Java's ``String.compareTo`` has it: by UTF-16 code units.
+
+    >>> sorted(["\\ufb00", "\\U0001f600"], key=string_sort_key) == ["\\U0001f600", "\\ufb00"]
+    True
+    """
+    return text.encode("utf-16-be", "surrogatepass")
+
+
 def partition_for(group_id: str, partition_count: int) -> int:
     """Return the partition of ``__consumer_offsets`` that holds a group.
 
@@ -45,8 +54,10 @@ def hash_map_order(keys: Iterable[str]) -> list[str]:
     while len(distinct) > buckets * 3 // 4:
         buckets *= 2
 
-    def bucket(key: str) -> int:
-        value = string_hash(key) & 0xFFFFFFFF
-        return (value ^ value >> 16) & (buckets - 1)
+    return sorted(distinct, key=lambda key: hash_bucket(string_hash(key), buckets))
 
-    return sorted(distinct, key=bucket)
+
+def hash_bucket(hash_code: int, buckets: int) -> int:
+    """Return the bucket of a ``HashMap`` with this many, a power of two, in which a key with this hash lies."""
+    value = hash_code & 0xFFFFFFFF
+    return (value ^ value >> 16) & (buckets - 1)

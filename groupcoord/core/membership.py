@@ -70,7 +70,7 @@ class Membership:
             self._join_group(group, request, token, now_ms)
             self._shard.journal.begin([record], WhenCreated(group))
 
-    def on_creation_failed(self, group: GroupMetadata, error_code: ErrorCode) -> None:
+    def on_creation_failed(self, group: GroupMetadata, error_code: ErrorCode, now_ms: int) -> None:
         """The record of a new group could not be written: the group was never there, unless more of it follows."""
         journal = self._shard.journal
         is_followed = any(getattr(entry.continuation, "group", None) is group for entry in journal.in_flight)
@@ -84,6 +84,8 @@ class Membership:
                 self._effects.reply(member.parked_sync.token, SyncGroupResponse(error_code))
         self._shard.disarm(group)
         del self._groups[group.group_id]
+        group.to(GroupState.DEAD, now_ms)
+        self._shard.observer.group_removed(group, Cause.CREATION_FAILED, now_ms)
 
     def _join_group(self, group: GroupMetadata, request: JoinGroup, token: Token, now_ms: int) -> None:
         member_id = request.member_id

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, assert_never
 from uuid import UUID
 
 from groupcoord.config import Config
 from groupcoord.core.administration import Administration
-from groupcoord.core.append_errors import for_client
+from groupcoord.core.append_errors import for_client, for_transaction_coordinator
+from groupcoord.core.append_timeouts import AppendTimeouts
 from groupcoord.core.commits import Commits
 from groupcoord.core.continuations import (
     Continuation,
@@ -26,6 +27,7 @@ from groupcoord.core.group import GroupMetadata
 from groupcoord.core.membership import Membership
 from groupcoord.core.messages import (
     CompleteTransaction,
+    CompleteTransactionResponse,
     DescribedGroup,
     FetchedGroup,
     GroupToFetch,
@@ -37,13 +39,14 @@ from groupcoord.core.messages import (
     ListedGroup,
     OffsetCommit,
     OffsetDelete,
+    OffsetDeleteResponse,
     SyncGroup,
     SyncGroupResponse,
     TxnOffsetCommit,
 )
 from groupcoord.core.observer import Observer
 from groupcoord.core.rebalance import Rebalance
-from groupcoord.core.records import Record
+from groupcoord.core.records import PlainCommits, Record
 from groupcoord.core.refusals import refuse
 from groupcoord.core.retention import Retention
 from groupcoord.core.shard import Deferred, GroupRequest, Shard
@@ -89,6 +92,7 @@ class Partition:
         self._commits = Commits(self._shard)
         self._administration = Administration(self._shard)
         self._retention = Retention(self._shard, self._administration)
+        self._append_timeouts = AppendTimeouts(self._shard)
         self._handlers: dict[type, Callable[[Any, Token, int], None]] = {
             JoinGroup: self._membership.join,
             SyncGroup: self._membership.sync,
@@ -140,6 +144,10 @@ class Partition:
         if key.kind == "expiry":
             self._retention.sweep(now_ms)
             return
+        if key.kind == "append":
+            for continuation in self._append_timeouts.take_overdue(now_ms):
+                self._stop_waiting(continuation, now_ms)
+            return
         group = self._shard.groups[key.group_id]
         if key.kind == "session":
             self._rebalance.on_session_timer(group, key.member_id, now_ms)
@@ -150,6 +158,10 @@ class Partition:
 
     # ------------------------------------------------------------ the log's answers
 
+    def append_waits(self, number: int, now_ms: int) -> None:
+        """The log store answers the append ``number`` later; until then ``offsets.commit.timeout.ms`` runs."""
+        self._append_timeouts.begin(number, now_ms)
+
     def appended(self, number: int, base_offset: int, now_ms: int) -> None:
         """The appends up to ``number`` are durable; the first record of ``number`` lies at ``base_offset``.
 
@@ -158,6 +170,8 @@ class Partition:
         """
         for continuation in self._journal.acknowledge(number, base_offset):
             self._resume(continuation, now_ms)
+        if self._retention.timer.deadline_ms is None:
+            self._retention.wake(now_ms)
 
     def append_failed(self, number: int, error_code: ErrorCode, now_ms: int) -> None:
         """The append ``number`` was refused, with Kafka's code for the reason.
@@ -167,7 +181,21 @@ class Partition:
         """
         continuation = self._journal.fail(number)
         if continuation is not None:
-            self._give_up(continuation, for_client(error_code), now_ms)
+            self._give_up(continuation, error_code, now_ms)
+            self._retention.wake(now_ms)
+
+    def _stop_waiting(self, continuation: Continuation, now_ms: int) -> None:
+        """Tell whoever waits for an append that it takes too long.
+
+        Its records may still come to the log, and then they count; only the answer has been given. A group that is
+        being created or deleted stays as it is until the log answers.
+        """
+        if isinstance(continuation, WhenDeleted):
+            self._administration.refuse(continuation, for_client(ErrorCode.REQUEST_TIMED_OUT))
+        elif not isinstance(continuation, WhenCreated):
+            self._give_up(continuation, ErrorCode.REQUEST_TIMED_OUT, now_ms)
+        if not isinstance(continuation, WhenCreated | WhenAssigned | WhenReplaced):
+            continuation.response = None
 
     def _resume(self, continuation: Continuation, now_ms: int) -> None:
         match continuation:
@@ -188,16 +216,20 @@ class Partition:
                     self._shard.effects.reply(continuation.token, continuation.response)
             case WhenWritten(token=token, response=response):
                 self._shard.observer.offsets_removed(continuation.deleted_offset_count, Cause.DELETION)
-                self._shard.effects.reply(token, response)
+                if response is not None:
+                    self._shard.effects.reply(token, response)
+            case _:
+                assert_never(continuation)
 
-    def _give_up(self, continuation: Continuation, error_code: ErrorCode, now_ms: int) -> None:
+    def _give_up(self, continuation: Continuation, append_error: ErrorCode, now_ms: int) -> None:
+        error_code = for_client(append_error)
         match continuation:
             case WhenCommitted():
                 self._commits.on_failure(continuation, error_code)
             case WhenDeleted():
                 self._handle_deferred(self._administration.on_failure(continuation, error_code), now_ms)
             case WhenCreated(group=group):
-                self._membership.on_creation_failed(group, error_code)
+                self._membership.on_creation_failed(group, error_code, now_ms)
             case WhenAssigned():
                 self._rebalance.fail_assignment(continuation, error_code, now_ms)
             case WhenReplaced():
@@ -206,8 +238,11 @@ class Partition:
                 # The members are gone all the same; a restart would bring the last durable generation back.
                 if continuation.response is not None:
                     self._shard.effects.reply(continuation.token, LeaveGroupResponse(error_code))
-            case WhenWritten(token=token, response=response):
-                self._shard.effects.reply(token, type(response)(error_code))
+            case WhenWritten(token=token, response=CompleteTransactionResponse()):
+                refusal = CompleteTransactionResponse(for_transaction_coordinator(append_error))
+                self._shard.effects.reply(token, refusal)
+            case WhenWritten(token=token, response=OffsetDeleteResponse()):
+                self._shard.effects.reply(token, OffsetDeleteResponse(error_code))
 
     def _handle_deferred(self, deferred: list[Deferred], now_ms: int) -> None:
         for request, token in deferred:
@@ -215,8 +250,10 @@ class Partition:
 
     # ------------------------------------------------------------ life cycle
 
-    def replay(self, log_offset: int, record: Record) -> None:
-        """Take over one record of the log; records come in order, all of them before :meth:`loaded`.
+    def replay(self, log_offset: int, record: Record | PlainCommits) -> None:
+        """Take over one record of the log, or several commits that lie there from ``log_offset`` on.
+
+        They come in order, all of them before :meth:`loaded`.
 
         Raises:
             StoreContractError: the offset does not grow.
@@ -259,6 +296,7 @@ class Partition:
             self._shard.observer.group_removed(group, Cause.UNLOAD, now_ms)
         self._shard.groups.clear()
         self._shard.timers.cancel(self._retention.timer)
+        self._shard.timers.cancel(self._append_timeouts.timer)
 
     def _abandon(self, group: GroupMetadata) -> None:
         self._shard.disarm(group)
@@ -283,6 +321,10 @@ class Partition:
         """The groups that requests meet, by id. For observers and tests: change nothing."""
         return self._shard.groups
 
+    def highest_producer_id(self) -> int:
+        """Return the highest id of the producers whose transactions are remembered here; -1 if there is none."""
+        return self._journal.hard.offsets.producers.highest_id()
+
     def offset_count(self) -> int:
         """Return how many offsets are committed."""
         committed = self._journal.hard.offsets.committed
@@ -296,7 +338,7 @@ class Partition:
         """Return the fewest records that rebuild hard state, with their log offsets: what compaction would leave."""
         hard = self._journal.hard
         found: list[tuple[int, Record]] = list(hard.group_records())
-        for topics in hard.offsets.committed.values():
+        for topics in hard.offsets.committed_records().values():
             found += [entry for partitions in topics.values() for entry in partitions.values()]
         for keys in hard.offsets.transactions.values():
             found += keys.values()
@@ -318,13 +360,15 @@ class Partition:
             InvariantError: one does not hold.
         """
         self._journal.check()
-        owned: set[int] = {id(self._retention.timer)}
+        owned: set[int] = {id(self._retention.timer), id(self._append_timeouts.timer)}
         for group_id, group in self._shard.groups.items():
             if group_id != group.group_id:
                 raise InvariantError(f"group {group.group_id!r} is kept under {group_id!r}")
             group.check()
             self._check_durability(group)
             owned.update(id(timer) for timer in _timers_of(group))
+        if self._retention.timer.deadline_ms is None and any(group.is_durable for group in self._shard.groups.values()):
+            raise InvariantError("there are groups, but no sweep will come")
         for timer in self._shard.timers.armed():
             if timer.key.partition == self.index and id(timer) not in owned:
                 raise InvariantError(f"{timer!r} has no owner")

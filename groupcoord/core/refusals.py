@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from groupcoord.config import Config
 from groupcoord.core.commits import refused_topics
 from groupcoord.core.messages import (
@@ -62,3 +64,5 @@ def refuse(request: GroupRequest, error_code: ErrorCode, config: Config) -> Resp
             return TxnOffsetCommitResponse(refused_topics(request.topics, error_code))
         case OffsetDelete():
             return OffsetDeleteResponse(error_code)
+        case _:
+            assert_never(request)

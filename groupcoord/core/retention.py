@@ -9,6 +9,7 @@ from groupcoord.core.continuations import WhenDeleted
 from groupcoord.core.events import Cause
 from groupcoord.core.group import CONSUMER_PROTOCOL_TYPE, GroupMetadata
 from groupcoord.core.journal import Journal
+from groupcoord.core.offsets import record_of
 from groupcoord.core.records import NO_TIMESTAMP, ZERO_UUID, OffsetCommitRecord, OffsetTombstone, Record
 from groupcoord.core.shard import Shard
 from groupcoord.core.states import GroupState
@@ -50,18 +51,30 @@ class _Expired:
 
 
 class Retention:
-    """Sweeps one shard every ``offsets.retention.check.interval.ms``."""
+    """Sweeps one shard every ``offsets.retention.check.interval.ms``, while it has groups."""
 
-    __slots__ = ("_administration", "_shard", "timer")
+    __slots__ = ("_administration", "_shard", "_swept_ms", "timer")
 
     def __init__(self, shard: Shard, administration: Administration) -> None:
         self._shard = shard
         self._administration = administration
         self.timer = Timer(TimerKey("expiry", shard.partition))
+        self._swept_ms = 0
 
     def start(self, now_ms: int) -> None:
-        """Arm the first or the next sweep."""
-        self._shard.timers.arm(self.timer, now_ms + self._shard.config.offsets_retention_check_interval_ms)
+        """Count the time to the next sweep from now on."""
+        self._swept_ms = now_ms
+        self.wake(now_ms)
+
+    def wake(self, now_ms: int) -> None:
+        """Arm the next sweep, unless it is armed or there is no group that it could find anything in.
+
+        When groups come after a pause, sweeps go on at the moments at which they would have come without it.
+        """
+        if self._shard.groups and self.timer.deadline_ms is None:
+            interval_ms = self._shard.config.offsets_retention_check_interval_ms
+            passed_ms = (now_ms - self._swept_ms) % interval_ms
+            self._shard.timers.arm(self.timer, now_ms + interval_ms - passed_ms)
 
     def sweep(self, now_ms: int) -> None:
         """Write tombstones for everything that is due, and arm the next sweep."""
@@ -82,9 +95,9 @@ class Retention:
         """
         offsets = self._shard.journal.hard.offsets
         found = [
-            record
+            record_of(index, entry)
             for group_id in self._shard.groups
-            for _, record in offsets.of_group(group_id).get(topic, {}).values()
+            for index, entry in offsets.of_group(group_id).get(topic, {}).items()
         ]
         found += [record for records in offsets.pending.values() for record in records]
         found += [record for keys in offsets.transactions.values() for _, record in keys.values()]
@@ -104,7 +117,7 @@ class Retention:
         pending = set(offsets.pending_keys(group_id))
         due, kept = [], False
         for topic, partitions in offsets.of_group(group_id).items():
-            for index, (_, record) in partitions.items():
+            for index, (_, _, _, record) in partitions.items():
                 key = (topic, index)
                 if (
                     key not in pending

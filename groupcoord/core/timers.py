@@ -58,9 +58,6 @@ class TimerQueue:
         self._sequence = 0
         self.advances = 0
 
-    def __len__(self) -> int:
-        return len(self._entries)
-
     def arm(self, timer: Timer, deadline_ms: int) -> None:
         """Let ``timer`` fire at ``deadline_ms`` instead of whenever it was due before."""
         self._sequence = timer._sequence = self._sequence + 1

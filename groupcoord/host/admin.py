@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 from uuid import UUID
 
+from groupcoord.core.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.host.topics import (
@@ -46,6 +47,8 @@ logger = logging.getLogger("groupcoord.host")
 
 DEFAULT = -1
 REPLICATION_FACTOR = 1
+METADATA_TOPIC = "__cluster_metadata"
+TOPIC_DENIED = "Topic authorization failed."
 
 TOPIC_CONFIGS = frozenset(
     (
@@ -92,46 +95,75 @@ TOPIC_CONFIGS = frozenset(
 
 
 def answer_create_topics(
-    request: CreateTopics, topics: TopicRegistry, node_id: int, default_partition_count: int
+    request: CreateTopics,
+    topics: TopicRegistry,
+    node_id: int,
+    default_partition_count: int,
+    permissions: Permissions = UNRESTRICTED,
 ) -> CreateTopicsResponse:
-    """Create topics. A name that comes twice is refused, with one entry for all."""
+    """Create topics. A name that comes twice is refused, with one entry for all; as in Kafka, refusals come last."""
     asked = Counter(topic.name for topic in request.topics)
+    refusals = _creation_refusals(asked, permissions)
     distinct = {topic.name: topic for topic in request.topics}
     counts = {name: _partition_count(topic, default_partition_count) for name, topic in distinct.items()}
-    total = sum(max(counts[name], 0) for name in distinct if asked[name] == 1)
+    total = sum(max(counts[name], 0) for name in distinct if name not in refusals)
 
     def create(edit: TopicEdit, topic: CreatableTopic) -> CreatedTopic:
-        if asked[topic.name] > 1:
-            raise TopicError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        if topic.name in refusals:
+            raise refusals[topic.name]
         if total > MAX_PARTITIONS_PER_REQUEST:
             raise TopicError(ErrorCode.POLICY_VIOLATION, TOO_MANY_PARTITIONS)
         edit.check_new(topic.name)
         _check_configs(topic)
         _check_layout(topic, node_id)
         made = edit.create(topic.name, counts[topic.name])
+        config_error = permissions.topic_error(topic.name, Operation.DESCRIBE_CONFIGS)
+        if config_error is not ErrorCode.NONE:
+            return CreatedTopic(topic.name, ErrorCode.NONE, None, made.topic_id, topic_config_error_code=config_error)
         return CreatedTopic(topic.name, ErrorCode.NONE, None, made.topic_id, made.partition_count, REPLICATION_FACTOR)
 
     def refused(topic: CreatableTopic, error: TopicError) -> CreatedTopic:
         return CreatedTopic(topic.name, error.error_code, error.message)
 
-    return CreateTopicsResponse(_change(topics, distinct.values(), create, refused, dry_run=request.validate_only))
+    ordered = sorted(distinct.values(), key=lambda topic: topic.name in refusals)
+    return CreateTopicsResponse(_change(topics, ordered, create, refused, dry_run=request.validate_only))
+
+
+def _creation_refusals(asked: Counter[str], permissions: Permissions) -> dict[str, TopicError]:
+    may_create_all = permissions.on_cluster(Operation.CREATE)
+    refusals = {}
+    for name, count in asked.items():
+        if count > 1:
+            refusals[name] = TopicError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        elif name == METADATA_TOPIC:
+            message = f"Creation of internal topic {METADATA_TOPIC} is prohibited."
+            refusals[name] = TopicError(ErrorCode.INVALID_REQUEST, message)
+        elif not may_create_all and not permissions.on_topic(name, Operation.CREATE):
+            refusals[name] = TopicError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
+    return refusals
 
 
 def answer_create_partitions(
-    request: CreatePartitions, topics: TopicRegistry, node_id: int
+    request: CreatePartitions, topics: TopicRegistry, node_id: int, permissions: Permissions = UNRESTRICTED
 ) -> CreatePartitionsResponse:
-    """Add partitions to topics. A name that comes twice is refused, with one entry for all."""
+    """Add partitions to topics. A name that comes twice is refused, with one entry for all; refusals come first."""
     asked = Counter(topic.name for topic in request.topics)
+    refusals = {}
+    for name, times in asked.items():
+        if times > 1:
+            refusals[name] = TopicError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        elif not permissions.on_topic(name, Operation.ALTER):
+            refusals[name] = TopicError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
     distinct = {topic.name: topic for topic in request.topics}
     total = sum(
         max(topic.count - (topics.partition_count(topic.name) or topic.count), 0)
         for topic in distinct.values()
-        if asked[topic.name] == 1
+        if topic.name not in refusals
     )
 
     def extend(edit: TopicEdit, topic: CreatePartitionsTopic) -> CreatedPartitions:
-        if asked[topic.name] > 1:
-            raise TopicError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        if topic.name in refusals:
+            raise refusals[topic.name]
         before = topics.partition_count(topic.name)
         if before is not None and total > MAX_PARTITIONS_PER_REQUEST:
             raise TopicError(ErrorCode.POLICY_VIOLATION, TOO_MANY_ADDITIONAL_PARTITIONS)
@@ -146,19 +178,28 @@ def answer_create_partitions(
     def refused(topic: CreatePartitionsTopic, error: TopicError) -> CreatedPartitions:
         return CreatedPartitions(topic.name, error.error_code, error.message)
 
-    return CreatePartitionsResponse(_change(topics, distinct.values(), extend, refused, dry_run=request.validate_only))
+    ordered = sorted(distinct.values(), key=lambda topic: topic.name not in refusals)
+    return CreatePartitionsResponse(_change(topics, ordered, extend, refused, dry_run=request.validate_only))
 
 
-def answer_delete_topics(request: DeleteTopics, topics: TopicRegistry) -> tuple[DeleteTopicsResponse, list[Topic]]:
+def answer_delete_topics(
+    request: DeleteTopics, topics: TopicRegistry, permissions: Permissions = UNRESTRICTED
+) -> tuple[DeleteTopicsResponse, list[Topic]]:
     """Delete topics by name or id.
 
     Returns:
         The answer, and the topics that are gone.
     """
+    if permissions.on_cluster(Operation.DELETE):
+        permissions = UNRESTRICTED
     asked = Counter(request.topics)
     ids = {reference.topic_id for reference in request.topics if reference.name is None}
     # An id whose topic is named as well is answered with the name.
-    named = {topics.topic_id(name) for name, topic_id in request.topics if name is not None and topic_id == ZERO_UUID}
+    named = {
+        topics.topic_id(name)
+        for name, topic_id in request.topics
+        if name is not None and topic_id == ZERO_UUID and _may_delete(name, permissions)
+    }
     well_formed = dict.fromkeys(
         reference
         for reference in request.topics
@@ -169,16 +210,21 @@ def answer_delete_topics(request: DeleteTopics, topics: TopicRegistry) -> tuple[
     gone: list[Topic] = []
 
     def delete(edit: TopicEdit, reference: TopicReference) -> DeletedTopic:
-        topic = _to_delete(reference, asked[reference], ids, topics)
+        topic = _to_delete(reference, asked[reference], ids, topics, permissions)
         edit.delete(topic.name)
         gone.append(topic)
         return DeletedTopic(topic.name, topic.topic_id, ErrorCode.NONE)
 
     def refused(reference: TopicReference, error: TopicError) -> DeletedTopic:
-        topic_id = reference.topic_id
-        if reference.name is not None and topic_id == ZERO_UUID and asked[reference] == 1:
-            topic_id = topics.topic_id(reference.name) or ZERO_UUID
-        return DeletedTopic(reference.name, topic_id, error.error_code, error.message)
+        name, topic_id = reference
+        if error.error_code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            # Whoever may describe a topic is told the name that belongs to an id.
+            known = topics.topic_name(topic_id)
+            if known is not None and permissions.on_topic(known, Operation.DESCRIBE):
+                name = known
+        elif name is not None and topic_id == ZERO_UUID and asked[reference] == 1:
+            topic_id = topics.topic_id(name) or ZERO_UUID
+        return DeletedTopic(name, topic_id, error.error_code, error.message)
 
     results = _change(topics, [*malformed, *well_formed], delete, refused)
     return DeleteTopicsResponse(results), [topic for topic in gone if topics.get_by_id(topic.topic_id) is None]
@@ -188,7 +234,13 @@ def _names_once(reference: TopicReference) -> bool:
     return (reference.name is None) != (reference.topic_id == ZERO_UUID)
 
 
-def _to_delete(reference: TopicReference, count: int, ids: set[UUID], topics: TopicRegistry) -> Topic:
+def _may_delete(name: str, permissions: Permissions) -> bool:
+    return permissions.on_topic(name, Operation.DESCRIBE) and permissions.on_topic(name, Operation.DELETE)
+
+
+def _to_delete(
+    reference: TopicReference, count: int, ids: set[UUID], topics: TopicRegistry, permissions: Permissions
+) -> Topic:
     name, topic_id = reference
     if name is not None and topic_id != ZERO_UUID:
         raise TopicError(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
@@ -196,11 +248,15 @@ def _to_delete(reference: TopicReference, count: int, ids: set[UUID], topics: To
         raise TopicError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
     if count > 1:
         raise TopicError(ErrorCode.INVALID_REQUEST, f"Duplicate topic {'id' if name is None else 'name'}.")
+    if name is not None and not permissions.on_topic(name, Operation.DESCRIBE):
+        raise TopicError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, TOPIC_DENIED)
     topic = topics.get_by_id(topic_id) if name is None else topics.get(name)
     if topic is None and name is None:
         raise TopicError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
     if topic is None:
         raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+    if not permissions.on_topic(topic.name, Operation.DELETE):
+        raise TopicError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, TOPIC_DENIED)
     if name is not None and topic.topic_id in ids:
         message = "The provided topic name maps to an ID that was already supplied."
         raise TopicError(ErrorCode.INVALID_REQUEST, message)

@@ -16,6 +16,7 @@ from uuid import UUID
 from groupcoord.clock import Clock
 from groupcoord.config import Config
 from groupcoord.coordinator import GroupCoordinator, random_member_id
+from groupcoord.core.authorization import Authorize, Permissions, Principal
 from groupcoord.core.messages import Node, TxnOffsetCommit
 from groupcoord.host.admin import answer_create_partitions, answer_create_topics, answer_delete_topics
 from groupcoord.host.connection import Connection
@@ -25,6 +26,7 @@ from groupcoord.host.reloading import Reloading
 from groupcoord.host.topics import OFFSETS_TOPIC, TopicRegistry
 from groupcoord.host.transaction_log import MemoryTransactionLog
 from groupcoord.host.transaction_markers import answer_write_txn_markers
+from groupcoord.host.transaction_permissions import refuse
 from groupcoord.host.transactions import TransactionCoordinator
 from groupcoord.log_store import LogStore
 from groupcoord.wire import Answered, WireResponse
@@ -47,10 +49,20 @@ from groupcoord.wire.transaction_messages import (
     InitProducerId,
     WriteTxnMarkers,
 )
-from groupcoord.wire.txn_offset_commit import ADDS_GROUP_FROM
 
 DEFAULT_NODE = Node(1, "127.0.0.1", 9092)
 STALE_WAITS_LIMIT = 64
+
+ANONYMOUS = "User:ANONYMOUS"
+"""Kafka's principal of connections without a log-in."""
+
+
+Handler = Callable[[Connection, Any], WireResponse | None]
+
+
+def anonymous(client_host: str) -> Principal:
+    """Return the principal of every connection unless the host is told otherwise."""
+    return ANONYMOUS
 
 
 @runtime_checkable
@@ -79,6 +91,9 @@ class Broker:
         node: the node's id, and the address that clients are told.
         new_member_id: makes a member id from its prefix; random by default.
         transaction_log: where transactions are kept; in memory by default. Keep it together with ``log_store``.
+        authorize: decides who may do what, asked wherever Kafka asks its authorizer; all is allowed if left out.
+        principal_of: returns for whom a new connection speaks, by its client's host in Kafka's form; by default all
+            are ``User:ANONYMOUS``.
 
     Raises:
         LoadError: not one log partition can be read. If only some can't, they are logged and the others served.
@@ -101,6 +116,8 @@ class Broker:
         node: Node = DEFAULT_NODE,
         new_member_id: Callable[[str], str] = random_member_id,
         transaction_log: MemoryTransactionLog | None = None,
+        authorize: Authorize | None = None,
+        principal_of: Callable[[str], Principal] = anonymous,
     ) -> None:
         self.config = config
         self.clock = clock
@@ -109,27 +126,29 @@ class Broker:
         self.dirty: list[Connection] = []
         self.ready: deque[Connection] = deque()
         self._node = node
+        self._authorize = authorize
+        self._principal_of = principal_of
         self._waiting: dict[Connection, FetchResponse] = {}  # answers of Fetches that found nothing
         self._wait_queue: list[tuple[int, int, Connection]] = []
         self._wait_number = 0
         self._seen_advances = -1
-        self._handlers: dict[type, Callable[[Connection, Any], WireResponse | None]] = {
+        self._handlers: dict[type, Handler] = {
             Answered: lambda connection, request: request.response,
             ApiVersions: self._api_versions,
             Metadata: self._metadata,
             CreateTopics: self._create_topics,
             CreatePartitions: self._create_partitions,
             DeleteTopics: self._delete_topics,
-            ListOffsets: lambda connection, request: answer_list_offsets(request, self.topics),
+            ListOffsets: self._list_offsets,
             Fetch: self._fetch,
             Produce: self._produce,
-            InitProducerId: self._init_producer_id,
-            AddPartitionsToTxn: lambda connection, request: self.transactions.add_partitions(request),
-            AddOffsetsToTxn: lambda connection, request: self.transactions.add_offsets(request),
+            InitProducerId: self._guarded(lambda _, request: self.transactions.init_producer_id(request)),
+            AddPartitionsToTxn: self._guarded(self._add_partitions),
+            AddOffsetsToTxn: self._guarded(lambda _, request: self.transactions.add_offsets(request)),
             TxnOffsetCommit: self._commit_in_transaction,
-            EndTxn: self._end_transaction,
-            WriteTxnMarkers: self._write_markers,
-            DescribeTransactions: lambda connection, request: self.transactions.describe(request),
+            EndTxn: self._guarded(lambda connection, request: self.transactions.end(request, connection)),
+            WriteTxnMarkers: self._guarded(self._write_markers),
+            DescribeTransactions: self._describe_transactions,
         }
         if self.topics.get(OFFSETS_TOPIC) is None:
             store_id: UUID | None = getattr(log_store, "topic_id", None)
@@ -142,6 +161,8 @@ class Broker:
             topics=self.topics,
             node=node,
             new_member_id=new_member_id,
+            authorize=authorize,
+            verify_transaction=lambda request: self.transactions.verify(request),
         )
         self._reloading = Reloading(self.coordinator, clock)
         self._reloading.load_all()
@@ -173,7 +194,7 @@ class Broker:
         Args:
             client_host: where the client is, in Kafka's form: ``/127.0.0.1``.
         """
-        return Connection(self, client_host, self.config.socket_request_max_bytes)
+        return Connection(self, client_host, self._principal_of(client_host), self.config.socket_request_max_bytes)
 
     def take_dirty(self) -> list[Connection]:
         """Return the connections that have output or must be closed, each once, and forget them."""
@@ -239,7 +260,7 @@ class Broker:
         """Handle one decoded request of a connection."""
         handler = self._handlers.get(type(request))
         if handler is None:
-            self.coordinator.submit(request, connection)
+            self.coordinator.submit(request, connection, connection.principal)
             for token, response in self.coordinator.take_replies():
                 token.answer(response)
         else:
@@ -258,29 +279,37 @@ class Broker:
             self._wait_queue = [entry for entry in self._wait_queue if not self._is_stale(entry)]
             heapq.heapify(self._wait_queue)
 
+    def _permissions(self, connection: Connection) -> Permissions:
+        return Permissions(self._authorize, connection.principal)
+
     # ------------------------------------------------------------ what is answered here
 
     def _api_versions(self, connection: Connection, request: ApiVersions) -> WireResponse | None:
         return answer_api_versions(request, self._node, self.topics.cluster_id)
 
     def _metadata(self, connection: Connection, request: Metadata) -> WireResponse | None:
-        return answer_metadata(request, self._node, self.topics)
+        return answer_metadata(request, self._node, self.topics, self._permissions(connection))
 
     def _create_topics(self, connection: Connection, request: CreateTopics) -> WireResponse | None:
-        return answer_create_topics(request, self.topics, self._node.node_id, self.config.num_partitions)
+        return answer_create_topics(
+            request, self.topics, self._node.node_id, self.config.num_partitions, self._permissions(connection)
+        )
 
     def _create_partitions(self, connection: Connection, request: CreatePartitions) -> WireResponse | None:
-        return answer_create_partitions(request, self.topics, self._node.node_id)
+        return answer_create_partitions(request, self.topics, self._node.node_id, self._permissions(connection))
 
     def _delete_topics(self, connection: Connection, request: DeleteTopics) -> WireResponse | None:
-        response, gone = answer_delete_topics(request, self.topics)
+        response, gone = answer_delete_topics(request, self.topics, self._permissions(connection))
         for topic in gone:
             self.coordinator.topic_deleted(topic.name, topic.topic_id)
         self.deliver_replies()
         return response
 
+    def _list_offsets(self, connection: Connection, request: ListOffsets) -> WireResponse | None:
+        return answer_list_offsets(request, self.topics, self._permissions(connection))
+
     def _fetch(self, connection: Connection, request: Fetch) -> WireResponse | None:
-        response, wait_ms = answer_fetch(request, self.topics)
+        response, wait_ms = answer_fetch(request, self.topics, self._permissions(connection))
         if not wait_ms:
             return response
         self._waiting[connection] = response
@@ -289,7 +318,7 @@ class Broker:
         return None
 
     def _produce(self, connection: Connection, request: Produce) -> WireResponse | None:
-        response = answer_produce(request, self.topics)
+        response = answer_produce(request, self.topics, self._permissions(connection))
         if request.acks != 0:
             return response
         # No answer can tell the client of an error; as a Kafka broker does, closing the connection must.
@@ -302,18 +331,27 @@ class Broker:
 
     # ------------------------------------------------------------ transactions
 
-    def _init_producer_id(self, connection: Connection, request: InitProducerId) -> WireResponse | None:
-        return self._delivered(self.transactions.init_producer_id(request))
+    def _guarded(self, handler: Handler) -> Handler:
+        """Return a handler that refuses whole requests that are not allowed, and leaves the others to ``handler``."""
+
+        def handle(connection: Connection, request: Any) -> WireResponse | None:
+            refusal = refuse(request, self._permissions(connection), self.topics)
+            return refusal or self._delivered(handler(connection, request))
+
+        return handle
+
+    def _add_partitions(self, connection: Connection, request: AddPartitionsToTxn) -> WireResponse | None:
+        return self.transactions.add_partitions(request, self._permissions(connection))
 
     def _commit_in_transaction(self, connection: Connection, request: TxnOffsetCommit) -> WireResponse | None:
-        adds_group = connection.request_version >= ADDS_GROUP_FROM
-        return self._delivered(self.transactions.commit_offsets(request, connection, adds_group=adds_group))
-
-    def _end_transaction(self, connection: Connection, request: EndTxn) -> WireResponse | None:
-        return self._delivered(self.transactions.end(request, connection))
+        self.transactions.commit_offsets(request, connection, connection.principal)
+        return self._delivered(None)
 
     def _write_markers(self, connection: Connection, request: WriteTxnMarkers) -> WireResponse | None:
-        return self._delivered(answer_write_txn_markers(request, connection, self.coordinator, self.topics))
+        return answer_write_txn_markers(request, connection, self.coordinator, self.topics)
+
+    def _describe_transactions(self, connection: Connection, request: DescribeTransactions) -> WireResponse | None:
+        return self.transactions.describe(request, self._permissions(connection))
 
     def _delivered(self, response: WireResponse | None) -> WireResponse | None:
         """Pass on what the group coordinator answered to what came before this response."""

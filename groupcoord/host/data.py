@@ -16,8 +16,10 @@ Producing is refused, but it is answered: librdkafka fetches from no broker that
 from __future__ import annotations
 
 from collections import Counter
+from itertools import groupby
 from uuid import UUID
 
+from groupcoord.core.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ErrorCode
 from groupcoord.host.metadata import LEADER_EPOCH
 from groupcoord.host.topics import Topic, TopicRegistry
@@ -53,12 +55,21 @@ and don't try again. INVALID_REQUEST does the same, but tells users that their c
 INVALID_RECORD; most others are retried until the delivery time-out."""
 
 
-def answer_list_offsets(request: ListOffsets, topics: TopicRegistry) -> ListOffsetsResponse:
-    """Look up offsets by time in empty logs: 0 for the start and the end, none for any other time."""
+def answer_list_offsets(
+    request: ListOffsets, topics: TopicRegistry, permissions: Permissions = UNRESTRICTED
+) -> ListOffsetsResponse:
+    """Look up offsets by time in empty logs: 0 for the start and the end, none for any other time.
+
+    Topics that may not be described come last.
+    """
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
-        return ListOffsetsResponse(tuple(_unexpected_listing(topic) for topic in request.topics))
-    listed = []
+        error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+        return ListOffsetsResponse(tuple(_refused_listing(topic, error_code) for topic in request.topics))
+    listed, denied = [], []
     for topic in request.topics:
+        if not permissions.on_topic(topic.name, Operation.DESCRIBE):
+            denied.append(_refused_listing(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            continue
         partition_count = topics.partition_count(topic.name) or 0
         asked = Counter(partition.partition_index for partition in topic.partitions)
         partitions = {
@@ -71,14 +82,11 @@ def answer_list_offsets(request: ListOffsets, topics: TopicRegistry) -> ListOffs
         }
         if partitions:
             listed.append(ListedOffsetsTopic(topic.name, tuple(partitions.values())))
-    return ListOffsetsResponse(tuple(listed))
+    return ListOffsetsResponse(tuple(listed + denied))
 
 
-def _unexpected_listing(topic: ListOffsetsTopic) -> ListedOffsetsTopic:
-    partitions = [
-        ListedOffsetsPartition(partition.partition_index, ErrorCode.UNKNOWN_SERVER_ERROR)
-        for partition in topic.partitions
-    ]
+def _refused_listing(topic: ListOffsetsTopic, error_code: ErrorCode) -> ListedOffsetsTopic:
+    partitions = [ListedOffsetsPartition(partition.partition_index, error_code) for partition in topic.partitions]
     return ListedOffsetsTopic(topic.name, tuple(partitions))
 
 
@@ -103,43 +111,52 @@ def _check_leader_epoch(epoch: int) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def answer_fetch(request: Fetch, topics: TopicRegistry) -> tuple[FetchResponse, int]:
+def answer_fetch(
+    request: Fetch, topics: TopicRegistry, permissions: Permissions = UNRESTRICTED
+) -> tuple[FetchResponse, int]:
     """Read nothing from empty logs.
+
+    As in Kafka, what can't be read comes behind what can, unknown topic ids first.
 
     Returns:
         The answer, and for how many milliseconds it has to wait. Like Kafka, a Fetch that finds nothing to read waits
-        ``max_wait_ms``, unless it wants no bytes, asks for no partition that exists, or one of them fails.
+        ``max_wait_ms``, unless it wants no bytes, asks for no partition that can be read, or one of them fails.
     """
     if request.session_epoch not in SESSIONLESS_EPOCHS:
         return FetchResponse(ErrorCode.FETCH_SESSION_ID_NOT_FOUND), 0
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return _unexpected_fetch(request), 0
-    read, can_wait, must_not_wait = [], False, False
+    is_follower = request.replica_id >= 0
+    follower_is_denied = is_follower and not permissions.on_cluster(Operation.CLUSTER_ACTION)
+    read: list[tuple[FetchTopic, FetchedPartitionData]] = []
+    without_topic: list[tuple[FetchTopic, FetchedPartitionData]] = []
+    refused: list[tuple[FetchTopic, FetchedPartitionData]] = []
     for topic in request.topics:
-        unknown, partition_count = _find(topic, topics)
-        partitions = {}
-        for partition in topic.partitions:
-            if 0 <= partition.partition_index < partition_count:
-                fetched = _fetch(partition, request)
-                can_wait = True
-                must_not_wait = must_not_wait or fetched.error_code is not ErrorCode.NONE
+        known = topics.get_by_id(topic.topic_id) if topic.name is None else topics.get(topic.name)
+        name = topic.name if known is None else known.name
+        error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if name is None:
+            error_code = ErrorCode.UNKNOWN_TOPIC_ID
+        elif follower_is_denied or not (is_follower or permissions.on_topic(name, Operation.READ)):
+            error_code, known = ErrorCode.TOPIC_AUTHORIZATION_FAILED, None
+        errors = without_topic if name is None else refused
+        partition_count = 0 if known is None else known.partition_count
+        for index, partition in {partition.partition_index: partition for partition in topic.partitions}.items():
+            if 0 <= index < partition_count:
+                read.append((topic, _fetch(partition, request)))
             else:
-                fetched = FetchedPartitionData(partition.partition_index, unknown)
-            partitions[partition.partition_index] = fetched
-        if partitions:
-            read.append(FetchedTopicData(topic.name, topic.topic_id, tuple(partitions.values())))
-    waits = can_wait and not must_not_wait and min(request.min_bytes, request.max_bytes) > 0
-    return FetchResponse(topics=tuple(read)), max(request.max_wait_ms, 0) if waits else 0
+                errors.append((topic, FetchedPartitionData(index, error_code)))
+    must_not_wait = any(fetched.error_code is not ErrorCode.NONE for _, fetched in read)
+    waits = bool(read) and not must_not_wait and min(request.min_bytes, request.max_bytes) > 0
+    return FetchResponse(topics=_by_topic(read + without_topic + refused)), max(request.max_wait_ms, 0) if waits else 0
 
 
-def _find(topic: FetchTopic, topics: TopicRegistry) -> tuple[ErrorCode, int]:
-    """Return the error of a partition that does not exist in this topic, and how many do."""
-    if topic.name is not None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, topics.partition_count(topic.name) or 0
-    known = topics.get_by_id(topic.topic_id)
-    if known is None:
-        return ErrorCode.UNKNOWN_TOPIC_ID, 0
-    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, known.partition_count
+def _by_topic(fetched: list[tuple[FetchTopic, FetchedPartitionData]]) -> tuple[FetchedTopicData, ...]:
+    """Gather what was fetched; one topic comes several times if others lie between its partitions."""
+    return tuple(
+        FetchedTopicData(name, topic_id, tuple(partition for _, partition in found))
+        for (name, topic_id), found in groupby(fetched, lambda entry: (entry[0].name, entry[0].topic_id))
+    )
 
 
 def _fetch(partition: FetchPartition, request: Fetch) -> FetchedPartitionData:
@@ -169,14 +186,28 @@ def _unexpected_fetch(request: Fetch) -> FetchResponse:
     return FetchResponse(error_code, topics=tuple(fetched))
 
 
-def answer_produce(request: Produce, topics: TopicRegistry) -> ProduceResponse:
+def answer_produce(request: Produce, topics: TopicRegistry, permissions: Permissions = UNRESTRICTED) -> ProduceResponse:
     """Refuse to write: nothing is kept here. As in Kafka, a partition or a topic named twice is answered once."""
+    transactional_id = request.transactional_id
+    denies_transaction = transactional_id is not None and not permissions.on_transactional_id(
+        transactional_id, Operation.WRITE
+    )
     answered: dict[tuple[str | None, UUID], dict[int, ProducedPartition]] = {}
     for topic in request.topics:
         partitions = answered.setdefault((topic.name, topic.topic_id), {}) if topic.partition_indexes else {}
         known = topics.get_by_id(topic.topic_id) if topic.name is None else topics.get(topic.name)
+        name = topic.name if known is None else known.name
+        if denies_transaction:
+            refusal = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        elif name is None:
+            refusal = ErrorCode.UNKNOWN_TOPIC_ID
+        else:
+            refusal = permissions.topic_error(name, Operation.WRITE)
         for index in topic.partition_indexes:
-            partitions[index] = _refuse_records(index, known, topic.name is None, request.acks)
+            if refusal is ErrorCode.NONE:
+                partitions[index] = _refuse_records(index, known, request.acks)
+            else:
+                partitions[index] = ProducedPartition(index, refusal)
     return ProduceResponse(
         tuple(
             ProducedTopic(name, topic_id, tuple(partitions.values()))
@@ -185,9 +216,7 @@ def answer_produce(request: Produce, topics: TopicRegistry) -> ProduceResponse:
     )
 
 
-def _refuse_records(index: int, topic: Topic | None, is_by_id: bool, acks: int) -> ProducedPartition:
-    if topic is None and is_by_id:
-        return ProducedPartition(index, ErrorCode.UNKNOWN_TOPIC_ID)
+def _refuse_records(index: int, topic: Topic | None, acks: int) -> ProducedPartition:
     if topic is None or not 0 <= index < topic.partition_count:
         return ProducedPartition(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if acks not in ALLOWED_ACKS:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import NamedTuple
+from uuid import UUID
+
+from groupcoord.core.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED, Node
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
@@ -23,11 +28,6 @@ TRANSACTION_VERSION = Feature("transaction.version", 2, 2)
 """Producers that know it raise their epoch with each transaction, and add groups by committing offsets (KIP-890)."""
 
 LEADER_EPOCH = 0
-TOPIC_OPERATIONS = 3576
-"""All operations on a topic, as Kafka answers without an authorizer."""
-
-CLUSTER_OPERATIONS = 8096
-"""All operations on the cluster, as Kafka answers without an authorizer."""
 
 
 def answer_api_versions(request: ApiVersions, node: Node, cluster_id: str) -> ApiVersionsResponse:
@@ -42,54 +42,92 @@ def answer_api_versions(request: ApiVersions, node: Node, cluster_id: str) -> Ap
     )
 
 
-def answer_metadata(request: Metadata, node: Node, topics: TopicRegistry) -> MetadataResponse:
+def answer_metadata(
+    request: Metadata, node: Node, topics: TopicRegistry, permissions: Permissions = UNRESTRICTED
+) -> MetadataResponse:
     """Describe the cluster of one node and the topics that are asked for.
 
     As in Kafka, one topic id in the request makes all names in it be ignored, and a name sent twice is answered once.
-    Topics are never created by asking for them (``auto.create.topics.enable=false``).
+    Unknown ids come before known ones, unknown names behind, and what may not be described last; where all topics are
+    asked for, that is left out. Topics are never created by asking for them (``auto.create.topics.enable=false``).
     """
     references = request.topics
-    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else AUTHORIZED_OPERATIONS_OMITTED
+    view = _View(node, topics, permissions, request.include_topic_authorized_operations)
     if references is None:
-        found = [_describe(topic, node, operations) for topic in topics]
+        found = [view.known(topic) for topic in topics if view.may_describe(topic.name)]
     elif any(reference.topic_id != ZERO_UUID for reference in references):
-        ids = dict.fromkeys(reference.topic_id for reference in references if reference.topic_id != ZERO_UUID)
-        by_id = [(topic_id, topics.get_by_id(topic_id)) for topic_id in ids]
-        found = [
-            MetadataTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
-            if topic is None
-            else _describe(topic, node, operations)
-            for topic_id, topic in by_id
-        ]
+        found = view.by_id(reference.topic_id for reference in references if reference.topic_id != ZERO_UUID)
     else:
-        names = dict.fromkeys(reference.name for reference in references if reference.name is not None)
-        found = [_by_name(name, node, topics, operations) for name in names]
+        found = view.by_name(reference.name for reference in references if reference.name is not None)
+    operations = AUTHORIZED_OPERATIONS_OMITTED
+    if request.include_cluster_authorized_operations:
+        operations = permissions.cluster_operations() if permissions.on_cluster(Operation.DESCRIBE) else 0
     return MetadataResponse(
         brokers=(MetadataBroker(node.node_id, node.host, node.port),),
         topics=tuple(found),
         cluster_id=topics.cluster_id,
         controller_id=node.node_id,
-        cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else AUTHORIZED_OPERATIONS_OMITTED
-        ),
+        cluster_authorized_operations=operations,
     )
 
 
-def _by_name(name: str, node: Node, topics: TopicRegistry, operations: int) -> MetadataTopic:
-    topic = topics.get(name)
-    if topic is not None:
-        return _describe(topic, node, operations)
-    try:
-        check_topic_name(name)
-    except TopicError as error:
-        return MetadataTopic(error.error_code, name, authorized_operations=operations)
-    return MetadataTopic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, authorized_operations=operations)
+class _View(NamedTuple):
+    """The topics as one principal sees them."""
 
+    node: Node
+    topics: TopicRegistry
+    permissions: Permissions
+    shows_operations: bool
 
-def _describe(topic: Topic, node: Node, operations: int) -> MetadataTopic:
-    nodes = (node.node_id,)
-    partitions = [
-        MetadataPartition(ErrorCode.NONE, index, node.node_id, LEADER_EPOCH, nodes, nodes)
-        for index in range(topic.partition_count)
-    ]
-    return MetadataTopic(ErrorCode.NONE, topic.name, topic.topic_id, topic.is_internal, tuple(partitions), operations)
+    def may_describe(self, name: str) -> bool:
+        return self.permissions.on_topic(name, Operation.DESCRIBE)
+
+    def by_id(self, topic_ids: Iterable[UUID]) -> list[MetadataTopic]:
+        unknown, described, denied = [], [], []
+        for topic_id in dict.fromkeys(topic_ids):
+            topic = self.topics.get_by_id(topic_id)
+            if topic is None:
+                unknown.append(MetadataTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id))
+            elif self.may_describe(topic.name):
+                described.append(self.known(topic))
+            else:
+                denied.append(MetadataTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, topic_id))
+        return unknown + described + denied
+
+    def by_name(self, names: Iterable[str]) -> list[MetadataTopic]:
+        described, unknown, denied = [], [], []
+        for name in dict.fromkeys(names):
+            topic = self.topics.get(name)
+            if not self.may_describe(name):
+                denied.append(MetadataTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name))
+            elif topic is None:
+                unknown.append(self.unknown(name))
+            else:
+                described.append(self.known(topic))
+        return described + unknown + denied
+
+    def operations(self, name: str) -> int:
+        return self.permissions.topic_operations(name) if self.shows_operations else AUTHORIZED_OPERATIONS_OMITTED
+
+    def unknown(self, name: str) -> MetadataTopic:
+        error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        try:
+            check_topic_name(name)
+        except TopicError as error:
+            error_code = error.error_code
+        return MetadataTopic(error_code, name, authorized_operations=self.operations(name))
+
+    def known(self, topic: Topic) -> MetadataTopic:
+        nodes = (self.node.node_id,)
+        partitions = [
+            MetadataPartition(ErrorCode.NONE, index, self.node.node_id, LEADER_EPOCH, nodes, nodes)
+            for index in range(topic.partition_count)
+        ]
+        return MetadataTopic(
+            ErrorCode.NONE,
+            topic.name,
+            topic.topic_id,
+            topic.is_internal,
+            tuple(partitions),
+            self.operations(topic.name),
+        )

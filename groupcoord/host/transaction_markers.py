@@ -1,7 +1,7 @@
 """WriteTxnMarkers: the ends of transactions, as other brokers and administrators ask for them.
 
-Nothing is compared with what the transaction coordinator knows, nor (for want of a record of earlier producers) with
-the last epoch that a partition has seen: a marker that Kafka would refuse for an old epoch is written.
+Nothing is compared with what the transaction coordinator knows. A marker whose epoch, or whose coordinator's epoch, is
+older than the last one that its partition has seen is refused there.
 """
 
 from __future__ import annotations

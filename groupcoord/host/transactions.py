@@ -21,14 +21,8 @@ from attrs import define, field
 from groupcoord.clock import Clock
 from groupcoord.config import Config
 from groupcoord.coordinator import GroupCoordinator
-from groupcoord.core.messages import (
-    CompleteTransaction,
-    PartitionResult,
-    TopicResult,
-    TopicToCommit,
-    TxnOffsetCommit,
-    TxnOffsetCommitResponse,
-)
+from groupcoord.core.authorization import UNRESTRICTED, Operation, Permissions, Principal
+from groupcoord.core.messages import CompleteTransaction, PartitionResult, TopicResult, TxnOffsetCommit
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.host.topics import INTERNAL_TOPICS, OFFSETS_TOPIC, TopicRegistry
@@ -61,11 +55,8 @@ PRODUCER_ID_BLOCK = 1_000
 RETRY_MS = 1_000
 """After this time markers that could not be written are tried again."""
 
-EXPIRATION_MS = 7 * 24 * 3_600_000
-"""A transactional id that nobody used for so long is forgotten (``transactional.id.expiration.ms``)."""
-
-EXPIRATION_CHECK_INTERVAL_MS = 3_600_000
-"""``transaction.remove.expired.transaction.cleanup.interval.ms``"""
+ENDED = (ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+"""What the answer to a marker may be when a transaction is over there: somebody else may have ended it already."""
 
 NEXT_PRODUCER_ID = "next_producer_id"
 KEY_PREFIX = "transaction:"
@@ -105,7 +96,7 @@ class TransactionCoordinator:
     call of such a handler, of :meth:`recover` and of :meth:`tick`.
 
     Args:
-        config: ``transaction.max.timeout.ms`` and ``transaction.abort.timed.out.transaction.cleanup.interval.ms``.
+        config: the settings whose keys begin with ``transaction``.
         clock: where the time comes from.
         log: what is durable.
         coordinator: takes offsets and markers.
@@ -135,7 +126,7 @@ class TransactionCoordinator:
         self._in_flight: Counter[str] = Counter()
         now_ms = clock.now_ms()
         self._timeout_check_ms = now_ms + self._timeout_check_interval_ms
-        self._expiration_check_ms = now_ms + EXPIRATION_CHECK_INTERVAL_MS
+        self._expiration_check_ms = now_ms + self._expiration_check_interval_ms
         self._retry_ms: int | None = None
         self._read_log()
 
@@ -158,8 +149,10 @@ class TransactionCoordinator:
         highest = NO_PRODUCER_ID
         for index in range(self._config.offsets_topic_num_partitions):
             partition = self._coordinator.partition(index)
-            for _, record in partition.snapshot() if partition is not None else ():
-                highest = max(highest, getattr(record, "producer_id", NO_PRODUCER_ID))
+            if partition is not None:
+                highest = max(highest, partition.highest_producer_id())
+                for _, record in partition.snapshot():
+                    highest = max(highest, getattr(record, "producer_id", NO_PRODUCER_ID))
         return highest + 1
 
     # ------------------------------------------------------------ time
@@ -167,6 +160,10 @@ class TransactionCoordinator:
     @property
     def _timeout_check_interval_ms(self) -> int:
         return self._config.transaction_abort_timed_out_transaction_cleanup_interval_ms
+
+    @property
+    def _expiration_check_interval_ms(self) -> int:
+        return self._config.transaction_remove_expired_transaction_cleanup_interval_ms
 
     def next_deadline_ms(self) -> int | None:
         """Return when :meth:`tick` is wanted at the latest, in milliseconds of the clock; None if nothing waits."""
@@ -191,7 +188,9 @@ class TransactionCoordinator:
                 if not completion.missing:
                     self._write_markers(completion)
         if now_ms >= self._expiration_check_ms:
-            self._expiration_check_ms = _next_after(self._expiration_check_ms, EXPIRATION_CHECK_INTERVAL_MS, now_ms)
+            self._expiration_check_ms = _next_after(
+                self._expiration_check_ms, self._expiration_check_interval_ms, now_ms
+            )
             self._forget_unused(now_ms)
 
     def recover(self) -> None:
@@ -215,7 +214,7 @@ class TransactionCoordinator:
     def _forget_unused(self, now_ms: int) -> None:
         for transactional_id, transaction in list(self._transactions.items()):
             is_idle = transaction.state.is_complete or transaction.state is TransactionState.EMPTY
-            if is_idle and transaction.update_time_ms + EXPIRATION_MS <= now_ms:
+            if is_idle and transaction.update_time_ms + self._config.transactional_id_expiration_ms <= now_ms:
                 try:
                     self._log.put(KEY_PREFIX + transactional_id, None)
                 except TransactionLogError as error:
@@ -273,20 +272,25 @@ class TransactionCoordinator:
 
     # ------------------------------------------------------------ what a transaction has
 
-    def add_partitions(self, request: AddPartitionsToTxn) -> AddPartitionsToTxnResponse:
-        """Add partitions to transactions: all of a transaction's or none."""
+    def add_partitions(
+        self, request: AddPartitionsToTxn, permissions: Permissions = UNRESTRICTED
+    ) -> AddPartitionsToTxnResponse:
+        """Add partitions to transactions: all of a transaction's or none. Clients must be allowed to write there."""
         return AddPartitionsToTxnResponse(
             tuple(
-                AddedPartitions(wanted.transactional_id, self._add_partitions(wanted, request.is_from_broker))
+                AddedPartitions(
+                    wanted.transactional_id,
+                    self._add_partitions(wanted, None if request.is_from_broker else permissions),
+                )
                 for wanted in request.transactions
             )
         )
 
-    def _add_partitions(self, wanted: PartitionsToAdd, is_from_broker: bool) -> tuple[TopicResult, ...]:
+    def _add_partitions(self, wanted: PartitionsToAdd, permissions: Permissions | None) -> tuple[TopicResult, ...]:
         partitions = frozenset(
             TopicPartition(topic.name, index) for topic in wanted.topics for index in topic.partition_indexes
         )
-        errors = {partition: self._existence_error(partition, is_from_broker) for partition in partitions}
+        errors = {partition: self._existence_error(partition, permissions) for partition in partitions}
         if any(errors.values()):
             errors = {partition: error or ErrorCode.OPERATION_NOT_ATTEMPTED for partition, error in errors.items()}
         else:
@@ -311,8 +315,10 @@ class TransactionCoordinator:
             for name, indexes in wanted.topics
         )
 
-    def _existence_error(self, partition: TopicPartition, is_from_broker: bool) -> ErrorCode:
-        if partition.topic in INTERNAL_TOPICS and not is_from_broker:
+    def _existence_error(self, partition: TopicPartition, permissions: Permissions | None) -> ErrorCode:
+        if permissions is not None and (
+            partition.topic in INTERNAL_TOPICS or not permissions.on_topic(partition.topic, Operation.WRITE)
+        ):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return ErrorCode.NONE if self._exists(partition) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -353,75 +359,34 @@ class TransactionCoordinator:
 
     # ------------------------------------------------------------ offsets
 
-    def commit_offsets(
-        self, request: TxnOffsetCommit, token: Answerable, *, adds_group: bool
-    ) -> TxnOffsetCommitResponse | None:
-        """Pass a TxnOffsetCommit on to the group coordinator if its producer may do that.
-
-        A request that reaches no group (nothing in it exists, or the group id is empty) is not verified.
+    def commit_offsets(self, request: TxnOffsetCommit, token: Answerable, principal: Principal = None) -> None:
+        """Pass a TxnOffsetCommit on to the group coordinator; its transaction can't end before that has answered.
 
         Args:
             request: what to commit.
-            token: who gets the group coordinator's answer.
-            adds_group: add the group to the transaction if it isn't there (KIP-890, request versions from 5).
-
-        Returns:
-            The refusal, or None.
+            token: who gets the answer.
+            principal: for whom the request speaks.
         """
-        if request.group_id and self._reaches_group(request):
-            error_code = self._verify(request, adds_group)
-            if error_code is not ErrorCode.NONE:
-                return TxnOffsetCommitResponse(self._refuse(request, error_code))
         self._in_flight[request.transactional_id] += 1
-        self._coordinator.submit(request, _CommitInTransaction(token, request.transactional_id, self._in_flight))
-        return None
+        waiting = _CommitInTransaction(token, request.transactional_id, self._in_flight)
+        self._coordinator.submit(request, waiting, principal)
 
-    def _verify(self, request: TxnOffsetCommit, adds_group: bool) -> ErrorCode:
+    def verify(self, request: TxnOffsetCommit) -> ErrorCode:
+        """Return NONE if a producer may commit offsets of a group: what the group coordinator asks first.
+
+        A group that the request may add to the transaction is added (KIP-890).
+        """
         error_code = self._check(request.transactional_id, request.producer_id, request.producer_epoch)
         if error_code is ErrorCode.PRODUCER_FENCED:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         if error_code is not ErrorCode.NONE:
             return error_code
         partition = self._partition_of(request.group_id)
-        if adds_group:
+        if request.adds_group:
             return self._add(request.transactional_id, frozenset((partition,)))
         transaction = self._transactions[request.transactional_id]
         is_in = transaction.state is TransactionState.ONGOING and partition in transaction.partitions
         return ErrorCode.NONE if is_in else ErrorCode.TRANSACTION_ABORTABLE
-
-    def _find(self, topic: TopicToCommit) -> tuple[str | None, int]:
-        """Return the name and the number of partitions of a topic."""
-        name = topic.name if topic.name is not None else self._topics.topic_name(topic.topic_id)
-        return name, (self._topics.partition_count(name) or 0) if name is not None else 0
-
-    def _reaches_group(self, request: TxnOffsetCommit) -> bool:
-        return any(
-            0 <= offset.partition_index < self._find(topic)[1]
-            for topic in request.topics
-            for offset in topic.partitions
-        )
-
-    def _refuse(self, request: TxnOffsetCommit, error_code: ErrorCode) -> tuple[TopicResult, ...]:
-        """Return the error for each partition that exists, in Kafka's order: what does not exist comes first.
-
-        As soon as something does not exist, each topic is answered once.
-        """
-        known: list[tuple[int, TopicToCommit, PartitionResult]] = []
-        unknown: list[tuple[int, TopicToCommit, PartitionResult]] = []
-        for position, topic in enumerate(request.topics):
-            name, count = self._find(topic)
-            absent = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            for offset in topic.partitions:
-                index = offset.partition_index
-                if 0 <= index < count:
-                    known.append((position, topic, PartitionResult(index, error_code)))
-                else:
-                    unknown.append((position, topic, PartitionResult(index, absent)))
-        results: dict[object, tuple[TopicToCommit, list[PartitionResult]]] = {}
-        for position, topic, result in unknown + known:
-            key = (topic.name, topic.topic_id) if unknown else position
-            results.setdefault(key, (topic, []))[1].append(result)
-        return tuple(TopicResult(topic.name, topic.topic_id, tuple(found)) for topic, found in results.values())
 
     # ------------------------------------------------------------ ends
 
@@ -466,7 +431,7 @@ class TransactionCoordinator:
 
         def on_answer(error_code: ErrorCode) -> None:
             completion.missing -= 1
-            completion.has_failed = completion.has_failed or error_code is not ErrorCode.NONE
+            completion.has_failed = completion.has_failed or error_code not in ENDED
             if not completion.missing:
                 self._end_completion(completion)
 
@@ -496,11 +461,16 @@ class TransactionCoordinator:
 
     # ------------------------------------------------------------ looking
 
-    def describe(self, request: DescribeTransactions) -> DescribeTransactionsResponse:
-        """Describe transactions as they stand."""
-        return DescribeTransactionsResponse(tuple(self._describe(name) for name in request.transactional_ids))
+    def describe(
+        self, request: DescribeTransactions, permissions: Permissions = UNRESTRICTED
+    ) -> DescribeTransactionsResponse:
+        """Describe transactions as they stand, without the topics that the asker may not describe."""
+        described = [self._describe(transactional_id, permissions) for transactional_id in request.transactional_ids]
+        return DescribeTransactionsResponse(tuple(described))
 
-    def _describe(self, transactional_id: str) -> DescribedTransaction:
+    def _describe(self, transactional_id: str, permissions: Permissions) -> DescribedTransaction:
+        if not permissions.on_transactional_id(transactional_id, Operation.DESCRIBE):
+            return DescribedTransaction(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, transactional_id)
         if not transactional_id:
             return DescribedTransaction(ErrorCode.INVALID_REQUEST, transactional_id)
         transaction = self._transactions.get(transactional_id)
@@ -514,7 +484,7 @@ class TransactionCoordinator:
             transaction_start_time_ms=transaction.start_time_ms,
             producer_id=transaction.producer_id,
             producer_epoch=transaction.producer_epoch,
-            topics=transaction.topics,
+            topics=tuple(topic for topic in transaction.topics if permissions.on_topic(topic.name, Operation.DESCRIBE)),
         )
 
     # ------------------------------------------------------------ state

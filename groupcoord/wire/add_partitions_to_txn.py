@@ -50,7 +50,7 @@ def _response(response: AddPartitionsToTxnResponse, header: RequestHeader) -> sc
         {"transactional_id": result.transactional_id, "topic_results": _topics(result.topics, version)}
         for result in response.results
     ]
-    return {"throttle_time_ms": 0, "error_code": 0, "results_by_transaction": results}
+    return {"throttle_time_ms": 0, "error_code": response.error_code, "results_by_transaction": results}
 
 
 def _topics(topics: Iterable[TopicResult], version: int) -> list[schema.Values]:

@@ -169,7 +169,10 @@ class CreatedTopicConfig(NamedTuple):
 
 @frozen
 class CreatedTopic:
-    """What became of one topic. On errors the numbers are -1; ``configs`` None: not to be told."""
+    """What became of one topic. On errors the numbers are -1; ``configs`` None: not to be told.
+
+    ``topic_config_error_code``: the topic was created, but numbers and settings may not be told.
+    """
 
     name: str
     error_code: ErrorCode
@@ -178,6 +181,7 @@ class CreatedTopic:
     num_partitions: int = -1
     replication_factor: int = -1
     configs: tuple[CreatedTopicConfig, ...] | None = ()
+    topic_config_error_code: ErrorCode = ErrorCode.NONE
 
 
 @frozen

@@ -1,12 +1,13 @@
 """CreateTopics: key 19, versions 2-7, flexible from 5.
 
 4: -1 partitions or replicas mean the broker's default (KIP-464). 5: the answer tells the numbers and settings of what
-was made (KIP-525). 7: the answer has the topic's id. Gaps: ``TopicConfigErrorCode`` is always NONE.
+was made (KIP-525), or that they may not be told. 7: the answer has the topic's id.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
+from groupcoord.errors import ErrorCode
 from groupcoord.wire import schema
 from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
 from groupcoord.wire.broker_messages import (
@@ -41,7 +42,7 @@ def _response(response: CreateTopicsResponse, header: RequestHeader) -> schema.V
 
 
 def _topic(topic: CreatedTopic) -> schema.Values:
-    return {
+    values = {
         "name": topic.name,
         "topic_id": topic.topic_id,
         "error_code": topic.error_code,
@@ -50,6 +51,9 @@ def _topic(topic: CreatedTopic) -> schema.Values:
         "replication_factor": topic.replication_factor,
         "configs": None if topic.configs is None else [config._asdict() for config in topic.configs],
     }
+    if topic.topic_config_error_code is not ErrorCode.NONE:
+        values["topic_config_error_code"] = topic.topic_config_error_code
+    return values
 
 
 def _decoder(version: int) -> Decoder:

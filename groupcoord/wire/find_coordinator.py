@@ -4,7 +4,7 @@
 answers (KIP-699). 6: share keys (KIP-932).
 
 The error message is a broker's: to version 3 "NONE" on success, from 4 on empty, except where the whole request is
-invalid (an unknown key type; an invalid share key is not the whole).
+refused (an unknown key type; no permission for share keys, while an invalid one is not the whole).
 """
 
 from collections.abc import Mapping
@@ -29,6 +29,9 @@ _MESSAGES = {
         "This most likely occurs because of a request being malformed by the client library or the message was sent to "
         "an incompatible broker. See the broker logs for more details."
     ),
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Transactional Id authorization failed.",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",
 }
 
 
@@ -48,7 +51,9 @@ def _response(response: FindCoordinatorResponse, header: RequestHeader) -> schem
 
 
 def _coordinator(found: FoundCoordinator, header: RequestHeader) -> schema.Values:
-    is_of_whole = found.error_code == ErrorCode.INVALID_REQUEST and header.reply_context != CoordinatorType.SHARE
+    is_of_whole = found.error_code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED or (
+        found.error_code is ErrorCode.INVALID_REQUEST and header.reply_context != CoordinatorType.SHARE
+    )
     return {
         "key": found.key,
         "node_id": found.node.node_id,

@@ -80,9 +80,10 @@ class AddedPartitions(NamedTuple):
 
 @frozen
 class AddPartitionsToTxnResponse:
-    """One entry for each transaction, in the order of the request."""
+    """One entry for each transaction, in the order of the request; none if the whole is refused (versions from 4)."""
 
     results: tuple[AddedPartitions, ...]
+    error_code: ErrorCode = ErrorCode.NONE
 
 
 @define

@@ -28,9 +28,6 @@ from groupcoord.wire import schema
 from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
 from groupcoord.wire.header import RequestHeader
 
-ADDS_GROUP_FROM = 5
-"""From this request version on the group need not be in the transaction yet."""
-
 _KEY = 28
 
 
@@ -106,6 +103,7 @@ def _request(values: Mapping[str, Any], header: RequestHeader, client_host: str)
         generation_id=values.get("generation_id", UNKNOWN_GENERATION_ID),
         member_id=values.get("member_id", UNKNOWN_MEMBER_ID),
         group_instance_id=values.get("group_instance_id"),
+        adds_group=header.api_version >= 5,
     )
 
 

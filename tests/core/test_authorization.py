@@ -253,3 +253,16 @@ def test_find_coordinator_needs_to_describe_the_key(
     rules.deny(Operation.DESCRIBE, resource_type, "denied")
     found = coordinator.call(FindCoordinator(key_type, ("denied", "other"))).coordinators
     assert [(entry.error_code, entry.node.node_id) for entry in found] == [(error_code, -1), (ErrorCode.NONE, 1)]
+
+
+@pytest.mark.parametrize(
+    ("supports_share_keys", "error_code"),
+    [(True, ErrorCode.CLUSTER_AUTHORIZATION_FAILED), (False, ErrorCode.INVALID_REQUEST)],
+)
+def test_find_coordinator_of_share_groups(
+    coordinator: GroupCoordinator, rules: Rules, supports_share_keys: bool, error_code: ErrorCode
+) -> None:
+    """They are for brokers: CLUSTER_ACTION is asked for, by those versions of the request that know them."""
+    rules.denied.add((Operation.CLUSTER_ACTION, CLUSTER))
+    request = FindCoordinator(CoordinatorType.SHARE, ("g:AAAAAAAAAAAAAAAAAAAAAQ:0",), supports_share_keys)
+    assert coordinator.call(request).coordinators[0].error_code is error_code

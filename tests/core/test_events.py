@@ -17,7 +17,7 @@ from groupcoord.events import (
     RebalanceStarted,
     Trigger,
 )
-from groupcoord.log_store import RecordTooLargeError
+from groupcoord.log_store import RecordTooLargeError, StorageError
 from groupcoord.messages import (
     DeleteGroups,
     Heartbeat,
@@ -32,6 +32,7 @@ from groupcoord.messages import (
     TopicToCommit,
     TopicToDelete,
 )
+from tests.core.driver import Driver, Group
 
 SESSION_MS = 10_000
 REBALANCE_MS = 30_000
@@ -248,3 +249,25 @@ def test_deletions_and_expiry_are_told_and_counted() -> None:
     ]
     counters = fleet.coordinator.counters
     assert (counters.offset_commits, counters.offset_deletions, counters.offset_expirations) == (4, 2, 2)
+
+
+def test_a_group_that_was_never_written() -> None:
+    """A group whose first record fails ends with an event, and the next one of its name starts afresh."""
+    driver = Driver(late=True)
+    driver.coordinator.observe()
+    group = Group(driver)
+    group.join("a")
+    driver.refuse(StorageError("no"))
+    *_, last = driver.coordinator.take_events()
+    assert last == GroupRemoved("group", driver.clock.now_ms(), Cause.CREATION_FAILED)
+    driver.sleep(100_000)
+    group.join("b")
+    driver.write()
+    driver.sleep(3_000)
+    leader = group.members[0]
+    group.sync(leader)
+    driver.write()
+    *_, completed = driver.coordinator.take_events()
+    assert isinstance(completed, RebalanceCompleted)
+    assert completed.duration_ms == 3_000
+    assert [trigger.member_id for trigger in completed.triggers] == [leader]

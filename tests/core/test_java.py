@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupcoord.core.java import hash_map_order, partition_for, string_hash
+from groupcoord.core.java import hash_bucket, hash_map_order, partition_for, string_hash, string_sort_key
 
 GOLDEN = [
     ("", 0, 0),
@@ -82,3 +82,15 @@ def test_the_table_grows() -> None:
 def test_no_names() -> None:
     """Nothing in, nothing out."""
     assert hash_map_order([]) == []
+
+
+def test_buckets_mix_the_upper_half_in() -> None:
+    """The upper 16 bits count too; a negative hash is taken as its 32 bits."""
+    assert [hash_bucket(value, 16) for value in (17, 0x10000, 0x10001, -1)] == [1, 1, 0, 0]
+    assert hash_bucket(-(2**31), 1 << 16) == 0x8000
+
+
+@given(st.lists(st.text(alphabet=st.characters(codec=None, exclude_categories=()))))
+def test_strings_sort_by_utf_16_units(texts: list[str]) -> None:
+    """The key orders as a comparison of the units does, lone surrogates included."""
+    assert sorted(texts, key=string_sort_key) == sorted(texts, key=_units)

@@ -11,6 +11,7 @@ from groupcoord.core.records import GroupTombstone, OffsetCommitRecord, OffsetTo
 from groupcoord.log_store import LogStoreError
 from groupcoord.messages import OffsetToCommit, TopicToCommit, TxnOffsetCommit
 from tests.core.driver import Driver, Group, protocols_of
+from tests.laws.actors import subscription
 
 MINUTE_MS = 60_000
 CHECK_MS = 1_000
@@ -27,12 +28,6 @@ def driver() -> Driver:
 @pytest.fixture
 def group(driver: Driver) -> Group:
     return Group(driver)
-
-
-def subscription(*topics: str) -> bytes:
-    """Return a consumer's metadata: the embedded protocol's version 0."""
-    names = b"".join(len(name).to_bytes(2, "big") + name.encode() for name in topics)
-    return b"\x00\x00" + len(topics).to_bytes(4, "big") + names + b"\x00\x00\x00\x00"
 
 
 def test_a_simple_group(driver: Driver, group: Group) -> None:

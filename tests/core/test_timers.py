@@ -34,7 +34,7 @@ def test_nothing_armed(queue: TimerQueue) -> None:
     """An empty queue has no deadline and nothing fires."""
     assert queue.next_deadline_ms() is None
     assert queue.pop_due(10**9) is None
-    assert len(queue) == 0
+    assert len(queue.armed()) == 0
 
 
 def test_order(queue: TimerQueue) -> None:
@@ -53,7 +53,7 @@ def test_postponing(queue: TimerQueue) -> None:
     queue.arm(first, 10)
     queue.arm(second, 20)
     queue.arm(first, 20)
-    assert len(queue) == 2
+    assert len(queue.armed()) == 2
     assert queue.next_deadline_ms() == 20
     assert fired(queue, 20) == ["second", "first"]
 
@@ -85,7 +85,7 @@ def test_bringing_forward(queue: TimerQueue) -> None:
     queue.arm(one, 100)
     queue.arm(one, 50)
     queue.arm(one, 70)
-    assert (len(queue), queue.next_deadline_ms()) == (1, 70)
+    assert (len(queue.armed()), queue.next_deadline_ms()) == (1, 70)
 
 
 def test_cancelling(queue: TimerQueue) -> None:
@@ -95,7 +95,7 @@ def test_cancelling(queue: TimerQueue) -> None:
     queue.arm(one, 20)
     queue.cancel(one)
     queue.cancel(one)
-    assert (len(queue), one.deadline_ms, queue.armed()) == (0, None, [])
+    assert (one.deadline_ms, queue.armed()) == (None, [])
     queue.arm(one, 30)
     assert fired(queue, 30) == ["one"]
 
@@ -105,7 +105,7 @@ def test_many_postponements_leave_one_entry(queue: TimerQueue) -> None:
     one = timer()
     for deadline_ms in range(10_000):
         queue.arm(one, deadline_ms)
-    assert len(queue) == 1
+    assert len(queue.armed()) == 1
     assert queue.next_deadline_ms() == 9_999
 
 
@@ -176,7 +176,7 @@ def test_like_a_plain_list(steps: list[tuple]) -> None:
         else:
             assert queue.next_deadline_ms() == min((deadline for deadline, _ in plain.armed.values()), default=None)
         queue.check()
-        assert len(queue) == len(plain.armed)
+        assert len(queue.armed()) == len(plain.armed)
         assert {one.key.member_id: one.deadline_ms for one in queue.armed()} == {
             name: deadline for name, (deadline, _) in plain.armed.items()
         }

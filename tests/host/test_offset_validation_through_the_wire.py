@@ -259,14 +259,6 @@ def test_delete_offsets_of_topics() -> None:
 # ---------------------------------------------------------------- TxnOffsetCommit
 
 
-def start(world: World) -> Body:
-    """Have a producer; return the fields that name it."""
-    body = {"transactional_id": "x", "transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1}
-    answer = world.ask(22, 4, body)
-    assert answer.pop("error_code") == 0
-    return {"transactional_id": "x"} | answer
-
-
 def commit_body(producer: Body, *topics: Body, **changes: object) -> Body:
     member = {"generation_id": -1, "member_id": "", "group_instance_id": None}
     return {"group_id": "g", "topics": topics or (topic("t", offset(2), offset(0)),)} | member | producer | changes
@@ -293,7 +285,7 @@ def plain(changes: Body) -> Body:
 def test_commit_in_a_transaction(state: str, changes: Body, error: str) -> None:
     """As for a commit without a transaction, but a producer may say that it is nobody, or come during a rebalance."""
     world = World()
-    producer = start(world)
+    producer = world.start_producer()
     world.reach(state)
     answer = world.ask(28, 5, commit_body(producer, **plain(changes)))
     assert results(answer) == [("t", [(2, error), (0, error)])]
@@ -314,7 +306,7 @@ def test_commit_in_a_transaction(state: str, changes: Body, error: str) -> None:
 def test_producers(version: int, changes: Body, error: str) -> None:
     """The transaction is looked at before the group; nothing is written, so there is no group afterwards."""
     world = World()
-    producer = start(world)
+    producer = world.start_producer()
     answer = world.ask(28, version, commit_body(producer, **changes))
     assert results(answer) == [("t", [(2, error), (0, error)])]
     assert world.ask(16, 5, {"states_filter": (), "types_filter": ()})["groups"] == []
@@ -324,7 +316,7 @@ def test_topics_of_a_commit_in_a_transaction() -> None:
     """Unknown topics and partitions, and metadata that is too long, are refused alone."""
     world = World()
     topics = (topic("t", offset(0), offset(9), offset(1, 7, "x" * 4097)), topic("nope", offset(0)))
-    answer = world.ask(28, 5, commit_body(start(world), *topics))
+    answer = world.ask(28, 5, commit_body(world.start_producer(), *topics))
     assert results(answer) == [
         ("t", [(9, UNKNOWN), (0, "NONE"), (1, "OFFSET_METADATA_TOO_LARGE")]),
         ("nope", [(0, UNKNOWN)]),
@@ -334,7 +326,7 @@ def test_topics_of_a_commit_in_a_transaction() -> None:
 def test_an_offset_of_an_open_transaction_is_unstable() -> None:
     """A stable read of it is refused, a plain one is told that there is none."""
     world = World()
-    assert results(world.ask(28, 5, commit_body(start(world)))) == [("t", [(2, "NONE"), (0, "NONE")])]
+    assert results(world.ask(28, 5, commit_body(world.start_producer()))) == [("t", [(2, "NONE"), (0, "NONE")])]
     for is_stable, error in ((True, "UNSTABLE_OFFSET_COMMIT"), (False, "NONE")):
         (group,) = world.ask(9, 8, fetch_body() | {"require_stable": is_stable})["groups"]
         assert group["error_code"] == ErrorCode.NONE

@@ -12,7 +12,7 @@ from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.host.metadata import answer_api_versions
 from groupcoord.host.transaction_state import LAST_EPOCH
-from groupcoord.host.transactions import EXPIRATION_CHECK_INTERVAL_MS, EXPIRATION_MS, KEY_PREFIX, RETRY_MS
+from groupcoord.host.transactions import KEY_PREFIX, RETRY_MS
 from groupcoord.wire.broker_messages import ApiVersions, Feature
 from groupcoord.wire.transaction_messages import TopicPartitions
 from tests.host.transaction_world import CHECK_INTERVAL_MS, WRITER, Client, World, names
@@ -220,8 +220,7 @@ def test_the_order_of_refusals(client: Client) -> None:
     topic_id = client.broker.topics.topic_id("t") or ZERO_UUID
     offsets = (OffsetToCommit(1, 1), OffsetToCommit(8, 1))
     request = TxnOffsetCommit("g", (TopicToCommit("t", offsets[:1]), TopicToCommit("t", offsets)), 77, 7, WRITER)
-    response = client.broker.transactions.commit_offsets(request, client, adds_group=True)
-    assert response is not None
+    response = client.ask(client.broker.transactions.commit_offsets, request)
     (topic,) = response.topics
     assert [(index, error.name) for index, error in topic.partitions] == [
         (8, "UNKNOWN_TOPIC_OR_PARTITION"),
@@ -229,9 +228,8 @@ def test_the_order_of_refusals(client: Client) -> None:
         (1, "INVALID_PRODUCER_ID_MAPPING"),
     ]
     request.topics = (TopicToCommit(None, offsets[:1], topic_id), TopicToCommit(None, offsets[:1], topic_id))
-    response = client.broker.transactions.commit_offsets(request, client, adds_group=True)
-    assert response is not None
-    assert [(topic.name, topic.topic_id) for topic in response.topics] == [(None, topic_id)] * 2
+    response = client.ask(client.broker.transactions.commit_offsets, request)
+    assert [(topic.name, topic.topic_id) for topic in response.topics] == [("t", topic_id)] * 2
 
 
 # ---------------------------------------------------------------- ends
@@ -291,7 +289,7 @@ def test_an_end_does_not_overtake_offsets(world: World, client: Client) -> None:
     world.store.is_late = True
     assert client.commit(producer, adds_group=True) is None
     assert client.end(producer)[0] == client.init()[0] == "CONCURRENT_TRANSACTIONS"
-    world.pass_ms(client, 5_000)
+    world.pass_ms(client, 4_000)
     assert client.state() == "Ongoing"
     world.acknowledge(client)
     assert names(client.answers.pop().topics) == ["NONE"]
@@ -346,20 +344,35 @@ def test_nothing_to_wait_for(client: Client) -> None:
     assert client.broker.transactions.next_deadline_ms() is None
 
 
-def test_unused_ids_are_forgotten(world: World, client: Client) -> None:
-    """A transactional id is kept for seven days after its last use, be it by a time-out, and then no longer."""
+@pytest.mark.parametrize("settings", [{}, {"expiration": 60_000, "interval": 5_000}])
+def test_unused_ids_are_forgotten(world: World, settings: dict[str, int]) -> None:
+    """A transactional id is kept for so long after its last use, be it by a time-out; from time to time one looks."""
+    expiration_ms, interval_ms = settings.get("expiration", 604_800_000), settings.get("interval", 3_600_000)
+    config = {
+        "transactional_id_expiration_ms": expiration_ms,
+        "transaction_remove_expired_transaction_cleanup_interval_ms": interval_ms,
+    }
+    client = world.open(**config if settings else {})
     producer = client.start()
     opened = client.start("open", 900_000)
     client.add_group(opened, name="open")
-    world.clock.advance(EXPIRATION_MS - 1)
+    world.clock.advance(expiration_ms - 1)
     client.broker.tick()
     assert client.state() == "Empty"
-    world.clock.advance(EXPIRATION_CHECK_INTERVAL_MS)
+    world.clock.advance(interval_ms)
     client.broker.tick()
     assert client.describe().error_code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
     assert KEY_PREFIX + WRITER not in world.log.entries
-    assert client.state("open") == "CompleteAbort"
     assert client.start() != producer
+
+
+def test_a_time_out_is_a_use(world: World, client: Client) -> None:
+    """A transaction that nobody ends is aborted first; its id is forgotten only a whole time later."""
+    opened = client.start("open", 900_000)
+    client.add_group(opened, name="open")
+    world.clock.advance(604_800_000 + 3_600_000)
+    client.broker.tick()
+    assert client.state("open") == "CompleteAbort"
 
 
 # ---------------------------------------------------------------- through a connection

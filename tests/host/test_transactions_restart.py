@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from groupcoord import Config, LogRecord, LogStoreError, ManualClock, Ticket
-from groupcoord.core.records import ZERO_UUID, OffsetCommitRecord
+from groupcoord.core.records import ZERO_UUID, OffsetCommitRecord, Record, TransactionMarker
 from groupcoord.errors import ErrorCode
 from groupcoord.host.broker import Broker
 from groupcoord.host.topics import TopicRegistry
@@ -80,9 +80,13 @@ def test_producer_ids_are_unique_over_restarts(world: World) -> None:
     assert seen == sorted(seen)
 
 
-def test_producer_ids_of_a_foreign_log(world: World) -> None:
+@pytest.mark.parametrize(
+    "record",
+    [OffsetCommitRecord("g", "t", 0, 5, -1, "", 1, -1, ZERO_UUID, 41, 0), TransactionMarker(41, 7, True)],
+    ids=["open", "ended"],
+)
+def test_producer_ids_of_a_foreign_log(world: World, record: Record) -> None:
     """Ids in a log whose transactions are unknown, from a broker's directory for instance, are not given again."""
-    record = OffsetCommitRecord("g", "t", 0, 5, -1, "", 1, -1, ZERO_UUID, 41, 0)
     world.store.append(3, Ticket(3, 0), [LogRecord(record, 1)])
     assert world.open().init(None) == ("NONE", 42, 0)
 

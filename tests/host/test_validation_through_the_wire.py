@@ -196,6 +196,16 @@ def test_a_waiting_join_is_refused(event: tuple[int, int, Body] | None, error: s
     assert waiting.answer() == refused_join(error, echoed)
 
 
+def test_a_new_member_that_waits_too_long_is_refused() -> None:
+    """A first join waits for five minutes at most (KAFKA-7610)."""
+    world = World(group_initial_rebalance_delay_ms=400_000)
+    waiting = world.send(11, 9, JOIN | {"group_instance_id": "i", "rebalance_timeout": 600_000})
+    world.tick(299_999)
+    assert waiting.answer() is None
+    world.tick(1)
+    assert waiting.answer() == refused_join("UNKNOWN_MEMBER_ID", "")
+
+
 # ---------------------------------------------------------------- SyncGroup
 
 
@@ -239,14 +249,27 @@ def test_sync(state: str, changes: Body, error: str) -> None:
     }
 
 
-def test_a_waiting_sync_is_refused_by_a_rebalance() -> None:
-    """A follower that waits for the leader's assignment learns that a newcomer has come first."""
+@pytest.mark.parametrize(
+    ("event", "error", "error_of_others"),
+    [
+        row("is replaced", JOIN | {"group_instance_id": "i"}, "FENCED_INSTANCE_ID", "REBALANCE_IN_PROGRESS"),
+        row("a newcomer", JOIN | {"group_instance_id": "j"}, "REBALANCE_IN_PROGRESS", "REBALANCE_IN_PROGRESS"),
+        row("unload", None, "NOT_COORDINATOR", "NOT_COORDINATOR"),
+    ],
+)
+def test_a_waiting_sync_is_refused(event: Body | None, error: str, error_of_others: str) -> None:
+    """What ends the syncs of a static member and of a follower while they wait for the leader's assignment."""
     world = World()
     world.reach("completing")
-    waiting = world.send(14, 0, SYNC | {"member_id": FOLLOWER})
-    world.ask(11, 9, JOIN)
-    world.send(11, 9, JOIN | {"member_id": NEWCOMER})
-    assert waiting.answer() == {"error_code": ErrorCode.REBALANCE_IN_PROGRESS, "assignment": b""}
+    waiting = world.send(14, 0, SYNC | {"member_id": STATIC})
+    other = world.send(14, 0, SYNC | {"member_id": FOLLOWER})
+    if event is None:
+        world.reach("not owned")
+        world.tick()
+    else:
+        world.send(11, 9, event)
+    assert waiting.answer() == {"error_code": ErrorCode[error], "assignment": b""}
+    assert other.answer() == {"error_code": ErrorCode[error_of_others], "assignment": b""}
 
 
 # ---------------------------------------------------------------- Heartbeat

@@ -85,8 +85,8 @@ class Client:
         name: str = WRITER,
     ) -> list[str] | None:
         topics = topics or (TopicToCommit("t", (OffsetToCommit(0, offset),)),)
-        request = TxnOffsetCommit(group_id, topics, *producer, name)
-        response = self.ask(self.broker.transactions.commit_offsets, request, adds_group=adds_group)
+        request = TxnOffsetCommit(group_id, topics, *producer, name, adds_group=adds_group)
+        response = self.ask(self.broker.transactions.commit_offsets, request)
         assert response is None or isinstance(response, TxnOffsetCommitResponse)
         return None if response is None else names(response.topics)
 
@@ -155,9 +155,10 @@ class World:
         with self.topics.edit() as edit:
             edit.create("t", 4)
 
-    def open(self) -> Client:
+    def open(self, **settings: int) -> Client:
         """Start a broker on what there is."""
-        config = Config(transaction_abort_timed_out_transaction_cleanup_interval_ms=CHECK_INTERVAL_MS)
+        settings.setdefault("transaction_abort_timed_out_transaction_cleanup_interval_ms", CHECK_INTERVAL_MS)
+        config = Config(**settings)
         broker = Broker(
             config=config, clock=self.clock, log_store=self.store, topics=self.topics, transaction_log=self.log
         )

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
 from groupcoord import Config, ManualClock, MemoryLogStore
-from groupcoord.host.broker import Broker
+from groupcoord.core.authorization import Authorize
+from groupcoord.host.broker import Broker, anonymous
 from groupcoord.host.connection import Connection
 from groupcoord.host.topics import TopicRegistry
 from tests.wire.kio_client import read_response, request_frame
 
 LEADER, FOLLOWER, STATIC, NEWCOMER = "client-1", "client-2", "i-3", "client-4"
-TOPIC_ID, OTHER_ID, NO_ID = UUID(int=1), UUID(int=99), UUID(int=0)
+TOPIC_ID, U_ID, OTHER_ID, NO_ID = UUID(int=1), UUID(int=2), UUID(int=99), UUID(int=0)
 PARTITION_COUNT = 3
 RANGE = ({"name": "range", "metadata": bytes.fromhex("0000 00000001 0001 74 ffffffff")},)
 
@@ -67,9 +69,18 @@ COMMIT: Body = {
 
 
 class World:
-    """One broker, asked over a new connection each time."""
+    """One broker, asked over a new connection each time.
 
-    def __init__(self, **config: int) -> None:
+    ``authorize`` and ``principal_of`` are the broker's; ``config`` has settings of it.
+    """
+
+    def __init__(
+        self,
+        *,
+        authorize: Authorize | None = None,
+        principal_of: Callable[[str], object] = anonymous,
+        **config: int,
+    ) -> None:
         self.clock = ManualClock(1_000_000)
         settings = {"group_initial_rebalance_delay_ms": 0, "offsets_topic_num_partitions": 5} | config
         topics = TopicRegistry(new_id=iter(UUID(int=number) for number in range(1, 20)).__next__)
@@ -82,6 +93,8 @@ class World:
             log_store=MemoryLogStore(),
             topics=topics,
             new_member_id=self._new_member_id,
+            authorize=authorize,
+            principal_of=principal_of,
         )
         self._ids: Counter[str] = Counter()
 
@@ -105,6 +118,13 @@ class World:
     def tick(self, milliseconds: int = 0) -> None:
         self.clock.advance(milliseconds)
         self.broker.tick()
+
+    def start_producer(self, transactional_id: str = "x") -> Body:
+        """Have a producer; return the fields that name it."""
+        body = {"transactional_id": transactional_id, "transaction_timeout": 60_000}
+        answer = self.ask(22, 4, body | {"producer_id": -1, "producer_epoch": -1})
+        assert answer.pop("error_code") == 0
+        return {"transactional_id": transactional_id} | answer
 
     # ------------------------------------------------------------ states
 

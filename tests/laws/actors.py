@@ -16,7 +16,6 @@ from groupcoord.messages import (
     LeavingMember,
     OffsetCommit,
     OffsetCommitResponse,
-    OffsetToCommit,
     Request,
     Response,
     SyncAssignment,
@@ -25,11 +24,32 @@ from groupcoord.messages import (
     TopicToCommit,
 )
 
-TOPIC = "orders"
 PARTITIONS = 4
 SESSION_TIMEOUT_MS = 10_000
 REBALANCE_TIMEOUT_MS = 20_000
 MUST_FORGET_ID = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.GROUP_MAX_SIZE_REACHED}
+
+
+def subscription(*topics: str) -> bytes:
+    """Return a consumer's metadata: the embedded protocol's version 0."""
+    names = b"".join(len(name).to_bytes(2, "big") + name.encode() for name in topics)
+    return b"\x00\x00" + len(topics).to_bytes(4, "big") + names + b"\x00\x00\x00\x00"
+
+
+@define
+class Manner:
+    """How a client goes about it: the version of its requests, its patience, and what it says of itself.
+
+    Attributes:
+        asks_for_id: it is handed out a member id first (KIP-394).
+        skips: it can be told to skip assigning (KIP-814).
+        metadata: what it sends with each protocol; None: the name of the client, which nobody can read.
+    """
+
+    asks_for_id: bool = True
+    skips: bool = True
+    rebalance_timeout_ms: int = REBALANCE_TIMEOUT_MS
+    metadata: bytes | None = subscription("orders")
 
 
 @define(eq=False)
@@ -45,6 +65,8 @@ class Actor:
     group_id: str
     instance_id: str | None
     protocols: tuple[str, ...]
+    manner: Manner = field(factory=Manner)
+    protocol_type: str = "consumer"
     member_id: str = ""
     generation_id: int = -1
     phase: str = "joining"
@@ -52,21 +74,28 @@ class Actor:
     waiting: bool = False
     members: tuple[str, ...] = ()
     is_alive: bool = True
-    sent: int = 0
-    fenced: bool = False
-    committed: dict[int, int] = field(factory=dict)
 
-    def next_request(self, *, commits: bool = False) -> Request:
+    @property
+    def identity(self) -> str:
+        """Who owns what is assigned to this consumer: a restarted static member goes on with its share."""
+        return self.instance_id or self.member_id
+
+    def next_request(self) -> Request:
         """Return the request that moves this consumer on."""
         if self.phase == "joining":
+            metadata = self.name.encode() if self.manner.metadata is None else self.manner.metadata
             return JoinGroup(
                 self.group_id,
                 self.member_id,
-                protocols=tuple(JoinProtocol(name, self.name.encode()) for name in self.protocols),
+                self.protocol_type,
+                protocols=tuple(JoinProtocol(name, metadata) for name in self.protocols),
                 session_timeout_ms=SESSION_TIMEOUT_MS,
-                rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+                rebalance_timeout_ms=self.manner.rebalance_timeout_ms,
                 group_instance_id=self.instance_id,
                 client_id=self.name,
+                reason=f"{self.name} goes on",
+                requires_known_member_id=self.manner.asks_for_id,
+                supports_skip_assignment=self.manner.skips,
             )
         if self.phase == "syncing":
             return SyncGroup(
@@ -76,16 +105,15 @@ class Actor:
                 self.instance_id,
                 assignments=self._assignments(),
             )
-        if commits and self.owned:
-            self.sent += 1
-            offsets = tuple(OffsetToCommit(index, self.sent) for index in sorted(self.owned))
-            topics = (TopicToCommit(TOPIC, offsets),)
-            return OffsetCommit(self.group_id, topics, self.generation_id, self.member_id, self.instance_id)
         return Heartbeat(self.group_id, self.generation_id, self.member_id, self.instance_id)
+
+    def commit_request(self, topics: tuple[TopicToCommit, ...]) -> OffsetCommit:
+        """Return a commit in this consumer's name."""
+        return OffsetCommit(self.group_id, topics, self.generation_id, self.member_id, self.instance_id)
 
     def leave_request(self) -> LeaveGroup:
         """Return the request of an orderly departure."""
-        return LeaveGroup(self.group_id, (LeavingMember(self.member_id, self.instance_id),))
+        return LeaveGroup(self.group_id, (LeavingMember(self.member_id, self.instance_id, "done"),))
 
     def _assignments(self) -> tuple[SyncAssignment, ...]:
         """Deal the partitions out to the members, as a leader does; each share names its generation."""
@@ -103,21 +131,30 @@ class Actor:
             case SyncGroupResponse(error_code=ErrorCode.NONE):
                 generation_id, self.owned = decode_share(response.assignment)
                 assert generation_id in (None, self.generation_id)
+                assert response.protocol_name in self.protocols
                 self.phase = "stable"
             case SyncGroupResponse() | HeartbeatResponse() | LeaveGroupResponse():
                 self._react(response.error_code)
             case OffsetCommitResponse():
-                for partition in response.topics[0].partitions:
-                    self._react(partition.error_code)
+                for result in (result for topic in response.topics for result in topic.partitions):
+                    if result.error_code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                        self._react(result.error_code)
             case None:
-                self._rejoin()
+                self.rejoin()
 
     def _joined(self, response: JoinGroupResponse) -> None:
         if response.error_code is ErrorCode.MEMBER_ID_REQUIRED:
+            assert self.manner.asks_for_id
+            assert self.instance_id is None
             self.member_id = response.member_id
         elif response.error_code is ErrorCode.NONE:
+            assert response.protocol_name in self.protocols
+            assert response.protocol_type == self.protocol_type
+            assert self.manner.skips or not response.skip_assignment
             self.member_id, self.generation_id = response.member_id, response.generation_id
             self.members = tuple(member.member_id for member in response.members)
+            assert bool(self.members) == (response.leader == self.member_id)
+            assert not self.members or self.member_id in self.members
             if response.skip_assignment:
                 self.members = ()
             self.phase = "syncing"
@@ -130,10 +167,11 @@ class Actor:
         if error_code in MUST_FORGET_ID:
             self.member_id, self.generation_id = "", -1
         if error_code is ErrorCode.FENCED_INSTANCE_ID:
-            self.is_alive, self.fenced = False, True
-        self._rejoin()
+            self.is_alive = False
+        self.rejoin()
 
-    def _rejoin(self) -> None:
+    def rejoin(self) -> None:
+        """Give up what it owns; its next request is a join."""
         self.phase, self.owned, self.members = "joining", None, ()
 
 

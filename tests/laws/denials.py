@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from groupcoord import ErrorCode
+from groupcoord import ErrorCode, PartitionStatus
 from groupcoord.messages import (
+    CompleteTransaction,
     CoordinatorType,
     DeleteGroups,
     DeleteGroupsResponse,
@@ -16,12 +17,14 @@ from groupcoord.messages import (
     JoinGroup,
     JoinProtocol,
     LeaveGroup,
+    LeaveGroupResponse,
     LeavingMember,
     ListGroups,
     ListGroupsResponse,
     OffsetCommit,
     OffsetCommitResponse,
     OffsetDelete,
+    OffsetDeleteResponse,
     OffsetFetch,
     OffsetFetchResponse,
     OffsetToCommit,
@@ -34,11 +37,12 @@ from groupcoord.messages import (
     TxnOffsetCommitResponse,
 )
 
-TOPICS = (TopicToCommit("orders", (OffsetToCommit(0, 1),)),)
+TOPICS = (TopicToCommit("ledger", (OffsetToCommit(0, 1),)),)
 DENIED = {
     ErrorCode.GROUP_AUTHORIZATION_FAILED,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
 }
 
 
@@ -51,29 +55,74 @@ def requests_of_every_kind(group_id: str, member_id: str) -> list[Request]:
         LeaveGroup(group_id, (LeavingMember(member_id),)),
         OffsetCommit(group_id, TOPICS),
         TxnOffsetCommit(group_id, TOPICS, 7, 0, "tx"),
-        OffsetDelete(group_id, (TopicToDelete("orders", (0,)),)),
+        OffsetDelete(group_id, (TopicToDelete("ledger", (0,)),)),
         OffsetFetch((GroupToFetch(group_id),)),
         DescribeGroups((group_id,)),
         DeleteGroups((group_id,)),
         ListGroups(),
         FindCoordinator(CoordinatorType.GROUP, (group_id,)),
         FindCoordinator(CoordinatorType.TRANSACTION, ("tx",)),
+        FindCoordinator(CoordinatorType.SHARE, ("g:AAAAAAAAAAAAAAAAAAAAAA:0",), supports_share_keys=True),
     ]
+
+
+def error_codes(response: Response) -> set[ErrorCode]:
+    """Return every error code of an answer that says whether something was done, NONE included."""
+    match response:
+        case OffsetCommitResponse() | TxnOffsetCommitResponse():
+            return {partition.error_code for topic in response.topics for partition in topic.partitions}
+        case OffsetDeleteResponse(error_code=ErrorCode.NONE):
+            return {partition.error_code for topic in response.topics for partition in topic.partitions}
+        case OffsetFetchResponse() | DescribeGroupsResponse():
+            return {group.error_code for group in response.groups}
+        case DeleteGroupsResponse():
+            return {result.error_code for result in response.results}
+        case FindCoordinatorResponse():
+            return {found.error_code for found in response.coordinators}
+        case LeaveGroupResponse(error_code=ErrorCode.NONE):
+            return {member.error_code for member in response.members}
+        case _:
+            return {response.error_code}
 
 
 def allowed_in(response: Response) -> bool:
     """Tell whether an answer gives or does anything."""
-    match response:
-        case OffsetCommitResponse() | TxnOffsetCommitResponse():
-            codes = {partition.error_code for topic in response.topics for partition in topic.partitions}
-        case OffsetFetchResponse() | DescribeGroupsResponse():
-            codes = {group.error_code for group in response.groups}
-        case DeleteGroupsResponse():
-            codes = {result.error_code for result in response.results}
-        case FindCoordinatorResponse():
-            codes = {found.error_code for found in response.coordinators}
-        case ListGroupsResponse():
-            return bool(response.groups)
+    if isinstance(response, ListGroupsResponse):
+        return bool(response.groups)
+    return not error_codes(response) <= DENIED
+
+
+def requests_that_are_wrong() -> list[tuple[Request, ErrorCode]]:
+    """Return requests that are refused whatever the coordinator does at the moment, with the reason."""
+    protocols = (JoinProtocol("range", b""),)
+    no_group, no_session = ErrorCode.INVALID_GROUP_ID, ErrorCode.INVALID_SESSION_TIMEOUT
+    return [
+        (JoinGroup("", protocols=protocols), no_group),
+        (JoinGroup("delta", protocols=protocols, session_timeout_ms=1), no_session),
+        (JoinGroup("kappa", protocols=protocols, session_timeout_ms=2**31 - 1), no_session),
+        (SyncGroup("", 1, "nobody"), no_group),
+        (Heartbeat("", 1, "nobody"), no_group),
+        (LeaveGroup("", ()), no_group),
+        (OffsetCommit(None, TOPICS), no_group),
+        (TxnOffsetCommit("", TOPICS, 7, 0), no_group),
+        (OffsetDelete("", (TopicToDelete("ledger", (0,)),)), no_group),
+        (OffsetFetch((GroupToFetch(None),)), no_group),
+        (DescribeGroups((None,)), no_group),
+        (DeleteGroups((None,)), no_group),
+    ]
+
+
+def expected_refusal(request: Request, status: PartitionStatus, is_any_loading: bool) -> ErrorCode | None:
+    """Return what a request for a log partition in this status is told; None if it doesn't depend on it."""
+    is_loading = status is PartitionStatus.LOADING
+    match request:
+        case FindCoordinator() | ListGroups() if not is_any_loading or isinstance(request, FindCoordinator):
+            return None
+        case ListGroups():
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        case Heartbeat() if is_loading:
+            return ErrorCode.NONE
+        case CompleteTransaction():
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
         case _:
-            codes = {response.error_code}
-    return not codes <= DENIED
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NOT_COORDINATOR

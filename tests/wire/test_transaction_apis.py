@@ -188,14 +188,15 @@ def test_describe_transactions() -> None:
 
 @pytest.mark.parametrize("version", versions_of(28))
 def test_txn_offset_commit_request(version: int) -> None:
-    """Leader epochs come with version 2, the member and its generation with version 3."""
+    """Leader epochs come with version 2, the member and its generation with 3, groups that are added with 5."""
     offsets = (
         OffsetToCommit(3, 2**40, 5 if version >= 2 else -1, "größe"),
         OffsetToCommit(4, 0, -1, None),
     )
     member = (12, "member", "instance") if version >= 3 else (-1, "", None)
     topics = (TopicToCommit("orders", offsets), TopicToCommit("bills", ()))
-    assert decode(28, version) == TxnOffsetCommit("group", topics, PRODUCER_ID, 3, "writer", *member)
+    expected = TxnOffsetCommit("group", topics, PRODUCER_ID, 3, "writer", *member, adds_group=version >= 5)
+    assert decode(28, version) == expected
 
 
 def test_txn_offset_commit_request_by_topic_id() -> None:

@@ -1,0 +1,237 @@
+"""``offsets.commit.timeout.ms``: who waits for a slow log is told; what the log says later still counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from groupcoord import ErrorCode, GroupState
+from groupcoord.core.records import GroupMetadataRecord
+from groupcoord.log_store import NotEnoughReplicasError
+from groupcoord.messages import (
+    CompleteTransaction,
+    CompleteTransactionResponse,
+    DeleteGroupsResponse,
+    LeaveGroupResponse,
+    OffsetCommitResponse,
+    OffsetDelete,
+    OffsetDeleteResponse,
+    OffsetToCommit,
+    TopicToCommit,
+    TopicToDelete,
+    TxnOffsetCommit,
+    TxnOffsetCommitResponse,
+)
+from tests.core.driver import Driver, Group, Sent
+
+TIMEOUT_MS = 2_000
+UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+@pytest.fixture
+def driver() -> Driver:
+    return Driver(late=True, offsets_commit_timeout_ms=TIMEOUT_MS)
+
+
+@pytest.fixture
+def group(driver: Driver) -> Group:
+    return Group(driver)
+
+
+def armed(driver: Driver) -> set[str]:
+    """Return what the armed timers are for."""
+    return {timer.key.kind for timer in driver.coordinator._timers.armed()}
+
+
+# ---------------------------------------------------------------- when
+
+
+def test_a_commit_is_given_up_at_the_deadline(driver: Driver, group: Group) -> None:
+    """Not a millisecond earlier; the offset counts when the log has it, and nobody is answered twice."""
+    commit = group.commit(7)
+    driver.sleep(TIMEOUT_MS - 1)
+    assert commit.is_waiting
+    driver.sleep(1)
+    assert commit.error is UNAVAILABLE
+    assert (group.state, group.committed()) == (None, {})
+    driver.write()
+    assert commit.error is UNAVAILABLE
+    assert (group.state, group.committed()) == (GroupState.EMPTY, {"orders": {0: 7}})
+    assert driver.coordinator.counters.offset_commits == 1
+
+
+def test_each_append_has_its_own_deadline(driver: Driver, group: Group) -> None:
+    """One timer serves all of a log partition, oldest first; what was answered is passed over."""
+    written, overdue = group.commit(1), group.commit(2)
+    driver.write(1)
+    driver.sleep(1_500)
+    younger = group.commit(3)
+    driver.sleep(TIMEOUT_MS - 1_500)
+    assert (written.error, overdue.error) == (ErrorCode.NONE, UNAVAILABLE)
+    assert younger.is_waiting
+    driver.sleep(1_499)
+    assert younger.is_waiting
+    driver.sleep(1)
+    assert younger.error is UNAVAILABLE
+    driver.write_together()
+    assert group.committed() == {"orders": {0: 3}}
+
+
+def test_the_timer_rests_when_nothing_waits(driver: Driver, group: Group) -> None:
+    """It fires once for what was answered meanwhile, and is armed again by the next append."""
+    group.commit(1)
+    driver.write()
+    driver.sleep(TIMEOUT_MS)
+    assert armed(driver) == {"expiry"}
+    late = group.commit(2)
+    assert armed(driver) == {"append", "expiry"}
+    driver.sleep(TIMEOUT_MS)
+    assert late.error is UNAVAILABLE
+    assert armed(driver) == {"expiry"}
+
+
+def test_a_log_that_answers_at_once_needs_no_timer() -> None:
+    """Nothing is noted for it."""
+    driver = Driver(offsets_commit_timeout_ms=1)
+    assert Group(driver).commit(1).error is ErrorCode.NONE
+    assert armed(driver) == {"expiry"}
+
+
+def test_what_waits_does_not_outgrow_what_is_in_flight(driver: Driver, group: Group) -> None:
+    """Deadlines of answered appends are dropped as new ones come, long before the timer fires."""
+    for offset in range(100):
+        group.commit(offset)
+        driver.write()
+    partition = driver.coordinator.partition(0)
+    assert partition is not None
+    assert len(partition._append_timeouts._deadlines) == 1
+
+
+# ---------------------------------------------------------------- what becomes of it
+
+
+def transactional(group: Group) -> Sent:
+    topics = (TopicToCommit("orders", (OffsetToCommit(0, 5),)),)
+    return group.driver.send(TxnOffsetCommit(group.group_id, topics, 9, 0))
+
+
+def simple(group: Group) -> Group:
+    return Group(group.driver, "simple")
+
+
+WAITING: list[tuple[str, Callable[[Group], Sent], object]] = [
+    ("commit", lambda group: simple(group).commit(9), None),
+    ("transactional commit", transactional, None),
+    ("last member leaves", lambda group: group.leave("a-1", "b-1"), LeaveGroupResponse(UNAVAILABLE)),
+    (
+        "deletion of offsets",
+        lambda group: group.driver.send(OffsetDelete("simple", (TopicToDelete("orders", (0,)),))),
+        OffsetDeleteResponse(UNAVAILABLE),
+    ),
+    (
+        "marker",
+        lambda group: group.driver.send(CompleteTransaction(0, 9, 0, True)),
+        CompleteTransactionResponse(ErrorCode.REQUEST_TIMED_OUT),
+    ),
+]
+
+
+@pytest.fixture
+def busy(driver: Driver, group: Group) -> Group:
+    """A group of a and b in generation 1 with a transaction, and a simple group with an offset."""
+    simple(group).commit(1)
+    transactional(group)
+    group.generation_of("a", "b")
+    driver.write()
+    group.assign()
+    driver.write()
+    return group
+
+
+@pytest.mark.parametrize("ends", ["written", "refused", "unloaded", "restarted"])
+@pytest.mark.parametrize(("send", "answer"), [row[1:] for row in WAITING], ids=[row[0] for row in WAITING])
+def test_one_answer(driver: Driver, busy: Group, send: Callable[[Group], Sent], answer: object, ends: str) -> None:
+    """Each kind of write has its refusal; whatever the log says afterwards, there is no second answer."""
+    sent = send(busy)
+    driver.sleep(TIMEOUT_MS)
+    given = list(sent.answers)
+    assert len(given) == 1
+    if isinstance(given[0], OffsetCommitResponse | TxnOffsetCommitResponse):
+        assert {entry.error_code for topic in given[0].topics for entry in topic.partitions} == {UNAVAILABLE}
+    else:
+        assert given[0] == answer
+    if ends == "written":
+        driver.write()
+    elif ends == "refused":
+        driver.refuse(NotEnoughReplicasError())
+    elif ends == "unloaded":
+        driver.coordinator.unload(0)
+        driver.settle()
+        assert armed(driver) == set()
+    else:
+        driver.restart()
+    assert sent.answers == given
+
+
+def test_a_leader_that_waits_in_vain(driver: Driver, group: Group) -> None:
+    """All syncs are refused and a new round begins; the record that comes late changes nothing in memory."""
+    group.generation_of("a", "b")
+    driver.write()
+    syncs = [group.sync("a-1", {"b-1": b"B"}), group.sync("b-1")]
+    driver.sleep(TIMEOUT_MS)
+    assert [sync.error for sync in syncs] == [UNAVAILABLE] * 2
+    driver.write()
+    assert (group.state, group.generation) == (GroupState.PREPARING_REBALANCE, 1)
+    assert isinstance(driver.written()[-1], GroupMetadataRecord)
+    assert {sent.joined.generation_id for sent in (group.rejoin("a-1"), group.rejoin("b-1"))} == {2}
+
+
+def test_a_static_member_that_waits_in_vain(driver: Driver, group: Group) -> None:
+    """Its old id is back; the late record has the new one, which a restart then knows."""
+    group.generation_of("@a", "b")
+    driver.write()
+    group.assign()
+    sent = group.join("a", instance="a")
+    driver.sleep(TIMEOUT_MS)
+    assert sent.error is UNAVAILABLE
+    assert group.heartbeat("a-1", instance="a") is ErrorCode.NONE
+    driver.write()
+    assert group.heartbeat("a-1", instance="a") is ErrorCode.NONE
+    driver.restart()
+    assert group.heartbeat("a-2", instance="a") is ErrorCode.NONE
+
+
+def test_a_deletion_that_takes_long(driver: Driver, group: Group) -> None:
+    """The group stays out of sight until the log answers: it is gone then, or it is back."""
+    group.commit(1)
+    driver.write()
+    for fails in (True, False):
+        deletion = driver.delete("group", "absent")
+        driver.sleep(TIMEOUT_MS)
+        results = deletion.answer(DeleteGroupsResponse).results
+        assert [(entry.group_id, entry.error_code) for entry in results] == [
+            ("group", UNAVAILABLE),
+            ("absent", ErrorCode.GROUP_ID_NOT_FOUND),
+        ]
+        deferred = group.commit(2)
+        assert deferred.is_waiting
+        if fails:
+            driver.refuse(NotEnoughReplicasError())
+            driver.write()
+        else:
+            driver.write(1)
+            assert group.state is None
+            driver.write()
+        assert group.committed() == {"orders": {0: 2}}
+
+
+def test_a_join_waits_for_its_round_alone(driver: Driver, group: Group) -> None:
+    """The record of a new group may take as long as it wants: the join that made the group is not refused."""
+    join = group.join("a", rebalance_ms=10_000)
+    driver.sleep(TIMEOUT_MS)
+    assert join.is_waiting
+    driver.sleep(1_000)
+    assert join.joined.generation_id == 1
+    driver.write()
+    assert group.state is GroupState.COMPLETING_REBALANCE

@@ -1,0 +1,100 @@
+"""``verify_transaction``: the last thing before the group is looked at."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from groupcoord import ErrorCode, GroupCoordinator, ManualClock
+from groupcoord.messages import (
+    GroupToFetch,
+    OffsetFetch,
+    OffsetToCommit,
+    TopicToCommit,
+    TxnOffsetCommit,
+    TxnOffsetCommitResponse,
+)
+from tests.core.driver import Driver
+
+
+class Cluster:
+    """The topic ``t`` with two partitions; and what was asked of the transaction coordinator, which gives ``error``."""
+
+    def __init__(self) -> None:
+        self.asked: list[TxnOffsetCommit] = []
+        self.error = ErrorCode.NONE
+
+    def partition_count(self, name: str) -> int | None:
+        return 2 if name == "t" else None
+
+    def topic_id(self, name: str) -> UUID | None:
+        return UUID(int=7) if name == "t" else None
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        return "t" if topic_id == UUID(int=7) else None
+
+    def verify(self, request: TxnOffsetCommit) -> ErrorCode:
+        self.asked.append(request)
+        return self.error
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+@pytest.fixture
+def coordinator(cluster: Cluster) -> GroupCoordinator:
+    coordinator = GroupCoordinator(clock=ManualClock(), topics=cluster, verify_transaction=cluster.verify)
+    coordinator.load_all()
+    return coordinator
+
+
+def commit(coordinator: GroupCoordinator, *topics: TopicToCommit, group_id: str = "g") -> list[tuple[object, ...]]:
+    response = coordinator.call(TxnOffsetCommit(group_id, topics, 5, 0, "x"))
+    assert isinstance(response, TxnOffsetCommitResponse)
+    return [(topic.name, index, error.name) for topic in response.topics for index, error in topic.partitions]
+
+
+def topic(name: str, *indexes: int) -> TopicToCommit:
+    return TopicToCommit(name, tuple(OffsetToCommit(index, 1) for index in indexes))
+
+
+def test_a_producer_that_may(coordinator: GroupCoordinator, cluster: Cluster) -> None:
+    """It is asked once, of what the group will get to see."""
+    assert commit(coordinator, topic("t", 0, 2)) == [("t", 2, "UNKNOWN_TOPIC_OR_PARTITION"), ("t", 0, "NONE")]
+    (asked,) = cluster.asked
+    assert (asked.group_id, asked.transactional_id, asked.adds_group) == ("g", "x", True)
+    assert [offset.partition_index for offset in asked.topics[0].partitions] == [0]
+
+
+def test_a_producer_that_may_not(coordinator: GroupCoordinator, cluster: Cluster) -> None:
+    """Its error stands beside what was refused before, and nothing is written: there is no such group."""
+    cluster.error = ErrorCode.INVALID_PRODUCER_EPOCH
+    assert commit(coordinator, topic("nope", 0), topic("t", 1, 0)) == [
+        ("nope", 0, "UNKNOWN_TOPIC_OR_PARTITION"),
+        ("t", 1, "INVALID_PRODUCER_EPOCH"),
+        ("t", 0, "INVALID_PRODUCER_EPOCH"),
+    ]
+    fetched = coordinator.call(OffsetFetch((GroupToFetch("g"),), require_stable=True))
+    assert fetched.groups[0].topics == ()
+
+
+def test_nobody_is_asked_for_nothing(coordinator: GroupCoordinator, cluster: Cluster) -> None:
+    """Neither where no partition is left, nor without a group id, nor while the coordinator is closed."""
+    cluster.error = ErrorCode.INVALID_PRODUCER_EPOCH
+    assert commit(coordinator, topic("nope", 0), topic("t", 9)) == [
+        ("nope", 0, "UNKNOWN_TOPIC_OR_PARTITION"),
+        ("t", 9, "UNKNOWN_TOPIC_OR_PARTITION"),
+    ]
+    assert commit(coordinator, topic("t", 0), group_id="") == [("t", 0, "INVALID_GROUP_ID")]
+    coordinator.close()
+    assert commit(coordinator, topic("t", 0)) == [("t", 0, "COORDINATOR_NOT_AVAILABLE")]
+    assert cluster.asked == []
+
+
+def test_without_a_hook() -> None:
+    """Every producer may."""
+    coordinator = Driver().coordinator
+    assert commit(coordinator, topic("t", 0)) == [("t", 0, "NONE")]

@@ -1,0 +1,48 @@
+"""Permissions to take away, and answers to read, for tests through the wire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from groupcoord import ErrorCode, Operation, Resource, ResourceType
+
+GROUP, TOPIC, TRANSACTION = ResourceType.GROUP, ResourceType.TOPIC, ResourceType.TRANSACTIONAL_ID
+GROUP_DENIED, TOPIC_DENIED = "GROUP_AUTHORIZATION_FAILED", "TOPIC_AUTHORIZATION_FAILED"
+ID_DENIED, CLUSTER_DENIED = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED"
+UNKNOWN = "UNKNOWN_TOPIC_OR_PARTITION"
+NO_OPERATIONS = -(2**31)
+
+
+class Rules:
+    """Denies what it is told to deny, and remembers who asked."""
+
+    def __init__(self) -> None:
+        self.denied: set[tuple[Operation, Resource]] = set()
+        self.principals: set[object] = set()
+
+    def __call__(self, principal: object, operation: Operation, resource: Resource) -> bool:
+        self.principals.add(principal)
+        return (operation, resource) not in self.denied
+
+    def deny(self, operation: str, where: ResourceType | Resource, *names: str) -> None:
+        resources = [where] if isinstance(where, Resource) else [Resource(where, name) for name in names]
+        self.denied.update((Operation[operation], resource) for resource in resources)
+
+
+def errors(
+    topics: Any, key: str = "error_code", partitions: str = "partitions"
+) -> list[tuple[object, list[tuple[int, str]]]]:
+    """Return topics, by name or id, with the partitions' indexes and errors."""
+    return [
+        (
+            next(topic[field] for field in ("name", "topic", "topic_id") if field in topic),
+            [
+                (
+                    partition["partition_index" if "partition_index" in partition else "index"],
+                    ErrorCode(partition[key]).name,
+                )
+                for partition in topic[partitions]
+            ],
+        )
+        for topic in topics
+    ]

@@ -1,0 +1,450 @@
+"""Everything that can happen in the world of the random tests: consumers, producers, administrators, time, the log.
+
+An action that needs somebody picks among those there are, by number; where there is nobody, nothing happens.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from attrs import evolve
+
+from groupcoord import ErrorCode, LoadError, PartitionStatus, Ticket
+from groupcoord.core.records import ZERO_UUID
+from groupcoord.log_store import (
+    AppendTimedOutError,
+    LogStoreError,
+    NotEnoughReplicasError,
+    NotLeaderError,
+    RecordTooLargeError,
+    StorageError,
+)
+from groupcoord.messages import (
+    CompleteTransaction,
+    CoordinatorType,
+    DeleteGroups,
+    DescribeGroups,
+    FindCoordinator,
+    GroupToFetch,
+    JoinGroup,
+    JoinProtocol,
+    LeaveGroup,
+    LeavingMember,
+    ListGroups,
+    OffsetCommit,
+    OffsetDelete,
+    OffsetFetch,
+    OffsetToCommit,
+    TopicToCommit,
+    TopicToDelete,
+    TopicToFetch,
+    TxnOffsetCommit,
+)
+from tests.laws.actors import PARTITIONS, REBALANCE_TIMEOUT_MS, Actor, Manner, subscription
+from tests.laws.denials import (
+    allowed_in,
+    error_codes,
+    expected_refusal,
+    requests_of_every_kind,
+    requests_that_are_wrong,
+)
+from tests.laws.world import CLERK, ELSEWHERE, GROUPS, HERE, LOG_PARTITIONS, NOBODY, PRODUCER, WORKERS, World
+
+PROTOCOLS = (("range",), ("range", "roundrobin"), ("roundrobin", "range"))
+MANNERS = (
+    Manner(),
+    Manner(asks_for_id=False, skips=False, metadata=subscription("orders", "audit")),
+    Manner(skips=False, metadata=subscription("audit"), rebalance_timeout_ms=120_000),
+    Manner(metadata=subscription(), rebalance_timeout_ms=6_000),
+    Manner(metadata=None),
+    Manner(metadata=b"\x00\x00\x00\x00\x00\x02\x00\x06orders"),
+)
+ERRORS: tuple[type[LogStoreError], ...] = (NotEnoughReplicasError, NotLeaderError, RecordTooLargeError, StorageError)
+GROUP_STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
+
+
+class Consumers(World):
+    """What members of groups do, and those who would like to be members."""
+
+    def a_consumer_starts(self, group_id: str, instance: str | None, protocols: int, manner: int) -> None:
+        """A new consumer is there; with an instance id it takes the place of the one that has it."""
+        if len(self.actors) < 9:
+            for other in self.actors:
+                if instance is not None and (other.group_id, other.instance_id) == (group_id, instance):
+                    other.is_alive = False
+            self._new_actor(group_id, instance, PROTOCOLS[protocols], MANNERS[manner])
+
+    def a_group_comes_to_be(self, group_id: str, instances: tuple[str | None, ...], manner: int) -> None:
+        """Consumers start together and go on until all have their share, if nothing is in the way."""
+        for instance in instances:
+            self.a_consumer_starts(group_id, instance, 1, manner)
+        for _ in range(6):
+            self.go_on(1_000)
+
+    def _new_actor(self, group_id: str, instance: str | None, protocols: tuple[str, ...], manner: Manner) -> Actor:
+        protocol_type = "connect" if group_id == WORKERS else "consumer"
+        self.actors.append(
+            Actor(f"c{len(self.actors)}", group_id, instance, protocols, manner, protocol_type=protocol_type)
+        )
+        return self.actors[-1]
+
+    def ready(self, *phases: str) -> list[Actor]:
+        """Return the live consumers that wait for nothing, in these phases (any, if none are named)."""
+        return [a for a in self.actors if a.is_alive and not a.waiting and (not phases or a.phase in phases)]
+
+    def a_consumer_goes_on(self, who: int) -> None:
+        """A consumer sends what is next: a join, a sync or a heartbeat."""
+        actor = self.pick(self.ready(), who)
+        if actor is not None:
+            self.submit(actor.next_request(), actor)
+
+    def everybody_goes_on_for_a_while(self, rounds: int) -> None:
+        """All consumers send what is next, several times; some commit."""
+        for _ in range(rounds):
+            for actor in self.ready():
+                if actor.is_alive and not actor.waiting:
+                    if actor.owned and self.random.random() < 0.3:
+                        self.submit(actor.commit_request(self.offsets_of(actor)), actor)
+                    else:
+                        self.submit(actor.next_request(), actor)
+
+    def a_consumer_commits(self, who: int, by_id: bool) -> None:
+        """A consumer commits, whatever its group is doing."""
+        actor = self.pick([actor for actor in self.ready() if actor.member_id], who)
+        if actor is not None:
+            self.submit(actor.commit_request(self.offsets_of(actor, by_id=by_id)), actor)
+
+    def offsets_of(self, actor: Actor, *, by_id: bool = False) -> tuple[TopicToCommit, ...]:
+        """Return offsets for what a consumer owns (for partition 0, if it owns nothing), of both topics."""
+        return self.offsets("orders", *sorted(actor.owned or {0}), by_id=by_id) + self.offsets("audit", 0)
+
+    def offsets(self, name: str, *indexes: int, by_id: bool = False, metadata: str = "") -> tuple[TopicToCommit, ...]:
+        """Return new offsets for partitions of a topic, which is named, or identified if there is such a topic."""
+        topic_id = (self.topics.topic_id(name) if by_id else None) or ZERO_UUID
+        offsets = tuple(OffsetToCommit(index, self.new_offset(), 3, metadata) for index in indexes)
+        return (TopicToCommit(name if topic_id == ZERO_UUID else None, offsets, topic_id),)
+
+    def a_consumer_repeats_its_request(self, who: int) -> None:
+        """A consumer sends its waiting join or sync again, say over a new connection."""
+        actor = self.pick([a for a in self.actors if a.is_alive and a.waiting and a.member_id], who)
+        if actor is not None and actor.phase != "stable":
+            self.submit(actor.next_request())
+
+    def a_consumer_joins_again(self, who: int, changes: bool) -> None:
+        """A consumer rejoins its group: as a leader does whose topics changed, or since its own interests changed."""
+        actor = self.pick(self.ready("stable", "syncing"), who)
+        if actor is not None:
+            if changes and actor.instance_id is None:
+                actor.protocols = tuple(reversed(actor.protocols))
+                actor.manner = evolve(actor.manner, metadata=subscription("orders", "audit"))
+            actor.rejoin()
+            self.submit(actor.next_request(), actor)
+
+    def a_static_consumer_restarts(self, who: int, protocols: int | None, skips: bool) -> None:
+        """A static consumer ends without a word and is back under a new member id; its old self may still wait."""
+        old = self.pick([a for a in self.actors if a.is_alive and a.instance_id and a.member_id], who)
+        if old is not None:
+            old.is_alive = False
+            chosen = old.protocols if protocols is None else PROTOCOLS[protocols]
+            actor = self._new_actor(old.group_id, old.instance_id, chosen, evolve(old.manner, skips=skips))
+            self.submit(actor.next_request(), actor)
+
+    def a_consumer_dies(self, who: int) -> None:
+        """A consumer is silent from now on."""
+        actor = self.pick([a for a in self.actors if a.is_alive], who)
+        if actor is not None:
+            actor.is_alive = False
+
+    def a_consumer_leaves(self, who: int) -> None:
+        """A consumer leaves in good order, perhaps before it has joined."""
+        actor = self.pick([actor for actor in self.ready() if actor.member_id], who)
+        if actor is not None:
+            actor.is_alive = False
+            self.submit(actor.leave_request(), actor)
+
+    def several_are_removed(self, group_id: str, by_instance: bool, count: int) -> None:
+        """An administrator removes members in one request, some of whom there are not."""
+        chosen = [a for a in self.actors if a.group_id == group_id and a.member_id][:count]
+        entries = [
+            LeavingMember("" if by_instance and a.instance_id else a.member_id, a.instance_id, "removed")
+            for a in chosen
+        ]
+        self.submit(LeaveGroup(group_id, (*entries, LeavingMember("nobody"), LeavingMember("", "no-such-instance"))))
+
+    def a_ghost_speaks(self, who: int, kind: str) -> None:
+        """A consumer that was given up, or replaced, goes on for a moment."""
+        ghost = self.pick([a for a in self.actors if not a.is_alive and a.member_id], who)
+        if ghost is None:
+            return
+        match kind:
+            case "commit":
+                self.submit(ghost.commit_request(self.offsets_of(ghost)))
+            case "leave":
+                self.submit(ghost.leave_request())
+            case _:
+                self.submit(evolve(ghost, phase=kind).next_request())
+
+    def a_stranger_joins(self, group_id: str, asks_for_id: bool, protocols: tuple[str, ...], *, misfit: bool) -> None:
+        """Somebody joins and is never heard of again: with protocols or a type that nobody shares, or none at all."""
+        protocol_type = "other" if misfit else "connect" if group_id == WORKERS else "consumer"
+        joins = tuple(JoinProtocol(name, b"") for name in protocols)
+        self.submit(
+            JoinGroup(
+                group_id, "", protocol_type, joins, 10_000, REBALANCE_TIMEOUT_MS, requires_known_member_id=asks_for_id
+            )
+        )
+
+    def a_consumer_commits_in_a_transaction(self, who: int, producer_id: int) -> None:
+        """A consumer that also produces commits what it read in its transaction (KIP-447)."""
+        actor = self.pick([a for a in self.actors if a.member_id], who)
+        if actor is not None:
+            self.submit(
+                TxnOffsetCommit(
+                    actor.group_id,
+                    self.offsets_of(actor),
+                    producer_id,
+                    0,
+                    "tx",
+                    actor.generation_id,
+                    actor.member_id,
+                    actor.instance_id,
+                )
+            )
+
+
+class Outsiders(Consumers):
+    """Administrators, producers, and whoever else deals with groups without being a member."""
+
+    def somebody_commits_from_outside(self, group_id: str, index: int) -> None:
+        """Somebody resets an offset of a group that has no members."""
+        self.submit(OffsetCommit(group_id, self.offsets("orders", index)))
+
+    def somebody_commits_in_a_peculiar_way(self, group_id: str, by_id: bool, size: int, retention_ms: int) -> None:
+        """A commit with metadata, perhaps too long, a retention of its own, and partitions that don't exist."""
+        topics = self.offsets("orders", 0, 1, metadata="é" * size)
+        topics += self.offsets("audit", 0, 5, by_id=by_id) + self.offsets("nowhere", 0)
+        topics += tuple(TopicToCommit(None, (OffsetToCommit(0, 0),), gone) for gone in self.topics.gone[-1:])
+        self.submit(OffsetCommit(group_id, topics, retention_time_ms=retention_ms))
+
+    def a_clerk_deals_with_offsets(self, group_id: str) -> None:
+        """Somebody who may only see one topic is refused the others, and is served that one."""
+        self.submit(OffsetCommit(group_id, self.offsets("orders", 0) + self.offsets("audit", 1)), principal=CLERK)
+        topics = self.offsets("orders", 0) + self.offsets("audit", 1)
+        self.submit(TxnOffsetCommit(group_id, topics, 7, 0), principal=CLERK)
+        doomed = (TopicToDelete("audit", (0,)), TopicToDelete("orders", (0, 9)), TopicToDelete("nowhere", (0,)))
+        self.submit(OffsetDelete(group_id, doomed), principal=CLERK)
+        index = self.coordinator.partition_of(group_id)
+        if self.coordinator.partition(index) is not None:
+            everything = self.coordinator.call(OffsetFetch((GroupToFetch(group_id),)), CLERK).groups[0]
+            assert {topic.name for topic in everything.topics} <= {"orders"}
+            wanted = GroupToFetch(group_id, (TopicToFetch("audit", (0,)), TopicToFetch("orders", (0,))))
+            named = self.coordinator.call(OffsetFetch((wanted,)), CLERK).groups[0]
+            codes = {topic.name: topic.partitions[0].error_code for topic in named.topics}
+            assert codes == {"audit": ErrorCode.TOPIC_AUTHORIZATION_FAILED, "orders": ErrorCode.NONE}
+
+    def somebody_deletes(self, group_ids: list[str]) -> None:
+        """An administrator deletes groups, over several log partitions."""
+        self.submit(DeleteGroups((*group_ids, "gamma", group_ids[0])))
+
+    def somebody_deletes_offsets(self, group_id: str, indexes: set[int]) -> None:
+        """An administrator deletes offsets."""
+        doomed = (TopicToDelete("orders", tuple(sorted(indexes))), TopicToDelete("audit", (0, 1)))
+        self.submit(OffsetDelete(group_id, doomed))
+
+    def a_topic_is_deleted(self, name: str) -> None:
+        """A topic is deleted, or (if it isn't there) made anew."""
+        if self.topics.topic_id(name) is None:
+            self.topics.create(name, {"orders": PARTITIONS, "audit": 2}[name])
+        else:
+            self.coordinator.topic_deleted(name, self.topics.delete(name))
+            self.deliver()
+
+    def a_producer_commits(self, producer_id: int, group_id: str, index: int) -> None:
+        """A producer puts an offset into its transaction."""
+        self.submit(TxnOffsetCommit(group_id, self.offsets("orders", index), producer_id, 0))
+
+    def a_transaction_ends(self, producer_id: int, partition: int, committed: bool) -> None:
+        """A transaction coordinator writes its marker to a log partition."""
+        self.submit(CompleteTransaction(partition, producer_id, 0, committed))
+
+    def somebody_without_permission_asks(self, group_id: str, member_id: str) -> None:
+        """Every request of a principal without any permission is refused at once, whatever state the group is in."""
+        for request in requests_of_every_kind(group_id, member_id):
+            assert not allowed_in(self.coordinator.call(request, NOBODY))
+        commit = TxnOffsetCommit(group_id, self.offsets("orders", 0), 7, 0, "tx")
+        assert error_codes(self.coordinator.call(commit, PRODUCER)) == {ErrorCode.GROUP_AUTHORIZATION_FAILED}
+        described = self.coordinator.call(DescribeGroups((group_id,), include_authorized_operations=True), CLERK)
+        assert bin(described.groups[0].authorized_operations % 2**32).count("1") in (1, 5)
+
+    def somebody_errs(self) -> None:
+        """What is wrong with a request comes before the state of the group and of its log partition."""
+        for request, error_code in requests_that_are_wrong() if self.is_started() else ():
+            assert error_codes(self.coordinator.call(request)) == {error_code}
+
+    def somebody_asks_where_nobody_serves(self, group_id: str) -> None:
+        """Every request for a log partition that isn't served here is refused at once, for the right reason."""
+        status = self.coordinator.status(self.coordinator.partition_of(group_id))
+        if status is not PartitionStatus.ACTIVE and self.is_started():
+            for request in requests_of_every_kind(group_id, "nobody"):
+                expected = expected_refusal(request, status, PartitionStatus.LOADING in self.all_statuses())
+                if expected is not None:
+                    assert error_codes(self.coordinator.call(request)) == {expected}
+
+    def is_started(self) -> bool:
+        """Tell whether the coordinator has begun to load anything, ever."""
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE not in error_codes(self.coordinator.call(ListGroups()))
+
+    def all_statuses(self) -> list[PartitionStatus]:
+        """Return the status of every log partition."""
+        return [self.coordinator.status(index) for index in range(LOG_PARTITIONS)]
+
+    def an_observer_looks(self, group_id: str) -> None:
+        """Describing, listing, finding and fetching are answered in every state, agree, and change nothing."""
+        call = self.coordinator.call
+        described = call(DescribeGroups((group_id, None), include_authorized_operations=True))
+        assert [group.group_id for group in described.groups] == [group_id, ""]
+        key = "g:AAAAAAAAAAAAAAAAAAAAAA:0"
+        for kind, keys in [(CoordinatorType.SHARE, (key, "g:t:0")), (99, (key,)), (CoordinatorType.TRANSACTION, ("",))]:
+            assert len(call(FindCoordinator(kind, keys)).coordinators) == len(keys)
+        found = call(FindCoordinator(CoordinatorType.GROUP, (group_id,))).coordinators[0]
+        expected = self.owner(self.coordinator.partition_of(group_id))
+        assert (found.error_code is ErrorCode.NONE) == (expected is not None)
+        assert expected in (None, found.node)
+        assert found.node in (HERE, ELSEWHERE) or expected is None
+        if PartitionStatus.LOADING not in self.all_statuses():
+            listed = {group.group_id: group.group_state for group in call(ListGroups()).groups}
+            assert not call(ListGroups((), ("consumer",))).groups
+            for state in GROUP_STATES:
+                named = call(ListGroups((f" {state.upper()}",), ("Classic", "share"))).groups
+                assert {g.group_id for g in named} == {key for key, value in listed.items() if value == state}
+        named = (TopicToFetch("orders", (0, 9)), TopicToFetch(None, (0,), self.topics.ids.get("orders", ZERO_UUID)))
+        for topics in (None, named):
+            fetched = call(OffsetFetch((GroupToFetch(group_id, topics),), require_stable=True, uses_topic_ids=True))
+            for topic in fetched.groups[0].topics:
+                for partition in topic.partitions:
+                    assert partition.error_code is ErrorCode.NONE or partition.committed_offset == -1
+
+
+class Lives(Outsiders):
+    """Time, the log and the process."""
+
+    def time_passes(self, duration_ms: int, exactly: bool) -> None:
+        """Time passes: timers fire late, all together, or ``exactly`` when they are due."""
+        end_ms = self.clock.now_ms() + duration_ms
+        for _ in range(100 if exactly else 0):
+            deadline_ms = self.coordinator.next_deadline_ms()
+            if deadline_ms is None or deadline_ms > end_ms:
+                break
+            self.clock.advance_to(max(deadline_ms, self.clock.now_ms()))
+            self.let_timers_fire()
+        self.clock.advance_to(end_ms)
+        self.let_timers_fire()
+
+    def the_log_answers(self, count: int, together: bool) -> None:
+        """The log writes what waits, and says so for each append, or ``together`` for the last of each partition."""
+        answers = self.store.write_waiting(count)
+        if together:
+            answers = list({ticket.partition: (ticket, base_offset) for ticket, base_offset in answers}.values())
+        for ticket, base_offset in answers:
+            self.coordinator.appended(ticket, base_offset)
+        self.deliver()
+
+    def the_log_refuses(self, error: type[LogStoreError], count: int | None) -> None:
+        """The log refuses the oldest appends that wait (``count`` None: all), or the next one."""
+        waiting = self.store.waiting()
+        if not waiting:
+            self.store.fail_next(error("injected"))
+        for ticket in waiting[:count]:
+            del self.store._waiting[0]
+            self.coordinator.append_failed(ticket, error("injected"))
+            self.deliver()
+
+    def an_append_times_out(self, is_written: bool) -> None:
+        """Nobody knows whether an append was written: its log partition is given up."""
+        waiting = self.store.waiting()
+        if not waiting:
+            self.line.loses_answer = True
+            return
+        ticket: Ticket = waiting[0]
+        if is_written:
+            self.store.write_waiting(1)
+        else:
+            del self.store._waiting[0]
+        self.coordinator.append_failed(ticket, AppendTimedOutError("injected"))
+        self.deliver()
+
+    def another_writer_leaves_a_gap(self, partition: int, count: int) -> None:
+        """Offsets of the log are not without gaps."""
+        if not self.store.waiting():
+            self.store.skip_offsets(partition, count)
+
+    def the_process_restarts(self, written: int, max_size: int, loads: bool, breaks_after: int | None) -> None:
+        """The process is killed and started again, perhaps with another ``group.max.size``; nobody gets an answer.
+
+        Of what waits for the log, a part is ``written``. Then the log is loaded, or is found broken, or not loaded yet.
+        """
+        self.store.write_waiting(min(written, len(self.store.waiting())))
+        self.store.drop_waiting()
+        for sent in self.outstanding.values():
+            if sent.actor is not None:
+                sent.actor.receive(None)
+        self.outstanding.clear()
+        self.config = evolve(self.config, group_max_size=max_size)
+        self.boot()
+        self.somebody_is_too_early()
+        if loads:
+            self.line.breaks_after = breaks_after
+            with suppress(LoadError):
+                self.coordinator.load_all()
+            self.line.mend()
+            self.deliver()
+
+    def somebody_is_too_early(self) -> None:
+        """Before anything is loaded, nobody is served: COORDINATOR_NOT_AVAILABLE."""
+        for request in requests_of_every_kind(GROUPS[0], "nobody"):
+            if not isinstance(request, FindCoordinator | CompleteTransaction):
+                assert error_codes(self.coordinator.call(request)) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+
+    def a_partition_moves_away(self, partition: int, is_late: bool) -> None:
+        """Another node becomes the coordinator of a log partition; or this is said of an election long ago."""
+        self.leader_epoch += not is_late
+        self.coordinator.unload(partition, self.leader_epoch - is_late)
+        self.deliver()
+
+    def a_partition_moves_here(self, partition: int, is_late: bool, records_at_once: int | None) -> None:
+        """This node becomes the coordinator of a log partition; it may load it bit by bit."""
+        if self.coordinator.partition(partition) is None:
+            self._forget_waiting(partition)
+        self.leader_epoch += not is_late
+        if self.coordinator.begin_load(partition, self.leader_epoch - is_late):
+            self.coordinator.continue_load(partition, records_at_once)
+        self.deliver()
+
+    def _forget_waiting(self, partition: int) -> None:
+        """What a partition's former leader still had under way is written or lost before the next one reads."""
+        for ticket, records in [entry for entry in self.store._waiting if entry[0].partition == partition]:
+            self.store._waiting = [entry for entry in self.store._waiting if entry[0] != ticket]
+            if self.random.random() < 0.5:
+                self.coordinator.appended(ticket, self.store._write(partition, records))
+            else:
+                self.coordinator.append_failed(ticket, StorageError("injected"))
+            self.deliver()
+
+    def a_load_goes_on(self, partition: int, records_at_once: int | None) -> None:
+        """A load under way reads on."""
+        self.coordinator.continue_load(partition, records_at_once)
+        self.deliver()
+
+    def a_load_fails(self, partition: int, breaks_after: int) -> None:
+        """The log of a partition that moves here can't be read to its end: it is refused until it is loaded again."""
+        if self.coordinator.partition(partition) is None:
+            self._forget_waiting(partition)
+            self.leader_epoch += 1
+            self.line.breaks_after = breaks_after
+            if self.coordinator.begin_load(partition, self.leader_epoch):
+                with pytest.raises(LoadError):
+                    self.coordinator.continue_load(partition)
+                assert self.coordinator.status(partition) is PartitionStatus.FAILED
+            self.line.mend()
+            self.deliver()
