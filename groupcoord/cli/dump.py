@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from groupcoord.cli.dump_files import PathError, Segment, find_segments, read_se
 from groupcoord.cli.dump_json import JsonLines
 from groupcoord.cli.dump_selection import Selection, SelectionError, parse_time, parse_types
 from groupcoord.cli.dump_table import Row, TableRows, pages
+from groupcoord.coordinator import collector_paused
 from groupcoord.records.salvage import Damage, SoundBatch
 
 DAMAGED, USAGE_ERROR, INTERRUPTED = 1, 2, 130
@@ -87,7 +87,7 @@ def dump(
             if output_format is Format.table:
                 _print_table(reading, selection)
             else:
-                with _no_collector():
+                with collector_paused():
                     _print_json(reading, JsonLines(selection, raw=raw))
     except BrokenPipeError:
         # Whoever read this wants no more of it; the interpreter must not try to flush on its way out.
@@ -157,18 +157,6 @@ def damage_text(damage: Damage) -> str:
     if behind is None:
         return f"{text}, to the end" + ("" if first is None else f", offsets from {first} on")
     return f"{text}, offsets before {behind}" if first is None else text
-
-
-@contextmanager
-def _no_collector() -> Iterator[None]:
-    """Do without the cyclic garbage collector: millions of tuples and strings keep it busy, and none is in a cycle."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _print_json(reading: _Reading, lines: JsonLines) -> None:

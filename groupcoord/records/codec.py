@@ -52,6 +52,7 @@ _CACHED_NAMES_MAX = 8_192
 _CACHED_NAME_LENGTH_MAX = 256
 
 _pack_int32 = Struct(">i").pack
+_unpack_int16_from = Struct(">h").unpack_from
 _unpack_int32_from = Struct(">i").unpack_from
 # version, offset, leader epoch, length byte of empty metadata, commit timestamp, tags: none, or one with the topic id
 _offset_value_without_topic_id = Struct(">hqiBqB")
@@ -300,10 +301,14 @@ def _read_offset_value(record: OffsetCommitRecord, value: bytes) -> None:
 
 def _names(names: bytes) -> tuple[str, str]:
     """Return group and topic of an offset key without its last four bytes."""
-    reader = Reader(names, 2, flexible=False)
-    group_id, topic = reader.string(), reader.string()
-    reader.end()
-    return group_id, topic
+    (group_length,) = _unpack_int16_from(names, 2)
+    middle = 4 + group_length
+    if group_length < 0:
+        raise MalformedError("null in place of a group")
+    (topic_length,) = _unpack_int16_from(names, middle)
+    if topic_length < 0 or middle + 2 + topic_length != len(names):
+        raise MalformedError(f"a topic of {topic_length} bytes, {len(names) - middle - 2} left")
+    return names[4:middle].decode(), names[middle + 2 :].decode()
 
 
 _cached_names = lru_cache(_CACHED_NAMES_MAX)(_names)

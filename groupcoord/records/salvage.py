@@ -1,13 +1,18 @@
-"""Reading what is left of a damaged log: every sound batch, and what had to be skipped between them."""
+"""Reading what is left of a damaged log: every sound batch, and what had to be skipped between them.
+
+However the damage looks, the work grows with the size of the log and no faster, since bytes may come from somebody who
+wants it to: after damage chunks are small at first, and a checksum costs the same however long its range is.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
 from groupcoord.records.batches import (
+    BATCH_BYTES_MAX,
     BATCH_HEADER_BYTES,
     CODEC_MASK,
     LOG_OVERHEAD_BYTES,
@@ -20,11 +25,11 @@ from groupcoord.records.batches import (
 )
 from groupcoord.records.compression import Compression
 from groupcoord.records.legacy import MAGIC_V1, MESSAGE_BYTES_MIN
+from groupcoord.records.range_checksums import RangeChecksums, ReadAt
 
 CHUNK_BYTES = 4_194_304
-
-#: Reads ``size`` bytes at ``position``; fewer only at the end.
-ReadAt = Callable[[int, int], bytes]
+CHUNK_BYTES_MIN = 16_384
+"""How many bytes are read first after damage; twice as many each time until there is more of it."""
 
 # What starts a batch: an offset, a length of 14 to 2**28 - 1 bytes, a leader epoch or CRC, magic 0 to 2. The look-ahead
 # finds overlapping candidates; zeros are none, so that a preallocated tail is passed over quickly.
@@ -35,7 +40,12 @@ _MAGIC_POSITION = 16
 _ATTRIBUTES_POSITION = 21
 _COUNT_POSITION = 57
 _ENTRY_BYTES_MIN = LOG_OVERHEAD_BYTES + MESSAGE_BYTES_MIN
+_RECORD_BYTES_MIN = 7
+_V0_KEY_POSITION, _V1_KEY_POSITION = 18, 26
+_LEGACY_CRC_POSITION, _LEGACY_COVERED_POSITION = 12, 16
+_CRC_POSITION, _COVERED_POSITION = 17, 21
 _int32 = Struct(">i")
+_uint32 = Struct(">I")
 _attributes_and_delta = Struct(">hi")
 
 
@@ -69,21 +79,20 @@ def salvage_batches(
     """Yield every sound batch of a log, in order, and a :class:`Damage` for all that lies between them.
 
     After damage, reading goes on at the next place where a whole batch with the right CRC starts, whatever its offsets.
-    A batch whose CRC is right but whose records don't fit is damage as well.
+    A batch whose CRC is right but whose records don't fit is damage as a whole.
 
     Args:
         read_at: gives the bytes.
         size_bytes: how many there are; if fewer come, the log ends there.
         chunk_bytes: how many to ask for at a time; a larger batch is held whole.
     """
-    position, wanted = 0, chunk_bytes
+    log = _Log(read_at, size_bytes)
+    position, wanted, chunk_now = 0, chunk_bytes, chunk_bytes
     next_offset: int | None = None
     damage: Damage | None = None
-    while position < size_bytes:
-        requested = min(wanted, size_bytes - position)
-        chunk = read_at(position, requested)
-        if len(chunk) < requested:
-            size_bytes = position + len(chunk)  # somebody has cut the file meanwhile
+    search: _Search | None = None
+    while position < log.size_bytes:
+        chunk = log.read(position, wanted)
         sound, end, error = _sound_batches(chunk, position)
         for found in sound:
             if damage is not None:
@@ -91,18 +100,23 @@ def salvage_batches(
                 damage = None
             next_offset = found.batch.next_offset
             yield found
-        wanted = chunk_bytes
-        if isinstance(error, TruncatedBatchError) and position + len(chunk) < size_bytes:
-            if end > position:
-                position = end
-                continue
-            if error.size_bytes <= size_bytes - position:
-                wanted = error.size_bytes
-                continue
-        position = end
-        if error is not None:
-            position = find_batch(read_at, end + 1, size_bytes, chunk_bytes=chunk_bytes)
+        is_cut = isinstance(error, TruncatedBatchError) and position + len(chunk) < log.size_bytes
+        if error is None or (is_cut and end > position):
+            chunk_now = min(2 * chunk_now, chunk_bytes)
+            position, wanted = end, chunk_now
+            continue
+        search = search or _Search(log, end)
+        size = search.size_of_batch(end)
+        if size and is_cut and wanted < size:
+            wanted = size
+            continue
+        # Where the CRC is right the batch is what was written, though it can't be read: skip it whole.
+        position = end + size if size else search.find(end + 1)
+        chunk_now = wanted = min(chunk_bytes, CHUNK_BYTES_MIN)
+        if damage is None:
             damage = Damage(end, position - end, error.reason, next_offset, None)
+        else:
+            damage = damage._replace(size_bytes=position - damage.position)
     if damage is not None:
         yield damage
 
@@ -120,41 +134,107 @@ def _sound_batches(chunk: bytes, position: int) -> tuple[list[SoundBatch], int, 
     return sound, end, None
 
 
-def find_batch(read_at: ReadAt, position: int, size_bytes: int, *, chunk_bytes: int = CHUNK_BYTES) -> int:
-    """Return where the next sound batch starts, at ``position`` or behind it; ``size_bytes`` if there is none.
+def find_batch(read_at: ReadAt, position: int, size_bytes: int) -> int:
+    """Return where the next whole batch with the right CRC starts, at ``position`` or behind it.
 
-    The arguments are those of :func:`salvage_batches`.
+    Args:
+        read_at: gives the bytes.
+        position: where to start.
+        size_bytes: how many bytes there are; returned if there is no such batch.
     """
-    while position + _ENTRY_BYTES_MIN <= size_bytes:
-        chunk = read_at(position, min(chunk_bytes + BATCH_HEADER_BYTES, size_bytes - position))
-        for match in _HEADER_LIKE.finditer(chunk):
-            start = match.start()
-            size = LOG_OVERHEAD_BYTES + _int32.unpack_from(chunk, start + _LENGTH_POSITION)[0]
-            header = chunk[start : start + BATCH_HEADER_BYTES]
-            if size <= size_bytes - position - start and _is_plausible(header, size):
-                data = read_at(position + start, size)
-                sound, end, _ = _sound_batches(data, 0)
-                if sound and end == size:
+    return _Search(_Log(read_at, size_bytes), position).find(position)
+
+
+class _Log:
+    """The bytes of a log, which ends where reading finds its end, if somebody cuts it meanwhile."""
+
+    def __init__(self, read_at: ReadAt, size_bytes: int) -> None:
+        self._read_at = read_at
+        self.size_bytes = size_bytes
+
+    def read(self, position: int, size: int) -> bytes:
+        """Return so many bytes, or those that are left."""
+        size = min(size, self.size_bytes - position)
+        if size <= 0:
+            return b""
+        part = self._read_at(position, size)
+        if len(part) < size:
+            self.size_bytes = position + len(part)
+        return part
+
+
+class _Search:
+    """Looks for whole batches with the right CRC behind some position of a log."""
+
+    def __init__(self, log: _Log, start: int) -> None:
+        self._log = log
+        self._checksums = RangeChecksums(log.read, start, is_legacy=False)
+        self._legacy_checksums = RangeChecksums(log.read, start, is_legacy=True)
+
+    def find(self, position: int) -> int:
+        """Return where the next one starts; the size of the log if there is none."""
+        wanted = CHUNK_BYTES_MIN
+        log = self._log
+        while position + _ENTRY_BYTES_MIN <= log.size_bytes:
+            chunk = log.read(position, wanted)
+            for match in _HEADER_LIKE.finditer(chunk):
+                start = match.start()
+                if self._is_batch(chunk[start : start + BATCH_HEADER_BYTES], position + start):
                     return position + start
-        if position + len(chunk) >= size_bytes or not chunk:
-            break
-        position += max(1, len(chunk) - BATCH_HEADER_BYTES)
-    return size_bytes
+            if position + len(chunk) >= log.size_bytes:
+                break
+            position += max(1, len(chunk) - BATCH_HEADER_BYTES)
+            wanted = min(2 * wanted, CHUNK_BYTES)
+        return log.size_bytes
+
+    def size_of_batch(self, position: int) -> int:
+        """Return the size of the batch that starts here, if it is whole and its CRC right; else 0."""
+        header = self._log.read(position, BATCH_HEADER_BYTES)
+        is_batch = _HEADER_LIKE.match(header) is not None and self._is_batch(header, position)
+        return _size(header) if is_batch else 0
+
+    def _is_batch(self, header: bytes, position: int) -> bool:
+        size = _size(header)
+        end = position + size
+        if end > self._log.size_bytes or size > BATCH_BYTES_MAX or len(header) < _ENTRY_BYTES_MIN:
+            return False
+        if header[_MAGIC_POSITION] != MAGIC_V2:
+            if not self._may_be_message(header, position, size):
+                return False
+            crc: int = _uint32.unpack_from(header, _LEGACY_CRC_POSITION)[0]
+            return self._legacy_checksums.of(position + _LEGACY_COVERED_POSITION, end) == crc
+        if not _may_be_batch(header, size):
+            return False
+        crc = _uint32.unpack_from(header, _CRC_POSITION)[0]
+        return self._checksums.of(position + _COVERED_POSITION, end) == crc
+
+    def _may_be_message(self, header: bytes, position: int, size: int) -> bool:
+        """Tell whether codec, key and value of a message of format v0 or v1 fit its size."""
+        key_position = _V1_KEY_POSITION if header[_MAGIC_POSITION] == MAGIC_V1 else _V0_KEY_POSITION
+        if header[_MAGIC_POSITION + 1] & CODEC_MASK >= Compression.ZSTD or size < key_position + 8:
+            return False
+        (key_length,) = _int32.unpack_from(header, key_position)
+        value_position = key_position + 4 + max(key_length, 0)
+        if key_length < -1 or value_position + 4 > size:
+            return False
+        value_length: int = _int32.unpack(self._log.read(position + value_position, 4).ljust(4))[0]
+        return value_length >= -1 and value_position + 4 + max(value_length, 0) == size
 
 
-def _is_plausible(header: bytes, size: int) -> bool:
-    """Tell whether it is worth while to compute the CRC of what starts like this."""
-    if len(header) < _ENTRY_BYTES_MIN:
-        return False
-    if header[_MAGIC_POSITION] != MAGIC_V2:
-        key_position = _ENTRY_BYTES_MIN - 8 + (8 if header[_MAGIC_POSITION] == MAGIC_V1 else 0)
-        key_length = int.from_bytes(header[key_position : key_position + 4], "big", signed=True)
-        codec = header[_MAGIC_POSITION + 1] & CODEC_MASK
-        return codec < Compression.ZSTD and -1 <= key_length <= size - key_position - 8
+def _size(header: bytes) -> int:
+    """Return the whole size that a header tells."""
+    length: int = _int32.unpack_from(header, _LENGTH_POSITION)[0]
+    return LOG_OVERHEAD_BYTES + length
+
+
+def _may_be_batch(header: bytes, size: int) -> bool:
+    """Tell whether the header of a batch of format v2 makes sense."""
     if len(header) < BATCH_HEADER_BYTES or size < BATCH_HEADER_BYTES:
         return False
     attributes: int
     last_offset_delta: int
     attributes, last_offset_delta = _attributes_and_delta.unpack_from(header, _ATTRIBUTES_POSITION)
-    record_count = int.from_bytes(header[_COUNT_POSITION : _COUNT_POSITION + 4], "big", signed=True)
-    return attributes & ~_KNOWN_ATTRIBUTES == 0 and -1 <= record_count - 1 <= last_offset_delta
+    (record_count,) = _int32.unpack_from(header, _COUNT_POSITION)
+    if attributes & ~_KNOWN_ATTRIBUTES or not -1 <= record_count - 1 <= last_offset_delta:
+        return False
+    return bool(attributes & CODEC_MASK) or record_count * _RECORD_BYTES_MIN <= size - BATCH_HEADER_BYTES

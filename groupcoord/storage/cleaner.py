@@ -16,6 +16,9 @@ from groupcoord.storage.swapping import swap_path
 
 logger = logging.getLogger(__name__)
 
+RETRY_MS = 10_000
+"""How long a partition is left alone after an error of the disk, which may be full for a while only."""
+
 
 class CompactableLog(Protocol):
     """What the cleaner needs to know of an open log partition.
@@ -62,6 +65,7 @@ class Cleaner:
         self._settings = settings
         self._first_dirty: dict[int, int] = read_cleaner_checkpoint(directory)
         self._stuck_at: dict[int, int] = {}
+        self._retry_ms: dict[int, int] = {}
         self._current: tuple[int, CompactableLog, CompactionPass, Work] | None = None
 
     def step(self, logs: Mapping[int, CompactableLog], now_ms: int, budget: int) -> bool:
@@ -98,8 +102,11 @@ class Cleaner:
         except (InvalidBatchError, OSError, LogStoreError) as error:
             logger.error("log partition %d can't be compacted: %s", partition, error)
             self._current = None
-            self._stuck_at[partition] = log.segments[-1]
-            if isinstance(error, OSError) and _is_half_swapped(log):
+            if not isinstance(error, OSError):
+                self._stuck_at[partition] = log.segments[-1]
+                return True
+            self._retry_ms[partition] = now_ms + RETRY_MS
+            if _is_half_swapped(log):
                 raise InterruptedSwapError(partition, error) from error
         return True
 
@@ -115,7 +122,8 @@ class Cleaner:
         """Return the dirtiest partition with the pass to take over it; None if all are clean enough."""
         worst, worst_ratio = None, self._settings.min_cleanable_ratio
         for partition, log in logs.items():
-            if len(log.segments) > 1 and self._stuck_at.get(partition) != log.segments[-1]:
+            is_waiting = now_ms < self._retry_ms.get(partition, now_ms)
+            if len(log.segments) > 1 and self._stuck_at.get(partition) != log.segments[-1] and not is_waiting:
                 ratio = self._dirty_ratio(log, self._first_dirty_of(partition, log))
                 if ratio > worst_ratio:
                     worst, worst_ratio = partition, ratio

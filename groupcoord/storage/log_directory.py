@@ -153,11 +153,15 @@ def read_cleaner_checkpoint(directory: Path) -> dict[int, int]:
 
 
 def write_cleaner_checkpoint(directory: Path, partition: int, first_dirty: int) -> None:
-    """Note how far a log partition is compacted. What the file says of others, other topics too, stays."""
+    """Note how far a log partition is compacted. What the file says of others, other topics too, stays.
+
+    A power failure may take it back, and then something is compacted once more; nobody waits for the disk here.
+    """
     path = directory / CLEANER_OFFSET_FILE
     entries = [entry for entry in _read_offset_checkpoint(path) if entry[:2] != (TOPIC, str(partition))]
     entries.append((TOPIC, str(partition), str(first_dirty)))
-    _write_whole(path, "\n".join(["0", str(len(entries)), *(" ".join(entry) for entry in entries), ""]))
+    lines = ["0", str(len(entries)), *(" ".join(entry) for entry in entries), ""]
+    _write_whole(path, "\n".join(lines), is_durable=False)
 
 
 def _read_offset_checkpoint(path: Path) -> list[tuple[str, str, str]]:
@@ -183,11 +187,12 @@ def sync_path(path: Path) -> None:
         os.close(descriptor)
 
 
-def _write_whole(path: Path, text: str) -> None:
+def _write_whole(path: Path, text: str, *, is_durable: bool = True) -> None:
     """Replace a file at once, so that no reader ever sees half of it."""
     temporary = path.with_name(path.name + ".tmp")
     with open(temporary, "w", encoding="ascii", newline="\n") as file:
         file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
+        if is_durable:
+            file.flush()
+            os.fsync(file.fileno())
     temporary.replace(path)

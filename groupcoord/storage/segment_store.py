@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from struct import error as StructError  # noqa: N812
 from types import TracebackType
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 from uuid import UUID
 
 from groupcoord.errors import StoreContractError
-from groupcoord.log_store import LogRecord, LogRecords, RecordTooLargeError, StorageError, Ticket
+from groupcoord.log_store import LoadedCommits, LogRecord, LogRecords, RecordTooLargeError, StorageError, Ticket
 from groupcoord.records.batches import Batch, InvalidBatchError, encode_batch
 from groupcoord.records.codec import RecordEncodingError
 from groupcoord.records.commit_batch import encode_commit_batch
@@ -42,6 +42,8 @@ from groupcoord.storage.log_directory import (
 )
 from groupcoord.storage.segments import all_records, read_batches, recover_segment
 from groupcoord.storage.swapping import finish_swaps
+
+T = TypeVar("T")
 
 NEVER = 2**63 - 1
 COMPACTION_BUDGET = 500
@@ -141,6 +143,7 @@ class SegmentLogStore:
         base_offset = log.next_offset
         if log.descriptor < 0:
             self._start_writing(log)
+        record_count = len(records)
         batch = self._encode(log, records)
         if log.size_bytes + len(batch) > self._segment_bytes and log.size_bytes:
             self._roll(partition, log)
@@ -151,7 +154,7 @@ class SegmentLogStore:
         if written != len(batch):
             self._take_back(partition, log, f"only {written} of {len(batch)} bytes were written", None)
         log.size_bytes += written
-        log.next_offset = offset = base_offset + len(records)
+        log.next_offset = offset = base_offset + record_count
         if isinstance(records, LogRecords):
             appended_ms = records.timestamp_ms
         else:
@@ -161,7 +164,7 @@ class SegmentLogStore:
                 record.offset = offset
         if not log.unflushed_records:
             log.unflushed_since_ms = appended_ms
-        log.unflushed_records += len(records)
+        log.unflushed_records += record_count
         if log.unflushed_records >= self._flush_interval_messages:
             self._flush(partition, log)
         return base_offset
@@ -178,10 +181,10 @@ class SegmentLogStore:
         """
         return _Reading(self._partitions.get(partition) or self._open(partition)).records(all_records)
 
-    def read_last(self, partition: int) -> Iterator[LogRecord]:
+    def read_last(self, partition: int) -> Iterator[LogRecord | LoadedCommits]:
         """Yield what a load needs of a log partition: as :meth:`read`, without commits that the next ones replace.
 
-        It is twice as fast on a log that was not compacted, and gives the same state. Errors are those of :meth:`read`.
+        It is several times as fast, and gives the same state. Errors are those of :meth:`read`.
         """
         return _Reading(self._partitions.get(partition) or self._open(partition)).records(last_commits)
 
@@ -309,10 +312,12 @@ class SegmentLogStore:
     # ------------------------------------------------------------ writing
 
     def _encode(self, log: _Partition, records: Sequence[LogRecord]) -> bytes:
-        if not records:
-            raise StoreContractError("an append needs at least one record")
+        batch = None
         try:
-            batch = self._encode_commit(log, records) or self._encode_any(log, records)
+            if isinstance(records, LogRecords):
+                batch = encode_commit_batch(log.next_offset, records.values, records.timestamp_ms, log.leader_epoch)
+            if batch is None:
+                batch = self._encode_any(log, records)
         except (RecordEncodingError, StructError) as error:
             raise RecordTooLargeError(f"{log.folder.name}: {error}") from error
         if len(batch) > self._batch_bytes_max:
@@ -322,13 +327,9 @@ class SegmentLogStore:
         return batch
 
     @staticmethod
-    def _encode_commit(log: _Partition, records: Sequence[LogRecord]) -> bytes | None:
-        if not isinstance(records, LogRecords):
-            return None
-        return encode_commit_batch(log.next_offset, records.values, records.timestamp_ms, leader_epoch=log.leader_epoch)
-
-    @staticmethod
     def _encode_any(log: _Partition, records: Sequence[LogRecord]) -> bytes:
+        if not records:
+            raise StoreContractError("an append needs at least one record")
         first = records[0]
         producer_id = first.producer_id
         return encode_batch(
@@ -409,7 +410,7 @@ class _Reading:
         self._end_offset = log.next_offset
         self._path = log.folder
 
-    def records(self, decode: Callable[[Iterable[Batch]], Iterator[LogRecord]]) -> Iterator[LogRecord]:
+    def records(self, decode: Callable[[Iterable[Batch]], Iterator[T]]) -> Iterator[T]:
         self._log.reader_count += 1
         try:
             yield from decode(self._batches())

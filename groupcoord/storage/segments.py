@@ -8,17 +8,11 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 from collections.abc import Iterable, Iterator
-from mmap import ACCESS_READ, mmap
 from pathlib import Path
-
-from crc32c import crc32c
 
 from groupcoord.log_store import LogRecord
 from groupcoord.records.batches import (
-    BATCH_HEADER_BYTES,
-    LOG_OVERHEAD_BYTES,
     Batch,
     CorruptBatchError,
     InvalidBatchError,
@@ -26,15 +20,13 @@ from groupcoord.records.batches import (
     iter_batches,
 )
 from groupcoord.records.codec import decode_control, decode_record
+from groupcoord.records.salvage import find_batch
 from groupcoord.storage.errors import CorruptLogError
 
 logger = logging.getLogger(__name__)
 
 #: Kafka's ``offsets.load.buffer.size``.
 CHUNK_BYTES = 5_242_880
-
-# What a batch's header looks like: an offset below 2**40, a length below 2**28, magic 2; look-ahead finds overlaps.
-_HEADER_LIKE = re.compile(rb"(?s)(?=\x00\x00\x00.{5}[\x00-\x0f].{7}\x02)")
 
 
 def read_batches(
@@ -148,13 +140,7 @@ def _holds_batch(path: Path, position: int) -> bool:
 
     A batch that is sound but whose offsets go back counts as well, since no interrupted write leaves one.
     """
-    with open(path, "rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as view:
-        for match in _HEADER_LIKE.finditer(view, position):
-            start = match.start()
-            header = view[start : start + BATCH_HEADER_BYTES]
-            end = start + LOG_OVERHEAD_BYTES + int.from_bytes(header[8:12], "big")
-            if start + BATCH_HEADER_BYTES <= end <= len(view):
-                crc = int.from_bytes(header[17:21], "big")
-                if crc32c(view[start + 21 : end]) == crc:
-                    return True
-    return False
+    with open(path, "rb", buffering=0) as file:
+        descriptor = file.fileno()
+        size_bytes = os.fstat(descriptor).st_size
+        return find_batch(lambda start, size: _read_at(descriptor, size, start), position, size_bytes) < size_bytes

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
+from typing import Generic, Protocol, TypeVar
 
 from tests.crash.requests import (
     Answer,
@@ -84,10 +85,25 @@ class Promises:
         self.acknowledged = max(offsets)
 
 
-class Client(ABC):
+PromisesT = TypeVar("PromisesT")
+
+
+class AnyClient(Protocol):
+    """What a conversation needs of a client."""
+
+    outbox: bytearray
+
+    def connected(self) -> None:
+        """There is a new connection."""
+
+    def on_answer(self, correlation_id: int, answer: Answer) -> None:
+        """Take an answer."""
+
+
+class Client(ABC, Generic[PromisesT]):
     """One connection at a time; ``outbox`` is what it has to send."""
 
-    def __init__(self, promises: Promises, seed: str) -> None:
+    def __init__(self, promises: PromisesT, seed: str) -> None:
         self.promises = promises
         self.random = random.Random(seed)
         self.outbox = bytearray()
@@ -107,7 +123,7 @@ class Client(ABC):
         return self._correlation_id
 
 
-class Committer(Client):
+class Committer(Client[Promises]):
     """Commits from outside, as a group without members."""
 
     def __init__(self, promises: Promises, seed: str) -> None:
@@ -136,7 +152,7 @@ class Committer(Client):
         self.outbox += offset_commit(correlation_id, self.promises.group_id, -1, "", TOPIC, offsets)
 
 
-class Member(Client):
+class Member(Client[Promises]):
     """Joins, syncs, heartbeats and, now and then, rejoins. One of each group commits, so offsets never go back."""
 
     def __init__(self, promises: Promises, seed: str, *, commits: bool) -> None:

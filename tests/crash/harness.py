@@ -1,8 +1,9 @@
 """The kill harness: clients commit and join while their server is killed, started again, and asked what it still knows.
 
 After every restart each group's offsets are compared with what was acknowledged, and the newest generation that a
-member was told must be the group's, or one that came after it. One cycle is: start, check, talk, kill. Some servers are
-killed before they listen, while they load or compact.
+member was told must be the group's, or one that came after it. Offsets of a transaction must be visible if its commit
+was acknowledged, never after an abort, and pending while it is open. One cycle is: start, check, talk, kill. Some
+servers are killed before they listen, while they load or compact.
 """
 
 from __future__ import annotations
@@ -19,18 +20,26 @@ from tests.crash.clients import (
     NONE,
     PARTITION_COUNT,
     TOPIC,
+    AnyClient,
     BrokenPromiseError,
-    Client,
     Committer,
     Member,
     Promises,
 )
 from tests.crash.processes import Launcher, Running
-from tests.crash.requests import Answer, fetched_offsets, heartbeat, offset_fetch
+from tests.crash.producers import UNSTABLE_OFFSET_COMMIT, Producer, Seen, TransactionPromises
+from tests.crash.requests import (
+    Answer,
+    fetched_offsets,
+    fetched_stability,
+    heartbeat,
+    offset_fetch,
+    stable_fetch,
+)
 
 STALL_S = 30.0
-COMMITTER_COUNT, GROUP_COUNT = 3, 2
-ANSWERS_MAX = 80
+COMMITTER_COUNT, GROUP_COUNT, PRODUCER_COUNT = 3, 2, 2
+ANSWERS_MAX = 120
 LIVES_LONG = 0.05
 LONG_LIFE, REST_S = 10, 0.5
 """Now and then a server has so many times as much to do, and then some rest, so that a compaction comes to its end."""
@@ -72,7 +81,7 @@ class Harness:
         self._data_dir = self.folder / f"data-{self.kill_count}"
         self._groups = [Promises(f"group-{number}") for number in range(COMMITTER_COUNT + GROUP_COUNT)]
         seed = f"{self._seed} {self.kill_count}"
-        self._clients: list[Client] = [
+        self._clients: list[AnyClient] = [
             Committer(promises, f"{seed} {promises.group_id}") for promises in self._groups[:COMMITTER_COUNT]
         ]
         for promises in self._groups[COMMITTER_COUNT:]:
@@ -80,6 +89,11 @@ class Harness:
                 Member(promises, f"{seed} {promises.group_id} {name}", commits=name == "first")
                 for name in ("first", "second")
             ]
+        self._transactions = [
+            TransactionPromises(f"producer-{number}", (f"inputs-{number}", f"others-{number}"))
+            for number in range(PRODUCER_COUNT)
+        ]
+        self._clients += [Producer(promises, f"{seed} {promises.transactional_id}") for promises in self._transactions]
 
     def run(self, kills: int) -> None:
         """Kill as many servers; at the end one more is started and checked.
@@ -138,10 +152,19 @@ class Harness:
     def _check(self, port: int) -> None:
         with socket.create_connection(("127.0.0.1", port), timeout=STALL_S) as sock:
             for promises in self._groups:
-                sock.sendall(offset_fetch(1, promises.group_id))
-                promises.check_offsets(fetched_offsets(_answer(sock)))
+                promises.check_offsets(fetched_offsets(ask(sock, offset_fetch(1, promises.group_id))))
                 if promises.generation_id:
                     _check_generation(sock, promises)
+            for transactions in self._transactions:
+                transactions.check({group_id: _seen(sock, group_id) for group_id in transactions.committed})
+
+
+def _seen(sock: socket.socket, group_id: str) -> Seen:
+    offsets = fetched_offsets(ask(sock, offset_fetch(1, group_id)))
+    errors = fetched_stability(ask(sock, stable_fetch(2, group_id, TOPIC, PARTITION_COUNT)))
+    if errors.keys() != set(range(PARTITION_COUNT)) or set(errors.values()) - {NONE, UNSTABLE_OFFSET_COMMIT}:
+        raise BrokenPromiseError(f"{group_id}: a fetch of stable offsets was answered with {errors}")
+    return Seen(offsets, {index: error == UNSTABLE_OFFSET_COMMIT for index, error in errors.items()})
 
 
 def _check_generation(sock: socket.socket, promises: Promises) -> None:
@@ -149,8 +172,7 @@ def _check_generation(sock: socket.socket, promises: Promises) -> None:
     for member_id in promises.assignments:
         errors = []
         for generation_id in candidates:
-            sock.sendall(heartbeat(1, promises.group_id, generation_id, member_id))
-            answer = _answer(sock)
+            answer = ask(sock, heartbeat(1, promises.group_id, generation_id, member_id))
             answer.int32()
             errors.append(answer.int16())
         if errors.count(NONE) != 1 or set(errors) - {NONE, ILLEGAL_GENERATION}:
@@ -160,7 +182,9 @@ def _check_generation(sock: socket.socket, promises: Promises) -> None:
             )
 
 
-def _answer(sock: socket.socket) -> Answer:
+def ask(sock: socket.socket, request: bytes) -> Answer:
+    """Send a request and return the answer."""
+    sock.sendall(request)
     buffer = bytearray()
     while len(buffer) < 4 or len(buffer) < 4 + int.from_bytes(buffer[:4], "big"):
         part = sock.recv(65_536)
@@ -172,7 +196,7 @@ def _answer(sock: socket.socket) -> Answer:
 class _Conversation:
     """All clients, each on a connection of its own, until enough was answered."""
 
-    def __init__(self, port: int, clients: list[Client]) -> None:
+    def __init__(self, port: int, clients: list[AnyClient]) -> None:
         self._selector = selectors.DefaultSelector()
         self._buffers: dict[socket.socket, bytearray] = {}
         for client in clients:
@@ -215,7 +239,7 @@ class _Conversation:
         self._selector.close()
         return count
 
-    def _take(self, sock: socket.socket, client: Client, part: bytes) -> int:
+    def _take(self, sock: socket.socket, client: AnyClient, part: bytes) -> int:
         buffer, count = self._buffers[sock], 0
         buffer += part
         while len(buffer) >= 4:
@@ -228,7 +252,7 @@ class _Conversation:
         return count
 
 
-def _send(sock: socket.socket, client: Client) -> None:
+def _send(sock: socket.socket, client: AnyClient) -> None:
     if client.outbox:
         sock.sendall(client.outbox)
         client.outbox.clear()

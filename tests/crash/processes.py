@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import io
+import logging
 import os
 import re
 import select
@@ -155,11 +156,18 @@ def _warm_up() -> None:
         requests.sync_group(3, "g", 1, "m", {}),
         requests.heartbeat(4, "g", 1, "m"),
         requests.join_group(5, "g", ""),
+        requests.init_producer_id(6, "p", 1_000),
+        requests.add_offsets_to_txn(7, "p", (0, 0), "g"),
+        requests.txn_offset_commit(8, "p", (0, 0), "g", "t", {0: 0}),
+        requests.stable_fetch(9, "g", "t", 1),
+        requests.end_txn(10, "p", (0, 0), committed=True),
     ):
         connection.receive_data(request)
     connection.take_output()
     with contextlib.suppress(SystemExit), contextlib.redirect_stderr(io.StringIO()):
         main(["serve", "--set", "refused"])
+    logging.getLogger().handlers.clear()  # they write where nobody reads
+    broker.close()
 
 
 def nurse() -> None:

@@ -1,14 +1,16 @@
-"""The few requests that the kill harness sends, in old versions that are quick to write by hand, and their answers."""
+"""The few requests that the kill harness sends, in versions that are quick to write by hand, and their answers."""
 
 from __future__ import annotations
 
 from struct import Struct
 
 OFFSET_COMMIT, OFFSET_FETCH, JOIN_GROUP, HEARTBEAT, SYNC_GROUP = 8, 9, 11, 12, 14
+INIT_PRODUCER_ID, ADD_OFFSETS_TO_TXN, END_TXN, TXN_OFFSET_COMMIT = 22, 25, 26, 28
 
 _header = Struct(">ihhi")
 _int16, _int32 = Struct(">h"), Struct(">i")
 _partition = Struct(">iqih")
+_producer = Struct(">qh")
 CLIENT_ID = b"\0\5crash"
 
 
@@ -44,6 +46,20 @@ def offset_fetch(correlation_id: int, group_id: str) -> bytes:
     return frame(OFFSET_FETCH, 5, correlation_id, string(group_id) + _int32.pack(-1))
 
 
+def stable_fetch(correlation_id: int, group_id: str, topic: str, partition_count: int) -> bytes:
+    """OffsetFetch version 7, of the partitions of one topic, refusing those with an offset in an open transaction."""
+    parts = [b"\0", _compact(group_id), b"\2", _compact(topic), bytes([partition_count + 1])]
+    parts += [_int32.pack(index) for index in range(partition_count)]
+    parts += [b"\0", b"\1", b"\0"]
+    return frame(OFFSET_FETCH, 7, correlation_id, b"".join(parts))
+
+
+def _compact(text: str) -> bytes:
+    raw = text.encode()
+    assert len(raw) < 127
+    return bytes([len(raw) + 1]) + raw
+
+
 def join_group(correlation_id: int, group_id: str, member_id: str) -> bytes:
     """JoinGroup version 4: a member is given its id before it joins (KIP-394), so that it never loses it."""
     parts = [string(group_id), _int32.pack(600_000), _int32.pack(600_000), string(member_id), string("consumer")]
@@ -66,6 +82,38 @@ def heartbeat(correlation_id: int, group_id: str, generation_id: int, member_id:
     return frame(HEARTBEAT, 1, correlation_id, body)
 
 
+def init_producer_id(correlation_id: int, transactional_id: str, timeout_ms: int) -> bytes:
+    """InitProducerId version 1."""
+    return frame(INIT_PRODUCER_ID, 1, correlation_id, string(transactional_id) + _int32.pack(timeout_ms))
+
+
+def add_offsets_to_txn(correlation_id: int, transactional_id: str, producer: tuple[int, int], group_id: str) -> bytes:
+    """AddOffsetsToTxn version 1; ``producer`` is its id and epoch."""
+    body = string(transactional_id) + _producer.pack(*producer) + string(group_id)
+    return frame(ADD_OFFSETS_TO_TXN, 1, correlation_id, body)
+
+
+def txn_offset_commit(
+    correlation_id: int,
+    transactional_id: str,
+    producer: tuple[int, int],
+    group_id: str,
+    topic: str,
+    offsets: dict[int, int],
+) -> bytes:
+    """TxnOffsetCommit version 2, of one topic; the metadata is empty."""
+    parts = [string(transactional_id), string(group_id), _producer.pack(*producer), _int32.pack(1), string(topic)]
+    parts.append(_int32.pack(len(offsets)))
+    parts += [_partition.pack(index, offset, -1, 0) for index, offset in offsets.items()]
+    return frame(TXN_OFFSET_COMMIT, 2, correlation_id, b"".join(parts))
+
+
+def end_txn(correlation_id: int, transactional_id: str, producer: tuple[int, int], *, committed: bool) -> bytes:
+    """EndTxn version 1."""
+    body = string(transactional_id) + _producer.pack(*producer) + bytes([committed])
+    return frame(END_TXN, 1, correlation_id, body)
+
+
 class Answer:
     """Reads the body of a response, field by field."""
 
@@ -85,9 +133,17 @@ class Answer:
         """Read a number of eight bytes."""
         return int.from_bytes(self._take(8), "big", signed=True)
 
+    def int8(self) -> int:
+        """Read a number of one byte, or a varint that is as short."""
+        return self._take(1)[0]
+
     def string(self) -> str:
         """Read a string; null is empty."""
         return self._take(max(self.int16(), 0)).decode()
+
+    def compact(self) -> str:
+        """Read a string of less than 127 bytes behind a varint; null is empty."""
+        return self._take(max(self.int8() - 1, 0)).decode()
 
     def sized(self) -> bytes:
         """Read bytes."""
@@ -126,3 +182,22 @@ def fetched_offsets(answer: Answer) -> dict[tuple[str, int], int]:
             offsets[topic, index] = offset
     assert answer.int16() == 0
     return offsets
+
+
+def fetched_stability(answer: Answer) -> dict[int, int]:
+    """Read the answer to :func:`stable_fetch`: partition → error code."""
+    answer.int8()
+    answer.int32()
+    errors = {}
+    for _ in range(answer.int8() - 1):
+        answer.compact()
+        for _ in range(answer.int8() - 1):
+            index = answer.int32()
+            answer.int64()
+            answer.int32()
+            answer.compact()
+            errors[index] = answer.int16()
+            answer.int8()
+        answer.int8()
+    assert answer.int16() == 0
+    return errors

@@ -9,6 +9,7 @@ import pytest
 
 from tests.crash.clients import PARTITION_COUNT, TOPIC, BrokenPromiseError, Promises
 from tests.crash.harness import Harness
+from tests.crash.producers import Seen, TransactionPromises
 
 KILLS = 200
 
@@ -54,3 +55,67 @@ def test_kept_promises_pass(offset: int) -> None:
     promises.acknowledged, promises.sent = 5, 7
     promises.check_offsets({(TOPIC, index): offset for index in range(PARTITION_COUNT)})
     assert promises.acknowledged == offset
+
+
+def seen(offset: int, *, pending: bool = False) -> Seen:
+    offsets = {} if offset < 0 else {(TOPIC, index): offset for index in range(PARTITION_COUNT)}
+    return Seen(offsets, dict.fromkeys(range(PARTITION_COUNT), pending))
+
+
+def open_transaction(*, ending: bool | None) -> TransactionPromises:
+    """Offset 3 was committed in one group; 5 is in an open transaction there, and 6 in another group."""
+    promises = TransactionPromises("producer", ("one", "other"))
+    promises.committed["one"] = 3
+    promises.open = {"one": 5, "other": 6}
+    promises.ending = ending
+    return promises
+
+
+OPEN = {"one": seen(3, pending=True), "other": seen(-1, pending=True)}
+COMMITTED = {"one": seen(5), "other": seen(6)}
+ABORTED = {"one": seen(3), "other": seen(-1)}
+TORN = Seen({(TOPIC, index): 3 + 2 * (index % 2) for index in range(PARTITION_COUNT)}, dict.fromkeys(range(6), False))
+
+
+@pytest.mark.parametrize(
+    ("ending", "found"),
+    [
+        (None, COMMITTED),
+        (None, ABORTED),
+        (None, {**OPEN, "other": seen(-1)}),
+        (True, ABORTED),
+        (True, {**COMMITTED, "other": seen(-1)}),
+        (True, {**COMMITTED, "other": seen(6, pending=True)}),
+        (True, {**COMMITTED, "one": TORN}),
+        (False, COMMITTED),
+        (False, {**ABORTED, "other": seen(6)}),
+        (False, {**ABORTED, "other": seen(-1, pending=True)}),
+    ],
+)
+def test_broken_transactions_are_noticed(ending: bool | None, found: dict[str, Seen]) -> None:
+    """Offsets that are visible too early, after an abort or in part, and pending ones that are gone, are found out."""
+    with pytest.raises(BrokenPromiseError):
+        open_transaction(ending=ending).check(found)
+
+
+@pytest.mark.parametrize("ending", [None, True, False])
+def test_kept_transactions_pass(ending: bool | None) -> None:
+    """While its end is not answered a transaction is open or has ended as asked, and is compared with that later."""
+    promises = open_transaction(ending=ending)
+    promises.check(OPEN)
+    promises.ending = ending
+    if ending is not None:
+        found = COMMITTED if ending else ABORTED
+        promises.check(found)
+        promises.check(found)
+        with pytest.raises(BrokenPromiseError):
+            promises.check(ABORTED if ending else COMMITTED)
+
+
+def test_an_epoch_is_never_given_twice() -> None:
+    """A producer that starts over gets a newer epoch or id."""
+    promises = open_transaction(ending=False)
+    promises.initialised((7, 0))
+    promises.initialised((7, 1))
+    with pytest.raises(BrokenPromiseError):
+        promises.initialised((7, 1))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ from groupcoord.records.describe import (
     describe_subscription,
     record_name,
 )
-from groupcoord.records.schemas import RecordType
+from groupcoord.records.schemas import SCHEMAS, RecordType
 from groupcoord.records.typed import TypedRecord, build_record, parse_record
 
 ID = "0102030405060708090a0b0c0d0e0f10"
@@ -330,3 +332,17 @@ def test_what_can_not_be_built(record: TypedRecord) -> None:
     """A missing field, a value that does not fit and an unknown version have one error, which names the type."""
     with pytest.raises(RecordEncodingError, match=record.type.name):
         build_record(record)
+
+
+def test_records_are_printed_as_kafka_prints_them() -> None:
+    """For every type and version, raw, the JSON is what Kafka 4.4's formatters for console consumers print."""
+    lines = (Path(__file__).parent / "formatter.jsonl").read_text().splitlines()
+    seen = set()
+    for entry in map(json.loads, lines):
+        key, value = bytes.fromhex(entry["key"]), entry["value"]
+        described = describe_record(key, None if value is None else bytes.fromhex(value), raw=True)
+        assert described == entry["printed"]
+        assert list(described["key"]["data"]) == list(entry["printed"]["key"]["data"])
+        seen.add((described["key"]["type"], None if described["value"] is None else described["value"]["version"]))
+    versions = {(record_type, version) for record_type, s in SCHEMAS.items() for version in range(s.newest_version + 1)}
+    assert seen == versions | {(record_type, None) for record_type in RecordType}

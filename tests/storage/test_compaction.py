@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import io
 import os
 from pathlib import Path
 
@@ -13,8 +15,9 @@ from groupcoord.core.records import OffsetCommitRecord, OffsetTombstone, Record,
 from groupcoord.host.broker import Broker
 from groupcoord.host.server import Server
 from groupcoord.log_store import StorageError
-from groupcoord.records.batches import Batch, encode_batch, iter_batches
+from groupcoord.records.batches import Batch, Buffer, encode_batch, iter_batches
 from groupcoord.storage import compaction
+from groupcoord.storage.cleaner import RETRY_MS
 from groupcoord.storage.compaction import CompactionSettings
 from groupcoord.storage.errors import CorruptLogError
 from groupcoord.storage.segment_store import SegmentLogStore
@@ -316,6 +319,36 @@ def test_a_corrupt_segment_is_left_alone(tmp_path: Path, caplog: pytest.LogCaptu
         assert append(store, commit(0, 5)) == 5
     assert log_file(tmp_path, 1).read_bytes() == broken
     assert not list((tmp_path / "__consumer_offsets-3").glob("*.cleaned"))
+
+
+class SmallFile(io.BytesIO):
+    """A file on a disk that has room for 100 bytes."""
+
+    def write(self, data: Buffer) -> int:
+        if self.tell() + len(memoryview(data)) > 100:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().write(data)
+
+
+def test_a_full_disk_leaves_the_old_segments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without room for the new segment nothing changes, appends go on, and the next try comes after a while."""
+    with open_store(tmp_path) as store:
+        for number in range(5):
+            append(store, commit(number, number), commit(9, number))
+        before = {path: path.read_bytes() for path in tmp_path.rglob("*.log")}
+        monkeypatch.setattr(compaction, "open", lambda path, mode: SmallFile(path.touch() or b""), raising=False)
+        compact(store)
+        assert "log partition 3 can't be compacted: [Errno 28] No space left on device" in caplog.text
+        assert {path: path.read_bytes() for path in tmp_path.rglob("*.log*")} == before
+        assert append(store, commit(5, 5)) == 10
+        monkeypatch.undo()
+
+        compact(store, RETRY_MS - 1)
+        assert [offset for offset, _ in read(store)] == list(range(11))
+        compact(store, RETRY_MS)
+        assert [offset for offset, _ in read(store)] == [0, 2, 4, 6, 8, 9, 10]
 
 
 # ---------------------------------------------------------------- in a host

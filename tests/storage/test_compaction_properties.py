@@ -27,7 +27,8 @@ from groupcoord.storage.compaction import CompactionSettings
 from groupcoord.storage.log_directory import segment_path, sync_path
 from groupcoord.storage.segment_store import SegmentLogStore
 from tests.laws.actors import PARTITIONS
-from tests.laws.test_coordinator_machine import GROUPS, LOG_PARTITIONS, CoordinatorMachine
+from tests.laws.test_coordinator_machine import CoordinatorMachine
+from tests.laws.world import GROUPS, LOG_PARTITIONS
 from tests.storage.dying_disk import DyingDisk, PowerFailure
 
 
@@ -96,11 +97,11 @@ class CompactionMachine(CoordinatorMachine):
     def much_is_committed(self, seed: int, count: int) -> None:
         chance = random.Random(seed)
         for _ in range(count):
-            group_id, index, offset = chance.choice(GROUPS), chance.randrange(PARTITIONS), chance.randrange(1_000)
+            group_id, index = chance.choice(GROUPS), chance.randrange(PARTITIONS)
             if chance.random() < 0.4:
-                self.somebody_commits_from_outside(group_id, offset, index)
+                self.somebody_commits_from_outside(group_id, index)
             elif chance.random() < 0.6:
-                self.a_producer_commits(chance.choice([7, 8]), group_id, offset, index)
+                self.a_producer_commits(chance.choice([7, 8]), group_id, index)
             elif chance.random() < 0.7:
                 partition = chance.randrange(LOG_PARTITIONS)
                 self.a_transaction_ends(chance.choice([7, 8]), partition, chance.random() < 0.5)

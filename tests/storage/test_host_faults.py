@@ -24,18 +24,12 @@ from groupcoord.messages import (
     TopicToCommit,
 )
 from groupcoord.storage.segment_store import SegmentLogStore
+from tests.crash.harness import ask
 from tests.crash.processes import Launcher
-from tests.crash.requests import Answer, commit_errors, fetched_offsets, offset_commit, offset_fetch
+from tests.crash.requests import commit_errors, fetched_offsets, offset_commit, offset_fetch
 
 NOT_COORDINATOR = 16
 CONFIG = Config(offsets_topic_num_partitions=1)
-
-
-def ask(sock: socket.socket, request: bytes) -> Answer:
-    sock.sendall(request)
-    with sock.makefile("rb") as file:
-        size = int.from_bytes(file.read(4), "big")
-        return Answer(file.read(size)[4:])
 
 
 def test_a_full_disk_under_a_running_server(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from groupcoord.core.records import (
     Record,
     TransactionMarker,
 )
-from groupcoord.log_store import LogRecord
+from groupcoord.log_store import LoadedCommits
 from groupcoord.storage import loading
 from groupcoord.storage.segment_store import SegmentLogStore
 from tests.storage.storage_logs import append
@@ -34,12 +34,18 @@ def loaded(directory: Path, *appends: list[Record]) -> list[tuple[int, Record]]:
     with SegmentLogStore(directory, segment_bytes=2_000) as store:
         for records in appends:
             append(store, *records)
-        made = list(store.read_last(3))
         everything = {record.offset: record for record in store.read(3)}
-    for record in made:
-        same = everything[record.offset]
-        assert (record.encoded(), record.timestamp_ms) == (same.encoded(), same.timestamp_ms)
-    return [(record.offset, record.record) for record in made]
+        made: list[tuple[int, Record]] = []
+        for found in store.read_last(3):
+            if isinstance(found, LoadedCommits):
+                made += enumerate(found.record, found.offset)
+            else:
+                same = everything[found.offset]
+                assert (found.encoded(), found.timestamp_ms) == (same.encoded(), same.timestamp_ms)
+                made.append((found.offset, found.record))
+    for offset, record in made:
+        assert record == everything[offset].record
+    return made
 
 
 @pytest.mark.parametrize(
@@ -84,8 +90,19 @@ def test_memory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_records_are_those_of_read(tmp_path: Path) -> None:
     """A log without anything to leave out reads the same both ways."""
+    records = [*(plain(number, number) for number in range(20)), GroupTombstone("g")]
+    assert loaded(tmp_path, records) == list(enumerate(records))
+
+
+def test_commits_side_by_side_come_together(tmp_path: Path) -> None:
+    """One topic of one commit is one item; where the next ones replace a part of it, what is left comes one by one."""
+    other_topic, other_time, other_group = plain(9, 3), plain(9, 4), plain(9, 5)
+    other_topic.topic, other_time.commit_timestamp_ms, other_group.group_id = "u", 6, "h"
     with SegmentLogStore(tmp_path) as store:
-        append(store, *(plain(number, number) for number in range(20)), GroupTombstone("g"))
-        both = [[repr(record) for record in records] for records in (store.read(3), store.read_last(3))]
-    assert both[0] == both[1]
-    assert LogRecord.__name__ in both[0][0]
+        append(store, plain(0, 1), plain(1, 2), other_topic, other_time, other_group)
+        append(store, plain(2, 6), plain(3, 7), plain(4, 8))
+        append(store, plain(3, 9))
+        found = [
+            (each.offset, len(each.record) if isinstance(each, LoadedCommits) else None) for each in store.read_last(3)
+        ]
+    assert found == [(0, 2), (2, 1), (3, 1), (4, 1), (5, None), (7, None), (8, 1)]

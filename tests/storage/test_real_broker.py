@@ -6,14 +6,9 @@ Needs Java and the jars of Kafka 4.4: their folder in ``KAFKA_LIBS``, or ``~/.ca
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +16,6 @@ import pytest
 
 from groupcoord import Config, GroupCoordinator, ManualClock
 from groupcoord.conformance.peer import Peer
-from groupcoord.conformance.sockets import SocketServer
-from groupcoord.conformance.targets import ConnectionClosedError
 from groupcoord.messages import (
     CompleteTransaction,
     DeleteGroups,
@@ -39,11 +32,9 @@ from groupcoord.messages import (
 )
 from groupcoord.storage.compaction import CompactionSettings
 from groupcoord.storage.segment_store import SegmentLogStore
+from tests.storage.real_broker import ask, format_directory, java, needs_kafka, running, wait_for_groups
 
-LIBS = Path(os.environ.get("KAFKA_LIBS", Path.home() / ".cache/groupcoord-kafka/libs"))
 LOG_PARTITIONS = 3
-START_S, ANSWER_MS = 120.0, 30_000
-CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 GROUPS = [
     "simple",
     "static",
@@ -56,69 +47,7 @@ GROUPS = [
     *(f"many-{n}" for n in range(30)),
 ]
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(shutil.which("java") is None, reason="there is no java"),
-    pytest.mark.skipif(not any(LIBS.glob("kafka_2.13-4.*.jar")), reason=f"there are no jars of Kafka 4 in {LIBS}"),
-]
-
-PROPERTIES = """
-process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@127.0.0.1:{controller_port}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
-inter.broker.listener.name=PLAINTEXT
-controller.listener.names=CONTROLLER
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
-log.dirs={directory}
-offsets.topic.replication.factor=1
-offsets.topic.num.partitions=3
-"""
-
-
-@contextmanager
-def running(command: list[str], port: int, log: Path) -> Iterator[Peer]:
-    """Run a server until it is not needed any more, then stop it with SIGTERM; yield a connection to it."""
-    with log.open("ab") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output)
-    try:
-        deadline_s = time.monotonic() + START_S
-        while True:
-            try:
-                peer = Peer(SocketServer("127.0.0.1", port), "test")
-                break
-            except ConnectionClosedError:
-                assert process.poll() is None, log.read_text()[-3000:]
-                assert time.monotonic() < deadline_s, log.read_text()[-3000:]
-                time.sleep(0.2)
-        yield peer
-        peer.close()
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(60)
-
-
-def java(*arguments: str) -> list[str]:
-    return ["java", "-Xmx512m", "-cp", f"{LIBS}/*", *arguments]
-
-
-def ask(peer: Peer, api: str, version: int, body: dict[str, Any]) -> Any:
-    peer.send(api, version, body)
-    return peer.receive(ANSWER_MS)
-
-
-def wait_for_groups(peer: Peer) -> None:
-    """Wait until the coordinator of every group answers; the first request makes the offsets topic."""
-    deadline_s = time.monotonic() + START_S
-    errors = {""}
-    while errors != {"NONE"}:
-        assert time.monotonic() < deadline_s, errors
-        found = ask(peer, "FindCoordinator", 4, {"key_type": 0, "coordinator_keys": GROUPS})
-        errors = {coordinator["error_code"] for coordinator in found["coordinators"]}
-        if errors == {"NONE"}:
-            fetched = ask(peer, "OffsetFetch", 8, {"groups": [{"group_id": g, "topics": None} for g in GROUPS]})
-            errors = {group["error_code"] for group in fetched["groups"]}
-        time.sleep(0.2)
+pytestmark = [pytest.mark.slow, *needs_kafka]
 
 
 def answers(peer: Peer) -> dict[str, Any]:
@@ -205,14 +134,9 @@ def test_a_real_broker_serves_what_groupcoord_wrote(tmp_path: Path, compacted: b
     port = 29_100 + 10 * compacted
     directory, log = tmp_path / "kafka", tmp_path / "broker.log"
     properties = tmp_path / "server.properties"
-    properties.write_text(PROPERTIES.format(port=port, controller_port=port + 1, directory=directory))
-    subprocess.run(
-        java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties)),
-        check=True,
-        capture_output=True,
-    )
+    format_directory(directory, properties, port, LOG_PARTITIONS)
     with running(java("kafka.Kafka", str(properties)), port, log) as peer:
-        wait_for_groups(peer)
+        wait_for_groups(peer, GROUPS)
     assert (directory / "__consumer_offsets-0" / "partition.metadata").exists()
 
     clock = ManualClock(int(time.time() * 1000) - 60_000)
@@ -243,7 +167,7 @@ def test_a_real_broker_serves_what_groupcoord_wrote(tmp_path: Path, compacted: b
     with running(serve, port + 2, tmp_path / "serve.log") as peer:
         ours = answers(peer)
     with running(java("kafka.Kafka", str(properties)), port, log) as peer:
-        wait_for_groups(peer)
+        wait_for_groups(peer, GROUPS)
         theirs = answers(peer)
     assert theirs == ours
     assert "ERROR" not in log.read_text()

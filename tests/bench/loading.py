@@ -1,0 +1,160 @@
+"""How long it takes to load a log of a million commits, beside a real broker on the same file, and its memory.
+
+    python -m tests.bench.loading [--commits 1000000] [--keys 10000] [--rounds 3] [--no-kafka]
+
+The log is one partition of commits of ten partitions each, as clients write them. groupcoord loads it in a process of
+its own; what a Kafka broker takes is what its log says: "Finished loading … in … milliseconds". The broker needs Java
+and the jars (``KAFKA_LIBS``); it starts anew for each round, in turn with groupcoord.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import UUID
+
+from groupcoord import Config, GroupCoordinator
+from groupcoord.core.records import OffsetCommitRecord
+from groupcoord.log_store import LogRecord, Ticket
+from groupcoord.storage.segment_store import SegmentLogStore
+from tests.storage.real_broker import format_directory, java, running, wait_for_groups
+
+COMMIT_PARTITIONS, KEYS_OF_GROUP = 10, 100
+TOPIC_ID = UUID("9e8a4cbc-b6e6-4127-9645-17433affd7c2")
+BASE_TIME_MS = 1_700_000_000_000
+PORT = 29_300
+LOADED = re.compile(r"Finished loading of metadata from __consumer_offsets-0 .*?in (\d+) ?m")
+VERBOSE = "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.coordinator=info"
+MEBIBYTE = 2**20
+
+
+def commits(count: int, key_count: int) -> Iterator[list[LogRecord]]:
+    """Return ``count`` committed offsets of ``key_count`` keys, ten to a commit."""
+    for number in range(0, count, COMMIT_PARTITIONS):
+        key = number % key_count
+        group_number, place = divmod(key, KEYS_OF_GROUP)
+        now_ms = BASE_TIME_MS + number // 100
+        topic = f"topic-{place // COMMIT_PARTITIONS}"
+        yield [
+            LogRecord(
+                OffsetCommitRecord(f"group-{group_number}", topic, index, number, 5, "", now_ms, topic_id=TOPIC_ID),
+                now_ms,
+            )
+            for index in range(COMMIT_PARTITIONS)
+        ]
+
+
+def write_log(directory: Path, count: int, key_count: int, *, segment_bytes: int = 104_857_600) -> None:
+    """Append the commits to log partition 0."""
+    with SegmentLogStore(directory, segment_bytes=segment_bytes) as store:
+        for number, records in enumerate(commits(count, key_count)):
+            store.append(0, Ticket(0, number), records)
+
+
+def measure(directory: Path, *, trace: bool) -> dict[str, float]:
+    """Load log partition 0 once; return milliseconds, keys and mebibytes."""
+    config = Config(offsets_topic_num_partitions=1)
+    with SegmentLogStore(directory) as store:
+        coordinator = GroupCoordinator(config=config, log_store=store)
+        gc.collect()
+        before = resident_bytes()
+        if trace:
+            tracemalloc.start()
+        begin_s, begin_cpu_s = time.perf_counter(), time.process_time()
+        coordinator.load(0)
+        taken_ms, cpu_ms = 1000 * (time.perf_counter() - begin_s), 1000 * (time.process_time() - begin_cpu_s)
+        peak_bytes = largest_resident_bytes()
+        gc.collect()
+        traced = tracemalloc.get_traced_memory() if trace else (0, 0)
+        partition = coordinator.partition(0)
+        assert partition is not None
+        more_bytes = resident_bytes() - before
+        key_count = sum(1 for _ in partition.snapshot())
+        return {
+            "ms": taken_ms,
+            "cpu_ms": cpu_ms,
+            "keys": key_count,
+            "resident": more_bytes / MEBIBYTE,
+            "peak": (peak_bytes - before) / MEBIBYTE,
+            "traced": traced[0] / MEBIBYTE,
+            "traced_peak": traced[1] / MEBIBYTE,
+        }
+
+
+def resident_bytes() -> int:
+    """Return what this process holds in memory."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
+
+
+def largest_resident_bytes() -> int:
+    """Return the most that this program held in memory so far."""
+    # Not ru_maxrss: a child process begins with that of its parent.
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found is not None
+    return 1024 * int(found[1])
+
+
+def measured(directory: Path, *, trace: bool = False) -> dict[str, float]:
+    """Run :func:`measure` in a process of its own."""
+    command = [sys.executable, "-m", "tests.bench.loading", "--measure", str(directory), *["--trace"] * trace]
+    result: dict[str, float] = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    return result
+
+
+def loaded_by_kafka(properties: Path, log: Path) -> int:
+    """Start the broker and stop it again; return how many milliseconds it says that loading took."""
+    log.write_bytes(b"")
+    with running(java("-Xmx2g", VERBOSE, "kafka.Kafka", str(properties)), PORT, log) as peer:
+        wait_for_groups(peer, ["group-0"])
+    found = LOADED.findall(log.read_text())
+    assert found, log.read_text()[-3000:]
+    return int(found[-1])
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.loading", description=__doc__)
+    parser.add_argument("--commits", type=int, default=1_000_000)
+    parser.add_argument("--keys", type=int, default=10_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--no-kafka", action="store_true")
+    parser.add_argument("--measure", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--trace", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.measure is not None:
+        print(json.dumps(measure(options.measure, trace=options.trace)))
+        return
+    with tempfile.TemporaryDirectory(prefix="groupcoord-loading-") as name:
+        directory, properties, log = Path(name, "data"), Path(name, "server.properties"), Path(name, "broker.log")
+        if not options.no_kafka:
+            format_directory(directory, properties, PORT, 1)
+            with running(java("kafka.Kafka", str(properties)), PORT, log) as peer:
+                wait_for_groups(peer, ["group-0"])
+        write_log(directory, options.commits, options.keys)
+        print(f"{options.commits:,} commits of {options.keys:,} keys")
+        for _ in range(options.rounds):
+            ours = measured(directory)
+            line = (
+                f"groupcoord {ours['ms']:,.0f} ms ({ours['cpu_ms']:,.0f} of CPU), {ours['resident']:.0f} MiB more, "
+                f"{ours['peak']:.0f} at the peak"
+            )
+            print(line if options.no_kafka else f"{line}; Kafka {loaded_by_kafka(properties, log):,} ms", flush=True)
+        traced = measured(directory, trace=True)
+        print(
+            f"{traced['keys']:,.0f} keys in {traced['traced']:.1f} MiB of objects, {traced['traced_peak']:.1f} at peak"
+        )
+
+
+if __name__ == "__main__":
+    main()
