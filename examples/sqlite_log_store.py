@@ -47,6 +47,7 @@ class SqliteLogStore:
     """
 
     def __init__(self, path: str | Path) -> None:
+        self.path = path
         self._database = sqlite3.connect(path)
         self._database.execute("PRAGMA journal_mode = WAL")
         self._database.execute("PRAGMA synchronous = FULL")
@@ -60,32 +61,15 @@ class SqliteLogStore:
             StorageError: SQLite refused, and has rolled back.
         """
         try:
-            encoded = [record.encoded() for record in records]
+            rows = [(record.timestamp_ms, *record.encoded(), *origin_of(record)) for record in records]
         except ValueError as error:
             raise RecordTooLargeError(str(error)) from error
         try:
             with self._database as database:  # commits, or rolls back when anything in here raises
                 database.execute("BEGIN IMMEDIATE")
-                base_offset = self._end_offset(partition)
-                for offset, (record, (key, value)) in enumerate(zip(records, encoded, strict=True), base_offset):
-                    database.execute(
-                        "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                        (
-                            partition,
-                            offset,
-                            record.timestamp_ms,
-                            key,
-                            value,
-                            record.producer_id,
-                            record.producer_epoch,
-                            record.is_control,
-                        ),
-                    )
+                return self._insert(partition, rows)
         except sqlite3.Error as error:
             raise StorageError(str(error)) from error
-        for offset, record in enumerate(records, base_offset):
-            record.offset = offset
-        return base_offset
 
     def read(self, partition: int) -> Iterator[LogRecord]:
         """Return the records of a log partition in the order in which they were appended.
@@ -115,10 +99,22 @@ class SqliteLogStore:
         """Close the file."""
         self._database.close()
 
-    def _end_offset(self, partition: int) -> int:
+    def kill(self) -> None:
+        """Let go of the file as a killed process does: what was not committed is rolled back."""
+        self._database.close()
+
+    def _insert(self, partition: int, rows: list[tuple[object, ...]]) -> int:
+        """Put rows behind those of a log partition; return the offset of the first."""
         query = "SELECT coalesce(max(log_offset) + 1, 0) FROM log WHERE log_partition = ?"
-        end_offset: int = self._database.execute(query, (partition,)).fetchone()[0]
-        return end_offset
+        base_offset: int = self._database.execute(query, (partition,)).fetchone()[0]
+        placed = [(partition, offset, *row) for offset, row in enumerate(rows, base_offset)]
+        self._database.executemany("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?, ?)", placed)
+        return base_offset
+
+
+def origin_of(record: LogRecord) -> tuple[int, int, bool]:
+    """Return what says where a record comes from, apart from its key and value."""
+    return record.producer_id, record.producer_epoch, record.is_control
 
 
 # ---------------------------------------------------------------- a program that uses it

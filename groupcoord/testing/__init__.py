@@ -1,0 +1,91 @@
+"""For users' own tests: strategies, a state machine, contract checkers, and a server in this process.
+
+Names are loaded when they are asked for, so that nobody pays for Hypothesis or for the server who uses neither.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from groupcoord.testing.clock_contract import check_clock
+    from groupcoord.testing.faulty_store import FaultyLogStore
+    from groupcoord.testing.history import Exchange, History, histories
+    from groupcoord.testing.log_store_contract import check_log_store
+    from groupcoord.testing.machine import CoordinatorMachine
+    from groupcoord.testing.strategies import (
+        assignments,
+        client_ids,
+        commit_requests,
+        delete_requests,
+        describe_requests,
+        fetch_requests,
+        find_coordinator_requests,
+        generation_ids,
+        group_ids,
+        heartbeats,
+        instance_ids,
+        join_requests,
+        leave_requests,
+        list_requests,
+        member_ids,
+        offset_delete_requests,
+        protocols,
+        requests,
+        subscriptions,
+        sync_requests,
+        topic_names,
+        transactional_commit_requests,
+    )
+
+__all__ = [
+    "CoordinatorMachine",
+    "Exchange",
+    "FaultyLogStore",
+    "History",
+    "ServerThread",
+    "assignments",
+    "check_clock",
+    "check_log_store",
+    "client_ids",
+    "commit_requests",
+    "delete_requests",
+    "describe_requests",
+    "fetch_requests",
+    "find_coordinator_requests",
+    "generation_ids",
+    "group_ids",
+    "heartbeats",
+    "histories",
+    "instance_ids",
+    "join_requests",
+    "leave_requests",
+    "list_requests",
+    "member_ids",
+    "offset_delete_requests",
+    "protocols",
+    "requests",
+    "subscriptions",
+    "sync_requests",
+    "topic_names",
+    "transactional_commit_requests",
+]
+
+_ELSEWHERE = {
+    "CoordinatorMachine": "machine",
+    "Exchange": "history",
+    "FaultyLogStore": "faulty_store",
+    "History": "history",
+    "ServerThread": "server",
+    "check_clock": "clock_contract",
+    "check_log_store": "log_store_contract",
+    "histories": "history",
+}
+"""Which module of this package has a name; the strategies have all others."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_ELSEWHERE.get(name, 'strategies')}"), name)

@@ -2,16 +2,21 @@
 
 def test_my_store(tmp_path):
     paths = (tmp_path / f"{number}.db" for number in itertools.count())
-    check_log_store(lambda: MyStore(next(paths)), reopen=lambda store: MyStore(store.path))
+    check_log_store(
+        lambda: MyStore(next(paths)),
+        reopen=lambda store: MyStore(store.path),
+        compact=lambda store: store.compact(),
+    )
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
+from groupcoord.core.hard_state import HardState
 from groupcoord.core.records import (
     GroupMetadataRecord,
     GroupTombstone,
@@ -27,6 +32,7 @@ from groupcoord.log_store import LogRecord, LogStore, LogStoreError, Ticket
 StoreT = TypeVar("StoreT", bound=LogStore)
 
 RANDOM_APPENDS = 120
+HISTORIES, HISTORY_APPENDS = 10, 40
 PARTITIONS = (0, 1, 7)
 TOO_LONG = 40_000
 """Longer than any string in Kafka's record format may be."""
@@ -36,18 +42,26 @@ _Entry = tuple[int, int, bytes, bytes | None, int, int, bool]
 
 
 def check_log_store(
-    make_store: Callable[[], StoreT], *, reopen: Callable[[StoreT], StoreT] | None = None, seed: int = 0
+    make_store: Callable[[], StoreT],
+    *,
+    reopen: Callable[[StoreT], StoreT] | None = None,
+    compact: Callable[[StoreT], object] | None = None,
+    seed: int = 0,
 ) -> None:
     """Check that a log store keeps the contract of :mod:`groupcoord.log_store`.
 
     What is checked: a partition that was never written is empty; offsets grow; everything is read back byte for byte,
     in order, with timestamps, producers and markers; partitions don't mix; reading changes nothing, and a reader is not
     disturbed by appends; an append that is refused leaves nothing behind, and the next one works; a reopened store has
-    all that was acknowledged, and goes on after it. A store that has ``close()`` is closed at the end.
+    all that was acknowledged, and goes on after it. Whatever it was reopened after and however it was compacted, a
+    random history of commits, groups, tombstones and transactions loads to the state that it had; by way of
+    ``read_last`` too, if the store has that. A store that has ``close()`` is closed at the end.
 
     Args:
         make_store: returns a new, empty store. It is called several times; the stores must not share anything.
-        reopen: closes a store and returns another one on what it had kept; leave it out for a store in memory.
+        reopen: closes a store, or lets it crash, and returns another one on what it had kept; leave it out for a store
+            in memory.
+        compact: makes a store forget what later records have replaced; leave it out for a store that never does.
         seed: decides what is appended.
 
     Raises:
@@ -58,6 +72,8 @@ def check_log_store(
     _check_readers(make_store())
     _check_refused_appends(make_store())
     _check_random_appends(make_store(), reopen, random.Random(seed))
+    for history in range(HISTORIES):
+        _check_history(make_store(), reopen, compact, random.Random(f"{seed} {history}"))
 
 
 def _require(condition: bool, message: str) -> None:
@@ -224,6 +240,75 @@ def _check_random_appends(store: StoreT, reopen: Callable[[StoreT], StoreT] | No
             log.check(f"after {number + 1} random appends and reopening")
     log.check(f"after {RANDOM_APPENDS} random appends")
     _close(log.store)
+
+
+def _check_history(
+    store: StoreT,
+    reopen: Callable[[StoreT], StoreT] | None,
+    compact: Callable[[StoreT], object] | None,
+    source: random.Random,
+) -> None:
+    """Compare what a coordinator makes of the log: compaction may drop any record that makes no difference to that."""
+    acknowledged = HardState()
+    for number in range(HISTORY_APPENDS):
+        records = _step_of_history(source)
+        made = [LogRecord(record, 1_700_000_000_000 + number) for record in records]
+        base_offset = store.append(0, Ticket(0, number), made)
+        if base_offset is None:
+            raise AssertionError("append() returned None")
+        for log_offset, record in enumerate(records, base_offset):
+            acknowledged.apply(record, log_offset)
+        when = f"after {number + 1} appends of a random history"
+        if compact is not None and source.random() < 0.2:
+            compact(store)
+            when += ", and compaction"
+        if reopen is not None and source.random() < 0.2:
+            store = reopen(store)
+            when += ", and reopening"
+        for method in ("read", "read_last"):
+            if hasattr(store, method):
+                loaded = HardState()
+                for found in getattr(store, method)(0):
+                    loaded.apply(found.record, found.offset)
+                _compare_states(f"{when}, {method}()", _facts(loaded), _facts(acknowledged))
+    _close(store)
+
+
+def _step_of_history(source: random.Random) -> list[Record]:
+    """Return an append of two groups, three partitions and two producers, so that much of it is replaced again."""
+    group_id, number = source.choice(["one", "other"]), source.randrange(1_000)
+    partitions = source.sample(range(3), source.randint(1, 3))
+    match source.choice(["commit", "commit", "delete", "group", "gone", "transaction", "transaction", "end"]):
+        case "commit":
+            metadata = source.choice(["", "", "metadata"])
+            return [OffsetCommitRecord(group_id, "t", p, number, metadata=metadata) for p in partitions]
+        case "delete":
+            return [OffsetTombstone(group_id, "t", partition) for partition in partitions]
+        case "group":
+            return [GroupMetadataRecord(group_id, "consumer", number, None, None, number)]
+        case "gone":
+            return [*(OffsetTombstone(group_id, "t", partition) for partition in range(3)), GroupTombstone(group_id)]
+        case "transaction":
+            producer_id = source.randrange(2)
+            return [
+                OffsetCommitRecord(group_id, "t", p, number, producer_id=producer_id, producer_epoch=0)
+                for p in partitions
+            ]
+        case _:
+            return [TransactionMarker(source.randrange(2), 0, committed=source.random() < 0.5)]
+
+
+def _facts(hard: HardState) -> dict[str, Any]:
+    """Return a state without groups that only had offsets: these vanish with the last record that names them."""
+    facts: dict[str, Any] = hard.facts()
+    named = facts["committed"].keys() | {key[0] for keys in facts["transactions"].values() for key in keys}
+    groups = {key: value for key, value in facts["groups"].items() if value is not None or key in named}
+    return {**facts, "groups": groups}
+
+
+def _compare_states(where: str, found: dict[str, Any], expected: dict[str, Any]) -> None:
+    for name, wanted in expected.items():
+        _require(found[name] == wanted, f"{where}: the {name} are {found[name]} instead of {wanted}")
 
 
 def _close(store: LogStore) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.clients.fleet import PARTITION_COUNT, TOPIC, serving
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -112,9 +115,45 @@ def test_virtual_clock_test_tells_how_long_it_took(tmp_path: Path) -> None:
     assert float(week[1]) < 1000
 
 
+def test_asyncio_member(tmp_path: Path) -> None:
+    """It joins, is given every partition, commits, and leaves when it is interrupted."""
+    with serving(tmp_path) as server:
+        words = [server.bootstrap, "example", TOPIC, "--set", "auto.commit.interval.ms=300"]
+        process = subprocess.Popen(
+            [sys.executable, EXAMPLES / "asyncio_member.py", *words], stdout=subprocess.PIPE, text=True, cwd=tmp_path
+        )
+        assert process.stdout is not None
+        lines = []
+        for line in process.stdout:
+            lines.append(line.rstrip())
+            if line.startswith("CommitCompleted("):
+                process.send_signal(signal.SIGINT)
+        assert process.wait(TIMEOUT_S) == 0
+        process.stdout.close()
+    assert " ".join(["assigned", *(f"{TOPIC}-{number}" for number in range(PARTITION_COUNT))]) in lines
+    assert lines[-1] == "Closed()"
+    assert any("was_sent=True" in line for line in lines)
+
+
+def test_the_host_of_a_member_is_short() -> None:
+    """300 lines, the example's application included."""
+    assert len((EXAMPLES / "asyncio_member.py").read_text("utf-8").splitlines()) <= 300
+
+
 def test_every_example_is_run_here() -> None:
     """No example is left out of this file, and each says at its top how to run it."""
     here = Path(__file__).read_text("utf-8")
     for path in EXAMPLES.glob("*.py"):
         assert path.name in here, f"{path.name} isn't run"
         assert f"examples/{path.name}" in path.read_text("utf-8").split('"""')[1], f"{path.name} doesn't say how"
+
+
+def test_sqlite_log_store_test_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store of the example keeps the contract, and random lives over it keep the laws."""
+    memory = Path("/dev/shm")  # spares the disk hundreds of small databases, where there is such a folder
+    if memory.is_dir():
+        monkeypatch.setenv("TMPDIR", str(memory))
+    words = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null")
+    lines = run(*words, EXAMPLES / "sqlite_log_store_test.py", cwd=tmp_path)
+
+    assert lines[-1].startswith("2 passed in ")

@@ -13,6 +13,7 @@ import pytest
 from groupcoord import LogRecord, MemoryLogStore
 from groupcoord.core.records import OffsetCommitRecord, TransactionMarker
 from groupcoord.log_store import LogStoreError
+from groupcoord.storage.compaction import CompactionSettings
 from groupcoord.storage.segment_store import SegmentLogStore
 from groupcoord.testing.log_store_contract import check_log_store
 
@@ -41,6 +42,32 @@ def test_the_segment_store(paths: Iterator[Path], segment_bytes: int) -> None:
 
     for seed in range(3):
         check_log_store(lambda: open_store(next(paths)), reopen=reopen, seed=seed)
+
+
+def test_the_segment_store_while_it_compacts(paths: Iterator[Path]) -> None:
+    """So does it when every append has a segment of its own, and all are compacted as far as that goes."""
+    settings = CompactionSettings(min_cleanable_ratio=0.0, delete_retention_ms=0)
+
+    def open_store(path: Path) -> SegmentLogStore:
+        store = SegmentLogStore(path, compaction=settings)
+        store._segment_bytes = 1
+        return store
+
+    def reopen(store: SegmentLogStore) -> SegmentLogStore:
+        store.close()
+        return open_store(store.directory)
+
+    dropped = 0
+
+    def compact(store: SegmentLogStore) -> None:
+        nonlocal dropped
+        before = sum(1 for _ in store.read(0))
+        while store.compact_some(2_000_000_000_000):
+            pass
+        dropped += before - sum(1 for _ in store.read(0))
+
+    check_log_store(lambda: open_store(next(paths)), reopen=reopen, compact=compact)
+    assert dropped > 100
 
 
 def test_the_example_with_sqlite(paths: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,3 +243,36 @@ def test_bugs_are_found(make_store: Callable[[], Any], said: str) -> None:
 def test_the_faulty_stores_are_faulty_by_their_bug_alone() -> None:
     """What they are all made of keeps the contract."""
     check_log_store(Faulty, reopen=lambda store: store.reopened())
+
+
+class CompactsBlindly(Faulty):
+    """Keeps the last record of each key, but doesn't know of transactions."""
+
+    def compact(self) -> None:
+        for partition, log in self._logs.items():
+            last = {record.key: record for record in log if not record.is_control}
+            self._logs[partition] = [record for record in log if record.is_control or last[record.key] is record]
+
+
+class LoadsTooLittle(Faulty):
+    """Leaves out of a load what comes later of the same group, whatever it is about."""
+
+    def read_last(self, partition: int) -> Iterator[LogRecord]:
+        records = list(self.read(partition))
+        last = {record.key[:8]: record for record in records}
+        return (record for record in records if last[record.key[:8]] is record)
+
+
+@pytest.mark.parametrize(
+    ("store", "compact", "message"),
+    [
+        (CompactsBlindly, CompactsBlindly.compact, "and compaction, read.*the committed are"),
+        (LoadsTooLittle, None, "read_last.*the (committed|groups|transactions) are"),
+    ],
+)
+def test_histories_find_what_is_lost(
+    store: type[Faulty], compact: Callable[[Faulty], None] | None, message: str
+) -> None:
+    """Compaction or loading that changes the state is found out."""
+    with pytest.raises(AssertionError, match=message):
+        check_log_store(store, compact=compact)

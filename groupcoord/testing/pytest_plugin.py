@@ -1,0 +1,62 @@
+"""Fixtures for pytest, found through an entry point: a server for real Kafka clients in this process.
+
+def test_my_consumer(groupcoord_server):
+    consumer = KafkaConsumer(bootstrap_servers=groupcoord_server.bootstrap, ...)
+
+Nothing here is imported or done for tests that do not ask for a fixture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from groupcoord.testing.server import ServerThread
+
+MARKER = "groupcoord_server"
+OPTIONS = ("topics", "settings", "data_dir", "clock")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the marker known."""
+    config.addinivalue_line(
+        "markers",
+        f"{MARKER}(topics=None, settings=None, data_dir=None, clock=None): "
+        "how the fixture groupcoord_server is to be started; data_dir=True takes a temporary directory",
+    )
+
+
+@pytest.fixture
+def groupcoord_server(
+    request: pytest.FixtureRequest, groupcoord_server_factory: Callable[..., ServerThread]
+) -> ServerThread:
+    """A server of the test's own; ``bootstrap`` is its address. ``@pytest.mark.groupcoord_server(...)`` has options."""
+    options: dict[str, Any] = {}
+    for marker in reversed(list(request.node.iter_markers(MARKER))):
+        unknown = [name for name in marker.kwargs if name not in OPTIONS]
+        if marker.args or unknown:
+            found = ", ".join([*map(repr, marker.args), *unknown])
+            pytest.fail(f"the marker {MARKER} takes {', '.join(OPTIONS)}; it got {found}", pytrace=False)
+        options.update(marker.kwargs)
+    if options.get("data_dir") is True:
+        options["data_dir"] = request.getfixturevalue("tmp_path") / "groupcoord"
+    return groupcoord_server_factory(**options)
+
+
+@pytest.fixture
+def groupcoord_server_factory() -> Iterator[Callable[..., ServerThread]]:
+    """A function that starts servers, with the arguments of ``ServerThread``; all are stopped after the test."""
+    try:
+        from groupcoord.testing.server import ServerThread
+    except ModuleNotFoundError as error:
+        pytest.fail(f"the fixture needs pip install 'groupcoord[serve]': {error}", pytrace=False)
+    with ExitStack() as stack:
+
+        def start(**options: Any) -> ServerThread:
+            return stack.enter_context(ServerThread(**options))
+
+        yield start

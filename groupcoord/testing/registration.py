@@ -1,0 +1,45 @@
+"""What Hypothesis does through its entry point as soon as it is imported: it learns how to make our requests.
+
+From then on ``st.from_type(JoinGroup)`` and ``st.builds`` give what :mod:`groupcoord.testing.strategies` gives by
+default. Those are made when they are asked for, not now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from groupcoord.core import messages
+
+NAMES: dict[type, str] = {
+    messages.DeleteGroups: "delete_requests",
+    messages.DescribeGroups: "describe_requests",
+    messages.FindCoordinator: "find_coordinator_requests",
+    messages.Heartbeat: "heartbeats",
+    messages.JoinGroup: "join_requests",
+    messages.LeaveGroup: "leave_requests",
+    messages.ListGroups: "list_requests",
+    messages.OffsetCommit: "commit_requests",
+    messages.OffsetDelete: "offset_delete_requests",
+    messages.OffsetFetch: "fetch_requests",
+    messages.SyncGroup: "sync_requests",
+    messages.TxnOffsetCommit: "transactional_commit_requests",
+}
+"""Type → the strategy function that makes its instances."""
+
+
+def register() -> None:
+    """Tell Hypothesis which strategy makes which of our types."""
+    from hypothesis import strategies as st
+
+    for kind, name in NAMES.items():
+        st.register_type_strategy(kind, _lazily(name))
+
+
+def _lazily(name: str) -> Callable[[type], Any]:
+    def strategy_of(kind: type) -> Any:
+        from groupcoord.testing import strategies
+
+        return getattr(strategies, name)()
+
+    return strategy_of

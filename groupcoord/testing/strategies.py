@@ -1,0 +1,470 @@
+"""Hypothesis strategies for what clients send: ids, subscriptions, and requests of every kind.
+
+Every example is valid: a client could send it, and a coordinator must answer it. Arguments say which values are
+allowed, never how likely they are; a bad one raises :class:`hypothesis.errors.InvalidArgument` at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.errors import InvalidArgument
+
+from groupcoord.core.messages import (
+    CoordinatorType,
+    DeleteGroups,
+    DescribeGroups,
+    FindCoordinator,
+    GroupToFetch,
+    Heartbeat,
+    JoinGroup,
+    JoinProtocol,
+    LeaveGroup,
+    LeavingMember,
+    ListGroups,
+    OffsetCommit,
+    OffsetDelete,
+    OffsetFetch,
+    OffsetToCommit,
+    Request,
+    SyncAssignment,
+    SyncGroup,
+    TopicToCommit,
+    TopicToDelete,
+    TopicToFetch,
+    TxnOffsetCommit,
+)
+from groupcoord.testing.record_values import assignments, subscriptions
+
+__all__ = [
+    "assignments",
+    "client_ids",
+    "commit_requests",
+    "delete_requests",
+    "describe_requests",
+    "fetch_requests",
+    "find_coordinator_requests",
+    "generation_ids",
+    "group_ids",
+    "heartbeats",
+    "instance_ids",
+    "join_requests",
+    "leave_requests",
+    "list_requests",
+    "member_ids",
+    "offset_delete_requests",
+    "protocols",
+    "requests",
+    "subscriptions",
+    "sync_requests",
+    "topic_names",
+    "transactional_commit_requests",
+]
+
+ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
+INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
+STRING_CHARACTERS_MAX = 8_191
+"""A string of Kafka's protocol has at most 32,767 bytes; a character takes up to four."""
+TOPIC_NAME_MAX = 249
+MIN_SESSION_TIMEOUT_MS, MAX_SESSION_TIMEOUT_MS = 6_000, 1_800_000
+FEW = 3
+
+Strategy = st.SearchStrategy
+
+
+def group_ids(*, min_size: int = 1, max_size: int = 20) -> Strategy[str]:
+    """Return group ids: any text.
+
+    Args:
+        min_size: in characters. 0 allows the empty id, which only the APIs for offsets and administration take.
+        max_size: in characters, up to 8,191.
+    """
+    return _texts(min_size, max_size)
+
+
+def client_ids(*, min_size: int = 0, max_size: int = 20) -> Strategy[str]:
+    """Return client ids: any text, the empty one included; sizes as for :func:`group_ids`."""
+    return _texts(min_size, max_size)
+
+
+def instance_ids(*, min_size: int = 1, max_size: int = 20) -> Strategy[str]:
+    """Return ids of static members (KIP-345): any text; sizes as for :func:`group_ids`."""
+    return _texts(min_size, max_size)
+
+
+def member_ids(*, prefixes: Strategy[str] | None = None) -> Strategy[str]:
+    """Return member ids as brokers make them: a prefix and a random UUID.
+
+    Args:
+        prefixes: client or instance ids; all of :func:`client_ids` by default.
+    """
+    return st.builds("{}-{}".format, _strategy("prefixes", prefixes, client_ids()), st.uuids(version=4))
+
+
+def topic_names(*, max_size: int = 20) -> Strategy[str]:
+    """Return names that Kafka allows for topics.
+
+    Args:
+        max_size: in characters, from 1 to 249.
+    """
+    _check_size("max_size", max_size, 1, TOPIC_NAME_MAX)
+    return st.text("abcxyzABCXYZ0189._-", min_size=1, max_size=max_size).filter(lambda name: name not in (".", ".."))
+
+
+def generation_ids(*, min_value: int = 0, max_value: int = INT32_MAX) -> Strategy[int]:
+    """Return generations, from ``min_value`` to ``max_value``; -1 is nobody's."""
+    _check_size("min_value", min_value, -1, INT32_MAX)
+    _check_size("max_value", max_value, min_value, INT32_MAX)
+    return st.integers(min_value, max_value)
+
+
+def protocols(
+    *, names: Collection[str] = ASSIGNORS, metadata: Strategy[bytes] | None = None, max_size: int = FEW
+) -> Strategy[tuple[JoinProtocol, ...]]:
+    """Return what a member offers: at least one protocol, each with its metadata, the best first.
+
+    Args:
+        names: the protocols to choose from.
+        metadata: what the member says for them; all of :func:`subscriptions` by default.
+        max_size: how many protocols at most.
+    """
+    if isinstance(names, str) or not names or not all(isinstance(name, str) for name in names):
+        raise InvalidArgument(f"names={names!r} must be a collection of at least one name, such as ('range',)")
+    _check_size("max_size", max_size, 1, INT32_MAX)
+    chosen = _strategy("metadata", metadata, subscriptions())
+    entries = st.builds(JoinProtocol, st.sampled_from(sorted(names)), chosen)
+    return st.lists(entries, min_size=1, max_size=max_size, unique_by=lambda entry: entry.name).map(tuple)
+
+
+# ---------------------------------------------------------------- membership
+
+
+def join_requests(
+    *,
+    group_ids: Strategy[str] | None = None,
+    member_ids: Strategy[str] | None = None,
+    instance_ids: Strategy[str | None] | None = None,
+    protocol_types: Strategy[str] | None = None,
+    protocols: Strategy[tuple[JoinProtocol, ...]] | None = None,
+    session_timeouts_ms: Strategy[int] | None = None,
+    rebalance_timeouts_ms: Strategy[int] | None = None,
+) -> Strategy[JoinGroup]:
+    """Return joins, of newcomers and of members, as of any request version.
+
+    Args:
+        group_ids: all of :func:`group_ids` by default.
+        member_ids: the ids they come with; by default none, or any of :func:`member_ids`.
+        instance_ids: by default None, or any of :func:`instance_ids`.
+        protocol_types: ``consumer`` and ``connect`` by default.
+        protocols: all of :func:`protocols` by default.
+        session_timeouts_ms: by default from 6,000 to 1,800,000, which is what brokers take by default.
+        rebalance_timeouts_ms: by default any that is not negative.
+    """
+    session_timeouts = st.integers(MIN_SESSION_TIMEOUT_MS, MAX_SESSION_TIMEOUT_MS)
+    return st.builds(
+        JoinGroup,
+        _strategy("group_ids", group_ids, _group_ids),
+        _strategy("member_ids", member_ids, st.just("") | _member_ids),
+        _strategy("protocol_types", protocol_types, st.sampled_from(["consumer", "connect"])),
+        _strategy("protocols", protocols, _protocols),
+        _strategy("session_timeouts_ms", session_timeouts_ms, session_timeouts),
+        _strategy("rebalance_timeouts_ms", rebalance_timeouts_ms, st.integers(0, INT32_MAX)),
+        _strategy("instance_ids", instance_ids, st.none() | _instance_ids),
+        client_id=_client_ids,
+        client_host=st.ip_addresses(v=4).map("/{}".format),
+        reason=st.none() | st.text(_CHARACTERS, max_size=FEW),
+        requires_known_member_id=st.booleans(),
+        supports_skip_assignment=st.booleans(),
+    )
+
+
+def sync_requests(
+    *,
+    group_ids: Strategy[str] | None = None,
+    member_ids: Strategy[str] | None = None,
+    instance_ids: Strategy[str | None] | None = None,
+    generation_ids: Strategy[int] | None = None,
+    assignments: Strategy[bytes] | None = None,
+) -> Strategy[SyncGroup]:
+    """Return syncs of followers (without assignments) and of leaders.
+
+    Args:
+        group_ids: all of :func:`group_ids` by default.
+        member_ids: all of :func:`member_ids` by default, for the sender and for those that a leader assigns to.
+        instance_ids: by default None, or any of :func:`instance_ids`.
+        generation_ids: all of :func:`generation_ids` by default.
+        assignments: what a leader assigns; all of :func:`assignments` by default.
+    """
+    members = _strategy("member_ids", member_ids, _member_ids)
+    shares = st.builds(SyncAssignment, members, _strategy("assignments", assignments, _assignments))
+    # Requests before version 5 name neither the type nor the protocol.
+    named = st.tuples(st.just("consumer"), st.sampled_from(ASSIGNORS))
+    return st.builds(
+        _sync_request,
+        _strategy("group_ids", group_ids, _group_ids),
+        _strategy("generation_ids", generation_ids, _generation_ids),
+        members,
+        _strategy("instance_ids", instance_ids, st.none() | _instance_ids),
+        st.just((None, None)) | named,
+        st.lists(shares, max_size=FEW).map(tuple),
+    )
+
+
+def _sync_request(
+    group_id: str,
+    generation_id: int,
+    member_id: str,
+    instance_id: str | None,
+    protocol: tuple[str | None, str | None],
+    shares: tuple[SyncAssignment, ...],
+) -> SyncGroup:
+    return SyncGroup(group_id, generation_id, member_id, instance_id, *protocol, shares)
+
+
+def heartbeats(
+    *,
+    group_ids: Strategy[str] | None = None,
+    member_ids: Strategy[str] | None = None,
+    instance_ids: Strategy[str | None] | None = None,
+    generation_ids: Strategy[int] | None = None,
+) -> Strategy[Heartbeat]:
+    """Return heartbeats; arguments as for :func:`sync_requests`."""
+    return st.builds(
+        Heartbeat,
+        _strategy("group_ids", group_ids, _group_ids),
+        _strategy("generation_ids", generation_ids, _generation_ids),
+        _strategy("member_ids", member_ids, _member_ids),
+        _strategy("instance_ids", instance_ids, st.none() | _instance_ids),
+    )
+
+
+def leave_requests(
+    *,
+    group_ids: Strategy[str] | None = None,
+    member_ids: Strategy[str] | None = None,
+    instance_ids: Strategy[str | None] | None = None,
+    max_size: int = FEW,
+) -> Strategy[LeaveGroup]:
+    """Return departures of at least one member; those by instance id alone come without a member id.
+
+    Args:
+        group_ids: all of :func:`group_ids` by default.
+        member_ids: all of :func:`member_ids` by default.
+        instance_ids: by default None, or any of :func:`instance_ids`.
+        max_size: how many members at most.
+    """
+    _check_size("max_size", max_size, 1, INT32_MAX)
+    instances = _strategy("instance_ids", instance_ids, st.none() | _instance_ids)
+    members = _strategy("member_ids", member_ids, _member_ids)
+    by_instance = st.builds(LeavingMember, st.just(""), instances.filter(lambda instance: instance is not None))
+    leaving = st.builds(LeavingMember, members, instances)
+    entries = leaving if instance_ids is not None else leaving | by_instance
+    members_of_request = st.lists(entries, min_size=1, max_size=max_size).map(tuple)
+    return st.builds(LeaveGroup, _strategy("group_ids", group_ids, _group_ids), members_of_request)
+
+
+# ---------------------------------------------------------------- offsets
+
+
+def commit_requests(
+    *,
+    group_ids: Strategy[str] | None = None,
+    member_ids: Strategy[str] | None = None,
+    generation_ids: Strategy[int] | None = None,
+    topic_names: Strategy[str] | None = None,
+    offsets: Strategy[int] | None = None,
+    max_size: int = FEW,
+) -> Strategy[OffsetCommit]:
+    """Return commits of members, and of consumers outside of group management.
+
+    Args:
+        group_ids: by default all of :func:`group_ids`, and the empty one.
+        member_ids: by default none (for a consumer outside of group management), or any of :func:`member_ids`.
+        generation_ids: by default -1 without a member id, else all of :func:`generation_ids`.
+        topic_names: all of :func:`topic_names` by default.
+        offsets: from 0 to 2**63 - 1 by default.
+        max_size: how many topics, and how many partitions of each, at most.
+    """
+    members = _strategy("member_ids", member_ids, st.just("") | _member_ids)
+    generations = None if generation_ids is None else _strategy("generation_ids", generation_ids, generation_ids)
+
+    def of_member(member_id: str) -> Strategy[OffsetCommit]:
+        usual = _generation_ids if member_id else st.just(-1)
+        return st.builds(
+            OffsetCommit,
+            _strategy("group_ids", group_ids, st.just("") | _group_ids),
+            topics,
+            usual if generations is None else generations,
+            st.just(member_id),
+        )
+
+    topics = _topics_to_commit(topic_names, offsets, max_size)
+    _strategy("group_ids", group_ids, _group_ids)
+    return members.flatmap(of_member)
+
+
+def transactional_commit_requests(
+    *,
+    group_ids: Strategy[str] | None = None,
+    producer_ids: Strategy[int] | None = None,
+    topic_names: Strategy[str] | None = None,
+    offsets: Strategy[int] | None = None,
+    max_size: int = FEW,
+) -> Strategy[TxnOffsetCommit]:
+    """Return commits as part of a producer's transaction (KIP-98).
+
+    Args:
+        group_ids: all of :func:`group_ids` by default.
+        producer_ids: from 0 to 2**63 - 1 by default.
+        topic_names: as for :func:`commit_requests`.
+        offsets: as for :func:`commit_requests`.
+        max_size: as for :func:`commit_requests`.
+    """
+    return st.builds(
+        TxnOffsetCommit,
+        _strategy("group_ids", group_ids, _group_ids),
+        _topics_to_commit(topic_names, offsets, max_size),
+        _strategy("producer_ids", producer_ids, st.integers(0, INT64_MAX)),
+        st.integers(0, 2**15 - 1),
+        _texts(1, 10),
+    )
+
+
+def fetch_requests(
+    *, group_ids: Strategy[str] | None = None, topic_names: Strategy[str] | None = None, max_size: int = FEW
+) -> Strategy[OffsetFetch]:
+    """Return fetches of some partitions' offsets, or of all that a group has.
+
+    Args:
+        group_ids: by default all of :func:`group_ids`, and the empty one.
+        topic_names: all of :func:`topic_names` by default.
+        max_size: how many groups, topics of each, and partitions of those, at most.
+    """
+    _check_size("max_size", max_size, 1, INT32_MAX)
+    names = _strategy("topic_names", topic_names, _topic_names)
+    topics = st.builds(TopicToFetch, names, _partition_indexes(max_size))
+    chosen = st.none() | st.lists(topics, max_size=max_size).map(tuple)
+    groups = st.builds(GroupToFetch, _strategy("group_ids", group_ids, st.just("") | _group_ids), chosen)
+    return st.builds(OffsetFetch, st.lists(groups, min_size=1, max_size=max_size).map(tuple), st.booleans())
+
+
+def offset_delete_requests(
+    *, group_ids: Strategy[str] | None = None, topic_names: Strategy[str] | None = None, max_size: int = FEW
+) -> Strategy[OffsetDelete]:
+    """Return deletions of offsets (KIP-496); arguments as for :func:`commit_requests`."""
+    _check_size("max_size", max_size, 1, INT32_MAX)
+    names = _strategy("topic_names", topic_names, _topic_names)
+    topics = st.lists(st.builds(TopicToDelete, names, _partition_indexes(max_size)), max_size=max_size).map(tuple)
+    return st.builds(OffsetDelete, _strategy("group_ids", group_ids, _group_ids), topics)
+
+
+# ---------------------------------------------------------------- administration
+
+
+def describe_requests(*, group_ids: Strategy[str] | None = None, max_size: int = FEW) -> Strategy[DescribeGroups]:
+    """Return descriptions of up to ``max_size`` groups, by default of any id, the empty one included."""
+    return st.builds(DescribeGroups, _several(group_ids, max_size), st.booleans())
+
+
+def delete_requests(*, group_ids: Strategy[str] | None = None, max_size: int = FEW) -> Strategy[DeleteGroups]:
+    """Return deletions of up to ``max_size`` groups, by default of any id, the empty one included."""
+    return st.builds(DeleteGroups, _several(group_ids, max_size))
+
+
+def list_requests() -> Strategy[ListGroups]:
+    """Return lists of all groups, or of those in some states or of some types."""
+    states = st.sampled_from(["Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"])
+    types = st.sampled_from(["classic", "consumer"])
+    return st.builds(
+        ListGroups,
+        st.lists(states, max_size=FEW, unique=True).map(tuple),
+        st.lists(types, max_size=FEW, unique=True).map(tuple),
+    )
+
+
+def find_coordinator_requests(
+    *, group_ids: Strategy[str] | None = None, max_size: int = FEW
+) -> Strategy[FindCoordinator]:
+    """Return questions for the coordinator of up to ``max_size`` groups, by default of any id."""
+    return st.builds(FindCoordinator, st.just(int(CoordinatorType.GROUP)), _several(group_ids, max_size))
+
+
+def requests(*, group_ids: Strategy[str] | None = None, topic_names: Strategy[str] | None = None) -> Strategy[Request]:
+    """Return requests of every kind that a client of a group sends.
+
+    Args:
+        group_ids: all of :func:`group_ids` by default.
+        topic_names: all of :func:`topic_names` by default.
+    """
+    return st.one_of(
+        join_requests(group_ids=group_ids),
+        sync_requests(group_ids=group_ids),
+        heartbeats(group_ids=group_ids),
+        leave_requests(group_ids=group_ids),
+        commit_requests(group_ids=group_ids, topic_names=topic_names),
+        transactional_commit_requests(group_ids=group_ids, topic_names=topic_names),
+        fetch_requests(group_ids=group_ids, topic_names=topic_names),
+        offset_delete_requests(group_ids=group_ids, topic_names=topic_names),
+        describe_requests(group_ids=group_ids),
+        delete_requests(group_ids=group_ids),
+        list_requests(),
+        find_coordinator_requests(group_ids=group_ids),
+    )
+
+
+# ---------------------------------------------------------------- parts, and what is wrong with arguments
+
+
+def _strategy(name: str, given: Strategy[Any] | None, default: Strategy[Any]) -> Strategy[Any]:
+    if given is None:
+        return default
+    if not isinstance(given, st.SearchStrategy):
+        raise InvalidArgument(f"{name}={given!r} must be a strategy, such as st.just({given!r})")
+    return given
+
+
+def _check_size(name: str, value: int, at_least: int, at_most: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not at_least <= value <= at_most:
+        raise InvalidArgument(f"{name}={value!r} must be a whole number from {at_least} to {at_most}")
+
+
+_CHARACTERS = st.characters(exclude_categories=["Cs"])
+
+
+def _texts(min_size: int, max_size: int) -> Strategy[str]:
+    _check_size("min_size", min_size, 0, STRING_CHARACTERS_MAX)
+    _check_size("max_size", max_size, min_size, STRING_CHARACTERS_MAX)
+    return st.text(_CHARACTERS, min_size=min_size, max_size=max_size)
+
+
+def _several(group_ids: Strategy[str] | None, max_size: int) -> Strategy[tuple[str, ...]]:
+    _check_size("max_size", max_size, 1, INT32_MAX)
+    return st.lists(_strategy("group_ids", group_ids, st.just("") | _group_ids), max_size=max_size).map(tuple)
+
+
+def _partition_indexes(max_size: int) -> Strategy[tuple[int, ...]]:
+    return st.lists(st.integers(0, INT32_MAX), min_size=1, max_size=max_size).map(tuple)
+
+
+def _topics_to_commit(
+    topic_names: Strategy[str] | None, offsets: Strategy[int] | None, max_size: int
+) -> Strategy[tuple[TopicToCommit, ...]]:
+    _check_size("max_size", max_size, 1, INT32_MAX)
+    committed = st.builds(
+        OffsetToCommit,
+        st.integers(0, INT32_MAX),
+        _strategy("offsets", offsets, st.integers(0, INT64_MAX)),
+        st.integers(-1, INT32_MAX),
+        st.none() | st.text(_CHARACTERS, max_size=FEW),
+    )
+    partitions = st.lists(committed, min_size=1, max_size=max_size).map(tuple)
+    names = _strategy("topic_names", topic_names, _topic_names)
+    return st.lists(st.builds(TopicToCommit, names, partitions), min_size=1, max_size=max_size).map(tuple)
+
+
+# Made once; in the functions above, arguments have their names.
+_group_ids, _member_ids, _instance_ids = group_ids(), member_ids(), instance_ids()
+_client_ids, _topic_names, _generation_ids = client_ids(), topic_names(), generation_ids()
+_protocols, _assignments = protocols(), assignments()

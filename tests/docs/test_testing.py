@@ -1,0 +1,64 @@
+"""The page about testing: its code runs as printed and finds the planted bug, and its tests pass under pytest."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from .markdown import DOCS, ROOT, blocks, run_block
+
+PAGE = DOCS / "testing.md"
+TIMEOUT_S = 60
+STORY_LINES_MAX = 15
+MEMORY = Path("/dev/shm")
+"""Where there is such a folder, files in it are spared the disk: the page makes hundreds of small databases."""
+
+
+@pytest.fixture
+def in_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run where the page says that its code is run."""
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    if MEMORY.is_dir():
+        monkeypatch.setattr(tempfile, "tempdir", str(MEMORY))
+
+
+@pytest.mark.usefixtures("in_the_checkout")
+def test_code_runs_as_printed() -> None:
+    """The blocks run in order as one session and print what the page shows.
+
+    How short Hypothesis makes a story depends on its version: the planted bug must be found, and the story be short.
+    """
+    session: dict[str, object] = {"__name__": "__page__"}
+    sequence = blocks(PAGE)
+    stories = 0
+    for block, following in zip(sequence, [*sequence[1:], None], strict=True):
+        if block.language == "python":
+            printed = run_block(PAGE, block, session)
+            shown = following.code if following is not None and following.language == "text" else ""
+            if "process_is_killed" in shown:
+                stories += 1
+                assert printed.splitlines()[:3] == shown.splitlines()[:3]
+                assert "process_is_killed" in printed
+                assert len(printed.splitlines()) <= STORY_LINES_MAX
+            else:
+                assert printed == shown
+    assert stories == 1
+
+
+def test_the_fixtures_example_passes(tmp_path: Path) -> None:
+    """The test with a real client runs under pytest, away from this checkout's settings."""
+    pytest.importorskip("kafka")
+    (block,) = (block for block in blocks(PAGE, "python") if "def test_a_consumer" in block.code)
+    path = tmp_path / "test_page.py"
+    path.write_text(block.code, "utf-8")
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, str(path)]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT_S)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout

@@ -1,0 +1,89 @@
+"""Histories are true to the protocol, to time and to the log that they left."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.errors import InvalidArgument
+
+from groupcoord import ErrorCode
+from groupcoord.core.records import GroupMetadataRecord
+from groupcoord.messages import JoinGroup, JoinGroupResponse, LeaveGroup, SyncGroup, SyncGroupResponse
+from groupcoord.testing import History, histories
+
+
+@given(histories())
+def test_time_never_goes_back(history: History) -> None:
+    """Requests are in the order in which they were sent, and nothing is answered before it was asked."""
+    sent = [exchange.sent_ms for exchange in history.exchanges]
+
+    assert sent == sorted(sent)
+    assert all(e.answered_ms is None or e.answered_ms >= e.sent_ms for e in history.exchanges)
+    assert all((e.answered_ms is None) == (e.response is None) for e in history.exchanges)
+
+
+@given(histories())
+def test_assignments_are_in_the_log(history: History) -> None:
+    """What a sync was answered stands in the log, under the member and generation that it asked for."""
+    written = {
+        (record.group_id, record.generation_id, member.member_id): member.assignment
+        for entries in history.logs.values()
+        for record in (entry.record for entry in entries)
+        if isinstance(record, GroupMetadataRecord)
+        for member in record.members
+    }
+    for exchange in history.exchanges:
+        request, response = exchange.request, exchange.response
+        if isinstance(response, SyncGroupResponse) and response.error_code is ErrorCode.NONE:
+            assert isinstance(request, SyncGroup)
+            assert written[request.group_id, request.generation_id, request.member_id] == response.assignment
+
+
+@given(histories(group_ids=["only"], static_members=False, max_consumers=2))
+def test_arguments_are_kept_to(history: History) -> None:
+    """The groups, the kinds and the number of members are those that were asked for."""
+    joins = [e.request for e in history.exchanges if isinstance(e.request, JoinGroup)]
+
+    assert {join.group_id for join in joins} <= {"only"}
+    assert {join.group_instance_id for join in joins} <= {None}
+    assert len({join.client_id for join in joins}) <= 2
+
+
+def test_histories_get_somewhere() -> None:
+    """There are some in which a generation of several is stable, and some in which members leave."""
+    found: set[str] = set()
+
+    @settings(max_examples=200, database=None, derandomize=True)
+    @given(histories())
+    def look(history: History) -> None:
+        for exchange in history.exchanges:
+            if isinstance(exchange.response, JoinGroupResponse) and len(exchange.response.members) > 1:
+                found.add("several")
+            if isinstance(exchange.request, LeaveGroup):
+                found.add("left")
+
+    look()
+
+    assert found == {"several", "left"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"group_ids": "alpha"}, "group_ids='alpha' must be a collection"),
+        ({"group_ids": ()}, r"group_ids=\(\) must be a collection"),
+        ({"max_steps": -1}, "max_steps=-1 must be a whole number"),
+        ({"max_consumers": 1.5}, "max_consumers=1.5 must be a whole number"),
+    ],
+)
+def test_bad_arguments_are_named(arguments: dict[str, object], message: str) -> None:
+    """Drawing from a strategy with arguments that make no sense names the argument."""
+
+    @settings(database=None)
+    @given(st.data())
+    def draw(data: st.DataObject) -> None:
+        data.draw(histories(**arguments))  # type: ignore[arg-type]
+
+    with pytest.raises(InvalidArgument, match=message):
+        draw()

@@ -1,0 +1,205 @@
+"""The published state machine passes sound stores and transports, and finds what is wrong with others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from groupcoord import LogRecord, MemoryLogStore, StoreContractError, Ticket
+from groupcoord.core.records import GroupTombstone, OffsetCommitRecord, OffsetTombstone
+from groupcoord.log_store import LogStore, LogStoreError, NotEnoughReplicasError
+from groupcoord.messages import OffsetCommit, Request
+from groupcoord.testing import CoordinatorMachine, FaultyLogStore
+
+SETTINGS = settings(
+    max_examples=300, stateful_step_count=30, deadline=None, database=None, phases=[Phase.generate], derandomize=True
+)
+
+
+class TestCoordinatorMachine(CoordinatorMachine.TestCase):
+    """Our own coordinator over a log in memory keeps every law."""
+
+    settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+def machine_over(make_log_store: Callable[[], LogStore]) -> type[CoordinatorMachine]:
+    """Return the machine over another store."""
+
+    class Machine(CoordinatorMachine):
+        def make_log_store(self) -> LogStore:
+            return make_log_store()
+
+    return Machine
+
+
+class ForgetsTombstones(MemoryLogStore):
+    """Does not read what it takes for empty."""
+
+    def read(self, partition: int) -> list[LogRecord]:
+        """Return the records that have a value."""
+        return [r for r in super().read(partition) if not isinstance(r.record, OffsetTombstone | GroupTombstone)]
+
+
+class KeepsPartOfWhatItRefuses(MemoryLogStore):
+    """Writes the first record and then finds that the disk is full."""
+
+    def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int | None:
+        """Write one record of a long append, and refuse it."""
+        if len(records) > 1:
+            super().append(partition, ticket, records[:1])
+            raise NotEnoughReplicasError("the disk is full")
+        return super().append(partition, ticket, records)
+
+
+class TellsTheOffsetOfTheLast(MemoryLogStore):
+    """Answers with the offset of the last record, not of the first."""
+
+    def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int | None:
+        """Append, and answer with another offset."""
+        base_offset = super().append(partition, ticket, records)
+        return None if base_offset is None else base_offset + len(records) - 1
+
+
+class MixesPartitionsUp(MemoryLogStore):
+    """Has one log for all."""
+
+    def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int | None:
+        """Append to the only log."""
+        return super().append(0, ticket, records)
+
+    def read(self, partition: int) -> list[LogRecord]:
+        """Return everything."""
+        return list(super().read(0))
+
+
+class LosesMetadata(MemoryLogStore):
+    """Has no column for a commit's time-stamp of expiry and its leader epoch, nor one for who owns what."""
+
+    def read(self, partition: int) -> list[LogRecord]:
+        """Return commits without the producer that they belong to."""
+        found = []
+        for entry in super().read(partition):
+            record = entry.record
+            if isinstance(record, OffsetCommitRecord) and record.producer_id >= 0:
+                plain = OffsetCommitRecord(record.group_id, record.topic, record.partition, record.offset)
+                found.append(LogRecord(plain, entry.timestamp_ms, entry.offset))
+            else:
+                found.append(entry)
+        return found
+
+
+@pytest.mark.parametrize(
+    "make_log_store",
+    [ForgetsTombstones, KeepsPartOfWhatItRefuses, TellsTheOffsetOfTheLast, MixesPartitionsUp, LosesMetadata],
+)
+def test_broken_stores_are_found(make_log_store: Callable[[], LogStore]) -> None:
+    """Each of these bugs breaks a law within a few hundred random lives."""
+    with pytest.raises((AssertionError, StoreContractError, ExceptionGroup)):
+        run_state_machine_as_test(machine_over(make_log_store), settings=SETTINGS)
+
+
+class LosesWhatWasJustWritten(CoordinatorMachine):
+    """After a crash the store lacks its last append."""
+
+    def crash_log_store(self, log_store: LogStore) -> LogStore:
+        """Return a store without the newest record of log partition 0."""
+        left = MemoryLogStore()
+        for partition in range(2):
+            entries = list(log_store.read(partition))
+            for entry in entries[:-1] if partition == 0 else entries:
+                left.append(partition, Ticket(partition, 0), [LogRecord(entry.record, entry.timestamp_ms)])
+        return left
+
+
+class DoublesCommits(CoordinatorMachine):
+    """The transport sends every commit twice, under one token."""
+
+    def send(self, request: Request, token: int) -> None:
+        """Send a request, a commit twice."""
+        super().send(request, token)
+        if isinstance(request, OffsetCommit):
+            super().send(request, token)
+
+
+class LosesAnswers(CoordinatorMachine):
+    """The transport drops every third answer."""
+
+    def receive(self) -> list:  # type: ignore[type-arg]
+        """Return two of three answers."""
+        return [reply for reply in super().receive() if reply.token % 3]
+
+
+@pytest.mark.parametrize("machine", [LosesWhatWasJustWritten, DoublesCommits, LosesAnswers])
+def test_broken_processes_and_transports_are_found(machine: type[CoordinatorMachine]) -> None:
+    """What is lost in a crash, sent twice or not delivered breaks a law."""
+    with pytest.raises((AssertionError, ExceptionGroup)):
+        run_state_machine_as_test(machine, settings=SETTINGS)
+
+
+class LateStore(MemoryLogStore):
+    """Answers later of its own accord."""
+
+    def __init__(self) -> None:
+        super().__init__(acknowledge_late=True)
+
+
+def test_a_store_that_answers_later_is_refused() -> None:
+    """Late answers are the machine's; a store that brings its own is told so."""
+    with pytest.raises((TypeError, ExceptionGroup)) as caught:
+        run_state_machine_as_test(machine_over(LateStore), settings=SETTINGS)
+
+    error = caught.value.exceptions[0] if isinstance(caught.value, ExceptionGroup) else caught.value
+    assert "LateStore.append() returned None" in str(error)
+
+
+def record(offset: int) -> list[LogRecord]:
+    """Return an append of one commit."""
+    return [LogRecord(OffsetCommitRecord("g", "t", 0, offset), 1)]
+
+
+def offsets(store: LogStore) -> list[int]:
+    """Return what is committed in the log, in order."""
+    return [entry.record.offset for entry in store.read(0) if isinstance(entry.record, OffsetCommitRecord)]
+
+
+def test_the_faulty_store_answers_late_and_in_order() -> None:
+    """Appends wait until they are written; those behind them wait as well, even when the log is no longer late."""
+    inner = MemoryLogStore()
+    store = FaultyLogStore(inner, is_late=True)
+    tickets = [Ticket(0, number) for number in range(3)]
+
+    assert [store.append(0, tickets[0], record(1)), store.append(0, tickets[1], record(2))] == [None, None]
+    store.is_late = False
+    assert store.append(0, tickets[2], record(3)) is None
+    assert store.waiting() == tickets
+    assert store.write(1) == [(tickets[0], 0)]
+    assert offsets(store) == offsets(inner) == [1]
+    assert store.write() == [(tickets[1], 1), (tickets[2], 2)]
+    assert store.append(0, Ticket(0, 3), record(4)) == 3
+    assert offsets(store) == [1, 2, 3, 4]
+
+
+def test_the_faulty_store_refuses_and_loses() -> None:
+    """What is refused, lost or timed out never reaches the other store, but for a time-out of what was written."""
+    inner = MemoryLogStore()
+    store = FaultyLogStore(inner)
+    error = NotEnoughReplicasError("no")
+    store.fail_next(error)
+    with pytest.raises(NotEnoughReplicasError):
+        store.append(0, Ticket(0, 0), record(1))
+    store.is_late = True
+    for number in range(1, 3):
+        store.append(0, Ticket(0, number), record(number))
+    assert store.refuse(error) == [(Ticket(0, 1), error), (Ticket(0, 2), error)]
+    for ticket in (Ticket(0, 3), Ticket(0, 4), Ticket(1, 0)):
+        store.append(ticket.partition, ticket, record(ticket.number))
+    ((ticket, failure),) = store.time_out(is_written=True)
+    assert ticket == Ticket(0, 3)
+    assert isinstance(failure, LogStoreError)
+    assert failure.outcome_unknown
+    assert store.waiting() == [Ticket(1, 0)]
+    assert store.lose() == [Ticket(1, 0)]
+    assert offsets(inner) == [3]

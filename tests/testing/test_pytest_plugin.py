@@ -1,0 +1,74 @@
+"""The plugin does nothing for who does not ask, and says what is wrong for who does."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+TIMEOUT_S = 60
+
+
+def run_pytest(tmp_path: Path, test: str, *options: str) -> tuple[int, str]:
+    """Run a file of tests in a pytest of its own, with the plugins that are installed and no settings of ours."""
+    path = tmp_path / "test_it.py"
+    path.write_text(test, "utf-8")
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, *options, path]
+    done = subprocess.run(
+        [str(word) for word in words], cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT_S
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_who_does_not_ask_pays_little(tmp_path: Path) -> None:
+    """A run without our fixtures loads neither Hypothesis nor the server for us, with warnings as errors."""
+    test = """
+import sys
+def test_it():
+    assert "groupcoord.testing.pytest_plugin" in sys.modules
+    assert not [name for name in sys.modules if name.split(".")[0] in ("kio", "hypothesis", "asyncio", "crc32c")]
+    assert "groupcoord.host" not in sys.modules
+"""
+    status, output = run_pytest(tmp_path, test, "-p", "no:hypothesispytest", "-W", "error", "-p", "no:xdist")
+
+    assert status == 0, output
+
+
+def test_the_marker_is_known(tmp_path: Path) -> None:
+    """Strict markers accept ours, and ``--markers`` describes it."""
+    test = "import pytest\n@pytest.mark.groupcoord_server(topics={'t': 1})\ndef test_it(groupcoord_server): pass\n"
+
+    assert run_pytest(tmp_path, test, "--strict-markers", "-W", "error")[0] == 0
+    assert "groupcoord_server(topics=None" in run_pytest(tmp_path, test, "--markers")[1]
+
+
+def test_a_wrong_option_is_told(tmp_path: Path) -> None:
+    """An option that the marker does not have makes the test fail with the list of those that it has."""
+    test = "import pytest\n@pytest.mark.groupcoord_server(topic={'t': 1})\ndef test_it(groupcoord_server): pass\n"
+    status, output = run_pytest(tmp_path, test)
+
+    assert status == 1
+    assert "takes topics, settings, data_dir, clock; it got topic" in output
+
+
+def test_without_the_extra_the_fixture_says_what_to_install(tmp_path: Path) -> None:
+    """Where the wire codec is missing, the fixture names the command that brings it."""
+    test = "import sys\nsys.modules['kio'] = None\ndef test_it(groupcoord_server): pass\n"
+    status, output = run_pytest(tmp_path, test)
+
+    assert status == 1
+    assert "pip install 'groupcoord[serve]'" in output
+
+
+def test_a_server_of_a_failed_test_is_stopped(tmp_path: Path) -> None:
+    """A test that fails leaves no server behind for the next one."""
+    test = """
+import threading
+def test_one(groupcoord_server): assert False
+def test_two(): assert not [t for t in threading.enumerate() if t.name == "groupcoord-server"]
+"""
+    status, output = run_pytest(tmp_path, test)
+
+    assert status == 1
+    assert "1 failed, 1 passed" in output

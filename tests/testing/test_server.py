@@ -1,0 +1,172 @@
+"""The server inside of this process serves clients, keeps its data, follows a virtual clock and stops cleanly."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from struct import pack, unpack
+
+import pytest
+
+from groupcoord import ConfigError, ManualClock
+from groupcoord.host.broker import Broker
+from groupcoord.messages import GroupToFetch, OffsetCommit, OffsetFetch, OffsetToCommit, TopicToCommit
+from groupcoord.testing import ServerThread
+
+TIMEOUT_S = 10.0
+API_VERSIONS = 18
+WEEK_MS = 7 * 24 * 3_600_000
+START_MS = 1_700_000_000_000
+
+
+def ask_for_api_versions(bootstrap: str) -> int:
+    """Send an ApiVersions request as a client does; return how many APIs the answer lists."""
+    host, _, port = bootstrap.rpartition(":")
+    request = pack(">hhih", API_VERSIONS, 0, 7, -1)
+    with socket.create_connection((host, int(port)), TIMEOUT_S) as sock:
+        sock.sendall(pack(">i", len(request)) + request)
+        with sock.makefile("rb") as answer:
+            (size,) = unpack(">i", answer.read(4))
+            correlation_id, error_code, count = unpack(">ihi", answer.read(size)[:10])
+    assert (correlation_id, error_code) == (7, 0)
+    return int(count)
+
+
+def commit(broker: Broker) -> None:
+    """Commit an offset from outside of group management."""
+    broker.coordinator.call(OffsetCommit("g", (TopicToCommit("orders", (OffsetToCommit(0, 42),)),)))
+
+
+def committed(broker: Broker) -> dict[str, int]:
+    """Return topic → committed offset of partition 0."""
+    (group,) = broker.coordinator.call(OffsetFetch((GroupToFetch("g"),))).groups
+    return {str(topic.name): topic.partitions[0].committed_offset for topic in group.topics}
+
+
+def test_clients_are_served() -> None:
+    """A client connects to the address that it is given, and topics are there from the start."""
+    with ServerThread(topics={"orders": 3}) as server:
+        assert ask_for_api_versions(server.bootstrap) > 20
+        assert server.run(lambda broker: broker.topics.partition_count("orders")) == 3
+
+
+def test_nothing_is_left_behind() -> None:
+    """After the end there is no thread, and nobody listens."""
+    threads = threading.active_count()
+    with ServerThread() as server:
+        assert threading.active_count() > threads
+        bootstrap = server.bootstrap
+
+    assert threading.active_count() == threads
+    with pytest.raises(ConnectionRefusedError):
+        ask_for_api_versions(bootstrap)
+
+
+def test_stopping_twice_is_no_mistake() -> None:
+    """A server that does not run can be stopped; one that runs can't be started."""
+    server = ServerThread()
+    server.stop()
+    server.start()
+    with pytest.raises(RuntimeError, match="runs already"):
+        server.start()
+    server.stop()
+    server.stop()
+    with pytest.raises(RuntimeError, match="does not run"):
+        server.run(lambda broker: None)
+
+
+def test_data_survives_a_restart(tmp_path: Path) -> None:
+    """Offsets and topics are there after a restart; the number of log partitions stays that of the first start."""
+    with ServerThread(topics={"orders": 1}, data_dir=tmp_path, settings={"offsets.topic.num.partitions": 3}) as server:
+        server.run(commit)
+    with ServerThread(data_dir=tmp_path) as again:
+        assert again.run(committed) == {"orders": 42}
+        assert again.run(lambda broker: broker.topics.partition_count("orders")) == 1
+
+
+def test_a_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    """What keeps the server from starting is raised where it was started, and leaves no thread."""
+    path = tmp_path / "file"
+    path.write_text("x")
+    threads = threading.active_count()
+    with pytest.raises(OSError, match="file"):
+        ServerThread(data_dir=path).start()
+
+    assert threading.active_count() == threads
+
+
+def test_settings_have_kafkas_keys() -> None:
+    """Keys may be spelled with dots or underscores; an unknown one is refused before anything is started."""
+    with ServerThread(settings={"group.max.size": 5, "group_initial_rebalance_delay_ms": "100"}) as server:
+        config = server.run(lambda broker: broker.config)
+    assert (config.group_max_size, config.group_initial_rebalance_delay_ms) == (5, 100)
+    with pytest.raises(ConfigError, match="did you mean"):
+        ServerThread(settings={"group.max.sizes": 5})
+
+
+def test_time_is_the_tests() -> None:
+    """On a manual clock a week passes at once, and offsets expire on the way."""
+    clock = ManualClock(START_MS)
+    with ServerThread(topics={"orders": 1}, clock=clock, settings={"offsets.topic.num.partitions": 1}) as server:
+        server.run(commit)
+        server.advance(WEEK_MS - 1)
+        assert server.run(committed) == {"orders": 42}
+        server.advance(600_000)
+        assert server.run(committed) == {}
+        assert clock.now_ms() == START_MS + WEEK_MS - 1 + 600_000
+        with pytest.raises(ValueError, match="time cannot go back"):
+            server.advance(-1)
+
+
+def test_real_time_is_nobodys() -> None:
+    """Without a manual clock there is nothing to turn."""
+    with ServerThread() as server, pytest.raises(ValueError, match="runs on real time"):
+        server.advance(1)
+
+
+def test_errors_of_a_function_are_raised_here() -> None:
+    """What a function raises in the server's thread reaches its caller, and the server goes on."""
+
+    def fail(broker: Broker) -> None:
+        raise LookupError("nothing here")
+
+    with ServerThread() as server:
+        with pytest.raises(LookupError, match="nothing here"):
+            server.run(fail)
+        assert ask_for_api_versions(server.bootstrap) > 20
+
+
+# ---------------------------------------------------------------- the fixtures
+
+
+def test_the_fixture_is_a_server(groupcoord_server: ServerThread) -> None:
+    """pytest finds the fixture through the entry point."""
+    assert ask_for_api_versions(groupcoord_server.bootstrap) > 20
+
+
+@pytest.mark.groupcoord_server(topics={"orders": 3}, settings={"group.max.size": 7})
+class TestMarked:
+    """A marker of a class holds for its tests; one of a test comes before it."""
+
+    def test_the_marker_has_options(self, groupcoord_server: ServerThread) -> None:
+        """Topics and settings are those of the marker."""
+        assert groupcoord_server.run(lambda broker: broker.topics.partition_count("orders")) == 3
+        assert groupcoord_server.run(lambda broker: broker.config.group_max_size) == 7
+
+    @pytest.mark.groupcoord_server(topics={"bills": 1}, data_dir=True)
+    def test_the_nearest_marker_counts(self, groupcoord_server: ServerThread, tmp_path: Path) -> None:
+        """What the test's own marker says replaces what the class says; a directory is made on request."""
+        assert groupcoord_server.run(lambda broker: broker.topics.partition_count("orders")) is None
+        assert groupcoord_server.run(lambda broker: broker.config.group_max_size) == 7
+        assert (tmp_path / "groupcoord").is_dir()
+
+
+def test_the_factory_starts_several(groupcoord_server_factory: Callable[..., ServerThread], tmp_path: Path) -> None:
+    """Servers of one test don't share anything but what they are given."""
+    first, second = groupcoord_server_factory(), groupcoord_server_factory(data_dir=tmp_path)
+    first.run(commit)
+
+    assert first.bootstrap != second.bootstrap
+    assert second.run(committed) == {}

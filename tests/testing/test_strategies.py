@@ -1,0 +1,155 @@
+"""The published strategies make what clients could send, and refuse arguments that make no sense."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.errors import InvalidArgument
+
+from groupcoord import ErrorCode, GroupCoordinator, ManualClock, messages, testing
+from groupcoord.core.subscriptions import subscribed_topics
+from groupcoord.host.topics import check_topic_name
+from groupcoord.messages import JoinGroup, LeaveGroup, OffsetCommit, Request
+from groupcoord.testing.registration import NAMES
+
+ORDERS = st.just("orders")
+
+
+def answered_without(request: Request, *refusals: ErrorCode) -> bool:
+    """Tell whether a new coordinator answers a request, or lets it wait, without any of these errors."""
+    coordinator = GroupCoordinator(clock=ManualClock(1_700_000_000_000))
+    coordinator.load_all()
+    coordinator.submit(request, "token")
+    coordinator.check()
+    replies = coordinator.take_replies()
+    return len(replies) == 1 - len(coordinator.waiting_tokens()) and not any(
+        getattr(reply.response, "error_code", None) in refusals for reply in replies
+    )
+
+
+@given(testing.requests())
+def test_requests_are_answered(request: Request) -> None:
+    """Every request is answered or waits, and none is out of the bounds that a coordinator checks first."""
+    assert answered_without(
+        request, ErrorCode.INVALID_SESSION_TIMEOUT, ErrorCode.INVALID_GROUP_ID, ErrorCode.INVALID_REQUEST
+    )
+
+
+@given(testing.requests(group_ids=ORDERS, topic_names=st.just("t")))
+def test_arguments_reach_every_kind_of_request(request: Request) -> None:
+    """The group and the topic that are asked for are those of every request that has one."""
+    groups = getattr(request, "groups", None)
+    ids = getattr(request, "group_ids", None) or getattr(request, "keys", None) or ()
+    assert {getattr(request, "group_id", "orders"), *ids} <= {"orders"}
+    assert all(group.group_id == "orders" for group in groups or ())
+    topics = [*getattr(request, "topics", ()), *(topic for group in groups or () for topic in group.topics or ())]
+    assert all(topic.name == "t" for topic in topics)
+
+
+@pytest.mark.parametrize("kind", sorted(NAMES, key=lambda kind: kind.__name__), ids=lambda kind: kind.__name__)
+def test_hypothesis_knows_our_requests(kind: type[Any]) -> None:
+    """``st.from_type`` makes requests of every kind, and what it prints is Python that makes the same one."""
+
+    @settings(max_examples=10, database=None)
+    @given(st.from_type(kind))
+    def check(request: object) -> None:
+        assert type(request) is kind
+        assert eval(repr(request), {**vars(messages), "UUID": UUID}) == request
+
+    check()
+
+
+@given(st.from_type(JoinGroup))
+def test_joins_by_type_are_valid(request: JoinGroup) -> None:
+    """Without the registration, ``from_type`` would make session time-outs of any size."""
+    assert 6_000 <= request.session_timeout_ms <= 1_800_000
+    assert request.protocols
+
+
+@given(testing.topic_names(max_size=249))
+def test_topic_names_are_legal(name: str) -> None:
+    """Kafka takes every one of them."""
+    check_topic_name(name)
+
+
+@given(testing.member_ids(prefixes=st.just("client")))
+def test_member_ids_are_those_of_brokers(member_id: str) -> None:
+    """A prefix, a dash and a random UUID in lower case."""
+    prefix, _, rest = member_id.partition("-")
+
+    assert prefix == "client"
+    assert str(UUID(rest)) == rest
+    assert UUID(rest).version == 4
+
+
+@given(testing.subscriptions())
+def test_subscriptions_can_be_read(metadata: bytes) -> None:
+    """The coordinator finds the topics in each."""
+    assert subscribed_topics([metadata]) is not None
+
+
+@given(testing.protocols(names=["b", "a"], metadata=st.just(b"m"), max_size=2))
+def test_protocols_are_distinct(protocols: tuple[Any, ...]) -> None:
+    """No name comes twice, and all are those that were asked for."""
+    names = [protocol.name for protocol in protocols]
+
+    assert names
+    assert len(names) == len(set(names))
+    assert set(names) <= {"a", "b"}
+    assert {protocol.metadata for protocol in protocols} == {b"m"}
+
+
+@given(testing.commit_requests(member_ids=st.just("m"), generation_ids=st.just(5), offsets=st.just(7), max_size=1))
+def test_commits_are_as_asked_for(request: OffsetCommit) -> None:
+    """Member, generation, offsets and sizes are those of the arguments."""
+    assert (request.member_id, request.generation_id) == ("m", 5)
+    ((partition,),) = (topic.partitions for topic in request.topics)
+    assert partition.committed_offset == 7
+
+
+@given(testing.leave_requests(instance_ids=st.none(), member_ids=st.just("m"), max_size=1))
+def test_departures_are_as_asked_for(request: LeaveGroup) -> None:
+    """Without instance ids nobody leaves by one."""
+    ((member),) = request.members
+
+    assert (member.member_id, member.group_instance_id) == ("m", None)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: testing.join_requests(group_ids="orders"), "group_ids='orders' must be a strategy"),  # type: ignore[arg-type]
+        (lambda: testing.heartbeats(generation_ids=5), "generation_ids=5 must be a strategy"),  # type: ignore[arg-type]
+        (lambda: testing.commit_requests(group_ids=None, offsets=[1]), "offsets=.* must be a strategy"),  # type: ignore[arg-type]
+        (lambda: testing.commit_requests(group_ids="g"), "group_ids='g' must be a strategy"),  # type: ignore[arg-type]
+        (lambda: testing.group_ids(min_size=3, max_size=2), "max_size=2 must be a whole number from 3 to 8191"),
+        (lambda: testing.group_ids(max_size=9_000), "max_size=9000 must be a whole number from 1 to 8191"),
+        (lambda: testing.topic_names(max_size=250), "max_size=250 must be a whole number from 1 to 249"),
+        (lambda: testing.generation_ids(min_value=-2), "min_value=-2 must be a whole number from -1"),
+        (lambda: testing.leave_requests(max_size=0), "max_size=0 must be a whole number from 1"),
+        (lambda: testing.fetch_requests(max_size=True), "max_size=True must be a whole number from 1"),
+        (lambda: testing.protocols(names="range"), "names='range' must be a collection"),
+        (lambda: testing.protocols(names=[]), r"names=\[\] must be a collection"),
+    ],
+)
+def test_bad_arguments_are_named(make: Callable[[], object], message: str) -> None:
+    """A value where a strategy belongs, or a size that can't be, is refused at once, by its name."""
+    with pytest.raises(InvalidArgument, match=message):
+        make()
+
+
+@pytest.mark.parametrize("name", testing.__all__)
+def test_every_exported_name_can_be_imported(name: str) -> None:
+    """The names that the package lists are loaded when they are asked for."""
+    assert getattr(testing, name) is not None
+
+
+def test_unknown_names_are_unknown() -> None:
+    """What the package does not list is an AttributeError, as in any module."""
+    with pytest.raises(AttributeError, match="no attribute 'no_such_thing'"):
+        testing.no_such_thing  # noqa: B018
