@@ -1,0 +1,43 @@
+"""The Java consumer's assignors, with its results: range, round-robin, sticky and cooperative-sticky.
+
+An assignor of your own is any object that has what :class:`Assignor` names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from groupcoord.member.assignors.base import (
+    AssignmentError,
+    Assignor,
+    Cluster,
+    ClusterTopic,
+    RebalanceProtocol,
+    StatelessAssignor,
+)
+from groupcoord.member.assignors.cooperative_sticky import CooperativeStickyAssignor
+from groupcoord.member.assignors.range import RangeAssignor
+from groupcoord.member.assignors.roundrobin import RoundRobinAssignor
+from groupcoord.member.assignors.sticky import StickyAssignor
+
+ASSIGNORS: Mapping[str, Callable[[], Assignor]] = {
+    RangeAssignor.name: RangeAssignor,
+    RoundRobinAssignor.name: RoundRobinAssignor,
+    StickyAssignor.name: StickyAssignor,
+    CooperativeStickyAssignor.name: CooperativeStickyAssignor,
+}
+"""What makes a new assignor of each name."""
+
+__all__ = [
+    "ASSIGNORS",
+    "AssignmentError",
+    "Assignor",
+    "Cluster",
+    "ClusterTopic",
+    "CooperativeStickyAssignor",
+    "RangeAssignor",
+    "RebalanceProtocol",
+    "RoundRobinAssignor",
+    "StatelessAssignor",
+    "StickyAssignor",
+]

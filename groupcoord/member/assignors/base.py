@@ -1,0 +1,144 @@
+"""What an assignor is: the interface that the member's state machine knows, and what it is given.
+
+An assignor runs at the group's leader. From the cluster's topics and every member's subscription it makes every
+member's assignment. It does no I/O. Source of the interface: ``ConsumerPartitionAssignor`` of Kafka's Java client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Protocol
+
+from attrs import field, frozen
+
+from groupcoord.core.java import hash_map_order
+from groupcoord.errors import GroupcoordError
+from groupcoord.member.consumer_protocol import Assignment, Subscription
+
+
+class RebalanceProtocol(Enum):
+    """How members behave in a rebalance (KIP-429)."""
+
+    EAGER = 0
+    """They give up all partitions before they join."""
+    COOPERATIVE = 1
+    """They keep their partitions, and give up those that they lost once they know the new assignment."""
+
+
+class AssignmentError(GroupcoordError):
+    """No assignment can be made from what the members claim to own. The Java client fails on such claims too."""
+
+
+@frozen
+class ClusterTopic:
+    """One topic of the cluster.
+
+    Attributes:
+        partition_count: how many partitions it has, at least 0. A topic with none is treated as absent.
+        replica_racks: for each partition the rack of each of its replicas, None for a replica without one; None if no
+            replica of the topic has a rack.
+    """
+
+    partition_count: int
+    replica_racks: tuple[tuple[str | None, ...], ...] | None = None
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse racks that are not those of each partition.
+
+        Raises:
+            ValueError: the count is negative, or the racks are not as many as the partitions.
+        """
+        if self.partition_count < 0:
+            raise ValueError(f"a topic can't have {self.partition_count} partitions")
+        if self.replica_racks is not None and len(self.replica_racks) != self.partition_count:
+            raise ValueError(f"racks of {len(self.replica_racks)} partitions for {self.partition_count} partitions")
+
+
+@frozen
+class Cluster:
+    """The topics that an assignor may hand out, by name. A topic that is not here does not exist."""
+
+    topics: Mapping[str, ClusterTopic] = field(factory=dict)
+
+    @classmethod
+    def of(cls, partition_counts: Mapping[str, int]) -> Cluster:
+        """Return a cluster without racks from the number of partitions of each topic."""
+        return cls({name: ClusterTopic(count) for name, count in partition_counts.items()})
+
+
+class Assignor(Protocol):
+    """A way to divide partitions among members. Each member has its own object, kept from rebalance to rebalance.
+
+    Attributes:
+        name: the protocol name under which a member offers it in a join, such as ``range``.
+        supported_protocols: the rebalance protocols that work with it; a member uses the highest that all of its
+            assignors support.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def supported_protocols(self) -> tuple[RebalanceProtocol, ...]: ...
+
+    def subscription_user_data(self, topics: tuple[str, ...]) -> bytes | None:
+        """Return what goes into the user data of this member's subscription; None for nothing."""
+
+    def on_assignment(self, assignment: Assignment, generation_id: int) -> None:
+        """Take note of what this member was given, and in which generation."""
+
+    def assign(self, cluster: Cluster, subscriptions: Mapping[str, Subscription]) -> dict[str, Assignment]:
+        """Return each member's assignment; called at the leader only.
+
+        Args:
+            cluster: the topics there are. It may hold topics that nobody subscribes to.
+            subscriptions: by member id, in the order of the join's answer.
+
+        Returns:
+            an assignment for every member, in the order of ``subscriptions``.
+
+        Raises:
+            AssignmentError: what the members claim to own contradicts itself beyond repair.
+        """
+
+
+class StatelessAssignor:
+    """Base of assignors that look at subscriptions alone and know the eager protocol only."""
+
+    supported_protocols = (RebalanceProtocol.EAGER,)
+
+    def subscription_user_data(self, topics: tuple[str, ...]) -> bytes | None:
+        """Return None: there is nothing to tell the leader."""
+        return None
+
+    def on_assignment(self, assignment: Assignment, generation_id: int) -> None:
+        """Do nothing: the next assignment does not depend on this one."""
+
+
+def subscribed_topics(
+    cluster: Cluster, subscriptions: Mapping[str, Subscription], visiting_order: list[str]
+) -> dict[str, ClusterTopic]:
+    """Return the topics that somebody subscribes to and that have partitions, in the order of Java's maps.
+
+    Args:
+        cluster: all topics.
+        subscriptions: by member id.
+        visiting_order: the member ids in the order of a Java ``HashMap``.
+    """
+    different = dict.fromkeys(subscriptions[member_id].topics for member_id in visiting_order)
+    names = hash_map_order(topic for topics in different for topic in topics)
+    existing = [name for name in names if name in cluster.topics and cluster.topics[name].partition_count]
+    return {name: cluster.topics[name] for name in hash_map_order(existing)}
+
+
+def are_racks_useful(member_racks: set[str], replica_racks: set[str], by_partition: list[frozenset[str]]) -> bool:
+    """Tell whether racks matter (KIP-881): members and replicas share one, and not every partition is in all."""
+    return not member_racks.isdisjoint(replica_racks) and any(racks != replica_racks for racks in by_partition)
+
+
+def racks_by_partition(topic: ClusterTopic) -> list[frozenset[str]]:
+    """Return the racks in which each partition has a replica."""
+    if topic.replica_racks is None:
+        return [frozenset()] * topic.partition_count
+    return [frozenset(rack for rack in racks if rack is not None) for racks in topic.replica_racks]

@@ -1,0 +1,199 @@
+"""What members say that they own, and which of them is believed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from attrs import define, field
+
+from groupcoord.core.java import hash_map_order, string_sort_key
+from groupcoord.core.messages import UNKNOWN_GENERATION_ID
+from groupcoord.member.assignors.base import Cluster, ClusterTopic, subscribed_topics
+from groupcoord.member.consumer_protocol import Subscription, TopicPartition
+
+
+class Claim(NamedTuple):
+    """What one member says.
+
+    Attributes:
+        partitions: what it owns, in its order.
+        generation_id: the generation in which it got them; None if it doesn't say.
+    """
+
+    partitions: tuple[TopicPartition, ...]
+    generation_id: int | None
+
+
+class PartitionNumbers:
+    """Numbers for partitions: those that there are come in order of topic, then partition, from 0.
+
+    What members claim and the cluster does not have gets a number too, behind them, when it is asked for.
+
+    Attributes:
+        topics: the names, sorted as Java does.
+        starts: for each topic the number of its partition 0.
+        counts: for each topic how many partitions it has.
+        total: how many partitions there are.
+        topic_of: for each number the topic, as an index into ``topics``.
+        partition_of: for each number the partition within the topic.
+    """
+
+    def __init__(self, topics: Mapping[str, ClusterTopic]) -> None:
+        self.topics = sorted(topics, key=string_sort_key)
+        self.starts: list[int] = []
+        self.counts = [topics[name].partition_count for name in self.topics]
+        self.topic_of: list[int] = []
+        self.partition_of: list[int] = []
+        for topic, count in enumerate(self.counts):
+            self.starts.append(len(self.topic_of))
+            self.topic_of += [topic] * count
+            self.partition_of += range(count)
+        self.total = len(self.topic_of)
+        self._index = {name: topic for topic, name in enumerate(self.topics)}
+        self._gone: dict[TopicPartition, int] = {}
+
+    def topic(self, name: str) -> int | None:
+        """Return a topic's index; None if there is no such topic."""
+        return self._index.get(name)
+
+    def number(self, partition: TopicPartition) -> int | None:
+        """Return a partition's number; None if there is no such topic."""
+        topic = self._index.get(partition[0])
+        if topic is None:
+            return None
+        if 0 <= partition[1] < self.counts[topic]:
+            return self.starts[topic] + partition[1]
+        if partition not in self._gone:
+            self._gone[partition] = len(self.topic_of)
+            self.topic_of.append(topic)
+            self.partition_of.append(partition[1])
+        return self._gone[partition]
+
+    def of_topic(self, topic: int) -> range:
+        """Return the numbers of a topic's partitions."""
+        return range(self.starts[topic], self.starts[topic] + self.counts[topic])
+
+    def name(self, number: int) -> TopicPartition:
+        """Return the partition with this number."""
+        return TopicPartition(self.topics[self.topic_of[number]], self.partition_of[number])
+
+
+@define
+class StickyGroup:
+    """A group as the sticky algorithms see it. A member is its index in ``members``, a partition its number.
+
+    Attributes:
+        members: the member ids, sorted as Java does.
+        visiting_order: the members in the order of a Java ``HashMap``.
+        topics: the topics to hand out.
+        numbers: the numbers of their partitions.
+        subscribed: for each member the topics that it wants.
+        are_subscriptions_equal: all members want the same, by Kafka's test.
+        owned: for each member what it is believed to own, in its order.
+        contested: partitions that several members claim in the same generation.
+        outdated: who claimed a partition last, in an older generation.
+    """
+
+    members: list[str]
+    visiting_order: list[int]
+    topics: dict[str, ClusterTopic]
+    numbers: PartitionNumbers
+    subscribed: list[list[int]]
+    are_subscriptions_equal: bool
+    owned: list[dict[int, None]]
+    contested: set[int] = field(factory=set)
+    outdated: dict[int, int] = field(factory=dict)
+
+
+def settle_claims(
+    cluster: Cluster, subscriptions: Mapping[str, Subscription], claim_of: Callable[[Subscription], Claim]
+) -> StickyGroup:
+    """Return the group with each claim on a partition believed, contested or outdated.
+
+    The newest generation is believed. Two of the same generation make the partition contested: nobody keeps it. Source:
+    ``AbstractStickyAssignor`` of Kafka's Java client, from KIP-54, KIP-341 and KIP-792.
+    """
+    order = hash_map_order(subscriptions)
+    topics = subscribed_topics(cluster, subscriptions, order)
+    numbers = PartitionNumbers(topics)
+    members = sorted(order, key=string_sort_key)
+    index = {member_id: member for member, member_id in enumerate(members)}
+    group = StickyGroup(
+        members=members,
+        visiting_order=[index[member_id] for member_id in order],
+        topics=topics,
+        numbers=numbers,
+        subscribed=[_topics_of(subscriptions[member_id], numbers) for member_id in members],
+        are_subscriptions_equal=_are_equal([subscriptions[member_id].topics for member_id in order]),
+        owned=[{} for _ in members],
+    )
+    claims = [claim_of(subscriptions[member_id]) for member_id in members]
+    _believe(group, claims, [subscriptions[member_id].generation_id for member_id in members])
+    newest = max((_known(claim.generation_id) for claim in claims), default=UNKNOWN_GENERATION_ID)
+    _note_outdated(group, claims, newest)
+    return group
+
+
+def _topics_of(subscription: Subscription, numbers: PartitionNumbers) -> list[int]:
+    found = (numbers.topic(name) for name in dict.fromkeys(subscription.topics))
+    return [topic for topic in found if topic is not None]
+
+
+def _are_equal(subscribed: list[tuple[str, ...]]) -> bool:
+    """Compare each with the first that is not empty; one that is empty and comes before it counts as equal."""
+    common: set[str] = set()
+    for topics in subscribed:
+        if not common:
+            common.update(topics)
+        elif len(topics) != len(common) or not common.issuperset(topics):
+            return False
+    return True
+
+
+def _known(generation_id: int | None) -> int:
+    return UNKNOWN_GENERATION_ID if generation_id is None else generation_id
+
+
+def _believe(group: StickyGroup, claims: list[Claim], generation_ids: list[int]) -> None:
+    """Give each claimed partition to one member or to none.
+
+    The generation of an earlier claim is the one in the subscription, that of a later one the one in the claim: so
+    does Kafka.
+    """
+    owners: dict[int, int] = {}
+    number_of, owned = group.numbers.number, group.owned
+    for member in group.visiting_order:
+        partitions, claimed_generation = claims[member]
+        generation_id = _known(claimed_generation)
+        for partition in partitions:
+            number = number_of(partition)
+            if number is None:
+                continue
+            other = owners.get(number)
+            if other is None:
+                owned[member][number] = None
+                owners[number] = member
+            elif generation_id == generation_ids[other]:
+                group.contested.add(number)
+                owned[other].pop(number, None)
+                owners[number] = member
+            elif generation_id > generation_ids[other]:
+                owned[other].pop(number, None)
+                owned[member][number] = None
+                owners[number] = member
+
+
+def _note_outdated(group: StickyGroup, claims: list[Claim], newest: int) -> None:
+    """Remember for each partition the newest claim of those from before the newest generation."""
+    generations: dict[int, int] = {}
+    for member in group.visiting_order:
+        partitions, claimed_generation = claims[member]
+        generation_id = _known(claimed_generation)
+        if generation_id >= newest:
+            continue
+        for partition in partitions:
+            number = group.numbers.number(partition)
+            if number is not None and generation_id > generations.get(number, UNKNOWN_GENERATION_ID - 1):
+                generations[number] = generation_id
+                group.outdated[number] = member

@@ -1,0 +1,348 @@
+"""Commits: asynchronous ones are sent once and told in order; synchronous ones are repeated; automatic ones repeat."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+from attrs import define
+
+from groupcoord.core.messages import (
+    OffsetCommit,
+    OffsetCommitResponse,
+    OffsetToCommit,
+    Response,
+    TopicToCommit,
+)
+from groupcoord.errors import ErrorCode
+from groupcoord.member.backoff import ExponentialBackoff
+from groupcoord.member.config import MemberConfig
+from groupcoord.member.consumer_protocol import TopicPartition
+from groupcoord.member.link import CoordinatorLink
+from groupcoord.member.outputs import CommitCompleted, CommitFailure, OffsetAndMetadata, Output, Send
+from groupcoord.member.reactions import Reaction, reaction_to
+from groupcoord.member.standing import NO_GENERATION, Generation, Standing
+from groupcoord.member.states import MemberState
+from groupcoord.member.subscription import SubscriptionState
+from groupcoord.member.times import NEVER_MS
+
+_FAILED = "the member has failed"
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+
+
+class CommitKind(Enum):
+    """Who wanted a commit, and how."""
+
+    SYNC = "sync"
+    ASYNC = "async"
+    AUTO = "auto"
+
+
+@define(eq=False)
+class Commit:
+    """One commit on its way.
+
+    Attributes:
+        deadline_ms, attempts, retry_ms: of a synchronous one: when to give up, tries that failed, and when the next is
+            due (None while one is under way).
+        outcome: once it is done.
+    """
+
+    commit_id: int
+    offsets: Offsets
+    kind: CommitKind
+    deadline_ms: int = 0
+    attempts: int = 0
+    retry_ms: int | None = None
+    outcome: CommitCompleted | None = None
+
+
+@define(eq=False)
+class _Purpose:
+    """What a commit's request is for, and which generation it named."""
+
+    commit: Commit
+    generation: Generation
+
+
+class Commits:
+    """Everything that is to be committed, is under way, or was and is not told yet.
+
+    Attributes:
+        next_auto_ms: when the next automatic commit is due.
+    """
+
+    __slots__ = (
+        "_async_in_flight",
+        "_backoff",
+        "_completed",
+        "_config",
+        "_link",
+        "_outputs",
+        "_standing",
+        "_subscription",
+        "_syncs",
+        "_waiting",
+        "next_auto_ms",
+    )
+
+    def __init__(
+        self,
+        config: MemberConfig,
+        link: CoordinatorLink,
+        standing: Standing,
+        subscription: SubscriptionState,
+        backoff: ExponentialBackoff,
+        outputs: list[Output],
+    ) -> None:
+        self._config = config
+        self._link = link
+        self._standing = standing
+        self._subscription = subscription
+        self._backoff = backoff
+        self._outputs = outputs
+        self._async_in_flight = 0
+        self._waiting: list[Commit] = []  # asynchronous, until the coordinator is found
+        self._completed: list[Commit] = []  # asynchronous, done but not told
+        self._syncs: list[Commit] = []
+        self.next_auto_ms = 0
+
+    # ------------------------------------------------------------ beginning
+
+    def begin_async(self, commit: Commit, now_ms: int) -> None:
+        """Commit once. Without a coordinator, wait for one lookup; when that fails, so does the commit."""
+        self.tell_completed(now_ms)
+        if self._standing.has_ended:
+            self._finish(commit, CommitFailure.ERROR, ErrorCode.NONE, _FAILED)
+        elif not commit.offsets:
+            self._finish(commit, None)
+        elif self._link.node is not None:
+            self._send(commit, now_ms)
+        else:
+            self._waiting.append(commit)
+            self._link.find(now_ms, at_once=True)
+
+    def begin_sync(self, commit: Commit, now_ms: int) -> None:
+        """Commit, and repeat that while errors may pass and there is time."""
+        self.tell_completed(now_ms)
+        if self._standing.has_ended:
+            self._finish(commit, CommitFailure.ERROR, ErrorCode.NONE, _FAILED)
+        commit.retry_ms = now_ms
+        self._syncs.append(commit)
+        self.tick(now_ms)
+
+    def begin_auto(self, now_ms: int) -> Commit | None:
+        """Commit all positions, once. Returns None if there are none."""
+        offsets = self._subscription.all_consumed()
+        if not offsets:
+            return None
+        commit = Commit(0, offsets, CommitKind.AUTO)
+        self.begin_async(commit, now_ms)
+        return commit
+
+    def auto_commit_if_due(self, now_ms: int) -> None:
+        """Commit all positions if that is automatic and its interval is over."""
+        if self._config.enable_auto_commit and now_ms >= self.next_auto_ms:
+            self.restart_interval(now_ms)
+            self.begin_auto(now_ms)
+
+    def restart_interval(self, now_ms: int) -> None:
+        """The next automatic commit is due a whole interval from now."""
+        self.next_auto_ms = now_ms + self._config.auto_commit_interval_ms
+
+    # ------------------------------------------------------------ sending
+
+    def _send(self, commit: Commit, now_ms: int) -> None:
+        generation = NO_GENERATION
+        group_instance_id = None
+        if self._subscription.is_automatic:
+            if self._standing.state is not MemberState.STABLE:
+                self._refuse(commit)
+                return
+            generation = self._standing.generation
+            group_instance_id = self._config.group_instance_id
+        by_topic: dict[str, list[OffsetToCommit]] = {}
+        for (topic, partition), offset in commit.offsets.items():
+            entry = OffsetToCommit(partition, offset.offset, offset.leader_epoch, offset.metadata)
+            by_topic.setdefault(topic, []).append(entry)
+        topics = tuple([TopicToCommit(topic, tuple(entries)) for topic, entries in by_topic.items()])
+        request = OffsetCommit(
+            self._config.group_id, topics, generation.generation_id, generation.member_id, group_instance_id
+        )
+        commit.retry_ms = None
+        if commit.kind is not CommitKind.SYNC:
+            self._async_in_flight += 1
+        self._link.send(request, now_ms, _Purpose(commit, generation))
+
+    def _refuse(self, commit: Commit) -> None:
+        """The group's partitions can't be committed without being in the group."""
+        if self._standing.is_rebalancing:
+            failure, message = CommitFailure.REBALANCE_IN_PROGRESS, "the member is in a rebalance"
+        else:
+            failure, message = CommitFailure.COMMIT_FAILED, "the member is not in the group"
+        self._finish(commit, failure, ErrorCode.NONE, message)
+
+    def coordinator_found(self, now_ms: int) -> None:
+        """Send the commits that waited for it."""
+        waiting, self._waiting = self._waiting, []
+        for commit in waiting:
+            self._send(commit, now_ms)
+
+    def lookup_failed(self, error_code: ErrorCode) -> None:
+        """The commits that waited for the lookup fail: repeated later, they could overtake newer ones."""
+        waiting, self._waiting = self._waiting, []
+        for commit in waiting:
+            self._finish(commit, CommitFailure.RETRIABLE, error_code, "the coordinator was not found")
+
+    # ------------------------------------------------------------ answers
+
+    def receive(self, send: Send, response: Response, now_ms: int) -> None:
+        """Take the answer to a commit."""
+        purpose = self._answered(send)
+        if not isinstance(response, OffsetCommitResponse):
+            self._malformed(purpose.commit, f"{type(response).__name__} is no answer to it")
+            return
+        offsets = purpose.commit.offsets
+        denied = []
+        for topic in response.topics:
+            for partition_index, error_code in topic.partitions:
+                if (topic.name, partition_index) not in offsets:
+                    self._malformed(purpose.commit, f"it answers for {topic.name}-{partition_index}, not asked for")
+                    return
+                if error_code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                    denied.append(str(topic.name))
+                elif error_code is not ErrorCode.NONE:
+                    self._react(purpose, error_code, f"{topic.name}-{partition_index}: {error_code.name}", now_ms)
+                    return
+        if denied:
+            names = ", ".join(dict.fromkeys(denied))
+            message = f"not authorized to commit to {names}"
+            self._finish(purpose.commit, CommitFailure.ERROR, ErrorCode.TOPIC_AUTHORIZATION_FAILED, message)
+        else:
+            self._finish(purpose.commit, None)
+
+    def failed(self, send: Send, error_code: ErrorCode, now_ms: int) -> None:
+        """A commit has no answer."""
+        purpose = self._answered(send)
+        if error_code is ErrorCode.NETWORK_EXCEPTION:
+            self._retry(purpose.commit, error_code, "the connection to the coordinator was lost", now_ms)
+        else:
+            self._finish(purpose.commit, CommitFailure.ERROR, error_code, error_code.name)
+
+    def _answered(self, send: Send) -> _Purpose:
+        purpose = send.purpose
+        assert isinstance(purpose, _Purpose)
+        if purpose.commit.kind is not CommitKind.SYNC:
+            self._async_in_flight -= 1
+        return purpose
+
+    def _malformed(self, commit: Commit, message: str) -> None:
+        self._finish(commit, CommitFailure.ERROR, ErrorCode.UNKNOWN_SERVER_ERROR, message)
+        self._standing.fail("OffsetCommit", ErrorCode.UNKNOWN_SERVER_ERROR, message)
+
+    def _react(self, purpose: _Purpose, error_code: ErrorCode, message: str, now_ms: int) -> None:
+        commit, standing = purpose.commit, self._standing
+        reaction = reaction_to(OffsetCommit, error_code)
+        is_current = purpose.generation == standing.generation
+        is_preparing = standing.state is MemberState.PREPARING_REBALANCE
+        stale = CommitFailure.REBALANCE_IN_PROGRESS if is_preparing else CommitFailure.COMMIT_FAILED
+        if reaction is Reaction.RETRY:
+            self._retry(commit, error_code, message, now_ms)
+        elif reaction is Reaction.FIND_COORDINATOR:
+            self._link.lose(f"error response {error_code.name}")
+            self._retry(commit, error_code, message, now_ms)
+        elif reaction is Reaction.REJOIN:
+            standing.request_rejoin("offset commit failed since group is already rebalancing")
+            self._finish(commit, CommitFailure.REBALANCE_IN_PROGRESS, error_code, message)
+        elif reaction is Reaction.REPORT:
+            self._finish(commit, CommitFailure.ERROR, error_code, message)
+        elif reaction is Reaction.FAIL:
+            self._finish(commit, CommitFailure.ERROR if is_current else stale, error_code, message)
+            if is_current:
+                standing.fail("OffsetCommit", error_code, message)
+        elif not is_current and is_preparing:
+            self._finish(commit, CommitFailure.REBALANCE_IN_PROGRESS, error_code, message)
+        else:
+            reason = f"encountered {error_code.name} from OFFSET_COMMIT response"
+            standing.reset(reason, forget_member_id=reaction is Reaction.RESET_MEMBER_ID)
+            self._finish(commit, CommitFailure.COMMIT_FAILED, error_code, message)
+
+    def _retry(self, commit: Commit, error_code: ErrorCode, message: str, now_ms: int) -> None:
+        if commit.kind is CommitKind.SYNC:
+            commit.retry_ms = now_ms + self._backoff.wait_ms(commit.attempts)
+            commit.attempts += 1
+        else:
+            self._finish(commit, CommitFailure.RETRIABLE, error_code, message)
+
+    # ------------------------------------------------------------ the end
+
+    def _finish(
+        self,
+        commit: Commit,
+        failure: CommitFailure | None,
+        error_code: ErrorCode = ErrorCode.NONE,
+        message: str = "",
+    ) -> None:
+        if commit.outcome is not None:
+            return  # a synchronous one whose time was over before its answer came
+        commit.outcome = CommitCompleted(commit.commit_id, commit.offsets, failure, error_code, message)
+        if commit.kind is not CommitKind.SYNC:
+            self._completed.append(commit)
+
+    def tell_completed(self, now_ms: int) -> None:
+        """Tell the outcomes of asynchronous commits, in the order in which they were done."""
+        for commit in self._completed:
+            assert commit.outcome is not None
+            self._outputs.append(commit.outcome)
+            if commit.kind is CommitKind.AUTO and commit.outcome.failure is CommitFailure.RETRIABLE:
+                self.next_auto_ms = now_ms + self._config.retry_backoff_ms
+        self._completed.clear()
+
+    def tick(self, now_ms: int) -> None:
+        """Go on with synchronous commits, and tell those that are done."""
+        if not self._syncs:
+            return
+        for commit in self._syncs:
+            if commit.outcome is None and not commit.offsets:
+                if not self._async_in_flight:
+                    self._finish(commit, None)
+            elif commit.outcome is None and commit.retry_ms is not None and now_ms >= commit.retry_ms:
+                self._try_again(commit, now_ms)
+            if commit.outcome is None and now_ms >= commit.deadline_ms:
+                self._finish(commit, CommitFailure.TIMED_OUT, ErrorCode.NONE, "its time was over")
+        if any(commit.outcome is not None for commit in self._syncs):
+            self.tell_completed(now_ms)
+            self._outputs += [commit.outcome for commit in self._syncs if commit.outcome is not None]
+            self._syncs = [commit for commit in self._syncs if commit.outcome is None]
+
+    def _try_again(self, commit: Commit, now_ms: int) -> None:
+        if self._link.node is not None:
+            self._send(commit, now_ms)
+        else:
+            self._link.find(now_ms)
+
+    def give_up(self, now_ms: int) -> None:
+        """The member has failed: end what waits to be sent. What is under way may still be answered."""
+        for commit in [*self._waiting, *(commit for commit in self._syncs if commit.retry_ms is not None)]:
+            self._finish(commit, CommitFailure.ERROR, ErrorCode.NONE, _FAILED)
+        self._waiting.clear()
+        self.tell_completed(now_ms)
+        self.tick(now_ms)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no commit waits, is under way or is to be told."""
+        return not (self._async_in_flight or self._waiting or self._completed or self._syncs)
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether asynchronous commits wait for the coordinator to be found."""
+        return bool(self._waiting)
+
+    def deadline_ms(self) -> int:
+        """Return when a synchronous commit is to be repeated or given up."""
+        deadlines = [commit.deadline_ms for commit in self._syncs]
+        if self._link.node is not None:
+            deadlines += [commit.retry_ms for commit in self._syncs if commit.retry_ms is not None and commit.offsets]
+        return min(deadlines, default=NEVER_MS)

@@ -1,0 +1,147 @@
+"""A consumer's settings under Kafka's own keys, validated.
+
+An attribute is the key with underscores for dots: ``session.timeout.ms`` is ``MemberConfig.session_timeout_ms``.
+Defaults and bounds are those of the Java consumer of Apache Kafka 4.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import Attribute, field, fields, frozen
+
+from groupcoord.config import INT32_MAX, INT64_MAX, check_number, key_of, suggestion
+from groupcoord.errors import ConfigError
+
+ASSIGNOR_CLASSES = {
+    "org.apache.kafka.clients.consumer.RangeAssignor": "range",
+    "org.apache.kafka.clients.consumer.RoundRobinAssignor": "roundrobin",
+    "org.apache.kafka.clients.consumer.StickyAssignor": "sticky",
+    "org.apache.kafka.clients.consumer.CooperativeStickyAssignor": "cooperative-sticky",
+}
+"""The Java consumer names assignors by class; here their protocol names do as well."""
+
+
+def _number(default: int, *, at_least: int | None = None, at_most: int = INT32_MAX) -> Any:
+    lowest = -at_most - 1 if at_least is None else at_least
+    return field(default=default, metadata={"kind": int, "at_least": lowest, "at_most": at_most})
+
+
+def _text(default: str | None, *, may_be_empty: bool = True) -> Any:
+    return field(default=default, metadata={"kind": str, "may_be_empty": may_be_empty, "default": default})
+
+
+def _flag(default: bool) -> Any:
+    return field(default=default, metadata={"kind": bool})
+
+
+def _names(default: tuple[str, ...]) -> Any:
+    return field(default=default, converter=_to_names, metadata={"kind": tuple})
+
+
+def _to_names(value: Any) -> Any:
+    names = value.split(",") if isinstance(value, str) else value
+    if not isinstance(names, list | tuple):
+        return value
+    stripped = tuple(name.strip() if isinstance(name, str) else name for name in names)
+    return tuple(ASSIGNOR_CLASSES.get(name, name) for name in stripped)
+
+
+@frozen
+class MemberConfig:
+    """The settings of a consumer, as far as its part in a group goes.
+
+    ``group_id`` None is a consumer without a group: it may assign itself partitions, but neither subscribe nor commit.
+
+    Raises:
+        ConfigError: a value has the wrong type or is out of bounds, or two don't go together.
+    """
+
+    group_id: str | None = _text(None)
+    group_instance_id: str | None = _text(None, may_be_empty=False)
+    client_id: str = _text("")
+    client_rack: str = _text("")
+    session_timeout_ms: int = _number(45_000)
+    heartbeat_interval_ms: int = _number(3_000)
+    max_poll_interval_ms: int = _number(300_000, at_least=1)
+    partition_assignment_strategy: tuple[str, ...] = _names(("range", "cooperative-sticky"))
+    enable_auto_commit: bool = _flag(True)
+    auto_commit_interval_ms: int = _number(5_000, at_least=0)
+    retry_backoff_ms: int = _number(100, at_least=0, at_most=INT64_MAX)
+    retry_backoff_max_ms: int = _number(1_000, at_least=0, at_most=INT64_MAX)
+    request_timeout_ms: int = _number(30_000, at_least=0)
+    default_api_timeout_ms: int = _number(60_000, at_least=0)
+    exclude_internal_topics: bool = _flag(True)
+    group_protocol: str = _text("classic")
+
+    def __attrs_post_init__(self) -> None:
+        for attribute in fields(MemberConfig):
+            _validate(attribute, getattr(self, attribute.name))
+        if self.heartbeat_interval_ms >= self.session_timeout_ms:
+            raise ConfigError(
+                f"setting 'heartbeat.interval.ms' ({self.heartbeat_interval_ms}) must be lower than "
+                f"'session.timeout.ms' ({self.session_timeout_ms})"
+            )
+        if self.group_protocol.lower() != "classic":
+            raise ConfigError(f"setting 'group.protocol' can only be 'classic', not {self.group_protocol!r}")
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, Any]) -> MemberConfig:
+        """Make a configuration from keys and values as they stand in ``consumer.properties``.
+
+        Args:
+            properties: keys dotted as Kafka spells them, or with underscores; values as text, or of their own type.
+
+        Raises:
+            ConfigError: a key is unknown, given in both spellings, or its value is not allowed.
+        """
+        known = {attribute.name: attribute.metadata["kind"] for attribute in fields(cls)}
+        values: dict[str, Any] = {}
+        for key, raw in properties.items():
+            name = key.strip().replace(".", "_")
+            if name not in known:
+                raise ConfigError(f"unknown setting {key!r}{suggestion(name, set(known))}")
+            if name in values:
+                raise ConfigError(f"setting {key_of(name)!r} is given twice")
+            values[name] = _parse(key_of(name), raw, known[name])
+        return cls(**values)
+
+    def to_properties(self) -> dict[str, Any]:
+        """Return every setting under Kafka's key."""
+        return {key_of(attribute.name): getattr(self, attribute.name) for attribute in fields(MemberConfig)}
+
+
+def _parse(key: str, raw: Any, kind: type) -> Any:
+    if not isinstance(raw, str):
+        return raw
+    text = raw.strip()
+    if kind is int:
+        try:
+            return int(text)
+        except ValueError:
+            raise ConfigError(f"setting {key!r} must be a whole number, not {raw!r}") from None
+    if kind is bool:
+        if text.lower() not in ("true", "false"):
+            raise ConfigError(f"setting {key!r} must be true or false, not {raw!r}")
+        return text.lower() == "true"
+    return text
+
+
+def _validate(attribute: Attribute[Any], value: object) -> None:
+    key, rules = key_of(attribute.name), attribute.metadata
+    kind = rules["kind"]
+    if kind is int:
+        check_number(key, value, rules["at_least"], rules["at_most"])
+    elif kind is bool:
+        if not isinstance(value, bool):
+            raise ConfigError(f"setting {key!r} must be true or false, not {value!r}")
+    elif kind is str:
+        if not isinstance(value, str) and not (value is None and rules["default"] is None):
+            raise ConfigError(f"setting {key!r} must be text, not {value!r}")
+        if value == "" and not rules["may_be_empty"]:
+            raise ConfigError(f"setting {key!r} must not be empty")
+    elif not isinstance(value, tuple) or not all(isinstance(name, str) and name for name in value):
+        raise ConfigError(f"setting {key!r} must be a list of names, not {value!r}")
+    elif len(set(value)) < len(value):
+        raise ConfigError(f"setting {key!r} names an assignor twice: {', '.join(value)}")

@@ -1,0 +1,174 @@
+"""Reading committed offsets, repeated while errors may pass."""
+
+from __future__ import annotations
+
+from attrs import define
+
+from groupcoord.core.messages import GroupToFetch, OffsetFetch, OffsetFetchResponse, Response, TopicToFetch
+from groupcoord.errors import ErrorCode
+from groupcoord.member.backoff import ExponentialBackoff
+from groupcoord.member.config import MemberConfig
+from groupcoord.member.consumer_protocol import TopicPartition
+from groupcoord.member.link import CoordinatorLink
+from groupcoord.member.outputs import OffsetAndMetadata, OffsetsFetched, Output, Send
+from groupcoord.member.reactions import Reaction, reaction_to
+from groupcoord.member.standing import Standing
+from groupcoord.member.times import NEVER_MS
+
+_FAILED = "the member has failed"
+
+
+@define(eq=False)
+class Fetch:
+    """One question for committed offsets; ``retry_ms`` is None while it is under way."""
+
+    fetch_id: int
+    partitions: tuple[TopicPartition, ...]
+    deadline_ms: int
+    attempts: int = 0
+    retry_ms: int | None = None
+    outcome: OffsetsFetched | None = None
+
+
+class Fetches:
+    """The questions that have no answer yet."""
+
+    __slots__ = ("_backoff", "_fetches", "_group_id", "_link", "_outputs", "_standing")
+
+    def __init__(
+        self,
+        config: MemberConfig,
+        link: CoordinatorLink,
+        standing: Standing,
+        backoff: ExponentialBackoff,
+        outputs: list[Output],
+    ) -> None:
+        self._group_id = config.group_id
+        self._link = link
+        self._standing = standing
+        self._backoff = backoff
+        self._outputs = outputs
+        self._fetches: list[Fetch] = []
+
+    def begin(self, fetch: Fetch, now_ms: int) -> None:
+        """Ask. For no partitions the answer is there at once."""
+        fetch.retry_ms = now_ms
+        self._fetches.append(fetch)
+        if self._standing.has_ended:
+            self._finish(fetch, ErrorCode.UNKNOWN_SERVER_ERROR, _FAILED)
+        elif not fetch.partitions:
+            fetch.outcome = OffsetsFetched(fetch.fetch_id, {})
+        self.tick(now_ms)
+
+    def receive(self, send: Send, response: Response, now_ms: int) -> None:
+        """Take the answer."""
+        fetch = send.purpose
+        assert isinstance(fetch, Fetch)
+        if not isinstance(response, OffsetFetchResponse) or len(response.groups) != 1:
+            self._malformed(fetch, f"{type(response).__name__} is no answer to it")
+            return
+        group = response.groups[0]
+        if group.error_code is not ErrorCode.NONE:
+            self._react(fetch, group.error_code, group.error_code.name, now_ms)
+            return
+        offsets: dict[TopicPartition, OffsetAndMetadata | None] = {}
+        denied, unstable = [], False
+        for topic in group.topics:
+            for found in topic.partitions:
+                partition = TopicPartition(str(topic.name), found.partition_index)
+                if partition not in fetch.partitions:
+                    self._malformed(fetch, f"it answers for {topic.name}-{found.partition_index}, not asked for")
+                    return
+                if found.error_code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                    denied.append(partition.topic)
+                elif found.error_code is ErrorCode.UNSTABLE_OFFSET_COMMIT:
+                    unstable = True
+                elif found.error_code is not ErrorCode.NONE:
+                    message = f"{topic.name}-{found.partition_index}: {found.error_code.name}"
+                    self._finish(fetch, found.error_code, message)
+                    return
+                elif found.committed_offset < 0:
+                    offsets[partition] = None
+                else:
+                    offsets[partition] = OffsetAndMetadata(
+                        found.committed_offset, found.committed_leader_epoch, found.metadata or ""
+                    )
+        if denied:
+            message = f"not authorized to read {', '.join(dict.fromkeys(denied))}"
+            self._finish(fetch, ErrorCode.TOPIC_AUTHORIZATION_FAILED, message)
+        elif unstable:
+            self._retry(fetch, now_ms)
+        else:
+            fetch.outcome = OffsetsFetched(fetch.fetch_id, offsets)
+
+    def failed(self, send: Send, error_code: ErrorCode, now_ms: int) -> None:
+        """The question has no answer."""
+        fetch = send.purpose
+        assert isinstance(fetch, Fetch)
+        if error_code is ErrorCode.NETWORK_EXCEPTION:
+            self._retry(fetch, now_ms)
+        else:
+            self._finish(fetch, error_code, error_code.name)
+
+    def _react(self, fetch: Fetch, error_code: ErrorCode, message: str, now_ms: int) -> None:
+        reaction = reaction_to(OffsetFetch, error_code)
+        if reaction is Reaction.FIND_COORDINATOR:
+            self._link.lose(f"error response {error_code.name}")
+        if reaction is Reaction.REPORT:
+            self._finish(fetch, error_code, message)
+        else:
+            self._retry(fetch, now_ms)
+
+    def _malformed(self, fetch: Fetch, message: str) -> None:
+        self._finish(fetch, ErrorCode.UNKNOWN_SERVER_ERROR, message)
+        self._standing.fail("OffsetFetch", ErrorCode.UNKNOWN_SERVER_ERROR, message)
+
+    def _retry(self, fetch: Fetch, now_ms: int) -> None:
+        fetch.retry_ms = now_ms + self._backoff.wait_ms(fetch.attempts)
+        fetch.attempts += 1
+
+    def _finish(self, fetch: Fetch, error_code: ErrorCode, message: str) -> None:
+        if fetch.outcome is None:
+            fetch.outcome = OffsetsFetched(fetch.fetch_id, {}, error_code, message)
+
+    def tick(self, now_ms: int) -> None:
+        """Repeat what is due, and tell what is done."""
+        for fetch in self._fetches:
+            if fetch.outcome is None and fetch.retry_ms is not None and now_ms >= fetch.retry_ms:
+                if self._link.node is not None:
+                    self._send(fetch, now_ms)
+                else:
+                    self._link.find(now_ms)
+            if now_ms >= fetch.deadline_ms:
+                self._finish(fetch, ErrorCode.REQUEST_TIMED_OUT, "its time was over")
+        if any(fetch.outcome is not None for fetch in self._fetches):
+            self._outputs += [fetch.outcome for fetch in self._fetches if fetch.outcome is not None]
+            self._fetches = [fetch for fetch in self._fetches if fetch.outcome is None]
+
+    def _send(self, fetch: Fetch, now_ms: int) -> None:
+        by_topic: dict[str, list[int]] = {}
+        for topic, partition in fetch.partitions:
+            by_topic.setdefault(topic, []).append(partition)
+        topics = tuple(TopicToFetch(topic, tuple(indexes)) for topic, indexes in by_topic.items())
+        fetch.retry_ms = None
+        request = OffsetFetch((GroupToFetch(self._group_id, topics),), require_stable=True)
+        self._link.send(request, now_ms, fetch)
+
+    def give_up(self, now_ms: int) -> None:
+        """The member has failed: end what waits to be sent."""
+        for fetch in self._fetches:
+            if fetch.retry_ms is not None:
+                self._finish(fetch, ErrorCode.UNKNOWN_SERVER_ERROR, _FAILED)
+        self.tick(now_ms)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every question is answered."""
+        return not self._fetches
+
+    def deadline_ms(self) -> int:
+        """Return when a question is to be repeated or given up."""
+        deadlines = [fetch.deadline_ms for fetch in self._fetches]
+        if self._link.node is not None:
+            deadlines += [fetch.retry_ms for fetch in self._fetches if fetch.retry_ms is not None]
+        return min(deadlines, default=NEVER_MS)

@@ -1,0 +1,157 @@
+"""Heartbeats, and the three times that go with them: the next beat, the session, and the application's next poll.
+
+The Java consumer has a thread for this. It beats whether the application polls or not, looks for a lost coordinator,
+and leaves the group when the application has not polled for too long.
+"""
+
+from __future__ import annotations
+
+from groupcoord.core.messages import Heartbeat, HeartbeatResponse, Response
+from groupcoord.errors import ErrorCode
+from groupcoord.member.backoff import ExponentialBackoff
+from groupcoord.member.config import MemberConfig
+from groupcoord.member.link import CoordinatorLink
+from groupcoord.member.outputs import Send
+from groupcoord.member.reactions import Reaction, reaction_to
+from groupcoord.member.standing import Generation, Standing
+from groupcoord.member.states import MemberState
+from groupcoord.member.times import NEVER_MS
+
+
+class Heartbeats:
+    """Beats while the member is joined.
+
+    Attributes:
+        next_ms: when the next heartbeat is due.
+        session_deadline_ms: without an answer to a heartbeat until then, the coordinator counts as lost.
+        poll_deadline_ms: without a poll until then, the member leaves.
+        is_enabled: from a join's answer until the member is not joined any more.
+    """
+
+    __slots__ = (
+        "_attempts",
+        "_backoff",
+        "_config",
+        "_link",
+        "_request",
+        "_request_generation",
+        "_standing",
+        "is_enabled",
+        "next_ms",
+        "poll_deadline_ms",
+        "session_deadline_ms",
+    )
+
+    def __init__(
+        self, config: MemberConfig, link: CoordinatorLink, standing: Standing, backoff: ExponentialBackoff
+    ) -> None:
+        self._config = config
+        self._link = link
+        self._standing = standing
+        self._backoff = backoff
+        self._attempts = 0
+        self._request: Heartbeat | None = None
+        self._request_generation: Generation | None = None
+        self.is_enabled = False
+        self.next_ms = 0
+        self.session_deadline_ms = 0
+        self.poll_deadline_ms = 0
+
+    def enable(self, now_ms: int) -> None:
+        """Start to beat: the member has joined, and all times begin anew."""
+        self.is_enabled = True
+        self.next_ms = now_ms + self._config.heartbeat_interval_ms
+        self.restart_session(now_ms)
+        self.poll_deadline_ms = max(self.poll_deadline_ms, now_ms + self._config.max_poll_interval_ms)
+
+    def restart_session(self, now_ms: int) -> None:
+        """The coordinator has been heard of."""
+        self.session_deadline_ms = now_ms + self._config.session_timeout_ms
+
+    def polled(self, until_ms: int) -> None:
+        """The application polls until then."""
+        self.poll_deadline_ms = until_ms + self._config.max_poll_interval_ms
+
+    def tick(self, now_ms: int) -> bool:
+        """Do what is due; return whether the application has not polled for too long."""
+        if not self.is_enabled:
+            return False
+        if not self._standing.is_joined:
+            self.is_enabled = False
+            return False
+        if self._link.node is not None and now_ms >= self.session_deadline_ms:
+            self._link.lose("session timed out without receiving a heartbeat response")
+        if self._link.node is None:
+            self._link.find(now_ms)
+            return False
+        return not self.beat_on(now_ms)
+
+    def _make_request(self) -> Heartbeat:
+        generation = self._standing.generation
+        if self._request is None or self._request_generation is not generation:
+            config = self._config
+            self._request = Heartbeat(
+                config.group_id or "", generation.generation_id, generation.member_id, config.group_instance_id
+            )
+            self._request_generation = generation
+        return self._request
+
+    def receive(self, send: Send, response: Response, now_ms: int) -> None:
+        """Take the answer to a heartbeat."""
+        if not isinstance(response, HeartbeatResponse):
+            self._standing.fail(
+                "Heartbeat", ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(response).__name__} is no answer to it"
+            )
+        elif response.error_code is ErrorCode.NONE:
+            self.answered(now_ms)
+        else:
+            self._react(send, response.error_code, now_ms)
+
+    def _react(self, send: Send, error_code: ErrorCode, now_ms: int) -> None:
+        standing = self._standing
+        reaction = reaction_to(Heartbeat, error_code)
+        reason = f"encountered {error_code.name} from HEARTBEAT response"
+        if reaction is Reaction.REJOIN:
+            # It still counts as alive: the coordinator keeps the member for as long as the rebalance may take.
+            if standing.state is MemberState.STABLE:
+                standing.request_rejoin("group is already rebalancing")
+            self._attempts = 0
+            self.restart_session(now_ms)
+        elif reaction is Reaction.FIND_COORDINATOR:
+            self._link.lose(f"error response {error_code.name}")
+            self.failed(now_ms)
+        elif reaction is Reaction.RETRY:
+            self.failed(now_ms)
+        elif send.purpose != standing.generation:
+            self.restart_session(now_ms)  # an answer to what the member was before says nothing about it now
+        elif reaction is Reaction.FAIL:
+            standing.reset(reason, forget_member_id=True)
+            standing.fail("Heartbeat", error_code, f"the instance id {self._config.group_instance_id!r} is fenced")
+        else:
+            standing.reset(reason, forget_member_id=reaction is Reaction.RESET_MEMBER_ID)
+            self.failed(now_ms)
+
+    def failed(self, now_ms: int) -> None:
+        """A heartbeat has no answer, or a bad one: the next comes after a pause."""
+        self.next_ms = now_ms + self._backoff.wait_ms(self._attempts)
+        self._attempts += 1
+
+    def beat_on(self, now_ms: int) -> bool:
+        """If nothing but a heartbeat is due, send it; return whether that is so. The way that is gone most often."""
+        if now_ms >= self.session_deadline_ms or now_ms >= self.poll_deadline_ms:
+            return False
+        if now_ms >= self.next_ms:
+            self.next_ms = now_ms + self._config.heartbeat_interval_ms
+            self._link.send(self._make_request(), now_ms, self._request_generation)
+        return True
+
+    def answered(self, now_ms: int) -> None:
+        """A heartbeat was answered without an error."""
+        self._attempts = 0
+        self.session_deadline_ms = now_ms + self._config.session_timeout_ms
+
+    def deadline_ms(self) -> int:
+        """Return when :meth:`tick` has something to do, apart from looking for the coordinator."""
+        if not self.is_enabled or self._link.node is None or not self._standing.is_joined:
+            return NEVER_MS
+        return min(self.next_ms, self.session_deadline_ms, self.poll_deadline_ms)

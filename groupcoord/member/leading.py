@@ -1,0 +1,178 @@
+"""The leader's part of a rebalance: read all subscriptions, know the topics, get an assignment, write it down."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+from groupcoord.core.messages import JoinGroupResponse, SyncAssignment
+from groupcoord.member.assignors import Assignor, RebalanceProtocol
+from groupcoord.member.consumer_protocol import (
+    Assignment,
+    ConsumerProtocolError,
+    Subscription,
+    TopicPartition,
+    decode_subscription,
+    encode_assignment,
+)
+from groupcoord.member.outputs import AssignmentNeeded, ComputedAssignment, MetadataNeeded, Output
+from groupcoord.member.subscription import SubscriptionState
+from groupcoord.member.watch import TopicWatch
+
+BUILT_IN = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
+"""These assign partitions of subscribed topics only."""
+
+GENERATION_AWARE = "cooperative-sticky"
+"""Settles by generation who owns what, and is therefore not checked for partitions that change hands at once."""
+
+
+class LeadingError(Exception):
+    """The leader can't assign; the message says why."""
+
+
+class _Stage(Enum):
+    TOPICS = "the topics of all subscriptions must be known"
+    ASSIGNMENT = "the assignor runs"
+    MORE_TOPICS = "topics must be known that the assignor found by itself"
+    DONE = "the assignment can be sent"
+
+
+class Leading:
+    """One generation's assignment in the making.
+
+    Attributes:
+        generation_id: the generation it is for.
+        assignments: for the sync, once :meth:`step` has returned True.
+    """
+
+    __slots__ = (
+        "_assignor",
+        "_computed",
+        "_member_ids",
+        "_outputs",
+        "_protocol",
+        "_skips",
+        "_stage",
+        "_subscription",
+        "_subscriptions",
+        "_watch",
+        "assignments",
+        "generation_id",
+    )
+
+    def __init__(
+        self,
+        joined: JoinGroupResponse,
+        assignor: Assignor,
+        protocol: RebalanceProtocol,
+        subscription: SubscriptionState,
+        watch: TopicWatch,
+        outputs: list[Output],
+    ) -> None:
+        self.generation_id = joined.generation_id
+        self.assignments: tuple[SyncAssignment, ...] = ()
+        self._assignor = assignor
+        self._protocol = protocol
+        self._subscription = subscription
+        self._watch = watch
+        self._outputs = outputs
+        self._skips = joined.skip_assignment
+        self._computed: Mapping[str, Assignment] | None = None
+        self._subscriptions = {}
+        for member_id, group_instance_id, metadata in joined.members:
+            self._subscriptions[member_id] = _read(member_id, group_instance_id, metadata)
+        self._stage = _Stage.TOPICS
+        self._want({topic for member in self._subscriptions.values() for topic in member.topics})
+
+    def _want(self, topics: set[str]) -> None:
+        """Watch these topics from now on, and ask for them if they are not known."""
+        self._subscription.group_topics = self._subscription.group_topics.union(topics)
+        if self._is_waiting_for_topics:
+            self._outputs.append(MetadataNeeded(self._subscription.metadata_topics()))
+
+    @property
+    def _is_waiting_for_topics(self) -> bool:
+        return self._watch.missing(self._subscription.group_topics)
+
+    def step(self) -> bool:
+        """Go on as far as possible; return whether the assignment is complete.
+
+        Raises:
+            LeadingError: the assignment can't be written down.
+        """
+        if self._stage is _Stage.TOPICS and not self._is_waiting_for_topics:
+            self._look()
+            if self._skips:
+                self._stage = _Stage.DONE
+            else:
+                self._stage = _Stage.ASSIGNMENT
+                self._outputs.append(
+                    AssignmentNeeded(self.generation_id, self._assignor, self._watch.cluster, self._subscriptions)
+                )
+        if self._stage is _Stage.MORE_TOPICS and not self._is_waiting_for_topics:
+            self._look()
+            self._stage = _Stage.DONE
+        if self._stage is not _Stage.DONE:
+            return False
+        self._watch.remember()
+        self.assignments = tuple(_write(member_id, given) for member_id, given in (self._computed or {}).items())
+        return True
+
+    def _look(self) -> None:
+        self._watch.look(self._subscription.watched_topics())
+
+    def computed(self, computed: ComputedAssignment) -> None:
+        """Take the assignor's result.
+
+        Raises:
+            LeadingError: there is none, or it breaks the rules.
+        """
+        if self._stage is not _Stage.ASSIGNMENT or computed.generation_id != self.generation_id:
+            return
+        if computed.error is not None:
+            raise LeadingError(f"the assignor {self._assignor.name!r} failed: {computed.error}")
+        self._computed = _checked(self._assignor.name, computed.assignments)
+        if self._protocol is RebalanceProtocol.COOPERATIVE and self._assignor.name != GENERATION_AWARE:
+            self._check_cooperative(self._computed)
+        self._stage = _Stage.MORE_TOPICS
+        if self._assignor.name not in BUILT_IN:
+            self._want({partition.topic for given in self._computed.values() for partition in given.partitions})
+
+    def _check_cooperative(self, computed: Mapping[str, Assignment]) -> None:
+        """A partition that somebody owns must be revoked first, and given to somebody else in the next rebalance."""
+        added: set[TopicPartition] = set()
+        revoked: set[TopicPartition] = set()
+        for member_id, given in computed.items():
+            member = self._subscriptions.get(member_id)
+            owned = set(member.owned_partitions) if member is not None else set()
+            added |= set(given.partitions) - owned
+            revoked |= owned - set(given.partitions)
+        if added & revoked:
+            names = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(added & revoked))
+            raise LeadingError(
+                f"the assignor {self._assignor.name!r} gives partitions to other members that somebody still owns, "
+                f"which the cooperative protocol forbids: {names}"
+            )
+
+
+def _read(member_id: str, group_instance_id: str | None, metadata: bytes) -> Subscription:
+    try:
+        return decode_subscription(metadata, group_instance_id)
+    except ConsumerProtocolError as error:
+        raise LeadingError(f"the subscription of {member_id!r} is malformed: {error}") from error
+
+
+def _write(member_id: str, given: Assignment) -> SyncAssignment:
+    try:
+        return SyncAssignment(member_id, encode_assignment(given))
+    except ConsumerProtocolError as error:
+        raise LeadingError(f"the assignment of {member_id!r} can't be written: {error}") from error
+
+
+def _checked(name: str, assignments: object) -> Mapping[str, Assignment]:
+    """Return what an assignor made if it is what assignors make; it may be the user's own."""
+    if isinstance(assignments, Mapping) and all(
+        isinstance(member_id, str) and isinstance(given, Assignment) for member_id, given in assignments.items()
+    ):
+        return assignments
+    raise LeadingError(f"the assignor {name!r} returned no assignment for each member id: {assignments!r}")

@@ -1,0 +1,513 @@
+"""A consumer's part in a group: a state machine without I/O, clock or randomness of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from groupcoord.core.messages import (
+    Node,
+    Response,
+)
+from groupcoord.errors import ConfigError, ErrorCode
+from groupcoord.member.assignors import ASSIGNORS, Assignor, Cluster, RebalanceProtocol
+from groupcoord.member.backoff import ExponentialBackoff
+from groupcoord.member.closing import CloseOperation
+from groupcoord.member.commits import Commit, CommitKind, Commits
+from groupcoord.member.conductor import Conductor
+from groupcoord.member.config import MemberConfig
+from groupcoord.member.consumer_protocol import TopicPartition
+from groupcoord.member.errors import IllegalCallError
+from groupcoord.member.fetches import Fetch, Fetches
+from groupcoord.member.heartbeats import Heartbeats
+from groupcoord.member.link import CoordinatorLink
+from groupcoord.member.listener import ListenerGate
+from groupcoord.member.outputs import (
+    ComputedAssignment,
+    MetadataNeeded,
+    OffsetAndMetadata,
+    Output,
+)
+from groupcoord.member.rebalance import Rebalance
+from groupcoord.member.standing import Standing
+from groupcoord.member.states import MemberState
+from groupcoord.member.subscription import SubscriptionState, to_offset
+from groupcoord.member.times import NEVER_MS
+from groupcoord.member.watch import TopicWatch
+
+
+def no_jitter() -> float:
+    """Return what makes every wait exactly as long as its rule says."""
+    return 0.5
+
+
+class Member:
+    """A Kafka consumer as its group's coordinator sees it: joins, beats, rebalances, commits, leaves.
+
+    It does what the Java consumer of Kafka 4.4 does with ``group.protocol=classic``. The host calls the methods, takes
+    out what they want done (:meth:`take_outputs`) and comes back in time (:meth:`next_deadline_ms`, :meth:`tick`).
+    Every call that takes ``now_ms`` may put something out. Times are milliseconds of one clock that never goes back.
+
+    As with the Java consumer, joining and the events of assignments happen inside of :meth:`poll` only; heartbeats and
+    answers to requests don't wait for it. An application that lets more than ``max.poll.interval.ms`` pass between two
+    polls is taken out of the group.
+
+    Args:
+        config: the consumer's settings.
+        assignors: the objects that assign when this member leads; None: those that
+            ``partition.assignment.strategy`` names. A member needs objects of its own.
+        now_ms: the time; the first automatic commit is due ``auto.commit.interval.ms`` from now.
+        random: a source of numbers from 0 up to, but not, 1, for the jitter of waits; by default there is none.
+        waits_for_listener: after each :class:`PartitionsRevoked`, :class:`PartitionsAssigned` and
+            :class:`PartitionsLost` event, go on only when :meth:`listener_returned` is called, as the Java consumer
+            waits for its ``ConsumerRebalanceListener``. Revoked partitions' offsets can be committed until then.
+
+    Raises:
+        ConfigError: an assignor's name is unknown, or the assignors have no rebalance protocol in common.
+    """
+
+    __slots__ = (
+        "_assignors",
+        "_commits",
+        "_conductor",
+        "_config",
+        "_fetches",
+        "_gate",
+        "_heartbeats",
+        "_last_id",
+        "_link",
+        "_outputs",
+        "_rebalance",
+        "_standing",
+        "_subscription",
+        "_watch",
+    )
+
+    def __init__(
+        self,
+        config: MemberConfig,
+        assignors: Sequence[Assignor] | None = None,
+        *,
+        now_ms: int = 0,
+        random: Callable[[], float] = no_jitter,
+        waits_for_listener: bool = False,
+    ) -> None:
+        self._config = config
+        self._assignors = tuple(assignors) if assignors is not None else _named(config.partition_assignment_strategy)
+        self._outputs: list[Output] = []
+        backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
+        self._standing = Standing(self._outputs)
+        self._link = CoordinatorLink(config, backoff, self._outputs)
+        self._subscription = SubscriptionState(excludes_internal=config.exclude_internal_topics)
+        self._watch = TopicWatch(compares_racks=bool(config.client_rack))
+        self._gate = ListenerGate(self._outputs, waits=waits_for_listener)
+        self._heartbeats = Heartbeats(config, self._link, self._standing, backoff)
+        self._commits = Commits(config, self._link, self._standing, self._subscription, backoff, self._outputs)
+        self._commits.restart_interval(now_ms)
+        self._fetches = Fetches(config, self._link, self._standing, backoff, self._outputs)
+        self._rebalance = Rebalance(
+            config,
+            self._assignors,
+            _common_protocol(self._assignors),
+            link=self._link,
+            standing=self._standing,
+            subscription=self._subscription,
+            commits=self._commits,
+            heartbeats=self._heartbeats,
+            watch=self._watch,
+            gate=self._gate,
+            outputs=self._outputs,
+        )
+        self._conductor = Conductor(
+            config,
+            link=self._link,
+            standing=self._standing,
+            subscription=self._subscription,
+            commits=self._commits,
+            fetches=self._fetches,
+            heartbeats=self._heartbeats,
+            rebalance=self._rebalance,
+            watch=self._watch,
+            gate=self._gate,
+            outputs=self._outputs,
+        )
+        self._last_id = 0
+
+    # ------------------------------------------------------------ what the application calls
+
+    def subscribe(self, topics: Iterable[str], now_ms: int) -> None:
+        """Subscribe to topics; no topics at all is :meth:`unsubscribe`. The next poll joins, or joins again.
+
+        Raises:
+            IllegalCallError: the member is closed, has no group, or assigned itself partitions.
+        """
+
+        wanted = tuple(topics)
+        if isinstance(topics, str) or not all(isinstance(topic, str) and topic.strip() for topic in wanted):
+            raise ValueError(f"topics are a list of names, not {topics!r}")
+        self._check_may_subscribe()
+        if not wanted:
+            self.unsubscribe(now_ms)
+            return
+        self._subscription.subscribe(wanted)
+        self._want_topics()
+        self._conductor.settle(now_ms)
+
+    def subscribe_pattern(self, pattern: str, now_ms: int) -> None:
+        """Subscribe to all topics whose whole names match a regular expression.
+
+        Raises:
+            IllegalCallError: see :meth:`subscribe`.
+            ValueError: it is no regular expression.
+        """
+
+        self._check_may_subscribe()
+        try:
+            self._subscription.subscribe_pattern(pattern, self._watch.cluster.topics)
+        except re.error as error:
+            raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
+        self._conductor.settle(now_ms)
+
+    def assign(self, partitions: Iterable[TopicPartition], now_ms: int) -> None:
+        """Take these partitions, without group management; none at all is :meth:`unsubscribe`.
+
+        Raises:
+            IllegalCallError: the member is closed or subscribed.
+        """
+
+        self._check_open()
+        wanted = [TopicPartition(*partition) for partition in partitions]
+        if not wanted:
+            self.unsubscribe(now_ms)
+            return
+        self._subscription.assign(wanted)
+        self._want_topics()
+        self._conductor.settle(now_ms)
+
+    def unsubscribe(self, now_ms: int) -> None:
+        """Give up all partitions and the subscription, and leave the group (a static member: without a word)."""
+
+        self._check_open()
+        self._rebalance.drop_all()
+        self._conductor.is_unsubscribing = True
+        self._conductor.settle(now_ms)
+
+    def poll(self, now_ms: int, timeout_ms: int = 0) -> None:
+        """Be in the application's ``poll`` from now until ``now_ms + timeout_ms``: join and rejoin as needed.
+
+        Another call, also with time-out 0, takes the place of the one before: the application has polled again.
+        An application that does nothing but poll is one call with a very long time-out.
+        """
+
+        self._check_open()
+        self._conductor.poll_until_ms = now_ms + timeout_ms
+        self._heartbeats.polled(now_ms + timeout_ms)
+        self._conductor.progress(now_ms)
+        self._conductor.settle(now_ms)
+
+    def enforce_rebalance(self, now_ms: int, reason: str = "") -> None:
+        """Join again with the next poll, though there is no need (KIP-568)."""
+
+        self._check_open()
+        self._standing.request_rejoin(reason or "rebalance enforced by user")
+        self._conductor.settle(now_ms)
+
+    def consumed(self, positions: Mapping[TopicPartition, int | OffsetAndMetadata]) -> None:
+        """Say where the application is: the next offset to read, by partition. Automatic commits commit this.
+
+        Partitions that the member does not have are left aside.
+        """
+
+        self._subscription.consumed(positions)
+
+    def pause(self, partitions: Collection[TopicPartition]) -> None:
+        """Don't fetch these partitions until :meth:`resume`, or until they are assigned anew."""
+
+        self._subscription.pause(partitions)
+
+    def resume(self, partitions: Collection[TopicPartition]) -> None:
+        """Take :meth:`pause` back."""
+
+        self._subscription.resume(partitions)
+
+    def commit_sync(
+        self,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        now_ms: int,
+        timeout_ms: int | None = None,
+    ) -> int:
+        """Commit, and repeat that while errors may pass; a :class:`CommitCompleted` tells the end.
+
+        Without offsets, it ends when all asynchronous commits that are under way have.
+
+        Args:
+            offsets: what to commit.
+            now_ms: the time.
+            timeout_ms: give up after this time; None: ``default.api.timeout.ms``.
+
+        Returns:
+            the id that the event will carry.
+
+        Raises:
+            IllegalCallError: the member is closed or has no group.
+            ValueError: an offset is negative.
+        """
+
+        wait_ms = self._config.default_api_timeout_ms if timeout_ms is None else timeout_ms
+        commit = self._new_commit(offsets, CommitKind.SYNC, now_ms + wait_ms)
+        self._commits.begin_sync(commit, now_ms)
+        self._conductor.settle(now_ms)
+        return commit.commit_id
+
+    def commit_async(self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata], now_ms: int) -> int:
+        """Commit, once; a :class:`CommitCompleted` tells the outcome, inside of a later poll or commit.
+
+        See :meth:`commit_sync` for arguments, result and errors.
+        """
+
+        commit = self._new_commit(offsets, CommitKind.ASYNC, 0)
+        self._commits.begin_async(commit, now_ms)
+        self._conductor.settle(now_ms)
+        return commit.commit_id
+
+    def fetch_offsets(self, partitions: Iterable[TopicPartition], now_ms: int, timeout_ms: int | None = None) -> int:
+        """Ask for committed offsets; an :class:`OffsetsFetched` with the returned id brings them."""
+
+        self._check_has_group()
+        wait_ms = self._config.default_api_timeout_ms if timeout_ms is None else timeout_ms
+        wanted = tuple(dict.fromkeys(TopicPartition(*partition) for partition in partitions))
+        self._last_id += 1
+        fetch = Fetch(self._last_id, wanted, now_ms + wait_ms)
+        self._fetches.begin(fetch, now_ms)
+        self._conductor.settle(now_ms)
+        return fetch.fetch_id
+
+    def close(self, now_ms: int, timeout_ms: int = 30_000, operation: CloseOperation = CloseOperation.DEFAULT) -> None:
+        """Commit (if that is automatic), give up the partitions, leave; :class:`Closed` tells the end.
+
+        A second call changes nothing.
+
+        Args:
+            now_ms: the time.
+            timeout_ms: how long to wait for answers at most.
+            operation: whether to leave the group.
+        """
+
+        if self._conductor.closing is None:
+            self._conductor.close(now_ms, now_ms + timeout_ms, operation)
+        self._conductor.settle(now_ms)
+
+    def recover(self, now_ms: int) -> None:
+        """Go on after a :class:`Failed`: the next poll joins again. What the member owned counts as lost.
+
+        In Java: the application catches what ``poll`` throws, and polls again.
+
+        Raises:
+            IllegalCallError: the member has not failed.
+        """
+
+        if self._standing.state is not MemberState.FAILED:
+            raise IllegalCallError(f"the member has not failed: it is {self._standing.state.value}")
+        self._standing.reset("the application goes on after a failure", forget_member_id=False)
+        self._standing.move(MemberState.UNJOINED)
+        self._rebalance.recover()
+        self._gate.is_shut = False
+        self._conductor.settle(now_ms)
+
+    # ------------------------------------------------------------ what the host brings
+
+    def receive(self, request_id: int, response: Response, now_ms: int) -> None:
+        """Take the answer to a request. Ids of requests that the member has given up are left aside."""
+
+        send = self._link.in_flight.pop(request_id, None)
+        if send is None:
+            return
+        self._conductor.receive(send, response, now_ms)
+
+    def request_failed(self, request_id: int, error_code: ErrorCode, now_ms: int) -> None:
+        """Take note that a request has no answer.
+
+        Args:
+            request_id: the request's.
+            error_code: NETWORK_EXCEPTION if the connection was lost or could not be made, UNSUPPORTED_VERSION if the
+                broker's versions can't say what the request says.
+            now_ms: the time.
+        """
+
+        send = self._link.in_flight.pop(request_id, None)
+        if send is None:
+            return
+        if send.to is not None and error_code is ErrorCode.NETWORK_EXCEPTION:
+            self._link.broken.append(send)
+            self._link.lose("disconnected")
+        else:
+            self._conductor.failed(send, error_code, now_ms)
+        self._conductor.settle(now_ms)
+
+    def disconnected(self, now_ms: int) -> None:
+        """Take note that the connection to the coordinator is lost; every request to it has no answer."""
+
+        self._link.lose("disconnected")
+        self._conductor.settle(now_ms)
+
+    def update_metadata(self, cluster: Cluster, now_ms: int) -> None:
+        """Take what is known of topics now. It takes the place of what was known before.
+
+        Args:
+            cluster: at least all of :attr:`metadata_topics` that exist.
+            now_ms: the time.
+        """
+
+        self._watch.update(cluster, (*self._subscription.watched_topics(), *(self.metadata_topics or ())))
+        self._subscription.match(cluster.topics)
+        self._watch.look(self._subscription.watched_topics())
+        self._rebalance.lead(now_ms)
+        self._conductor.settle(now_ms)
+
+    def assignment_computed(self, computed: ComputedAssignment, now_ms: int) -> None:
+        """Take the result of :meth:`AssignmentNeeded.compute`. One that comes too late is left aside."""
+
+        self._rebalance.lead(now_ms, computed)
+        self._conductor.settle(now_ms)
+
+    def listener_returned(self, now_ms: int) -> None:
+        """Go on after an event that the member waits with (``waits_for_listener``); otherwise this does nothing."""
+
+        if not self._gate.is_shut:
+            return
+        self._gate.is_shut = False
+        self._conductor.progress(now_ms)
+        self._conductor.settle(now_ms)
+
+    def tick(self, now_ms: int) -> None:
+        """Do what is due by now."""
+
+        if now_ms >= self._conductor.deadline_ms:
+            self._conductor.tick(now_ms)
+
+    # ------------------------------------------------------------ what the host takes
+
+    def take_outputs(self) -> list[Output]:
+        """Return what is to be done and what happened since the last call, in order."""
+
+        outputs = self._outputs.copy()
+        self._outputs.clear()
+        return outputs
+
+    def next_deadline_ms(self) -> int | None:
+        """Return when :meth:`tick` is wanted at the latest; None: not before something else happens."""
+
+        deadline_ms = self._conductor.deadline_ms
+        return deadline_ms if deadline_ms < NEVER_MS else None
+
+    @property
+    def state(self) -> MemberState:
+        """Where the member is in its life."""
+        return self._standing.state
+
+    @property
+    def member_id(self) -> str:
+        """The id that the coordinator gave; empty before, and after leaving."""
+        return self._standing.generation.member_id
+
+    @property
+    def generation_id(self) -> int:
+        """The generation that the member is in, or -1."""
+        return self._standing.generation.generation_id
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether it assigned in this generation, and watches the topics for changes."""
+        return self._rebalance.is_leader
+
+    @property
+    def coordinator(self) -> Node | None:
+        """The coordinator, as far as known."""
+        return self._link.node
+
+    @property
+    def assignment(self) -> tuple[TopicPartition, ...]:
+        """The partitions that the member has, sorted."""
+        return tuple(self._subscription.positions)
+
+    @property
+    def fetchable(self) -> tuple[TopicPartition, ...]:
+        """The partitions to read from now: those neither paused nor about to be revoked, sorted."""
+        return self._subscription.fetchable()
+
+    @property
+    def metadata_topics(self) -> tuple[str, ...] | None:
+        """The topics that :meth:`update_metadata` must tell of, sorted: its own, a leader's also those of the others.
+
+        None: all topics of the cluster, since the subscription is a pattern.
+        """
+        return self._subscription.metadata_topics()
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether nothing but heartbeats will happen until the next input or another deadline than theirs."""
+
+        return (
+            self._standing.state is MemberState.STABLE
+            and self._link.node is not None
+            and not self._link.in_flight
+            and self._commits.is_idle
+            and self._fetches.is_idle
+            and self._conductor.closing is None
+            and not self._rebalance.is_needed
+        )
+
+    # ------------------------------------------------------------ inside
+
+    def _check_open(self) -> None:
+        if self._conductor.closing is not None:
+            raise IllegalCallError("the member is closed")
+        if self._conductor.is_unsubscribing:
+            raise IllegalCallError("the member unsubscribes: its listener has not returned")
+
+    def _check_has_group(self) -> None:
+        self._check_open()
+        if self._config.group_id is None:
+            raise IllegalCallError("the member has no group: 'group.id' is not set")
+
+    def _check_may_subscribe(self) -> None:
+        self._check_has_group()
+        if not self._assignors:
+            raise IllegalCallError("the member has no assignor: 'partition.assignment.strategy' is empty")
+
+    def _new_commit(
+        self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata], kind: CommitKind, deadline_ms: int
+    ) -> Commit:
+        self._check_has_group()
+        converted = {TopicPartition(*partition): to_offset(offset) for partition, offset in offsets.items()}
+        self._last_id += 1
+        return Commit(self._last_id, converted, kind, deadline_ms)
+
+    def _want_topics(self) -> None:
+        if self._watch.missing(self._subscription.metadata_topics() or ()):
+            self._outputs.append(MetadataNeeded(self._subscription.metadata_topics()))
+
+
+def _named(names: Iterable[str]) -> tuple[Assignor, ...]:
+    unknown = [name for name in names if name not in ASSIGNORS]
+    if unknown:
+        raise ConfigError(
+            f"setting 'partition.assignment.strategy' names an unknown assignor {unknown[0]!r}; "
+            f"there are {', '.join(ASSIGNORS)}"
+        )
+    return tuple(ASSIGNORS[name]() for name in names)
+
+
+def _common_protocol(assignors: Sequence[Assignor]) -> RebalanceProtocol:
+    """Return the highest rebalance protocol that all assignors support."""
+    common = [
+        protocol
+        for protocol in (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)
+        if all(protocol in assignor.supported_protocols for assignor in assignors)
+    ]
+    if not common:
+        names = ", ".join(assignor.name for assignor in assignors)
+        raise ConfigError(
+            f"setting 'partition.assignment.strategy': the assignors {names} have no rebalance protocol in common"
+        )
+    return common[0]

@@ -1,0 +1,543 @@
+"""A rebalance, as the application's polls drive it: commit and revoke, join, sync, revoke and assign."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+
+from attrs import frozen
+
+from groupcoord.core.messages import (
+    JoinGroup,
+    JoinGroupResponse,
+    JoinProtocol,
+    Response,
+    SyncAssignment,
+    SyncGroup,
+    SyncGroupResponse,
+)
+from groupcoord.errors import ErrorCode
+from groupcoord.member.assignors import Assignor, RebalanceProtocol
+from groupcoord.member.commits import Commit, Commits
+from groupcoord.member.config import MemberConfig
+from groupcoord.member.consumer_protocol import (
+    PROTOCOL_TYPE,
+    Assignment,
+    ConsumerProtocolError,
+    Subscription,
+    TopicPartition,
+    decode_assignment,
+    encode_subscription,
+)
+from groupcoord.member.heartbeats import Heartbeats
+from groupcoord.member.leading import Leading, LeadingError
+from groupcoord.member.link import CoordinatorLink
+from groupcoord.member.listener import ListenerGate
+from groupcoord.member.outputs import (
+    CommitFailure,
+    ComputedAssignment,
+    Joined,
+    MetadataNeeded,
+    Output,
+    PartitionsAssigned,
+    PartitionsLost,
+    PartitionsRevoked,
+    Send,
+)
+from groupcoord.member.reactions import Reaction, reaction_to
+from groupcoord.member.standing import Generation, Standing
+from groupcoord.member.states import MemberState
+from groupcoord.member.subscription import SubscriptionKind, SubscriptionState
+from groupcoord.member.times import NEVER_MS
+from groupcoord.member.watch import TopicWatch
+
+REASON_LENGTH_MAX = 255
+"""Reasons are cut to this many characters (KIP-800)."""
+
+JOIN_SLACK_MS = 5_000
+"""A join may wait for the whole rebalance time-out; its answer takes a little longer."""
+
+_SHORTEST_ASSIGNMENT = 2
+
+
+class _Step(Enum):
+    """What a listener is busy with, and hence what follows when it returns."""
+
+    NONE = "none"
+    PREPARING = "what was owned is revoked or lost; then join"
+    REVOKING = "a cooperative assignment took something away; then assign"
+    ASSIGNING = "the new assignment is told; then all is done"
+
+
+@frozen
+class _JoinFailure:
+    """Why a join or sync failed, and what to do about it."""
+
+    api: str
+    error_code: ErrorCode
+    reaction: Reaction
+    message: str
+
+
+class Rebalance:
+    """The rebalance under way, if there is one.
+
+    Attributes:
+        is_leader: this member assigned in the current generation.
+        retry_ms: a join failed; the next is due then.
+    """
+
+    __slots__ = (
+        "_assigned",
+        "_assignment",
+        "_assignors",
+        "_commit",
+        "_commit_deadline_ms",
+        "_commits",
+        "_config",
+        "_failure",
+        "_gate",
+        "_heartbeats",
+        "_is_joining",
+        "_kept",
+        "_leading",
+        "_link",
+        "_outputs",
+        "_protocol",
+        "_standing",
+        "_step",
+        "_subscription",
+        "_watch",
+        "is_leader",
+        "retry_ms",
+    )
+
+    def __init__(
+        self,
+        config: MemberConfig,
+        assignors: Sequence[Assignor],
+        protocol: RebalanceProtocol,
+        *,
+        link: CoordinatorLink,
+        standing: Standing,
+        subscription: SubscriptionState,
+        commits: Commits,
+        heartbeats: Heartbeats,
+        watch: TopicWatch,
+        gate: ListenerGate,
+        outputs: list[Output],
+    ) -> None:
+        self._config = config
+        self._assignors = {assignor.name: assignor for assignor in assignors}
+        self._protocol = protocol
+        self._link = link
+        self._standing = standing
+        self._subscription = subscription
+        self._commits = commits
+        self._heartbeats = heartbeats
+        self._watch = watch
+        self._gate = gate
+        self._outputs = outputs
+        self._step = _Step.NONE
+        self._is_joining = False  # from the join until its end, or that of its sync, was dealt with
+        self._assignment: bytes | None = None  # the sync's answer
+        self._assigned: Assignment | None = None
+        self._failure: _JoinFailure | None = None
+        self._leading: Leading | None = None
+        self._kept: tuple[TopicPartition, ...] = ()  # what is left when the listener has returned
+        self._commit: Commit | None = None  # before what is owned is revoked
+        self._commit_deadline_ms: int | None = None
+        self.is_leader = False
+        self.retry_ms: int | None = None
+
+    # ------------------------------------------------------------ in the application's poll
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is something to do before all partitions are as they should be."""
+        return (
+            self._standing.rejoin_needed
+            or self._is_joining
+            or self._step is not _Step.NONE
+            or self._watch.has_changed
+            or self._subscription.has_changed
+        )
+
+    def _note_changes(self) -> None:
+        """Join again since the topics or the subscription changed, unless that is to be done anyhow."""
+        if not self._standing.rejoin_needed and not self._is_joining and self._step is _Step.NONE:
+            if self._watch.has_changed:
+                self._standing.request_rejoin("cached metadata has changed")
+            elif self._subscription.has_changed:
+                self._standing.request_rejoin("subscription has changed")
+
+    def progress(self, now_ms: int) -> bool:
+        """Go on as far as possible; return whether all is done."""
+        while self.is_needed:
+            self._note_changes()
+            if self._gate.is_shut or self._standing.has_ended:
+                return False
+            if self._step is not _Step.NONE:
+                self._listener_done(now_ms)
+            elif self._link.node is None:
+                self._link.find(now_ms)
+                return False
+            elif self.retry_ms is not None and now_ms < self.retry_ms:
+                return False
+            elif self._is_joining:
+                if not self._finish_join(now_ms):
+                    return False
+            elif not self._has_fresh_topics():
+                return False
+            elif self._standing.needs_prepare:
+                if not self._prepare(now_ms):
+                    return False
+            else:
+                self._join(now_ms)
+        return True
+
+    def _listener_done(self, now_ms: int) -> None:
+        step, self._step = self._step, _Step.NONE
+        if step is _Step.PREPARING:
+            self._prepared()
+        elif step is _Step.REVOKING:
+            self._assign(now_ms)
+
+    def _has_fresh_topics(self) -> bool:
+        """With a pattern, what matches is looked at again before each join, so that few rebalances are needed."""
+        if self._subscription.kind is not SubscriptionKind.PATTERN or self._watch.is_fresh:
+            return True
+        if not self._watch.is_asked:
+            self._watch.is_asked = True
+            self._outputs.append(MetadataNeeded(None))
+        return False
+
+    # ------------------------------------------------------------ before the join
+
+    def _prepare(self, now_ms: int) -> bool:
+        """Commit what is about to be revoked, then revoke it; return whether that has begun."""
+        if self._config.enable_auto_commit and not self._has_committed(now_ms):
+            return False
+        self._commit = None
+        self._commit_deadline_ms = None
+        self.retry_ms = None
+        self._commits.tell_completed(now_ms)
+        self._standing.needs_prepare = False
+        self._step = _Step.PREPARING
+        owned = tuple(self._subscription.positions)
+        self._kept = ()
+        if self._standing.is_stranger:
+            if owned:
+                self._gate.tell(PartitionsLost(owned))
+        elif self._protocol is RebalanceProtocol.EAGER:
+            self._gate.tell(PartitionsRevoked(owned))
+        else:
+            topics = set(self._subscription.topics)
+            self._kept = tuple(partition for partition in owned if partition.topic in topics)
+            if len(self._kept) < len(owned):
+                self._gate.tell(PartitionsRevoked(tuple(p for p in owned if p.topic not in topics)))
+        return True
+
+    def _has_committed(self, now_ms: int) -> bool:
+        """Commit all positions; repeat that while errors may pass, but not longer than a rebalance may take."""
+        if self._commit_deadline_ms is None:
+            self._commit_deadline_ms = now_ms + self._config.max_poll_interval_ms
+        if self._commit is None:
+            if self._protocol is RebalanceProtocol.EAGER:
+                self._subscription.is_revoking = True
+            self._commit = self._commits.begin_auto(now_ms)
+        if self._commit is None or now_ms >= self._commit_deadline_ms:
+            return True
+        if self._commit.outcome is None:
+            return False
+        if self._commit.outcome.failure is CommitFailure.RETRIABLE:
+            self._commit = None
+            self.retry_ms = min(now_ms + self._config.retry_backoff_ms, self._commit_deadline_ms)
+            return False
+        return True
+
+    def _prepared(self) -> None:
+        self._subscription.assign_from_group(self._kept)
+        self._subscription.group_topics = frozenset()
+        self.is_leader = False
+
+    # ------------------------------------------------------------ the join
+
+    def _join(self, now_ms: int) -> None:
+        standing, config = self._standing, self._config
+        self.retry_ms = None
+        try:
+            protocols = tuple(self._protocol_of(assignor) for assignor in self._assignors.values())
+        except Exception as error:  # an assignor may be the user's own, and a topic's name may be too long
+            message = f"the subscription can't be written: {type(error).__name__}: {error}"
+            standing.fail("", ErrorCode.UNKNOWN_SERVER_ERROR, message)
+            return
+        self._subscription.joined_topics = self._subscription.topics
+        standing.move(MemberState.PREPARING_REBALANCE)
+        self._is_joining = True
+        request = JoinGroup(
+            group_id=config.group_id or "",
+            member_id=standing.generation.member_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocols=protocols,
+            session_timeout_ms=config.session_timeout_ms,
+            rebalance_timeout_ms=config.max_poll_interval_ms,
+            group_instance_id=config.group_instance_id,
+            client_id=config.client_id,
+            reason=standing.rejoin_reason[:REASON_LENGTH_MAX],
+        )
+        timeout_ms = max(config.request_timeout_ms, config.max_poll_interval_ms + JOIN_SLACK_MS)
+        self._link.send(request, now_ms, standing.generation, timeout_ms)
+
+    def _protocol_of(self, assignor: Assignor) -> JoinProtocol:
+        topics = self._subscription.topics
+        subscription = Subscription(
+            topics=topics,
+            user_data=assignor.subscription_user_data(topics),
+            owned_partitions=tuple(self._subscription.positions),
+            generation_id=self._standing.generation.generation_id,
+            rack_id=self._config.client_rack or None,
+        )
+        return JoinProtocol(assignor.name, encode_subscription(subscription))
+
+    def receive_join(self, send: Send, response: Response, now_ms: int) -> None:
+        """Take the answer to a join; the sync follows without waiting for a poll."""
+        standing = self._standing
+        if not isinstance(response, JoinGroupResponse):
+            self._malformed("JoinGroup", f"{type(response).__name__} is no answer to it")
+        elif response.error_code is not ErrorCode.NONE:
+            self._react("JoinGroup", JoinGroup, send, response.error_code, response.member_id)
+        elif response.protocol_type not in (None, PROTOCOL_TYPE):
+            self._malformed("JoinGroup", f"its protocol type is {response.protocol_type!r}, not {PROTOCOL_TYPE!r}")
+        elif standing.state is not MemberState.PREPARING_REBALANCE:
+            self._fail("JoinGroup", ErrorCode.NONE, Reaction.RETRY, "the member has left meanwhile")
+        elif response.protocol_name not in self._assignors:
+            self._malformed("JoinGroup", f"it names the protocol {response.protocol_name!r}, which was not offered")
+        else:
+            standing.move(MemberState.COMPLETING_REBALANCE)
+            self._heartbeats.enable(now_ms)
+            standing.generation = Generation(response.generation_id, response.member_id, response.protocol_name)
+            if response.leader == response.member_id:
+                self._lead(response, now_ms)
+            else:
+                self._sync((), now_ms)
+
+    def _lead(self, joined: JoinGroupResponse, now_ms: int) -> None:
+        assignor = self._assignors[str(joined.protocol_name)]
+        try:
+            self._leading = Leading(joined, assignor, self._protocol, self._subscription, self._watch, self._outputs)
+        except LeadingError as error:
+            self._malformed("JoinGroup", str(error))
+            return
+        self.is_leader = True
+        self.lead(now_ms)
+
+    def lead(self, now_ms: int, computed: ComputedAssignment | None = None) -> None:
+        """As leader, go on with the assignment: more topics are known, or the assignor is done."""
+        leading = self._leading
+        if leading is None or not self._standing.is_at(MemberState.COMPLETING_REBALANCE, leading.generation_id):
+            return
+        try:
+            if computed is not None:
+                leading.computed(computed)
+            if not leading.step():
+                return
+        except LeadingError as error:
+            self._fail("", ErrorCode.UNKNOWN_SERVER_ERROR, Reaction.FAIL, str(error))
+        else:
+            self._sync(leading.assignments, now_ms)
+        self._leading = None
+
+    # ------------------------------------------------------------ the sync
+
+    def _sync(self, assignments: tuple[SyncAssignment, ...], now_ms: int) -> None:
+        generation = self._standing.generation
+        if self._link.node is None:
+            self._fail("SyncGroup", ErrorCode.NONE, Reaction.RETRY, "the coordinator is not known")
+            return
+        request = SyncGroup(
+            group_id=self._config.group_id or "",
+            generation_id=generation.generation_id,
+            member_id=generation.member_id,
+            group_instance_id=self._config.group_instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=generation.protocol_name,
+            assignments=assignments,
+        )
+        self._link.send(request, now_ms, generation)
+
+    def receive_sync(self, send: Send, response: Response, now_ms: int) -> None:
+        """Take the answer to a sync; the events of the assignment wait for a poll."""
+        standing = self._standing
+        generation = standing.generation
+        if not isinstance(response, SyncGroupResponse):
+            self._malformed("SyncGroup", f"{type(response).__name__} is no answer to it")
+        elif response.error_code is not ErrorCode.NONE:
+            self._react("SyncGroup", SyncGroup, send, response.error_code, "")
+        elif response.protocol_type not in (None, PROTOCOL_TYPE):
+            self._malformed("SyncGroup", f"its protocol type is {response.protocol_type!r}, not {PROTOCOL_TYPE!r}")
+        elif standing.is_reset or standing.state is not MemberState.COMPLETING_REBALANCE:
+            self._fail("SyncGroup", ErrorCode.NONE, Reaction.REJOIN, "the generation was reset meanwhile")
+        elif response.protocol_name not in (None, generation.protocol_name):
+            expected = generation.protocol_name
+            self._malformed("SyncGroup", f"its protocol is {response.protocol_name!r}, not {expected!r}")
+        else:
+            standing.move(MemberState.STABLE)
+            standing.rejoin_reason = ""
+            standing.rejoin_needed = False
+            self._assignment = response.assignment
+            self._outputs.append(
+                Joined(generation.generation_id, generation.member_id, str(generation.protocol_name), self.is_leader)
+            )
+
+    # ------------------------------------------------------------ what went wrong
+
+    def request_failed(self, send: Send, error_code: ErrorCode) -> None:
+        """A join or sync has no answer."""
+        api = "JoinGroup" if isinstance(send.request, JoinGroup) else "SyncGroup"
+        reaction = Reaction.RETRY if error_code is ErrorCode.NETWORK_EXCEPTION else Reaction.FAIL
+        self._fail(api, error_code, reaction, f"no answer: {error_code.name}")
+
+    def _react(self, api: str, kind: type, send: Send, error_code: ErrorCode, member_id: str) -> None:
+        standing = self._standing
+        reaction = reaction_to(kind, error_code)
+        if reaction is Reaction.FIND_COORDINATOR:
+            self._link.lose(f"error response {error_code.name}")
+        elif reaction is Reaction.TAKE_MEMBER_ID:
+            standing.generation = Generation(member_id=member_id)
+            standing.request_rejoin(f"need to re-join with the given member-id: {member_id}")
+        elif reaction in (Reaction.RESET_MEMBER_ID, Reaction.RESET_GENERATION) and send.purpose == standing.generation:
+            reason = f"encountered {error_code.name} from {_JAVA_NAMES[api]} response"
+            standing.reset(reason, forget_member_id=reaction is Reaction.RESET_MEMBER_ID)
+        self._fail(api, error_code, reaction, error_code.name)
+
+    def _malformed(self, api: str, message: str) -> None:
+        self._fail(api, ErrorCode.UNKNOWN_SERVER_ERROR, Reaction.FAIL, f"the answer to {api} is malformed: {message}")
+
+    def _fail(self, api: str, error_code: ErrorCode, reaction: Reaction, message: str) -> None:
+        """Note that the join failed; a failure for good is told at once, all else is for the next poll."""
+        self._leading = None
+        if reaction is Reaction.FAIL:
+            self._is_joining = False
+            self._standing.fail(api, error_code, message)
+        elif self._is_joining:
+            self._failure = _JoinFailure(api, error_code, reaction, message)
+
+    def _finish_join(self, now_ms: int) -> bool:
+        """Deal with the end of a join; return False if there is none yet."""
+        standing = self._standing
+        if self._assignment is not None:
+            assignment, self._assignment = self._assignment, None
+            self._is_joining = False
+            if standing.is_reset or standing.state is not MemberState.STABLE:
+                standing.reset("rebalance failed since the generation was modified meanwhile", forget_member_id=True)
+            else:
+                self._complete(assignment, now_ms)
+            return True
+        if self._leading is not None and standing.state is not MemberState.COMPLETING_REBALANCE:
+            self._fail("SyncGroup", ErrorCode.NONE, Reaction.REJOIN, "the generation was reset meanwhile")
+        if self._failure is None:
+            return False
+        failure, self._failure = self._failure, None
+        self._is_joining = False
+        if failure.reaction is not Reaction.TAKE_MEMBER_ID:
+            standing.request_rejoin(f"rebalance failed due to {failure.error_code.name}")
+        if failure.reaction in (Reaction.RETRY, Reaction.FIND_COORDINATOR):
+            self.retry_ms = now_ms + self._config.retry_backoff_ms
+        return True
+
+    # ------------------------------------------------------------ the end of a rebalance
+
+    def _complete(self, data: bytes, now_ms: int) -> None:
+        """Read the assignment, and tell what was revoked and what was assigned, in this order."""
+        standing = self._standing
+        standing.needs_prepare = True
+        if not self.is_leader:
+            self._watch.forget()
+        try:
+            self._assigned = _read(data)
+        except ConsumerProtocolError as error:
+            self._malformed("SyncGroup", str(error))
+            return
+        if not self._subscription.allows(self._assigned.partitions):
+            standing.request_rejoin("received assignment does not match the current subscription")
+            return
+        self._step = _Step.REVOKING
+        if self._protocol is RebalanceProtocol.COOPERATIVE:
+            assigned = set(self._assigned.partitions)
+            owned = self._subscription.positions
+            self._kept = tuple(partition for partition in owned if partition in assigned)
+            revoked = tuple(partition for partition in owned if partition not in assigned)
+            if revoked:
+                self._gate.tell(PartitionsRevoked(revoked))
+                standing.request_rejoin("need to revoke partitions and re-join")
+
+    def _assign(self, now_ms: int) -> None:
+        given = self._assigned
+        assert given is not None
+        self._assigned = None
+        generation = self._standing.generation
+        owned = self._subscription.positions
+        added = tuple(sorted({partition for partition in given.partitions if partition not in owned}))
+        problem = self._tell_assignor(str(generation.protocol_name), given, generation.generation_id)
+        self._commits.restart_interval(now_ms)
+        self._subscription.assign_from_group(given.partitions)
+        self._watch.is_fresh = False
+        self._step = _Step.ASSIGNING
+        self._gate.tell(PartitionsAssigned(added))
+        if problem is not None:
+            self._standing.fail("", ErrorCode.UNKNOWN_SERVER_ERROR, problem)
+
+    def _tell_assignor(self, name: str, given: Assignment, generation_id: int) -> str | None:
+        """Let the assignor know what the member got. It may be the user's own: what it raises is returned, in words."""
+        assignor = self._assignors.get(name)
+        if assignor is None:
+            return None  # the generation was reset while the listener was busy
+        try:
+            assignor.on_assignment(given, generation_id)
+        except Exception as error:
+            return f"the assignor {name!r} failed: {type(error).__name__}: {error}"
+        return None
+
+    # ------------------------------------------------------------ out of the group, and time
+
+    def drop_all(self) -> None:
+        """Before leaving: tell that all partitions are given up, or lost if the member is no sure owner of them."""
+        self._cut_short()
+        owned = tuple(self._subscription.positions)
+        if not self._subscription.is_automatic or not owned:
+            return
+        if self._standing.is_stranger or self._standing.is_rebalancing or self._standing.has_ended:
+            self._gate.tell(PartitionsLost(owned))
+        else:
+            self._gate.tell(PartitionsRevoked(owned))
+
+    def recover(self) -> None:
+        """Begin anew after a failure."""
+        self._cut_short()
+        self._is_joining = False
+        self._assignment = self._failure = self._leading = self._commit = self._commit_deadline_ms = None
+        self.retry_ms = None
+
+    def _cut_short(self) -> None:
+        """Don't wait for the listener any more; what it was told is gone all the same."""
+        if self._step in (_Step.PREPARING, _Step.REVOKING):
+            self._subscription.assign_from_group(self._kept)
+        self._step = _Step.NONE
+
+    def deadline_ms(self) -> int:
+        """Return when :meth:`progress` has something to do without any input."""
+        if self._gate.is_shut or self._link.node is None:
+            return NEVER_MS
+        is_committing = self._commit is not None and self._commit.outcome is None
+        deadline_ms = self._commit_deadline_ms if is_committing else self.retry_ms
+        return NEVER_MS if deadline_ms is None else deadline_ms
+
+
+_JAVA_NAMES = {"JoinGroup": "JOIN_GROUP", "SyncGroup": "SYNC_GROUP"}
+
+
+def _read(data: bytes) -> Assignment:
+    if len(data) < _SHORTEST_ASSIGNMENT:
+        raise ConsumerProtocolError(f"the assignment has {len(data)} bytes: the leader gave this member none")
+    return decode_assignment(data)

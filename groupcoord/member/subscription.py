@@ -1,0 +1,192 @@
+"""What a member subscribes to, what it has, and how far the application has read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from enum import Enum
+
+from groupcoord.member.consumer_protocol import TopicPartition
+from groupcoord.member.errors import IllegalCallError
+from groupcoord.member.outputs import OffsetAndMetadata
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+"""The topics that a broker marks as internal; ``exclude.internal.topics`` keeps patterns from matching them."""
+
+
+class SubscriptionKind(Enum):
+    """How a member comes by its partitions."""
+
+    NONE = "none"
+    TOPICS = "topics"
+    PATTERN = "pattern"
+    MANUAL = "manual"
+
+
+class SubscriptionState:
+    """The subscription, and a position for each partition that the member has.
+
+    Attributes:
+        kind: how the member comes by its partitions.
+        topics: what it subscribes to, sorted; of a pattern: what matches.
+        joined_topics: what it last joined with; None before.
+        group_topics: at the leader, what the members subscribe to together.
+        positions: the partitions that the member has, sorted, and how far they are read; None if that is not known.
+        is_revoking: the partitions are about to be revoked: no more records from them.
+    """
+
+    __slots__ = (
+        "_excludes_internal",
+        "_pattern",
+        "_paused",
+        "group_topics",
+        "is_revoking",
+        "joined_topics",
+        "kind",
+        "positions",
+        "topics",
+    )
+
+    def __init__(self, *, excludes_internal: bool) -> None:
+        self._excludes_internal = excludes_internal
+        self._pattern: re.Pattern[str] | None = None
+        self._paused: set[TopicPartition] = set()
+        self.kind = SubscriptionKind.NONE
+        self.topics: tuple[str, ...] = ()
+        self.joined_topics: tuple[str, ...] | None = None
+        self.group_topics: frozenset[str] = frozenset()
+        self.positions: dict[TopicPartition, OffsetAndMetadata | None] = {}
+        self.is_revoking = False
+
+    @property
+    def is_automatic(self) -> bool:
+        """Whether the group hands out the partitions."""
+        return self.kind in (SubscriptionKind.TOPICS, SubscriptionKind.PATTERN)
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether the member joined with another subscription than it has now."""
+        return self.joined_topics is not None and self.joined_topics != self.topics
+
+    # ------------------------------------------------------------ what the application wants
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """Subscribe to topics by name."""
+        self._become(SubscriptionKind.TOPICS)
+        self.topics = tuple(sorted(set(topics)))
+
+    def subscribe_pattern(self, pattern: str, known: Iterable[str]) -> None:
+        """Subscribe to whatever matches; ``known`` are the topics there are."""
+        compiled = re.compile(pattern)
+        self._become(SubscriptionKind.PATTERN)
+        self._pattern = compiled
+        self.match(known)
+
+    def match(self, known: Iterable[str]) -> None:
+        """With a pattern: subscribe to those of the known topics that match."""
+        if self.kind is SubscriptionKind.PATTERN:
+            self.topics = tuple(sorted(topic for topic in known if self._matches_pattern(topic)))
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Take partitions without a group; positions of those that the member had before stay."""
+        self._become(SubscriptionKind.MANUAL)
+        self._set(partitions)
+
+    def unsubscribe(self) -> None:
+        """Want nothing any more, and have nothing."""
+        self.kind = SubscriptionKind.NONE
+        self._pattern = None
+        self.topics = ()
+        self.joined_topics = None
+        self.group_topics = frozenset()
+        self._set(())
+
+    def _become(self, kind: SubscriptionKind) -> None:
+        if self.kind not in (kind, SubscriptionKind.NONE):
+            raise IllegalCallError("subscriptions to topics, to a pattern and by partitions exclude each other")
+        self.kind = kind
+
+    def _matches_pattern(self, topic: str) -> bool:
+        if self._excludes_internal and topic in INTERNAL_TOPICS:
+            return False
+        return self._pattern is not None and self._pattern.fullmatch(topic) is not None
+
+    # ------------------------------------------------------------ what the group gives
+
+    def allows(self, partitions: Iterable[TopicPartition]) -> bool:
+        """Tell whether all these partitions are of topics that the member subscribes to now."""
+        topics = {partition.topic for partition in partitions}
+        if self._pattern is not None:
+            return all(self._pattern.fullmatch(topic) for topic in topics)
+        return topics <= set(self.topics)
+
+    def assign_from_group(self, partitions: Iterable[TopicPartition]) -> None:
+        """Have these partitions; with a pattern, their topics become part of the subscription.
+
+        Partitions that stay keep their position and whether they are paused.
+        """
+        self._set(partitions)
+        topics = {partition.topic for partition in self.positions}
+        if self.kind is SubscriptionKind.PATTERN and not topics <= set(self.joined_topics or ()):
+            self.topics = tuple(sorted(topics.union(self.topics)))
+            self.joined_topics = tuple(sorted(topics.union(self.joined_topics or ())))
+
+    def _set(self, partitions: Iterable[TopicPartition]) -> None:
+        self.positions = {partition: self.positions.get(partition) for partition in sorted(set(partitions))}
+        self._paused &= self.positions.keys()
+        self.is_revoking = False
+
+    # ------------------------------------------------------------ reading
+
+    def consumed(self, positions: Mapping[TopicPartition, int | OffsetAndMetadata]) -> None:
+        """Take positions of partitions that the member has."""
+        for partition, position in positions.items():
+            if partition in self.positions:
+                self.positions[partition] = to_offset(position)
+
+    def all_consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return every known position."""
+        return {partition: position for partition, position in self.positions.items() if position is not None}
+
+    def pause(self, partitions: Collection[TopicPartition]) -> None:
+        """Don't fetch these for now."""
+        self._paused.update(partition for partition in partitions if partition in self.positions)
+
+    def resume(self, partitions: Collection[TopicPartition]) -> None:
+        """Fetch these again."""
+        self._paused.difference_update(partitions)
+
+    def fetchable(self) -> tuple[TopicPartition, ...]:
+        """Return the partitions to read from."""
+        if self.is_revoking:
+            return ()
+        subscribed = set(self.topics) if self.kind is SubscriptionKind.TOPICS else None
+        return tuple(
+            partition
+            for partition in self.positions
+            if partition not in self._paused and (subscribed is None or partition.topic in subscribed)
+        )
+
+    def watched_topics(self) -> frozenset[str]:
+        """Return the topics whose changes matter: the member's own, and those of the group that it leads."""
+        return self.group_topics.union(self.topics)
+
+    def metadata_topics(self) -> tuple[str, ...] | None:
+        """Return the topics that the member must know, None for all there are."""
+        if self.kind is SubscriptionKind.PATTERN:
+            return None
+        if self.kind is SubscriptionKind.MANUAL:
+            return tuple(dict.fromkeys(partition.topic for partition in self.positions))
+        return tuple(sorted(self.watched_topics()))
+
+
+def to_offset(value: int | OffsetAndMetadata) -> OffsetAndMetadata:
+    """Return an offset with its metadata; a bare number has none.
+
+    Raises:
+        ValueError: the offset is negative.
+    """
+    offset = value if isinstance(value, OffsetAndMetadata) else OffsetAndMetadata(value)
+    if offset.offset < 0:
+        raise ValueError(f"an offset can't be {offset.offset}")
+    return offset

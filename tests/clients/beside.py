@@ -1,0 +1,108 @@
+"""Consumers in processes of their own that tell their partitions line by line: ours, librdkafka's and Java's."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PROGRAMS = Path(__file__).parent / "programs"
+LIBS = Path(os.environ.get("KAFKA_LIBS", Path.home() / ".cache/groupcoord-kafka/libs"))
+HAS_JAVA = shutil.which("java") is not None and any(LIBS.glob("kafka_2.13-4.*.jar"))
+STOP_S = 20
+JAVA_CLASSES = {
+    "range": "RangeAssignor",
+    "roundrobin": "RoundRobinAssignor",
+    "sticky": "StickyAssignor",
+    "cooperative-sticky": "CooperativeStickyAssignor",
+}
+
+
+class Consumer:
+    """A consumer's process, and what it has told.
+
+    Attributes:
+        lines: all it printed.
+        owned: the partitions that it has, by its own words.
+    """
+
+    def __init__(self, command: list[str]) -> None:
+        self.lines: list[str] = []
+        self.owned: set[int] = set()
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True, cwd=ROOT
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.lines.append(line.rstrip())
+            word, *names = line.split() or [""]
+            partitions = {int(name.rpartition("-")[2]) for name in names} if word in WORDS else set()
+            self.owned = self.owned | partitions if word == "assigned" else self.owned - partitions
+
+    def said(self, word: str) -> list[list[int]]:
+        """Return the partitions of each line that begins with this word."""
+        told = [line.split()[1:] for line in self.lines if line.split()[:1] == [word]]
+        return [sorted(int(name.rpartition("-")[2]) for name in names) for names in told]
+
+    def stop(self) -> None:
+        """Let it leave its group, and wait for its end."""
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            raise AssertionError(f"it does not end:\n{self}") from None
+        finally:
+            self._reader.join(STOP_S)
+
+    def kill(self) -> None:
+        """End it at once, if it still runs."""
+        self._process.kill()
+        self._process.wait()
+        self._reader.join(STOP_S)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    def __str__(self) -> str:
+        return "\n".join([f"owns {sorted(self.owned)}", *self.lines])
+
+
+WORDS = ("assigned", "revoked", "lost")
+
+
+def command_of(kind: str, bootstrap: str, group: str, topic: str, strategy: str) -> list[str]:
+    """Return the command line of a consumer: ``ours``, ``librdkafka`` or ``java``."""
+    if kind == "ours":
+        settings = {
+            "partition.assignment.strategy": strategy,
+            "session.timeout.ms": 6_000,
+            "heartbeat.interval.ms": 300,
+            "auto.commit.interval.ms": 500,
+        }
+        words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+        return [sys.executable, str(ROOT / "examples/asyncio_member.py"), bootstrap, group, topic, *words]
+    if kind == "librdkafka":
+        program = str(PROGRAMS / "librdkafka_consumer.py")
+        return [sys.executable, program, bootstrap, group, topic, strategy]
+    options = ["-Xmx128m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", f"{LIBS}/*"]
+    return ["java", *options, str(PROGRAMS / "JavaConsumer.java"), bootstrap, group, topic, JAVA_CLASSES[strategy]]
+
+
+@contextmanager
+def running(kind: str, bootstrap: str, group: str, topic: str, strategy: str) -> Iterator[Consumer]:
+    """Start a consumer, and see that it is gone afterwards."""
+    consumer = Consumer(command_of(kind, bootstrap, group, topic, strategy))
+    try:
+        yield consumer
+    finally:
+        consumer.kill()

@@ -1,0 +1,157 @@
+"""A TCP proxy in front of a server that refuses one request of each group, as the group's name says.
+
+``JoinGroup-2-UNKNOWN_MEMBER_ID`` is the name of a group whose second JoinGroup is answered with that error. It keeps a
+list of what each group's members ask, in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter, defaultdict
+from typing import Any
+
+from groupcoord.core.messages import (
+    NO_NODE,
+    FetchedGroup,
+    FindCoordinator,
+    FindCoordinatorResponse,
+    FoundCoordinator,
+    Heartbeat,
+    HeartbeatResponse,
+    JoinGroup,
+    JoinGroupResponse,
+    LeaveGroup,
+    LeaveGroupResponse,
+    OffsetCommit,
+    OffsetCommitResponse,
+    OffsetFetch,
+    OffsetFetchResponse,
+    PartitionResult,
+    SyncGroup,
+    SyncGroupResponse,
+    TopicResult,
+)
+from groupcoord.errors import ErrorCode
+from groupcoord.wire import RequestHeader, decode_request, encode_response
+from tests.clients.counting_proxy import HOST, CountingProxy
+
+TOLD = (FindCoordinator, JoinGroup, SyncGroup, OffsetCommit, LeaveGroup)
+"""What goes into a group's list; heartbeats and questions come as time goes by."""
+
+
+class Unanswered:
+    """How many requests of a connection have no answer yet: answers must come in order.
+
+    Attributes:
+        none: all are answered.
+    """
+
+    def __init__(self) -> None:
+        self._count = 0
+        self.none = asyncio.Event()
+        self.none.set()
+
+    def add(self) -> None:
+        """One more was asked."""
+        self._count += 1
+        self.none.clear()
+
+    def remove(self) -> None:
+        """One more was answered."""
+        self._count -= 1
+        if not self._count:
+            self.none.set()
+
+
+class RefusingProxy(CountingProxy):
+    """See the module.
+
+    Attributes:
+        asked: by group, its members' requests: the API, and for a join whether it names a member.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: defaultdict[str, list[str]] = defaultdict(list)
+        self._counts: Counter[tuple[str, str]] = Counter()
+
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_reader, far_writer = await asyncio.open_connection(HOST, self.target_port)
+        unanswered = Unanswered()
+        answers = asyncio.create_task(self._bring_back(far_reader, writer, unanswered))
+        try:
+            while True:
+                size = await reader.readexactly(4)
+                frame = await reader.readexactly(int.from_bytes(size, "big"))
+                header, request = decode_request(frame, "/127.0.0.1")
+                refusal = self._refusal(header, request)
+                if refusal is None:
+                    unanswered.add()
+                    far_writer.write(size + frame)
+                else:
+                    await unanswered.none.wait()
+                    writer.write(refusal)
+        except (asyncio.IncompleteReadError, asyncio.CancelledError, ConnectionError):
+            pass
+        finally:
+            answers.cancel()
+            far_writer.close()
+            writer.close()
+
+    async def _bring_back(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, unanswered: Unanswered
+    ) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                size = await reader.readexactly(4)
+                writer.write(size + await reader.readexactly(int.from_bytes(size, "big")))
+                unanswered.remove()
+        writer.close()
+
+    def _refusal(self, header: RequestHeader, request: Any) -> bytes | None:
+        group_id = group_of(request)
+        if group_id is None:
+            return None
+        api = type(request).__name__
+        if isinstance(request, TOLD):
+            is_new = isinstance(request, JoinGroup) and not request.member_id
+            self.asked[group_id].append(f"{api} as a new member" if is_new else api)
+        self._counts[group_id, api] += 1
+        refused, number, name = group_id.split("-")[-3:]
+        if api != refused or self._counts[group_id, api] != int(number):
+            return None
+        return encode_response(header, refuse(request, ErrorCode[name]))
+
+
+def group_of(request: Any) -> str | None:
+    """Return the group that a request is about; None for none."""
+    if isinstance(request, FindCoordinator):
+        return request.keys[0]
+    if isinstance(request, OffsetFetch):
+        return request.groups[0].group_id
+    return getattr(request, "group_id", None)
+
+
+def refuse(request: Any, code: ErrorCode) -> Any:
+    """Return the answer that says nothing but an error."""
+    match request:
+        case FindCoordinator():
+            return FindCoordinatorResponse((FoundCoordinator(request.keys[0], NO_NODE, code),))
+        case JoinGroup():
+            return JoinGroupResponse(code, request.member_id)
+        case SyncGroup():
+            return SyncGroupResponse(code)
+        case Heartbeat():
+            return HeartbeatResponse(code)
+        case LeaveGroup():
+            return LeaveGroupResponse(code)
+        case OffsetCommit():
+            topics = (
+                TopicResult(t.name, t.topic_id, tuple(PartitionResult(p.partition_index, code) for p in t.partitions))
+                for t in request.topics
+            )
+            return OffsetCommitResponse(tuple(topics))
+        case OffsetFetch():
+            return OffsetFetchResponse((FetchedGroup(str(group_of(request)), code, ()),))
+    raise TypeError(f"{request!r} is no request of a group")

@@ -1,0 +1,223 @@
+"""A member with a script for a world: the test answers each request by hand, on a clock of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from groupcoord.errors import ErrorCode
+from groupcoord.member import (
+    Assignment,
+    AssignmentNeeded,
+    Assignor,
+    Cluster,
+    Member,
+    MemberConfig,
+    MemberRequest,
+    MetadataNeeded,
+    Output,
+    Send,
+    Subscription,
+    TopicPartition,
+)
+from groupcoord.member.consumer_protocol import encode_assignment, encode_subscription
+from groupcoord.messages import (
+    NO_NODE,
+    FindCoordinator,
+    FindCoordinatorResponse,
+    FoundCoordinator,
+    JoinedMember,
+    JoinGroup,
+    JoinGroupResponse,
+    Node,
+    OffsetCommit,
+    OffsetCommitResponse,
+    PartitionResult,
+    SyncGroup,
+    SyncGroupResponse,
+    TopicResult,
+)
+
+R = TypeVar("R")
+NODE = Node(1, "broker", 9092)
+START_MS = 1_000_000
+FOREVER_MS = 2**40
+GROUP, TOPIC, MEMBER_ID = "group", "topic", "member-1"
+CLUSTER = Cluster.of({TOPIC: 4})
+
+
+def partitions(*numbers: int, topic: str = TOPIC) -> tuple[TopicPartition, ...]:
+    return tuple(TopicPartition(topic, number) for number in numbers)
+
+
+class Script:
+    """A member, its clock, the requests it sent that have no answer yet, and the events it told."""
+
+    def __init__(
+        self,
+        assignors: Sequence[Assignor] | None = None,
+        *,
+        waits_for_listener: bool = False,
+        random: float = 0.5,
+        **settings: Any,
+    ) -> None:
+        settings = {"group_id": GROUP, "enable_auto_commit": False, "partition_assignment_strategy": "range"} | settings
+        self.config = MemberConfig(**settings)
+        self.now_ms = START_MS
+        self.member = Member(
+            self.config,
+            assignors,
+            now_ms=START_MS,
+            random=lambda: random,
+            waits_for_listener=waits_for_listener,
+        )
+        self.sent: list[Send] = []
+        self.events: list[Output] = []
+        self.cluster: Cluster | None = CLUSTER
+        self.computes = True
+
+    # ------------------------------------------------------------ looking
+
+    def look(self) -> None:
+        """Take what came out; answer what needs no decision."""
+        while outputs := self.member.take_outputs():
+            for output in outputs:
+                if isinstance(output, Send):
+                    self.sent.append(output)
+                elif isinstance(output, MetadataNeeded) and self.cluster is not None:
+                    self.member.update_metadata(self.cluster, self.now_ms)
+                elif isinstance(output, AssignmentNeeded) and self.computes:
+                    self.member.assignment_computed(output.compute(), self.now_ms)
+                else:
+                    self.events.append(output)
+
+    def kinds(self) -> list[str]:
+        """Return the APIs of the requests without an answer."""
+        self.look()
+        return [type(send.request).__name__ for send in self.sent]
+
+    def told(self, kind: type[R]) -> list[R]:
+        """Return the events of one kind."""
+        self.look()
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def names(self) -> list[str]:
+        """Return the kinds of the events told since the last :meth:`forget`."""
+        self.look()
+        return [type(event).__name__ for event in self.events]
+
+    def forget(self) -> None:
+        """Look aside: events so far don't matter."""
+        self.look()
+        self.events.clear()
+
+    def request(self, kind: type[R]) -> R:
+        """Return the one request of this kind without an answer."""
+        self.look()
+        (found,) = [send.request for send in self.sent if isinstance(send.request, kind)]
+        return found
+
+    # ------------------------------------------------------------ acting
+
+    def wait(self, ms: int) -> None:
+        """Let time pass, waking the member whenever it wants to be."""
+        end_ms = self.now_ms + ms
+        while True:
+            self.look()
+            deadline_ms = self.member.next_deadline_ms()
+            if deadline_ms is None or deadline_ms > end_ms:
+                break
+            self.now_ms = max(self.now_ms, deadline_ms)
+            self.member.tick(self.now_ms)
+        self.now_ms = end_ms
+        self.look()
+
+    def poll(self, timeout_ms: int = 0) -> None:
+        self.member.poll(self.now_ms, timeout_ms)
+        self.look()
+
+    def answer(self, kind: type[MemberRequest], response: Any) -> None:
+        """Answer the oldest request of this kind."""
+        self.look()
+        send = next(send for send in self.sent if isinstance(send.request, kind))
+        self.sent.remove(send)
+        self.member.receive(send.request_id, response, self.now_ms)
+        self.look()
+
+    def lose(self, kind: type[MemberRequest], error_code: ErrorCode = ErrorCode.NETWORK_EXCEPTION) -> None:
+        """The oldest request of this kind has no answer."""
+        self.look()
+        send = next(send for send in self.sent if isinstance(send.request, kind))
+        self.sent.remove(send)
+        self.member.request_failed(send.request_id, error_code, self.now_ms)
+        self.look()
+
+    def find(self, error_code: ErrorCode = ErrorCode.NONE, node: Node = NODE) -> None:
+        """Answer a lookup."""
+        found = FoundCoordinator(GROUP, node if error_code is ErrorCode.NONE else NO_NODE, error_code)
+        self.answer(FindCoordinator, FindCoordinatorResponse((found,)))
+
+    def join(self, generation_id: int = 1, *, leads: bool = False, protocol: str | None = None, **fields: Any) -> None:
+        """Let a join succeed, as follower or as leader of itself alone."""
+        request = self.request(JoinGroup)
+        member_id = request.member_id or MEMBER_ID
+        name = protocol or request.protocols[0].name
+        metadata = dict(request.protocols).get(name, b"")
+        values = {
+            "member_id": member_id,
+            "generation_id": generation_id,
+            "protocol_type": "consumer",
+            "protocol_name": name,
+            "leader": member_id if leads else "leader",
+            "members": (JoinedMember(member_id, self.config.group_instance_id, metadata),) if leads else (),
+        }
+        self.answer(JoinGroup, JoinGroupResponse(ErrorCode.NONE, **(values | fields)))
+
+    def sync(self, *numbers: int, topic: str = TOPIC) -> None:
+        """Let a sync succeed with these partitions."""
+        request = self.request(SyncGroup)
+        data = encode_assignment(Assignment(partitions(*numbers, topic=topic)))
+        self.answer(SyncGroup, SyncGroupResponse(ErrorCode.NONE, "consumer", request.protocol_name, data))
+
+    def committed(self, error_code: ErrorCode = ErrorCode.NONE) -> None:
+        """Answer the oldest commit: the same for each of its partitions."""
+        self.look()
+        commit = next(send.request for send in self.sent if isinstance(send.request, OffsetCommit))
+        topics = [
+            TopicResult(
+                topic.name,
+                topic.topic_id,
+                tuple(PartitionResult(partition.partition_index, error_code) for partition in topic.partitions),
+            )
+            for topic in commit.topics
+        ]
+        self.answer(OffsetCommit, OffsetCommitResponse(tuple(topics)))
+
+    # ------------------------------------------------------------ getting somewhere
+
+    def subscribed(self, poll_ms: int = FOREVER_MS, topics: Sequence[str] = (TOPIC,)) -> Script:
+        """Subscribe, and be in a poll."""
+        self.member.subscribe(topics, self.now_ms)
+        self.poll(poll_ms)
+        return self
+
+    def joining(self, poll_ms: int = FOREVER_MS) -> Script:
+        """A join is under way for the first time."""
+        self.subscribed(poll_ms)
+        self.find()
+        self.poll(poll_ms)
+        return self
+
+    def stable(self, *numbers: int, poll_ms: int = FOREVER_MS, leads: bool = False) -> Script:
+        """Be in generation 1 with these partitions."""
+        self.joining(poll_ms)
+        self.join(leads=leads)
+        self.sync(*numbers)
+        self.poll(poll_ms)
+        assert self.member.assignment == partitions(*numbers)
+        self.forget()
+        return self
+
+
+def subscription(*topics: str, owned: Sequence[TopicPartition] = (), generation_id: int = -1) -> bytes:
+    return encode_subscription(Subscription(tuple(topics), None, tuple(owned), generation_id))

@@ -1,0 +1,327 @@
+"""What a member does about each error of each API: every pair of the two, against the table written out here.
+
+The expectations are those of the response handlers of Kafka 4.4's Java consumer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+
+from groupcoord.errors import ErrorCode
+from groupcoord.member import (
+    Closed,
+    CommitCompleted,
+    CommitFailure,
+    Failed,
+    MemberState,
+    OffsetsFetched,
+    PartitionsLost,
+    Reaction,
+    reaction_to,
+)
+from groupcoord.messages import (
+    FetchedGroup,
+    FindCoordinator,
+    Heartbeat,
+    HeartbeatResponse,
+    JoinGroup,
+    JoinGroupResponse,
+    LeaveGroup,
+    LeaveGroupResponse,
+    OffsetCommit,
+    OffsetFetch,
+    OffsetFetchResponse,
+    SyncGroup,
+    SyncGroupResponse,
+)
+
+from .script import GROUP, MEMBER_ID, Script, partitions
+
+E = ErrorCode
+OWNED = partitions(0, 1)
+LONGEST_PAUSE_MS = 1_000
+
+RETRIABLE = (
+    *(E.CORRUPT_MESSAGE, E.UNKNOWN_TOPIC_OR_PARTITION, E.LEADER_NOT_AVAILABLE, E.NOT_LEADER_OR_FOLLOWER),
+    *(E.REQUEST_TIMED_OUT, E.REPLICA_NOT_AVAILABLE, E.NETWORK_EXCEPTION, E.COORDINATOR_LOAD_IN_PROGRESS),
+    *(E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR, E.NOT_ENOUGH_REPLICAS, E.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
+    *(E.NOT_CONTROLLER, E.CONCURRENT_TRANSACTIONS, E.KAFKA_STORAGE_ERROR, E.FETCH_SESSION_ID_NOT_FOUND),
+    *(E.INVALID_FETCH_SESSION_EPOCH, E.LISTENER_NOT_FOUND, E.FENCED_LEADER_EPOCH, E.UNKNOWN_LEADER_EPOCH),
+    *(E.OFFSET_NOT_AVAILABLE, E.PREFERRED_LEADER_NOT_AVAILABLE, E.ELIGIBLE_LEADERS_NOT_AVAILABLE),
+    *(E.ELECTION_NOT_NEEDED, E.UNSTABLE_OFFSET_COMMIT, E.THROTTLING_QUOTA_EXCEEDED, E.UNKNOWN_TOPIC_ID),
+    *(E.INCONSISTENT_TOPIC_ID, E.FETCH_SESSION_TOPIC_ID_ERROR, E.SHARE_SESSION_NOT_FOUND),
+    *(E.INVALID_SHARE_SESSION_EPOCH, E.SHARE_SESSION_LIMIT_REACHED),
+)
+"""Asked of the Java client: ``Errors.exception() instanceof RetriableException``."""
+
+FIND, AGAIN, GENERATION, MEMBER = (
+    (E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR),
+    *(
+        (E.REBALANCE_IN_PROGRESS,),
+        (E.ILLEGAL_GENERATION,),
+        (E.UNKNOWN_MEMBER_ID,),
+    ),
+)
+
+TABLE: dict[type, tuple[Reaction, dict[Reaction, tuple[ErrorCode, ...]]]] = {
+    FindCoordinator: (Reaction.FAIL, {Reaction.RETRY: RETRIABLE}),
+    JoinGroup: (
+        Reaction.FAIL,
+        {
+            Reaction.RETRY: (E.COORDINATOR_LOAD_IN_PROGRESS,),
+            Reaction.FIND_COORDINATOR: FIND,
+            Reaction.REJOIN: AGAIN,
+            Reaction.RESET_MEMBER_ID: MEMBER,
+            Reaction.TAKE_MEMBER_ID: (E.MEMBER_ID_REQUIRED,),
+        },
+    ),
+    SyncGroup: (
+        Reaction.FAIL,
+        {
+            Reaction.FIND_COORDINATOR: FIND,
+            Reaction.REJOIN: AGAIN,
+            Reaction.RESET_GENERATION: GENERATION,
+            Reaction.RESET_MEMBER_ID: MEMBER,
+        },
+    ),
+    Heartbeat: (
+        Reaction.RETRY,
+        {
+            Reaction.FIND_COORDINATOR: FIND,
+            Reaction.REJOIN: AGAIN,
+            Reaction.RESET_GENERATION: GENERATION,
+            Reaction.RESET_MEMBER_ID: MEMBER,
+            Reaction.FAIL: (E.FENCED_INSTANCE_ID,),
+        },
+    ),
+    OffsetCommit: (
+        Reaction.REPORT,
+        {
+            Reaction.RETRY: (E.COORDINATOR_LOAD_IN_PROGRESS, E.UNKNOWN_TOPIC_OR_PARTITION),
+            Reaction.FIND_COORDINATOR: (*FIND, E.REQUEST_TIMED_OUT),
+            Reaction.REJOIN: AGAIN,
+            Reaction.RESET_GENERATION: GENERATION,
+            Reaction.RESET_MEMBER_ID: MEMBER,
+            Reaction.FAIL: (E.FENCED_INSTANCE_ID,),
+        },
+    ),
+    OffsetFetch: (
+        Reaction.REPORT,
+        {Reaction.RETRY: tuple(code for code in RETRIABLE if code not in FIND), Reaction.FIND_COORDINATOR: FIND},
+    ),
+    LeaveGroup: (Reaction.IGNORE, {}),
+}
+"""For each API, what follows on any error, and what on these."""
+
+
+class Case(NamedTuple):
+    """An API, an error, and what follows."""
+
+    api: type
+    error_code: ErrorCode
+    reaction: Reaction
+
+
+def cases() -> list[Case]:
+    """Return every API with every error."""
+    found = []
+    for api, (otherwise, exceptions) in TABLE.items():
+        by_code = {code: reaction for reaction, codes in exceptions.items() for code in codes}
+        codes = [code for code in ErrorCode if code is not E.NONE]
+        found += [Case(api, code, by_code.get(code, otherwise)) for code in codes]
+    return found
+
+
+def name_of(case: Case) -> str:
+    return f"{case.api.__name__}-{case.error_code.name}"
+
+
+# ---------------------------------------------------------------- how to come to each error
+
+
+def at_a_lookup(code: ErrorCode) -> Script:
+    script = Script().subscribed()
+    script.find(code)
+    return script
+
+
+def rejoining() -> Script:
+    script = Script().stable(0, 1)
+    script.member.enforce_rebalance(script.now_ms)
+    script.look()
+    script.forget()
+    assert script.request(JoinGroup).member_id == MEMBER_ID
+    return script
+
+
+def at_a_join(code: ErrorCode) -> Script:
+    script = rejoining()
+    script.answer(JoinGroup, JoinGroupResponse(code, "given" if code is E.MEMBER_ID_REQUIRED else MEMBER_ID))
+    return script
+
+
+def at_a_sync(code: ErrorCode) -> Script:
+    script = rejoining()
+    script.join(2)
+    script.answer(SyncGroup, SyncGroupResponse(code))
+    return script
+
+
+def at_a_heartbeat(code: ErrorCode) -> Script:
+    script = Script(group_instance_id="instance").stable(0, 1)
+    script.wait(script.config.heartbeat_interval_ms)
+    script.answer(Heartbeat, HeartbeatResponse(code))
+    return script
+
+
+def at_a_commit(code: ErrorCode) -> Script:
+    script = Script(group_instance_id="instance").stable(0, 1)
+    script.member.commit_sync({OWNED[0]: 7, OWNED[1]: 8}, script.now_ms)
+    script.committed(code)
+    return script
+
+
+def at_a_fetch(code: ErrorCode) -> Script:
+    script = Script().stable(0, 1)
+    script.member.fetch_offsets(OWNED, script.now_ms)
+    script.answer(OffsetFetch, OffsetFetchResponse((FetchedGroup(GROUP, code, ()),)))
+    return script
+
+
+def at_the_leave(code: ErrorCode) -> Script:
+    script = Script().stable(0, 1)
+    script.member.close(script.now_ms)
+    script.answer(LeaveGroup, LeaveGroupResponse(code))
+    return script
+
+
+COMING: dict[type, Callable[[ErrorCode], Script]] = {
+    FindCoordinator: at_a_lookup,
+    JoinGroup: at_a_join,
+    SyncGroup: at_a_sync,
+    Heartbeat: at_a_heartbeat,
+    OffsetCommit: at_a_commit,
+    OffsetFetch: at_a_fetch,
+    LeaveGroup: at_the_leave,
+}
+
+REPEATED: dict[type, type] = {SyncGroup: JoinGroup}
+"""What is sent again; a sync is repeated by joining."""
+
+KEEPS_OWNED = (Heartbeat, OffsetCommit, OffsetFetch)
+"""Errors of these meet a member that has partitions; before a join it has revoked them."""
+
+
+# ---------------------------------------------------------------- what must follow
+
+
+def check_retry(script: Script, case: Case) -> None:
+    again = REPEATED.get(case.api, case.api).__name__
+    assert again not in script.kinds(), "there is a pause"
+    script.wait(LONGEST_PAUSE_MS)
+    assert script.kinds()[0] == again
+    assert script.member.coordinator is not None or case.api is FindCoordinator
+
+
+def check_find_coordinator(script: Script, case: Case) -> None:
+    assert script.kinds() == ["FindCoordinator"]
+    assert script.member.coordinator is None
+    script.find()
+    script.wait(LONGEST_PAUSE_MS)
+    assert script.kinds()[0] == REPEATED.get(case.api, case.api).__name__
+
+
+def check_join(script: Script, case: Case, member_id: str, lost: bool) -> None:
+    assert script.request(JoinGroup).member_id == member_id
+    expected = [PartitionsLost(OWNED)] if lost and case.api in KEEPS_OWNED else []
+    assert script.told(PartitionsLost) == expected
+    if case.api is OffsetCommit:
+        (done,) = script.told(CommitCompleted)
+        failure = CommitFailure.REBALANCE_IN_PROGRESS if not lost else CommitFailure.COMMIT_FAILED
+        assert (done.failure, done.error_code) == (failure, case.error_code)
+
+
+def check_report(script: Script, case: Case) -> None:
+    assert script.kinds() == []
+    assert script.member.state is MemberState.STABLE
+    if case.api is OffsetCommit:
+        (done,) = script.told(CommitCompleted)
+        assert (done.failure, done.error_code) == (CommitFailure.ERROR, case.error_code)
+    else:
+        (fetched,) = script.told(OffsetsFetched)
+        assert (fetched.offsets, fetched.error_code) == ({}, case.error_code)
+
+
+def check_fail(script: Script, case: Case) -> None:
+    (failed,) = script.told(Failed)
+    assert (failed.api, failed.error_code) == (case.api.__name__, case.error_code)
+    assert script.member.state is MemberState.FAILED
+    assert script.kinds() == []
+    script.wait(script.config.session_timeout_ms * 2)
+    assert script.kinds() == []
+
+
+@pytest.mark.parametrize("case", cases(), ids=name_of)
+def test_reaction(case: Case) -> None:
+    """The member does what the table says, and ``reaction_to`` tells users the same."""
+    assert reaction_to(case.api, case.error_code) is case.reaction
+    script = COMING[case.api](case.error_code)
+    if case.reaction is Reaction.RETRY:
+        check_retry(script, case)
+    elif case.reaction is Reaction.FIND_COORDINATOR:
+        check_find_coordinator(script, case)
+    elif case.reaction is Reaction.REJOIN:
+        check_join(script, case, MEMBER_ID, lost=False)
+    elif case.reaction is Reaction.RESET_GENERATION:
+        check_join(script, case, MEMBER_ID, lost=True)
+    elif case.reaction is Reaction.RESET_MEMBER_ID:
+        check_join(script, case, "", lost=True)
+    elif case.reaction is Reaction.TAKE_MEMBER_ID:
+        check_join(script, case, "given", lost=False)
+    elif case.reaction is Reaction.REPORT:
+        check_report(script, case)
+    elif case.reaction is Reaction.FAIL:
+        check_fail(script, case)
+    else:
+        assert script.told(Closed)
+
+
+@pytest.mark.parametrize("api", [JoinGroup, SyncGroup, Heartbeat, OffsetCommit, OffsetFetch], ids=lambda a: a.__name__)
+def test_a_lost_connection(api: type) -> None:
+    """Whatever was on its way, the coordinator is looked for at once, and what was lost is repeated."""
+    comings = {
+        JoinGroup: rejoining,
+        SyncGroup: lambda: joined(rejoining()),
+        Heartbeat: lambda: waited(Script().stable(0, 1)),
+        OffsetCommit: lambda: committing(Script().stable(0, 1)),
+        OffsetFetch: lambda: fetching(Script().stable(0, 1)),
+    }
+    script = comings[api]()
+    script.lose(api)
+    assert script.kinds() == ["FindCoordinator"]
+    script.find()
+    script.wait(LONGEST_PAUSE_MS)
+    assert REPEATED.get(api, api).__name__ in script.kinds()
+
+
+def joined(script: Script) -> Script:
+    script.join(2)
+    return script
+
+
+def waited(script: Script) -> Script:
+    script.wait(script.config.heartbeat_interval_ms)
+    return script
+
+
+def committing(script: Script) -> Script:
+    script.member.commit_sync({OWNED[0]: 1}, script.now_ms)
+    return script
+
+
+def fetching(script: Script) -> Script:
+    script.member.fetch_offsets(OWNED, script.now_ms)
+    return script
