@@ -18,6 +18,7 @@ COMMANDS: dict[str, str] = {
     "serve": "Run a broker that real Kafka clients can join.",
     "demo": "Watch a group at work: real clients join over TCP, one dies, offsets survive a kill.",
     "dump": "Print every record of __consumer_offsets logs, as JSON lines or a table.",
+    "simulate": "Run a fleet of consumers over virtual time, with everything that can go wrong.",
     "conformance": "Replay conversations recorded with a real Kafka broker against a server.",
 }
 """Name and one line of help for each subcommand."""

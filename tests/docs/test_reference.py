@@ -10,7 +10,9 @@ from attrs import fields
 import groupcoord
 import groupcoord.conformance
 import groupcoord.host
+import groupcoord.member.assignors
 import groupcoord.messages
+import groupcoord.testing
 import groupcoord.wire
 from groupcoord import Config, GroupCoordinator, MemoryLogStore
 from groupcoord.cli import COMMANDS
@@ -52,7 +54,10 @@ def test_settings_without_effect_are_marked(row: list[str]) -> None:
 
 @pytest.mark.parametrize(
     "module",
-    [groupcoord, groupcoord.messages, groupcoord.wire, groupcoord.host, groupcoord.conformance],
+    [
+        *(groupcoord, groupcoord.messages, groupcoord.wire, groupcoord.host, groupcoord.conformance),
+        *(groupcoord.testing, groupcoord.member.assignors),
+    ],
     ids=lambda module: module.__name__,
 )
 def test_every_public_name_is_named(module: object) -> None:

@@ -24,10 +24,15 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "coordinator": ("core", "errors", "config", "clock", "log_store", "records"),
     "storage": ("records", "log_store", "errors", "core.records"),  # compaction tells records apart by what they are
     "wire": ("core.messages", "core.records", "errors"),  # of the records only what stands for "no id"
-    "member": ("core.messages", "errors"),
+    "member": (
+        *("core.messages", "errors"),
+        *("core.java", "records"),  # assignors walk maps as Java does; the schemas of the consumer protocol
+        "config",  # how settings are named and checked
+    ),
     "host": (
         *("coordinator", "wire", "storage", "clock", "config"),
-        *("log_store", "core.messages", "core.records", "errors"),  # the vocabulary of what it is given and passes on
+        # the vocabulary of what it is given and passes on
+        *("log_store", "core.messages", "core.records", "core.authorization", "errors"),
     ),
     "sim": ("coordinator", "member", "log_store", "clock", "config", "core.messages", "errors"),
     "testing": (EVERYTHING,),

@@ -1,0 +1,182 @@
+"""``groupcoord simulate``: a fleet over virtual time, many times, with a report."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from groupcoord.sim import FleetReport, Run, WorldOptions
+
+FAILED = 1
+USAGE_ERROR = 2
+
+
+def simulate(
+    scenario: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="SCENARIO.toml", help="The fleet. Without one: small fleets with everything going wrong."
+        ),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds to run.")] = 20,
+    first_seed: Annotated[int, typer.Option("--first-seed", min=0, help="The first of them.")] = 0,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Run this seed alone and print its story, one line per event.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="How many processes.")] = max(os.cpu_count() or 1, 1),
+    no_elision: Annotated[
+        bool, typer.Option("--no-elision", help="Leave nothing out while groups are steady. The story is the same.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report as one HTML page.")] = None,
+) -> None:
+    """Run a fleet of consumers over virtual time, once for each seed, and report distributions.
+
+    Exit status: 0 if every law held in every seed, 1 if not, 2 if the command can't be carried out.
+    """
+    from attrs import evolve
+
+    from groupcoord.sim import swarm_options
+
+    options_of: Callable[[int], WorldOptions]
+    name, options_of = "small fleets with everything going wrong", swarm_options
+    if scenario is not None:
+        name, options_of = _load(scenario)
+    if no_elision:
+        chosen = options_of
+
+        def without_elision(number: int) -> WorldOptions:
+            return evolve(chosen(number), elides=False)
+
+        options_of = without_elision
+    command = "groupcoord simulate" + (f" {shlex.quote(str(scenario))}" if scenario is not None else "")
+    if seed is not None:
+        _tell(seed, options_of(seed))
+        return
+    report = _run(name, range(first_seed, first_seed + seeds), options_of, jobs, progress=not as_json)
+    if html is not None:
+        _write_page(html, report, command)
+    if as_json:
+        print(json.dumps(report.to_json(), indent=2))
+    else:
+        _print_report(report, command)
+    if report.failed:
+        raise typer.Exit(FAILED)
+
+
+def _give_up(message: str) -> NoReturn:
+    typer.echo(f"groupcoord simulate: {message}", err=True)
+    raise typer.Exit(USAGE_ERROR)
+
+
+def _load(path: Path) -> tuple[str, Callable[[int], WorldOptions]]:
+    from groupcoord.sim import ScenarioError, parse_scenario
+
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        _give_up(f"{path} can't be read: {error}")
+    try:
+        scenario = parse_scenario(text)
+    except ScenarioError as error:
+        _give_up(f"{path}: {error}")
+    return scenario.name, scenario.options_of
+
+
+def _tell(seed: int, options: WorldOptions) -> None:
+    """Print the story of one seed."""
+    from groupcoord.sim import LEGEND, World, picture
+
+    world: World
+
+    def show(line: str) -> None:
+        time, rest = line[:12], line[13:]
+        print(f"{time} {picture(world)}  {rest}")
+
+    world = World(seed, options, show)
+    print(LEGEND)
+    try:
+        outcome = world.run()
+    except Exception as error:  # whatever is wrong, the story so far tells how it came about
+        print(f"{type(error).__name__}: {error}")
+        raise typer.Exit(FAILED) from error
+    print(
+        f"at rest; {outcome.line_count} lines, {outcome.heartbeats} heartbeats, {outcome.commits} commits; "
+        f"digest {outcome.digest}"
+    )
+
+
+def _run(
+    name: str, seeds: range, options_of: Callable[[int], WorldOptions], jobs: int, *, progress: bool
+) -> FleetReport:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from groupcoord.sim import collect, run_seeds
+
+    console = Console(stderr=True)
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
+    with Progress(*columns, console=console, transient=True, disable=not (progress and console.is_terminal)) as bar:
+        task = bar.add_task("", total=len(seeds))
+
+        def advance(run: Run) -> None:
+            bar.update(task, advance=1, description=f"seed {run.seed}")
+
+        return collect(name, run_seeds(seeds, options_of, min(jobs, len(seeds))), advance)
+
+
+def _write_page(path: Path, report: FleetReport, command: str) -> None:
+    from groupcoord.sim import report_page
+
+    try:
+        path.write_text(report_page(report, command), "utf-8")
+    except OSError as error:
+        _give_up(f"{path} can't be written: {error}")
+
+
+def _print_report(report: FleetReport, command: str) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    for run in report.failed:
+        console.print(f"seed {run.seed} FAILED: {run.failure}", style="bold red", markup=False, soft_wrap=True)
+        for line in run.tail[-15:]:
+            console.print(f"    {line}", style="dim", markup=False, soft_wrap=True)
+        console.print(f"  replay it: {command} --seed {run.seed}", markup=False, soft_wrap=True)
+    _print_table(console, report)
+    figures = report.to_json()
+    causes = ", ".join(f"{cause} {count}" for cause, count in report.causes().items())
+    console.print(f"rebalances by cause: {causes or 'none'}", markup=False, soft_wrap=True)
+    style = "bold red" if report.failed else "bold green"
+    console.print(
+        f"{len(report.runs)} seeds, {figures['heartbeats']:,} heartbeats, {figures['commits']:,} commits: "
+        + (f"{len(report.failed)} broke a law" if report.failed else "every law held"),
+        style=style,
+        markup=False,
+    )
+
+
+def _print_table(console: Console, report: FleetReport) -> None:
+    from rich.table import Table
+
+    from groupcoord.sim.figures import MEASURES
+    from groupcoord.sim.page import told_value
+
+    table = Table(title=report.name)
+    table.add_column("")
+    for column in ("values", "least", "p50", "p90", "p99", "most"):
+        table.add_column(column, justify="right")
+    for measure in MEASURES:
+        found = report.distributions()[measure.key]
+        values = (found.least, *found.percentiles.values(), found.most)
+        table.add_row(measure.title, f"{found.count:,}", *(told_value(measure, value) for value in values))
+    console.print(table)

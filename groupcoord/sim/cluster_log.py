@@ -1,0 +1,266 @@
+"""The durable log of the simulated cluster, and each node's way to it: slow, failing or fenced when a fault says so."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, Protocol
+
+from attrs import frozen
+
+from groupcoord.core.records import (
+    GroupMetadataRecord,
+    GroupTombstone,
+    OffsetCommitRecord,
+    OffsetTombstone,
+    Record,
+)
+from groupcoord.log_store import (
+    AppendTimedOutError,
+    LogRecord,
+    LogStoreError,
+    MemoryLogStore,
+    NotEnoughReplicasError,
+    NotLeaderError,
+    RecordTooLargeError,
+    StorageError,
+    Ticket,
+)
+from groupcoord.sim.randomness import mixed, stable_number
+from groupcoord.sim.scheduler import Scheduler, rank_of_node
+
+REFUSALS: tuple[type[LogStoreError], ...] = (
+    NotEnoughReplicasError,
+    NotLeaderError,
+    RecordTooLargeError,
+    StorageError,
+    AppendTimedOutError,
+)
+
+
+class Leader(NamedTuple):
+    """Who may write to a log partition; ``node_id`` -1: nobody."""
+
+    node_id: int
+    epoch: int
+
+
+NOBODY = Leader(-1, -1)
+
+
+@frozen
+class StoreFault:
+    """A time in which the log is slow or refuses to write.
+
+    Attributes:
+        start_ms, end_ms: from and until when (milliseconds since the Unix epoch).
+        flush_ms: how rarely it writes meanwhile; longer than the whole time: not until the end.
+        refusal_percent: how many writes in a hundred fail.
+    """
+
+    start_ms: int
+    end_ms: int
+    flush_ms: int = 0
+    refusal_percent: int = 0
+
+
+class Answers(Protocol):
+    """Takes what becomes of appends: :class:`groupcoord.GroupCoordinator` does."""
+
+    def appended(self, ticket: Ticket, base_offset: int) -> None:
+        """The append was written."""
+
+    def append_failed(self, ticket: Ticket, error: LogStoreError) -> None:
+        """The append was refused, or nobody knows."""
+
+
+class ClusterLog:
+    """What is durable, whoever wrote it: the log partitions, their leaders, and when they write.
+
+    A write is durable at the next flush. When that is depends on the moment alone, not on what others write, so it
+    makes no difference to the rest of the world who else writes or leaves it out.
+
+    Attributes:
+        memory: the log itself.
+        leaders: log partition → who may write to it.
+        fresh: log partition → records written since somebody last took them (the laws follow the log with them).
+    """
+
+    def __init__(
+        self, scheduler: Scheduler, partition_count: int, *, seed: int, flush_ms: int, faults: Iterable[StoreFault] = ()
+    ) -> None:
+        self.memory = MemoryLogStore()
+        self.leaders = [NOBODY] * partition_count
+        self.fresh: list[list[LogRecord]] = [[] for _ in range(partition_count)]
+        self._scheduler = scheduler
+        self._flush_ms = flush_ms
+        self._faults = sorted(faults, key=lambda fault: fault.start_ms)
+        self._fault_starts = [fault.start_ms for fault in self._faults]
+        self._refusal_key = stable_number(seed, "refusals of the log")
+
+    def durable_ms(self, now_ms: int) -> int:
+        """Return when a write that is made now is durable; now if the log writes at once."""
+        fault = self._fault_at(now_ms)
+        if fault is not None and fault.flush_ms > self._flush_ms:
+            return min(fault.end_ms, next_multiple(now_ms, fault.flush_ms))
+        return next_multiple(now_ms, self._flush_ms) if self._flush_ms else now_ms
+
+    def refusal(self, partition: int, now_ms: int) -> LogStoreError | None:
+        """Return why a flush at this moment fails, or None if it does not."""
+        fault = self._fault_at(now_ms)
+        if fault is None or not fault.refusal_percent:
+            return None
+        number = mixed(self._refusal_key + partition, now_ms)
+        if number % 100 >= fault.refusal_percent:
+            return None
+        return REFUSALS[number // 100 % len(REFUSALS)]("injected")
+
+    def _fault_at(self, now_ms: int) -> StoreFault | None:
+        index = bisect_right(self._fault_starts, now_ms) - 1
+        fault = self._faults[index] if index >= 0 else None
+        return fault if fault is not None and now_ms < fault.end_ms else None
+
+    def write(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int:
+        """Make records durable; return the offset of the first."""
+        base_offset = self.memory.append(partition, ticket, records)
+        assert base_offset is not None
+        self.fresh[partition] += records
+        return base_offset
+
+    def compacted(self, partition: int) -> list[LogRecord]:
+        """Return what a cleaner would leave of a log partition: the last record of each key, tombstones too."""
+        last = {_key_of(entry.record): entry for entry in self.memory.read(partition)}
+        return sorted(last.values(), key=lambda entry: entry.offset)
+
+
+def _key_of(record: Record) -> tuple[object, ...]:
+    match record:
+        case OffsetCommitRecord() | OffsetTombstone():
+            return (record.group_id, record.topic, record.partition)
+        case GroupMetadataRecord() | GroupTombstone():
+            return (record.group_id,)
+        case _:
+            raise AssertionError(f"nobody here writes {record!r}")
+
+
+def next_multiple(now_ms: int, interval_ms: int) -> int:
+    """Return the first multiple of an interval after now."""
+    return now_ms - now_ms % interval_ms + interval_ms
+
+
+class Waiting(NamedTuple):
+    """An append that is not durable yet."""
+
+    durable_ms: int
+    ticket: Ticket
+    records: Sequence[LogRecord]
+
+
+class NodeLog:
+    """One node's way to the log (a :class:`groupcoord.LogStore`), for as long as its process lives.
+
+    Args:
+        log: what all nodes write to.
+        node_id: only the leader of a log partition may write to it.
+        scheduler: appends that are not durable at once are answered by it.
+        settle: called after answers were given to the coordinator.
+        failed: called with a log partition whose append has an unknown outcome: it must be loaded again.
+    """
+
+    def __init__(
+        self,
+        log: ClusterLog,
+        node_id: int,
+        scheduler: Scheduler,
+        settle: Callable[[], None],
+        failed: Callable[[int], None],
+    ) -> None:
+        self._log = log
+        self._node_id = node_id
+        self._scheduler = scheduler
+        self._settle = settle
+        self._failed = failed
+        self._waiting: dict[int, deque[Waiting]] = {}
+        self._answers: Answers | None = None
+
+    def connect(self, answers: Answers) -> None:
+        """Say who gets the answers."""
+        self._answers = answers
+
+    def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int | None:
+        """Append at once or with the next flush. See :meth:`groupcoord.LogStore.append`."""
+        log = self._log
+        if log.leaders[partition].node_id != self._node_id:
+            raise NotLeaderError("another node leads this log partition")
+        now_ms = self._scheduler.time_ms
+        durable_ms = log.durable_ms(now_ms)
+        waiting = self._waiting.get(partition)
+        if durable_ms == now_ms and not waiting:
+            error = log.refusal(partition, now_ms)
+            if error is not None:
+                if error.outcome_unknown:
+                    if mixed(partition, now_ms) % 2:
+                        log.write(partition, ticket, records)
+                    self._failed(partition)
+                raise error
+            return log.write(partition, ticket, records)
+        if waiting is None:
+            waiting = self._waiting[partition] = deque()
+        if not waiting or waiting[-1].durable_ms != durable_ms:
+            self._scheduler.at(durable_ms, rank_of_node(self._node_id), self._flush, partition)
+        waiting.append(Waiting(durable_ms, ticket, records))
+        return None
+
+    def read(self, partition: int) -> Iterable[LogRecord]:
+        """Return the records of a log partition, in order: as they were written or as a cleaner left them."""
+        if self._log.leaders[partition].epoch % 2:
+            return self._log.compacted(partition)
+        return self._log.memory.read(partition)
+
+    def _flush(self, partition: int) -> None:
+        """Write what is due, and answer. A failed flush fails for all of it."""
+        waiting, now_ms = self._waiting[partition], self._scheduler.time_ms
+        due = []
+        while waiting and waiting[0].durable_ms <= now_ms:
+            due.append(waiting.popleft())
+        if not due or self._answers is None:
+            return
+        error: LogStoreError | None
+        if self._log.leaders[partition].node_id != self._node_id:
+            error = NotLeaderError("another node leads this log partition")
+        else:
+            error = self._log.refusal(partition, now_ms)
+        if error is None:
+            for _, ticket, records in due:
+                self._answers.appended(ticket, self._log.write(partition, ticket, records))
+        else:
+            self._refuse(partition, due, error)
+        self._settle()
+
+    def _refuse(self, partition: int, due: list[Waiting], error: LogStoreError) -> None:
+        assert self._answers is not None
+        if error.outcome_unknown:
+            # Whether the records are there is known when the log partition is loaded again.
+            waiting = self._waiting[partition]
+            due += waiting
+            waiting.clear()
+            written = mixed(partition, self._scheduler.time_ms) % (len(due) + 1)
+            for _, ticket, records in due[:written]:
+                self._log.write(partition, ticket, records)
+            self._answers.append_failed(due[0].ticket, error)
+            self._failed(partition)
+            return
+        for _, ticket, _ in due:
+            self._answers.append_failed(ticket, error)
+
+    def cut(self) -> None:
+        """The process dies: of what was on its way to a log partition, some first part is durable, the rest lost."""
+        self._answers = None
+        for partition, waiting in self._waiting.items():
+            is_leader = self._log.leaders[partition].node_id == self._node_id
+            if waiting and is_leader:
+                written = mixed(partition, self._scheduler.time_ms) % (len(waiting) + 1)
+                for _, ticket, records in list(waiting)[:written]:
+                    self._log.write(partition, ticket, records)
+            waiting.clear()

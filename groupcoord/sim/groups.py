@@ -1,0 +1,113 @@
+"""A group of simulated consumers, and whether it is steady: then nothing happens to it but heartbeats and commits."""
+
+from __future__ import annotations
+
+from math import lcm
+from typing import TYPE_CHECKING
+
+from groupcoord import GroupState
+from groupcoord.core.member import MemberMetadata
+from groupcoord.member.states import MemberState
+from groupcoord.sim.consumers import Consumer
+from groupcoord.sim.elision import Elision
+from groupcoord.sim.observations import GroupObservations
+from groupcoord.sim.options import GroupOptions
+
+if TYPE_CHECKING:
+    from groupcoord.sim.world import World
+
+LOOK_INTERVAL_MS = 1_000
+"""So long a group that is not steady counts as such, unless something happens to it."""
+
+
+class SimulatedGroup:
+    """The consumers of one group.
+
+    Attributes:
+        consumers: in the order of their numbers.
+        observations: what the run will be judged by.
+        elision: leaves out what the group repeats while it is steady; None: nothing is left out.
+    """
+
+    def __init__(self, options: GroupOptions, world: World, first_number: int) -> None:
+        self.options = options
+        self.world = world
+        self.elision: Elision | None = None
+        self.observations = GroupObservations(world.partitions_of(options.topics), world.start_ms)
+        self.consumers = [Consumer(first_number + index, index, self) for index in range(options.consumer_count)]
+        self._is_steady = False
+        self._looks_again_ms = 0
+
+    @property
+    def period_ms(self) -> int:
+        """After so long a steady consumer has done the same again."""
+        member = self.options.member
+        if not member.enable_auto_commit:
+            return member.heartbeat_interval_ms
+        return lcm(member.heartbeat_interval_ms, max(member.auto_commit_interval_ms, 1))
+
+    def disturbed(self) -> None:
+        """Something happened to the group: whether it is steady must be found out anew."""
+        self._is_steady, self._looks_again_ms = False, 0
+
+    def is_steady(self) -> bool:
+        """Tell whether all its consumers, and its coordinator, agree that all is well."""
+        now_ms = self.world.scheduler.time_ms
+        if not self._is_steady and now_ms >= self._looks_again_ms:
+            self._is_steady, self._looks_again_ms = self._find_steady(), now_ms + LOOK_INTERVAL_MS
+        return self._is_steady
+
+    def _find_steady(self) -> bool:
+        coordinator = self.world.cluster.serving(self.options.group_id)
+        if coordinator is None:
+            return False
+        partition = coordinator.partition(coordinator.partition_of(self.options.group_id))
+        group = partition.groups.get(self.options.group_id) if partition is not None else None
+        if group is None or group.state is not GroupState.STABLE or group.pending_members or group.pending_sync:
+            return False
+        if any(consumer.will_restart for consumer in self.consumers):
+            return False
+        live = [consumer for consumer in self.consumers if consumer.is_alive]
+        return len(live) == len(group.members) and all(
+            _is_settled(consumer, group.generation_id) and self._is_heard(group.members.get(consumer.member_id))
+            for consumer in live
+        )
+
+    def _is_heard(self, member: MemberMetadata | None) -> bool:
+        """Tell whether the coordinator has heard of a member as lately as it does of one that goes on as it should."""
+        if member is None or member.session_timer.deadline_ms is None:
+            return False
+        heard_ms = member.session_timer.deadline_ms - member.session_timeout_ms
+        latest_ms = self.world.scheduler.time_ms - self.options.member.heartbeat_interval_ms - self.world.round_trip_ms
+        return heard_ms >= latest_ms
+
+    def is_at_rest(self) -> bool:
+        """Tell whether it is steady, and every partition has one owner; or nobody is alive and it is empty."""
+        if any(consumer.will_restart for consumer in self.consumers):
+            return False
+        live = [consumer for consumer in self.consumers if consumer.is_alive]
+        if not live:
+            coordinator = self.world.cluster.serving(self.options.group_id)
+            if coordinator is None:
+                return False
+            partition = coordinator.partition(coordinator.partition_of(self.options.group_id))
+            group = partition.groups.get(self.options.group_id) if partition is not None else None
+            return group is None or group.state is GroupState.EMPTY
+        self.disturbed()
+        owned = [partition for consumer in live for partition in consumer.owned]
+        wanted = self.world.partitions_of(self.options.topics)
+        return self.is_steady() and sorted(owned) == sorted(wanted)
+
+
+def _is_settled(consumer: Consumer, generation_id: int) -> bool:
+    member = consumer.member
+    return (
+        member is not None
+        and not consumer.is_frozen
+        and not consumer.is_busy
+        and not consumer.is_restless
+        and consumer.is_connected()
+        and member.state is MemberState.STABLE
+        and member.generation_id == generation_id
+        and None not in consumer.owned.values()
+    )

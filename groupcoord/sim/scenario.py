@@ -1,0 +1,167 @@
+"""Scenario files: a fleet of consumers and what happens to it, in TOML."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from random import Random
+
+from attrs import evolve, frozen
+
+from groupcoord.config import Config
+from groupcoord.errors import ConfigError
+from groupcoord.member import MemberConfig
+from groupcoord.sim.faults import Fault
+from groupcoord.sim.options import ClusterOptions, GroupOptions, WorldOptions
+from groupcoord.sim.randomness import stream
+from groupcoord.sim.scenario_events import EVENTS, Fleet
+from groupcoord.sim.scenario_reader import ScenarioError, TableReader
+from groupcoord.sim.toml_lines import line_numbers
+
+LARGEST_FLEET = 100_000
+
+Planned = Callable[[Random], list[Fault]]
+"""An event of the file: what it comes to is drawn from the seed."""
+
+
+@frozen
+class Scenario:
+    """A described fleet and what happens to it.
+
+    Attributes:
+        name: for reports.
+        options: the world without its faults.
+        events: what happens.
+    """
+
+    name: str
+    options: WorldOptions
+    events: tuple[Planned, ...]
+
+    def options_of(self, seed: int) -> WorldOptions:
+        """Return the world of a seed."""
+        faults = [fault for place, event in enumerate(self.events) for fault in event(stream(seed, "event", place))]
+        return evolve(self.options, faults=tuple(sorted(faults, key=lambda fault: fault.start_ms)))
+
+
+def parse_scenario(text: str) -> Scenario:
+    """Return the scenario that a file's text describes.
+
+    Raises:
+        ScenarioError: the text is no TOML, or does not describe one; the message names key and line.
+    """
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ScenarioError(f"this is not TOML: {error}") from error
+    root = TableReader(values, (), line_numbers(text))
+    name = root.text("name", "unnamed")
+    duration_ms = root.duration("duration")
+    if not duration_ms:
+        root.fail("duration", "must not be 0")
+    cluster = _cluster(root.table("cluster", {}))
+    topics = _topics(root.table("topics"))
+    groups = _groups(root, topics)
+    options = WorldOptions(
+        cluster=cluster,
+        topics=topics,
+        groups=groups,
+        duration_ms=duration_ms,
+        law_interval_ms=root.duration("laws_every", "1m"),
+        settle_ms=root.duration("settle", "15m"),
+        calm_ms=root.duration("calm", "10s"),
+    )
+    events = tuple(_event(table, Fleet(cluster, topics, groups), duration_ms) for table in root.tables("events", []))
+    root.finish()
+    return Scenario(name, options, events)
+
+
+def _cluster(table: TableReader) -> ClusterOptions:
+    least_ms, most_ms = table.duration_range("latency", ["1ms", "20ms"])
+    failover = table.take("failover", "5s")
+    options = ClusterOptions(
+        node_count=table.number("nodes", 1, at_least=1, at_most=100),
+        config=_settings(table, "config"),
+        least_latency_ms=least_ms,
+        most_latency_ms=most_ms,
+        flush_ms=table.duration("flush", "0ms"),
+        failure_detection_ms=None if failover == "never" else table.duration("failover", "5s"),
+    )
+    table.finish()
+    return options
+
+
+def _settings(table: TableReader, key: str) -> Config:
+    settings = table.table(key, {})
+    properties = {"offsets.topic.num.partitions": 50, **settings.properties()}
+    try:
+        return Config.from_properties(properties)
+    except ConfigError as error:
+        settings.fail(_named(settings, str(error)), str(error))
+
+
+def _member(table: TableReader) -> MemberConfig:
+    settings = table.table("member", {})
+    properties = settings.properties()
+    for key in ("group.id", "group.instance.id", "client.id"):
+        if key in properties:
+            settings.fail(_named(settings, f"'{key}'"), "is given by the group")
+    try:
+        return MemberConfig.from_properties({"group.id": "any", **properties})
+    except ConfigError as error:
+        settings.fail(_named(settings, str(error)), str(error))
+
+
+def _named(table: TableReader, message: str) -> str | None:
+    """Return which key of a table of settings a complaint is about (the first it names), None if it names none."""
+    places = {key: message.find(f"'{key}'") for key in table.properties()}
+    named = [key for key, place in places.items() if place >= 0]
+    return min(named, key=places.__getitem__, default=None)
+
+
+def _topics(table: TableReader) -> dict[str, int]:
+    topics = {name: table.number(name, at_least=1, at_most=100_000) for name in table.all_keys()}
+    if not topics:
+        table.fail(None, "must name at least one topic")
+    return topics
+
+
+def _groups(root: TableReader, topics: dict[str, int]) -> tuple[GroupOptions, ...]:
+    groups: list[GroupOptions] = []
+    for table in root.tables("groups"):
+        name, copies = table.text("name"), table.number("copies", 1, at_least=1)
+        wanted = table.names("topics")
+        for topic in wanted:
+            if topic not in topics:
+                table.fail("topics", f"there is no topic {topic!r}; there are {', '.join(topics)}")
+        group = GroupOptions(
+            group_id=name,
+            consumer_count=table.number("members", at_least=1, at_most=LARGEST_FLEET),
+            topics=wanted,
+            is_static=table.flag("static", False),
+            member=_member(table),
+            start_spread_ms=table.duration("start_spread", "1s"),
+        )
+        names = [name] if copies == 1 else [f"{name}-{number}" for number in range(copies)]
+        groups += [evolve(group, group_id=each) for each in names]
+        if len({each.group_id for each in groups}) < len(groups):
+            table.fail("name", f"there are two groups {name!r}")
+        if sum(each.consumer_count for each in groups) > LARGEST_FLEET:
+            table.fail("members", f"a fleet has at most {LARGEST_FLEET} consumers")
+        table.finish()
+    if not groups:
+        root.fail("groups", "must be at least one")
+    return tuple(groups)
+
+
+def _event(table: TableReader, fleet: Fleet, duration_ms: int) -> Planned:
+    kind = table.text("kind")
+    parse = EVENTS.get(kind)
+    if parse is None:
+        table.fail("kind", f"must be one of {', '.join(EVENTS)}, not {kind!r}")
+    least_ms, most_ms = table.duration_range("at")
+    if most_ms > duration_ms:
+        table.fail("at", "comes after the end of the story, its duration")
+    make = parse(table, fleet)
+    table.finish()
+    return lambda chance: make(chance, chance.randint(least_ms, most_ms))

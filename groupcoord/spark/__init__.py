@@ -1,0 +1,39 @@
+"""The pipeline on Spark: from ``__consumer_offsets`` logs of any size to tables.
+
+Start with a session of your own (:func:`register`) or :func:`session`; :func:`read_log` or :func:`from_messages` give
+the table of records, and the other functions make tables of it. The schema of each is in
+:mod:`groupcoord.spark.schemas`::
+
+    spark = groupcoord.spark.session()
+    records = groupcoord.spark.read_log(spark, "/var/lib/kafka/data")
+    groupcoord.spark.current_offsets(records).show()
+
+How to add a table: write a function ``DataFrame → DataFrame`` that selects its rows of ``records`` by ``kind`` and
+``record_type`` (numbers of :class:`groupcoord.records.schemas.RecordType`), declare its schema beside the others, and
+end in a ``select`` of that schema's names. Records of groups and members have ``group_id``, ``key`` and ``value``:
+:func:`groupcoord.records.typed.parse_record` and :func:`groupcoord.records.codec.decode_record` read them; committed
+offsets are columns already. Within a group ``log_offset`` is the order; rows of a partition come sorted by it as long
+as nothing shuffles them.
+"""
+
+from groupcoord.spark.errors import InputError, JavaNotFoundError, PipelineError
+from groupcoord.spark.load import partition_load
+from groupcoord.spark.reading import from_messages, read_log
+from groupcoord.spark.sessions import register, session
+from groupcoord.spark.tables import commits, corrupt, current_offsets, lag, read_counts
+
+__all__ = [
+    "InputError",
+    "JavaNotFoundError",
+    "PipelineError",
+    "commits",
+    "corrupt",
+    "current_offsets",
+    "from_messages",
+    "lag",
+    "partition_load",
+    "read_counts",
+    "read_log",
+    "register",
+    "session",
+]

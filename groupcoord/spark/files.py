@@ -1,0 +1,199 @@
+"""Which files a path stands for, wherever they are, and how they are cut into pieces of work.
+
+Files are found and read through fsspec, so that a path may be a local one or a URL: ``s3://…``, ``gs://…``,
+``abfs://…``, ``hdfs://…``, ``zip://…``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple, TypeVar
+
+from fsspec import AbstractFileSystem
+from fsspec.core import url_to_fs
+
+from groupcoord.cli.dump_files import OFFSETS_FOLDER, OTHER_FILES, PARTITION_FOLDER, SEGMENT_SUFFIX
+from groupcoord.records.range_checksums import ReadAt
+from groupcoord.spark.errors import InputError
+from groupcoord.spark.ranges import ByteRange
+
+SPLIT_BYTES = 67_108_864
+"""How much of a log one task reads, about."""
+
+_GLOB = frozenset("*?[")
+_Found = TypeVar("_Found")
+
+
+class SegmentFile(NamedTuple):
+    """One file to read.
+
+    Attributes:
+        path: in its file system.
+        name: for people: the path of a local file, else a URL.
+        partition: the log partition that its folder's name tells, or None.
+        size_bytes: when it was found.
+    """
+
+    path: str
+    name: str
+    partition: int | None
+    size_bytes: int
+
+
+class FileSet(NamedTuple):
+    """The segment files of one path, and the file system that they are in."""
+
+    file_system: AbstractFileSystem
+    segments: list[SegmentFile]
+
+
+class FileRange(NamedTuple):
+    """A byte range of a segment file."""
+
+    segment: SegmentFile
+    byte_range: ByteRange
+
+
+def find_segments(
+    paths: Iterable[str | os.PathLike[str]],
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    partitions: frozenset[int] = frozenset(),
+) -> list[FileSet]:
+    """Return the segment files that paths stand for: files, folders of segments, and whole data directories.
+
+    A path may have ``*``, ``?`` and ``[…]`` in it. Log partitions come in order of their numbers, segments in order of
+    their offsets.
+
+    Args:
+        paths: local paths or URLs.
+        storage_options: for the file system that the URL names.
+        partitions: only these log partitions; all if empty.
+
+    Raises:
+        InputError: a path does not exist, may not be read, or there is no segment with anything in it.
+    """
+    given = [os.fspath(path) for path in paths]
+    if not given:
+        raise InputError("no path is given")
+    found = [_find(path, storage_options or {}) for path in given]
+    if partitions:
+        found = [
+            files._replace(segments=[one for one in files.segments if one.partition in partitions]) for files in found
+        ]
+        if not any(files.segments for files in found):
+            raise InputError(f"{', '.join(given)}: none of the log partitions asked for is there")
+    if not any(segment.size_bytes for files in found for segment in files.segments):
+        raise InputError(f"{', '.join(given)}: the segment files are empty")
+    return found
+
+
+def _find(path: str, storage_options: Mapping[str, Any]) -> FileSet:
+    try:
+        file_system, root = url_to_fs(path, **storage_options)
+    except (ImportError, ValueError) as error:
+        raise InputError(f"{path}: {error}") from error
+    return FileSet(file_system, _asking(path, lambda: _segments_of(file_system, root, path)))
+
+
+def _asking(path: str, ask: Callable[[], _Found]) -> _Found:
+    """Ask a file system, and turn its refusals into errors for people."""
+    try:
+        return ask()
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such file or directory") from None
+    except PermissionError:
+        raise InputError(f"{path}: permission denied") from None
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from error
+
+
+def _segments_of(file_system: AbstractFileSystem, root: str, path: str) -> list[SegmentFile]:
+    if _GLOB & set(root):
+        roots = sorted(file_system.glob(root))
+        if not roots:
+            raise InputError(f"{path}: nothing matches")
+        found = [segment for one in roots if _may_hold(one) for segment in _segments_of(file_system, one, one)]
+        if not found:
+            raise InputError(f"{path}: none of what matches is a segment file; those end in {SEGMENT_SUFFIX}")
+        return found
+    info = file_system.info(root)
+    if info["type"] != "directory":
+        if OTHER_FILES.fullmatch(PurePosixPath(root).name):
+            raise InputError(f"{path} is no segment file; those end in {SEGMENT_SUFFIX}")
+        return [_segment(file_system, info)]
+    return _in_folder(file_system, root, path)
+
+
+def _may_hold(path: str) -> bool:
+    """Tell whether to look at what a pattern matches: unlike a path that is named, it need not hold anything."""
+    name = PurePosixPath(path).name
+    return name.endswith(SEGMENT_SUFFIX) or OFFSETS_FOLDER.fullmatch(name) is not None
+
+
+def _in_folder(file_system: AbstractFileSystem, folder: str, path: str) -> list[SegmentFile]:
+    listed = file_system.ls(folder, detail=True)
+    found = [_segment(file_system, info) for info in listed if _is_segment(info)]
+    if found:
+        return sorted(found, key=lambda segment: segment.path)
+    partitions = [
+        (int(match[1]), info["name"])
+        for info in listed
+        if info["type"] == "directory" and (match := OFFSETS_FOLDER.fullmatch(_name(info)))
+    ]
+    for _, inner in sorted(partitions):
+        of_partition = [_segment(file_system, info) for info in file_system.ls(inner, detail=True) if _is_segment(info)]
+        found += sorted(of_partition, key=lambda segment: segment.path)
+    if not found:
+        what = "" if partitions or PARTITION_FOLDER.fullmatch(PurePosixPath(folder).name) else " and no log partitions"
+        raise InputError(f"{path} holds no segment files (*{SEGMENT_SUFFIX}){what}")
+    return found
+
+
+def _name(info: Mapping[str, Any]) -> str:
+    return PurePosixPath(info["name"].rstrip("/")).name
+
+
+def _is_segment(info: Mapping[str, Any]) -> bool:
+    return info["type"] == "file" and _name(info).endswith(SEGMENT_SUFFIX)
+
+
+def _segment(file_system: AbstractFileSystem, info: Mapping[str, Any]) -> SegmentFile:
+    path: str = info["name"]
+    is_local = "file" in ((file_system.protocol,) if isinstance(file_system.protocol, str) else file_system.protocol)
+    if is_local and not os.access(path, os.R_OK):
+        raise PermissionError(path)
+    match = PARTITION_FOLDER.fullmatch(PurePosixPath(path).parent.name)
+    name = path if is_local else file_system.unstrip_protocol(path)
+    return SegmentFile(path, name, int(match[1]) if match else None, int(info["size"]))
+
+
+def cut(segments: Sequence[SegmentFile], split_bytes: int = SPLIT_BYTES) -> list[list[FileRange]]:
+    """Cut segments into tasks of about ``split_bytes``: large files into ranges, and small files together.
+
+    Every byte of every file is in one range; the ranges of a task lie in order.
+    """
+    tasks: list[list[FileRange]] = []
+    room = 0
+    for segment in segments:
+        pieces = max(1, round(segment.size_bytes / split_bytes))
+        bounds = [segment.size_bytes * number // pieces for number in range(pieces + 1)]
+        for start, end in pairwise(bounds):
+            if not tasks or end - start > room:
+                tasks.append([])
+                room = split_bytes
+            tasks[-1].append(FileRange(segment, ByteRange(start, end, segment.size_bytes)))
+            room -= end - start
+    return tasks
+
+
+def reader_of(file_system: AbstractFileSystem, segment: SegmentFile) -> ReadAt:
+    """Return what reads bytes of a segment file."""
+
+    def read_at(position: int, size: int) -> bytes:
+        return bytes(file_system.cat_file(segment.path, start=position, end=position + size))
+
+    return read_at

@@ -1,0 +1,226 @@
+"""Reading a byte range of a segment file: its sound batches as rows, and an account of every byte.
+
+A range owns the batches that start in it, and what is damaged up to the next sound batch; the last batch may reach into
+the next range. So ranges can be cut at any byte, and read by different machines, without an index: each finds its first
+batch by its CRC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import pyarrow as pa
+from attrs import frozen
+
+from groupcoord.records.batches import (
+    Batch,
+    CorruptBatchError,
+    InvalidBatchError,
+    TruncatedBatchError,
+    iter_batches,
+)
+from groupcoord.records.range_checksums import ReadAt
+from groupcoord.records.salvage import Damage, SoundBatch, salvage_batches
+from groupcoord.spark.chunks import Origin, RowSettings, batch_rows, sound_rows
+from groupcoord.spark.columns import ARROW_RECORDS
+from groupcoord.spark.schemas import KIND_CORRUPT, KIND_READ
+
+CHUNK_BYTES = 4_194_304
+"""How much of a file to hold at a time."""
+
+SEARCH_BYTES = 16_384
+"""How much to read at a time where only the next sound batch is wanted."""
+
+SALVAGED_BATCHES_MAX = 4_096
+"""How many batches to hold at a time once a range turned out to be damaged."""
+
+
+@frozen
+class ByteRange:
+    """Bytes of a file.
+
+    Attributes:
+        start: the first; ``end`` is the first behind it.
+        file_bytes: how long the file was when it was found.
+    """
+
+    start: int
+    end: int
+    file_bytes: int
+
+
+def range_rows(
+    read_at: ReadAt, byte_range: ByteRange, origin: Origin, settings: RowSettings, *, chunk_bytes: int = CHUNK_BYTES
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a range: records in order of the log, what is corrupt among them, the account at the end.
+
+    Args:
+        read_at: gives the bytes of the file.
+        byte_range: what to read.
+        origin: of the file.
+        settings: what to make.
+        chunk_bytes: how much to hold at a time; a larger batch is held whole.
+    """
+    return _RangeReader(read_at, byte_range, origin, settings, chunk_bytes).rows()
+
+
+class _RangeReader:
+    """Reads one range, and keeps account of it."""
+
+    def __init__(
+        self, read_at: ReadAt, byte_range: ByteRange, origin: Origin, settings: RowSettings, chunk_bytes: int
+    ) -> None:
+        self._read_at = read_at
+        self._range = byte_range
+        self._origin = origin
+        self._settings = settings
+        self._chunk_bytes = chunk_bytes
+        self._file_bytes = byte_range.file_bytes
+        self._end = 0
+        self._batch_count = 0
+        self._first_offset: int | None = None
+        self._next_offset: int | None = None
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        """Yield them, as :func:`range_rows` says."""
+        start = position = self._first_sound(self._range.start) if self._range.start else 0
+        if position >= self._range.end:
+            yield from self._end_of_range(start)  # what lies here belongs to the range before
+            return
+        wanted = self._chunk_bytes
+        error: InvalidBatchError | None = None
+        while error is None and position < min(self._range.end, self._file_bytes):
+            chunk = self._read(position, wanted)
+            wanted = self._chunk_bytes
+            batches, error = self._walk(chunk, position)
+            try:
+                yield from batch_rows(batches, chunk, position, self._origin, self._settings)
+            except CorruptBatchError as caught:
+                error = caught
+                batches = [batch for batch in batches if batch.position < caught.position]
+            yield from self._account_for(batches)
+            end = batches[-1].position + batches[-1].size_bytes if batches else position
+            if isinstance(error, TruncatedBatchError) and position + len(chunk) < self._file_bytes:
+                # Only the chunk has ended, not the file: read on, and more at a time if one batch is larger.
+                if end > position:
+                    error = None
+                elif error.size_bytes <= self._file_bytes - position:
+                    wanted, error = error.size_bytes, None
+            position = end
+        # Nobody else tells of what is damaged where the next range starts, so look at what lies there.
+        self._end = position
+        yield from self._salvage(position, SEARCH_BYTES if error is None else self._chunk_bytes)
+        yield from self._end_of_range(start)
+
+    def _end_of_range(self, start: int) -> Iterator[pa.RecordBatch]:
+        """Yield the account, and what is missing of the file."""
+        lost = max(self._file_bytes, self._range.start)
+        if lost < self._range.end:
+            reason = "the file is shorter than it was when it was found"
+            yield self._corrupt(lost, self._range.end - lost, reason, None)
+        if self._end > start or not self._range.file_bytes:
+            yield self._read_row(start, self._end)
+
+    # ------------------------------------------------------------ finding batches
+
+    def _read(self, position: int, size: int) -> bytes:
+        size = min(size, self._file_bytes - position)
+        chunk = self._read_at(position, size)
+        if len(chunk) < size:
+            self._file_bytes = position + len(chunk)  # somebody has cut the file meanwhile
+        return chunk
+
+    def _found_from(self, position: int, chunk_bytes: int) -> Iterator[SoundBatch | Damage]:
+        """Yield what lies in the file from ``position`` on, as a careful reader finds it."""
+        size = self._file_bytes - position
+        return salvage_batches(
+            lambda start, count: self._read_at(position + start, count), size, chunk_bytes=chunk_bytes
+        )
+
+    def _first_sound(self, position: int) -> int:
+        """Return where the first sound batch from ``position`` on starts, or where the file ends."""
+        for found in self._found_from(position, SEARCH_BYTES):
+            if isinstance(found, SoundBatch):
+                return position + found.batch.position
+        return self._file_bytes
+
+    def _salvage(self, start: int, chunk_bytes: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of all up to the first sound batch of the next range, and move the end of this one there."""
+        waiting: list[SoundBatch] = []
+        for found in self._found_from(start, chunk_bytes):
+            if isinstance(found, SoundBatch):
+                found.batch.position += start
+                if found.batch.position >= self._range.end:
+                    break
+                waiting.append(found)
+                self._end = found.batch.position + found.batch.size_bytes
+                if len(waiting) < SALVAGED_BATCHES_MAX:
+                    continue
+            yield from self._salvaged_rows(waiting)
+            waiting = []
+            if isinstance(found, Damage):
+                self._end = start + found.position + found.size_bytes
+                yield self._corrupt(start + found.position, found.size_bytes, found.reason, found.end_offset)
+        yield from self._salvaged_rows(waiting)
+
+    def _salvaged_rows(self, sound: list[SoundBatch]) -> Iterator[pa.RecordBatch]:
+        yield from sound_rows(sound, self._origin, self._settings)
+        yield from self._account_for([found.batch for found in sound])
+
+    def _walk(self, chunk: bytes, position: int) -> tuple[list[Batch], InvalidBatchError | None]:
+        """Return the batches that a chunk starts with and that this range owns, and what is wrong behind them."""
+        found: list[Batch] = []
+        try:
+            for batch in iter_batches(chunk, base_position=position):
+                if batch.position >= self._range.end:
+                    break
+                found.append(batch)
+        except InvalidBatchError as error:
+            if error.position < self._range.end:
+                return found, error
+        return found, None
+
+    # ------------------------------------------------------------ rows that are no records
+
+    def _account_for(self, batches: list[Batch]) -> Iterator[pa.RecordBatch]:
+        """Count sound batches, and tell where their offsets go back, which they never do in a sound log."""
+        for batch in batches:
+            if self._next_offset is None:
+                self._first_offset = batch.base_offset
+            elif batch.base_offset < self._next_offset:
+                reason = f"offsets go back: {batch.base_offset} after {self._next_offset - 1}"
+                yield self._corrupt(batch.position, 0, reason, batch.base_offset)
+            self._next_offset = batch.next_offset
+        self._batch_count += len(batches)
+
+    def _corrupt(self, position: int, size_bytes: int, reason: str, end_offset: int | None) -> pa.RecordBatch:
+        return self._row(
+            kind=KIND_CORRUPT,
+            log_offset=self._next_offset,
+            position=position,
+            size_bytes=size_bytes,
+            problem=reason,
+            end_offset=end_offset,
+        )
+
+    def _read_row(self, start: int, end: int) -> pa.RecordBatch:
+        return self._row(
+            kind=KIND_READ,
+            log_offset=self._first_offset,
+            position=start,
+            size_bytes=end - start,
+            end_offset=self._next_offset,
+            batch_count=self._batch_count,
+        )
+
+    def _row(self, **values: str | int | None) -> pa.RecordBatch:
+        values |= {"file": self._origin.file, "log_partition": self._origin.log_partition}
+        return one_row(values, self._settings)
+
+
+def one_row(values: Mapping[str, str | int | None], settings: RowSettings) -> pa.RecordBatch:
+    """Return a row of :data:`groupcoord.spark.schemas.RECORDS` that is no record; what is not given is null."""
+    schema = pa.schema([ARROW_RECORDS.field(name) for name in settings.columns])
+    return pa.RecordBatch.from_arrays(
+        [pa.array([values.get(field.name)], field.type) for field in schema], schema=schema
+    )

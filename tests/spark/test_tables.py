@@ -1,0 +1,224 @@
+"""The tables of a real broker's log are what the broker knew, and small logs give what can be worked out by hand."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+import groupcoord.spark as pipeline
+from groupcoord.cli import main
+from groupcoord.core.records import OffsetCommitRecord, OffsetTombstone, Record, TransactionMarker
+from groupcoord.records.batches import encode_batch
+from groupcoord.records.codec import encode_record
+from groupcoord.spark.schemas import (
+    COMMITS,
+    CORRUPT,
+    CURRENT_OFFSETS,
+    END_OFFSETS,
+    LAG,
+    PARTITION_LOAD,
+    READ_COUNTS,
+    RECORDS,
+)
+
+GROUP, TOPIC = "g", "t"
+
+
+def rows(table: DataFrame) -> list[dict[str, Any]]:
+    """Return all rows of a small table."""
+    return [row.asDict() for row in table.collect()]
+
+
+def shape(schema: StructType) -> list[tuple[str, str]]:
+    """Return names and types."""
+    return [(field.name, field.dataType.simpleString()) for field in schema]
+
+
+def commit(partition: int, offset: int, producer_id: int = -1) -> OffsetCommitRecord:
+    return OffsetCommitRecord(GROUP, TOPIC, partition, offset, commit_timestamp_ms=5, producer_id=producer_id)
+
+
+class Log:
+    """A log partition that is written batch by batch."""
+
+    def __init__(self, folder: Path, partition: int = 0) -> None:
+        self._folder = folder / f"__consumer_offsets-{partition}"
+        self._folder.mkdir(parents=True)
+        self._data = b""
+        self._offset = 0
+
+    def add(self, *records: Record, producer_id: int = -1) -> Log:
+        """Write one batch."""
+        encoded = [(*encode_record(record), 1_000 + self._offset) for record in records]
+        self._data += encode_batch(
+            self._offset,
+            encoded,
+            producer_id=producer_id,
+            producer_epoch=min(producer_id, 0),
+            is_transactional=producer_id >= 0,
+            is_control=isinstance(records[0], TransactionMarker),
+        )
+        self._offset += len(records)
+        (self._folder / f"{0:020d}.log").write_bytes(self._data)
+        return self
+
+    def end(self, producer_id: int, *, committed: bool) -> Log:
+        """Write a marker."""
+        return self.add(TransactionMarker(producer_id, 0, committed), producer_id=producer_id)
+
+
+def test_current_offsets_are_those_of_the_broker(broker_records: DataFrame, broker_truth: dict[str, Any]) -> None:
+    """Every group has exactly the offsets that the broker listed, with leader epochs and metadata."""
+    found: dict[str, dict[str, list[Any]]] = {group_id: {} for group_id in broker_truth["offsets"]}
+    for row in pipeline.current_offsets(broker_records).collect():
+        value = [row.committed_offset, row.leader_epoch, row.metadata]
+        found[row.group_id][f"{row.topic}:{row.topic_partition}"] = value
+
+    assert sum(len(offsets) for offsets in found.values()) == 180
+    assert found == broker_truth["offsets"]
+
+
+def test_open_transactions_are_those_of_the_broker(broker_records: DataFrame, broker_truth: dict[str, Any]) -> None:
+    """What a producer had not committed when the broker stopped is open, and nothing else."""
+    found: dict[str, dict[str, int]] = {}
+    for row in pipeline.commits(broker_records).where("transaction = 'open'").collect():
+        found.setdefault(row.group_id, {})[f"{row.topic}:{row.topic_partition}"] = row.committed_offset
+
+    assert found == broker_truth["pending_transaction_offsets"]
+
+
+def test_counts_are_those_of_dump(
+    broker_records: DataFrame, broker_log: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """As many records of each type are read as ``groupcoord dump`` prints."""
+    with pytest.raises(SystemExit, match="0"):
+        main(["dump", str(broker_log)])
+    dumped: Counter[tuple[int, str, int | None]] = Counter()
+    for line in capfdbinary.readouterr().out.splitlines():
+        record = json.loads(line)
+        key = record["key"]
+        is_control = "version" in key
+        number = key["data"]["type"] if is_control else key["type"]
+        dumped[record["partition"], "control" if is_control else "record", number] += 1
+    counted = {
+        (row.log_partition, row.kind, row.control_type if row.kind == "control" else row.record_type): row["count"]
+        for row in pipeline.read_counts(broker_records).where("kind in ('record', 'control')").collect()
+    }
+
+    assert counted == dumped
+
+
+def test_every_byte_is_accounted_for(broker_records: DataFrame, broker_log: Path) -> None:
+    """The ranges that were read add up to the files, and nothing is corrupt or unknown."""
+    counts = rows(pipeline.read_counts(broker_records))
+    file_bytes = sum(path.stat().st_size for path in broker_log.glob("*/*.log"))
+
+    assert sum(row["size_bytes"] for row in counts if row["kind"] == "read") == file_bytes
+    assert not [row for row in counts if row["kind"] == "corrupt" or row["problem"]]
+
+
+def test_tables_have_their_declared_schemas(broker_records: DataFrame, spark: SparkSession) -> None:
+    """Each function gives the columns that are declared, in order."""
+    offsets = pipeline.current_offsets(broker_records)
+    ends = spark.createDataFrame([], END_OFFSETS)
+    made = {
+        "records": (broker_records, RECORDS),
+        "commits": (pipeline.commits(broker_records), COMMITS),
+        "current_offsets": (offsets, CURRENT_OFFSETS),
+        "corrupt": (pipeline.corrupt(broker_records), CORRUPT),
+        "read_counts": (pipeline.read_counts(broker_records), READ_COUNTS),
+        "partition_load": (pipeline.partition_load(broker_records), PARTITION_LOAD),
+        "lag": (pipeline.lag(offsets, ends), LAG),
+    }
+
+    for name, (table, schema) in made.items():
+        assert shape(table.schema) == shape(schema), name
+
+
+def test_transactions_count_once_they_are_committed(spark: SparkSession, tmp_path: Path) -> None:
+    """Committed, aborted, open and superseded transactions give what a coordinator would answer."""
+    log = Log(tmp_path)
+    log.add(commit(0, 10, 1), producer_id=1).end(1, committed=True)
+    log.add(commit(1, 20)).add(commit(1, 21, 2), producer_id=2).end(2, committed=False)
+    log.add(commit(2, 30)).add(commit(2, 31, 3), producer_id=3)
+    log.add(commit(3, 40, 4), producer_id=4).add(commit(3, 41)).end(4, committed=True)
+    log.add(commit(4, 50, 5), producer_id=5).add(OffsetTombstone(GROUP, TOPIC, 4)).end(5, committed=True)
+    # A producer's second transaction is another one.
+    log.add(commit(5, 60, 1), producer_id=1).end(1, committed=False).add(commit(5, 61, 1), producer_id=1)
+    log.end(1, committed=True)
+    records = pipeline.read_log(spark, tmp_path)
+    current = {row.topic_partition: row.committed_offset for row in pipeline.current_offsets(records).collect()}
+    transactions = {
+        row.committed_offset: row.transaction
+        for row in pipeline.commits(records).where("committed_offset is not null").collect()
+    }
+
+    assert current == {0: 10, 1: 20, 2: 30, 3: 41, 5: 61}
+    assert transactions == {
+        10: "committed",
+        20: None,
+        30: None,
+        31: "open",
+        40: "committed",
+        41: None,
+        50: "committed",
+        61: "committed",
+    }
+
+
+def test_lag_is_the_distance_to_the_end(spark: SparkSession, tmp_path: Path) -> None:
+    """Behind, ahead of an end that is out of date, and without an end."""
+    Log(tmp_path).add(commit(0, 10), commit(1, 20), commit(2, 30))
+    ends = spark.createDataFrame([(TOPIC, 0, 15), (TOPIC, 1, 18)], END_OFFSETS)
+    found = pipeline.lag(pipeline.current_offsets(pipeline.read_log(spark, tmp_path)), ends)
+
+    assert {row.topic_partition: (row.end_offset, row.lag) for row in found.collect()} == {
+        0: (15, 5),
+        1: (18, 0),
+        2: (None, None),
+    }
+
+
+def test_load_is_counted_by_log_partition(spark: SparkSession, tmp_path: Path) -> None:
+    """Records, keys that are superseded, the hottest group and the bytes of a small log, worked out by hand."""
+    log = Log(tmp_path, 7)
+    log.add(commit(0, 1), commit(1, 1)).add(commit(0, 2)).add(OffsetTombstone(GROUP, TOPIC, 1))
+    log.add(OffsetCommitRecord("another", TOPIC, 0, 1)).add(commit(0, 3, 9), producer_id=9).end(9, committed=True)
+    Log(tmp_path, 8)
+    path = tmp_path / "__consumer_offsets-7" / f"{0:020d}.log"
+    path.write_bytes(path.read_bytes() + b"torn")
+    (load,) = rows(pipeline.partition_load(pipeline.read_log(spark, tmp_path)))
+    key, value = encode_record(commit(0, 1))
+    assert value is not None
+
+    assert {name: load[name] for name in ("log_partition", "records", "commits", "tombstones", "control_records")} == {
+        "log_partition": 7,
+        "records": 7,
+        "commits": 5,
+        "tombstones": 1,
+        "control_records": 1,
+    }
+    assert (load["groups"], load["hottest_group"], load["hottest_group_records"]) == (2, GROUP, 5)
+    assert load["hottest_group_share"] == pytest.approx(5 / 7)
+    assert (load["live_keys"], load["superseded_records"]) == (2, 3)
+    assert load["superseded_bytes"] == 3 * (len(key) + len(value))
+    assert (load["file_bytes"], load["corrupt_bytes"]) == (path.stat().st_size, 4)
+    assert (load["first_timestamp_ms"], load["last_timestamp_ms"]) == (1_000, 1_006)
+
+
+def test_load_of_a_broker_adds_up(broker_records: DataFrame, broker_log: Path) -> None:
+    """The log partitions' loads add up to the log."""
+    loads = rows(pipeline.partition_load(broker_records))
+
+    assert [load["log_partition"] for load in sorted(loads, key=lambda load: load["log_partition"])] == [
+        *(1, 2, 3, 4, 6, 7)
+    ]
+    assert sum(load["records"] for load in loads) == broker_records.where("kind in ('record', 'control')").count()
+    assert sum(load["file_bytes"] for load in loads) == sum(path.stat().st_size for path in broker_log.glob("*/*.log"))
+    assert all(load["unknown_records"] == load["corrupt_bytes"] == 0 for load in loads)
