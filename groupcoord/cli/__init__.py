@@ -19,6 +19,7 @@ COMMANDS: dict[str, str] = {
     "demo": "Watch a group at work: real clients join over TCP, one dies, offsets survive a kill.",
     "dump": "Print every record of __consumer_offsets logs, as JSON lines or a table.",
     "simulate": "Run a fleet of consumers over virtual time, with everything that can go wrong.",
+    "analyze": "Turn __consumer_offsets logs of any size into tables and a report, on Spark.",
     "conformance": "Replay conversations recorded with a real Kafka broker against a server.",
 }
 """Name and one line of help for each subcommand."""

@@ -175,4 +175,4 @@ def _checked(name: str, assignments: object) -> Mapping[str, Assignment]:
         isinstance(member_id, str) and isinstance(given, Assignment) for member_id, given in assignments.items()
     ):
         return assignments
-    raise LeadingError(f"the assignor {name!r} returned no assignment for each member id: {assignments!r}")
+    raise LeadingError(f"the assignor {name!r} returned no assignment for each member id")

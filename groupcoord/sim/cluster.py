@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from groupcoord import GroupCoordinator
+from groupcoord.coordinator import GroupCoordinator
 from groupcoord.events import Event
 from groupcoord.messages import Node, Request, Response
 from groupcoord.sim.cluster_log import NOBODY, ClusterLog, Leader, StoreFault
@@ -20,6 +20,7 @@ class Cluster:
 
     Attributes:
         nodes: node 1 first.
+        activity: grows whenever a node may have changed.
         on_event: called with each thing that happened to a group on a node.
         on_answer: called with each answer that a node gives, before it travels.
         on_crash: called with each node that is killed.
@@ -38,6 +39,7 @@ class Cluster:
             scheduler, self.partition_count, seed=seed, flush_ms=options.flush_ms, faults=store_faults
         )
         self.nodes = [CoordinatorNode(number, self) for number in range(1, options.node_count + 1)]
+        self.activity = 0
         self.on_event: Callable[[CoordinatorNode, Event], None] = _ignore
         self.on_answer: Callable[[CoordinatorNode, Request, Response], None] = _ignore
         self.on_crash: Callable[[CoordinatorNode], None] = _ignore

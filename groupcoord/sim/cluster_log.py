@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
@@ -95,31 +94,33 @@ class ClusterLog:
         self.fresh: list[list[LogRecord]] = [[] for _ in range(partition_count)]
         self._scheduler = scheduler
         self._flush_ms = flush_ms
-        self._faults = sorted(faults, key=lambda fault: fault.start_ms)
-        self._fault_starts = [fault.start_ms for fault in self._faults]
-        self._refusal_key = stable_number(seed, "refusals of the log")
+        self._faults = tuple(faults)
+        self._chance_key = stable_number(seed, "chance of the log")
 
     def durable_ms(self, now_ms: int) -> int:
         """Return when a write that is made now is durable; now if the log writes at once."""
-        fault = self._fault_at(now_ms)
-        if fault is not None and fault.flush_ms > self._flush_ms:
-            return min(fault.end_ms, next_multiple(now_ms, fault.flush_ms))
-        return next_multiple(now_ms, self._flush_ms) if self._flush_ms else now_ms
+        flush_ms = self._flush_ms
+        active = self._active(now_ms)
+        if active:
+            slowest = max(active, key=lambda fault: fault.flush_ms)
+            if slowest.flush_ms > flush_ms:
+                return min(slowest.end_ms, next_multiple(now_ms, slowest.flush_ms))
+        return next_multiple(now_ms, flush_ms) if flush_ms else now_ms
 
     def refusal(self, partition: int, now_ms: int) -> LogStoreError | None:
         """Return why a flush at this moment fails, or None if it does not."""
-        fault = self._fault_at(now_ms)
-        if fault is None or not fault.refusal_percent:
-            return None
-        number = mixed(self._refusal_key + partition, now_ms)
-        if number % 100 >= fault.refusal_percent:
+        percent = max((fault.refusal_percent for fault in self._active(now_ms)), default=0)
+        number = mixed(self._chance_key + partition, now_ms) if percent else 0
+        if not percent or number % 100 >= percent:
             return None
         return REFUSALS[number // 100 % len(REFUSALS)]("injected")
 
-    def _fault_at(self, now_ms: int) -> StoreFault | None:
-        index = bisect_right(self._fault_starts, now_ms) - 1
-        fault = self._faults[index] if index >= 0 else None
-        return fault if fault is not None and now_ms < fault.end_ms else None
+    def _active(self, now_ms: int) -> list[StoreFault]:
+        return [fault for fault in self._faults if fault.start_ms <= now_ms < fault.end_ms] if self._faults else []
+
+    def survivors(self, partition: int, count: int) -> int:
+        """Return how many of some writes whose outcome nobody knows are durable: the first so many."""
+        return mixed(self._chance_key + partition, ~self._scheduler.time_ms) % (count + 1)
 
     def write(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int:
         """Make records durable; return the offset of the first."""
@@ -200,13 +201,16 @@ class NodeLog:
             error = log.refusal(partition, now_ms)
             if error is not None:
                 if error.outcome_unknown:
-                    if mixed(partition, now_ms) % 2:
+                    if log.survivors(partition, 1):
                         log.write(partition, ticket, records)
                     self._failed(partition)
                 raise error
             return log.write(partition, ticket, records)
         if waiting is None:
             waiting = self._waiting[partition] = deque()
+        if waiting and waiting[-1].durable_ms > durable_ms:
+            # The log has just become faster: what was written before comes first.
+            durable_ms = waiting[-1].durable_ms
         if not waiting or waiting[-1].durable_ms != durable_ms:
             self._scheduler.at(durable_ms, rank_of_node(self._node_id), self._flush, partition)
         waiting.append(Waiting(durable_ms, ticket, records))
@@ -245,7 +249,7 @@ class NodeLog:
             waiting = self._waiting[partition]
             due += waiting
             waiting.clear()
-            written = mixed(partition, self._scheduler.time_ms) % (len(due) + 1)
+            written = self._log.survivors(partition, len(due))
             for _, ticket, records in due[:written]:
                 self._log.write(partition, ticket, records)
             self._answers.append_failed(due[0].ticket, error)
@@ -260,7 +264,7 @@ class NodeLog:
         for partition, waiting in self._waiting.items():
             is_leader = self._log.leaders[partition].node_id == self._node_id
             if waiting and is_leader:
-                written = mixed(partition, self._scheduler.time_ms) % (len(waiting) + 1)
+                written = self._log.survivors(partition, len(waiting))
                 for _, ticket, records in list(waiting)[:written]:
                     self._log.write(partition, ticket, records)
             waiting.clear()

@@ -54,6 +54,7 @@ class Consumer:
         is_frozen: its process runs, but gets no time (garbage collection, a virtual machine that moves).
         is_busy: its application works and does not poll.
         will_restart: it has failed, and a supervisor is about to start it again.
+        is_closing: its application has closed it; the member ends what is left to do.
         is_restless: it wants to join again, or closes.
         member: the consumer's machine; None while it is dead.
         owned: the partitions it believes to own, with the offset at which it began, None before it knows.
@@ -70,12 +71,17 @@ class Consumer:
         self.is_alive = False
         self.is_frozen = False
         self.is_busy = False
+        self.is_closing = False
         self.is_restless = False
         self.will_restart = False
         self.member: Member | None = None
         self.owned: dict[TopicPartition, int | None] = {}
         self.in_flight = 0
-        self.clock = LocalClock(world.start_ms)
+        skew_ms, drift_ppm = options.clock_skew_ms, options.clock_drift_ppm
+        chance = stream(world.seed, "clock", number)
+        self.clock = LocalClock(
+            world.start_ms, chance.randint(-skew_ms, skew_ms), chance.randint(-drift_ppm, drift_ppm)
+        )
         self.heartbeats_sent = 0
         self.commits_sent = 0
         self._world = world
@@ -90,6 +96,7 @@ class Consumer:
         self._inbox: list[tuple[Connection, int, Response | None]] = []
         self._wake_ms: int | None = None
         self._waiting_since_ms = 0
+        self._owes_poll = False
         self._told_generation_id = -1
 
     @property
@@ -115,8 +122,9 @@ class Consumer:
             return
         self._life += 1
         self.is_alive, self.will_restart = True, False
-        self.is_frozen = self.is_busy = self.is_restless = False
+        self.is_frozen = self.is_busy = self.is_closing = self.is_restless = False
         self._told_generation_id = -1
+        self._owes_poll = False
         self.tell("starts")
         self.group.observations.begin(self._scheduler.time_ms)
         now_ms = self._now_ms()
@@ -135,8 +143,8 @@ class Consumer:
 
     def close(self) -> None:
         """Let the application end as it should."""
-        if self.member is not None and not self.is_frozen:
-            self.is_restless = True
+        if self.member is not None and not self.is_frozen and not self.is_closing:
+            self.is_closing = self.is_restless = True
             self.tell("closes")
             self._say_positions()
             self.member.close(self._now_ms())
@@ -171,6 +179,10 @@ class Consumer:
             self.member.tick(self._now_ms())
             self._after_input()
         self.metadata_changed()
+        if self._owes_poll:
+            self._owes_poll = False
+            self.is_busy = True
+            self.poll_again()
         for connection, correlation_id, response in inbox:
             if life != self._life or not self.is_alive:
                 return
@@ -184,7 +196,7 @@ class Consumer:
 
     def work(self) -> None:
         """Let the application work for a while and not poll."""
-        if self.member is not None and not self.is_frozen:
+        if self.member is not None and not self.is_frozen and not self.is_closing:
             self.tell("is busy")
             self.is_busy = True
             self.member.poll(self._now_ms(), 0)
@@ -192,9 +204,12 @@ class Consumer:
 
     def poll_again(self) -> None:
         """Let the application poll."""
-        if self.is_busy and self.member is not None:
-            self.tell("polls again")
+        if self.is_busy and self.member is not None and not self.is_closing:
             self.is_busy = False
+            if self.is_frozen:
+                self._owes_poll = True
+                return
+            self.tell("polls again")
             self.member.poll(self._now_ms(), FOREVER_MS)
             self._after_input()
 
@@ -351,7 +366,8 @@ class Consumer:
             return
         if member.generation_id != self._told_generation_id:
             self._told_generation_id = member.generation_id
-            for partition in self.owned:
+            # Out of its generation it still holds what it is about to lose: of that, the old generation is the one.
+            for partition in self.owned if member.generation_id >= 0 else ():
                 self._world.laws.assigned(self.name, self._key_of(partition), member.generation_id)
         self._schedule()
 

@@ -17,11 +17,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from groupcoord.errors import ErrorCode
 from groupcoord.messages import Heartbeat, HeartbeatResponse
-from groupcoord.sim.laws import require
+from groupcoord.sim.laws import LawBrokenError
 from groupcoord.sim.scheduler import WORLD_RANK
 
 if TYPE_CHECKING:
@@ -55,6 +55,16 @@ class Disturbances:
         return min(self._starts[index], self._end_ms) if index < len(self._starts) else self._end_ms
 
 
+class Sleep(NamedTuple):
+    """Until when a consumer sleeps, and what keeps its session meanwhile."""
+
+    until_ms: int
+    heartbeat: Heartbeat
+
+
+TAKEN = HeartbeatResponse(ErrorCode.NONE)
+
+
 class Elision:
     """Leaves out what one group repeats.
 
@@ -73,9 +83,10 @@ class Elision:
         self._group = group
         self._disturbances = disturbances
         self._period_ms = group.period_ms
-        self._step_ms = member.session_timeout_ms * 2 // 3
-        self._is_possible = member.heartbeat_interval_ms + 2 * most_latency_ms <= member.session_timeout_ms // 3
-        self._sleepers: dict[Consumer, int] = {}
+        # From the last of these until the first real heartbeat, the session must not end.
+        self._step_ms = member.session_timeout_ms - member.heartbeat_interval_ms - 4 * most_latency_ms - 1
+        self._is_possible = self._step_ms >= member.session_timeout_ms // 3
+        self._sleepers: dict[Consumer, Sleep] = {}
 
     def consider(self, consumer: Consumer) -> None:
         """Let a consumer leave out what it may. It has just had an answer."""
@@ -92,27 +103,24 @@ class Elision:
         duration_ms = periods * self._period_ms
         if not self._sleepers:
             scheduler.at(now_ms + self._step_ms, WORLD_RANK, self._keep_sessions)
-        self._sleepers[consumer] = now_ms + duration_ms
+        group_id, instance_id = self._group.options.group_id, consumer.config.group_instance_id
+        heartbeat = Heartbeat(group_id, member.generation_id, member.member_id, instance_id)
+        self._sleepers[consumer] = Sleep(now_ms + duration_ms, heartbeat)
         consumer.leave_out(duration_ms)
 
     def _keep_sessions(self, _: None) -> None:
         """Let the coordinator hear of those who sleep, so that it does not take them for dead."""
         group_id, world = self._group.options.group_id, self._group.world
         now_ms = world.scheduler.time_ms
-        for consumer in [c for c, until_ms in self._sleepers.items() if until_ms <= now_ms]:
-            del self._sleepers[consumer]
+        self._sleepers = {c: sleep for c, sleep in self._sleepers.items() if sleep.until_ms > now_ms}
         if not self._sleepers:
             return
         coordinator = world.cluster.serving(group_id)
         assert coordinator is not None, "nothing has disturbed the group"
-        for consumer in self._sleepers:
-            member = consumer.member
-            assert member is not None, "nothing has disturbed the group"
-            instance_id = consumer.config.group_instance_id
-            coordinator.submit(Heartbeat(group_id, member.generation_id, member.member_id, instance_id))
+        world.cluster.activity += 1
+        for sleep in self._sleepers.values():
+            coordinator.submit(sleep.heartbeat)
         for _, response in coordinator.take_replies():
-            require(
-                response == HeartbeatResponse(ErrorCode.NONE),
-                f"a steady member's heartbeat is taken, not answered {response}",
-            )
+            if response != TAKEN:
+                raise LawBrokenError(f"the heartbeat of a steady member of {group_id!r} is answered {response}")
         world.scheduler.at(now_ms + self._step_ms, WORLD_RANK, self._keep_sessions)

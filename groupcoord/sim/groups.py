@@ -5,9 +5,10 @@ from __future__ import annotations
 from math import lcm
 from typing import TYPE_CHECKING
 
-from groupcoord import GroupState
+from groupcoord.coordinator import GroupState
 from groupcoord.core.member import MemberMetadata
 from groupcoord.member.states import MemberState
+from groupcoord.messages import Node
 from groupcoord.sim.consumers import Consumer
 from groupcoord.sim.elision import Elision
 from groupcoord.sim.observations import GroupObservations
@@ -69,7 +70,8 @@ class SimulatedGroup:
             return False
         live = [consumer for consumer in self.consumers if consumer.is_alive]
         return len(live) == len(group.members) and all(
-            _is_settled(consumer, group.generation_id) and self._is_heard(group.members.get(consumer.member_id))
+            _is_settled(consumer, group.generation_id, coordinator.node)
+            and self._is_heard(group.members.get(consumer.member_id))
             for consumer in live
         )
 
@@ -99,7 +101,8 @@ class SimulatedGroup:
         return self.is_steady() and sorted(owned) == sorted(wanted)
 
 
-def _is_settled(consumer: Consumer, generation_id: int) -> bool:
+def _is_settled(consumer: Consumer, generation_id: int, node: Node) -> bool:
+    """Tell whether a consumer is where its coordinator has it, and talks to that one (not to who was it before)."""
     member = consumer.member
     return (
         member is not None
@@ -109,5 +112,6 @@ def _is_settled(consumer: Consumer, generation_id: int) -> bool:
         and consumer.is_connected()
         and member.state is MemberState.STABLE
         and member.generation_id == generation_id
+        and member.coordinator == node
         and None not in consumer.owned.values()
     )

@@ -2,14 +2,14 @@
 
 What a coordinator can prove about itself it does (:meth:`GroupCoordinator.check`); here is what only the world around
 it can see. Cheap laws are looked at with each event. The others cost as much as the state is large: ``interval_ms``
-says how much virtual time passes between two looks; 0: after every event.
+says how much virtual time passes between two looks; 0: after every event of a node.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 
-from groupcoord import GroupState
+from groupcoord.coordinator import GroupState
 from groupcoord.core.hard_state import HardState
 from groupcoord.core.offsets import record_of
 from groupcoord.core.records import GroupMetadataRecord, GroupTombstone, OffsetCommitRecord
@@ -104,7 +104,7 @@ class Laws:
 
     Args:
         cluster: what is judged.
-        interval_ms: how much virtual time passes between two looks at the costly laws; 0: after every event.
+        interval_ms: how much virtual time passes between two looks at the costly laws; 0: after every event of a node.
     """
 
     def __init__(self, cluster: Cluster, interval_ms: int) -> None:
@@ -113,6 +113,7 @@ class Laws:
         self._cluster = cluster
         self._interval_ms = interval_ms
         self._next_look_ms = 0
+        self._activity_seen = -1
         self._owners: dict[PartitionOfGroup, dict[str, int]] = {}
         self._gone: dict[int, dict[str, set[str]]] = {node.node_id: {} for node in cluster.nodes}
 
@@ -215,10 +216,11 @@ class Laws:
     # ------------------------------------------------------------ the costly ones
 
     def after_event(self) -> None:
-        """Look at everything, if it is time."""
+        """Look at everything, if it is time and a node has done something since."""
         now_ms = self._cluster.scheduler.time_ms
-        if now_ms >= self._next_look_ms:
+        if now_ms >= self._next_look_ms and self._cluster.activity != self._activity_seen:
             self._next_look_ms = now_ms + self._interval_ms
+            self._activity_seen = self._cluster.activity
             self.look()
 
     def look(self) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from groupcoord import GroupCoordinator
-from groupcoord.coordinator import PartitionStatus
+from groupcoord.coordinator import GroupCoordinator, PartitionStatus
 from groupcoord.messages import Node, Response
 from groupcoord.sim.cluster_log import NodeLog
 from groupcoord.sim.network import Connection, Exchange
@@ -68,6 +67,7 @@ class CoordinatorNode:
     def crash(self) -> None:
         """Kill the process: its memory is gone and its connections break."""
         assert self.log is not None
+        self._cluster.activity += 1
         self.is_up, self.coordinator = False, None
         self.log.cut()
         self.outstanding.clear()
@@ -100,6 +100,7 @@ class CoordinatorNode:
 
     def settle(self) -> None:
         """Send out what the coordinator has to say, and see when it wants to be called."""
+        self._cluster.activity += 1
         coordinator = self.coordinator
         if coordinator is None:
             return

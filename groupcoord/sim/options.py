@@ -47,6 +47,8 @@ class GroupOptions:
         is_static: each has an instance id (KIP-345).
         member: their settings; group, instance and client id are filled in.
         start_spread_ms: they start at moments spread over so long.
+        clock_skew_ms: their clocks are off by up to this much, either way.
+        clock_drift_ppm: their clocks run faster or slower by up to so many millionths.
     """
 
     group_id: str
@@ -55,6 +57,8 @@ class GroupOptions:
     is_static: bool = False
     member: MemberConfig = field(factory=MemberConfig)
     start_spread_ms: int = 0
+    clock_skew_ms: int = 0
+    clock_drift_ppm: int = 0
 
 
 @frozen
@@ -69,7 +73,7 @@ class WorldOptions:
         duration_ms: how long the story goes on; all faults end before.
         settle_ms: how long everything may take at most to come to rest after that.
         calm_ms: how long nothing may happen once it has.
-        law_interval_ms: how much time passes between two looks at the costly laws; 0: after every event.
+        law_interval_ms: how much time passes between two looks at the costly laws; 0: after every event of a node.
         elides: what steady groups repeat is left out.
     """
 

@@ -55,6 +55,7 @@ def parse_scenario(text: str) -> Scenario:
     except tomllib.TOMLDecodeError as error:
         raise ScenarioError(f"this is not TOML: {error}") from error
     root = TableReader(values, (), line_numbers(text))
+    root.expect("name", "duration", "settle", "calm", "laws_every", "cluster", "topics", "groups", "events")
     name = root.text("name", "unnamed")
     duration_ms = root.duration("duration")
     if not duration_ms:
@@ -72,14 +73,14 @@ def parse_scenario(text: str) -> Scenario:
         calm_ms=root.duration("calm", "10s"),
     )
     events = tuple(_event(table, Fleet(cluster, topics, groups), duration_ms) for table in root.tables("events", []))
-    root.finish()
     return Scenario(name, options, events)
 
 
 def _cluster(table: TableReader) -> ClusterOptions:
+    table.expect("nodes", "config", "latency", "flush", "failover")
     least_ms, most_ms = table.duration_range("latency", ["1ms", "20ms"])
     failover = table.take("failover", "5s")
-    options = ClusterOptions(
+    return ClusterOptions(
         node_count=table.number("nodes", 1, at_least=1, at_most=100),
         config=_settings(table, "config"),
         least_latency_ms=least_ms,
@@ -87,8 +88,6 @@ def _cluster(table: TableReader) -> ClusterOptions:
         flush_ms=table.duration("flush", "0ms"),
         failure_detection_ms=None if failover == "never" else table.duration("failover", "5s"),
     )
-    table.finish()
-    return options
 
 
 def _settings(table: TableReader, key: str) -> Config:
@@ -129,6 +128,7 @@ def _topics(table: TableReader) -> dict[str, int]:
 def _groups(root: TableReader, topics: dict[str, int]) -> tuple[GroupOptions, ...]:
     groups: list[GroupOptions] = []
     for table in root.tables("groups"):
+        table.expect("name", "copies", "members", "topics", "static", "start_spread", "clock_skew", "member")
         name, copies = table.text("name"), table.number("copies", 1, at_least=1)
         wanted = table.names("topics")
         for topic in wanted:
@@ -141,6 +141,7 @@ def _groups(root: TableReader, topics: dict[str, int]) -> tuple[GroupOptions, ..
             is_static=table.flag("static", False),
             member=_member(table),
             start_spread_ms=table.duration("start_spread", "1s"),
+            clock_skew_ms=table.duration("clock_skew", "0ms"),
         )
         names = [name] if copies == 1 else [f"{name}-{number}" for number in range(copies)]
         groups += [evolve(group, group_id=each) for each in names]
@@ -148,7 +149,6 @@ def _groups(root: TableReader, topics: dict[str, int]) -> tuple[GroupOptions, ..
             table.fail("name", f"there are two groups {name!r}")
         if sum(each.consumer_count for each in groups) > LARGEST_FLEET:
             table.fail("members", f"a fleet has at most {LARGEST_FLEET} consumers")
-        table.finish()
     if not groups:
         root.fail("groups", "must be at least one")
     return tuple(groups)

@@ -30,7 +30,7 @@ class ScenarioError(GroupcoordError):
 
 
 class TableReader:
-    """One table of the file. Take every key that is known, then :meth:`finish`.
+    """One table of the file. Say what you :meth:`expect` first; or take every key that is known, then :meth:`finish`.
 
     Args:
         values: the table.
@@ -63,8 +63,6 @@ class TableReader:
         if key in self._values:
             return self._values[key]
         if default is REQUIRED:
-            for misspelt in get_close_matches(key, [name for name in self._values if name not in self._known], 1):
-                self.fail(misspelt, f"is no key that is known here; did you mean {key}?")
             self.fail(key, "is missing")
         return default
 
@@ -142,6 +140,15 @@ class TableReader:
         """Return all of it as Kafka's dotted keys, also where TOML takes the dots for tables."""
         self._known += self._values
         return dict(_flattened("", self._values))
+
+    def expect(self, *keys: str) -> None:
+        """Say which keys there may be.
+
+        Raises:
+            ScenarioError: there is another one.
+        """
+        self._known += keys
+        self.finish()
 
     def finish(self) -> None:
         """Complain about a key that nobody knows.

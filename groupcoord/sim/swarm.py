@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
+from attrs import evolve
+
 from groupcoord.config import Config
 from groupcoord.member import MemberConfig
 from groupcoord.sim.faults import (
@@ -40,6 +42,9 @@ def swarm_options(seed: int) -> WorldOptions:
     chance = stream(seed, "swarm")
     topics = {f"topic{number}": chance.randint(1, 8) for number in range(chance.randint(1, 3))}
     groups = tuple(_group(chance, number, tuple(topics)) for number in range(chance.randint(1, 3)))
+    clocks = stream(seed, "swarm", "clocks")
+    skew_ms, drift_ppm = clocks.choice((0, 3_600_000)), clocks.choice((0, 0, 500))
+    groups = tuple(evolve(group, clock_skew_ms=skew_ms, clock_drift_ppm=drift_ppm) for group in groups)
     cluster = _cluster(chance, max(group.consumer_count for group in groups))
     duration_ms = chance.randint(60, 300) * 1_000
     kinds = [kind for kind in KINDS if chance.random() < 0.5]
@@ -54,7 +59,7 @@ def swarm_options(seed: int) -> WorldOptions:
         groups=groups,
         faults=tuple(sorted(faults, key=lambda fault: fault.start_ms)),
         duration_ms=duration_ms,
-        law_interval_ms=chance.choice((0, 100, 1_000)),
+        law_interval_ms=chance.choice((0, 100, 1_000, 1_000)),
     )
 
 

@@ -15,13 +15,16 @@ from typing import Any, NamedTuple, TypeVar
 from fsspec import AbstractFileSystem
 from fsspec.core import url_to_fs
 
-from groupcoord.cli.dump_files import OFFSETS_FOLDER, OTHER_FILES, PARTITION_FOLDER, SEGMENT_SUFFIX
+from groupcoord.cli.dump_files import OFFSETS_FOLDER, OTHER_FILES, PARTITION_FOLDER, SEGMENT_SUFFIX, SWAP_SUFFIX
 from groupcoord.records.range_checksums import ReadAt
 from groupcoord.spark.errors import InputError
 from groupcoord.spark.ranges import ByteRange
 
 SPLIT_BYTES = 67_108_864
 """How much of a log one task reads, about."""
+
+INTERRUPTED = "not read; compaction was interrupted when it wrote this"
+"""Why the files are passed over that a crash of a broker leaves: what is in them is in the segments too."""
 
 _GLOB = frozenset("*?[")
 _Found = TypeVar("_Found")
@@ -35,12 +38,14 @@ class SegmentFile(NamedTuple):
         name: for people: the path of a local file, else a URL.
         partition: the log partition that its folder's name tells, or None.
         size_bytes: when it was found.
+        unread: why it is passed over, if it is.
     """
 
     path: str
     name: str
     partition: int | None
     size_bytes: int
+    unread: str | None = None
 
 
 class FileSet(NamedTuple):
@@ -136,17 +141,16 @@ def _may_hold(path: str) -> bool:
 
 def _in_folder(file_system: AbstractFileSystem, folder: str, path: str) -> list[SegmentFile]:
     listed = file_system.ls(folder, detail=True)
-    found = [_segment(file_system, info) for info in listed if _is_segment(info)]
+    found = _listed_segments(file_system, listed)
     if found:
-        return sorted(found, key=lambda segment: segment.path)
+        return found
     partitions = [
         (int(match[1]), info["name"])
         for info in listed
         if info["type"] == "directory" and (match := OFFSETS_FOLDER.fullmatch(_name(info)))
     ]
     for _, inner in sorted(partitions):
-        of_partition = [_segment(file_system, info) for info in file_system.ls(inner, detail=True) if _is_segment(info)]
-        found += sorted(of_partition, key=lambda segment: segment.path)
+        found += _listed_segments(file_system, file_system.ls(inner, detail=True))
     if not found:
         what = "" if partitions or PARTITION_FOLDER.fullmatch(PurePosixPath(folder).name) else " and no log partitions"
         raise InputError(f"{path} holds no segment files (*{SEGMENT_SUFFIX}){what}")
@@ -157,8 +161,14 @@ def _name(info: Mapping[str, Any]) -> str:
     return PurePosixPath(info["name"].rstrip("/")).name
 
 
-def _is_segment(info: Mapping[str, Any]) -> bool:
-    return info["type"] == "file" and _name(info).endswith(SEGMENT_SUFFIX)
+def _listed_segments(file_system: AbstractFileSystem, listed: Iterable[Mapping[str, Any]]) -> list[SegmentFile]:
+    """Return the segments of a folder in order, with what compaction left beside them; nothing if there are none."""
+    files = sorted((info for info in listed if info["type"] == "file"), key=_name)
+    found = [_segment(file_system, info) for info in files if _name(info).endswith(SEGMENT_SUFFIX)]
+    if found:
+        left = [_segment(file_system, info) for info in files if _name(info).endswith(SWAP_SUFFIX)]
+        found += [segment._replace(unread=INTERRUPTED) for segment in left]
+    return found
 
 
 def _segment(file_system: AbstractFileSystem, info: Mapping[str, Any]) -> SegmentFile:

@@ -120,22 +120,29 @@ class LogReader(DataSourceReader):
 
 def log_rows(partition: LogPartition, settings: RowSettings) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one task. A file that is gone is a row of kind ``corrupt``; other failures are the task's."""
-    for segment, byte_range in partition.ranges:
+    for file_range in partition.ranges:
+        segment, byte_range = file_range
+        if segment.unread is not None:
+            yield _passed_over(file_range, segment.unread, settings)
+            continue
         read_at = reader_of(partition.file_system, segment)
         try:
             yield from range_rows(read_at, byte_range, Origin(segment.name, segment.partition), settings)
         except FileNotFoundError:
-            yield one_row(
-                {
-                    "kind": KIND_CORRUPT,
-                    "file": segment.name,
-                    "log_partition": segment.partition,
-                    "position": byte_range.start,
-                    "size_bytes": byte_range.end - byte_range.start,
-                    "problem": "the file is gone",
-                },
-                settings,
-            )
+            yield _passed_over(file_range, "the file is gone", settings)
+
+
+def _passed_over(file_range: FileRange, problem: str, settings: RowSettings) -> pa.RecordBatch:
+    segment, byte_range = file_range
+    values = {
+        "kind": KIND_CORRUPT,
+        "file": segment.name,
+        "log_partition": segment.partition,
+        "position": byte_range.start,
+        "size_bytes": byte_range.end - byte_range.start,
+        "problem": problem,
+    }
+    return one_row(values, settings)
 
 
 class LogDataSource(DataSource):

@@ -7,18 +7,25 @@ decoded, and those of one topic in one commit together. What a load makes of the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 from struct import Struct, unpack
 
 from groupcoord.core.records import CommittedTopic, OffsetCommitRecord, PlainCommits
 from groupcoord.log_store import LoadedCommits, LogRecord
+from groupcoord.records.alike_commits import read_alike
 from groupcoord.records.batches import Batch
 from groupcoord.records.codec import decode_control, decode_record
 
 RUN_KEYS_MAX = 50_000
 """Keys of one run that are held at a time."""
+
+NEW_KEYS_SHARE = 0.9
+"""If so many of a run's commits were of keys of their own, looking for those that are replaced is not worth while …"""
+
+UNSORTED_BATCHES = 50_000
+"""… in that many batches."""
 
 _COMMIT_KEY = b"\x00\x01"
 _V3, _V4 = b"\x00\x03", b"\x00\x04"
@@ -55,12 +62,22 @@ def last_commits(batches: Iterable[Batch]) -> Iterator[LogRecord | LoadedCommits
         CorruptBatchError: the records of a batch don't fit.
     """
     run: dict[bytes, _Entry] = {}
+    entry_count = unsorted_left = 0
     for batch in batches:
         producer_id, producer_epoch = batch.producer_id, batch.producer_epoch
         is_plain = producer_id < 0 and not batch.is_control
         decode = decode_control if batch.is_control else decode_record
+        if is_plain and unsorted_left:
+            together = _loaded_together(batch)
+            if together is not None:
+                unsorted_left -= 1
+                yield from _decoded(run)
+                run = {}
+                yield together
+                continue
         names = version = tail = None
         alike: _Alike | None = None
+        entry_count += batch.record_count
         for offset, timestamp_ms, key, value in batch.records():
             if is_plain and value is not None and key is not None:
                 if key[:-4] != names or value[14:] != tail or value[:2] != version:
@@ -71,13 +88,14 @@ def last_commits(batches: Iterable[Batch]) -> Iterator[LogRecord | LoadedCommits
                     continue
             if run:
                 yield from _decoded(run)
-                run = {}
+                run, entry_count = {}, 0
             key = key or b""
             record = decode(key, value, producer_id, producer_epoch)
             yield LogRecord(record, timestamp_ms, offset, (key, value))
         if len(run) > RUN_KEYS_MAX:
+            unsorted_left = UNSORTED_BATCHES if len(run) >= NEW_KEYS_SHARE * entry_count else 0
             yield from _decoded(run)
-            run = {}
+            run, entry_count = {}, 0
     yield from _decoded(run)
 
 
@@ -109,11 +127,27 @@ def _decoded(run: dict[bytes, _Entry]) -> Iterator[LogRecord | LoadedCommits]:
         found = list(entries)
         first_offset, last_offset = found[0][0], found[-1][0]
         if alike.like is not None and last_offset - first_offset == len(found) - 1:
-            partitions = b"".join([key[-4:] for _, _, _, key, _ in found])
-            values = b"".join([value[2:14] for _, _, _, _, value in found])
-            offsets, leader_epochs = zip(*_iter_offsets_and_epochs(values), strict=True)
-            topic = CommittedTopic(alike.like, unpack(f">{len(found)}i", partitions), offsets, leader_epochs)
-            yield LoadedCommits(first_offset, PlainCommits((topic,)))
+            _, _, _, keys, values = zip(*found, strict=True)
+            yield _together(first_offset, alike.like, keys, values)
             continue
         for offset, _, timestamp_ms, key, value in found:
             yield LogRecord(decode_record(key, value), timestamp_ms, offset, (key, value))
+
+
+def _loaded_together(batch: Batch) -> LoadedCommits | None:
+    """Return the commits of a batch of no transaction, if it has nothing else and all are alike; else None."""
+    found = read_alike(batch)
+    alike = None if found is None else _plain_commit(found.key, found.value)
+    if found is None or alike is None or alike.like is None:
+        return None
+    topic = CommittedTopic(alike.like, found.partitions, found.offsets, found.leader_epochs)
+    return LoadedCommits(batch.base_offset, PlainCommits((topic,)))
+
+
+def _together(
+    log_offset: int, like: OffsetCommitRecord, keys: Sequence[bytes], values: Sequence[bytes]
+) -> LoadedCommits:
+    partitions = unpack(f">{len(keys)}i", b"".join([key[-4:] for key in keys]))
+    columns = _iter_offsets_and_epochs(b"".join([value[2:14] for value in values]))
+    offsets, leader_epochs = zip(*columns, strict=True)
+    return LoadedCommits(log_offset, PlainCommits((CommittedTopic(like, partitions, offsets, leader_epochs),)))

@@ -9,7 +9,7 @@ import pytest
 
 from .markdown import DOCS, PAGES, blocks, links, run_page
 
-EXECUTED = ("tutorial.md", "reference.md", "design.md", "performance.md", "gaps.md", "contributing.md")
+EXECUTED = ("tutorial.md", "reference.md", "design.md", "performance.md", "gaps.md", "contributing.md", "simulator.md")
 
 
 @pytest.mark.parametrize("name", EXECUTED)

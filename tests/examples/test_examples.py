@@ -157,3 +157,15 @@ def test_sqlite_log_store_test_passes(tmp_path: Path, monkeypatch: pytest.Monkey
     lines = run(*words, EXAMPLES / "sqlite_log_store_test.py", cwd=tmp_path)
 
     assert lines[-1].startswith("2 passed in ")
+
+
+@pytest.mark.parametrize("name", ["bad_night", pytest.param("rolling_restart", marks=pytest.mark.slow)])
+def test_scenarios(name: str, tmp_path: Path) -> None:
+    """The simulator runs each scenario, keeps every law, and writes a page."""
+    page = tmp_path / "report.html"
+    scenario = EXAMPLES / "scenarios" / f"{name}.toml"
+    command = "from groupcoord.cli import main; main()"
+    lines = run("-c", command, "simulate", scenario, "--seeds", "1", "--html", page, cwd=tmp_path)
+
+    assert "every law held" in lines[-1]
+    assert "<svg" in page.read_text("utf-8")

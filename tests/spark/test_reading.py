@@ -16,7 +16,7 @@ import groupcoord.spark as pipeline
 from groupcoord.core.records import OffsetCommitRecord
 from groupcoord.log_store import LogRecord, Ticket
 from groupcoord.spark.chunks import RowSettings
-from groupcoord.spark.files import cut, find_segments
+from groupcoord.spark.files import INTERRUPTED, cut, find_segments
 from groupcoord.spark.schemas import RECORDS
 from groupcoord.spark.source import LogPartition, log_rows
 from groupcoord.storage.segment_store import SegmentLogStore
@@ -154,6 +154,20 @@ def test_a_file_that_is_gone_is_told(broker_log: Path, tmp_path: Path) -> None:
     assert told[0]["kind"] == "corrupt"
     assert (told[0]["problem"], told[0]["log_partition"]) == ("the file is gone", 4)
     assert told[-1]["kind"] == "read"
+
+
+def test_what_compaction_left_is_told(broker_log: Path, tmp_path: Path) -> None:
+    """A file that an interrupted compaction wrote is a row that says so; it is not read."""
+    shutil.copytree(broker_log / "__consumer_offsets-4", tmp_path / "__consumer_offsets-4")
+    (segment,) = (tmp_path / "__consumer_offsets-4").glob("*.log")
+    shutil.copy(segment, segment.with_suffix(".log.swap"))
+    (files,) = find_segments([tmp_path])
+    (ranges,) = cut(files.segments)
+    batches = log_rows(LogPartition(files.file_system, ranges), RowSettings())
+    told = [row for batch in batches for row in batch.to_pylist() if row["kind"] != "record"]
+
+    assert [(row["kind"], row["size_bytes"]) for row in told] == [("read", 5_117), ("corrupt", 5_117)]
+    assert (told[1]["file"], told[1]["problem"]) == (f"{segment}.swap", INTERRUPTED)
 
 
 def test_files_are_cut_into_tasks(broker_log: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
+from groupcoord.core.hard_state import HardState
 from groupcoord.core.records import (
     GroupTombstone,
     OffsetCommitRecord,
@@ -106,3 +108,27 @@ def test_commits_side_by_side_come_together(tmp_path: Path) -> None:
             (each.offset, len(each.record) if isinstance(each, LoadedCommits) else None) for each in store.read_last(3)
         ]
     assert found == [(0, 2), (2, 1), (3, 1), (4, 1), (5, None), (7, None), (8, 1)]
+
+
+@pytest.mark.parametrize("keys_max", [1, 4, 50_000])
+@pytest.mark.parametrize("seed", range(10))
+def test_any_mixture_loads_to_the_same_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys_max: int, seed: int
+) -> None:
+    """Whether few or many keys are new, and however runs end, a load makes of a log what its records make."""
+    monkeypatch.setattr(loading, "RUN_KEYS_MAX", keys_max)
+    source = random.Random(seed)
+    others: list[Record] = [OffsetTombstone("g", "t", 1), OffsetCommitRecord("g", "t", 2, 9, 1, "metadata", 5)]
+    with SegmentLogStore(tmp_path, segment_bytes=2_000) as store:
+        for number in range(120):
+            if source.random() < 0.1:
+                append(store, source.choice(others))
+            else:
+                first = source.choice([0, 1, 10 * number])
+                append(store, *(plain(first + place, number) for place in range(source.randint(1, 9))))
+        states = []
+        for records in (store.read(3), store.read_last(3)):
+            states.append(HardState())
+            for found in records:
+                states[-1].apply(found.record, found.offset)
+    assert states[0].facts() == states[1].facts()

@@ -1,0 +1,250 @@
+"""``groupcoord analyze``: the Spark pipeline over ``__consumer_offsets`` logs, to tables and one HTML report."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from rich.console import Console
+    from rich.progress import Progress, TaskID
+
+    from groupcoord.spark.report_model import Report
+
+FAILED, USAGE_ERROR, INTERRUPTED = 1, 2, 130
+POLL_S = 0.5
+WRITERS_MAX = "64"
+
+
+def analyze(
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PATH",
+            help="Segment files, folders of a log partition, or data directories with __consumer_offsets-N inside; "
+            "patterns of these; local, or URLs that fsspec understands.",
+        ),
+    ],
+    out: Annotated[str, typer.Option(metavar="DIR", help="Where the results go; empty, or made. A URL is fine.")],
+    master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[*]",
+    memory: Annotated[
+        str, typer.Option(help="Memory of Spark's driver, which in local mode does all the work.")
+    ] = "2g",
+    partition: Annotated[list[int] | None, typer.Option(help="Only this log partition; can be repeated.")] = None,
+    end_offsets: Annotated[
+        str | None,
+        typer.Option(
+            "--end-offsets",
+            metavar="FILE",
+            help="Where the topics' partitions end, for the lag: CSV with topic,topic_partition,end_offset on top.",
+        ),
+    ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Load the log into coordinators too, and compare their answers.")
+    ] = False,
+    conf: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of Spark; can be repeated.")
+    ] = None,
+) -> None:
+    """Turn __consumer_offsets logs into tables and a report: who rebalanced, why, and what is at risk.
+
+    DIR/report.html is one page without scripts; DIR/summary.json has its figures; DIR/tables/NAME are Parquet. Exit
+    status: 0, 1 if verifying found a difference or Spark failed on the way, 2 if the command can't be carried out.
+    """
+    settings = _settings(conf or [])
+    try:
+        report = _analyze(paths, out, master, memory, frozenset(partition or ()), end_offsets, settings, verify=verify)
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+    _print_result(report, out)
+    if report.verification is not None and report.verification.difference_count:
+        raise typer.Exit(FAILED)
+
+
+def _give_up(message: str, status: int = USAGE_ERROR) -> NoReturn:
+    typer.echo(f"groupcoord analyze: {message}", err=True)
+    raise typer.Exit(status)
+
+
+def _settings(words: list[str]) -> dict[str, str]:
+    settings = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or not key:
+            _give_up(f"--conf {word}: write it as KEY=VALUE")
+        settings[key] = value
+    return settings
+
+
+def _analyze(
+    paths: list[str],
+    out: str,
+    master: str,
+    memory: str,
+    partitions: frozenset[int],
+    end_offsets: str | None,
+    settings: Mapping[str, str],
+    *,
+    verify: bool,
+) -> Report:
+    """Do everything; what can go wrong without Spark goes wrong before it starts."""
+    try:
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        from groupcoord.spark.analysis import Analysis
+        from groupcoord.spark.errors import PipelineError
+    except ModuleNotFoundError as error:
+        _give_up(f"{error.name} is not installed; try: pip install groupcoord[serve,spark]")
+    try:
+        analysis = Analysis(paths, out, partitions=partitions, end_offsets=end_offsets, verifies=verify)
+        with _session(master, memory, settings) as spark, _progress(spark, len(analysis.steps)) as begin:
+            return analysis.run(spark, begin)
+    except PipelineError as error:
+        _give_up(str(error))
+    except (PySparkException, Py4JError) as error:
+        _give_up(f"Spark failed: {_first_line(error)}", FAILED)
+
+
+def _first_line(error: Exception) -> str:
+    """Return what an exception of Spark says, without the stacks of two languages."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    caused = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    return (caused or lines or [type(error).__name__])[-1 if caused else 0]
+
+
+@contextmanager
+def _session(master: str, memory: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
+    """Give a session, and stop it if it was made here."""
+    from pyspark.sql import SparkSession
+
+    from groupcoord.spark.sessions import session
+
+    is_ours = SparkSession.getActiveSession() is None
+    # Without this, Spark would sort all rows by log partition before it writes them, and they are in order already.
+    chosen = {"spark.sql.maxConcurrentOutputFileWriters": WRITERS_MAX, **settings}
+    spark = session(master, memory=memory, config=chosen, app_name="groupcoord analyze")
+    try:
+        yield spark
+    finally:
+        if is_ours:
+            spark.stop()
+
+
+@contextmanager
+def _progress(spark: SparkSession, step_count: int) -> Iterator[Callable[[str], None]]:
+    """Give a function that is called at the start of each step with its name; on a terminal a bar shows them."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True, highlight=False)
+    columns = (
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    )
+    with (
+        Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar,
+        _Watch(spark, bar, bar.add_task("", total=step_count)) as watch,
+    ):
+        yield watch.begin
+
+
+class _Watch:
+    """Shows which step runs, and how many of its tasks Spark has done, as long as the context lasts."""
+
+    def __init__(self, spark: SparkSession, bar: Progress, task: TaskID) -> None:
+        self._tracker = spark.sparkContext.statusTracker()
+        self._bar = bar
+        self._task = task
+        self._step, self._steps_done = "", -1
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> _Watch:
+        if not self._bar.disable:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def begin(self, step: str) -> None:
+        """The step before is done; this one begins."""
+        self._step, self._steps_done = step, self._steps_done + 1
+        self._bar.update(self._task, completed=self._steps_done, description=step)
+
+    def _run(self) -> None:
+        while not self._ended.wait(POLL_S):
+            step = self._step
+            stages = [self._tracker.getStageInfo(stage) for stage in self._tracker.getActiveStageIds()]
+            total = sum(stage.numTasks for stage in stages if stage is not None)
+            done = sum(stage.numCompletedTasks for stage in stages if stage is not None)
+            if total:
+                self._bar.update(
+                    self._task,
+                    completed=max(self._steps_done, 0) + done / total,
+                    description=f"{step}: {done:,} of {total:,} tasks",
+                )
+
+
+def _print_result(report: Report, out: str) -> None:
+    """Print what matters most, and where the rest is."""
+    from rich.console import Console
+
+    from groupcoord.spark.analysis import PAGE
+
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    found = report.overview
+    console.print(
+        f"{found.records:,} records of {found.log_partitions:,} log partitions: {found.groups:,} groups, "
+        f"{found.rebalances:,} rebalances, {found.anomalies:,} anomalies",
+        style="bold",
+    )
+    if found.corrupt_ranges:
+        console.print(f"{found.corrupt_ranges:,} byte ranges could not be read", style="bold red")
+    _print_troubled(console, report)
+    if report.verification is not None:
+        _print_verification(console, report)
+    console.print(f"report: {out.rstrip('/')}/{PAGE}")
+
+
+def _print_troubled(console: Console, report: Report) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from groupcoord.spark.report_text import clipped, told_time
+
+    rows = [story.row for story in report.troubled if story.row.trouble]
+    if not rows:
+        return
+    table = Table(title="most troubled groups", title_justify="left")
+    table.add_column("group")
+    for name in ("points", "rebalances", "joined", "left", "anomalies"):
+        table.add_column(name, justify="right")
+    table.add_column("last rebalance")
+    for row in rows:
+        numbers = (row.trouble, row.rebalances, row.joined, row.left, row.anomalies)
+        table.add_row(
+            Text(clipped(row.group_id, 60)), *(f"{number:,}" for number in numbers), told_time(row.last_rebalance_ms)
+        )
+    console.print(table)
+
+
+def _print_verification(console: Console, report: Report) -> None:
+    verified = report.verification
+    assert verified is not None
+    if not verified.difference_count:
+        console.print("verified: coordinators that loaded the log answer what the tables say", style="bold green")
+        return
+    console.print(f"verified: {verified.difference_count:,} differences", style="bold red")
+    for told in verified.differences[:10]:
+        console.print(f"  {told}")

@@ -1,0 +1,199 @@
+"""From a log to tables on disk, one page and its figures: what ``groupcoord analyze`` runs."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+from importlib.metadata import version
+
+from pyspark.sql import DataFrame, SparkSession
+
+from groupcoord.clock import Clock, SystemClock
+from groupcoord.spark import report_figures as figures
+from groupcoord.spark.anomalies import anomalies, stale_groups
+from groupcoord.spark.errors import InputError
+from groupcoord.spark.files import find_segments
+from groupcoord.spark.groups import generations, groups, history, members, rebalances
+from groupcoord.spark.load import partition_load
+from groupcoord.spark.output import OutputDirectory
+from groupcoord.spark.reading import read_log
+from groupcoord.spark.report_model import (
+    ANOMALIES_MAX,
+    ANOMALIES_OF_GROUP_MAX,
+    TROUBLED_MAX,
+    Overview,
+    Report,
+    Verification,
+    summary,
+)
+from groupcoord.spark.report_page import report_page
+from groupcoord.spark.schemas import END_OFFSETS
+from groupcoord.spark.tables import commits, corrupt, current_offsets, lag, read_counts
+from groupcoord.spark.verify import verify
+
+PAGE = "report.html"
+SUMMARY = "summary.json"
+
+READ, COUNT, OFFSETS, HISTORY, ANOMALIES, LOAD = (
+    *("reading the log", "counting what was read", "offsets", "histories of groups"),
+    *("anomalies and forecasts", "load of the log"),
+)
+LAG, VERIFY, REPORT = "lag", "verifying", "report"
+
+
+class Analysis:
+    """One run over some logs into one directory.
+
+    Args:
+        paths: as :func:`groupcoord.spark.read_log` takes them.
+        out: an empty directory, or one that does not exist yet; a URL for Spark and fsspec is fine.
+        partitions: only these log partitions; all if empty.
+        end_offsets: a CSV file with a header and the columns of :data:`groupcoord.spark.schemas.END_OFFSETS`.
+        verifies: load the log into coordinators too, and compare.
+        clock: says when the report is made.
+
+    Attributes:
+        steps: the names of what :meth:`run` does, in order.
+
+    Raises:
+        InputError: an input can't be read or holds nothing, or the directory can't be used.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[str | os.PathLike[str]],
+        out: str | os.PathLike[str],
+        *,
+        partitions: Iterable[int] = (),
+        end_offsets: str | None = None,
+        verifies: bool = False,
+        clock: Clock | None = None,
+    ) -> None:
+        self._paths = [os.fspath(path) for path in paths]
+        self._partitions = frozenset(partitions)
+        self._end_offsets = end_offsets
+        self._verifies = verifies
+        self._clock = clock or SystemClock()
+        find_segments(self._paths, partitions=self._partitions)
+        if end_offsets is not None and "://" not in end_offsets and not os.access(end_offsets, os.R_OK):
+            raise InputError(f"{end_offsets}: there is no such file, or it may not be read")
+        self._output = OutputDirectory(out)
+        self.steps = [READ, COUNT, OFFSETS, HISTORY, ANOMALIES, LOAD]
+        self.steps += [LAG] * (end_offsets is not None) + [VERIFY] * verifies + [REPORT]
+
+    def run(self, spark: SparkSession, begin: Callable[[str], None] = lambda step: None) -> Report:
+        """Write the tables, the page and its figures.
+
+        Args:
+            spark: any session.
+            begin: is called with the name of each step when it begins.
+        """
+        tables = Tables(spark, self._output)
+        begin(READ)
+        records = tables.write("records", read_log(spark, *self._paths, partitions=self._partitions), "log_partition")
+        begin(COUNT)
+        tables.write("read_counts", read_counts(records))
+        tables.write("corrupt", corrupt(records))
+        tables.write("partition_load", partition_load(records))
+        begin(OFFSETS)
+        tables.write("commits", commits(records), "log_partition")
+        current = tables.write("current_offsets", current_offsets(records))
+        begin(HISTORY)
+        folded = history(records).persist()
+        for name, table in (("generations", generations), ("members", members), ("rebalances", rebalances)):
+            tables.write(name, table(folded))
+        tables.write("groups", groups(records, history=folded))
+        ends = None if self._end_offsets is None else self._ends(spark, self._end_offsets)
+        begin(ANOMALIES)
+        tables.write("anomalies", anomalies(records, history=folded, end_offsets=ends))
+        tables.write("stale_groups", stale_groups(records, history=folded))
+        if ends is not None:
+            begin(LAG)
+            tables.write("lag", lag(current, ends))
+        if self._verifies:
+            begin(VERIFY)
+            tables.write("differences", verify(records, history=folded))
+        folded.unpersist()
+        begin(REPORT)
+        report = self._report(tables)
+        self._output.write_text(SUMMARY, json.dumps(summary(report), indent=1, ensure_ascii=False) + "\n")
+        self._output.write_text(PAGE, report_page(report))
+        return report
+
+    def _ends(self, spark: SparkSession, path: str) -> DataFrame:
+        where = path if "://" in path else f"file://{os.path.abspath(path)}"
+        return spark.read.schema(END_OFFSETS).option("mode", "FAILFAST").csv(where, header=True).persist()
+
+    def _report(self, tables: Tables) -> Report:
+        """Gather the rows of the page from the tables that were written."""
+        table, counts = tables.written, tables.counts
+        found = figures.group_figures(
+            table["groups"], table["rebalances"], table["anomalies"], table["commits"]
+        ).persist()
+        rows = figures.most_troubled(found)
+        churning = figures.most_churning(found)
+        found.unpersist()
+        states = figures.state_counts(table["groups"])
+        lines = figures.time_lines(table["rebalances"])
+        totals = figures.load_totals(table["partition_load"])
+        troubled = [row for row in rows[:TROUBLED_MAX] if row.trouble]
+        anomalous = figures.anomaly_rows(table["anomalies"], ANOMALIES_OF_GROUP_MAX, ANOMALIES_MAX)
+        return Report(
+            title=f"Consumer groups of {self._paths[0].rstrip('/').rpartition('/')[2] or self._paths[0]}",
+            inputs=tuple(self._paths),
+            made_ms=self._clock.now_ms(),
+            version=version("groupcoord"),
+            overview=Overview(
+                **totals.asDict(),
+                groups=counts["groups"],
+                members=sum(row.members for row in states),
+                current_offsets=counts["current_offsets"],
+                rebalances=counts["rebalances"],
+                anomalies=counts["anomalies"],
+                corrupt_ranges=counts["corrupt"],
+            ),
+            states=states,
+            causes=figures.cause_counts(table["rebalances"]),
+            rebalances=lines and lines[0],
+            churn=lines and lines[1],
+            churning=churning,
+            groups=rows,
+            troubled=figures.stories(troubled, table["rebalances"], table["anomalies"], table["commits"]),
+            partitions=figures.partition_rows(table["partition_load"]),
+            anomaly_counts=figures.anomaly_counts(table["anomalies"]),
+            anomalies=tuple(anomalous),
+            stale_count=counts["stale_groups"],
+            stale=figures.stale_rows(table["stale_groups"]),
+            lag=figures.lag_rows(table["lag"]) if "lag" in table else None,
+            read=figures.read_rows(table["read_counts"]),
+            corrupt=figures.corrupt_rows(table["corrupt"]),
+            verification=self._verification(tables) if self._verifies else None,
+            tables=counts,
+        )
+
+    def _verification(self, tables: Tables) -> Verification:
+        differences = figures.difference_rows(tables.written["differences"])
+        return Verification(tables.counts["groups"], tables.counts["differences"], differences)
+
+
+class Tables:
+    """The tables of one analysis. Each is written once and read back, so that nothing is decoded twice.
+
+    Attributes:
+        written: the tables as they were written, by name.
+        counts: by name of a table, how many rows it has.
+    """
+
+    def __init__(self, spark: SparkSession, output: OutputDirectory) -> None:
+        self._spark = spark
+        self._output = output
+        self.written: dict[str, DataFrame] = {}
+        self.counts: dict[str, int] = {}
+
+    def write(self, name: str, table: DataFrame, *by: str) -> DataFrame:
+        """Write a table as Parquet, in a folder for each value of the columns ``by``, and return what was written."""
+        table.write.partitionBy(*by).parquet(self._output.table_path(name))
+        written = self._spark.read.schema(table.schema).parquet(self._output.reading_path(name)).select(*table.columns)
+        self.written[name], self.counts[name] = written, written.count()
+        return written

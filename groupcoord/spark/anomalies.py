@@ -1,0 +1,364 @@
+"""What is wrong with groups, from their commits and their history; and which lose their offsets for want of use."""
+
+from __future__ import annotations
+
+from attrs import frozen
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812
+
+from groupcoord.core.retention import MS_PER_MINUTE
+from groupcoord.spark.group_schemas import ANOMALIES, STALE_GROUPS
+from groupcoord.spark.groups import groups, history_of, rebalances
+from groupcoord.spark.history import DUPLICATE
+from groupcoord.spark.schemas import KIND_RECORD
+from groupcoord.spark.tables import commits, current_offsets
+from groupcoord.spark.views import CLASSIC
+
+OFFSET_REWIND, COMMITS_STOPPED, STALLED = "offset rewind", "commits stopped", "stalled"
+COMMIT_STORM, REBALANCE_STORM = "commit storm", "rebalance storm"
+FLAPPING_MEMBER, DUPLICATE_OWNER = "flapping member", "duplicate owner"
+REWIND, STOP, STALL = "REWIND", "STOP", "STALL"
+
+OFFSETS_RETENTION_MINUTES = 10_080
+_CONSUMER = "consumer"
+
+
+@frozen
+class Thresholds:
+    """From where on something is an anomaly.
+
+    Attributes:
+        window_commits: how many of a partition's last commits are looked at, as Burrow's ``intervals``.
+        stopped_ms: how long a partition of a live group goes without a commit at least before its commits have stopped.
+        commits_per_minute: of one partition, on average over a group's partitions: more is a storm.
+        storm_commits: a group's commits in a minute that are no storm, however few partitions they are of.
+        rebalances: so many within ``rebalance_window_ms`` are a storm.
+        rebalance_window_ms: see there; for flapping members too.
+        comebacks: a client that left and joined so many times in that window flaps.
+    """
+
+    window_commits: int = 10
+    stopped_ms: int = 300_000
+    commits_per_minute: int = 60
+    storm_commits: int = 600
+    rebalances: int = 5
+    rebalance_window_ms: int = 600_000
+    comebacks: int = 3
+
+
+def anomalies(
+    records: DataFrame,
+    *,
+    history: DataFrame | None = None,
+    end_offsets: DataFrame | None = None,
+    now_ms: int | None = None,
+    thresholds: Thresholds | None = None,
+) -> DataFrame:
+    """Return what is wrong with groups (:data:`groupcoord.spark.group_schemas.ANOMALIES`).
+
+    Burrow's statuses REWIND, STOP and STALL are given where its rules apply. With ``end_offsets`` a partition whose
+    commits stopped, or go on at the same offset, is one only if it has a lag, as there; without them nothing is said
+    about partitions that stall, and commits have stopped only where a member still has the partition.
+
+    Args:
+        records: the table of records.
+        history: what :func:`groupcoord.spark.history` makes of it, if it is there already.
+        end_offsets: :data:`groupcoord.spark.schemas.END_OFFSETS`.
+        now_ms: the moment to judge from; the last timestamp of the records if left out.
+        thresholds: what is too much.
+    """
+    limits = thresholds or Thresholds()
+    folded = history_of(records if history is None else history)
+    found = commits(records)
+    parts = [
+        _rewinds(found),
+        _silences(records, found, folded, end_offsets, now_ms, limits),
+        _commit_storms(found, limits),
+        _rebalance_storms(folded, limits),
+        _flapping_members(folded, limits),
+        _duplicate_owners(folded),
+    ]
+    together = parts[0]
+    for part in parts[1:]:
+        together = together.unionByName(part)
+    return together
+
+
+def _anomaly(table: DataFrame, kind: str, status: str | None = None, **columns: Column) -> DataFrame:
+    """Return rows of the table of anomalies; what is not given is null or a column of ``table`` by that name."""
+    given = {"kind": F.lit(kind), "status": F.lit(status)} | columns
+    return table.select(
+        *[
+            given.get(column.name, F.col(column.name) if column.name in table.columns else F.lit(None))
+            .cast(column.dataType)
+            .alias(column.name)
+            for column in ANOMALIES
+        ]
+    )
+
+
+def _rewinds(found: DataFrame) -> DataFrame:
+    """Return partitions whose committed offset went back; a tombstone between starts anew."""
+    key = ("log_partition", "group_id", "topic", "topic_partition")
+    before = F.lag("committed_offset").over(Window.partitionBy(*key).orderBy("log_offset"))
+    back = found.withColumn("rewound", before - F.col("committed_offset")).where("rewound > 0")
+    table = back.groupBy(*key).agg(
+        F.min("log_timestamp_ms").alias("first_ms"),
+        F.max("log_timestamp_ms").alias("last_ms"),
+        F.count(F.lit(1)).alias("count"),
+        F.max("rewound").alias("value"),
+        F.max_by(F.struct("committed_offset", "rewound"), "rewound").alias("worst"),
+    )
+    worst = F.format_string("back by %d to %d", F.col("worst.rewound"), F.col("worst.committed_offset"))
+    return _anomaly(table, OFFSET_REWIND, REWIND, evidence=worst)
+
+
+def _silences(
+    records: DataFrame,
+    found: DataFrame,
+    folded: DataFrame,
+    end_offsets: DataFrame | None,
+    now_ms: int | None,
+    limits: Thresholds,
+) -> DataFrame:
+    """Return partitions whose commits stopped, and those where they go on at the same offset in spite of a lag."""
+    key = ("log_partition", "group_id", "topic", "topic_partition")
+    newest_first = Window.partitionBy(*key).orderBy(F.desc("log_offset"))
+    window = (
+        found.withColumn("rank", F.row_number().over(newest_first))
+        .where(F.col("rank") <= limits.window_commits)
+        .groupBy(*key)
+        .agg(
+            F.min("log_timestamp_ms").alias("first_ms"),
+            F.max("log_timestamp_ms").alias("last_ms"),
+            F.count(F.lit(1)).alias("count"),
+            F.min("committed_offset").alias("lowest"),
+            F.max("committed_offset").alias("committed_offset"),
+            F.max(F.col("tombstone").cast("int")).alias("is_gone"),
+        )
+        .where("is_gone = 0")
+        .crossJoin(F.broadcast(_now(records, now_ms)))
+        .withColumn("value", F.col("now_ms") - F.col("last_ms"))
+        .join(_held_partitions(folded), ["group_id", "topic", "topic_partition"], "left")
+    )
+    if end_offsets is None:
+        window = window.withColumn("lag", F.lit(None).cast("long"))
+    else:
+        ends = end_offsets.select("topic", "topic_partition", "end_offset")
+        window = window.join(ends, ["topic", "topic_partition"], "left")
+        window = window.withColumn("lag", F.col("end_offset") - F.col("committed_offset"))
+    is_behind = F.col("lag") > 0
+    is_wanted = F.col("is_held") if end_offsets is None else is_behind
+    # Burrow: more time without a commit than the commits before it took.
+    is_silent = (F.col("value") > F.col("last_ms") - F.col("first_ms")) & (F.col("value") >= limits.stopped_ms)
+    stopped = window.where(is_silent & is_wanted & (F.col("count") > 1))
+    is_same = (F.col("lowest") == F.col("committed_offset")) & (F.col("count") >= limits.window_commits)
+    stalled = window.where(is_same & is_behind & ~is_silent)
+    behind = F.when(F.col("lag").isNull(), "").otherwise(F.format_string(", %d records behind", F.col("lag")))
+    silent = F.concat(F.format_string("no commit for %d ms", F.col("value")), behind)
+    same = F.format_string("%d commits of offset %d, %d records behind", "count", "committed_offset", "lag")
+    return _anomaly(stopped, COMMITS_STOPPED, STOP, evidence=silent).unionByName(
+        _anomaly(stalled, STALLED, STALL, evidence=same, value=F.col("lag"))
+    )
+
+
+def _held_partitions(folded: DataFrame) -> DataFrame:
+    """Return the partitions that members of the groups have, as the log ends."""
+    is_now = (F.col("member.generation") == F.col("now.generation_or_epoch")) & (
+        F.col("member.type") == F.col("now.type")
+    )
+    now = folded.where("kind = 'group'").select("group_id", F.col("group").alias("now"))
+    held = folded.where("kind = 'member'").select("group_id", "member").join(now, "group_id").where(is_now)
+    return (
+        held.select("group_id", F.explode("member.assignment").alias("assigned"))
+        .select("group_id", "assigned.topic", F.explode("assigned.partitions").alias("topic_partition"))
+        .distinct()
+        .withColumn("is_held", F.lit(True))
+    )
+
+
+def _commit_storms(found: DataFrame, limits: Thresholds) -> DataFrame:
+    """Return groups that commit too often."""
+    minute = F.floor(F.col("log_timestamp_ms") / MS_PER_MINUTE)
+    by_minute = (
+        found.where(~F.col("tombstone"))
+        .groupBy("log_partition", "group_id", minute.alias("minute"), "topic", "topic_partition")
+        .agg(
+            F.count(F.lit(1)).alias("count"),
+            F.min("log_timestamp_ms").alias("first_ms"),
+            F.max("log_timestamp_ms").alias("last_ms"),
+        )
+        .groupBy("log_partition", "group_id", "minute")
+        .agg(
+            F.sum("count").alias("count"),
+            F.count(F.lit(1)).alias("partitions"),
+            F.min("first_ms").alias("first_ms"),
+            F.max("last_ms").alias("last_ms"),
+        )
+        .where(
+            (F.col("count") > limits.commits_per_minute * F.col("partitions")) & (F.col("count") > limits.storm_commits)
+        )
+    )
+    table = by_minute.groupBy("log_partition", "group_id").agg(
+        F.min("first_ms").alias("first_ms"),
+        F.max("last_ms").alias("last_ms"),
+        F.count(F.lit(1)).alias("count"),
+        F.max("count").alias("value"),
+        F.max_by("partitions", "count").alias("partitions"),
+    )
+    worst = F.format_string("%d commits of %d partitions in a minute", F.col("value"), F.col("partitions"))
+    return _anomaly(table, COMMIT_STORM, evidence=worst)
+
+
+def _rebalance_storms(folded: DataFrame, limits: Thresholds) -> DataFrame:
+    """Return groups that rebalance too often."""
+    at_ms = F.coalesce("ended_ms", "started_ms")
+    # A static member that comes back stops nobody.
+    found = rebalances(folded).where("from_generation is null or from_generation < to_generation")
+    window = (
+        Window.partitionBy("group_id").orderBy("at_ms").rangeBetween(-limits.rebalance_window_ms, Window.currentRow)
+    )
+    table = (
+        found.withColumn("at_ms", at_ms)
+        .where("at_ms is not null")
+        .withColumn("value", F.count(F.lit(1)).over(window))
+        .withColumn("began_ms", F.min("at_ms").over(window))
+        .where(F.col("value") >= limits.rebalances)
+        .groupBy("log_partition", "group_id")
+        .agg(
+            F.min("began_ms").alias("first_ms"),
+            F.max("at_ms").alias("last_ms"),
+            F.max("value").alias("value"),
+            F.count(F.lit(1)).alias("count"),
+        )
+    )
+    worst = F.format_string(f"%d rebalances within {limits.rebalance_window_ms} ms", F.col("value"))
+    return _anomaly(table, REBALANCE_STORM, evidence=worst)
+
+
+def _flapping_members(folded: DataFrame, limits: Thresholds) -> DataFrame:
+    """Return clients that leave and join again and again: as often as they are gone they were back."""
+    found = rebalances(folded).withColumn("at_ms", F.coalesce("ended_ms", "started_ms")).where("at_ms is not null")
+    moves = found.select(
+        "log_partition", "group_id", "at_ms", F.explode("joined_clients").alias("client_id"), F.lit(1).alias("joined")
+    ).unionByName(
+        found.select(
+            "log_partition", "group_id", "at_ms", F.explode("left_clients").alias("client_id"), F.lit(0).alias("joined")
+        )
+    )
+    window = (
+        Window.partitionBy("group_id", "client_id")
+        .orderBy("at_ms")
+        .rangeBetween(-limits.rebalance_window_ms, Window.currentRow)
+    )
+    table = (
+        moves.withColumn("value", F.least(F.sum("joined").over(window), F.sum(1 - F.col("joined")).over(window)))
+        .withColumn("began_ms", F.min("at_ms").over(window))
+        .where(F.col("value") >= limits.comebacks)
+        .groupBy("log_partition", "group_id", "client_id")
+        .agg(
+            F.min("began_ms").alias("first_ms"),
+            F.max("at_ms").alias("last_ms"),
+            F.max("value").alias("value"),
+            F.count(F.lit(1)).alias("count"),
+        )
+    )
+    worst = F.format_string(
+        f"%s left and joined %d times within {limits.rebalance_window_ms} ms", F.col("client_id"), F.col("value")
+    )
+    return _anomaly(table, FLAPPING_MEMBER, evidence=worst)
+
+
+def _duplicate_owners(folded: DataFrame) -> DataFrame:
+    """Return partitions that several members had at a time."""
+    table = (
+        folded.where(F.col("kind") == DUPLICATE)
+        .select("group_id", "log_partition", "duplicate.*")
+        .groupBy("log_partition", "group_id", "topic", "topic_partition")
+        .agg(
+            F.min("log_timestamp_ms").alias("first_ms"),
+            F.max("log_timestamp_ms").alias("last_ms"),
+            F.count(F.lit(1)).alias("count"),
+            F.max(F.size("member_ids")).alias("value"),
+            F.min_by(F.struct("generation", "member_ids"), "log_offset").alias("first"),
+        )
+    )
+    first = F.format_string("in generation %d by %s", F.col("first.generation"), F.array_join("first.member_ids", ", "))
+    return _anomaly(table, DUPLICATE_OWNER, evidence=first)
+
+
+def _now(records: DataFrame, now_ms: int | None) -> DataFrame:
+    """Return one row with the moment to judge from."""
+    last = F.max("log_timestamp_ms") if now_ms is None else F.lit(now_ms).cast("long")
+    return records.where(F.col("kind") == KIND_RECORD).agg(last.alias("now_ms"))
+
+
+def stale_groups(
+    records: DataFrame,
+    *,
+    history: DataFrame | None = None,
+    now_ms: int | None = None,
+    offsets_retention_minutes: int = OFFSETS_RETENTION_MINUTES,
+) -> DataFrame:
+    """Return groups whose offsets expire if nobody uses them (:data:`groupcoord.spark.group_schemas.STALE_GROUPS`).
+
+    The rules are Kafka's (KIP-211, and ``isSubscribedToTopic`` of each type of group). An offset's age counts from its
+    commit; in a classic group that became empty from then. Offsets of topics that a live group subscribes to don't
+    expire, nor do those of a live group whose subscriptions a coordinator can't read. An offset that carries its own
+    expiry keeps to it. An empty group goes with its last offset.
+
+    Args:
+        records: the table of records.
+        history: what :func:`groupcoord.spark.history` makes of it, if it is there already.
+        now_ms: the moment to judge from; the last timestamp of the records if left out.
+        offsets_retention_minutes: ``offsets.retention.minutes`` of the brokers.
+    """
+    of_groups = groups(records, history=history)
+    retention_ms = offsets_retention_minutes * MS_PER_MINUTE
+    # Offsets of open transactions keep those that they will replace, and the group.
+    pending = commits(records).where("transaction = 'open'").select("group_id", "topic", "topic_partition").distinct()
+    offsets = (
+        current_offsets(records)
+        .select("group_id", "topic", "topic_partition", "commit_timestamp_ms", "expire_timestamp_ms")
+        .join(pending.withColumn("is_pending", F.lit(True)), ["group_id", "topic", "topic_partition"], "full")
+    )
+    is_classic = F.col("type") == CLASSIC
+    is_empty = F.col("state") == "Empty"
+    is_simple = F.col("protocol_type") == ""
+    emptied_ms = F.when(is_classic & ~is_simple & is_empty, F.col("state_timestamp_ms"))
+    base_ms = F.coalesce(emptied_ms, F.col("commit_timestamp_ms"))
+    is_unused = F.col("subscribed_topics").isNotNull() & ~F.array_contains("subscribed_topics", F.col("topic"))
+    # A live classic group keeps offsets unless it is a stable one of consumers, which is what a load finds.
+    is_free = is_simple | is_empty | (is_unused & (~is_classic | (F.col("protocol_type") == _CONSUMER)))
+    own_ms = F.when(F.col("expire_timestamp_ms") >= 0, F.col("expire_timestamp_ms"))
+    expiry_ms = F.when(is_free & F.col("is_pending").isNull(), F.coalesce(own_ms, base_ms + F.lit(retention_ms)))
+    now = F.broadcast(_now(records, now_ms))
+    return (
+        of_groups.join(offsets, "group_id", "left")
+        .crossJoin(now)
+        .withColumn("expiry_ms", F.when(F.col("topic").isNotNull(), expiry_ms))
+        .groupBy("group_id")
+        .agg(
+            *[F.any_value(name).alias(name) for name in ("type", "state", "offset_count", "last_commit_ms")],
+            F.any_value("log_partition").alias("log_partition"),
+            F.any_value("state_timestamp_ms").alias("state_timestamp_ms"),
+            F.count("expiry_ms").alias("expiring_offsets"),
+            F.count("is_pending").alias("pending_offsets"),
+            F.count_if(F.col("expiry_ms") <= F.col("now_ms")).alias("expired_offsets"),
+            F.min("expiry_ms").alias("next_expiry_ms"),
+            F.max("expiry_ms").alias("last_expiry_ms"),
+            F.any_value("now_ms").alias("now_ms"),
+        )
+        .where("expiring_offsets > 0")
+        .withColumn(
+            "group_expiry_ms",
+            F.when(
+                (F.col("state") == "Empty")
+                & (F.col("expiring_offsets") == F.col("offset_count"))
+                & (F.col("pending_offsets") == 0),
+                F.col("last_expiry_ms"),
+            ),
+        )
+        .withColumn("idle_ms", F.col("now_ms") - F.greatest("last_commit_ms", "state_timestamp_ms"))
+        .select(*STALE_GROUPS.fieldNames())
+    )

@@ -1,0 +1,186 @@
+"""The declared schemas of the tables about groups: their history, what is wrong with them, what expires.
+
+Like those of :mod:`groupcoord.spark.schemas`: numbers are as Kafka writes them, and what does not apply is null.
+Generations of classic groups and epochs of KIP-848, share and streams groups share their columns.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructType,
+)
+
+from groupcoord.spark.schemas import _schema
+
+_INT, _LONG, _DOUBLE, _STRING, _BOOLEAN = IntegerType(), LongType(), DoubleType(), StringType(), BooleanType()
+_STRINGS = ArrayType(_STRING)
+
+_PARTITIONS = StructType().add("topic", _STRING).add("partitions", ArrayType(_INT))
+_SUBSCRIPTION = (
+    StructType()
+    .add("topics", _STRINGS)
+    .add("topic_regex", _STRING)
+    .add("owned_partitions", ArrayType(_PARTITIONS))
+    .add("generation", _INT)
+    .add("rack_id", _STRING)
+    .add("user_data", BinaryType())
+    .add("raw", BinaryType())
+)
+_ASSIGNMENT = StructType().add("topic", _STRING).add("topic_id", _STRING).add("partitions", ArrayType(_INT))
+
+GENERATIONS = _schema(
+    ("group_id", _STRING, "the group"),
+    ("generation", _INT, "its number"),
+    ("protocol_type", _STRING, "consumer, connect, ...; null before the first member"),
+    ("protocol", _STRING, "the assignor that was chosen; null without members"),
+    ("leader", _STRING, "the member id of the leader; null without members"),
+    ("member_count", _INT, "how many members it has"),
+    ("state_timestamp_ms", _LONG, "when its join phase ended, or the group became empty"),
+    ("log_partition", _INT, "where the record lies"),
+    ("log_offset", _LONG, "where the record lies"),
+    ("log_timestamp_ms", _LONG, "when the record was written: the assignments were there"),
+)
+"""Every generation of a classic group that the log holds; one whose static member was replaced comes again."""
+
+MEMBERS = _schema(
+    ("group_id", _STRING, "the group"),
+    ("type", _STRING, "Classic, Consumer, Share or Streams"),
+    ("generation", _INT, "of a classic group, else the group's epoch"),
+    ("member_id", _STRING, "the member"),
+    ("instance_id", _STRING, "of a static member"),
+    ("client_id", _STRING, "what the client calls itself"),
+    ("client_host", _STRING, "where it connects from"),
+    ("session_timeout_ms", _INT, "null: a setting of the broker"),
+    ("rebalance_timeout_ms", _INT, "how long it may take to rejoin or give partitions up; -1: not told"),
+    ("subscription", _SUBSCRIPTION, "what it asks for, decoded; raw: its bytes, of classic members"),
+    ("assignment", ArrayType(_ASSIGNMENT), "what it has, by topic; tasks of streams groups by subtopology"),
+    ("is_leader", _BOOLEAN, "it leads a classic generation"),
+    ("member_epoch", _INT, "its own epoch; null in a classic group"),
+    ("log_partition", _INT, "where the record of the generation or epoch lies"),
+    ("log_offset", _LONG, "where the record of the generation or epoch lies"),
+)
+"""The members of every generation; of an epoch those that it began with, and what they had when it ended."""
+
+GROUPS = _schema(
+    ("group_id", _STRING, "the group"),
+    ("type", _STRING, "Classic, Consumer, Share or Streams"),
+    ("state", _STRING, "as Kafka calls it"),
+    ("generation_or_epoch", _INT, "generation of a classic group, epoch of another; 0 if it only has offsets"),
+    ("member_count", _INT, "how many members it has"),
+    ("last_commit_ms", _LONG, "when the newest of its offsets was committed; null without offsets"),
+    ("protocol_type", _STRING, "consumer, connect, ...; empty if it only has offsets"),
+    ("protocol", _STRING, "the assignor of a classic group that is stable"),
+    ("assignment_epoch", _INT, "of the target assignment; null in a classic group"),
+    ("state_timestamp_ms", _LONG, "when it came to its generation or epoch; null if the log does not tell"),
+    ("subscribed_topics", _STRINGS, "what its members subscribe to; null if that can't be known"),
+    ("offset_count", _LONG, "how many offsets it has"),
+    ("log_partition", _INT, "where its records lie"),
+)
+"""Every group as a coordinator that loads the log would describe it."""
+
+REBALANCES = _schema(
+    ("group_id", _STRING, "the group"),
+    ("type", _STRING, "Classic, Consumer, Share or Streams; the type after it"),
+    ("from_generation", _INT, "or epoch; null: nothing before is in the log"),
+    ("to_generation", _INT, "the same as before where a static member was replaced"),
+    ("started_after_ms", _LONG, "it can't have begun before this moment; null: not known"),
+    ("started_ms", _LONG, "when it was under way for sure: the join phase was over, or the epoch began"),
+    ("ended_ms", _LONG, "when its assignments were there; null: not in the log"),
+    ("cause", _STRING, "join, leave, expiry or leave, metadata change, leader rejoin, static replace, ..., unknown"),
+    ("causes", _STRINGS, "all that took part, cause first"),
+    ("confidence", _DOUBLE, "that cause is right: 1 proven by the records, 0 unknown"),
+    ("joined", _STRINGS, "member ids that are new"),
+    ("left", _STRINGS, "member ids that are gone"),
+    ("joined_clients", _STRINGS, "their client ids"),
+    ("left_clients", _STRINGS, "their client ids"),
+    ("member_count", _INT, "members after it"),
+    ("partitions_moved", _INT, "partitions that another member has since, or none"),
+    ("missing_generations", _INT, "numbers between the two that the log does not hold"),
+    ("evidence", _STRING, "in words"),
+    ("log_partition", _INT, "where the record that shows it lies"),
+    ("log_offset", _LONG, "where the record that shows it lies"),
+)
+"""Every change of a generation, an epoch or a static member's id that the log shows, and why it came."""
+
+_DUPLICATE = (
+    StructType()
+    .add("generation", _INT)
+    .add("topic", _STRING)
+    .add("topic_partition", _INT)
+    .add("member_ids", _STRINGS)
+    .add("log_offset", _LONG)
+    .add("log_timestamp_ms", _LONG)
+)
+_DEPARTURE = (
+    StructType().add("topic", _STRING).add("topic_partition", _INT).add("from_offset", _LONG).add("to_offset", _LONG)
+)
+
+
+def _without(schema: StructType, *names: str) -> StructType:
+    return StructType([column for column in schema if column.name not in names])
+
+
+_PLACE = ("group_id", "log_partition")
+
+HISTORY = _schema(
+    ("group_id", _STRING, "the group"),
+    ("log_partition", _INT, "where its records lie"),
+    ("kind", _STRING, "which of the other columns is set"),
+    ("generation", _without(GENERATIONS, *_PLACE), "a row of generations"),
+    ("member", _without(MEMBERS, *_PLACE), "a row of members"),
+    ("rebalance", _without(REBALANCES, *_PLACE), "a row of rebalances"),
+    ("group", _without(GROUPS, *_PLACE, "last_commit_ms", "offset_count"), "a row of groups, but for its offsets"),
+    ("duplicate", _DUPLICATE, "a partition that several members have at a time"),
+    ("departure", _DEPARTURE, "a range of the log in which a commit would show that a member left"),
+)
+"""What the fold of each group gives: the rows of several tables in one."""
+
+ANOMALIES = _schema(
+    ("group_id", _STRING, "the group"),
+    ("kind", _STRING, "which anomaly"),
+    ("status", _STRING, "Burrow's word for it: REWIND, STOP or STALL; null where it has none"),
+    ("topic", _STRING, "null if it concerns the whole group"),
+    ("topic_partition", _INT, "goes with topic"),
+    ("client_id", _STRING, "of a flapping member"),
+    ("first_ms", _LONG, "when it began"),
+    ("last_ms", _LONG, "when it was seen last"),
+    ("count", _LONG, "how often"),
+    ("value", _LONG, "how much: records rewound, milliseconds without a commit, commits or rebalances at the worst"),
+    ("evidence", _STRING, "in words"),
+    ("log_partition", _INT, "where its records lie"),
+)
+"""What is wrong with groups: offset rewind, commits stopped, stalled, commit storm, rebalance storm, flapping member,
+duplicate owner."""
+
+STALE_GROUPS = _schema(
+    ("group_id", _STRING, "the group"),
+    ("type", _STRING, "Classic, Consumer, Share or Streams"),
+    ("state", _STRING, "as Kafka calls it"),
+    ("offset_count", _LONG, "how many offsets it has"),
+    ("expiring_offsets", _LONG, "how many of them expire if nothing changes"),
+    ("expired_offsets", _LONG, "how many of them are due already"),
+    ("last_commit_ms", _LONG, "when the newest was committed"),
+    ("next_expiry_ms", _LONG, "when the first of them expires; null: none does"),
+    ("group_expiry_ms", _LONG, "when the group is deleted with the last of them; null: something keeps it"),
+    ("idle_ms", _LONG, "from the newest commit, or the last change of the group, to now"),
+    ("log_partition", _INT, "where its records lie"),
+)
+"""Groups that lose offsets if nobody uses them, by the rules of KIP-211; checks of retention come some minutes late."""
+
+DIFFERENCES = _schema(
+    ("group_id", _STRING, "the group"),
+    ("topic", _STRING, "of an offset; null: about the group"),
+    ("topic_partition", _INT, "goes with topic"),
+    ("field", _STRING, "what differs"),
+    ("coordinator", _STRING, "what the coordinator answers; null: nothing"),
+    ("table", _STRING, "what the table says; null: nothing"),
+    ("log_partition", _INT, "where the group's records lie"),
+)
+"""Where the tables differ from the coordinator that loads the same records."""

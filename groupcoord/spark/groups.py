@@ -1,0 +1,291 @@
+"""Tables about groups: generations, members, the groups themselves and their rebalances.
+
+All come of one fold over the records of each group, :func:`history`. Committed offsets stay in Spark: what the fold
+needs of them is one row a group, and one for each member whose last commit matters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from groupcoord.records.schemas import RecordType
+from groupcoord.records.structures import uuid_text
+from groupcoord.records.typed import parse_record
+from groupcoord.spark.group_schemas import GENERATIONS, GROUPS, HISTORY, MEMBERS, REBALANCES
+from groupcoord.spark.history import DEPARTURE, GENERATION, GROUP, MEMBER, REBALANCE, FoldOptions, GroupFold
+from groupcoord.spark.schemas import KIND_CONTROL, KIND_RECORD
+from groupcoord.spark.tables import current_offsets, is_offset_record
+
+ROWS_MAX = 4_096
+"""How many rows the fold gathers for one Arrow batch."""
+
+NO_PARTITION = -1
+"""Stands for a log partition that is not known while tables are joined: null equals nothing."""
+
+_KEY = ("log_partition", "group_id")
+_INPUT = "log_partition int, group_id string, log_offset long, log_timestamp_ms long, key binary, value binary, "
+_INPUT += "topic string, topic_partition int, names array<struct<topic_id:binary,topic:string>>, complete_from long, "
+_INPUT += "partition_leader_epoch int"
+
+
+def history(records: DataFrame, *, session_timeout_ms: int | None = None) -> DataFrame:
+    """Return the rows of several tables in one (:data:`groupcoord.spark.group_schemas.HISTORY`).
+
+    :func:`generations`, :func:`members`, :func:`rebalances` and :func:`groups` take this in place of ``records``: cache
+    it if you want more than one of them. The groups are spread over tasks by log partition and group, and a task holds
+    the members of one group at a time.
+
+    Args:
+        records: :data:`groupcoord.spark.schemas.RECORDS`, with ``key`` and ``value``.
+        session_timeout_ms: ``group.consumer.session.timeout.ms`` of the brokers, to tell members of KIP-848 groups that
+            left from those that expired; the log does not tell it. None: who was there 5 s before is taken to have
+            left, with less confidence.
+    """
+    inputs = _fold_inputs(records)
+    departures = _fold(inputs, session_timeout_ms, only_departures=True).select(*_KEY, "departure.*")
+    return _fold(inputs.unionByName(_signs_of_life(records, departures)), session_timeout_ms).select(
+        *HISTORY.fieldNames()
+    )
+
+
+def generations(records: DataFrame) -> DataFrame:
+    """Return every generation of classic groups (:data:`groupcoord.spark.group_schemas.GENERATIONS`).
+
+    Args:
+        records: the table of records, or what :func:`history` makes of it.
+    """
+    return _of_kind(records, GENERATION, GENERATIONS.fieldNames())
+
+
+def members(records: DataFrame) -> DataFrame:
+    """Return the members of every generation and epoch (:data:`groupcoord.spark.group_schemas.MEMBERS`).
+
+    Args:
+        records: the table of records, or what :func:`history` makes of it.
+    """
+    return _of_kind(records, MEMBER, MEMBERS.fieldNames())
+
+
+def rebalances(records: DataFrame) -> DataFrame:
+    """Return the rebalances and why they came (:data:`groupcoord.spark.group_schemas.REBALANCES`).
+
+    Heartbeats are not in the log, and compaction hides generations: a cause is inferred, with how sure it is and why,
+    and what can't be known is ``unknown``. See :mod:`groupcoord.spark.causes`.
+
+    Args:
+        records: the table of records, or what :func:`history` makes of it.
+    """
+    return _of_kind(records, REBALANCE, REBALANCES.fieldNames())
+
+
+def groups(records: DataFrame, *, history: DataFrame | None = None) -> DataFrame:
+    """Return every group as a coordinator that loads the log would describe it.
+
+    The schema is :data:`groupcoord.spark.group_schemas.GROUPS`.
+
+    Args:
+        records: the table of records.
+        history: what :func:`history` makes of it, if it is there already.
+    """
+    offsets = (
+        current_offsets(records)
+        .groupBy("group_id")
+        .agg(F.max("commit_timestamp_ms").alias("last_commit_ms"), F.count(F.lit(1)).alias("offset_count"))
+    )
+    found = history_of(records if history is None else history).where(F.col("kind") == GROUP)
+    return (
+        found.select("group_id", "log_partition", "group.*")
+        .join(offsets, "group_id", "left")
+        .withColumn("offset_count", F.coalesce("offset_count", F.lit(0)))
+        .select(*GROUPS.fieldNames())
+    )
+
+
+def history_of(table: DataFrame) -> DataFrame:
+    """Return a history as it is, and that of a table of records."""
+    return table if set(HISTORY.fieldNames()) <= set(table.columns) else history(table)
+
+
+def _of_kind(table: DataFrame, kind: str, names: list[str]) -> DataFrame:
+    rows = history_of(table).where(F.col("kind") == kind)
+    return rows.select("group_id", "log_partition", f"{kind}.*").select(*names)
+
+
+# ---------------------------------------------------------------- what the fold takes
+
+
+def known_partition() -> Column:
+    """Return the log partition in a form that can be joined."""
+    return F.coalesce("log_partition", F.lit(NO_PARTITION)).alias("log_partition")
+
+
+def is_group_record() -> Column:
+    """Return the condition for records of groups and members that were understood."""
+    is_known = F.col("problem").isNull() & F.col("group_id").isNotNull()
+    return (F.col("kind") == KIND_RECORD) & (F.col("record_type") > int(RecordType.OFFSET_COMMIT)) & is_known
+
+
+def _fold_inputs(records: DataFrame) -> DataFrame:
+    """Return the records of groups, and for each group that has committed its last commit and its topics' names."""
+    epoch = F.col("partition_leader_epoch") if "partition_leader_epoch" in records.columns else F.lit(None)
+    of_groups = (
+        records.where(is_group_record())
+        .select(known_partition(), "group_id", "log_offset", "log_timestamp_ms", "key", "value", epoch.alias("epoch"))
+        .join(F.broadcast(_complete_from(records)), "log_partition", "left")
+        .selectExpr(
+            *("log_partition", "group_id", "log_offset", "log_timestamp_ms", "key", "value"),
+            *("null as topic", "null as topic_partition", "null as names", "complete_from"),
+            "epoch as partition_leader_epoch",
+        )
+    )
+    of_topics = (
+        records.where(is_offset_record() & ~F.col("tombstone"))
+        .groupBy(known_partition(), "group_id", "topic", "topic_id")
+        .agg(F.max(F.struct("log_offset", "log_timestamp_ms", "topic", "topic_partition")).alias("last"))
+        .groupBy(*_KEY)
+        .agg(
+            F.max("last").alias("last"),
+            F.collect_list(F.when(F.col("topic_id").isNotNull(), F.struct("topic_id", "topic"))).alias("names"),
+        )
+    )
+    no_bytes = ("null as key", "null as value")
+    names = of_topics.where(F.size("names") > 0).selectExpr(
+        *_KEY, "-1L as log_offset", "-1L as log_timestamp_ms", *no_bytes, "null as topic", "null as topic_partition",
+        "names", "null as complete_from", "null as partition_leader_epoch",
+    )  # fmt: skip
+    commits = of_topics.selectExpr(*_KEY, "last.*", *no_bytes, *_NO_MORE)
+    return _typed(of_groups).unionByName(_typed(names)).unionByName(_typed(commits))
+
+
+_NO_MORE = ("null as names", "null as complete_from", "null as partition_leader_epoch")
+
+
+def _typed(table: DataFrame) -> DataFrame:
+    """Return the columns of the fold's input with their types."""
+    wanted = [column.strip().rsplit(" ", 1) for column in _INPUT.split(", ")]
+    return table.select(*[F.col(name).cast(kind).alias(name) for name, kind in wanted])
+
+
+def _complete_from(records: DataFrame) -> DataFrame:
+    """Return for each log partition the offset from which on no record is missing.
+
+    Compaction works from the start of a log: it leaves files with gaps, and behind them files without. Several bytes
+    that can't be read are a gap too.
+    """
+    files = (
+        records.where(F.col("kind").isin(KIND_RECORD, KIND_CONTROL))
+        .groupBy(known_partition(), "file")
+        .agg(
+            F.min("log_offset").alias("first"),
+            F.max("log_offset").alias("last"),
+            F.count(F.lit(1)).alias("count"),
+        )
+    )
+    return (
+        files.groupBy("log_partition")
+        .agg(F.sort_array(F.collect_list(F.struct("first", "last", "count"))).alias("files"))
+        .select(
+            "log_partition",
+            F.aggregate(
+                "files",
+                F.struct(F.lit(0).cast("long").alias("from"), F.lit(0).cast("long").alias("end")),
+                lambda so_far, file: F.struct(
+                    F.when(file["last"] - file["first"] + 1 != file["count"], file["last"] + 1)
+                    .when(file["first"] != so_far["end"], file["first"])
+                    .otherwise(so_far["from"])
+                    .alias("from"),
+                    (file["last"] + 1).alias("end"),
+                ),
+                lambda so_far: so_far["from"],
+            ).alias("complete_from"),
+        )
+    )
+
+
+def _signs_of_life(records: DataFrame, departures: DataFrame) -> DataFrame:
+    """Return the last commits of partitions whose members are gone, in the ranges of the log asked for."""
+    commits = records.where(is_offset_record() & ~F.col("tombstone") & ~F.col("is_transactional")).select(
+        known_partition(), "group_id", "topic", "topic_partition", "log_offset", "log_timestamp_ms"
+    )
+    key = [*_KEY, "topic", "topic_partition"]
+    found = (
+        commits.join(F.broadcast(departures), key)
+        .where((F.col("log_offset") > F.col("from_offset")) & (F.col("log_offset") < F.col("to_offset")))
+        .groupBy(*key, "to_offset")
+        .agg(F.max(F.struct("log_offset", "log_timestamp_ms")).alias("last"))
+    )
+    return _typed(found.selectExpr(*key, "last.*", "null as key", "null as value", *_NO_MORE))
+
+
+# ---------------------------------------------------------------- the fold
+
+
+def _fold(inputs: DataFrame, session_timeout_ms: int | None, *, only_departures: bool = False) -> DataFrame:
+    """Fold each group's rows in the order of the log."""
+    ordered = inputs.repartition(*_KEY).sortWithinPartitions(*_KEY, "log_offset")
+    return ordered.mapInArrow(_folder(session_timeout_ms, only_departures), HISTORY)
+
+
+def _folder(
+    session_timeout_ms: int | None, only_departures: bool
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def fold(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return _history_batches(batches, session_timeout_ms, only_departures)
+
+    return fold
+
+
+def _history_batches(
+    batches: Iterable[pa.RecordBatch], session_timeout_ms: int | None, only_departures: bool
+) -> Iterator[pa.RecordBatch]:
+    schema = to_arrow_schema(HISTORY)
+    fold: GroupFold | None = None
+    rows: list[dict[str, Any]] = []
+    for batch in batches:
+        for row in batch.to_pylist():
+            if fold is None or (fold.log_partition, fold.group_id) != (row["log_partition"], row["group_id"]):
+                if fold is not None:
+                    fold.finish()
+                    rows += _taken(fold, only_departures)
+                fold = GroupFold(row["group_id"], row["log_partition"], FoldOptions(session_timeout_ms))
+            _feed(fold, row)
+            rows += _taken(fold, only_departures)
+            if len(rows) >= ROWS_MAX:
+                yield pa.RecordBatch.from_pylist(rows, schema)
+                rows = []
+    if fold is not None:
+        fold.finish()
+        rows += _taken(fold, only_departures)
+    if rows:
+        yield pa.RecordBatch.from_pylist(rows, schema)
+
+
+def _feed(fold: GroupFold, row: dict[str, Any]) -> None:
+    """Give the fold one row of its input."""
+    if row["names"] is not None:
+        for name in row["names"]:
+            fold.name_topic(uuid_text(name["topic_id"]), name["topic"])
+    elif row["key"] is None:
+        # The last commit of all may be the last one of a member too.
+        if row["log_offset"] != fold.last_offset:
+            fold.committed(row["log_offset"], row["log_timestamp_ms"], row["topic"], row["topic_partition"])
+    else:
+        record = parse_record(row["key"], row["value"])
+        if record is not None:
+            fold.options.complete_from = row["complete_from"] or 0
+            fold.apply(row["log_offset"], row["log_timestamp_ms"], record, row["partition_leader_epoch"])
+
+
+def _taken(fold: GroupFold, only_departures: bool) -> list[dict[str, Any]]:
+    """Return the fold's new rows as rows of the history."""
+    known = None if fold.log_partition == NO_PARTITION else fold.log_partition
+    place = {"group_id": fold.group_id, "log_partition": fold.log_partition if only_departures else known}
+    return [
+        place | {"kind": kind, kind: row} for kind, row in fold.take_rows() if (kind == DEPARTURE) == only_departures
+    ]

@@ -1,0 +1,518 @@
+"""The history of one group, folded from its records in the log's order: generations, members, rebalances, its state.
+
+:class:`GroupFold` takes one record after the other, keeps what the group looks like, and gives rows of the tables as
+soon as they are certain. Nothing here needs Spark. A fold can be pickled at any point and goes on as if nothing had
+happened. Its memory is that of the group's members and partitions, however long the log.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import define, evolve, field
+
+from groupcoord.core.group import CONSUMER_PROTOCOL_TYPE
+from groupcoord.errors import GroupcoordError
+from groupcoord.records.schemas import RecordType
+from groupcoord.records.structures import Values
+from groupcoord.records.typed import TypedRecord
+from groupcoord.spark.causes import STATIC_REPLACE, UNKNOWN, Explanation, LastCommits, Surroundings, explain
+from groupcoord.spark.epochs import MODERN_TYPES, EpochGroup, types_of
+from groupcoord.spark.views import CLASSIC, STREAMS, GroupView, MemberView, TopicPartition, by_topic, classic_view
+
+Row = dict[str, Any]
+
+GENERATION, MEMBER, REBALANCE, GROUP = "generation", "member", "rebalance", "group"
+DUPLICATE, DEPARTURE = "duplicate", "departure"
+"""Kinds of rows. A duplicate is a partition that several members have at a time. A departure asks for the last commit
+of a partition within a range of the log: it may show that a member left, and did not expire."""
+
+_STABLE, _EMPTY = "Stable", "Empty"
+_NOTHING_BEFORE = "nothing before it is in the log, by compaction"
+
+
+class LogOrderError(GroupcoordError, ValueError):
+    """The records of a group did not come in the order of the log."""
+
+
+@define
+class FoldOptions:
+    """What the log does not tell.
+
+    Attributes:
+        session_timeout_ms: ``group.consumer.session.timeout.ms`` of the broker, for members of KIP-848 groups; None if
+            it is not known.
+        complete_from: from this offset of the log partition on compaction has removed nothing.
+    """
+
+    session_timeout_ms: int | None = None
+    complete_from: int = 0
+
+
+@define
+class _Open:
+    """A rebalance of a KIP-848 group that the next epoch, or the end, completes; ``before`` None: it is not known."""
+
+    before: GroupView | None
+    began: GroupView
+    notes: tuple[str, ...]
+    moved: bool
+    ended_ms: int | None = None
+
+
+@define
+class GroupFold:
+    """Folds the records of one group.
+
+    Attributes:
+        group_id: the group.
+        log_partition: where its records lie.
+        options: what the log does not tell.
+        last_offset: of the record that came last.
+    """
+
+    group_id: str
+    log_partition: int | None = None
+    options: FoldOptions = field(factory=FoldOptions)
+    last_offset: int = -1
+    _rows: list[tuple[str, Row]] = field(factory=list)
+    _commits: LastCommits = field(factory=dict)
+    _exists: bool = False
+    _view: GroupView | None = None
+    _modern: EpochGroup | None = None
+    _open: _Open | None = None
+    _converted: GroupView | None = None
+    _topics: dict[str, str] = field(factory=dict)
+    _leader_epoch: int | None = None
+    _moved: bool = False
+    _is_first: bool = True
+
+    # ------------------------------------------------------------ input
+
+    def name_topic(self, topic_id: str, topic: str) -> None:
+        """Learn the name of a topic: assignments of KIP-848 groups have ids, in Kafka's text form, alone."""
+        self._topics[topic_id] = topic
+
+    def committed(self, log_offset: int, timestamp_ms: int, topic: str, partition: int) -> None:
+        """Take a committed offset that is no tombstone; of a run of them, the last of each partition is enough.
+
+        Raises:
+            LogOrderError: the record before lies at the same offset or behind it.
+        """
+        self._advance(log_offset)
+        self._exists = True
+        self._commits[topic, partition] = (log_offset, timestamp_ms)
+
+    def apply(
+        self, log_offset: int, timestamp_ms: int, record: TypedRecord, partition_leader_epoch: int | None = None
+    ) -> None:
+        """Take a record of the group or of a member, tombstones too.
+
+        Args:
+            log_offset: where it lies.
+            timestamp_ms: when it was written.
+            record: types 2 to 23; committed offsets are passed over.
+            partition_leader_epoch: of its batch; None if it is not known.
+
+        Raises:
+            LogOrderError: the record before lies at the same offset or behind it.
+        """
+        self._advance(log_offset)
+        if partition_leader_epoch is not None:
+            self._moved = self._moved or partition_leader_epoch != (self._leader_epoch or partition_leader_epoch)
+            self._leader_epoch = partition_leader_epoch
+        if record.type is RecordType.GROUP_METADATA:
+            if record.value is None:
+                self._bury_classic()
+            else:
+                self._classic(classic_view(record.value, log_offset, timestamp_ms))
+        elif record.type in MODERN_TYPES:
+            self._apply_modern(log_offset, timestamp_ms, record)
+
+    def finish(self) -> None:
+        """The log ends here: give the rows that were still open, and the group as a load would find it."""
+        self._complete_open(self.last_offset)
+        if self._modern is not None:
+            self._member_rows(self._modern.view())
+        if self._converted is not None:
+            self._unfinished_conversion(self._converted)
+        row = self.state()
+        if row is not None:
+            self._rows.append((GROUP, row))
+
+    def take_rows(self) -> list[tuple[str, Row]]:
+        """Return the rows that became certain since the last call, each with its kind."""
+        rows, self._rows = self._rows, []
+        return rows
+
+    def state(self) -> Row | None:
+        """Return the group as a coordinator that loads the log would describe it; None if there is none."""
+        if self._modern is not None:
+            view = self._modern.view()
+            state = self._modern.state()
+        elif self._view is not None:
+            view = self._view
+            state = _STABLE if view.members else _EMPTY
+        elif self._exists:
+            view, state = None, _EMPTY
+        else:
+            return None
+        return {
+            "type": CLASSIC if view is None else view.group_type,
+            "state": state,
+            "generation_or_epoch": 0 if view is None else view.generation,
+            "member_count": 0 if view is None else len(view.members),
+            "protocol_type": ("" if view is None else view.protocol_type) or "",
+            "protocol": None if view is None or state == _EMPTY else view.protocol,
+            "assignment_epoch": None if self._modern is None else self._modern.assignment_epoch,
+            "state_timestamp_ms": None if view is None else view.at_ms,
+            "subscribed_topics": _subscribed(view) if self._modern is None else self._modern.subscribed_topics(),
+        }
+
+    def _advance(self, log_offset: int) -> None:
+        if log_offset <= self.last_offset:
+            raise LogOrderError(
+                f"group {self.group_id!r}: the record at offset {log_offset} comes after that at {self.last_offset}"
+            )
+        self.last_offset = log_offset
+
+    # ------------------------------------------------------------ classic groups
+
+    def _classic(self, view: GroupView) -> None:
+        self._complete_open(view.log_offset)
+        converted, self._converted, self._modern = self._converted, None, None
+        self._exists = True
+        self._generation_row(view)
+        self._member_rows(view)
+        for partition, member_ids in view.duplicate_owners().items():
+            self._duplicate_row(view.generation, partition, member_ids, view.log_offset, view.log_timestamp_ms)
+        before = self._view
+        if converted is not None and converted.generation == view.generation:
+            # The group changed its type and nothing else yet: the members that stay rejoin after this.
+            self._view = evolve(
+                converted, group_type=CLASSIC, members=_renewed(converted, view), log_offset=view.log_offset
+            )
+            self._converted = converted
+            return
+        self._view = view
+        if before is None or view.generation < before.generation:
+            self._first_view(view, before)
+        elif view.generation == before.generation:
+            self._replaced(before, view)
+        else:
+            self._rebalance_row(before, view, self._around(before, view))
+        self._moved = False
+
+    def _around(self, before: GroupView, after: GroupView, notes: tuple[str, ...] = ()) -> Surroundings:
+        is_complete = before.log_offset >= self.options.complete_from
+        return Surroundings(
+            after.at_ms,
+            after.log_offset,
+            self._commits,
+            self.options.session_timeout_ms,
+            is_complete,
+            self._moved,
+            is_complete or after.generation <= before.generation + 1,
+            notes,
+        )
+
+    def _first_view(self, view: GroupView, before: GroupView | None) -> None:
+        """Take the first view of a group, or of one that was deleted and came back."""
+        is_new = self._is_new(view) or (before is not None and view.generation <= 1)
+        self._is_first = False
+        if not view.members and view.generation == 0:
+            return
+        if is_new:
+            empty = evolve(view, generation=0, members={}, protocol=None, leader=None)
+            self._rebalance_row(empty, view, evolve(self._around(empty, view), is_complete=True))
+            self._rows[-1][1]["started_after_ms"] = None
+            return
+        why = _NOTHING_BEFORE
+        if before is not None:
+            why = f"generation {before.generation} came before: the group was deleted since, or records are missing"
+        explanation = Explanation(UNKNOWN, [UNKNOWN], 0.0, [], [], 0, [why], [])
+        row = self._row(None, view, explanation)
+        self._rows.append((REBALANCE, row | {"started_after_ms": None, "ended_ms": _ended_ms(view)}))
+
+    def _is_new(self, view: GroupView) -> bool:
+        """Tell whether the group was created right before this view: compaction can't hide an earlier generation."""
+        return not self._is_first or self.options.complete_from == 0 or view.generation <= 1
+
+    def _replaced(self, before: GroupView, view: GroupView) -> None:
+        """Take a second record of a generation: a static member came back under another id (KIP-345)."""
+        for member in view.members.values():
+            was = before.members.get(member.member_id)
+            member.alive_ms = view.log_timestamp_ms if was is None else was.alive_ms
+        if view.members.keys() == before.members.keys():
+            return
+        around = evolve(self._around(before, view), ended_ms=view.log_timestamp_ms, is_complete=True)
+        explanation = explain(before, view, around)
+        row = self._row(before, view, explanation)
+        self._rows.append((REBALANCE, row | {"started_ms": view.log_timestamp_ms, "ended_ms": view.log_timestamp_ms}))
+
+    def _bury_classic(self) -> None:
+        """Take the tombstone of a classic group: it was deleted, or, while it had members, became a consumer group."""
+        self._complete_open(self.last_offset)
+        if self._view is not None and self._view.members and self._modern is None:
+            self._converted = self._view
+        self._view, self._modern, self._exists, self._is_first = None, None, False, False
+
+    # ------------------------------------------------------------ KIP-848, KIP-932 and KIP-1071
+
+    def _apply_modern(self, log_offset: int, timestamp_ms: int, record: TypedRecord) -> None:
+        types = types_of(record.type)
+        if self._modern is None or self._modern.types is not types:
+            if record.value is None:
+                return
+            self._modern = EpochGroup(types)
+            if self._converted is not None:
+                self._modern.inherit(self._converted, timestamp_ms)
+            self._exists, self._view = True, None
+        modern = self._modern
+        if record.type is types.group:
+            self._epoch(modern, log_offset, timestamp_ms, record.value)
+            return
+        old_id, new_id = modern.apply(log_offset, timestamp_ms, record, self._topics)
+        if old_id is not None and new_id is not None:
+            self._modern_replaced(modern, old_id, new_id, log_offset, timestamp_ms)
+        for partition, member_ids in modern.duplicates:
+            self._duplicate_row(modern.epoch, partition, member_ids, log_offset, timestamp_ms)
+        modern.duplicates.clear()
+        if self._open is not None and self._open.ended_ms is None and modern.is_converged():
+            self._open.ended_ms = timestamp_ms
+
+    def _epoch(self, modern: EpochGroup, log_offset: int, timestamp_ms: int, value: Values | None) -> None:
+        """Take the group's own record: a new epoch, or its end."""
+        if value is None:
+            # Groups are deleted when they are empty. With members, the last KIP-848 member left a group of others.
+            last = modern.closing_view()
+            self._complete_open(log_offset)
+            if last is not None:
+                self._member_rows(last)
+            self._converted = last if last is not None and last.members else None
+            self._modern, self._view, self._exists, self._is_first = None, None, False, False
+            return
+        before, notes = modern.closing_view(), modern.changes(value)
+        self._complete_open(log_offset)
+        if before is not None:
+            self._member_rows(before)
+        view = modern.begin_epoch(log_offset, timestamp_ms, value)
+        converted, self._converted = self._converted, None
+        if converted is not None and converted.generation == view.generation:
+            return
+        if before is None:
+            before = converted
+        if before is None:
+            self._first_epoch(view)
+        elif before.generation != view.generation:
+            ended_ms = timestamp_ms if not view.members else None
+            self._open = _Open(before, view, notes, self._moved, ended_ms)
+            self._moved = False
+
+    def _first_epoch(self, view: GroupView) -> None:
+        is_new, self._is_first = self._is_new(view), False
+        if view.members or not is_new:
+            before = evolve(view, generation=0, members={}, protocol=None) if is_new else None
+            self._open = _Open(before, view, (), False, None if view.members else view.log_timestamp_ms)
+
+    def _modern_replaced(
+        self, modern: EpochGroup, old_id: str, new_id: str, log_offset: int, timestamp_ms: int
+    ) -> None:
+        """Tell that a static member came back under another id, which needs no new epoch."""
+        self._complete_open(log_offset)
+        before = modern.last_view
+        assert before is not None
+        old, new = modern.settle_replacement(old_id, new_id)
+        row = self._row(
+            before,
+            evolve(before, log_offset=log_offset, log_timestamp_ms=timestamp_ms),
+            Explanation(
+                STATIC_REPLACE,
+                [STATIC_REPLACE],
+                1.0,
+                [new],
+                [old],
+                0,
+                [f"{new.identity} came back under a new member id"],
+                [],
+            ),
+        )
+        self._rows.append((REBALANCE, row | {"started_ms": timestamp_ms, "ended_ms": timestamp_ms}))
+
+    def _complete_open(self, log_offset: int) -> None:
+        """Give the row of the rebalance that the next epoch, or the end of the log, completes."""
+        opened, self._open = self._open, None
+        if opened is None:
+            return
+        assert self._modern is not None
+        after = self._modern.closing_view()
+        assert after is not None
+        before = opened.before
+        if before is None:
+            newcomers = self._modern.newcomers
+            stayed = {member_id: m for member_id, m in after.members.items() if member_id not in newcomers}
+            before = evolve(after, generation=after.generation - 1, members=stayed)
+        elif before.generation == 0:
+            # The first epoch is 1 or 2: none is missing before it.
+            before = evolve(before, generation=after.generation - 1)
+        around = evolve(self._around(before, opened.began, opened.notes), moved_coordinator=opened.moved)
+        explanation = explain(before, after, around)
+        if opened.before is None:
+            explanation.evidence = [*(explanation.evidence if explanation.joined else ()), _NOTHING_BEFORE]
+        if opened.ended_ms is None:
+            explanation.evidence.append("not every member came to this epoch")
+        row = self._row(before, after, explanation)
+        row |= {"started_ms": opened.began.log_timestamp_ms, "ended_ms": opened.ended_ms}
+        if opened.before is None or opened.before.generation == 0:
+            row |= {"from_generation": None if opened.before is None else 0, "started_after_ms": None}
+        self._rows.append((REBALANCE, row))
+
+    # ------------------------------------------------------------ rows
+
+    def _unfinished_conversion(self, before: GroupView) -> None:
+        """The group became classic and had to rebalance, which the log does not show any more."""
+        after = evolve(before, members={i: m for i, m in before.members.items() if i in self._member_ids()})
+        explanation = explain(before, after, self._around(before, evolve(after, log_offset=self.last_offset)))
+        explanation.evidence.append("the rebalance that follows is not in the log yet")
+        self._rows.append((REBALANCE, self._row(before, after, explanation)))
+
+    def _member_ids(self) -> frozenset[str]:
+        return frozenset() if self._view is None else frozenset(self._view.members)
+
+    def _rebalance_row(self, before: GroupView, after: GroupView, around: Surroundings) -> None:
+        explanation = explain(before, after, around)
+        row = self._row(before, after, explanation)
+        self._rows.append((REBALANCE, row | {"started_ms": after.at_ms, "ended_ms": _ended_ms(after)}))
+
+    def _row(self, before: GroupView | None, after: GroupView, explanation: Explanation) -> Row:
+        """Return the row of a rebalance, and ask for the commits that would tell more."""
+        for member in explanation.unproven:
+            assert before is not None
+            for topic, partition in sorted(member.held):
+                departure = {
+                    "topic": topic,
+                    "topic_partition": partition,
+                    "from_offset": max(before.log_offset, member.held_since),
+                    "to_offset": after.log_offset,
+                }
+                self._rows.append((DEPARTURE, departure))
+        from_generation = None if before is None else before.generation
+        return {
+            "type": after.group_type,
+            "from_generation": from_generation,
+            "to_generation": after.generation,
+            "started_after_ms": None if before is None else before.log_timestamp_ms,
+            "started_ms": None,
+            "ended_ms": None,
+            "cause": explanation.cause,
+            "causes": explanation.causes,
+            "confidence": explanation.confidence,
+            "joined": [member.member_id for member in explanation.joined],
+            "left": [member.member_id for member in explanation.left],
+            "joined_clients": [member.client_id for member in explanation.joined],
+            "left_clients": [member.client_id for member in explanation.left],
+            "member_count": len(after.members),
+            "partitions_moved": explanation.partitions_moved,
+            "missing_generations": 0 if before is None else max(after.generation - before.generation - 1, 0),
+            "evidence": "; ".join(explanation.evidence),
+            "log_offset": after.log_offset,
+        }
+
+    def _generation_row(self, view: GroupView) -> None:
+        self._rows.append(
+            (
+                GENERATION,
+                {
+                    "generation": view.generation,
+                    "protocol_type": view.protocol_type,
+                    "protocol": view.protocol,
+                    "leader": view.leader,
+                    "member_count": len(view.members),
+                    "state_timestamp_ms": view.at_ms,
+                    "log_offset": view.log_offset,
+                    "log_timestamp_ms": view.log_timestamp_ms,
+                },
+            )
+        )
+
+    def _duplicate_row(
+        self, generation: int, partition: TopicPartition, member_ids: list[str], log_offset: int, timestamp_ms: int
+    ) -> None:
+        row = {
+            "generation": generation,
+            "topic": partition[0],
+            "topic_partition": partition[1],
+            "member_ids": member_ids,
+            "log_offset": log_offset,
+            "log_timestamp_ms": timestamp_ms,
+        }
+        self._rows.append((DUPLICATE, row))
+
+    def _member_rows(self, view: GroupView) -> None:
+        for member in view.members.values():
+            self._rows.append((MEMBER, _member_row(view, member, self._topics)))
+
+
+def _ended_ms(view: GroupView) -> int:
+    """Return when a classic rebalance was over: at the latest when its record was written."""
+    return view.log_timestamp_ms if view.log_timestamp_ms >= 0 else view.at_ms
+
+
+def _renewed(before: GroupView, view: GroupView) -> dict[str, MemberView]:
+    """Return the members of a group that was just converted, with the names of topics that the new record has."""
+    return {
+        member_id: evolve(member, assigned=view.members[member_id].assigned or member.assigned)
+        if member_id in view.members
+        else member
+        for member_id, member in before.members.items()
+    }
+
+
+def _subscribed(view: GroupView | None) -> list[str] | None:
+    """Return the topics that protect their offsets from expiry; None if they are not known."""
+    if view is None or not view.members:
+        return []
+    topics: set[str] = set()
+    for member in view.members.values():
+        if member.topics is None or view.protocol_type != CONSUMER_PROTOCOL_TYPE:
+            return None
+        topics |= member.topics
+    return sorted(topics)
+
+
+def _member_row(view: GroupView, member: MemberView, topics: dict[str, str]) -> Row:
+    ids = {name: topic_id for topic_id, name in topics.items()}
+    is_classic = view.group_type == CLASSIC
+    return {
+        "type": view.group_type,
+        "generation": view.generation,
+        "member_id": member.member_id,
+        "instance_id": member.instance_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "session_timeout_ms": member.session_timeout_ms,
+        "rebalance_timeout_ms": member.rebalance_timeout_ms,
+        "subscription": {
+            "topics": None if member.topics is None else sorted(member.topics),
+            "topic_regex": member.topic_regex,
+            "owned_partitions": [{"topic": topic, "partitions": found} for topic, found in by_topic(member.owned)],
+            "generation": member.owned_generation,
+            "rack_id": member.rack_id,
+            "user_data": member.user_data,
+            "raw": member.metadata or None,
+        },
+        "assignment": [
+            _assigned_topic(topic, ids.get(topic), view.group_type) | {"partitions": found}
+            for topic, found in by_topic(member.held)
+        ],
+        "is_leader": member.member_id == view.leader,
+        "member_epoch": None if is_classic else member.epoch,
+        "log_offset": view.log_offset,
+    }
+
+
+def _assigned_topic(topic: str, topic_id: str | None, group_type: str) -> Row:
+    """Return a topic's name and id; a name that no id belongs to is an id in groups that are assigned by id."""
+    if group_type in (CLASSIC, STREAMS):
+        return {"topic": topic, "topic_id": None}
+    return {"topic": None, "topic_id": topic} if topic_id is None else {"topic": topic, "topic_id": topic_id}

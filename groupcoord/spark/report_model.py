@@ -1,0 +1,373 @@
+"""What stands in a report: plain rows, none of them growing with the log. No Spark in here.
+
+Times are milliseconds since 1970, None if nobody knows them. Everything that could be long is cut to the limits below
+before it becomes a row, and what was left out is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import asdict, frozen
+
+FORMAT_VERSION = 1
+"""Of ``summary.json``; it grows when a name there changes its meaning or goes away."""
+
+BINS_MAX = 96
+GROUPS_MAX = 500
+TROUBLED_MAX = 10
+CHURNING_MAX = 10
+REBALANCES_OF_GROUP_MAX = 200
+REBALANCES_TOLD_MAX = 12
+ANOMALIES_TOLD_MAX = 5
+ANOMALIES_OF_GROUP_MAX = 20
+ANOMALIES_MAX = 100
+STALE_MAX = 50
+LAGGING_MAX = 50
+CORRUPT_MAX = 50
+READ_COUNTS_MAX = 200
+PARTITIONS_MAX = 200
+DIFFERENCES_MAX = 50
+
+STATES = ("Stable", "CompletingRebalance", "PreparingRebalance", "Reconciling", "Assigning", "Empty", "Dead")
+"""States of groups in the order in which they are drawn; others come behind them."""
+
+
+@frozen
+class Bins:
+    """Counts over time, in bins of the same width.
+
+    Attributes:
+        start_ms: where the first bin starts.
+        width_ms: how long each is.
+        length: how many there are.
+        series: counts by name, as long as there are bins.
+    """
+
+    start_ms: int
+    width_ms: int
+    length: int
+    series: Mapping[str, tuple[int, ...]]
+
+    @property
+    def end_ms(self) -> int:
+        """Where the last bin ends."""
+        return self.start_ms + self.width_ms * self.length
+
+    def total(self, name: str) -> int:
+        """Return the sum of one series."""
+        return sum(self.series.get(name, ()))
+
+
+@frozen
+class Overview:
+    """The figures on top.
+
+    Attributes:
+        first_timestamp_ms: the oldest timestamp of a record.
+        last_timestamp_ms: the newest.
+        records: records and control records.
+        size_bytes: of their keys and values.
+        log_partitions: with anything in them.
+        groups: that a coordinator would know.
+        members: of those.
+        current_offsets: committed offsets that are valid.
+        rebalances: found.
+        anomalies: found.
+        corrupt_ranges: byte ranges that could not be read.
+        corrupt_bytes: in them.
+    """
+
+    first_timestamp_ms: int | None
+    last_timestamp_ms: int | None
+    records: int
+    size_bytes: int
+    log_partitions: int
+    groups: int
+    members: int
+    current_offsets: int
+    rebalances: int
+    anomalies: int
+    corrupt_ranges: int
+    corrupt_bytes: int
+
+
+@frozen
+class StateCount:
+    """Groups of one type in one state."""
+
+    type: str
+    state: str
+    groups: int
+    members: int
+
+
+@frozen
+class CauseCount:
+    """Rebalances of one cause.
+
+    Attributes:
+        cause: one of :data:`groupcoord.spark.causes.CAUSES`.
+        rebalances: how many.
+        proven: of how many the records prove the cause.
+        confidence: the mean, from 0 to 1.
+        groups: of how many groups.
+        median_ms: how long they took, as far as that is known.
+        longest_ms: the longest.
+    """
+
+    cause: str
+    rebalances: int
+    proven: int
+    confidence: float
+    groups: int
+    median_ms: int | None
+    longest_ms: int | None
+
+
+@frozen
+class GroupRow:
+    """One group in a table.
+
+    Attributes:
+        trouble: points: see :mod:`groupcoord.spark.report_figures`.
+        type: classic, consumer, …
+        state: as a coordinator would answer; None if it would not know the group any more.
+        generation: or the group's epoch.
+        rebalancing_ms: how long its rebalances took together, as far as that is known.
+        first_rebalance_ms: when its first known rebalance ended.
+        last_rebalance_ms: and its last.
+    """
+
+    group_id: str
+    trouble: int
+    type: str | None = None
+    state: str | None = None
+    generation: int | None = None
+    members: int | None = None
+    rebalances: int = 0
+    joined: int = 0
+    left: int = 0
+    partitions_moved: int = 0
+    rebalancing_ms: int = 0
+    first_rebalance_ms: int | None = None
+    last_rebalance_ms: int | None = None
+    anomalies: int = 0
+    commits: int = 0
+    last_commit_ms: int | None = None
+
+
+@frozen
+class RebalanceRow:
+    """One rebalance. ``joined`` and ``left`` count members; ``confidence`` is from 0 to 1."""
+
+    group_id: str
+    from_generation: int | None
+    to_generation: int | None
+    started_ms: int | None
+    ended_ms: int | None
+    cause: str
+    confidence: float
+    joined: int
+    left: int
+    partitions_moved: int | None
+    evidence: str
+
+
+@frozen
+class AnomalyRow:
+    """One finding.
+
+    Attributes:
+        kind: what it is, such as offset rewind.
+        status: Burrow's word for it, or empty.
+        subject: what in the group it is about: a topic's partition, a client, or nothing.
+        first_ms: when it began.
+        last_ms: when it was seen last.
+        count: how often.
+        evidence: in words.
+    """
+
+    group_id: str
+    kind: str
+    status: str
+    subject: str
+    first_ms: int | None
+    last_ms: int | None
+    count: int
+    evidence: str
+
+
+@frozen
+class AnomalyCount:
+    """Findings of one kind, and in how many groups."""
+
+    kind: str
+    status: str
+    count: int
+    groups: int
+    first_ms: int | None
+    last_ms: int | None
+
+
+@frozen
+class GroupStory:
+    """What is told of one of the most troubled groups.
+
+    Attributes:
+        row: its figures.
+        causes: its rebalances by cause, all of them.
+        rebalances: the newest of them, oldest first.
+        members: from when on it had how many members, oldest first.
+        anomalies: the first of them.
+        commits: commits over time: series ``commits`` and ``tombstones``.
+    """
+
+    row: GroupRow
+    causes: Mapping[str, int]
+    rebalances: tuple[RebalanceRow, ...]
+    members: tuple[tuple[int, int], ...]
+    anomalies: tuple[AnomalyRow, ...]
+    commits: Bins | None
+
+
+@frozen
+class PartitionRow:
+    """How loaded one log partition is."""
+
+    log_partition: int | None
+    records: int
+    commits: int
+    group_records: int
+    tombstones: int
+    size_bytes: int
+    file_bytes: int | None
+    groups: int
+    hottest_group: str | None
+    hottest_group_share: float | None
+    superseded_records: int
+    superseded_bytes: int
+
+
+@frozen
+class StaleRow:
+    """A group that loses offsets if nobody uses it.
+
+    Attributes:
+        offsets: how many it has.
+        expiring: how many of them expire if nothing changes.
+        expired: how many are due already.
+        next_ms: when the first of them expires.
+        group_ms: when the group goes with the last of them; None if something keeps it.
+    """
+
+    group_id: str
+    type: str
+    state: str
+    offsets: int
+    expiring: int
+    expired: int
+    last_commit_ms: int | None
+    next_ms: int | None
+    group_ms: int | None
+
+
+@frozen
+class LagRow:
+    """How far a group is behind in a topic."""
+
+    group_id: str
+    topic: str
+    partitions: int
+    lag: int
+    worst: int
+
+
+@frozen
+class ReadCount:
+    """How much was read of one kind.
+
+    Attributes:
+        what: record, control, corrupt or read, with the record's type.
+        problem: why it was not understood, or empty.
+    """
+
+    what: str
+    problem: str
+    count: int
+    size_bytes: int
+
+
+@frozen
+class CorruptRange:
+    """Bytes that were passed over."""
+
+    file: str
+    position: int
+    size_bytes: int
+    reason: str
+    first_offset: int | None
+    end_offset: int | None
+
+
+@frozen
+class Verification:
+    """What came of loading the log into coordinators and comparing their answers with the tables.
+
+    Attributes:
+        groups: how many groups were compared; None if not told.
+        difference_count: in how many places they differ.
+        differences: the first of them, in words.
+    """
+
+    groups: int | None
+    difference_count: int
+    differences: tuple[str, ...]
+
+
+@frozen
+class Report:
+    """Everything on the page. Lists are cut; ``counts`` in the overview are not.
+
+    Attributes:
+        title: what was analyzed.
+        inputs: the paths.
+        made_ms: when.
+        version: of groupcoord.
+        rebalances: by cause over time; the series are causes.
+        churn: members that ``joined`` and ``left``, over time.
+        churning: the groups with most of both.
+        groups: the most troubled first.
+        troubled: stories of the first of these.
+        tables: names of the tables beside the report, and how many rows each has.
+        missing: names of tables that were not made.
+    """
+
+    title: str
+    inputs: tuple[str, ...]
+    made_ms: int
+    version: str
+    overview: Overview
+    states: tuple[StateCount, ...] = ()
+    causes: tuple[CauseCount, ...] = ()
+    rebalances: Bins | None = None
+    churn: Bins | None = None
+    churning: tuple[GroupRow, ...] = ()
+    groups: tuple[GroupRow, ...] = ()
+    troubled: tuple[GroupStory, ...] = ()
+    partitions: tuple[PartitionRow, ...] = ()
+    anomaly_counts: tuple[AnomalyCount, ...] = ()
+    anomalies: tuple[AnomalyRow, ...] = ()
+    stale_count: int = 0
+    stale: tuple[StaleRow, ...] = ()
+    lag: tuple[LagRow, ...] | None = None
+    read: tuple[ReadCount, ...] = ()
+    corrupt: tuple[CorruptRange, ...] = ()
+    verification: Verification | None = None
+    tables: Mapping[str, int] = {}
+
+
+def summary(report: Report) -> dict[str, Any]:
+    """Return what ``summary.json`` holds: the figures of the page, under the names of this module's classes."""
+    return {"format_version": FORMAT_VERSION, **asdict(report)}

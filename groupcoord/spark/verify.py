@@ -1,0 +1,354 @@
+"""The coordinator itself loads each group's records, and its answers are held against the tables.
+
+A :class:`groupcoord.GroupCoordinator` for each group reads them from a log store that streams them in the log's order,
+so that a task holds one group's state and one Arrow batch, however hot the group. What is compared is what the
+coordinator answers to ListGroups, DescribeGroups and OffsetFetch, and the generation it is at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import chain, islice
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import IntegerType, LongType, StringType
+
+from groupcoord.clock import ManualClock
+from groupcoord.config import Config
+from groupcoord.coordinator import GroupCoordinator
+from groupcoord.core.group import CONSUMER_PROTOCOL_TYPE
+from groupcoord.core.messages import DescribeGroups, GroupToFetch, OffsetFetch
+from groupcoord.core.records import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    ZERO_UUID,
+    CommittedTopic,
+    OffsetCommitRecord,
+    OffsetTombstone,
+    PlainCommits,
+    Record,
+    TransactionMarker,
+)
+from groupcoord.errors import ErrorCode
+from groupcoord.log_store import LoadedCommits, LogRecord, NotLeaderError, Ticket
+from groupcoord.records.codec import decode_record
+from groupcoord.spark.columns import arrow_schema
+from groupcoord.spark.group_schemas import DIFFERENCES
+from groupcoord.spark.groups import NO_PARTITION, ROWS_MAX, groups, history_of, known_partition, members
+from groupcoord.spark.schemas import KIND_CONTROL, KIND_RECORD, _schema
+from groupcoord.spark.tables import current_offsets, is_offset_record
+from groupcoord.spark.views import CLASSIC, NO_PARTITIONS, by_topic, decode_partitions
+
+_KEY = ("log_partition", "group_id")
+_COLUMNS = (
+    *("log_offset", "kind", "control_type", "tombstone", "topic", "topic_partition", "committed_offset"),
+    *("leader_epoch", "metadata", "commit_timestamp_ms", "expire_timestamp_ms", "topic_id"),
+    *("producer_id", "producer_epoch", "is_transactional", "key", "value"),
+)
+_NEEDED = (*_KEY, *_COLUMNS)
+_ONE_PARTITION = Config(offsets_topic_num_partitions=1)
+RECORDS_FIELD = "records"
+_SAME_IN_A_RUN = ("topic", "metadata", "commit_timestamp_ms", "expire_timestamp_ms", "topic_id")
+
+ANSWERS = _schema(
+    ("log_partition", IntegerType(), "where the group's records lie"),
+    ("group_id", StringType(), "the group"),
+    ("topic", StringType(), "of an offset; null: about the group"),
+    ("topic_partition", IntegerType(), "goes with topic"),
+    ("field", StringType(), "what is told"),
+    ("text", StringType(), "what the coordinator answers"),
+    ("number", LongType(), "how many records were replayed, for the field records"),
+)
+
+
+def verify(records: DataFrame, *, history: DataFrame | None = None) -> DataFrame:
+    """Return where the tables differ from the coordinator (:data:`groupcoord.spark.group_schemas.DIFFERENCES`).
+
+    Nothing, that is, unless something is wrong. Compared are the groups there are, of classic groups state, protocol
+    type, protocol, generation and members with their assignments, and of all groups their committed offsets with leader
+    epoch and metadata. The coordinator does not know the records of KIP-848, share and streams groups: of these only
+    the offsets are compared.
+
+    Args:
+        records: the table of records.
+        history: what :func:`groupcoord.spark.history` makes of it, if it is there already.
+    """
+    folded = history_of(records if history is None else history)
+    tables = _table_answers(records, folded)
+    found = (
+        replay(records).where(F.col("field") != RECORDS_FIELD).withColumnRenamed("text", "coordinator").drop("number")
+    )
+    modern = groups(records, history=folded).where(F.col("type") != CLASSIC).select("group_id")
+    # Of a group whose records the coordinator does not know it may still have the offsets.
+    key = ["group_id", "topic", "topic_partition", "field"]
+    is_same = [F.col(f"one.{name}").eqNullSafe(F.col(f"other.{name}")) for name in key]
+    matches = is_same[0] & is_same[1] & is_same[2] & is_same[3]
+    one, other = found.alias("one"), tables.alias("other")
+    both = one.join(other, matches, "full").where(~F.col("coordinator").eqNullSafe(F.col("table")))
+    differences = both.select(
+        *[F.coalesce(f"one.{name}", f"other.{name}").alias(name) for name in key],
+        "coordinator",
+        "table",
+        F.expr(f"nullif(coalesce(one.log_partition, other.log_partition), {NO_PARTITION})").alias("log_partition"),
+    )
+    of_modern = differences.where("topic is null").join(modern, "group_id", "left_anti")
+    return differences.where("topic is not null").unionByName(of_modern).select(*DIFFERENCES.fieldNames())
+
+
+def replay(records: DataFrame) -> DataFrame:
+    """Return what the coordinator answers about each group after loading its records (:data:`ANSWERS`).
+
+    Transaction markers have no group; each is given to the groups that its producer wrote to in that log partition.
+    """
+    is_offset = is_offset_record()
+    is_known = (F.col("kind") == KIND_RECORD) & F.col("problem").isNull() & F.col("group_id").isNotNull()
+    partition = known_partition()
+    of_groups = records.where(is_known).select(partition, *_NEEDED[1:])
+    writers = (
+        records.where(is_offset & F.col("is_transactional")).select(partition, "group_id", "producer_id").distinct()
+    )
+    markers = (
+        records.where((F.col("kind") == KIND_CONTROL) & F.col("control_type").isin(0, 1))
+        .select(partition, *_COLUMNS)
+        .join(writers, ["log_partition", "producer_id"])
+        .select(*_NEEDED)
+    )
+    ordered = of_groups.unionByName(markers).repartition(*_KEY).sortWithinPartitions(*_KEY, "log_offset")
+    return ordered.mapInArrow(replay_batches, ANSWERS)
+
+
+def _table_answers(records: DataFrame, folded: DataFrame) -> DataFrame:
+    """Return what the tables say, in the shape of what the coordinator answers."""
+    of_groups = groups(records, history=folded).where(F.col("type") == CLASSIC)
+    nothing = (F.lit(None).cast("string").alias("topic"), F.lit(None).cast("int").alias("topic_partition"))
+    fields = {
+        "state": F.col("state"),
+        "protocol type": F.col("protocol_type"),
+        "protocol": F.coalesce("protocol", F.lit("")),
+        "generation": F.col("generation_or_epoch").cast("string"),
+    }
+    told = F.map_from_arrays(F.array(*map(F.lit, fields)), F.array(*fields.values()))
+    place = (F.coalesce("log_partition", F.lit(NO_PARTITION)).alias("log_partition"), F.col("group_id"))
+    about_groups = of_groups.select(*place, *nothing, F.explode(told).alias("field", "table"))
+    # The last record of a group has its members: a generation comes again when a static member was replaced.
+    last = (
+        folded.where("kind = 'generation'").groupBy("group_id").agg(F.max("generation.log_offset").alias("log_offset"))
+    )
+    partitions = F.transform(
+        "assignment", lambda found: F.concat(found["topic"], F.lit(":"), F.array_join(found["partitions"], ","))
+    )
+    parts: list[Column | str] = [F.coalesce("instance_id", F.lit("")), "client_id", "client_host", F.array_join(partitions, ";")]
+    about_members = (
+        members(folded)
+        .where(F.col("type") == CLASSIC)
+        .join(last, ["group_id", "log_offset"])
+        .join(of_groups.select("group_id"), "group_id", "left_semi")
+        .select(
+            *place,
+            *nothing,
+            F.concat(F.lit("member "), "member_id").alias("field"),
+            F.concat_ws("|", *parts).alias("table"),
+        )
+    )
+    offset = F.concat_ws("|", F.col("committed_offset"), F.col("leader_epoch"), F.col("metadata"))
+    about_offsets = current_offsets(records).select(
+        *place, "topic", "topic_partition", F.lit("offset").alias("field"), offset.alias("table")
+    )
+    return about_groups.unionByName(about_members).unionByName(about_offsets)
+
+
+# ---------------------------------------------------------------- the replay
+
+
+class _Key(NamedTuple):
+    log_partition: int
+    group_id: str
+
+
+class ReplayedLog:
+    """A log store with the records of one group, which come as they are read; nothing can be written.
+
+    Attributes:
+        record_count: how many records were read.
+    """
+
+    def __init__(self, entries: Iterable[LogRecord | LoadedCommits]) -> None:
+        self._entries = entries
+        self.record_count = 0
+
+    def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int:
+        """Refuse.
+
+        Raises:
+            NotLeaderError: always.
+        """
+        raise NotLeaderError
+
+    def read(self, partition: int) -> Iterator[LogRecord]:
+        """Return the records; there is :meth:`read_last` for it."""
+        raise NotImplementedError
+
+    def read_last(self, partition: int) -> Iterator[LogRecord | LoadedCommits]:
+        """Return the records in the log's order, several commits that lie side by side as one."""
+        for entry in self._entries:
+            self.record_count += len(entry.record) if isinstance(entry, LoadedCommits) else 1
+            yield entry
+
+
+def replay_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Load each group's records into a coordinator, and yield its answers.
+
+    Args:
+        batches: rows sorted by log partition, group and offset.
+    """
+    schema = arrow_schema(ANSWERS)
+    runs = _Runs(batches)
+    for key in runs:
+        for answers in _batched(_answers(key, ReplayedLog(runs.entries(key)))):
+            yield pa.RecordBatch.from_pylist(answers, schema)
+
+
+def _batched(answers: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    while some := list(islice(answers, ROWS_MAX)):
+        yield some
+
+
+def _answers(key: _Key, log: ReplayedLog) -> Iterator[dict[str, Any]]:
+    """Yield what a coordinator that loads a group's records says of it."""
+    coordinator = GroupCoordinator(config=_ONE_PARTITION, clock=ManualClock(0), log_store=log)
+    coordinator.load(0)
+    place = {"log_partition": key.log_partition, "group_id": key.group_id}
+    yield place | {"field": RECORDS_FIELD, "number": log.record_count}
+    (described,) = coordinator.call(DescribeGroups((key.group_id,))).groups
+    if described.error_code is not ErrorCode.NONE:
+        return
+    partition = coordinator.partition(0)
+    assert partition is not None
+    told = {
+        "state": described.group_state,
+        "protocol type": described.protocol_type,
+        "protocol": described.protocol_data,
+        "generation": str(partition.groups[key.group_id].generation_id),
+    }
+    is_consumer = described.protocol_type == CONSUMER_PROTOCOL_TYPE
+    for member in described.members:
+        assigned = decode_partitions(member.member_assignment) if is_consumer else NO_PARTITIONS
+        partitions = ";".join(f"{topic}:{','.join(map(str, found))}" for topic, found in by_topic(assigned))
+        parts = (member.group_instance_id or "", member.client_id, member.client_host, partitions)
+        told[f"member {member.member_id}"] = "|".join(parts)
+    for field, text in told.items():
+        yield place | {"field": field, "text": text}
+    (fetched,) = coordinator.call(OffsetFetch((GroupToFetch(key.group_id),))).groups
+    for topic in fetched.topics:
+        for offset in topic.partitions:
+            text = f"{offset.committed_offset}|{offset.committed_leader_epoch}|{offset.metadata}"
+            where = {"topic": topic.name, "topic_partition": offset.partition_index}
+            yield place | where | {"field": "offset", "text": text}
+
+
+class _Runs:
+    """Cuts sorted batches where the group changes: iterate over keys, and over the entries of each."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
+        self._batches = chain.from_iterable(map(_by_group, batches))
+        self._next: tuple[_Key, pa.RecordBatch] | None = next(self._batches, None)
+
+    def __iter__(self) -> Iterator[_Key]:
+        """Yield the group that comes now, and the next one once its entries were taken."""
+        while self._next is not None:
+            yield self._next[0]
+
+    def entries(self, key: _Key) -> Iterator[LogRecord | LoadedCommits]:
+        """Yield the records of the group that comes now."""
+        while self._next is not None and self._next[0] == key:
+            batch = self._next[1]
+            yield from _entries(key.group_id, batch)
+            self._next = next(self._batches, None)
+
+
+def _by_group(batch: pa.RecordBatch) -> Iterator[tuple[_Key, pa.RecordBatch]]:
+    """Yield the parts of a batch that belong to one group each."""
+    partitions, group_ids = batch.column("log_partition").to_pylist(), batch.column("group_id").to_pylist()
+    start = 0
+    for end in range(1, batch.num_rows + 1):
+        is_end = end == batch.num_rows
+        if is_end or group_ids[end] != group_ids[start] or partitions[end] != partitions[start]:
+            yield _Key(partitions[start], group_ids[start]), batch.slice(start, end - start)
+            start = end
+
+
+def _entries(group_id: str, batch: pa.RecordBatch) -> Iterator[LogRecord | LoadedCommits]:
+    """Yield the records of one group's rows; plain commits that lie side by side and are alike together."""
+    columns: dict[str, list[Any]] = {name: batch.column(name).to_pylist() for name in _COLUMNS}
+    offsets, topics = columns["log_offset"], columns["topic"]
+    is_plain = [
+        topic is not None and not tombstone and not transactional and not metadata and expiry == -1 and key is None
+        for topic, tombstone, transactional, metadata, expiry, key in zip(
+            topics,
+            columns["tombstone"],
+            columns["is_transactional"],
+            columns["metadata"],
+            columns["expire_timestamp_ms"],
+            columns["key"],
+            strict=True,
+        )
+    ]
+    alike = list(zip(*[columns[name] for name in _SAME_IN_A_RUN], strict=True))
+    start, count = 0, len(offsets)
+    while start < count:
+        end = start + 1
+        if is_plain[start]:
+            first = alike[start]
+            while end < count and is_plain[end] and offsets[end] == offsets[end - 1] + 1 and alike[end] == first:
+                end += 1
+        if end - start > 1:
+            topic = CommittedTopic(
+                _commit(group_id, columns, start),
+                tuple(columns["topic_partition"][start:end]),
+                tuple(columns["committed_offset"][start:end]),
+                tuple(columns["leader_epoch"][start:end]),
+            )
+            yield LoadedCommits(offsets[start], PlainCommits((topic,)))
+        else:
+            yield LogRecord(_record(group_id, columns, start), -1, offsets[start])
+        start = end
+
+
+def _record(group_id: str, columns: dict[str, list[Any]], row: int) -> Record:
+    producer_id, producer_epoch = columns["producer_id"][row], columns["producer_epoch"][row]
+    if columns["kind"][row] == KIND_CONTROL:
+        return TransactionMarker(producer_id, producer_epoch, columns["control_type"][row] == 1)
+    key = columns["key"][row]
+    if columns["topic"][row] is None:
+        return decode_record(key or b"", columns["value"][row], producer_id, producer_epoch)
+    if columns["tombstone"][row]:
+        return OffsetTombstone(group_id, columns["topic"][row], columns["topic_partition"][row])
+    return _commit(group_id, columns, row)
+
+
+@lru_cache(1_024)
+def _uuid(raw: bytes) -> UUID:
+    return UUID(bytes=raw)
+
+
+def _commit(group_id: str, columns: dict[str, list[Any]], row: int) -> OffsetCommitRecord:
+    topic_id = columns["topic_id"][row]
+    is_transactional = columns["is_transactional"][row]
+    return OffsetCommitRecord(
+        group_id,
+        columns["topic"][row],
+        columns["topic_partition"][row],
+        columns["committed_offset"][row],
+        columns["leader_epoch"][row],
+        columns["metadata"][row],
+        columns["commit_timestamp_ms"][row],
+        columns["expire_timestamp_ms"][row],
+        ZERO_UUID if topic_id is None else _uuid(topic_id),
+        columns["producer_id"][row] if is_transactional else NO_PRODUCER_ID,
+        columns["producer_epoch"][row] if is_transactional else NO_PRODUCER_EPOCH,
+    )

@@ -1,0 +1,90 @@
+"""The laws bite: a world with a planted bug breaks one, and says which."""
+
+from __future__ import annotations
+
+import pytest
+
+from groupcoord import ErrorCode, GroupCoordinator
+from groupcoord.core.membership import Membership
+from groupcoord.core.rebalance import Rebalance
+from groupcoord.core.records import GroupMetadataRecord
+from groupcoord.log_store import LogRecord, Ticket
+from groupcoord.member.assignors.range import RangeAssignor
+from groupcoord.member.consumer_protocol import Assignment, TopicPartition
+from groupcoord.sim import LawBrokenError, World, run_seed
+from groupcoord.sim.cluster_log import ClusterLog
+from groupcoord.sim.faults import ConsumerPause, NodeCrash
+
+from .worlds import small_world
+
+
+def test_two_owners_in_one_generation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An assignor that gives everything to everybody is caught."""
+    everything = Assignment(tuple(TopicPartition("orders", index) for index in range(6)))
+    monkeypatch.setattr(RangeAssignor, "assign", lambda self, cluster, members: dict.fromkeys(members, everything))
+
+    with pytest.raises(LawBrokenError, match="both own"):
+        World(1, small_world()).run()
+
+
+def test_a_commit_that_is_not_in_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log that says it wrote a commit and didn't is caught when the commit is acknowledged."""
+    write = ClusterLog.write
+
+    def forgetful(self: ClusterLog, partition: int, ticket: Ticket, records: list[LogRecord]) -> int:
+        if isinstance(records[0].record, GroupMetadataRecord):
+            return write(self, partition, ticket, records)
+        end_offset = self.memory.end_offset(partition)
+        self.memory.skip_offsets(partition, len(records))
+        return end_offset
+
+    monkeypatch.setattr(ClusterLog, "write", forgetful)
+
+    with pytest.raises(LawBrokenError, match="is acknowledged, but not in the log"):
+        World(1, small_world()).run()
+
+
+def test_a_heartbeat_of_somebody_who_is_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A coordinator that takes every heartbeat is caught once a member that expired comes back."""
+    monkeypatch.setattr(Membership, "_heartbeat", lambda self, request, now_ms: ErrorCode.NONE)
+    pause = ConsumerPause(start_ms=30_000, end_ms=50_000, consumer=1, group="billing")
+
+    with pytest.raises(LawBrokenError, match="its heartbeat is taken"):
+        World(1, small_world(pause)).run()
+
+
+def test_a_rebalance_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A coordinator that forgets to hand out assignments does not come to rest."""
+    monkeypatch.setattr(Rebalance, "assign", lambda self, written, now_ms: None)
+
+    with pytest.raises(LawBrokenError, match="did not come to rest"):
+        World(1, small_world(settle_ms=60_000)).run()
+
+
+def test_a_load_that_leaves_something_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A coordinator whose memory after a load lacks what the log has is caught at the next look."""
+    crash = NodeCrash(start_ms=30_000, end_ms=31_000, node_id=1)
+    other = NodeCrash(start_ms=30_000, end_ms=31_000, node_id=2)
+    replay = GroupCoordinator.continue_load
+
+    def shortened(self: GroupCoordinator, partition: int, max_records: int | None = None) -> bool:
+        read = self.log_store.read
+        monkeypatch.setattr(self.log_store, "read", lambda index: list(read(index))[:-1])
+        return replay(self, partition, max_records)
+
+    monkeypatch.setattr(GroupCoordinator, "continue_load", shortened)
+
+    with pytest.raises(LawBrokenError, match="hard state of log partition"):
+        World(1, small_world(crash, other)).run()
+
+
+def test_a_failed_run_tells_how_it_came_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that broke a law carries the reason and the last lines of its story."""
+    monkeypatch.setattr(Rebalance, "assign", lambda self, written, now_ms: None)
+
+    run = run_seed(1, small_world(settle_ms=10_000))
+
+    assert run.outcome is None
+    assert run.failure is not None
+    assert run.failure.startswith("LawBrokenError: billing did not come to rest")
+    assert any("billing-0" in line for line in run.tail)

@@ -1,0 +1,235 @@
+"""Observations, figures, the page and the command."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from groupcoord import cli
+from groupcoord.core.rebalance import Rebalance
+from groupcoord.member import TopicPartition
+from groupcoord.sim import FleetReport, report_page, run_seed
+from groupcoord.sim.figures import Distribution, histogram
+from groupcoord.sim.observations import RECORD_INTERVAL_MS, GroupObservations
+
+from .worlds import small_world
+
+PARTITION = TopicPartition("orders", 0)
+SCENARIO = """\
+name = "two <consumers>"
+duration = "2m"
+settle = "2m"
+[topics]
+orders = 4
+[[groups]]
+name = "billing"
+members = 2
+topics = ["orders"]
+[[events]]
+kind = "crash-consumer"
+group = "billing"
+at = ["40s", "60s"]
+down = "forever"
+"""
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(name="simulate")
+def _simulate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run the command; returns exit status, stdout and stderr."""
+    monkeypatch.setenv("COLUMNS", "160")
+
+    def run(*words: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as caught:
+            cli.main(["simulate", *words])
+        output = capsys.readouterr()
+        return int(caught.value.code or 0), output.out, output.err
+
+    return run
+
+
+@pytest.fixture(name="scenario")
+def _scenario(tmp_path: Path) -> str:
+    """A scenario file."""
+    path = tmp_path / "two.toml"
+    path.write_text(SCENARIO)
+    return str(path)
+
+
+def test_a_partition_changes_hands() -> None:
+    """Time without owner, moves and what is processed again come from who had it when."""
+    seen = GroupObservations((PARTITION,), 0)
+    seen.begin(1_000)
+    seen.assigned("a", PARTITION, 4_000)
+    seen.started("a", PARTITION, 0)
+    seen.given_up("a", PARTITION, 10_000)
+    seen.assigned("b", PARTITION, 12_000)
+    seen.started("b", PARTITION, 800)
+    seen.given_up("b", PARTITION, 20_000)
+    seen.assigned("b", PARTITION, 20_000)
+    seen.finish(30_000)
+
+    figures = seen.figures()[PARTITION]
+    assert figures.unowned_ms == 3_000 + 2_000
+    assert figures.moves == 1
+    assert figures.duplicate_ms == (10_000 // RECORD_INTERVAL_MS - 800) * RECORD_INTERVAL_MS
+    assert figures.longest_duplicate_ms == figures.duplicate_ms
+
+
+def test_two_consumers_at_once_process_twice() -> None:
+    """While a consumer that was replaced goes on, its work is work done twice."""
+    seen = GroupObservations((PARTITION,), 0)
+    seen.begin(0)
+    seen.assigned("a", PARTITION, 0)
+    seen.started("a", PARTITION, 0)
+    seen.assigned("b", PARTITION, 5_000)
+    seen.started("b", PARTITION, 500)
+    seen.given_up("b", PARTITION, 20_000)
+    seen.given_up("a", PARTITION, 10_000)
+
+    assert seen.figures()[PARTITION].duplicate_ms == 10_000
+    assert seen.figures()[PARTITION].unowned_ms == 0
+
+
+def test_figures() -> None:
+    """Percentiles are values that occur; bins cover all values; nothing at all is zeros."""
+    found = Distribution.of(list(range(1, 101)))
+
+    assert (found.least, found.most, found.mean) == (1, 100, 50.5)
+    assert found.percentiles == {50: 50, 90: 90, 99: 99}
+    assert sum(count for _, _, count in histogram(list(range(100)), 7)) == 100
+    assert histogram([5, 5]) == [(5, 5, 2)]
+    assert histogram([]) == []
+    assert Distribution.of([]).to_json()["p50"] == 0
+
+
+class _Balanced(HTMLParser):
+    """Notes the elements of a page, and that they are closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[str] = []
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note it."""
+        self.seen.append(tag)
+        self.links += [value or "" for name, value in attrs if name in ("src", "href")]
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Nothing is left open."""
+        self.seen.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        """It closes the one opened last."""
+        assert self.open.pop() == tag
+
+
+def test_the_page_is_whole_and_needs_nothing_else() -> None:
+    """Elements are closed in order, there is a plot for each measure, and nothing is loaded from anywhere."""
+    report = FleetReport("a <b>name</b>", [run_seed(seed, small_world()) for seed in (1, 2)])
+
+    page = report_page(report, "groupcoord simulate 'x.toml'")
+
+    parser = _Balanced()
+    parser.feed(page)
+    assert not parser.open
+    assert parser.seen.count("svg") == 6
+    assert parser.seen.count("rect") > 6
+    assert not parser.links
+    assert "script" not in parser.seen
+    assert "&lt;b&gt;name" in page
+    assert "http" not in page
+
+
+def test_a_table_json_and_a_page(simulate: Run, scenario: str, tmp_path: Path) -> None:
+    """The report tells the same as a table, as JSON and as a page; two runs agree on every digest."""
+    page = tmp_path / "report.html"
+    status, table, _ = simulate(scenario, "--seeds", "3", "--jobs", "1", "--html", str(page))
+
+    assert status == 0
+    assert "two <consumers>" in table
+    assert "without owner" in table
+    assert "every law held" in table
+    assert "two &lt;consumers&gt;" in page.read_text()
+
+    status, printed, _ = simulate(scenario, "--seeds", "3", "--jobs", "2", "--json")
+    again = simulate(scenario, "--seeds", "3", "--jobs", "1", "--json", "--no-elision")[1]
+    report = json.loads(printed)
+    assert status == 0
+    assert report["seeds"] == 3
+    assert report["failed"] == []
+    assert report["all"]["rebalances"]["min"] >= 2
+    assert report["rebalance_causes"]["session expiry"] == 3
+    assert len(set(report["digests"].values())) == 3
+    assert report == json.loads(again)
+
+
+def test_the_story_of_one_seed(simulate: Run, scenario: str) -> None:
+    """A seed alone prints one line per event with a picture of everybody, and its digest."""
+    status, story, _ = simulate(scenario, "--seed", "2")
+
+    lines = story.splitlines()
+    assert status == 0
+    assert lines[0].startswith("nodes:")
+    assert any(line.endswith("billing-0  starts") for line in lines)
+    assert any(" 1 22  billing-" in line for line in lines)
+    assert any("1 4." in line or "1 .4" in line for line in lines)
+    assert "digest" in lines[-1]
+
+
+def test_a_failing_seed_is_told_with_its_command(simulate: Run, scenario: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broken law makes exit status 1, and the line that replays the seed is printed; replaying fails as well."""
+    monkeypatch.setattr(Rebalance, "assign", lambda self, written, now_ms: None)
+
+    status, table, _ = simulate(scenario, "--seeds", "1", "--first-seed", "7", "--jobs", "1")
+    assert status == 1
+    assert "seed 7 FAILED: LawBrokenError: billing did not come to rest" in table
+    assert f"replay it: groupcoord simulate {scenario} --seed 7" in table
+
+    status, story, _ = simulate(scenario, "--seed", "7")
+    assert status == 1
+    assert story.splitlines()[-1].startswith("LawBrokenError: billing did not come to rest")
+
+
+def test_without_a_scenario(simulate: Run) -> None:
+    """Without a file, small fleets with everything going wrong are run."""
+    status, table, _ = simulate("--seeds", "2", "--jobs", "1")
+
+    assert status == 0
+    assert "every law held" in table
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "can't be read"),
+        (SCENARIO.replace("members = 2", "members = 0"), "two.toml: line 8: groups[0].members: "),
+    ],
+)
+def test_a_file_that_can_not_be_used(simulate: Run, tmp_path: Path, text: str | None, message: str) -> None:
+    """A missing or bad file is a message on stderr and exit status 2."""
+    path = tmp_path / "two.toml"
+    if text is not None:
+        path.write_text(text)
+
+    status, output, error = simulate(str(path))
+
+    assert (status, output) == (2, "")
+    assert message in error
+
+
+def test_a_page_that_can_not_be_written(simulate: Run, scenario: str, tmp_path: Path) -> None:
+    """A page that can't be written is a message on stderr and exit status 2."""
+    status, _, error = simulate(scenario, "--seeds", "1", "--html", str(tmp_path))
+
+    assert status == 2
+    assert "can't be written" in error

@@ -1,0 +1,153 @@
+"""One seed, one story: in every process, and with or without what steady groups repeat."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+from attrs import evolve
+
+from groupcoord import Config
+from groupcoord.member import MemberConfig
+from groupcoord.sim import ClusterOptions, World, WorldOptions, run_seed, swarm_options
+from groupcoord.sim.faults import (
+    BusyApplication,
+    ClockJump,
+    ConsumerCrash,
+    ConsumerPause,
+    ConsumerStop,
+    CutOff,
+    Fault,
+    LogTrouble,
+    LossyNetwork,
+    Migration,
+    NodeCrash,
+    TopicGrowth,
+    rolling_restart,
+)
+
+from .worlds import small_world
+
+FAULTS: dict[str, list[Fault]] = {
+    "none": [],
+    "node crash": [NodeCrash(start_ms=60_000, end_ms=70_000, node_id=node_id) for node_id in (1, 2)],
+    "migration": [Migration(start_ms=60_000, end_ms=60_000, partition=p, node_id=2 - p) for p in (0, 1)],
+    "cut off": [CutOff(start_ms=60_000, end_ms=80_000, consumers=(0, 2), node_ids=(1, 2))],
+    "lossy network": [LossyNetwork(start_ms=60_000, end_ms=80_000, probability=0.2)],
+    "slow log": [LogTrouble(start_ms=60_000, end_ms=80_000, flush_ms=3_000)],
+    "failing log": [LogTrouble(start_ms=60_000, end_ms=80_000, refusal_percent=60)],
+    "consumer crash": [ConsumerCrash(start_ms=60_000, end_ms=90_000, consumer=1, group="billing")],
+    "death": [ConsumerCrash(start_ms=60_000, end_ms=60_000, consumer=1, group="billing", stays_dead=True)],
+    "stop": [ConsumerStop(start_ms=60_000, end_ms=65_000, consumer=1, group="billing")],
+    "pause": [ConsumerPause(start_ms=60_000, end_ms=80_000, consumer=1, group="billing")],
+    "busy": [BusyApplication(start_ms=60_000, end_ms=140_000, consumer=1, group="billing")],
+    "clock": [ClockJump(start_ms=60_000, end_ms=60_000, consumer=1, group="billing", duration_ms=20_000)],
+    "growth": [TopicGrowth(start_ms=60_000, end_ms=60_000, topic="orders", partition_count=9)],
+    "roll": rolling_restart("billing", range(3), 60_000, 1, 10_000, 3_000),
+}
+
+
+def story_of(seed: int, options: WorldOptions) -> tuple[list[str], tuple[object, ...]]:
+    """Return the lines of a story and what must be the same however it is told."""
+    lines: list[str] = []
+    outcome = World(seed, options, lines.append).run()
+    return lines, (outcome.digest, outcome.heartbeats, outcome.commits, outcome.rest_ms)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_leaving_out_what_repeats_changes_nothing(name: str) -> None:
+    """A world with each fault has the same lines, digest, heartbeats and commits with and without elision."""
+    options = small_world(*FAULTS[name], duration_ms=200_000)
+
+    elided, whole = World(7, options), World(7, evolve(options, elides=False))
+
+    first, second = elided.run(), whole.run()
+    assert evolve(first, events=0, looks=0) == evolve(second, events=0, looks=0)
+    assert first.events < second.events
+
+
+def test_a_member_that_talks_to_a_former_leader_is_not_steady() -> None:
+    """While the word of a new leader is slow to spread, nothing is left out, though the new leader is content."""
+    cluster = ClusterOptions(node_count=2, config=Config(offsets_topic_num_partitions=1), word_ms=10_000)
+    member = MemberConfig(session_timeout_ms=10_000, heartbeat_interval_ms=1_000, enable_auto_commit=False)
+    for seed in range(6):
+        move = Migration(start_ms=60_000, end_ms=60_000, partition=0, node_id=2)
+        options = small_world(move, cluster=cluster, member=member)
+
+        assert story_of(seed, options) == story_of(seed, evolve(options, elides=False))
+
+
+@pytest.mark.parametrize("seed", [100, 101, 103, 104])
+def test_small_fleets_tell_the_same_with_and_without_elision(seed: int) -> None:
+    """The lines of worlds with all faults on are the same, one by one."""
+    options = swarm_options(seed)
+
+    assert story_of(seed, options) == story_of(seed, evolve(options, elides=False))
+
+
+def test_faults_leave_their_mark() -> None:
+    """Worlds with different faults, and different seeds of one world, tell different stories."""
+    digests = Counter(World(7, small_world(*faults)).run().digest for faults in FAULTS.values())
+    digests.update(World(seed, small_world()).run().digest for seed in (8, 9))
+
+    assert set(digests.values()) == {1}
+
+
+PROGRAM = """
+from groupcoord.sim import World, swarm_options
+print([World(seed, swarm_options(seed)).run().digest for seed in (3, 41)])
+"""
+
+
+def test_the_hash_seed_does_not_matter() -> None:
+    """Processes with different PYTHONHASHSEED tell the same stories."""
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", PROGRAM],
+            env={"PYTHONHASHSEED": hash_seed, "PYTHONPATH": ":".join(sys.path)},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+            stdin=subprocess.DEVNULL,
+        ).stdout
+        for hash_seed in ("0", "1", "4711")
+    }
+
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_small_fleets_keep_every_law(seed: int) -> None:
+    """Worlds with all faults on keep the laws and come to rest."""
+    run = run_seed(seed, swarm_options(seed))
+
+    assert run.failure is None, "\n".join([str(run.failure), *run.tail])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(20_000, 21_000, 50))
+def test_many_small_fleets_keep_every_law(first: int) -> None:
+    """The same for a thousand more."""
+    for seed in range(first, first + 50):
+        run = run_seed(seed, swarm_options(seed))
+        assert run.failure is None, "\n".join([f"seed {seed}: {run.failure}", *run.tail])
+
+
+def test_the_draw_uses_every_trouble() -> None:
+    """Over some hundred seeds, every kind of fault is drawn, and worlds without any."""
+    kinds = Counter(type(fault).__name__ for seed in range(300) for fault in swarm_options(seed).faults)
+
+    assert set(kinds) == {
+        kind.__name__ for kind in Fault.__subclasses__() + Fault.__subclasses__()[-1].__subclasses__()
+    } - {"ConsumerFault"} | {
+        "ConsumerCrash",
+        "ConsumerStop",
+        "ConsumerPause",
+        "BusyApplication",
+        "BrokenConnections",
+        "ClockJump",
+    }
+    assert any(not swarm_options(seed).faults for seed in range(300))

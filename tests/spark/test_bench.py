@@ -1,0 +1,64 @@
+"""The measurements themselves work: large logs are valid, and every way of reading them gives a figure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import groupcoord.spark as pipeline
+from groupcoord.spark.chunks import RowSettings
+from groupcoord.spark.files import cut, find_segments
+from groupcoord.spark.source import LogPartition, log_rows
+
+from ..bench.spark_decode import measure
+from ..bench.spark_logs import write_log
+
+RECORDS = 20_000
+
+
+@pytest.fixture(scope="module")
+def large_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log that is not so large."""
+    folder = tmp_path_factory.mktemp("large")
+    assert RECORDS <= write_log(folder, records=RECORDS, partitions=2, groups=6) < RECORDS + 50
+    return folder
+
+
+def test_large_logs_are_valid(large_log: Path) -> None:
+    """Every batch is sound, and there are commits, generations and both kinds of markers."""
+    (files,) = find_segments([large_log])
+    (ranges,) = cut(files.segments)
+    batches = log_rows(LogPartition(files.file_system, ranges), RowSettings())
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    kinds = Counter((row["kind"], row["record_type"], row["control_type"], row["problem"]) for row in rows)
+
+    assert set(kinds) == {
+        ("record", 1, None, None),
+        ("record", 2, None, None),
+        ("control", None, 0, None),
+        ("control", None, 1, None),
+        ("read", None, None, None),
+    }
+    assert kinds["record", 1, None, None] > 0.99 * RECORDS
+
+
+def test_logs_are_the_same_for_the_same_arguments(large_log: Path, tmp_path: Path) -> None:
+    """The generator draws from its seed alone."""
+    write_log(tmp_path, records=RECORDS, partitions=2, groups=6)
+
+    assert [path.read_bytes() for path in sorted(tmp_path.glob("*/*.log"))] == [
+        path.read_bytes() for path in sorted(large_log.glob("*/*.log"))
+    ]
+
+
+def test_every_way_of_reading_is_measured(spark: SparkSession, large_log: Path) -> None:
+    """There is a figure for each, and the plain reader finds as many commits as ours."""
+    found = measure(spark, large_log, RECORDS, 1)
+    rows = spark.read.format("rows").load(str(large_log)).count()
+
+    assert len(found) == 3
+    assert min(found.values()) > 0
+    assert rows == pipeline.read_log(spark, large_log).where("record_type = 1").count()
