@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from groupcoord.records.salvage import Damage, ReadAt, SoundBatch, salvage_batches
+from groupcoord.records.range_checksums import ReadAt
+from groupcoord.records.salvage import Damage, SoundBatch, salvage_batches
 
 SEGMENT_SUFFIX = ".log"
 SWAP_SUFFIX = ".log.swap"

@@ -192,11 +192,12 @@ class NodeLog:
     def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int | None:
         """Append at once or with the next flush. See :meth:`groupcoord.LogStore.append`."""
         log = self._log
-        if log.leaders[partition].node_id != self._node_id:
+        waiting = self._waiting.get(partition)
+        if not waiting and log.leaders[partition].node_id != self._node_id:
+            # While earlier ones wait, this one is refused in its turn.
             raise NotLeaderError("another node leads this log partition")
         now_ms = self._scheduler.time_ms
         durable_ms = log.durable_ms(now_ms)
-        waiting = self._waiting.get(partition)
         if durable_ms == now_ms and not waiting:
             error = log.refusal(partition, now_ms)
             if error is not None:

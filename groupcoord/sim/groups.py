@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from groupcoord.coordinator import GroupState
 from groupcoord.core.member import MemberMetadata
+from groupcoord.member import TopicPartition
 from groupcoord.member.states import MemberState
 from groupcoord.messages import Node
 from groupcoord.sim.consumers import Consumer
@@ -36,6 +37,7 @@ class SimulatedGroup:
         self.elision: Elision | None = None
         self.observations = GroupObservations(world.partitions_of(options.topics), world.start_ms)
         self.consumers = [Consumer(first_number + index, index, self) for index in range(options.consumer_count)]
+        self._first_partitions = world.partitions_of(options.topics)
         self._is_steady = False
         self._looks_again_ms = 0
 
@@ -96,9 +98,17 @@ class SimulatedGroup:
             group = partition.groups.get(self.options.group_id) if partition is not None else None
             return group is None or group.state is GroupState.EMPTY
         self.disturbed()
-        owned = [partition for consumer in live for partition in consumer.owned]
-        wanted = self.world.partitions_of(self.options.topics)
-        return self.is_steady() and sorted(owned) == sorted(wanted)
+        return self.is_steady() and self._is_shared_out([p for consumer in live for p in consumer.owned])
+
+    def _is_shared_out(self, owned: list[TopicPartition]) -> bool:
+        """Tell whether every partition has one owner.
+
+        What was added while a static leader was away may have none: when it is back it skips the assignment and takes
+        the topics as it finds them for what it has assigned (KIP-814, as Kafka's Java consumer does).
+        """
+        found, wanted = set(owned), set(self.world.partitions_of(self.options.topics))
+        least = set(self._first_partitions) if self.options.is_static else wanted
+        return len(found) == len(owned) and least <= found <= wanted
 
 
 def _is_settled(consumer: Consumer, generation_id: int, node: Node) -> bool:

@@ -2,7 +2,7 @@
 
 Start with a session of your own (:func:`register`) or :func:`session`; :func:`read_log` or :func:`from_messages` give
 the table of records, and the other functions make tables of it. The schema of each is in
-:mod:`groupcoord.spark.schemas`::
+:mod:`groupcoord.spark.schemas`, or, of those about groups, :mod:`groupcoord.spark.group_schemas`::
 
     spark = groupcoord.spark.session()
     records = groupcoord.spark.read_log(spark, "/var/lib/kafka/data")
@@ -16,24 +16,36 @@ offsets are columns already. Within a group ``log_offset`` is the order; rows of
 as nothing shuffles them.
 """
 
+from groupcoord.spark.anomalies import Thresholds, anomalies, stale_groups
 from groupcoord.spark.errors import InputError, JavaNotFoundError, PipelineError
+from groupcoord.spark.groups import generations, groups, history, members, rebalances
 from groupcoord.spark.load import partition_load
 from groupcoord.spark.reading import from_messages, read_log
 from groupcoord.spark.sessions import register, session
 from groupcoord.spark.tables import commits, corrupt, current_offsets, lag, read_counts
+from groupcoord.spark.verify import verify
 
 __all__ = [
     "InputError",
     "JavaNotFoundError",
     "PipelineError",
+    "Thresholds",
+    "anomalies",
     "commits",
     "corrupt",
     "current_offsets",
     "from_messages",
+    "generations",
+    "groups",
+    "history",
     "lag",
+    "members",
     "partition_load",
     "read_counts",
     "read_log",
+    "rebalances",
     "register",
     "session",
+    "stale_groups",
+    "verify",
 ]

@@ -137,7 +137,7 @@ def _fold_inputs(records: DataFrame) -> DataFrame:
     of_groups = (
         records.where(is_group_record())
         .select(known_partition(), "group_id", "log_offset", "log_timestamp_ms", "key", "value", epoch.alias("epoch"))
-        .join(F.broadcast(_complete_from(records)), "log_partition", "left")
+        .join(F.broadcast(complete_from(records)), "log_partition", "left")
         .selectExpr(
             *("log_partition", "group_id", "log_offset", "log_timestamp_ms", "key", "value"),
             *("null as topic", "null as topic_partition", "null as names", "complete_from"),
@@ -172,11 +172,11 @@ def _typed(table: DataFrame) -> DataFrame:
     return table.select(*[F.col(name).cast(kind).alias(name) for name, kind in wanted])
 
 
-def _complete_from(records: DataFrame) -> DataFrame:
+def complete_from(records: DataFrame) -> DataFrame:
     """Return for each log partition the offset from which on no record is missing.
 
-    Compaction works from the start of a log: it leaves files with gaps, and behind them files without. Several bytes
-    that can't be read are a gap too.
+    Compaction works from the start of a log: it leaves files with gaps, and behind them files without. Bytes that can't
+    be read leave a gap too.
     """
     files = (
         records.where(F.col("kind").isin(KIND_RECORD, KIND_CONTROL))

@@ -261,7 +261,7 @@ class GroupFold:
 
     def _apply_modern(self, log_offset: int, timestamp_ms: int, record: TypedRecord) -> None:
         types = types_of(record.type)
-        if self._modern is None or self._modern.types is not types:
+        if self._modern is None or self._modern.types != types:
             if record.value is None:
                 return
             self._modern = EpochGroup(types)

@@ -33,12 +33,12 @@ _WIDTHS_MS = tuple(
 )
 
 
-def bin_width_ms(span_ms: int) -> int:
-    """Return a round width with which a span falls into at most :data:`groupcoord.spark.report_model.BINS_MAX` bins."""
+def bin_width_ms(span_ms: int, bins_max: int = model.BINS_MAX) -> int:
+    """Return a round width with which a span falls into at most so many bins, wherever it starts."""
     for width_ms in _WIDTHS_MS:
-        if span_ms // width_ms + 2 <= model.BINS_MAX:
+        if span_ms // width_ms + 2 <= bins_max:
             return width_ms
-    weeks = span_ms // ((model.BINS_MAX - 2) * _WIDTHS_MS[-1]) + 1
+    weeks = span_ms // ((bins_max - 2) * _WIDTHS_MS[-1]) + 1
     return weeks * _WIDTHS_MS[-1]
 
 
@@ -259,7 +259,7 @@ def _commits_of(commits: DataFrame, names: list[str]) -> dict[str, Bins]:
     )
     if not spans:
         return {}
-    widths = {row.group_id: bin_width_ms(row.last_ms - row.first_ms) for row in spans}
+    widths = {row.group_id: bin_width_ms(row.last_ms - row.first_ms, model.BINS_OF_GROUP_MAX) for row in spans}
     width = F.create_map(*[F.lit(part) for pair in sorted(widths.items()) for part in pair])[F.col("group_id")]
     place = F.floor(F.col("log_timestamp_ms") / width).alias("place")
     name = F.when(F.col("tombstone"), "tombstones").otherwise("commits").alias("name")

@@ -91,7 +91,7 @@ def report_page(report: Report) -> str:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> str:
-    """Return a table. A column whose title starts with ``#`` holds numbers, one with ``@`` times."""
+    """Return a table. Titles that start with ``#`` stand above numbers, with ``@`` above what stays on one line."""
     kinds = ["n" if title.startswith("#") else "t" if title.startswith("@") else "" for title in head]
     classes = [f' class="{kind}"' if kind else "" for kind in kinds]
     titles = "".join(
@@ -209,9 +209,9 @@ def _rebalances(report: Report) -> str:
     return (
         "".join(parts)
         + _table(head, rows)
-        + '<p class="soft">Proven are causes that nothing else explains. Of a rebalance of a classic group the log shows '
-        "the time from the last join to the assignments, of another type from the new epoch until all members had come "
-        "to it.</p>"
+        + '<p class="soft">Proven are causes that the records leave no doubt about. Of a rebalance of a classic group '
+        "the log shows the time from the last join to the assignments, of another type from the new epoch until all "
+        "members had come to it.</p>"
     )
 
 
@@ -245,7 +245,8 @@ def _troubled(report: Report) -> str:
     cards = [_card(place, story, report) for place, story in enumerate(report.troubled, 1)]
     return (
         '<p class="soft">By points: 5 for each anomaly, 3 for each rebalance because a member expired or left, 1 for '
-        "each other. The mark of a rebalance has the colour of its cause; triangles are anomalies. Point at a mark to read what it stands for.</p>" + "".join(cards)
+        "each other. The mark of a rebalance has the colour of its cause; triangles are anomalies. Point at a mark to "
+        "read what it stands for.</p>" + "".join(cards)
     )
 
 
@@ -275,7 +276,7 @@ def _card(place: int, story: GroupStory, report: Report) -> str:
         )
         for one in told
     ]
-    head = ("@ended", "#generation", "cause", "#confidence", "#seen for", "#joined / left", "evidence")
+    head = ("@ended", "#generation", "@cause", "#confidence", "#seen for", "#joined / left", "evidence")
     summary = f"Its last {counted(len(told), 'rebalance')}" if len(told) < story.row.rebalances else "Its rebalances"
     table = f"<details><summary>{summary}</summary>{_table(head, rows)}</details>" if rows else ""
     return (
@@ -331,7 +332,9 @@ def _anomalies(report: Report) -> str:
     return (
         _table(head, counts)
         + _table(
-            ("@from", "group", "anomaly", "of", "#times", "what was seen"), rows, "In the most troubled groups first"
+            ("@from", "group", "anomaly", "of", "#times", "what was seen"),
+            rows,
+            "Those of the groups with most of them first",
         )
         + f'<p class="soft">{note}</p>'
     )

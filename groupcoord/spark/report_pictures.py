@@ -23,6 +23,7 @@ from groupcoord.spark.report_text import (
 WIDTH = 960
 LEFT, RIGHT = 76, 12
 TICKS_MAX = 8
+TITLE_LENGTH_MAX = 200
 
 _LEVELS = (10, 15, 20, 25, 30, 40, 50, 60, 80, 100)
 _STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
@@ -208,7 +209,7 @@ def _rebalance_marks(story: GroupStory, axis: Axis, top: float, bottom: float) -
         start, end = axis.x(start_ms), axis.x(end_ms)
         generation = "" if one.to_generation is None else f" to generation {one.to_generation:,}"
         took = "" if start_ms == end_ms else f", {told_span(end_ms - start_ms)}"
-        told = f"{told_time(end_ms)}{generation}: {one.cause}{took}. {one.evidence}"
+        told = f"{told_time(end_ms)}{generation}: {one.cause}{took}"
         width = max(end - start, 3.0)
         parts.append(_titled(told, [_rect(end - width, top, width, bottom - top, cause_class(one.cause))]))
     return parts
@@ -284,7 +285,7 @@ def _svg(height: int, label: str, parts: Iterable[str]) -> str:
 
 
 def _titled(told: str, shapes: Iterable[str]) -> str:
-    return f"<g><title>{html_text(told)}</title>{''.join(shapes)}</g>"
+    return f"<g><title>{html_text(told, TITLE_LENGTH_MAX)}</title>{''.join(shapes)}</g>"
 
 
 def _rect(x: float, y: float, width: float, height: float, style: str) -> str:

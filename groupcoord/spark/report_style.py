@@ -25,7 +25,7 @@ STYLE = """
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--page); color: var(--text);
   font: 15px/1.55 system-ui, -apple-system, "Segoe UI", "Helvetica Neue", Arial, sans-serif; }
-main { max-width: 66rem; margin: 0 auto; padding: 1.5rem 1.25rem 4rem; }
+main { max-width: 72rem; margin: 0 auto; padding: 1.5rem 1.25rem 4rem; }
 h1 { font-size: 1.65rem; line-height: 1.25; margin: .5rem 0 .25rem; overflow-wrap: anywhere; }
 h2 { font-size: 1.25rem; margin: 2.6rem 0 .5rem; padding-top: .6rem; border-top: 1px solid var(--line); }
 h3 { font-size: 1rem; margin: 1.2rem 0 .3rem; overflow-wrap: anywhere; }
@@ -47,7 +47,7 @@ code { font: .92em ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono",
 .scroll { overflow-x: auto; margin: .6rem 0 1rem; }
 table { border-collapse: collapse; width: 100%; font-size: .9rem; }
 caption { text-align: left; color: var(--soft); padding: .2rem 0; }
-th, td { padding: .28rem .7rem; text-align: left; border-bottom: 1px solid var(--faint); vertical-align: top; }
+th, td { padding: .28rem .55rem; text-align: left; border-bottom: 1px solid var(--faint); vertical-align: top; }
 th { color: var(--soft); font-weight: 600; border-bottom: 1px solid var(--line); white-space: nowrap; }
 th.n, td.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 time { white-space: nowrap; }

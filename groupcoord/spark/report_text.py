@@ -8,9 +8,11 @@ from html import escape
 from groupcoord.sim.durations import UNITS_MS, told_duration
 
 NAME_LENGTH_MAX = 72
-TEXT_LENGTH_MAX = 400
+TEXT_LENGTH_MAX = 280
 NOTHING = "-"
 
+_ESCAPES_MAX = 100
+_ESCAPED_LENGTH_MAX = len("&quot;")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST_MS = (datetime(9999, 12, 31, tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
 _SIZES = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -85,8 +87,11 @@ def clipped(text: str, length_max: int = TEXT_LENGTH_MAX) -> str:
 
 
 def html_text(text: str, length_max: int = TEXT_LENGTH_MAX) -> str:
-    """Return text for a page: clipped, and with HTML's own characters escaped."""
-    return escape(clipped(text, length_max))
+    """Return text for a page: clipped, with HTML's own characters escaped, and bounded after that too."""
+    escaped = escape(clipped(text, length_max))
+    if len(escaped) > length_max + _ESCAPES_MAX:
+        return escape(clipped(text, length_max // _ESCAPED_LENGTH_MAX))
+    return escaped
 
 
 def html_name(name: str | None) -> str:

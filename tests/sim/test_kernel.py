@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -190,9 +191,12 @@ def test_a_node_that_was_replaced_writes_nothing() -> None:
     way, coordinator, _ = node_log(log, scheduler)
     assert [way.append(0, Ticket(0, number), records()) for number in range(2)] == [None, None]
     log.leaders[0] = Leader(2, 1)
+    assert way.append(0, Ticket(0, 2), records()) is None
     scheduler.run_until(10)
 
-    assert coordinator.told == [(0, NotLeaderError), (1, NotLeaderError)]
+    assert coordinator.told == [(number, NotLeaderError) for number in range(3)]
+    with pytest.raises(NotLeaderError):
+        way.append(0, Ticket(0, 3), records())
     assert log.memory.end_offset(0) == 0
 
 

@@ -68,6 +68,17 @@ def test_leaving_out_what_repeats_changes_nothing(name: str) -> None:
     assert first.events < second.events
 
 
+def test_a_topic_that_grows_while_a_static_leader_is_away() -> None:
+    """As with the Java consumer (KIP-814), new partitions have no owner until something else causes a rebalance."""
+    leader = ConsumerCrash(start_ms=60_000, end_ms=64_000, consumer=0, group="billing")
+    growth = TopicGrowth(start_ms=62_000, end_ms=62_000, topic="orders", partition_count=8)
+    world = World(3, small_world(leader, growth, members=1, group={"is_static": True}))
+
+    world.run()
+
+    assert len(world.consumers[0].owned) == 6
+
+
 def test_a_member_that_talks_to_a_former_leader_is_not_steady() -> None:
     """While the word of a new leader is slow to spread, nothing is left out, though the new leader is content."""
     cluster = ClusterOptions(node_count=2, config=Config(offsets_topic_num_partitions=1), word_ms=10_000)

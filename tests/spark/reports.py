@@ -32,14 +32,14 @@ def rebalance(group_id: str, number: int, cause: str = JOIN, took_ms: int = 3_00
         1,
         0,
         4,
-        f"m{number} (id-{number}) joined",
+        f"m{number} (id-{number}) joined {group_id}",
     )
 
 
 def anomaly(group_id: str, number: int) -> model.AnomalyRow:
     """One of a row of findings."""
     at_ms = START_MS + number * MINUTE_MS + 30_000
-    told = "went from 500 back to 10"
+    told = f"{group_id} went from 500 back to 10"
     return model.AnomalyRow(group_id, "offset rewind", "REWIND", "orders:3", at_ms, at_ms, 1, told)
 
 
@@ -56,8 +56,8 @@ def story(group_id: str, rebalances: int = 9) -> model.GroupStory:
         causes,
         happened,
         tuple((one.ended_ms or 0, 1 + number % 4) for number, one in enumerate(happened)),
-        (anomaly(group_id, 2), anomaly(group_id, 4)),
-        bins("commits", "tombstones"),
+        tuple(anomaly(group_id, number) for number in range(model.ANOMALIES_OF_GROUP_MAX if rebalances > 9 else 2)),
+        bins("commits", "tombstones", length=model.BINS_OF_GROUP_MAX if rebalances > 9 else 30),
     )
 
 
@@ -97,7 +97,12 @@ def partition(number: int, records: int) -> model.PartitionRow:
 
 
 def report(groups: int = 12, name: str = "group-") -> model.Report:
-    """A report with something in every section, as long as its limits allow for so many groups."""
+    """A report with something in every section, as long as its limits allow for so many groups.
+
+    Args:
+        groups: how many there are.
+        name: what the names of groups start with; text that is long is made of it too.
+    """
     rows = tuple(row(f"{name}{number}", groups - number) for number in range(min(groups, model.GROUPS_MAX)))
     is_large = groups > model.GROUPS_MAX
     rebalances = model.REBALANCES_OF_GROUP_MAX if is_large else 9
@@ -130,8 +135,8 @@ def report(groups: int = 12, name: str = "group-") -> model.Report:
             model.CauseCount(EXPIRY_OR_LEAVE, 30, 20, 0.9, 5, 10_000, 45_000),
             model.CauseCount(UNKNOWN, 7, 0, 0.0, 2, None, None),
         ),
-        rebalances=bins(*CAUSES),
-        churn=bins("joined", "left"),
+        rebalances=bins(*CAUSES, length=model.BINS_MAX if is_large else 30),
+        churn=bins("joined", "left", length=model.BINS_MAX if is_large else 30),
         churning=rows[: model.CHURNING_MAX],
         groups=rows,
         troubled=tuple(story(one.group_id, rebalances) for one in rows[: model.TROUBLED_MAX]),
@@ -155,7 +160,8 @@ def report(groups: int = 12, name: str = "group-") -> model.Report:
             model.ReadCount("record OFFSET_COMMIT", "", 1_234_000, 98_000_000),
             model.ReadCount("record of unknown type 99", "unknown record type", 3, 120),
         ),
-        corrupt=(model.CorruptRange("/data/__consumer_offsets-3/0.log", 4_096, 512, "CRC does not match", 100, 120),),
+        corrupt=(model.CorruptRange(f"/data/{name}/0.log", 4_096, 512, f"CRC does not match {name}", 100, 120),)
+        * (model.CORRUPT_MAX if is_large else 1),
         verification=model.Verification(groups, 0, ()),
         tables={"commits": 1_234_000, "rebalances": 97, "anomalies": 12},
     )

@@ -1,0 +1,175 @@
+"""``groupcoord analyze`` from the command line: what it writes, what it prints, and how it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+import groupcoord.spark.sessions
+from groupcoord.cli import USAGE_ERROR, make_app
+from groupcoord.spark.errors import JavaNotFoundError
+
+TABLES = (
+    *("records", "read_counts", "corrupt", "partition_load", "commits", "current_offsets", "generations", "members"),
+    *("rebalances", "groups", "anomalies", "stale_groups", "lag", "differences"),
+)
+LOST_BYTES = 7
+
+
+class Run(NamedTuple):
+    """What came of a command line."""
+
+    status: int
+    output: str
+    error: str
+
+
+def run(*words: str | Path) -> Run:
+    """Run ``groupcoord analyze`` in this process."""
+    arguments = ["analyze", *map(str, words)]
+    result = CliRunner().invoke(make_app(arguments), arguments, catch_exceptions=False)
+    return Run(result.exit_code, result.stdout, result.stderr)
+
+
+class Analyzed(NamedTuple):
+    """A run that went well."""
+
+    folder: Path
+    run: Run
+    summary: dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def analyzed(spark: SparkSession, broker_log: Path, tmp_path_factory: pytest.TempPathFactory) -> Analyzed:
+    """A run over the log of a broker, with a torn tail, into a folder whose name has a pattern's characters in it."""
+    folder = tmp_path_factory.mktemp("analyzed") / "results [1]"
+    torn = tmp_path_factory.mktemp("torn") / "__consumer_offsets-5" / f"{0:020d}.log"
+    torn.parent.mkdir()
+    torn.write_bytes(bytes(LOST_BYTES))
+    ends = folder.parent / "ends.csv"
+    ends.write_text("topic,topic_partition,end_offset\nt-6,0,1000\n", "utf-8")
+    done = run(broker_log, torn, "--out", folder, "--verify", "--end-offsets", ends)
+    return Analyzed(folder, done, json.loads((folder / "summary.json").read_text("utf-8")))
+
+
+def test_tables_are_parquet(analyzed: Analyzed, spark: SparkSession) -> None:
+    """Every table is there with as many rows as the summary says, the large ones by log partition."""
+    found = {path.name: path for path in (analyzed.folder / "tables").iterdir()}
+
+    assert set(found) == set(TABLES) == set(analyzed.summary["tables"])
+    escaped = str(analyzed.folder / "tables").replace("[", "\\[").replace("]", "\\]")
+    for name in ("commits", "rebalances", "groups"):
+        assert spark.read.parquet(f"{escaped}/{name}").count() == analyzed.summary["tables"][name] > 0
+    assert {path.name for path in found["commits"].glob("log_partition=*")} == {
+        f"log_partition={number}" for number in (1, 2, 3, 4, 6, 7)
+    }
+
+
+def test_groups_are_those_of_the_broker(analyzed: Analyzed, broker_truth: dict[str, Any]) -> None:
+    """The report has as many groups as the broker's administration client listed, each in its state."""
+    listed = {row["group_id"]: row["state"] for row in analyzed.summary["groups"] if row["state"] is not None}
+    truth = broker_truth["groups"]
+
+    assert listed == {group_id: group["state"] for group_id, group in truth.items()}
+    assert sum(row["groups"] for row in analyzed.summary["states"]) == len(truth)
+
+
+def test_figures_agree_with_each_other(analyzed: Analyzed) -> None:
+    """Rebalances by cause, over time, by group and on top are the same ones; so are anomalies and members."""
+    summary = analyzed.summary
+    total = summary["overview"]["rebalances"]
+
+    assert total == summary["tables"]["rebalances"] == sum(row["rebalances"] for row in summary["causes"]) > 0
+    assert total == sum(row["rebalances"] for row in summary["groups"])
+    assert sum(sum(counts) for counts in summary["rebalances"]["series"].values()) <= total
+    assert summary["overview"]["anomalies"] == sum(row["count"] for row in summary["anomaly_counts"])
+    assert sum(summary["churn"]["series"]["joined"]) == sum(row["joined"] for row in summary["groups"])
+    assert [row["trouble"] for row in summary["groups"]] == sorted(
+        (row["trouble"] for row in summary["groups"]), reverse=True
+    )
+
+
+def test_stories_hold_what_happened(analyzed: Analyzed) -> None:
+    """Each of the most troubled groups has all its rebalances, its commits over time, and causes that add up."""
+    for story in analyzed.summary["troubled"]:
+        row = story["row"]
+        assert len(story["rebalances"]) == row["rebalances"] == sum(story["causes"].values())
+        assert len(story["anomalies"]) == row["anomalies"]
+        commits = story["commits"]
+        assert (sum(commits["series"]["commits"]) if commits else 0) == row["commits"]
+
+
+def test_nothing_differs_and_what_is_lost_is_told(analyzed: Analyzed) -> None:
+    """Coordinators that loaded the log agree with the tables; the torn bytes are counted and told."""
+    assert analyzed.run.status == 0
+    assert analyzed.summary["verification"]["difference_count"] == 0
+    assert analyzed.summary["overview"]["corrupt_ranges"] == 1
+    assert analyzed.summary["overview"]["corrupt_bytes"] == LOST_BYTES
+    (lost,) = analyzed.summary["corrupt"]
+    assert lost["file"].endswith("__consumer_offsets-5/00000000000000000000.log")
+    assert "1 byte ranges could not be read" in analyzed.run.output
+
+
+def test_lag_is_that_of_the_ends_given(analyzed: Analyzed) -> None:
+    """Groups are behind in the topic whose end was given, and in no other."""
+    assert {row["topic"] for row in analyzed.summary["lag"]} == {"t-6"}
+    assert all(row["partitions"] == 1 and row["lag"] == row["worst"] for row in analyzed.summary["lag"])
+
+
+def test_page_and_terminal_tell_the_same(analyzed: Analyzed) -> None:
+    """The page is there, and the terminal shows the same figures and where it is."""
+    page = (analyzed.folder / "report.html").read_text("utf-8")
+    overview = analyzed.summary["overview"]
+
+    assert f"<b>{overview['rebalances']:,}</b><span>rebalances</span>" in page
+    assert f"{overview['groups']:,} groups, {overview['rebalances']:,} rebalances" in analyzed.run.output
+    assert f"report: {analyzed.folder}/report.html" in analyzed.run.output
+
+
+def test_refusals_are_one_line(broker_log: Path, tmp_path: Path) -> None:
+    """Bad input is one clear line and exit status 2, before Spark does anything, and leaves nothing behind."""
+    empty, full, file = tmp_path / "empty", tmp_path / "full", tmp_path / "file"
+    (empty / "__consumer_offsets-0").mkdir(parents=True)
+    (empty / "__consumer_offsets-0" / f"{0:020d}.log").touch()
+    full.mkdir()
+    (full / "precious").touch()
+    file.touch()
+    new = tmp_path / "new"
+    cases: list[tuple[list[str | Path], str]] = [
+        ([tmp_path / "nowhere", "--out", new], "there is no such file or directory"),
+        ([empty, "--out", new], "empty"),
+        ([tmp_path, "--out", new], "no segment files"),
+        ([broker_log, "--out", full], "is not empty"),
+        ([broker_log, "--out", file], "is a file"),
+        ([broker_log, "--out", file / "below"], "file"),
+        ([broker_log, "--out", "nonsense://a"], "nonsense"),
+        ([broker_log, "--out", new, "--partition", "5"], "none of the log partitions"),
+        ([broker_log, "--out", new, "--end-offsets", tmp_path / "ends.csv"], "no such file"),
+        ([broker_log, "--out", new, "--conf", "nothing"], "KEY=VALUE"),
+    ]
+    for words, told in cases:
+        refused = run(*words)
+        assert refused.status == USAGE_ERROR, words
+        assert refused.error.startswith("groupcoord analyze: "), refused.error
+        assert told in refused.error, refused.error
+        assert refused.error.count("\n") == 1
+    assert not new.exists()
+    assert [path.name for path in full.iterdir()] == ["precious"]
+
+
+def test_no_java_is_told(broker_log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without Java the command says so in one line."""
+
+    def no_session(*_: object, **__: object) -> SparkSession:
+        raise JavaNotFoundError("Spark needs Java 17 or newer, and there is no java in the path")
+
+    monkeypatch.setattr(groupcoord.spark.sessions, "session", no_session)
+    refused = run(broker_log, "--out", tmp_path / "new")
+
+    assert (refused.status, refused.error.count("\n")) == (USAGE_ERROR, 1)
+    assert "Spark needs Java 17" in refused.error

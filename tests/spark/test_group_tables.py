@@ -1,0 +1,253 @@
+"""The tables about groups on Spark: those of the fold, and what they say of a small log that was made for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+import groupcoord.spark as pipeline
+from groupcoord.core.records import GroupMetadataRecord, MemberRecord, OffsetCommitRecord, Record, TransactionMarker
+from groupcoord.member.consumer_protocol import (
+    Assignment,
+    Subscription,
+    TopicPartition,
+    encode_assignment,
+    encode_subscription,
+)
+from groupcoord.records.batches import encode_batch
+from groupcoord.records.codec import encode_record
+from groupcoord.spark import group_schemas
+from groupcoord.spark.anomalies import Thresholds
+from groupcoord.spark.groups import complete_from
+from groupcoord.spark.schemas import END_OFFSETS
+
+from ..docs.markdown import DOCS
+
+SCHEMAS = {
+    name: value for name, value in vars(group_schemas).items() if isinstance(value, StructType) and name[0] != "_"
+}
+DAY_MS = 86_400_000
+
+
+class Log:
+    """A log partition that is written batch by batch, as time passes."""
+
+    def __init__(self, folder: Path, partition: int = 0) -> None:
+        self._path = folder / f"__consumer_offsets-{partition}" / f"{0:020d}.log"
+        self._path.parent.mkdir(parents=True)
+        self._offset = 0
+
+    def add(self, at_ms: int, *records: Record, producer_id: int = -1, skipped: int = 0) -> Log:
+        """Write one batch; some offsets before it are missing, as after compaction."""
+        self._offset += skipped
+        data = encode_batch(
+            self._offset,
+            [(*encode_record(record), at_ms) for record in records],
+            producer_id=producer_id,
+            producer_epoch=min(producer_id, 0),
+            is_transactional=producer_id >= 0,
+            is_control=isinstance(records[0], TransactionMarker),
+        )
+        with self._path.open("ab") as file:
+            file.write(data)
+        self._offset += len(records)
+        return self
+
+    def commit(self, at_ms: int, group_id: str, offset: int, partition: int = 0, producer_id: int = -1) -> Log:
+        record = OffsetCommitRecord(
+            group_id, "t", partition, offset, commit_timestamp_ms=at_ms, producer_id=producer_id
+        )
+        return self.add(at_ms, record, producer_id=producer_id)
+
+    def generation(self, at_ms: int, group_id: str, number: int, **members: list[int]) -> Log:
+        """Write a classic group's record, members with their partitions."""
+        names = list(members)
+        record = GroupMetadataRecord(
+            group_id,
+            "consumer",
+            number,
+            "range" if names else None,
+            names[0] if names else None,
+            at_ms,
+            tuple(
+                MemberRecord(
+                    name,
+                    None,
+                    name[0],
+                    "/h",
+                    60_000,
+                    10_000,
+                    encode_subscription(Subscription(("t",))),
+                    encode_assignment(Assignment(tuple(TopicPartition("t", index) for index in indexes))),
+                )
+                for name, indexes in members.items()
+            ),
+        )
+        return self.add(at_ms, record)
+
+
+@pytest.fixture(scope="module")
+def troubled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DataFrame, DataFrame]]:
+    """Records of groups with every trouble, and their history."""
+    folder = tmp_path_factory.mktemp("troubled")
+    log = Log(folder)
+    log.generation(0, "stormy", 1, a1=[0], b1=[1])
+    for number in range(2, 9):
+        members = {"a1": [0]} if number % 2 == 0 else {"a1": [0], f"b{number}": [1]}
+        log.generation(number * 1_000, "stormy", number, **members)
+    log.commit(8_500, "stormy", 100).commit(9_000, "stormy", 60).commit(9_500, "stormy", 70)
+    log.generation(10_000, "double", 1, a1=[0, 1], b1=[1])
+    for step in range(5):
+        log.commit(11_000 + step, "double", 5)
+    for step in range(5):
+        log.commit(11_000 + step, "double", 5 + step, partition=1)
+    for step in range(7):
+        log.commit(590_000 + step, "busy", step)
+    # The member that leaves at the end was there a second before, as a commit shows.
+    log.generation(20_000, "quiet", 1, a1=[0], b1=[1]).commit(49_000, "quiet", 1, partition=1)
+    log.generation(50_000, "quiet", 2, a1=[0, 1])
+    log.commit(595_000, "open", 1).commit(595_500, "open", 2, producer_id=7)
+    log.commit(600_000, "last", 1)
+    records = pipeline.read_log(spark, folder).cache()
+    history = pipeline.history(records).cache()
+    yield records, history
+    history.unpersist()
+    records.unpersist()
+
+
+def test_tables_have_their_declared_schemas(troubled: tuple[DataFrame, DataFrame]) -> None:
+    """Each function gives the columns that are declared, in order."""
+    records, history = troubled
+    made = {
+        "HISTORY": history,
+        "GENERATIONS": pipeline.generations(history),
+        "MEMBERS": pipeline.members(history),
+        "GROUPS": pipeline.groups(records, history=history),
+        "REBALANCES": pipeline.rebalances(history),
+        "ANOMALIES": pipeline.anomalies(records, history=history),
+        "STALE_GROUPS": pipeline.stale_groups(records, history=history),
+        "DIFFERENCES": pipeline.verify(records, history=history),
+    }
+
+    assert made.keys() == SCHEMAS.keys()
+    for name, table in made.items():
+        shown = [(field.name, field.dataType.simpleString()) for field in table.schema]
+        assert shown == [(field.name, field.dataType.simpleString()) for field in SCHEMAS[name]], name
+
+
+@pytest.mark.parametrize("name", sorted(set(SCHEMAS) - {"HISTORY"}))
+def test_tables_are_on_the_page(name: str) -> None:
+    """Every column with its meaning is documented, in order."""
+    lines = [f"| {field.name} | {field.metadata['comment']} |" for field in SCHEMAS[name]]
+
+    assert "\n".join(["| column | |", "|---|---|", *lines, ""]) in (DOCS / "spark.md").read_text("utf-8")
+
+
+def test_groups_of_a_broker(spark: SparkSession, broker_records: DataFrame) -> None:
+    """The groups of some log partitions, with what the fold alone can't tell: when they last committed."""
+    records = broker_records.where("log_partition in (4, 6)")
+    history = pipeline.history(records).cache()
+    groups = {row.group_id: row for row in pipeline.groups(records, history=history).collect()}
+    static = groups["static-mixed"]
+    deleted = {"small-04", "small-39", "small-59"}
+
+    assert (static.type, static.state, static.generation_or_epoch, static.member_count, static.offset_count) == (
+        *("Classic", "Stable", 2, 3, 6),
+    )
+    assert static.last_commit_ms == 1795245834601
+    assert not deleted & groups.keys()
+    assert [row.cause for row in pipeline.rebalances(history).where("group_id = 'static-mixed'").collect()] == [
+        *("join", "join", "static replace", "static replace"),
+    ]
+    assert pipeline.members(history).where("instance_id is not null and group_id = 'static-mixed'").count() == 11
+    assert pipeline.verify(records, history=history).collect() == []
+    history.unpersist()
+
+
+def test_a_commit_far_from_the_fold_shows_that_a_member_left(troubled: tuple[DataFrame, DataFrame]) -> None:
+    """Commits stay in Spark; the one that matters comes back to the fold."""
+    _, history = troubled
+    (row,) = pipeline.rebalances(history).where("group_id = 'quiet' and to_generation = 2").collect()
+
+    assert (row.cause, row.confidence, row.left) == ("leave", 0.9, ["b1"])
+
+
+def test_anomalies(spark: SparkSession, troubled: tuple[DataFrame, DataFrame]) -> None:
+    """Each of the troubles is found, with Burrow's word for it, and nothing else is."""
+    records, history = troubled
+    ends = spark.createDataFrame([("t", 0, 1_000), ("t", 1, 9)], END_OFFSETS)
+    limits = Thresholds(
+        window_commits=5, commits_per_minute=6, storm_commits=6, stopped_ms=100_000, rebalances=7, comebacks=3
+    )
+    found: dict[tuple[Any, ...], list[Any]] = {}
+    anomalies = pipeline.anomalies(records, history=history, end_offsets=ends, thresholds=limits, now_ms=12_000)
+    for row in anomalies.collect():
+        found[row.kind, row.group_id, row.topic_partition, row.client_id] = [row.status, row["count"], row.value]
+
+    assert found == {
+        ("offset rewind", "stormy", 0, None): ["REWIND", 1, 40],
+        ("stalled", "double", 0, None): ["STALL", 5, 995],
+        ("commit storm", "busy", None, None): [None, 1, 7],
+        ("rebalance storm", "stormy", None, None): [None, 2, 8],
+        ("flapping member", "stormy", None, "b"): [None, 3, 4],
+        ("duplicate owner", "double", 1, None): [None, 1, 2],
+    }
+
+
+def test_commits_that_stopped(troubled: tuple[DataFrame, DataFrame]) -> None:
+    """A partition that a member has, with commits of late and none for long; without ends nothing is said of others."""
+    records, history = troubled
+    limits = Thresholds(stopped_ms=100_000)
+    found = pipeline.anomalies(records, history=history, thresholds=limits).where("status = 'STOP'").collect()
+
+    assert {(row.kind, row.group_id, row.topic_partition, row.value) for row in found} == {
+        ("commits stopped", "stormy", 0, 590_500),
+        ("commits stopped", "double", 0, 588_996),
+        ("commits stopped", "double", 1, 588_996),
+    }
+
+
+def test_stale_groups(troubled: tuple[DataFrame, DataFrame]) -> None:
+    """What expires and when: offsets of groups without members; an open transaction keeps its group."""
+    records, history = troubled
+    table = pipeline.stale_groups(records, history=history, offsets_retention_minutes=1, now_ms=655_000)
+    found = {
+        row.group_id: (row.expiring_offsets, row.expired_offsets, row.next_expiry_ms, row.group_expiry_ms, row.idle_ms)
+        for row in table.collect()
+    }
+
+    assert found == {
+        "busy": (1, 1, 650_006, 650_006, 64_994),
+        "last": (1, 0, 660_000, 660_000, 55_000),
+    }
+
+
+def test_an_emptied_group_keeps_its_offsets_from_then(spark: SparkSession, tmp_path: Path) -> None:
+    """Not from their commits; a topic that nobody subscribes to any more counts from the commit."""
+    log = Log(tmp_path).generation(0, "emptied", 1, a1=[0]).commit(5, "emptied", 1).generation(DAY_MS, "emptied", 2)
+    log.generation(0, "live", 1, a1=[0]).commit(5, "live", 1)
+    log.add(7, OffsetCommitRecord("live", "former", 0, 1, commit_timestamp_ms=7))
+    log.add(8, OffsetCommitRecord("simple", "t", 0, 1, commit_timestamp_ms=8, expire_timestamp_ms=99))
+    stale = pipeline.stale_groups(pipeline.read_log(spark, tmp_path))
+    week_ms = 7 * DAY_MS
+
+    assert {row.group_id: (row.next_expiry_ms, row.group_expiry_ms) for row in stale.collect()} == {
+        "emptied": (week_ms + DAY_MS, week_ms + DAY_MS),
+        "live": (week_ms + 7, None),
+        "simple": (99, 99),
+    }
+
+
+def test_what_compaction_may_hide_is_known(spark: SparkSession, tmp_path: Path) -> None:
+    """From behind the last gap on the log is complete."""
+    Log(tmp_path, 1).commit(1, "g", 1).commit(2, "g", 2)
+    log = Log(tmp_path, 2).commit(1, "g", 1)
+    log.add(2, OffsetCommitRecord("g", "t", 0, 1), skipped=3)
+    found = complete_from(pipeline.read_log(spark, tmp_path))
+
+    assert {row.log_partition: row.complete_from for row in found.collect()} == {1: 0, 2: 5}

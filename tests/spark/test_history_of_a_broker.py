@@ -1,0 +1,184 @@
+"""The fold finds in a real broker's log what its clients did, without Spark: groups, members, rebalances and causes."""
+
+from __future__ import annotations
+
+import json
+import lzma
+from base64 import b64decode
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from groupcoord.records.typed import parse_record
+from groupcoord.spark.causes import EXPIRY_OR_LEAVE, JOIN, LEAVE, METADATA_CHANGE, STATIC_REPLACE, UNKNOWN
+from groupcoord.spark.history import GENERATION, GROUP, MEMBER, REBALANCE, FoldOptions, GroupFold, Row
+
+BROKER_GROUPS = Path(__file__).with_name("broker_groups.json.xz")
+CLOSE_MS = 15_000
+"""A session's 12 s and what the clients took."""
+
+
+@pytest.fixture(scope="module")
+def broker() -> dict[str, Any]:
+    """Records of an Apache Kafka 4.4.0 broker, and what its clients saw."""
+    found: dict[str, Any] = json.loads(lzma.decompress(BROKER_GROUPS.read_bytes()))
+    return found
+
+
+@pytest.fixture(scope="module")
+def histories(broker: dict[str, Any]) -> dict[str, list[tuple[str, Row]]]:
+    """The rows of each group."""
+    folds: dict[str, GroupFold] = {}
+    for partition, log_offset, timestamp_ms, *rest in broker["records"]:
+        if len(rest) == 3:
+            group_id, topic, topic_partition = rest
+            fold_of(folds, broker, group_id, partition).committed(log_offset, timestamp_ms, topic, topic_partition)
+            continue
+        key, value = (None if text is None else b64decode(text) for text in rest)
+        assert key is not None
+        record = parse_record(key, value)
+        assert record is not None
+        fold_of(folds, broker, record.group_id, partition).apply(log_offset, timestamp_ms, record)
+    for fold in folds.values():
+        fold.finish()
+    return {group_id: fold.take_rows() for group_id, fold in folds.items()}
+
+
+def fold_of(folds: dict[str, GroupFold], broker: dict[str, Any], group_id: str, partition: int) -> GroupFold:
+    """Return the fold of a group, which knows the names of topics."""
+    if group_id not in folds:
+        options = FoldOptions(complete_from=broker["complete_from"].get(str(partition), 0))
+        folds[group_id] = GroupFold(group_id, partition, options)
+        for topic_id, topic in broker["topic_ids"].items():
+            folds[group_id].name_topic(topic_id, topic)
+    return folds[group_id]
+
+
+def of_kind(rows: list[tuple[str, Row]], kind: str) -> list[Row]:
+    return [row for found, row in rows if found == kind]
+
+
+def test_groups_are_those_of_the_broker(broker: dict[str, Any], histories: dict[str, list[tuple[str, Row]]]) -> None:
+    """Type, state, protocol type, epoch and number of members of every group, and no other group."""
+    found = {}
+    for group_id, rows in histories.items():
+        for row in of_kind(rows, GROUP):
+            epoch = row["generation_or_epoch"] if row["type"] != "Classic" else None
+            found[group_id] = [row["type"], row["state"], row["protocol_type"], epoch, row["member_count"]]
+
+    assert found == broker["groups"]
+
+
+def test_members_have_what_the_broker_said(broker: dict[str, Any], histories: dict[str, list[tuple[str, Row]]]) -> None:
+    """The last members of each group own the partitions that its description listed."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for group_id in broker["owned"]:
+        rows = of_kind(histories[group_id], MEMBER)
+        newest = max(row["log_offset"] for row in rows)
+        found[group_id] = {
+            row["member_id"]: sorted(f"{a['topic']}:{p}" for a in row["assignment"] for p in a["partitions"])
+            for row in rows
+            if row["log_offset"] == newest
+        }
+
+    assert found == broker["owned"]
+
+
+def test_generations_are_those_of_the_log(histories: dict[str, list[tuple[str, Row]]]) -> None:
+    """Each record of a classic group is a generation with its members."""
+    rows = of_kind(histories["static-mixed"], GENERATION)
+
+    assert [(row["generation"], row["member_count"]) for row in rows] == [(0, 0), (1, 2), (2, 3), (2, 3), (2, 3)]
+    assert [row["protocol"] for row in rows] == [None, *["range"] * 4]
+
+
+def verdicts(broker: dict[str, Any], histories: dict[str, list[tuple[str, Row]]]) -> Counter[str]:
+    """Return how many of the clients' acts are rebalances with the right cause, unknown, wrong or missing."""
+    counted: Counter[str] = Counter()
+    for event in broker["events"]:
+        group_id, member, what = event["group"], event.get("member", ""), event["what"]
+        ids = set(broker["member_ids"].get(group_id, {}).get(member, ()))
+        at_ms = round(event["t"] * 1000)
+        rows = [row for row in of_kind(histories[group_id], REBALANCE) if concerns(row, what, member, ids, at_ms)]
+        right = {
+            "start": {JOIN, STATIC_REPLACE},
+            "leave": {LEAVE, EXPIRY_OR_LEAVE},
+            "kill -9": {EXPIRY_OR_LEAVE},
+            "subscribe": {METADATA_CHANGE},
+        }[what] | ({STATIC_REPLACE} if event.get("instance") or member.startswith("s") else set())
+        if not rows:
+            counted["missing"] += 1
+        elif any(right & set(row["causes"]) for row in rows):
+            counted["right"] += 1
+        elif any(row["cause"] == UNKNOWN for row in rows):
+            counted["unknown"] += 1
+        else:
+            counted["wrong"] += 1
+    return counted
+
+
+def concerns(row: Row, what: str, member: str, ids: set[str], at_ms: int) -> bool:
+    """Tell whether a rebalance may be that of an event: who came or went, or when it was."""
+    shown_ms = row["ended_ms"] or row["started_ms"]
+    if what == "subscribe":
+        return abs(shown_ms - at_ms) < CLOSE_MS and not row["joined"] + row["left"]
+    side = "joined" if what == "start" else "left"
+    # Clients that were deleted with their group are known by their name alone.
+    return bool(ids & set(row[side])) if ids else member in row[f"{side}_clients"]
+
+
+def test_what_clients_did_is_found_with_its_cause(
+    broker: dict[str, Any], histories: dict[str, list[tuple[str, Row]]]
+) -> None:
+    """Every start, leave, kill and new subscription is a rebalance with the right cause; none has a wrong one.
+
+    One was no rebalance: a static member was killed less than its session before the log ends.
+    """
+    assert verdicts(broker, histories) == {"right": len(broker["events"]) - 1, "missing": 1}
+
+
+def test_a_killed_client_is_never_said_to_have_left(
+    broker: dict[str, Any], histories: dict[str, list[tuple[str, Row]]]
+) -> None:
+    """Who was killed may have expired; the rest of the evidence does not turn that into a leave."""
+    for event in broker["events"]:
+        if event["what"] == "kill -9":
+            ids = set(broker["member_ids"][event["group"]][event["member"]])
+            rows = [row for row in of_kind(histories[event["group"]], REBALANCE) if ids & set(row["left"])]
+            assert not [row for row in rows if LEAVE in row["causes"]]
+
+
+def test_every_rebalance_has_a_cause(histories: dict[str, list[tuple[str, Row]]]) -> None:
+    """This log leaves none unknown, and says why it takes each for what it is."""
+    rows = [row for found in histories.values() for row in of_kind(found, REBALANCE)]
+
+    assert len(rows) == 91
+    assert Counter(row["cause"] for row in rows) == {
+        "join": 48,
+        "leave": 29,
+        "expiry or leave": 6,
+        "metadata change": 3,
+        "static replace": 3,
+        "leader rejoin": 2,
+    }
+    assert all(row["evidence"] and row["confidence"] > 0 for row in rows)
+
+
+def test_a_group_keeps_its_history_over_a_change_of_type(histories: dict[str, list[tuple[str, Row]]]) -> None:
+    """An upgrade to KIP-848 and the downgrade are part of the rebalances that they come with."""
+    rows = of_kind(histories["upgrade-848"], REBALANCE)
+
+    assert [(row["from_generation"], row["to_generation"], row["type"], row["cause"]) for row in rows] == [
+        (0, 1, "Classic", JOIN),
+        (1, 2, "Classic", JOIN),
+        (2, 3, "Consumer", JOIN),
+        (3, 4, "Consumer", LEAVE),
+        (4, 5, "Consumer", LEAVE),
+        (5, 6, "Consumer", JOIN),
+        (6, 7, "Classic", LEAVE),
+        (7, 8, "Classic", LEAVE),
+    ]
+    assert [len(row["joined"]) for row in rows] == [1, 1, 1, 0, 0, 1, 0, 0]
+    assert [len(row["left"]) for row in rows] == [0, 0, 0, 1, 1, 0, 1, 1]
