@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 
 FAILED, USAGE_ERROR, INTERRUPTED = 1, 2, 130
 POLL_S = 0.5
-WRITERS_MAX = "64"
 
 
 def analyze(
@@ -94,50 +92,23 @@ def _analyze(
 ) -> Report:
     """Do everything; what can go wrong without Spark goes wrong before it starts."""
     try:
-        from py4j.protocol import Py4JError
-        from pyspark.errors import PySparkException
-
         from groupcoord.spark.analysis import Analysis
         from groupcoord.spark.errors import PipelineError
+        from groupcoord.spark.running import SparkFailedError, one_run, task_counter
     except ModuleNotFoundError as error:
         _give_up(f"{error.name} is not installed; try: pip install groupcoord[serve,spark]")
     try:
         analysis = Analysis(paths, out, partitions=partitions, end_offsets=end_offsets, verifies=verify)
-        with _session(master, memory, settings) as spark, _progress(spark, len(analysis.steps)) as begin:
+        with one_run(master, memory, settings) as spark, _progress(task_counter(spark), len(analysis.steps)) as begin:
             return analysis.run(spark, begin)
+    except SparkFailedError as error:
+        _give_up(str(error), FAILED)
     except PipelineError as error:
         _give_up(str(error))
-    except (PySparkException, Py4JError) as error:
-        _give_up(f"Spark failed: {_first_line(error)}", FAILED)
-
-
-def _first_line(error: Exception) -> str:
-    """Return what an exception of Spark says, without the stacks of two languages."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    caused = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
-    return (caused or lines or [type(error).__name__])[-1 if caused else 0]
 
 
 @contextmanager
-def _session(master: str, memory: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
-    """Give a session, and stop it if it was made here."""
-    from pyspark.sql import SparkSession
-
-    from groupcoord.spark.sessions import session
-
-    is_ours = SparkSession.getActiveSession() is None
-    # Without this, Spark would sort all rows by log partition before it writes them, and they are in order already.
-    chosen = {"spark.sql.maxConcurrentOutputFileWriters": WRITERS_MAX, **settings}
-    spark = session(master, memory=memory, config=chosen, app_name="groupcoord analyze")
-    try:
-        yield spark
-    finally:
-        if is_ours:
-            spark.stop()
-
-
-@contextmanager
-def _progress(spark: SparkSession, step_count: int) -> Iterator[Callable[[str], None]]:
+def _progress(count_tasks: Callable[[], tuple[int, int]], step_count: int) -> Iterator[Callable[[str], None]]:
     """Give a function that is called at the start of each step with its name; on a terminal a bar shows them."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -151,7 +122,7 @@ def _progress(spark: SparkSession, step_count: int) -> Iterator[Callable[[str], 
     )
     with (
         Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar,
-        _Watch(spark, bar, bar.add_task("", total=step_count)) as watch,
+        _Watch(count_tasks, bar, bar.add_task("", total=step_count)) as watch,
     ):
         yield watch.begin
 
@@ -159,8 +130,8 @@ def _progress(spark: SparkSession, step_count: int) -> Iterator[Callable[[str], 
 class _Watch:
     """Shows which step runs, and how many of its tasks Spark has done, as long as the context lasts."""
 
-    def __init__(self, spark: SparkSession, bar: Progress, task: TaskID) -> None:
-        self._tracker = spark.sparkContext.statusTracker()
+    def __init__(self, count_tasks: Callable[[], tuple[int, int]], bar: Progress, task: TaskID) -> None:
+        self._count_tasks = count_tasks
         self._bar = bar
         self._task = task
         self._step, self._steps_done = "", -1
@@ -185,9 +156,7 @@ class _Watch:
     def _run(self) -> None:
         while not self._ended.wait(POLL_S):
             step = self._step
-            stages = [self._tracker.getStageInfo(stage) for stage in self._tracker.getActiveStageIds()]
-            total = sum(stage.numTasks for stage in stages if stage is not None)
-            done = sum(stage.numCompletedTasks for stage in stages if stage is not None)
+            done, total = self._count_tasks()
             if total:
                 self._bar.update(
                     self._task,

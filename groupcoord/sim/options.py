@@ -21,7 +21,6 @@ class ClusterOptions:
         failure_detection_ms: how long after a node died others take its log partitions over; None: they wait for it.
         word_ms: how long at most the word of a new leader takes to a node.
         load_step_records, load_step_ms: a load reads so many records in a step, and so long is a step.
-        writes_gaps: other writers leave gaps between the offsets of the log.
     """
 
     node_count: int = 1
@@ -33,7 +32,6 @@ class ClusterOptions:
     word_ms: int = 50
     load_step_records: int = 1_000
     load_step_ms: int = 10
-    writes_gaps: bool = False
 
 
 @frozen

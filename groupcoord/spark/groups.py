@@ -271,10 +271,11 @@ def _feed(fold: GroupFold, row: dict[str, Any]) -> None:
     if row["names"] is not None:
         for name in row["names"]:
             fold.name_topic(uuid_text(name["topic_id"]), name["topic"])
+    elif row["log_offset"] == fold.last_offset:
+        # The last commit of all may be the last one of a member too; and damaged logs may hold a record twice.
+        return
     elif row["key"] is None:
-        # The last commit of all may be the last one of a member too.
-        if row["log_offset"] != fold.last_offset:
-            fold.committed(row["log_offset"], row["log_timestamp_ms"], row["topic"], row["topic_partition"])
+        fold.committed(row["log_offset"], row["log_timestamp_ms"], row["topic"], row["topic_partition"])
     else:
         record = parse_record(row["key"], row["value"])
         if record is not None:

@@ -119,7 +119,7 @@ class GroupFold:
         """
         self._advance(log_offset)
         if partition_leader_epoch is not None:
-            self._moved = self._moved or partition_leader_epoch != (self._leader_epoch or partition_leader_epoch)
+            self._moved = self._moved or self._leader_epoch not in (None, partition_leader_epoch)
             self._leader_epoch = partition_leader_epoch
         if record.type is RecordType.GROUP_METADATA:
             if record.value is None:

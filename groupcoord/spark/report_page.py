@@ -429,7 +429,7 @@ def _groups(report: Report) -> str:
     if not report.groups:
         return ""
     head = (
-        *("group", "#points", "type", "state", "#generation", "#members", "#rebalances", "#joined", "#left"),
+        *("group", "#points", "type", "@state", "#generation", "#members", "#rebalances", "#joined / left"),
         *("#anomalies", "#commits", "@last commit"),
     )
     note = _first_of(len(report.groups), report.overview.groups, "groups")
@@ -450,8 +450,7 @@ def _group_cells(row: GroupRow) -> tuple[str, ...]:
         told_number(row.generation),
         told_number(row.members),
         told_number(row.rebalances),
-        told_number(row.joined),
-        told_number(row.left),
+        f"{row.joined:,} / {row.left:,}",
         told_number(row.anomalies),
         told_number(row.commits),
         told_time(row.last_commit_ms),

@@ -47,10 +47,11 @@ code { font: .92em ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono",
 .scroll { overflow-x: auto; margin: .6rem 0 1rem; }
 table { border-collapse: collapse; width: 100%; font-size: .9rem; }
 caption { text-align: left; color: var(--soft); padding: .2rem 0; }
-th, td { padding: .28rem .55rem; text-align: left; border-bottom: 1px solid var(--faint); vertical-align: top; }
+th, td { padding: .28rem .45rem; text-align: left; border-bottom: 1px solid var(--faint); vertical-align: top; }
 th { color: var(--soft); font-weight: 600; border-bottom: 1px solid var(--line); white-space: nowrap; }
 th.n, td.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 time { white-space: nowrap; }
+td code { white-space: nowrap; }
 td.t { white-space: nowrap; font-variant-numeric: tabular-nums; }
 tbody tr:hover { background: var(--faint); }
 .legend { display: flex; flex-wrap: wrap; gap: .15rem 1.1rem; font-size: .86rem; color: var(--soft); margin: .3rem 0; }

@@ -39,7 +39,8 @@ from groupcoord.log_store import LoadedCommits, LogRecord, NotLeaderError, Ticke
 from groupcoord.records.codec import decode_record
 from groupcoord.spark.columns import arrow_schema
 from groupcoord.spark.group_schemas import DIFFERENCES
-from groupcoord.spark.groups import NO_PARTITION, ROWS_MAX, groups, history_of, known_partition, members
+from groupcoord.spark.groups import NO_PARTITION, ROWS_MAX, history_of, known_partition, members
+from groupcoord.spark.history import GENERATION, GROUP
 from groupcoord.spark.schemas import KIND_CONTROL, KIND_RECORD, _schema
 from groupcoord.spark.tables import current_offsets, is_offset_record
 from groupcoord.spark.views import CLASSIC, NO_PARTITIONS, by_topic, decode_partitions
@@ -83,7 +84,7 @@ def verify(records: DataFrame, *, history: DataFrame | None = None) -> DataFrame
     found = (
         replay(records).where(F.col("field") != RECORDS_FIELD).withColumnRenamed("text", "coordinator").drop("number")
     )
-    modern = groups(records, history=folded).where(F.col("type") != CLASSIC).select("group_id")
+    modern = folded.where((F.col("kind") == GROUP) & (F.col("group.type") != CLASSIC)).select("group_id")
     # Of a group whose records the coordinator does not know it may still have the offsets.
     key = ["group_id", "topic", "topic_partition", "field"]
     is_same = [F.col(f"one.{name}").eqNullSafe(F.col(f"other.{name}")) for name in key]
@@ -124,7 +125,9 @@ def replay(records: DataFrame) -> DataFrame:
 
 def _table_answers(records: DataFrame, folded: DataFrame) -> DataFrame:
     """Return what the tables say, in the shape of what the coordinator answers."""
-    of_groups = groups(records, history=folded).where(F.col("type") == CLASSIC)
+    # What is a table's is in the fold's row already, but for when the group committed.
+    of_groups = folded.where(F.col("kind") == GROUP).select("group_id", "log_partition", "group.*")
+    of_groups = of_groups.where(F.col("type") == CLASSIC)
     nothing = (F.lit(None).cast("string").alias("topic"), F.lit(None).cast("int").alias("topic_partition"))
     fields = {
         "state": F.col("state"),
@@ -137,12 +140,19 @@ def _table_answers(records: DataFrame, folded: DataFrame) -> DataFrame:
     about_groups = of_groups.select(*place, *nothing, F.explode(told).alias("field", "table"))
     # The last record of a group has its members: a generation comes again when a static member was replaced.
     last = (
-        folded.where("kind = 'generation'").groupBy("group_id").agg(F.max("generation.log_offset").alias("log_offset"))
+        folded.where(F.col("kind") == GENERATION)
+        .groupBy("group_id")
+        .agg(F.max("generation.log_offset").alias("log_offset"))
     )
     partitions = F.transform(
         "assignment", lambda found: F.concat(found["topic"], F.lit(":"), F.array_join(found["partitions"], ","))
     )
-    parts: list[Column | str] = [F.coalesce("instance_id", F.lit("")), "client_id", "client_host", F.array_join(partitions, ";")]
+    parts: list[Column | str] = [
+        F.coalesce("instance_id", F.lit("")),
+        "client_id",
+        "client_host",
+        F.array_join(partitions, ";"),
+    ]
     about_members = (
         members(folded)
         .where(F.col("type") == CLASSIC)
@@ -265,9 +275,11 @@ class _Runs:
 
     def entries(self, key: _Key) -> Iterator[LogRecord | LoadedCommits]:
         """Yield the records of the group that comes now."""
+        last_offset: int | None = None
         while self._next is not None and self._next[0] == key:
             batch = self._next[1]
-            yield from _entries(key.group_id, batch)
+            yield from _entries(key.group_id, batch, last_offset)
+            last_offset = batch.column("log_offset")[-1].as_py()
             self._next = next(self._batches, None)
 
 
@@ -282,7 +294,7 @@ def _by_group(batch: pa.RecordBatch) -> Iterator[tuple[_Key, pa.RecordBatch]]:
             start = end
 
 
-def _entries(group_id: str, batch: pa.RecordBatch) -> Iterator[LogRecord | LoadedCommits]:
+def _entries(group_id: str, batch: pa.RecordBatch, last_offset: int | None) -> Iterator[LogRecord | LoadedCommits]:
     """Yield the records of one group's rows; plain commits that lie side by side and are alike together."""
     columns: dict[str, list[Any]] = {name: batch.column(name).to_pylist() for name in _COLUMNS}
     offsets, topics = columns["log_offset"], columns["topic"]
@@ -302,6 +314,9 @@ def _entries(group_id: str, batch: pa.RecordBatch) -> Iterator[LogRecord | Loade
     start, count = 0, len(offsets)
     while start < count:
         end = start + 1
+        if offsets[start] == (offsets[start - 1] if start else last_offset):
+            start = end  # a damaged log, or a copy of one, may hold a record twice
+            continue
         if is_plain[start]:
             first = alike[start]
             while end < count and is_plain[end] and offsets[end] == offsets[end - 1] + 1 and alike[end] == first:

@@ -10,9 +10,10 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-import groupcoord.spark.sessions
+import groupcoord.spark.running
 from groupcoord.cli import USAGE_ERROR, make_app
 from groupcoord.spark.errors import JavaNotFoundError
+from groupcoord.spark.running import SparkFailedError, one_run
 
 TABLES = (
     *("records", "read_counts", "corrupt", "partition_load", "commits", "current_offsets", "generations", "members"),
@@ -70,13 +71,14 @@ def test_tables_are_parquet(analyzed: Analyzed, spark: SparkSession) -> None:
     }
 
 
-def test_groups_are_those_of_the_broker(analyzed: Analyzed, broker_truth: dict[str, Any]) -> None:
-    """The report has as many groups as the broker's administration client listed, each in its state."""
-    listed = {row["group_id"]: row["state"] for row in analyzed.summary["groups"] if row["state"] is not None}
-    truth = broker_truth["groups"]
+def test_offsets_are_those_of_the_broker(analyzed: Analyzed, broker_truth: dict[str, Any]) -> None:
+    """The report has the groups and counts the offsets that the broker's administration client listed."""
+    listed = {row["group_id"] for row in analyzed.summary["groups"] if row["state"] is not None}
+    truth: dict[str, dict[str, Any]] = broker_truth["offsets"]
 
-    assert listed == {group_id: group["state"] for group_id, group in truth.items()}
-    assert sum(row["groups"] for row in analyzed.summary["states"]) == len(truth)
+    assert {group_id for group_id, offsets in truth.items() if offsets} <= listed
+    assert analyzed.summary["overview"]["current_offsets"] == sum(len(offsets) for offsets in truth.values())
+    assert sum(row["groups"] for row in analyzed.summary["states"]) == len(listed)
 
 
 def test_figures_agree_with_each_other(analyzed: Analyzed) -> None:
@@ -168,8 +170,20 @@ def test_no_java_is_told(broker_log: Path, tmp_path: Path, monkeypatch: pytest.M
     def no_session(*_: object, **__: object) -> SparkSession:
         raise JavaNotFoundError("Spark needs Java 17 or newer, and there is no java in the path")
 
-    monkeypatch.setattr(groupcoord.spark.sessions, "session", no_session)
+    monkeypatch.setattr(groupcoord.spark.running, "session", no_session)
     refused = run(broker_log, "--out", tmp_path / "new")
 
     assert (refused.status, refused.error.count("\n")) == (USAGE_ERROR, 1)
     assert "Spark needs Java 17" in refused.error
+
+
+def test_failures_of_spark_are_one_line(spark: SparkSession) -> None:
+    """What fails inside Spark is told by its cause, and a session that ran before goes on."""
+    with (
+        pytest.raises(SparkFailedError, match=r"^Spark failed: .*PATH_NOT_FOUND") as caught,
+        one_run("local", "1g", {}),
+    ):
+        spark.read.parquet("/there/is/no/such/path")
+
+    assert "\n" not in str(caught.value)
+    assert spark.range(3).count() == 3

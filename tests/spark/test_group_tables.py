@@ -148,25 +148,43 @@ def test_tables_are_on_the_page(name: str) -> None:
     assert "\n".join(["| column | |", "|---|---|", *lines, ""]) in (DOCS / "spark.md").read_text("utf-8")
 
 
-def test_groups_of_a_broker(spark: SparkSession, broker_records: DataFrame) -> None:
-    """The groups of some log partitions, with what the fold alone can't tell: when they last committed."""
-    records = broker_records.where("log_partition in (4, 6)")
+def test_groups_of_a_broker(spark: SparkSession, broker_log: Path) -> None:
+    """The groups of a log partition, with what the fold alone can't tell: when they last committed."""
+    records = pipeline.read_log(spark, broker_log, partitions=[4]).cache()
     history = pipeline.history(records).cache()
     groups = {row.group_id: row for row in pipeline.groups(records, history=history).collect()}
     static = groups["static-mixed"]
-    deleted = {"small-04", "small-39", "small-59"}
 
     assert (static.type, static.state, static.generation_or_epoch, static.member_count, static.offset_count) == (
         *("Classic", "Stable", 2, 3, 6),
     )
     assert static.last_commit_ms == 1795245834601
-    assert not deleted & groups.keys()
+    assert {"altered-only", "small-06"} < groups.keys()
+    assert "small-39" not in groups
     assert [row.cause for row in pipeline.rebalances(history).where("group_id = 'static-mixed'").collect()] == [
         *("join", "join", "static replace", "static replace"),
     ]
     assert pipeline.members(history).where("instance_id is not null and group_id = 'static-mixed'").count() == 11
     assert pipeline.verify(records, history=history).collect() == []
     history.unpersist()
+    records.unpersist()
+
+
+def test_differences_are_told(troubled: tuple[DataFrame, DataFrame]) -> None:
+    """A group that the coordinator does not find in the records, and one that it finds otherwise."""
+    records, history = troubled
+    fewer = records.where("group_id != 'last' and not (group_id = 'quiet' and log_timestamp_ms = 50000)")
+    found = pipeline.verify(fewer, history=history).collect()
+
+    assert {(row.group_id, row.field, row.coordinator, row.table) for row in found} == {
+        ("last", "state", None, "Empty"),
+        ("last", "protocol type", None, ""),
+        ("last", "protocol", None, ""),
+        ("last", "generation", None, "0"),
+        ("quiet", "generation", "1", "2"),
+        ("quiet", "member a1", "|a|/h|t:0", "|a|/h|t:0,1"),
+        ("quiet", "member b1", "|b|/h|t:1", None),
+    }
 
 
 def test_a_commit_far_from_the_fold_shows_that_a_member_left(troubled: tuple[DataFrame, DataFrame]) -> None:

@@ -258,7 +258,7 @@ def test_no_difference_is_unknown() -> None:
 
 def test_a_move_of_the_coordinator_shows_in_the_leader_epoch() -> None:
     """Batches of another leader epoch were written by another coordinator; it explains what nothing else does."""
-    moved = Log().generation(1, member("a"), epoch=4).generation(2, member("a"), epoch=5).last()
+    moved = Log().generation(1, member("a"), epoch=0).generation(2, member("a"), epoch=1).last()
     joined = Log().generation(1, member("a"), epoch=4).generation(2, member("a"), member("b"), epoch=5).last()
 
     assert (moved["cause"], joined["cause"]) == (COORDINATOR_MOVE, JOIN)
