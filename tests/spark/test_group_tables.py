@@ -31,7 +31,6 @@ from ..docs.markdown import DOCS
 SCHEMAS = {
     name: value for name, value in vars(group_schemas).items() if isinstance(value, StructType) and name[0] != "_"
 }
-DAY_MS = 86_400_000
 
 
 class Log:
@@ -111,6 +110,11 @@ def troubled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> I
     # The member that leaves at the end was there a second before, as a commit shows.
     log.generation(20_000, "quiet", 1, a1=[0], b1=[1]).commit(49_000, "quiet", 1, partition=1)
     log.generation(50_000, "quiet", 2, a1=[0, 1])
+    log.generation(500_000, "emptied", 1, a1=[0]).commit(500_005, "emptied", 1).generation(530_000, "emptied", 2)
+    log.generation(500_000, "live", 1, a1=[0]).commit(500_005, "live", 1)
+    log.add(500_007, OffsetCommitRecord("live", "former", 0, 1, commit_timestamp_ms=500_007))
+    own_expiry = OffsetCommitRecord("simple", "t", 0, 1, commit_timestamp_ms=500_008, expire_timestamp_ms=700_000)
+    log.add(500_008, own_expiry)
     log.commit(595_000, "open", 1).commit(595_500, "open", 2, producer_id=7)
     log.commit(600_000, "last", 1)
     records = pipeline.read_log(spark, folder).cache()
@@ -231,7 +235,11 @@ def test_commits_that_stopped(troubled: tuple[DataFrame, DataFrame]) -> None:
 
 
 def test_stale_groups(troubled: tuple[DataFrame, DataFrame]) -> None:
-    """What expires and when: offsets of groups without members; an open transaction keeps its group."""
+    """What expires and when.
+
+    Offsets of an emptied group count from then, of one that never had members from their commits, as do topics that
+    nobody subscribes to any more; an own expiry is kept, and an open transaction keeps its group.
+    """
     records, history = troubled
     table = pipeline.stale_groups(records, history=history, offsets_retention_minutes=1, now_ms=655_000)
     found = {
@@ -242,22 +250,9 @@ def test_stale_groups(troubled: tuple[DataFrame, DataFrame]) -> None:
     assert found == {
         "busy": (1, 1, 650_006, 650_006, 64_994),
         "last": (1, 0, 660_000, 660_000, 55_000),
-    }
-
-
-def test_an_emptied_group_keeps_its_offsets_from_then(spark: SparkSession, tmp_path: Path) -> None:
-    """Not from their commits; a topic that nobody subscribes to any more counts from the commit."""
-    log = Log(tmp_path).generation(0, "emptied", 1, a1=[0]).commit(5, "emptied", 1).generation(DAY_MS, "emptied", 2)
-    log.generation(0, "live", 1, a1=[0]).commit(5, "live", 1)
-    log.add(7, OffsetCommitRecord("live", "former", 0, 1, commit_timestamp_ms=7))
-    log.add(8, OffsetCommitRecord("simple", "t", 0, 1, commit_timestamp_ms=8, expire_timestamp_ms=99))
-    stale = pipeline.stale_groups(pipeline.read_log(spark, tmp_path))
-    week_ms = 7 * DAY_MS
-
-    assert {row.group_id: (row.next_expiry_ms, row.group_expiry_ms) for row in stale.collect()} == {
-        "emptied": (week_ms + DAY_MS, week_ms + DAY_MS),
-        "live": (week_ms + 7, None),
-        "simple": (99, 99),
+        "emptied": (1, 1, 590_000, 590_000, 125_000),
+        "live": (1, 1, 560_007, None, 154_993),
+        "simple": (1, 0, 700_000, 700_000, 154_992),
     }
 
 
