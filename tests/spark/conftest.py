@@ -24,7 +24,8 @@ BROKER_LOG = Path(__file__).with_name("broker_log.tar.xz")
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A small session."""
-    made = groupcoord.spark.session("local[2]", memory="1g", shuffle_partitions=2)
+    quick_start = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+    made = groupcoord.spark.session("local[2]", memory="1g", shuffle_partitions=2, config=quick_start)
     yield made
     made.stop()
 

@@ -58,6 +58,7 @@ def analyzed(spark: SparkSession, broker_log: Path, tmp_path_factory: pytest.Tem
     return Analyzed(folder, done, json.loads((folder / "summary.json").read_text("utf-8")))
 
 
+@pytest.mark.slow
 def test_tables_are_parquet(analyzed: Analyzed, spark: SparkSession) -> None:
     """Every table is there with as many rows as the summary says, the large ones by log partition."""
     found = {path.name: path for path in (analyzed.folder / "tables").iterdir()}
@@ -71,6 +72,7 @@ def test_tables_are_parquet(analyzed: Analyzed, spark: SparkSession) -> None:
     }
 
 
+@pytest.mark.slow
 def test_offsets_are_those_of_the_broker(analyzed: Analyzed, broker_truth: dict[str, Any]) -> None:
     """The report has the groups and counts the offsets that the broker's administration client listed."""
     listed = {row["group_id"] for row in analyzed.summary["groups"] if row["state"] is not None}
@@ -81,6 +83,7 @@ def test_offsets_are_those_of_the_broker(analyzed: Analyzed, broker_truth: dict[
     assert sum(row["groups"] for row in analyzed.summary["states"]) == len(listed)
 
 
+@pytest.mark.slow
 def test_figures_agree_with_each_other(analyzed: Analyzed) -> None:
     """Rebalances by cause, over time, by group and on top are the same ones; so are anomalies and members."""
     summary = analyzed.summary
@@ -96,6 +99,7 @@ def test_figures_agree_with_each_other(analyzed: Analyzed) -> None:
     )
 
 
+@pytest.mark.slow
 def test_stories_hold_what_happened(analyzed: Analyzed) -> None:
     """Each of the most troubled groups has all its rebalances, its commits over time, and causes that add up."""
     for story in analyzed.summary["troubled"]:
@@ -106,6 +110,7 @@ def test_stories_hold_what_happened(analyzed: Analyzed) -> None:
         assert (sum(commits["series"]["commits"]) if commits else 0) == row["commits"]
 
 
+@pytest.mark.slow
 def test_nothing_differs_and_what_is_lost_is_told(analyzed: Analyzed) -> None:
     """Coordinators that loaded the log agree with the tables; the torn bytes are counted and told."""
     assert analyzed.run.status == 0
@@ -117,12 +122,14 @@ def test_nothing_differs_and_what_is_lost_is_told(analyzed: Analyzed) -> None:
     assert "1 byte ranges could not be read" in analyzed.run.output
 
 
+@pytest.mark.slow
 def test_lag_is_that_of_the_ends_given(analyzed: Analyzed) -> None:
     """Groups are behind in the topic whose end was given, and in no other."""
     assert {row["topic"] for row in analyzed.summary["lag"]} == {"t-6"}
     assert all(row["partitions"] == 1 and row["lag"] == row["worst"] for row in analyzed.summary["lag"])
 
 
+@pytest.mark.slow
 def test_page_and_terminal_tell_the_same(analyzed: Analyzed) -> None:
     """The page is there, and the terminal shows the same figures and where it is."""
     page = (analyzed.folder / "report.html").read_text("utf-8")

@@ -124,6 +124,7 @@ def troubled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> I
     records.unpersist()
 
 
+@pytest.mark.slow
 def test_tables_have_their_declared_schemas(troubled: tuple[DataFrame, DataFrame]) -> None:
     """Each function gives the columns that are declared, in order."""
     records, history = troubled
@@ -174,6 +175,7 @@ def test_groups_of_a_broker(spark: SparkSession, broker_log: Path) -> None:
     records.unpersist()
 
 
+@pytest.mark.slow
 def test_differences_are_told(troubled: tuple[DataFrame, DataFrame]) -> None:
     """A group that the coordinator does not find in the records, and one that it finds otherwise."""
     records, history = troubled
@@ -191,6 +193,7 @@ def test_differences_are_told(troubled: tuple[DataFrame, DataFrame]) -> None:
     }
 
 
+@pytest.mark.slow
 def test_a_commit_far_from_the_fold_shows_that_a_member_left(troubled: tuple[DataFrame, DataFrame]) -> None:
     """Commits stay in Spark; the one that matters comes back to the fold."""
     _, history = troubled
@@ -199,6 +202,7 @@ def test_a_commit_far_from_the_fold_shows_that_a_member_left(troubled: tuple[Dat
     assert (row.cause, row.confidence, row.left) == ("leave", 0.9, ["b1"])
 
 
+@pytest.mark.slow
 def test_anomalies(spark: SparkSession, troubled: tuple[DataFrame, DataFrame]) -> None:
     """Each of the troubles is found, with Burrow's word for it, and nothing else is."""
     records, history = troubled
@@ -221,6 +225,7 @@ def test_anomalies(spark: SparkSession, troubled: tuple[DataFrame, DataFrame]) -
     }
 
 
+@pytest.mark.slow
 def test_commits_that_stopped(troubled: tuple[DataFrame, DataFrame]) -> None:
     """A partition that a member has, with commits of late and none for long; without ends nothing is said of others."""
     records, history = troubled
@@ -234,6 +239,7 @@ def test_commits_that_stopped(troubled: tuple[DataFrame, DataFrame]) -> None:
     }
 
 
+@pytest.mark.slow
 def test_stale_groups(troubled: tuple[DataFrame, DataFrame]) -> None:
     """What expires and when.
 
@@ -256,6 +262,7 @@ def test_stale_groups(troubled: tuple[DataFrame, DataFrame]) -> None:
     }
 
 
+@pytest.mark.slow
 def test_what_compaction_may_hide_is_known(spark: SparkSession, tmp_path: Path) -> None:
     """From behind the last gap on the log is complete."""
     Log(tmp_path, 1).commit(1, "g", 1).commit(2, "g", 2)
