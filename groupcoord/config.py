@@ -6,7 +6,7 @@ bounds are those of Apache Kafka 4.4.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from attrs import Attribute, field, fields, frozen
@@ -88,21 +88,33 @@ class Config:
         Raises:
             ConfigError: a key is unknown, given in both spellings, or its value is not allowed.
         """
-        known = {attribute.name for attribute in fields(cls)}
-        values: dict[str, Any] = {}
-        fractions = {attribute.name for attribute in fields(cls) if isinstance(attribute.default, float)}
-        for key, raw in properties.items():
-            name = key.strip().replace(".", "_")
-            if name not in known:
-                raise ConfigError(f"unknown setting {key!r}{suggestion(name, known)}")
-            if name in values:
-                raise ConfigError(f"setting {key_of(name)!r} is given twice")
-            values[name] = _parse_fraction(key_of(name), raw) if name in fractions else _parse(key_of(name), raw)
-        return cls(**values)
+        parsers = {a.name: _parse_fraction if isinstance(a.default, float) else _parse for a in fields(cls)}
+        return cls(**read_properties(properties, parsers))
 
     def to_properties(self) -> dict[str, int | float]:
         """Return every setting under Kafka's key."""
         return {key_of(attribute.name): getattr(self, attribute.name) for attribute in fields(Config)}
+
+
+def read_properties(properties: Mapping[str, Any], parsers: Mapping[str, Callable[[str, Any], Any]]) -> dict[str, Any]:
+    """Return values by the names of settings.
+
+    Args:
+        properties: keys dotted as Kafka spells them, or with underscores, and values.
+        parsers: for each setting there is, by name, what turns Kafka's key and a value into the setting's own.
+
+    Raises:
+        ConfigError: a key is unknown or given in both spellings, or a parser says so.
+    """
+    values: dict[str, Any] = {}
+    for key, raw in properties.items():
+        name = key.strip().replace(".", "_")
+        if name not in parsers:
+            raise ConfigError(f"unknown setting {key!r}{suggestion(name, set(parsers))}")
+        if name in values:
+            raise ConfigError(f"setting {key_of(name)!r} is given twice")
+        values[name] = parsers[name](key_of(name), raw)
+    return values
 
 
 def _parse(key: str, raw: str | float) -> int:

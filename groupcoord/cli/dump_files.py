@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,14 +10,7 @@ from typing import NamedTuple
 
 from groupcoord.records.range_checksums import ReadAt
 from groupcoord.records.salvage import Damage, SoundBatch, salvage_batches
-
-SEGMENT_SUFFIX = ".log"
-SWAP_SUFFIX = ".log.swap"
-OTHER_FILES = re.compile(
-    r".*\.(?:index|timeindex|txnindex|snapshot|checkpoint|metadata)|.*-checkpoint|meta\.properties"
-)
-OFFSETS_FOLDER = re.compile(r"__consumer_offsets-(\d{1,10})")
-PARTITION_FOLDER = re.compile(r".+-(\d{1,10})(?:\.[^.]+)?")
+from groupcoord.storage.file_names import OFFSETS_FOLDER, OTHER_FILES, PARTITION_FOLDER, SEGMENT_SUFFIX, SWAP_SUFFIX
 
 
 class PathError(ValueError):

@@ -7,11 +7,12 @@ Defaults and bounds are those of the Java consumer of Apache Kafka 4.4.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from attrs import Attribute, field, fields, frozen
 
-from groupcoord.config import INT32_MAX, INT64_MAX, check_number, key_of, suggestion
+from groupcoord.config import INT32_MAX, INT64_MAX, check_number, key_of, read_properties
 from groupcoord.errors import ConfigError
 
 ASSIGNOR_CLASSES = {
@@ -96,16 +97,8 @@ class MemberConfig:
         Raises:
             ConfigError: a key is unknown, given in both spellings, or its value is not allowed.
         """
-        known = {attribute.name: attribute.metadata["kind"] for attribute in fields(cls)}
-        values: dict[str, Any] = {}
-        for key, raw in properties.items():
-            name = key.strip().replace(".", "_")
-            if name not in known:
-                raise ConfigError(f"unknown setting {key!r}{suggestion(name, set(known))}")
-            if name in values:
-                raise ConfigError(f"setting {key_of(name)!r} is given twice")
-            values[name] = _parse(key_of(name), raw, known[name])
-        return cls(**values)
+        parsers = {a.name: partial(_parse, kind=a.metadata["kind"]) for a in fields(cls)}
+        return cls(**read_properties(properties, parsers))
 
     def to_properties(self) -> dict[str, Any]:
         """Return every setting under Kafka's key."""

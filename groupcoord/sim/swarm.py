@@ -178,19 +178,16 @@ def _crash_consumer(draw: Draw) -> list[Fault]:
     ]
 
 
-def _stop_consumer(draw: Draw) -> list[Fault]:
-    number, group = draw.consumer()
-    return [ConsumerStop(start_ms=draw.start_ms, end_ms=draw.end_ms, consumer=number, group=group)]
+def _meanwhile(
+    fault: type[ConsumerStop] | type[ConsumerPause] | type[BusyApplication],
+) -> Callable[[Draw], list[Fault]]:
+    """Return what draws a fault that one consumer has from its start to its end."""
 
+    def drawn(draw: Draw) -> list[Fault]:
+        number, group = draw.consumer()
+        return [fault(start_ms=draw.start_ms, end_ms=draw.end_ms, consumer=number, group=group)]
 
-def _pause_consumer(draw: Draw) -> list[Fault]:
-    number, group = draw.consumer()
-    return [ConsumerPause(start_ms=draw.start_ms, end_ms=draw.end_ms, consumer=number, group=group)]
-
-
-def _keep_busy(draw: Draw) -> list[Fault]:
-    number, group = draw.consumer()
-    return [BusyApplication(start_ms=draw.start_ms, end_ms=draw.end_ms, consumer=number, group=group)]
+    return drawn
 
 
 def _break_connections(draw: Draw) -> list[Fault]:
@@ -229,9 +226,9 @@ KINDS: tuple[Callable[[Draw], list[Fault]], ...] = (
     _slow_log,
     _failing_log,
     _crash_consumer,
-    _stop_consumer,
-    _pause_consumer,
-    _keep_busy,
+    _meanwhile(ConsumerStop),
+    _meanwhile(ConsumerPause),
+    _meanwhile(BusyApplication),
     _break_connections,
     _jump,
     _grow,

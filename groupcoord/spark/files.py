@@ -15,10 +15,10 @@ from typing import Any, NamedTuple, TypeVar
 from fsspec import AbstractFileSystem
 from fsspec.core import url_to_fs
 
-from groupcoord.cli.dump_files import OFFSETS_FOLDER, OTHER_FILES, PARTITION_FOLDER, SEGMENT_SUFFIX, SWAP_SUFFIX
 from groupcoord.records.range_checksums import ReadAt
 from groupcoord.spark.errors import InputError
 from groupcoord.spark.ranges import ByteRange
+from groupcoord.storage.file_names import OFFSETS_FOLDER, OTHER_FILES, PARTITION_FOLDER, SEGMENT_SUFFIX, SWAP_SUFFIX
 
 SPLIT_BYTES = 67_108_864
 """How much of a log one task reads, about."""

@@ -35,7 +35,7 @@ from groupcoord.core.records import (
     TransactionMarker,
 )
 from groupcoord.errors import ErrorCode
-from groupcoord.log_store import LoadedCommits, LogRecord, NotLeaderError, Ticket
+from groupcoord.log_store import LoadedCommits, LogRecord, NotLeaderError, StorageError, Ticket
 from groupcoord.records.codec import decode_record
 from groupcoord.spark.columns import arrow_schema
 from groupcoord.spark.group_schemas import DIFFERENCES
@@ -200,8 +200,12 @@ class ReplayedLog:
         raise NotLeaderError
 
     def read(self, partition: int) -> Iterator[LogRecord]:
-        """Return the records; there is :meth:`read_last` for it."""
-        raise NotImplementedError
+        """Refuse: coordinators load by :meth:`read_last` where there is one.
+
+        Raises:
+            StorageError: always.
+        """
+        raise StorageError("these records can only be read by read_last")
 
     def read_last(self, partition: int) -> Iterator[LogRecord | LoadedCommits]:
         """Return the records in the log's order, several commits that lie side by side as one."""

@@ -10,10 +10,10 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 from groupcoord.storage.errors import DirectoryLockedError, LogDirectoryError
+from groupcoord.storage.file_names import SEGMENT_SUFFIX
 
 TOPIC = "__consumer_offsets"
 LOCK_FILE = ".lock"
-LOG_SUFFIX = ".log"
 PARTITION_METADATA_FILE = "partition.metadata"
 LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
 CLEANER_OFFSET_FILE = "cleaner-offset-checkpoint"
@@ -68,7 +68,7 @@ def list_partitions(directory: Path) -> list[int]:
 
 def segment_path(folder: Path, base_offset: int) -> Path:
     """Return the segment file whose first offset slot is ``base_offset``."""
-    return folder / f"{base_offset:020d}{LOG_SUFFIX}"
+    return folder / f"{base_offset:020d}{SEGMENT_SUFFIX}"
 
 
 def list_segments(folder: Path) -> list[int]:

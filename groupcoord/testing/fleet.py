@@ -72,15 +72,7 @@ class Consumer:
     def next_request(self, *, commits: bool = False) -> Request:
         """Return the request that moves this consumer on; where it could send a heartbeat, it can commit instead."""
         if self.phase == "joining":
-            return JoinGroup(
-                self.group_id,
-                self.member_id,
-                protocols=tuple(JoinProtocol(name, METADATA) for name in self.protocols),
-                session_timeout_ms=SESSION_TIMEOUT_MS,
-                rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
-                group_instance_id=self.instance_id,
-                client_id=self.name,
-            )
+            return self.join_request()
         if self.phase == "syncing":
             return SyncGroup(
                 self.group_id,
@@ -95,6 +87,18 @@ class Consumer:
             topics = (TopicToCommit(TOPIC, offsets),)
             return OffsetCommit(self.group_id, topics, self.generation_id, self.member_id, self.instance_id)
         return self.heartbeat()
+
+    def join_request(self) -> JoinGroup:
+        """Return the request for a place in the next generation."""
+        return JoinGroup(
+            self.group_id,
+            self.member_id,
+            protocols=tuple(JoinProtocol(name, METADATA) for name in self.protocols),
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+            group_instance_id=self.instance_id,
+            client_id=self.name,
+        )
 
     def heartbeat(self) -> Heartbeat:
         """Return a heartbeat under the ids that this consumer has."""
@@ -131,10 +135,10 @@ class Consumer:
             case SyncGroupResponse() | HeartbeatResponse() | LeaveGroupResponse():
                 self._react(response.error_code)
             case OffsetCommitResponse():
-                for partition in response.topics[0].partitions:
-                    self._react(partition.error_code)
+                for result in (result for topic in response.topics for result in topic.partitions):
+                    self._react(result.error_code)
             case None:
-                self._rejoin()
+                self.rejoin()
 
     def _joined(self, response: JoinGroupResponse) -> None:
         if response.error_code is ErrorCode.MEMBER_ID_REQUIRED:
@@ -155,9 +159,10 @@ class Consumer:
             self.member_id, self.generation_id = "", -1
         if error_code is ErrorCode.FENCED_INSTANCE_ID:
             self.is_alive = False
-        self._rejoin()
+        self.rejoin()
 
-    def _rejoin(self) -> None:
+    def rejoin(self) -> None:
+        """Give up what it owns; its next request is a join."""
         self.phase, self.owned, self.members = "joining", None, ()
 
 

@@ -374,7 +374,8 @@ class CoordinatorMachine(RuleBasedStateMachine):
         if not self._is_started:
             return
         self.laws_hold()  # if a step has broken one, that is what is to be told
-        self._pass_on(self.store.write())
+        while self.store.waiting():  # an answer can lead to another append
+            self._pass_on(self.store.write())
         self.store.lose()
         self.store.is_late = False
         self.store.forget_reads()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -11,10 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.storage.real_broker import LIBS
+
 ROOT = Path(__file__).parents[2]
 PROGRAMS = Path(__file__).parent / "programs"
-LIBS = Path(os.environ.get("KAFKA_LIBS", Path.home() / ".cache/groupcoord-kafka/libs"))
-HAS_JAVA = shutil.which("java") is not None and any(LIBS.glob("kafka_2.13-4.*.jar"))
 STOP_S = 20
 JAVA_CLASSES = {
     "range": "RangeAssignor",

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from groupcoord.cli.demo_processes import DemoError, ServerProcess, committed_offsets, wait_until
-from tests.clients.beside import HAS_JAVA, LIBS, Consumer, running
+from tests.clients.beside import Consumer, running
 from tests.clients.fleet import PARTITION_COUNT, TOPIC
+from tests.storage.real_broker import HAS_KAFKA, format_directory, java
 
 DEADLINE_S = 40.0
 EVERYTHING = set(range(PARTITION_COUNT))
@@ -79,34 +80,16 @@ def test_beside_librdkafka(server: ServerProcess, kinds: tuple[str, str], strate
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """The port of a real broker with the topic."""
     directory = tmp_path_factory.mktemp("kafka")
-    port, controller_port = free_port(), free_port()
-    properties = directory / "server.properties"
-    properties.write_text(PROPERTIES.format(port=port, controller_port=controller_port, directory=directory / "data"))
-    java = ["java", "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", f"{LIBS}/*"]
-    subprocess.run([*java, "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", properties], check=True)
-    process = subprocess.Popen([*java, "kafka.Kafka", str(properties)], start_new_session=True)
+    port, properties = free_port(), directory / "server.properties"
+    format_directory(directory / "data", properties, port, 3, "group.initial.rebalance.delay.ms=500\n")
+    command = java("-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "kafka.Kafka", str(properties))
+    process = subprocess.Popen(command, start_new_session=True)
     try:
         create_topic(f"127.0.0.1:{port}")
         yield port
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-
-
-CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
-PROPERTIES = """
-process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@127.0.0.1:{controller_port}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
-inter.broker.listener.name=PLAINTEXT
-controller.listener.names=CONTROLLER
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
-log.dirs={directory}
-offsets.topic.replication.factor=1
-offsets.topic.num.partitions=3
-group.initial.rebalance.delay.ms=500
-"""
 
 
 def free_port() -> int:
@@ -133,7 +116,7 @@ def create_topic(bootstrap: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not HAS_JAVA, reason="there is no java, or there are no jars of Kafka 4")
+@pytest.mark.skipif(not HAS_KAFKA, reason="there is no java, or there are no jars of Kafka 4")
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize(
     "kinds", [("ours", "java"), ("java", "ours"), ("ours", "librdkafka"), ("librdkafka", "ours")], ids="-".join
@@ -144,7 +127,7 @@ def test_on_a_real_broker(broker: int, kinds: tuple[str, str], strategy: str, tm
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not HAS_JAVA, reason="there is no java, or there are no jars of Kafka 4")
+@pytest.mark.skipif(not HAS_KAFKA, reason="there is no java, or there are no jars of Kafka 4")
 @pytest.mark.parametrize("strategy", [*STRATEGIES, "sticky", "roundrobin"])
 @pytest.mark.parametrize("kinds", [("ours", "java"), ("java", "ours")], ids="-".join)
 def test_beside_java(server: ServerProcess, kinds: tuple[str, str], strategy: str) -> None:

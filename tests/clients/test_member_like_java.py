@@ -12,9 +12,10 @@ import pytest
 
 from groupcoord.cli.demo_processes import ServerProcess
 from groupcoord.member import Closed, CommitCompleted, CommitFailure, Failed, MemberConfig, TopicPartition
-from tests.clients.beside import HAS_JAVA, LIBS, PROGRAMS, ROOT
+from tests.clients.beside import PROGRAMS, ROOT
 from tests.clients.fleet import SETTINGS
 from tests.clients.refusing_proxy import RefusingProxy
+from tests.storage.real_broker import HAS_KAFKA, LIBS
 
 TOPIC = "orders"
 LIFE_MS = 6_000
@@ -44,7 +45,7 @@ CONFIG = {
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not HAS_JAVA, reason="there is no java, or there are no jars of Kafka 4"),
+    pytest.mark.skipif(not HAS_KAFKA, reason="there is no java, or there are no jars of Kafka 4"),
 ]
 
 

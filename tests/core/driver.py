@@ -44,7 +44,7 @@ from groupcoord.messages import (
     TopicToCommit,
     TopicToFetch,
 )
-from tests.laws.laws import (
+from groupcoord.testing.laws import (
     check_generations_grow,
     check_hard_state_is_the_log,
     check_size,

@@ -41,7 +41,8 @@ from groupcoord.messages import (
     TopicToFetch,
     TxnOffsetCommit,
 )
-from tests.laws.actors import PARTITIONS, REBALANCE_TIMEOUT_MS, Actor, Manner, subscription
+from groupcoord.testing.fleet import PARTITIONS, REBALANCE_TIMEOUT_MS
+from tests.laws.actors import Actor, Manner, subscription
 from tests.laws.denials import (
     allowed_in,
     error_codes,
@@ -85,13 +86,13 @@ class Consumers(World):
     def _new_actor(self, group_id: str, instance: str | None, protocols: tuple[str, ...], manner: Manner) -> Actor:
         protocol_type = "connect" if group_id == WORKERS else "consumer"
         self.actors.append(
-            Actor(f"c{len(self.actors)}", group_id, instance, protocols, manner, protocol_type=protocol_type)
+            Actor(f"c{len(self.actors)}", group_id, instance, protocols, manner=manner, protocol_type=protocol_type)
         )
         return self.actors[-1]
 
     def ready(self, *phases: str) -> list[Actor]:
         """Return the live consumers that wait for nothing, in these phases (any, if none are named)."""
-        return [a for a in self.actors if a.is_alive and not a.waiting and (not phases or a.phase in phases)]
+        return [a for a in self.actors if a.is_alive and not a.is_waiting and (not phases or a.phase in phases)]
 
     def a_consumer_goes_on(self, who: int) -> None:
         """A consumer sends what is next: a join, a sync or a heartbeat."""
@@ -103,7 +104,7 @@ class Consumers(World):
         """All consumers send what is next, several times; some commit."""
         for _ in range(rounds):
             for actor in self.ready():
-                if actor.is_alive and not actor.waiting:
+                if actor.is_alive and not actor.is_waiting:
                     if actor.owned and self.random.random() < 0.3:
                         self.submit(actor.commit_request(self.offsets_of(actor)), actor)
                     else:
@@ -127,7 +128,7 @@ class Consumers(World):
 
     def a_consumer_repeats_its_request(self, who: int) -> None:
         """A consumer sends its waiting join or sync again, say over a new connection."""
-        actor = self.pick([a for a in self.actors if a.is_alive and a.waiting and a.member_id], who)
+        actor = self.pick([a for a in self.actors if a.is_alive and a.is_waiting and a.member_id], who)
         if actor is not None and actor.phase != "stable":
             self.submit(actor.next_request())
 

@@ -7,8 +7,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from groupcoord.testing.fleet import PARTITIONS
 from tests.laws.actions import ERRORS, MANNERS, PROTOCOLS, Lives
-from tests.laws.actors import PARTITIONS
 from tests.laws.world import GROUPS, LOG_PARTITIONS, MAX_SIZE, METADATA_LIMIT, World
 
 WHO = st.integers(0, 8)

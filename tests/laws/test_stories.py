@@ -119,7 +119,7 @@ def test_a_return_that_is_written_when_the_group_has_moved_on() -> None:
     story.stable("i1", None)
     story.a_static_consumer_restarts(0, None, skips=True)
     story.a_consumer_leaves(1)
-    assert not story.actors[-1].waiting
+    assert not story.actors[-1].is_waiting
     story.write_all()
     story.come_to_rest()
 

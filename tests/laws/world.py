@@ -30,9 +30,8 @@ from groupcoord.messages import (
     TxnOffsetCommit,
     TxnOffsetCommitResponse,
 )
-from tests.laws.actors import PARTITIONS, Actor
-from tests.laws.denials import error_codes
-from tests.laws.laws import (
+from groupcoord.testing.fleet import PARTITIONS
+from groupcoord.testing.laws import (
     check_bytes,
     check_compaction_rebuilds,
     check_fetch_is_the_log,
@@ -43,6 +42,8 @@ from tests.laws.laws import (
     check_timers,
     check_tokens,
 )
+from tests.laws.actors import Actor
+from tests.laws.denials import error_codes
 from tests.laws.surroundings import Line, Topics
 from tests.laws.witness import Retained, Witness
 
@@ -173,7 +174,7 @@ class World:
         token = self._next_token
         self.outstanding[token] = Sent(request, actor, self.witness.is_from_the_dead(request))
         if actor is not None:
-            actor.waiting = True
+            actor.is_waiting = True
         self.coordinator.submit(request, token, principal)
         self.deliver()
         return token
@@ -280,7 +281,7 @@ class World:
         """Everybody does what is next, and time passes."""
         self.write_all()
         for actor in self.actors:
-            if actor.is_alive and not actor.waiting:
+            if actor.is_alive and not actor.is_waiting:
                 self.submit(actor.next_request(), actor)
         self.clock.advance(duration_ms)
         self.let_timers_fire()

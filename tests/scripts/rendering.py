@@ -49,7 +49,7 @@ def text_of(data: bytes) -> str:
 @singledispatch
 def render(value: Any) -> str:
     """Return an answer or a record as one line."""
-    raise NotImplementedError(f"no line for {value!r}")
+    raise TypeError(f"no line for {value!r}")
 
 
 # ---------------------------------------------------------------- answers

@@ -22,6 +22,8 @@ LIBS = Path(os.environ.get("KAFKA_LIBS", Path.home() / ".cache/groupcoord-kafka/
 START_S, ANSWER_MS = 120.0, 30_000
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 
+HAS_KAFKA = shutil.which("java") is not None and any(LIBS.glob("kafka_2.13-4.*.jar"))
+
 needs_kafka = [
     pytest.mark.skipif(shutil.which("java") is None, reason="there is no java"),
     pytest.mark.skipif(not any(LIBS.glob("kafka_2.13-4.*.jar")), reason=f"there are no jars of Kafka 4 in {LIBS}"),
@@ -46,11 +48,10 @@ def java(*arguments: str) -> list[str]:
     return ["java", "-Xmx512m", "-cp", f"{LIBS}/*", *arguments]
 
 
-def format_directory(directory: Path, properties: Path, port: int, log_partitions: int) -> None:
-    """Write the properties of a broker on this port, and prepare its log directory."""
-    properties.write_text(
-        PROPERTIES.format(port=port, controller_port=port + 1, directory=directory, partitions=log_partitions)
-    )
+def format_directory(directory: Path, properties: Path, port: int, log_partitions: int, settings: str = "") -> None:
+    """Write the properties of a broker on this port, with more settings line by line, and prepare its log directory."""
+    own = PROPERTIES.format(port=port, controller_port=port + 1, directory=directory, partitions=log_partitions)
+    properties.write_text(own + settings)
     subprocess.run(
         java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties)),
         check=True,

@@ -26,7 +26,7 @@ from groupcoord.storage import compaction
 from groupcoord.storage.compaction import CompactionSettings
 from groupcoord.storage.log_directory import segment_path, sync_path
 from groupcoord.storage.segment_store import SegmentLogStore
-from tests.laws.actors import PARTITIONS
+from groupcoord.testing.fleet import PARTITIONS
 from tests.laws.test_coordinator_machine import CoordinatorMachine
 from tests.laws.world import GROUPS, LOG_PARTITIONS
 from tests.storage.dying_disk import DyingDisk, PowerFailure

@@ -203,3 +203,14 @@ def test_the_faulty_store_refuses_and_loses() -> None:
     assert store.waiting() == [Ticket(1, 0)]
     assert store.lose() == [Ticket(1, 0)]
     assert offsets(inner) == [3]
+
+
+def test_an_append_that_follows_from_an_answer_is_not_lost_at_the_end() -> None:
+    """Teardown writes until nothing waits: a commit goes out only when the group's deletion before it is written."""
+    machine = CoordinatorMachine()
+    machine.start(initial_delay_ms=0, log_is_late=True)
+    consumer = machine.consumer_starts(group_id="alpha", instance_id=None, protocols=("range",))
+    machine.consumer_goes_on(commits=False, consumer=consumer)
+    machine.groups_are_deleted(group_ids=["alpha"])
+    machine.commit_from_outside(group_id="alpha", offset=0, partition=0)
+    machine.teardown()
