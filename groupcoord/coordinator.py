@@ -61,12 +61,15 @@ from groupcoord.core.states import GroupState
 from groupcoord.core.timers import TimerQueue
 from groupcoord.core.topics import AnyTopic, TopicResolver
 from groupcoord.errors import ErrorCode, GroupcoordError, StoreContractError
+from groupcoord.interpreter import maker
 from groupcoord.log_store import LogRecord, LogRecords, LogStore, LogStoreError, MemoryLogStore, Ticket
 
 __all__ = ["GroupCoordinator", "GroupState", "LoadError", "PartitionStatus", "random_member_id"]
 
 LOCAL_NODE = Node(1, "127.0.0.1", 9092)
 MAX_TIMERS_PER_TICK = 10_000
+
+_make_ticket = maker(Ticket)
 
 
 class LoadError(GroupcoordError):
@@ -317,13 +320,13 @@ class GroupCoordinator:
                 self._is_settling = False
 
     def _append(self, append: Append, now_ms: int) -> None:
-        index, number, records = append
+        index, number = append.partition, append.number
         partition = self._partitions.active[index]
         if partition is None:
             return
-        ticket = Ticket(index, number)
+        ticket = _make_ticket((index, number))
         try:
-            base_offset = self.log_store.append(index, ticket, LogRecords(records, now_ms))
+            base_offset = self.log_store.append(index, ticket, LogRecords(append.records, now_ms))
         except LogStoreError as error:
             self.append_failed(ticket, error)
         except BaseException:

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from groupcoord.interpreter import plain_members
 
+
+@plain_members
 class ErrorCode(IntEnum):
     """Kafka's error codes, by the numbers and names of Apache Kafka 4.4."""
 

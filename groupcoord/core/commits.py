@@ -9,6 +9,7 @@ from groupcoord.core.continuations import WhenCommitted, WhenWritten
 from groupcoord.core.drafting import NO_LEADER_EPOCH, draft_commit
 from groupcoord.core.effects import Token
 from groupcoord.core.group import CONSUMER_PROTOCOL_TYPE, GroupMetadata
+from groupcoord.core.member import MemberMetadata
 from groupcoord.core.messages import (
     CompleteTransaction,
     CompleteTransactionResponse,
@@ -38,8 +39,11 @@ from groupcoord.core.records import (
 from groupcoord.core.shard import Shard
 from groupcoord.core.states import GroupState
 from groupcoord.errors import ErrorCode
+from groupcoord.interpreter import maker
 
 NO_OFFSET = -1
+
+_make_fetched = maker(FetchedOffset)
 
 
 class Commits:
@@ -111,7 +115,7 @@ class Commits:
         if _is_anonymous(request):
             return ErrorCode.UNKNOWN_MEMBER_ID
         member = group.identify(request.member_id, request.group_instance_id)
-        if isinstance(member, ErrorCode):
+        if not isinstance(member, MemberMetadata):
             return member
         if request.generation_id != group.generation_id:
             return ErrorCode.ILLEGAL_GENERATION
@@ -228,7 +232,7 @@ class Commits:
                     fetched.append(no_offset(index))
                 else:
                     _, offset, leader_epoch, record = found
-                    fetched.append(FetchedOffset(index, offset, leader_epoch, record.metadata, ErrorCode.NONE))
+                    fetched.append(_make_fetched((index, offset, leader_epoch, record.metadata, ErrorCode.NONE)))
             topics.append(FetchedTopic(name, topic_id, tuple(fetched)))
         return FetchedGroup(group_id, ErrorCode.NONE, tuple(topics))
 

@@ -15,8 +15,11 @@ from groupcoord.core.records import (
     PlainCommits,
 )
 from groupcoord.errors import ErrorCode
+from groupcoord.interpreter import maker
 
 NO_LEADER_EPOCH = -1
+
+_make_result, _make_committed = maker(TopicResult), maker(CommittedTopic)
 
 Draft = tuple[Sequence[OffsetCommitRecord], tuple[TopicResult, ...]]
 """The records, and the results by topic."""
@@ -52,7 +55,7 @@ def draft_commit(
         name, topic_id = topic.name, topic.topic_id
         assert name is not None
         indexes, offsets, leader_epochs = columns.partition_indexes, columns.offsets, columns.leader_epochs
-        results.append(TopicResult(name, topic_id, AllAccepted(indexes)))
+        results.append(_make_result((name, topic_id, AllAccepted(indexes))))
         like = OffsetCommitRecord(
             group_id,
             name,
@@ -66,7 +69,7 @@ def draft_commit(
             producer_id,
             producer_epoch,
         )
-        committed.append(CommittedTopic(like, indexes, offsets, leader_epochs))
+        committed.append(_make_committed((like, indexes, offsets, leader_epochs)))
     return PlainCommits(committed), tuple(results)
 
 

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from attrs import define
 
 from groupcoord.core.messages import Response
 from groupcoord.core.records import Record
+from groupcoord.interpreter import maker
+
+if TYPE_CHECKING:
+    from groupcoord.core.continuations import Continuation
 
 Token = Any
 """Whatever the caller gave with a request; it comes back with the answer, once."""
@@ -20,12 +26,21 @@ class Reply(NamedTuple):
     response: Response | None
 
 
-class Append(NamedTuple):
-    """Please persist ``records`` together, in log partition ``partition``, as its append number ``number``."""
+_make_reply = maker(Reply)
+
+
+@define(eq=False)
+class Append:
+    """Please persist ``records`` together, in log partition ``partition``, as its append number ``number``.
+
+    Attributes:
+        continuation: what follows when the log store has answered.
+    """
 
     partition: int
     number: int
     records: Sequence[Record]
+    continuation: Continuation
 
 
 class Effects:
@@ -39,4 +54,4 @@ class Effects:
 
     def reply(self, token: Token, response: Response | None) -> None:
         """Answer a request."""
-        self.replies.append(Reply(token, response))
+        self.replies.append(_make_reply((token, response)))

@@ -134,10 +134,10 @@ class Front:
     def _to_group_of_member(
         self, request: GroupRequest, token: Token, permissions: Permissions | None, now_ms: int
     ) -> None:
-        if permissions is None or permissions.on_group(request.group_id, Operation.READ):
-            self._to_group(request, token, now_ms)
-        else:
+        if permissions is not None and not permissions.on_group(request.group_id, Operation.READ):
             self._refuse(request, token, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        else:
+            self._to_group(request, token, now_ms)
 
     def _to_group(self, request: GroupRequest, token: Token, now_ms: int) -> None:
         partitions = self._partitions

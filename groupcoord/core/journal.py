@@ -4,21 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from groupcoord.core.continuations import Continuation, WhenCommitted
 from groupcoord.core.effects import Append, Effects
 from groupcoord.core.hard_state import HardState
 from groupcoord.core.records import OffsetCommitRecord, PlainCommits, Record
 from groupcoord.errors import InvariantError, StoreContractError
-
-
-class InFlight(NamedTuple):
-    """An append that the log store has not answered."""
-
-    number: int
-    records: Sequence[Record]
-    continuation: Continuation
 
 
 class Journal:
@@ -32,7 +23,7 @@ class Journal:
 
     def __init__(self, partition: int, effects: Effects, first_number: int) -> None:
         self.hard = HardState()
-        self.in_flight: deque[InFlight] = deque()
+        self.in_flight: deque[Append] = deque()
         self.next_log_offset = 0
         self.next_number = first_number
         self._first_number = first_number
@@ -43,8 +34,9 @@ class Journal:
         """Ask for ``records`` to be made durable together; ``continuation`` says what follows."""
         number = self.next_number
         self.next_number = number + 1
-        self.in_flight.append(InFlight(number, records, continuation))
-        self._effects.appends.append(Append(self._partition, number, records))
+        append = Append(self._partition, number, records, continuation)
+        self.in_flight.append(append)
+        self._effects.appends.append(append)
 
     def begin_commit(self, records: Sequence[OffsetCommitRecord], continuation: WhenCommitted) -> None:
         """As :meth:`begin`, for commits: they are pending until then."""
@@ -101,7 +93,7 @@ class Journal:
         self.hard.offsets.settle(number)
         return entry.continuation
 
-    def _answered(self, number: int) -> list[InFlight]:
+    def _answered(self, number: int) -> list[Append]:
         in_flight = self.in_flight
         if in_flight and in_flight[0].number == number:  # nearly always
             return [in_flight[0]]

@@ -216,23 +216,20 @@ class Membership:
 
     def heartbeat(self, request: Heartbeat, token: Token, now_ms: int) -> None:
         """Take a heartbeat: it renews the session, and says whether a rebalance is under way."""
-        self._effects.reply(token, _HEARTBEAT_RESPONSES[self._heartbeat(request, now_ms)])
-
-    def _heartbeat(self, request: Heartbeat, now_ms: int) -> ErrorCode:
-        if not request.group_id:
-            return ErrorCode.INVALID_GROUP_ID
-        group = self._groups.get(request.group_id)
+        group = self._groups.get(request.group_id or "")
         if group is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        member = group.identify(request.member_id, request.group_instance_id)
-        if isinstance(member, ErrorCode):
-            return member
-        if request.generation_id != group.generation_id:
-            return ErrorCode.ILLEGAL_GENERATION
-        self._timers.arm(member.session_timer, now_ms + member.session_timeout_ms)
-        if group.state is GroupState.PREPARING_REBALANCE:
-            return ErrorCode.REBALANCE_IN_PROGRESS
-        return ErrorCode.NONE
+            error_code = ErrorCode.UNKNOWN_MEMBER_ID if request.group_id else ErrorCode.INVALID_GROUP_ID
+        else:
+            member = group.identify(request.member_id, request.group_instance_id)
+            if not isinstance(member, MemberMetadata):
+                error_code = member
+            elif request.generation_id != group.generation_id:
+                error_code = ErrorCode.ILLEGAL_GENERATION
+            else:
+                self._timers.arm(member.session_timer, now_ms + member.session_timeout_ms)
+                is_rebalancing = group.state is GroupState.PREPARING_REBALANCE
+                error_code = ErrorCode.REBALANCE_IN_PROGRESS if is_rebalancing else ErrorCode.NONE
+        self._effects.reply(token, _HEARTBEAT_RESPONSES[error_code])
 
     # ------------------------------------------------------------ LeaveGroup
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import repeat
 
 from attrs import evolve
 
@@ -84,10 +85,10 @@ class OffsetCache:
         """
         of_group = self.committed.setdefault(commits.topics[0].like.group_id, {})
         for like, partition_indexes, offsets, leader_epochs in commits.topics:
-            of_topic = of_group.setdefault(like.topic, {})
-            for index, offset, leader_epoch in zip(partition_indexes, offsets, leader_epochs, strict=True):
-                of_topic[index] = (log_offset, offset, leader_epoch, like)
-                log_offset += 1
+            next_log_offset = log_offset + len(offsets)
+            entries = zip(range(log_offset, next_log_offset), offsets, leader_epochs, repeat(like))
+            of_group.setdefault(like.topic, {}).update(zip(partition_indexes, entries, strict=True))
+            log_offset = next_log_offset
 
     def apply_tombstone(self, record: OffsetTombstone) -> None:
         """Forget a partition's offset, pending ones of open transactions included."""

@@ -24,6 +24,7 @@ from groupcoord.core.continuations import (
 from groupcoord.core.effects import Effects, Token
 from groupcoord.core.events import Cause, Trigger
 from groupcoord.core.group import GroupMetadata
+from groupcoord.core.hard_state import HardState
 from groupcoord.core.membership import Membership
 from groupcoord.core.messages import (
     CompleteTransaction,
@@ -86,6 +87,7 @@ class Partition:
             first_append=first_append,
         )
         self._journal = self._shard.journal
+        self._burials = self._shard.burials
         self._rebalance = Rebalance(self._shard)
         self._static_members = StaticMembers(self._shard, self._rebalance)
         self._membership = Membership(self._shard, self._rebalance, self._static_members)
@@ -107,11 +109,11 @@ class Partition:
 
     def handle(self, request: GroupRequest, token: Token, now_ms: int) -> None:
         """Take a request that concerns one group."""
-        burial = self._shard.burials.get(request.group_id or "")
-        if burial is None:
-            self._handlers[type(request)](request, token, now_ms)
+        burials = self._burials
+        if burials and request.group_id in burials:
+            burials[request.group_id].deferred.append(Deferred(request, token))
         else:
-            burial.deferred.append(Deferred(request, token))
+            self._handlers[type(request)](request, token, now_ms)
 
     def fetch(self, wanted: GroupToFetch, *, require_stable: bool) -> FetchedGroup:
         """Return a group's committed offsets."""
@@ -320,6 +322,11 @@ class Partition:
     def groups(self) -> dict[str, GroupMetadata]:
         """The groups that requests meet, by id. For observers and tests: change nothing."""
         return self._shard.groups
+
+    @property
+    def hard(self) -> HardState:
+        """What a restart would know. For observers and tests: change nothing."""
+        return self._journal.hard
 
     def highest_producer_id(self) -> int:
         """Return the highest id of the producers whose transactions are remembered here; -1 if there is none."""

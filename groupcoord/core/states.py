@@ -5,8 +5,10 @@ from __future__ import annotations
 from enum import Enum
 
 from groupcoord.errors import IllegalTransitionError
+from groupcoord.interpreter import plain_members
 
 
+@plain_members
 class GroupState(Enum):
     """States as Kafka names them on the wire, each with what is answered there and the ways out."""
 

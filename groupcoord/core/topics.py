@@ -99,7 +99,7 @@ def resolve_commit(
 
 
 def _all_exist(partitions: Sequence[OffsetToCommit], count: int) -> bool:
-    if isinstance(partitions, OffsetColumns):
+    if type(partitions) is OffsetColumns:
         indexes = partitions.partition_indexes
         return not indexes or (min(indexes) >= 0 and max(indexes) < count)
     return all(0 <= offset.partition_index < count for offset in partitions)

@@ -131,7 +131,7 @@ class Broker:
         self._waiting: dict[Connection, FetchResponse] = {}  # answers of Fetches that found nothing
         self._wait_queue: list[tuple[int, int, Connection]] = []
         self._wait_number = 0
-        self._seen_advances = -1
+        self._seen_deadlines: tuple[int, int | None] = (-1, None)
         self._handlers: dict[type, Handler] = {
             Answered: lambda connection, request: request.response,
             ApiVersions: self._api_versions,
@@ -203,9 +203,12 @@ class Broker:
 
     def may_wake_earlier(self) -> bool:
         """Tell whether :meth:`next_deadline_ms` may have come nearer since the last call."""
-        seen = self._seen_advances
-        self._seen_advances = self.coordinator.timer_advances + self._wait_number
-        return self._seen_advances != seen or self.transactions.next_deadline_ms() is not None
+        seen = self._seen_deadlines
+        self._seen_deadlines = (
+            self.coordinator.timer_advances + self._wait_number,
+            self.transactions.next_deadline_ms(),
+        )
+        return self._seen_deadlines != seen
 
     def next_deadline_ms(self) -> int | None:
         """Return when :meth:`tick` is wanted at the latest, in milliseconds of the clock; None if nothing waits."""

@@ -49,7 +49,6 @@ class Connection:
         "_broker",
         "_buffer",
         "_header",
-        "_is_closed",
         "_is_dirty",
         "_is_handling",
         "_is_paused",
@@ -74,7 +73,6 @@ class Connection:
         self._is_dirty = False
         self._is_handling = False
         self._is_paused = False
-        self._is_closed = False
 
     # ------------------------------------------------------------ for the host
 
@@ -88,10 +86,11 @@ class Connection:
             and 0 < size <= self._max_request_bytes
             and _SIZE_FROM(data)[0] == size
             and self._output_bytes < OUTPUT_LIMIT_BYTES
-            and not (self._is_paused or self._is_closed or self.closing is not None)
+            and not self._is_paused
+            and self.closing is None
         ):
             self._handle(data[SIZE_BYTES:])
-        elif self.closing is None and not self._is_closed:
+        elif self.closing is None:
             self._buffer += data
             self.handle_backlog()
         if self._broker.ready:
@@ -103,15 +102,14 @@ class Connection:
         Requests that were held back because there was too much output are handled then, so call it until it returns
         nothing.
         """
+        self._is_dirty = False
         output = self._output
         if not output:
-            self._is_dirty = False
             return b""
         taken = output[0] if len(output) == 1 else b"".join(output)
-        self._output = []
-        self._is_dirty = False
-        was_full, self._output_bytes = self._output_bytes >= OUTPUT_LIMIT_BYTES, 0
-        if was_full:
+        output.clear()
+        self._output_bytes = 0
+        if len(taken) >= OUTPUT_LIMIT_BYTES:
             self.handle_backlog()
         return taken
 
@@ -138,7 +136,8 @@ class Connection:
 
     def close(self) -> None:
         """Forget everything: the peer is gone. The answer to a waiting request will be dropped."""
-        self._is_closed = True
+        self.closing = "closed"
+        self._header = None
         self._buffer.clear()
         self._output = []
         self._broker.disconnected(self)
@@ -151,7 +150,7 @@ class Connection:
         None stands for *never answered*: the connection then waits until it is closed.
         """
         header = self._header
-        if response is None or self._is_closed or header is None:
+        if response is None or header is None:
             return
         try:
             frame = encode_response(header, response)
@@ -164,7 +163,9 @@ class Connection:
         self._header = None
         self._output.append(frame)
         self._output_bytes += len(frame)
-        self._mark_dirty()
+        if not self._is_dirty:
+            self._is_dirty = True
+            self._broker.dirty.append(self)
         if self._buffer and not self._is_handling:
             self._broker.ready.append(self)
 
@@ -176,7 +177,9 @@ class Connection:
         """Have the connection closed: its request is none, or can't be answered."""
         self.closing = reason
         self._buffer.clear()
-        self._mark_dirty()
+        if not self._is_dirty:
+            self._is_dirty = True
+            self._broker.dirty.append(self)
 
     def handle_backlog(self) -> None:
         """Handle the whole requests that lie in the buffer, as far as they may be handled now."""
@@ -203,7 +206,6 @@ class Connection:
             or self._is_paused
             or self._output_bytes >= OUTPUT_LIMIT_BYTES
             or self.closing is not None
-            or self._is_closed
         )
 
     def _handle(self, frame: bytes) -> None:
@@ -218,11 +220,6 @@ class Connection:
     def _fail(self, what: str) -> None:
         logger.exception("%s, so the connection of %s is closed", what, self.client_host)
         self.refuse(f"internal error: {what}")
-
-    def _mark_dirty(self) -> None:
-        if not self._is_dirty:
-            self._is_dirty = True
-            self._broker.dirty.append(self)
 
 
 def _bad_size(size: int, prefix: bytes, max_request_bytes: int) -> str:

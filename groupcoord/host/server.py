@@ -105,7 +105,10 @@ class _Peer(asyncio.Protocol):
             self.flush()
         else:
             self.last_active_s = server.loop.time()
-        server.flush()
+        if dirty:
+            server.flush()
+        elif server.broker.may_wake_earlier():
+            server.set_timer()
         if not connection.wants_reading:
             self._read_if_wanted()
 
@@ -294,10 +297,14 @@ class Server:
                 peer = self._peers.get(connection)
                 if peer is not None:
                     peer.flush()
-        if self._timer is None or broker.may_wake_earlier():
-            deadline_ms = broker.next_deadline_ms()
-            if deadline_ms is not None and (self._timer is None or deadline_ms < self._timer_ms):
-                self._wake_at(deadline_ms)
+        if broker.may_wake_earlier():
+            self.set_timer()
+
+    def set_timer(self) -> None:
+        """Wake when the broker wants it, unless that is known, or happens earlier."""
+        deadline_ms = self.broker.next_deadline_ms()
+        if deadline_ms is not None and (self._timer is None or deadline_ms < self._timer_ms):
+            self._wake_at(deadline_ms)
 
     # ------------------------------------------------------------ timers
 
@@ -319,6 +326,7 @@ class Server:
         try:
             self.broker.tick()
             self.flush()
+            self.set_timer()
         except Exception:
             logger.exception("timed work failed; the next try is in %g s", RETRY_S)
             self._timer_ms = self.broker.clock.now_ms() + int(RETRY_S * 1000)

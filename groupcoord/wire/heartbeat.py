@@ -5,8 +5,6 @@
 Read and written by hand: it is the request that a coordinator sees most.
 """
 
-from functools import lru_cache
-
 from groupcoord.core.messages import Heartbeat, HeartbeatResponse
 from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
 from groupcoord.wire.header import RequestHeader
@@ -20,40 +18,26 @@ from groupcoord.wire.primitives import (
     skip_tagged_fields,
 )
 
-_REMEMBERED, _REMEMBERED_BYTES_MAX = 8_192, 256
+
+def _decode(frame: bytes, position: int, header: RequestHeader, client_host: str) -> Heartbeat:
+    group_id, middle = read_string(frame, position)
+    member_id, position = read_string(frame, middle + 4)
+    group_instance_id = None
+    if header.api_version >= 3:
+        group_instance_id, position = read_nullable_string(frame, position)
+    return Heartbeat(group_id, INT32_FROM(frame, middle)[0], member_id, group_instance_id)
 
 
-def _plain(body: bytes) -> Heartbeat:
-    group_id, position = read_string(body, 0)
-    member_id, _ = read_string(body, position + 4)
-    return Heartbeat(group_id, INT32_FROM(body, position)[0], member_id)
-
-
-def _with_instance(body: bytes) -> Heartbeat:
-    group_id, position = read_string(body, 0)
-    member_id, end = read_string(body, position + 4)
-    group_instance_id, _ = read_nullable_string(body, end)
-    return Heartbeat(group_id, INT32_FROM(body, position)[0], member_id, group_instance_id)
-
-
-def _flexible(body: bytes) -> Heartbeat:
-    group_id, position = read_compact_string(body, 0)
-    member_id, end = read_compact_string(body, position + 4)
-    group_instance_id, end = read_compact_nullable_string(body, end)
-    skip_tagged_fields(body, end)
-    return Heartbeat(group_id, INT32_FROM(body, position)[0], member_id, group_instance_id)
+def _decode_flexible(frame: bytes, position: int, header: RequestHeader, client_host: str) -> Heartbeat:
+    group_id, middle = read_compact_string(frame, position)
+    member_id, position = read_compact_string(frame, middle + 4)
+    group_instance_id, position = read_compact_nullable_string(frame, position)
+    skip_tagged_fields(frame, position)
+    return Heartbeat(group_id, INT32_FROM(frame, middle)[0], member_id, group_instance_id)
 
 
 def _decoder(version: int) -> Decoder:
-    read = _flexible if version >= 4 else _with_instance if version == 3 else _plain
-    # A member says the same again and again, so what it said before is kept.
-    remember = lru_cache(maxsize=_REMEMBERED)(read)
-
-    def decode(frame: bytes, position: int, header: RequestHeader, client_host: str) -> Heartbeat:
-        body = frame[position:]
-        return remember(body) if len(body) <= _REMEMBERED_BYTES_MAX else read(body)
-
-    return decode
+    return _decode_flexible if version >= 4 else _decode
 
 
 def _encoder(version: int) -> Encoder:

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from functools import lru_cache
 
 from groupcoord.core.messages import Request, Response
-from groupcoord.wire import api_versions
+from groupcoord.wire import api_versions, heartbeat
 from groupcoord.wire.api import Answered, Api, Decoder, Encoder
 from groupcoord.wire.broker_messages import ApiVersions, BrokerRequest, BrokerResponse
 from groupcoord.wire.errors import ProtocolError, UnknownApiError, UnsupportedVersionError
 from groupcoord.wire.header import RequestHeader
-from groupcoord.wire.primitives import UTF8_AS_JAVA, skip_tagged_fields
+from groupcoord.wire.primitives import INT32_FROM, UTF8_AS_JAVA, skip_tagged_fields
 from groupcoord.wire.registry import APIS
 from groupcoord.wire.transaction_messages import TransactionRequest, TransactionResponse
 
 WireRequest = Request | BrokerRequest | TransactionRequest | Answered
 WireResponse = Response | BrokerResponse | TransactionResponse
 
-_HEADER = struct.Struct(">hhih")
-_LENGTH_AND_CORRELATION_ID = struct.Struct(">ii")
+_unpack_header = struct.Struct(">hhih").unpack_from
+_pack_length_and_correlation_id = struct.Struct(">ii").pack
+
+_HEARTBEAT = heartbeat.API.key.to_bytes(2, "big")
+_REMEMBERED_BYTES_MAX = 256
+"""A member's heartbeats differ in nothing but the correlation id, so what was read of one is kept."""
 
 # By (api_key << 16) + api_version, filled when a version is first used.
 _decoders: dict[int, tuple[bool, Decoder]] = {}
@@ -46,9 +51,26 @@ def decode_request(frame: bytes | memoryview, client_host: str) -> tuple[Request
     """
     if not isinstance(frame, bytes):
         frame = bytes(frame)
+    if frame[:2] == _HEARTBEAT and len(frame) <= _REMEMBERED_BYTES_MAX:
+        try:
+            header, request = _decode_remembered(frame[:4] + frame[8:])
+        except ProtocolError:
+            pass  # read it again, for an error that tells the correlation id
+        else:
+            return RequestHeader(header.api_key, header.api_version, INT32_FROM(frame, 4)[0], header.client_id), request
+    return _decode(frame, client_host)
+
+
+@lru_cache(maxsize=8_192)
+def _decode_remembered(frame: bytes) -> tuple[RequestHeader, WireRequest]:
+    """Read a request that does not depend on where it comes from, given without its correlation id."""
+    return _decode(frame[:4] + bytes(4) + frame[4:], "")
+
+
+def _decode(frame: bytes, client_host: str) -> tuple[RequestHeader, WireRequest]:
     header = None
     try:
-        api_key, api_version, correlation_id, length = _HEADER.unpack_from(frame)
+        api_key, api_version, correlation_id, length = _unpack_header(frame)
         position = 10
         client_id = ""
         if length > 0:
@@ -86,9 +108,8 @@ def encode_response(header: RequestHeader, response: WireResponse) -> bytes:
     """
     entry = _encoders.get((header.api_key << 16) + header.api_version) or _load_encoder(header)
     tagged_fields, encode = entry
-    body = encode(response, header)
-    length = len(body) + len(tagged_fields) + 4
-    return _LENGTH_AND_CORRELATION_ID.pack(length, header.correlation_id) + tagged_fields + body
+    body = tagged_fields + encode(response, header)
+    return _pack_length_and_correlation_id(len(body) + 4, header.correlation_id) + body
 
 
 def load_newest() -> Iterator[None]:

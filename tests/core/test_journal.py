@@ -6,7 +6,7 @@ import pytest
 
 from groupcoord import InvariantError, StoreContractError
 from groupcoord.core.continuations import WhenCommitted, WhenCreated
-from groupcoord.core.effects import Append, Effects
+from groupcoord.core.effects import Effects
 from groupcoord.core.group import GroupMetadata
 from groupcoord.core.journal import Journal
 from groupcoord.core.messages import OffsetCommitResponse
@@ -44,7 +44,8 @@ def test_begin() -> None:
     journal = Journal(3, effects, FIRST)
     first, _ = commit(journal, 1)
     second, _ = commit(journal, 2, 3)
-    assert list(effects.appends) == [Append(3, 7, first), Append(3, 8, second)]
+    asked = [(append.partition, append.number, append.records) for append in effects.appends]
+    assert asked == [(3, 7, first), (3, 8, second)]
     assert list(journal.hard.offsets.pending) == [7, 8]
     assert offsets_of(journal) == {}
 

@@ -13,15 +13,17 @@ from .sources import Source, imported_modules, package_sources
 EVERYTHING = "*"
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
-    "errors": (),
+    "interpreter": (),
+    "errors": ("interpreter",),
     "clock": (),
     "config": ("errors",),  # it raises ConfigError
-    "core": ("errors", "config"),
+    "core": ("errors", "config", "interpreter"),
     "messages": ("core.messages",),
     "events": ("core.events",),
     "records": ("core.records", "errors"),
     "log_store": ("core", "errors", "config", "clock", "records"),
-    "coordinator": ("core", "errors", "config", "clock", "log_store", "records"),
+    "coordinator": ("core", "errors", "config", "clock", "log_store", "records", "interpreter"),
+    "laws": ("coordinator", "core", "errors", "log_store"),
     "storage": ("records", "log_store", "errors", "core.records"),  # compaction tells records apart by what they are
     "wire": ("core.messages", "core.records", "errors"),  # of the records only what stands for "no id"
     "member": (
@@ -35,7 +37,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("log_store", "core.messages", "core.records", "core.authorization", "errors"),
     ),
     "sim": (
-        *("coordinator", "member", "log_store", "clock", "config", "messages", "events", "errors"),
+        *("coordinator", "member", "log_store", "clock", "config", "messages", "events", "errors", "laws"),
         *("core.records", "core.hard_state", "core.offsets", "core.member"),  # its laws judge what is inside
     ),
     "testing": (EVERYTHING,),
@@ -55,6 +57,7 @@ TOP = frozenset(part for part, allowed in MAY_IMPORT.items() if allowed == (EVER
 BASE_REQUIREMENTS = frozenset({"attrs", "attr", "sortedcontainers"})
 
 MAY_REQUIRE: dict[str, frozenset[str]] = {
+    "interpreter": frozenset(),
     "errors": frozenset(),
     "clock": frozenset(),
     "config": BASE_REQUIREMENTS,
@@ -63,6 +66,7 @@ MAY_REQUIRE: dict[str, frozenset[str]] = {
     "events": BASE_REQUIREMENTS,
     "log_store": BASE_REQUIREMENTS,
     "coordinator": BASE_REQUIREMENTS,
+    "laws": BASE_REQUIREMENTS,
     "__init__": BASE_REQUIREMENTS,
 }
 """What the base install is made of imports no other package than these."""
