@@ -223,12 +223,13 @@ class Commits:
         for topic in named:
             name, topic_id = topic.name or "", topic.topic_id
             partitions = committed.get(name, {})
+            is_identified = topic_id is not ZERO_UUID and topic_id != ZERO_UUID
             fetched = []
             for index in topic.partition_indexes:
                 found = partitions.get(index)
                 if checks_stability and offsets.is_unstable(group_id, name, index):
                     fetched.append(no_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT))
-                elif found is None or _is_another_topic(found[3], topic_id):
+                elif found is None or (is_identified and _is_another_topic(found[3], topic_id)):
                     fetched.append(no_offset(index))
                 else:
                     _, offset, leader_epoch, record = found
@@ -239,12 +240,12 @@ class Commits:
 
 def _is_another_topic(record: OffsetCommitRecord, topic_id: UUID) -> bool:
     """Tell whether an offset was committed for a topic of the same name that is gone by now (KIP-848's topic ids)."""
-    return topic_id != ZERO_UUID and record.topic_id != ZERO_UUID and record.topic_id != topic_id
+    return record.topic_id not in (ZERO_UUID, topic_id)
 
 
 def no_offset(partition_index: int, error_code: ErrorCode = ErrorCode.NONE) -> FetchedOffset:
     """Return the answer for a partition without a (visible) committed offset."""
-    return FetchedOffset(partition_index, NO_OFFSET, NO_LEADER_EPOCH, "", error_code)
+    return _make_fetched((partition_index, NO_OFFSET, NO_LEADER_EPOCH, "", error_code))
 
 
 def refused_topics(topics: tuple[TopicToCommit, ...], error_code: ErrorCode) -> tuple[TopicResult, ...]:

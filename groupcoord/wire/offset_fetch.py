@@ -153,21 +153,32 @@ def _decoder(version: int) -> Decoder:
 # ---------------------------------------------------------------- responses
 
 
-def _write_offset(fetched: FetchedOffset) -> bytes:
+def _write_offsets(partitions: tuple[FetchedOffset, ...]) -> bytes:
     """Versions to 4."""
-    index, offset, _, metadata, error_code = fetched
-    if not metadata:
-        return _WITHOUT_METADATA.pack(index, offset, 0, error_code)
-    return _OFFSET.pack(index, offset) + primitives.write_string(metadata) + INT16.pack(error_code)
+    without_metadata = _WITHOUT_METADATA.pack
+    return b"".join(
+        [
+            _OFFSET.pack(index, offset) + primitives.write_string(metadata) + INT16.pack(error_code)
+            if metadata
+            else without_metadata(index, offset, 0, error_code)
+            for index, offset, _, metadata, error_code in partitions
+        ]
+    )
 
 
-def _write_offset_and_epoch(fetched: FetchedOffset) -> bytes:
+def _write_offsets_and_epochs(partitions: tuple[FetchedOffset, ...]) -> bytes:
     """Version 5."""
-    index, offset, leader_epoch, metadata, error_code = fetched
-    if not metadata:
-        return _EPOCH_WITHOUT_METADATA.pack(index, offset, leader_epoch, 0, error_code)
-    start = _OFFSET_AND_EPOCH.pack(index, offset, leader_epoch)
-    return start + primitives.write_string(metadata) + INT16.pack(error_code)
+    without_metadata = _EPOCH_WITHOUT_METADATA.pack
+    return b"".join(
+        [
+            _OFFSET_AND_EPOCH.pack(index, offset, leader_epoch)
+            + primitives.write_string(metadata)
+            + INT16.pack(error_code)
+            if metadata
+            else without_metadata(index, offset, leader_epoch, 0, error_code)
+            for index, offset, leader_epoch, metadata, error_code in partitions
+        ]
+    )
 
 
 def _write_flexible_offsets(partitions: tuple[FetchedOffset, ...]) -> bytes:
@@ -219,7 +230,7 @@ def _with_error_everywhere(group: FetchedGroup, header: RequestHeader) -> Fetche
 
 def _plain_encoder(version: int) -> Encoder:
     throttle_time = bytes(4) if version >= 3 else b""
-    write_offset = _write_offset_and_epoch if version >= 5 else _write_offset
+    write_offsets = _write_offsets_and_epochs if version >= 5 else _write_offsets
 
     def encode(response: OffsetFetchResponse, header: RequestHeader) -> bytes:
         (group,) = response.groups
@@ -227,8 +238,7 @@ def _plain_encoder(version: int) -> Encoder:
             group = _with_error_everywhere(group, header)
         parts = [throttle_time, INT32.pack(len(group.topics))]
         for name, _, partitions in group.topics:
-            parts += (primitives.write_string(name or ""), INT32.pack(len(partitions)))
-            parts += [write_offset(partition) for partition in partitions]
+            parts += (primitives.write_string(name or ""), INT32.pack(len(partitions)), write_offsets(partitions))
         if version >= 2:
             parts.append(INT16.pack(group.error_code))
         return b"".join(parts)
