@@ -1,15 +1,24 @@
-"""Kafka's group coordinator as a library: a synchronous core without I/O; hosts bring clock, log and transport."""
+"""Kafka's group coordinator as a library: a synchronous core without I/O; hosts bring clock, log and transport.
 
-from groupcoord.clock import Clock, ManualClock, SystemClock
-from groupcoord.config import Config
-from groupcoord.coordinator import GroupCoordinator, LoadError
-from groupcoord.core.authorization import Operation, Resource, ResourceType
-from groupcoord.core.effects import Reply
-from groupcoord.core.partitions import PartitionStatus
-from groupcoord.core.states import GroupState
-from groupcoord.core.topics import TopicResolver
-from groupcoord.errors import ConfigError, ErrorCode, GroupcoordError, InvariantError, StoreContractError
-from groupcoord.log_store import LogRecord, LogStore, LogStoreError, MemoryLogStore, Ticket
+Names are loaded when they are asked for: where this package is installed, each run of pytest imports it for its plugin.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from groupcoord.clock import Clock, ManualClock, SystemClock
+    from groupcoord.config import Config
+    from groupcoord.coordinator import GroupCoordinator, LoadError
+    from groupcoord.core.authorization import Operation, Resource, ResourceType
+    from groupcoord.core.effects import Reply
+    from groupcoord.core.partitions import PartitionStatus
+    from groupcoord.core.states import GroupState
+    from groupcoord.core.topics import TopicResolver
+    from groupcoord.errors import ConfigError, ErrorCode, GroupcoordError, InvariantError, StoreContractError
+    from groupcoord.log_store import LogRecord, LogStore, LogStoreError, MemoryLogStore, Ticket
 
 __version__ = "0.1.0"
 
@@ -38,3 +47,41 @@ __all__ = [
     "Ticket",
     "TopicResolver",
 ]
+
+_MODULES = {
+    "Clock": "clock",
+    "Config": "config",
+    "ConfigError": "errors",
+    "ErrorCode": "errors",
+    "GroupcoordError": "errors",
+    "GroupCoordinator": "coordinator",
+    "GroupState": "core.states",
+    "InvariantError": "errors",
+    "LoadError": "coordinator",
+    "LogRecord": "log_store",
+    "LogStore": "log_store",
+    "LogStoreError": "log_store",
+    "ManualClock": "clock",
+    "MemoryLogStore": "log_store",
+    "Operation": "core.authorization",
+    "PartitionStatus": "core.partitions",
+    "Reply": "core.effects",
+    "Resource": "core.authorization",
+    "ResourceType": "core.authorization",
+    "StoreContractError": "errors",
+    "SystemClock": "clock",
+    "Ticket": "log_store",
+    "TopicResolver": "core.topics",
+}
+"""Where the public names are."""
+
+if not TYPE_CHECKING:  # type checkers take the names from the imports above, and no others
+
+    def __getattr__(name: str) -> object:
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *_MODULES})

@@ -58,7 +58,7 @@ from groupcoord.core.partitions import Partitions, PartitionStatus
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.core.routing import Cluster, Owner
 from groupcoord.core.states import GroupState
-from groupcoord.core.timers import TimerQueue
+from groupcoord.core.timers import Timer, TimerQueue
 from groupcoord.core.topics import AnyTopic, TopicResolver
 from groupcoord.errors import ErrorCode, GroupcoordError, StoreContractError
 from groupcoord.interpreter import maker
@@ -517,5 +517,8 @@ class GroupCoordinator:
             InvariantError: one does not hold.
         """
         self._timers.check()
+        armed: dict[int, list[Timer]] = {}
+        for timer in self._timers.armed():
+            armed.setdefault(timer.key.partition, []).append(timer)
         for partition in self._partitions:
-            partition.check()
+            partition.check(armed.get(partition.index, ()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, assert_never
 from uuid import UUID
 
@@ -360,8 +360,11 @@ class Partition:
         tokens += [entry.token for burial in self._shard.burials.values() for entry in burial.deferred]
         return tokens
 
-    def check(self) -> None:
+    def check(self, armed: Iterable[Timer]) -> None:
         """Prove the invariants of everything inside.
+
+        Args:
+            armed: the timers of this log partition that are armed.
 
         Raises:
             InvariantError: one does not hold.
@@ -376,8 +379,8 @@ class Partition:
             owned.update(id(timer) for timer in _timers_of(group))
         if self._retention.timer.deadline_ms is None and any(group.is_durable for group in self._shard.groups.values()):
             raise InvariantError("there are groups, but no sweep will come")
-        for timer in self._shard.timers.armed():
-            if timer.key.partition == self.index and id(timer) not in owned:
+        for timer in armed:
+            if id(timer) not in owned:
                 raise InvariantError(f"{timer!r} has no owner")
         known = self._shard.groups.keys() | self._shard.burials.keys()
         if not self._journal.hard.groups.keys() <= known:

@@ -1,6 +1,6 @@
 """Whole worlds on a virtual clock: consumers, coordinators, a network, and what goes wrong. One seed, one story."""
 
-from groupcoord.sim.laws import LawBrokenError
+from groupcoord.laws import LawBrokenError
 from groupcoord.sim.options import ClusterOptions, GroupOptions, WorldOptions
 from groupcoord.sim.page import report_page
 from groupcoord.sim.picture import LEGEND, picture

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from groupcoord.coordinator import GroupCoordinator
+from groupcoord.errors import ErrorCode
 from groupcoord.events import Event
-from groupcoord.messages import Node, Request, Response
+from groupcoord.messages import Node, Request, Response, TxnOffsetCommit
 from groupcoord.sim.cluster_log import NOBODY, ClusterLog, Leader, StoreFault
 from groupcoord.sim.network import Network
 from groupcoord.sim.nodes import CoordinatorNode
@@ -20,11 +21,12 @@ class Cluster:
 
     Attributes:
         nodes: node 1 first.
-        activity: grows whenever a node may have changed.
+        active: the nodes that may have changed since somebody last emptied this.
         on_event: called with each thing that happened to a group on a node.
         on_answer: called with each answer that a node gives, before it travels.
         on_crash: called with each node that is killed.
         on_change: called with a line about nodes and log partitions.
+        verify_transaction: asked before a node takes a transactional commit.
     """
 
     def __init__(
@@ -39,11 +41,12 @@ class Cluster:
             scheduler, self.partition_count, seed=seed, flush_ms=options.flush_ms, faults=store_faults
         )
         self.nodes = [CoordinatorNode(number, self) for number in range(1, options.node_count + 1)]
-        self.activity = 0
+        self.active: dict[CoordinatorNode, None] = {}
         self.on_event: Callable[[CoordinatorNode, Event], None] = _ignore
         self.on_answer: Callable[[CoordinatorNode, Request, Response], None] = _ignore
         self.on_crash: Callable[[CoordinatorNode], None] = _ignore
         self.on_change: Callable[[str, str], None] = _ignore
+        self.verify_transaction: Callable[[TxnOffsetCommit], ErrorCode] | None = None
         self._epochs = [-1] * self.partition_count
         self._last_words = [0] * options.node_count
         self._id_key = stable_number(seed, "member ids")
@@ -85,13 +88,18 @@ class Cluster:
             index = self._partition_of[group_id] = GroupCoordinator(config=self.config).partition_of(group_id)
         return index
 
-    def serving(self, group_id: str) -> GroupCoordinator | None:
-        """Return the coordinator that serves a group and knows all of its log, or None while there is none."""
+    def serving_node(self, group_id: str) -> CoordinatorNode | None:
+        """Return the node that serves a group and knows all of its log, or None while there is none."""
         index = self.partition_of(group_id)
         for node in self.nodes:
             if node.is_up_to_date(index):
-                return node.coordinator
+                return node
         return None
+
+    def serving(self, group_id: str) -> GroupCoordinator | None:
+        """Return the coordinator of :meth:`serving_node`."""
+        node = self.serving_node(group_id)
+        return None if node is None else node.coordinator
 
     # ------------------------------------------------------------ who leads
 

@@ -8,13 +8,8 @@ from typing import NamedTuple, Protocol
 
 from attrs import frozen
 
-from groupcoord.core.records import (
-    GroupMetadataRecord,
-    GroupTombstone,
-    OffsetCommitRecord,
-    OffsetTombstone,
-    Record,
-)
+from groupcoord.core.records import GroupMetadataRecord
+from groupcoord.laws import compacted
 from groupcoord.log_store import (
     AppendTimedOutError,
     LogRecord,
@@ -84,6 +79,7 @@ class ClusterLog:
         memory: the log itself.
         leaders: log partition → who may write to it.
         fresh: log partition → records written since somebody last took them (the laws follow the log with them).
+        unwritten_empties: groups that have become empty, but the record that says so was refused.
     """
 
     def __init__(
@@ -92,10 +88,12 @@ class ClusterLog:
         self.memory = MemoryLogStore()
         self.leaders = [NOBODY] * partition_count
         self.fresh: list[list[LogRecord]] = [[] for _ in range(partition_count)]
+        self.unwritten_empties: set[str] = set()
         self._scheduler = scheduler
         self._flush_ms = flush_ms
         self._faults = tuple(faults)
         self._chance_key = stable_number(seed, "chance of the log")
+        self._compacted: dict[int, tuple[int, list[LogRecord]]] = {}
 
     def durable_ms(self, now_ms: int) -> int:
         """Return when a write that is made now is durable; now if the log writes at once."""
@@ -124,25 +122,32 @@ class ClusterLog:
 
     def write(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int:
         """Make records durable; return the offset of the first."""
-        base_offset = self.memory.append(partition, ticket, records)
+        entries = records[:]
+        base_offset = self.memory.append(partition, ticket, entries)
         assert base_offset is not None
-        self.fresh[partition] += records
+        self.fresh[partition] += entries
+        if self.unwritten_empties:
+            self.unwritten_empties -= {e.record.group_id for e in entries if isinstance(e.record, GroupMetadataRecord)}
         return base_offset
 
+    def write_foreign(self, partition: int, entry: LogRecord) -> None:
+        """Make a record durable that no coordinator has asked for."""
+        self.write(partition, Ticket(partition, -1), [entry])
+
+    def refused(self, records: Sequence[LogRecord]) -> None:
+        """Remember what is not written: a group that is empty all the same."""
+        for entry in records:
+            if isinstance(entry.record, GroupMetadataRecord) and not entry.record.members:
+                self.unwritten_empties.add(entry.record.group_id)
+
     def compacted(self, partition: int) -> list[LogRecord]:
-        """Return what a cleaner would leave of a log partition: the last record of each key, tombstones too."""
-        last = {_key_of(entry.record): entry for entry in self.memory.read(partition)}
-        return sorted(last.values(), key=lambda entry: entry.offset)
-
-
-def _key_of(record: Record) -> tuple[object, ...]:
-    match record:
-        case OffsetCommitRecord() | OffsetTombstone():
-            return (record.group_id, record.topic, record.partition)
-        case GroupMetadataRecord() | GroupTombstone():
-            return (record.group_id,)
-        case _:
-            raise AssertionError(f"nobody here writes {record!r}")
+        """Return what a cleaner would leave of a log partition, tombstones too."""
+        end_offset = self.memory.end_offset(partition)
+        known_offset, found = self._compacted.get(partition, (-1, []))
+        if known_offset != end_offset:
+            found = compacted(list(self.memory.read(partition)), 1.0, keeps_tombstones=True)
+            self._compacted[partition] = end_offset, found
+        return found
 
 
 def next_multiple(now_ms: int, interval_ms: int) -> int:
@@ -163,7 +168,8 @@ class NodeLog:
 
     Args:
         log: what all nodes write to.
-        node_id: only the leader of a log partition may write to it.
+        node_id: the node.
+        leads: whether the node may write to a log partition: it leads it, and knows that it does.
         scheduler: appends that are not durable at once are answered by it.
         settle: called after answers were given to the coordinator.
         failed: called with a log partition whose append has an unknown outcome: it must be loaded again.
@@ -173,12 +179,14 @@ class NodeLog:
         self,
         log: ClusterLog,
         node_id: int,
+        leads: Callable[[int], bool],
         scheduler: Scheduler,
         settle: Callable[[], None],
         failed: Callable[[int], None],
     ) -> None:
         self._log = log
         self._node_id = node_id
+        self._leads = leads
         self._scheduler = scheduler
         self._settle = settle
         self._failed = failed
@@ -193,8 +201,9 @@ class NodeLog:
         """Append at once or with the next flush. See :meth:`groupcoord.LogStore.append`."""
         log = self._log
         waiting = self._waiting.get(partition)
-        if not waiting and log.leaders[partition].node_id != self._node_id:
+        if not waiting and not self._leads(partition):
             # While earlier ones wait, this one is refused in its turn.
+            log.refused(records)
             raise NotLeaderError("another node leads this log partition")
         now_ms = self._scheduler.time_ms
         durable_ms = log.durable_ms(now_ms)
@@ -205,6 +214,7 @@ class NodeLog:
                     if log.survivors(partition, 1):
                         log.write(partition, ticket, records)
                     self._failed(partition)
+                log.refused(records)
                 raise error
             return log.write(partition, ticket, records)
         if waiting is None:
@@ -232,7 +242,7 @@ class NodeLog:
         if not due or self._answers is None:
             return
         error: LogStoreError | None
-        if self._log.leaders[partition].node_id != self._node_id:
+        if not self._leads(partition):
             error = NotLeaderError("another node leads this log partition")
         else:
             error = self._log.refusal(partition, now_ms)
@@ -256,15 +266,15 @@ class NodeLog:
             self._answers.append_failed(due[0].ticket, error)
             self._failed(partition)
             return
-        for _, ticket, _ in due:
+        for _, ticket, records in due:
+            self._log.refused(records)
             self._answers.append_failed(ticket, error)
 
     def cut(self) -> None:
         """The process dies: of what was on its way to a log partition, some first part is durable, the rest lost."""
         self._answers = None
         for partition, waiting in self._waiting.items():
-            is_leader = self._log.leaders[partition].node_id == self._node_id
-            if waiting and is_leader:
+            if waiting and self._leads(partition):
                 written = self._log.survivors(partition, len(waiting))
                 for _, ticket, records in list(waiting)[:written]:
                     self._log.write(partition, ticket, records)

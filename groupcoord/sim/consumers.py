@@ -18,6 +18,7 @@ from groupcoord.member.outputs import (
     Joined,
     LeftGroup,
     MetadataNeeded,
+    OffsetAndMetadata,
     OffsetsFetched,
     Output,
     PartitionsAssigned,
@@ -280,8 +281,8 @@ class Consumer:
         """Tell the member how far the application is: it keeps up with what is written."""
         if self.owned and not self.is_busy:
             assert self.member is not None
-            offset = head(self._scheduler.time_ms, self._world.start_ms)
-            self.member.consumed({p: offset for p, started in self.owned.items() if started is not None})
+            position = OffsetAndMetadata(head(self._scheduler.time_ms, self._world.start_ms))
+            self.member.consumed({p: position for p, started in self.owned.items() if started is not None})
 
     # ------------------------------------------------------------ the network
 
@@ -290,8 +291,10 @@ class Consumer:
         if self.is_frozen:
             self._inbox.append((connection, correlation_id, response))
             return
-        if self.member is None or self._requests.get(connection, {}).pop(correlation_id, 1) is not None:
+        requests = self._requests.get(connection)
+        if self.member is None or requests is None or correlation_id not in requests:
             return
+        del requests[correlation_id]
         self.in_flight -= 1
         self.member.receive(correlation_id, response, self._now_ms())
         self._after_input()

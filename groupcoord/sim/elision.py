@@ -20,8 +20,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from groupcoord.errors import ErrorCode
+from groupcoord.laws import LawBrokenError
 from groupcoord.messages import Heartbeat, HeartbeatResponse
-from groupcoord.sim.laws import LawBrokenError
 from groupcoord.sim.scheduler import WORLD_RANK
 
 if TYPE_CHECKING:
@@ -115,9 +115,11 @@ class Elision:
         self._sleepers = {c: sleep for c, sleep in self._sleepers.items() if sleep.until_ms > now_ms}
         if not self._sleepers:
             return
-        coordinator = world.cluster.serving(group_id)
-        assert coordinator is not None, "nothing has disturbed the group"
-        world.cluster.activity += 1
+        node = world.cluster.serving_node(group_id)
+        assert node is not None, "nothing has disturbed the group"
+        coordinator = node.coordinator
+        assert coordinator is not None
+        world.cluster.active[node] = None
         for sleep in self._sleepers.values():
             coordinator.submit(sleep.heartbeat)
         for _, response in coordinator.take_replies():

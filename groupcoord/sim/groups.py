@@ -6,6 +6,7 @@ from math import lcm
 from typing import TYPE_CHECKING
 
 from groupcoord.coordinator import GroupState
+from groupcoord.core.group import GroupMetadata
 from groupcoord.core.member import MemberMetadata
 from groupcoord.member import TopicPartition
 from groupcoord.member.states import MemberState
@@ -29,12 +30,14 @@ class SimulatedGroup:
         consumers: in the order of their numbers.
         observations: what the run will be judged by.
         elision: leaves out what the group repeats while it is steady; None: nothing is left out.
+        visitors: how many clients are at work that can touch it.
     """
 
     def __init__(self, options: GroupOptions, world: World, first_number: int) -> None:
         self.options = options
         self.world = world
         self.elision: Elision | None = None
+        self.visitors = 0
         self.observations = GroupObservations(world.partitions_of(options.topics), world.start_ms)
         self.consumers = [Consumer(first_number + index, index, self) for index in range(options.consumer_count)]
         self._first_partitions = world.partitions_of(options.topics)
@@ -55,26 +58,38 @@ class SimulatedGroup:
 
     def is_steady(self) -> bool:
         """Tell whether all its consumers, and its coordinator, agree that all is well."""
+        if self.visitors:
+            return False
         now_ms = self.world.scheduler.time_ms
         if not self._is_steady and now_ms >= self._looks_again_ms:
             self._is_steady, self._looks_again_ms = self._find_steady(), now_ms + LOOK_INTERVAL_MS
         return self._is_steady
 
     def _find_steady(self) -> bool:
-        coordinator = self.world.cluster.serving(self.options.group_id)
-        if coordinator is None:
-            return False
-        partition = coordinator.partition(coordinator.partition_of(self.options.group_id))
-        group = partition.groups.get(self.options.group_id) if partition is not None else None
-        if group is None or group.state is not GroupState.STABLE or group.pending_members or group.pending_sync:
-            return False
         if any(consumer.will_restart for consumer in self.consumers):
             return False
-        live = [consumer for consumer in self.consumers if consumer.is_alive]
-        return len(live) == len(group.members) and all(
-            _is_settled(consumer, group.generation_id, coordinator.node)
-            and self._is_heard(group.members.get(consumer.member_id))
-            for consumer in live
+        return self._is_made_of([consumer for consumer in self.consumers if consumer.is_alive])
+
+    def _known(self) -> tuple[GroupMetadata | None, Node] | None:
+        """Return the group as its coordinator has it, and who that is; None while there is no coordinator."""
+        group_id = self.options.group_id
+        coordinator = self.world.cluster.serving(group_id)
+        if coordinator is None:
+            return None
+        partition = coordinator.partition(coordinator.partition_of(group_id))
+        return (None if partition is None else partition.groups.get(group_id)), coordinator.node
+
+    def _is_made_of(self, consumers: list[Consumer]) -> bool:
+        """Tell whether the coordinator has it Stable with just these consumers, and they see it as their group too."""
+        known = self._known()
+        if known is None:
+            return False
+        group, node = known
+        if group is None or group.state is not GroupState.STABLE or group.pending_members or group.pending_sync:
+            return False
+        return len(consumers) == len(group.members) and all(
+            _is_settled(consumer, group.generation_id, node) and self._is_heard(group.members.get(consumer.member_id))
+            for consumer in consumers
         )
 
     def _is_heard(self, member: MemberMetadata | None) -> bool:
@@ -86,19 +101,22 @@ class SimulatedGroup:
         return heard_ms >= latest_ms
 
     def is_at_rest(self) -> bool:
-        """Tell whether it is steady, and every partition has one owner; or nobody is alive and it is empty."""
-        if any(consumer.will_restart for consumer in self.consumers):
+        """Tell whether it is steady, and every partition has one owner; or nobody is alive and it is empty.
+
+        Whom ``group.max.size`` keeps out goes on trying; that is rest for all others.
+        """
+        known = self._known()
+        if self.visitors or known is None:
             return False
-        live = [consumer for consumer in self.consumers if consumer.is_alive]
-        if not live:
-            coordinator = self.world.cluster.serving(self.options.group_id)
-            if coordinator is None:
-                return False
-            partition = coordinator.partition(coordinator.partition_of(self.options.group_id))
-            group = partition.groups.get(self.options.group_id) if partition is not None else None
+        group, _ = known
+        inside = [consumer for consumer in self.consumers if consumer.is_alive]
+        if group is not None and len(group.members) >= self.world.options.cluster.config.group_max_size:
+            inside = [consumer for consumer in inside if consumer.member_id in group.members]
+        elif any(consumer.will_restart for consumer in self.consumers):
+            return False
+        if not inside:
             return group is None or group.state is GroupState.EMPTY
-        self.disturbed()
-        return self.is_steady() and self._is_shared_out([p for consumer in live for p in consumer.owned])
+        return self._is_made_of(inside) and self._is_shared_out([p for consumer in inside for p in consumer.owned])
 
     def _is_shared_out(self, owned: list[TopicPartition]) -> bool:
         """Tell whether every partition has one owner.

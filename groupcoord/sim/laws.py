@@ -7,96 +7,44 @@ says how much virtual time passes between two looks; 0: after every event of a n
 
 from __future__ import annotations
 
-from collections import Counter
+from typing import TYPE_CHECKING
 
-from groupcoord.coordinator import GroupState
-from groupcoord.core.hard_state import HardState
-from groupcoord.core.offsets import record_of
-from groupcoord.core.records import GroupMetadataRecord, GroupTombstone, OffsetCommitRecord
-from groupcoord.errors import ErrorCode, GroupcoordError
+from groupcoord.errors import ErrorCode
 from groupcoord.events import Cause, Event, GroupRemoved, MemberRemoved, MemberReplaced
-from groupcoord.log_store import LogRecord
+from groupcoord.laws import check_rebuilt, check_replay, check_size, check_tokens, compacted, require
 from groupcoord.messages import (
+    DeleteGroups,
+    DeleteGroupsResponse,
+    DescribeGroups,
+    DescribeGroupsResponse,
+    FetchedGroup,
     Heartbeat,
     HeartbeatResponse,
+    ListGroups,
+    ListGroupsResponse,
     OffsetCommit,
     OffsetCommitResponse,
     OffsetFetch,
     OffsetFetchResponse,
     Request,
     Response,
+    TxnOffsetCommit,
+    TxnOffsetCommitResponse,
 )
+from groupcoord.sim.administration_laws import check_deleted, check_described, check_listed
 from groupcoord.sim.cluster import Cluster
+from groupcoord.sim.log_laws import LogLaws
 from groupcoord.sim.nodes import CoordinatorNode
+from groupcoord.sim.randomness import mixed
+
+if TYPE_CHECKING:
+    from groupcoord.sim.transactions import Transactions
+
+REBUILD_INTERVAL_MS = 30_000
+"""So rarely hard state is compared with what a snapshot and a compacted log make."""
 
 PartitionOfGroup = tuple[str, str, int]
 """Group id, topic, partition."""
-
-
-class LawBrokenError(GroupcoordError):
-    """A law does not hold."""
-
-
-def require(holds: bool, law: str) -> None:
-    """Go on if a law holds.
-
-    Raises:
-        LawBrokenError: it does not.
-    """
-    if not holds:
-        raise LawBrokenError(law)
-
-
-class LogLaws:
-    """Follows what is written to the log.
-
-    Attributes:
-        replayed: log partition → the hard state that its records make.
-    """
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.replayed = [HardState() for _ in range(cluster.partition_count)]
-        self._fresh = cluster.log.fresh
-        self._generations: dict[str, int] = {}
-
-    def follow(self, partition: int) -> HardState:
-        """Take over what was written to a log partition since the last time; return what all of it makes."""
-        hard, fresh = self.replayed[partition], self._fresh[partition]
-        for entry in fresh:
-            record = entry.record
-            if isinstance(record, GroupMetadataRecord):
-                last = self._generations.get(record.group_id, 0)
-                require(record.generation_id >= last, f"the generation of {record.group_id!r} only grows in the log")
-                self._generations[record.group_id] = record.generation_id
-            elif isinstance(record, GroupTombstone):
-                self._generations.pop(record.group_id, None)
-            hard.apply(record, entry.offset)
-        fresh.clear()
-        return hard
-
-    def has_just_written(self, partition: int, key: PartitionOfGroup, offset: int) -> bool:
-        """Tell whether a commit is among the records that were written since the last :meth:`follow`."""
-        return any(_is_commit(entry, key, offset) for entry in reversed(self._fresh[partition]))
-
-    def told(self) -> str:
-        """Return all that is durable in the end, without log offsets: what is left out of the log leaves no gap."""
-        lines = []
-        for hard in self.replayed:
-            for group_id, record in sorted(hard.groups.items()):
-                lines.append(f"{group_id} {record!r}")
-            for _, topics in sorted(hard.offsets.committed.items()):
-                for _, partitions in sorted(topics.items()):
-                    lines += [repr(record_of(index, entry)) for index, entry in sorted(partitions.items())]
-        return "\n".join(lines)
-
-
-def _is_commit(entry: LogRecord, key: PartitionOfGroup, offset: int) -> bool:
-    record = entry.record
-    return (
-        isinstance(record, OffsetCommitRecord)
-        and record.offset == offset
-        and (record.group_id, record.topic, record.partition) == key
-    )
 
 
 class Laws:
@@ -105,15 +53,17 @@ class Laws:
     Args:
         cluster: what is judged.
         interval_ms: how much virtual time passes between two looks at the costly laws; 0: after every event of a node.
+        transactions: what became of them.
     """
 
-    def __init__(self, cluster: Cluster, interval_ms: int) -> None:
+    def __init__(self, cluster: Cluster, interval_ms: int, transactions: Transactions) -> None:
         self.log = LogLaws(cluster)
+        self._transactions = transactions
         self.looks = 0
         self._cluster = cluster
         self._interval_ms = interval_ms
         self._next_look_ms = 0
-        self._activity_seen = -1
+        self._next_rebuild_ms = 0
         self._owners: dict[PartitionOfGroup, dict[str, int]] = {}
         self._gone: dict[int, dict[str, set[str]]] = {node.node_id: {} for node in cluster.nodes}
 
@@ -166,87 +116,135 @@ class Laws:
         """A node forgot everything."""
         self._gone[node.node_id].clear()
 
-    def on_answer(self, node: CoordinatorNode, request: Request, response: Response) -> None:
-        """Look at an answer before it travels."""
-        if isinstance(request, Heartbeat):
-            assert isinstance(response, HeartbeatResponse)
-            ids = self._gone[node.node_id].get(request.group_id)
-            if ids is not None and request.member_id in ids:
-                require(
-                    response.error_code is not ErrorCode.NONE,
-                    f"{request.member_id} is out of {request.group_id!r}, and yet its heartbeat is taken",
-                )
-        elif isinstance(request, OffsetCommit):
-            assert isinstance(response, OffsetCommitResponse)
-            self._check_commit(request, response)
-        elif isinstance(request, OffsetFetch):
-            assert isinstance(response, OffsetFetchResponse)
-            self._check_fetch(node, response)
+    def on_answer(self, node: CoordinatorNode, request: Request, response: Response, *, is_clean: bool) -> None:
+        """Look at an answer before it travels; ``is_clean``: there is no error in it."""
+        match request:
+            case Heartbeat():
+                assert isinstance(response, HeartbeatResponse)
+                ids = self._gone[node.node_id].get(request.group_id)
+                if ids is not None and request.member_id in ids:
+                    require(
+                        response.error_code is not ErrorCode.NONE,
+                        f"{request.member_id} is out of {request.group_id!r}, and yet its heartbeat is taken",
+                    )
+            case OffsetCommit() | TxnOffsetCommit():
+                assert isinstance(response, OffsetCommitResponse | TxnOffsetCommitResponse)
+                self._check_commit(request, response, is_clean)
+            case OffsetFetch():
+                assert isinstance(response, OffsetFetchResponse)
+                for group in response.groups:
+                    self._check_fetch(node, group, request.require_stable)
+            case ListGroups():
+                assert isinstance(response, ListGroupsResponse)
+                check_listed(response, lambda group_id: self._is_known(node, group_id))
+            case DescribeGroups():
+                assert isinstance(response, DescribeGroupsResponse)
+                for described in response.groups:
+                    check_described(described, self._gone[node.node_id].get(described.group_id, set()))
+            case DeleteGroups():
+                assert isinstance(response, DeleteGroupsResponse)
+                check_deleted(response, self._has_just_removed)
 
-    def _check_commit(self, request: OffsetCommit, response: OffsetCommitResponse) -> None:
-        """An acknowledged commit is in the log."""
-        group_id = request.group_id or ""
+    def _is_known(self, node: CoordinatorNode, group_id: str) -> bool | None:
+        """Tell whether the log has a group; None if the node need not know."""
         partition = self._cluster.partition_of(group_id)
-        for topic, results in zip(request.topics, response.topics, strict=True):
-            for sent, result in zip(topic.partitions, results.partitions, strict=True):
-                if result.error_code is ErrorCode.NONE:
-                    key = (group_id, topic.name or "", sent.partition_index)
-                    require(
-                        self.log.has_just_written(partition, key, sent.committed_offset),
-                        f"the commit of {sent.committed_offset} for {key} is acknowledged, but not in the log",
-                    )
+        return group_id in self.log.follow(partition).groups if node.is_up_to_date(partition) else None
 
-    def _check_fetch(self, node: CoordinatorNode, response: OffsetFetchResponse) -> None:
+    def _has_just_removed(self, group_id: str) -> bool:
+        return self.log.has_just_removed(self._cluster.partition_of(group_id), group_id)
+
+    def _check_commit(
+        self,
+        request: OffsetCommit | TxnOffsetCommit,
+        response: OffsetCommitResponse | TxnOffsetCommitResponse,
+        is_clean: bool,
+    ) -> None:
+        """An acknowledged commit is in the log."""
+        accepted = {
+            (topic.name or "", sent.partition_index): sent.committed_offset
+            for topic in request.topics
+            for sent in topic.partitions
+        }
+        if not is_clean:
+            for topic, results in zip(request.topics, response.topics, strict=True):
+                for result in results.partitions:
+                    if result.error_code is not ErrorCode.NONE:
+                        del accepted[topic.name or "", result.partition_index]
+        if accepted:
+            group_id = request.group_id or ""
+            missing = self.log.missing(self._cluster.partition_of(group_id), group_id, accepted)
+            require(not missing, f"the commit of {missing} for {group_id!r} is acknowledged, but not in the log")
+
+    def _check_fetch(self, node: CoordinatorNode, group: FetchedGroup, require_stable: bool) -> None:
         """What a node that is up to date tells of committed offsets is what the log says."""
-        for group in response.groups:
-            partition = self._cluster.partition_of(group.group_id)
-            if group.error_code is not ErrorCode.NONE or not node.is_up_to_date(partition):
-                continue
-            committed = self.log.follow(partition).offsets.of_group(group.group_id)
-            for fetched in group.topics:
-                for found in fetched.partitions:
-                    entry = committed.get(fetched.name or "", {}).get(found.partition_index)
-                    in_log = -1 if entry is None else record_of(found.partition_index, entry).offset
-                    require(
-                        found.committed_offset == in_log,
-                        f"{group.group_id!r} is told offset {found.committed_offset} of {fetched.name}-"
-                        f"{found.partition_index}, the log has {in_log}",
-                    )
+        group_id = group.group_id
+        partition = self._cluster.partition_of(group_id)
+        if group.error_code is not ErrorCode.NONE or not node.is_up_to_date(partition):
+            return
+        assert node.coordinator is not None
+        served = node.coordinator.partition(partition)
+        assert served is not None
+        if group_id not in served.groups:
+            # It is about to be deleted, and has nothing to say any more.
+            require(all(p.committed_offset == -1 for t in group.topics for p in t.partitions), f"{group!r} is no more")
+            return
+        self.log.follow(partition)
+        ledger = self.log.ledgers[partition]
+        for topic in group.topics:
+            for found in topic.partitions:
+                key = (group_id, topic.name or "", found.partition_index)
+                is_unstable = found.error_code is ErrorCode.UNSTABLE_OFFSET_COMMIT
+                require(is_unstable == (require_stable and ledger.is_open(key)), f"{key} is told as {found!r}")
+                if not is_unstable:
+                    _, record = ledger.committed.get(key, (-1, None))
+                    in_log = (-1, "") if record is None else (record.offset, record.metadata)
+                    told = (found.committed_offset, found.metadata)
+                    require(told == in_log, f"{key} is told as {told}, the log has {in_log}")
+                    self._transactions.check_read(group_id, found.metadata)
 
     # ------------------------------------------------------------ the costly ones
 
     def after_event(self) -> None:
-        """Look at everything, if it is time and a node has done something since."""
-        now_ms = self._cluster.scheduler.time_ms
-        if now_ms >= self._next_look_ms and self._cluster.activity != self._activity_seen:
-            self._next_look_ms = now_ms + self._interval_ms
-            self._activity_seen = self._cluster.activity
-            self.look()
+        """Look at every node that has done something, if it is time."""
+        if self._cluster.active:
+            now_ms = self._cluster.scheduler.time_ms
+            if now_ms >= self._next_look_ms:
+                self._next_look_ms = now_ms + self._interval_ms
+                self.look()
 
     def look(self) -> None:
-        """Look at everything now."""
+        """Look at every node that has done something since the last time: the others are as they were."""
         self.looks += 1
+        now_ms = self._cluster.scheduler.time_ms
+        rebuilds = now_ms >= self._next_rebuild_ms
+        if rebuilds:
+            self._next_rebuild_ms = now_ms + REBUILD_INTERVAL_MS
+        active, self._cluster.active = self._cluster.active, {}
+        for node in active:
+            self._look_at(node, rebuilds)
+
+    def conclude(self) -> None:
+        """Look at everything in the end."""
         for partition in range(self._cluster.partition_count):
             self.log.follow(partition)
-        for node in self._cluster.nodes:
-            coordinator = node.coordinator
-            if coordinator is None:
+        self._cluster.active = dict.fromkeys(self._cluster.nodes)
+        self._next_rebuild_ms = 0
+        self.look()
+
+    def _look_at(self, node: CoordinatorNode, rebuilds: bool) -> None:
+        coordinator = node.coordinator
+        if coordinator is None:
+            return
+        coordinator.check()
+        check_tokens(coordinator, node.outstanding)
+        check_size(coordinator)
+        for index in range(self._cluster.partition_count):
+            served = coordinator.partition(index)
+            if served is None or not node.is_up_to_date(index):
                 continue
-            coordinator.check()
-            require(
-                Counter(coordinator.waiting_tokens()) == Counter(list(node.outstanding)),
-                f"every request without an answer waits in exactly one place of {node.name}",
-            )
-            for index in range(self._cluster.partition_count):
-                served = coordinator.partition(index)
-                if served is None or not node.is_up_to_date(index):
-                    continue
-                require(
-                    served.hard_facts() == self.log.replayed[index].facts(),
-                    f"hard state of log partition {index} on {node.name} is what its log says",
-                )
-                max_size = self._cluster.config.group_max_size
-                for group in served.groups.values():
-                    is_formed = group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
-                    size = len(group.members)
-                    require(not is_formed or size <= max_size, f"{group!r} has {size} members")
+            check_replay(served, self.log.follow(index))
+            if rebuilds:
+                check_rebuilt(served, served.snapshot(), "its snapshot")
+                place = mixed(index, self._cluster.scheduler.time_ms) / 2**32
+                left = compacted(list(self._cluster.log.memory.read(index)), place)
+                check_rebuilt(served, ((entry.offset, entry.record) for entry in left), "its compacted log")

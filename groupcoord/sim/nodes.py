@@ -50,13 +50,14 @@ class CoordinatorNode:
         """Start the process, leading nothing yet."""
         cluster = self._cluster
         self.is_up, self._life = True, self._life + 1
-        self.log = NodeLog(cluster.log, self.node_id, self._scheduler, self.settle, self._failed)
+        self.log = NodeLog(cluster.log, self.node_id, self.leads, self._scheduler, self.settle, self._failed)
         self.coordinator = GroupCoordinator(
             config=cluster.config,
             clock=self._scheduler,
             log_store=self.log,
             node=self.address,
             owner=self._owner,
+            verify_transaction=cluster.verify_transaction,
             new_member_id=cluster.new_member_id,
         )
         self.log.connect(self.coordinator)
@@ -67,7 +68,7 @@ class CoordinatorNode:
     def crash(self) -> None:
         """Kill the process: its memory is gone and its connections break."""
         assert self.log is not None
-        self._cluster.activity += 1
+        self._cluster.active[self] = None
         self.is_up, self.coordinator = False, None
         self.log.cut()
         self.outstanding.clear()
@@ -100,10 +101,10 @@ class CoordinatorNode:
 
     def settle(self) -> None:
         """Send out what the coordinator has to say, and see when it wants to be called."""
-        self._cluster.activity += 1
         coordinator = self.coordinator
         if coordinator is None:
             return
+        self._cluster.active[self] = None
         while replies := coordinator.take_replies():
             # Judged before any of them lets the next request in, which may change what the answer is judged by.
             for exchange, response in replies:
@@ -165,14 +166,17 @@ class CoordinatorNode:
             self._load_on((self._life, partition))
         self.settle()
 
+    def leads(self, partition: int) -> bool:
+        """Tell whether this node leads a log partition, and has heard so."""
+        leader = self._cluster.log.leaders[partition]
+        return leader.node_id == self.node_id and self.leaders_known[partition] == leader
+
     def is_up_to_date(self, partition: int) -> bool:
         """Tell whether this node serves a log partition and nobody else may have written to it since."""
         coordinator = self.coordinator
-        leader = self._cluster.log.leaders[partition]
         return (
             coordinator is not None
-            and leader.node_id == self.node_id
-            and self.leaders_known[partition] == leader
+            and self.leads(partition)
             and coordinator.status(partition) is PartitionStatus.ACTIVE
         )
 

@@ -9,6 +9,7 @@ from attrs import evolve
 
 from groupcoord.config import Config
 from groupcoord.member import MemberConfig
+from groupcoord.sim.administrators import Administrator, AdministratorsWish
 from groupcoord.sim.faults import (
     BrokenConnections,
     BusyApplication,
@@ -25,8 +26,11 @@ from groupcoord.sim.faults import (
     TopicGrowth,
     rolling_restart,
 )
+from groupcoord.sim.foreign_records import FOREIGN, ForeignRecords
 from groupcoord.sim.options import ClusterOptions, GroupOptions, WorldOptions
+from groupcoord.sim.outsiders import SimpleConsumer
 from groupcoord.sim.randomness import stream
+from groupcoord.sim.transactions import TransactionalProducer
 
 ASSIGNORS = (
     ("range",),
@@ -45,7 +49,7 @@ def swarm_options(seed: int) -> WorldOptions:
     clocks = stream(seed, "swarm", "clocks")
     skew_ms, drift_ppm = clocks.choice((0, 3_600_000)), clocks.choice((0, 0, 500))
     groups = tuple(evolve(group, clock_skew_ms=skew_ms, clock_drift_ppm=drift_ppm) for group in groups)
-    cluster = _cluster(chance, max(group.consumer_count for group in groups))
+    cluster = _limits(seed, _cluster(chance, max(group.consumer_count for group in groups)), groups)
     duration_ms = chance.randint(60, 300) * 1_000
     kinds = [kind for kind in KINDS if chance.random() < 0.5]
     faults: list[Fault] = []
@@ -53,6 +57,7 @@ def swarm_options(seed: int) -> WorldOptions:
         start_ms = chance.randint(5_000, duration_ms - 10_000)
         end_ms = min(start_ms + int(chance.expovariate(1 / 15_000)), duration_ms - 1_000)
         faults += chance.choice(kinds)(Draw(chance, start_ms, end_ms, cluster, topics, groups))
+    faults += _others(seed, duration_ms, cluster, topics, groups)
     return WorldOptions(
         cluster=cluster,
         topics=topics,
@@ -61,6 +66,20 @@ def swarm_options(seed: int) -> WorldOptions:
         duration_ms=duration_ms,
         law_interval_ms=chance.choice((0, 100, 1_000, 1_000)),
     )
+
+
+def _others(
+    seed: int, duration_ms: int, cluster: ClusterOptions, topics: dict[str, int], groups: tuple[GroupOptions, ...]
+) -> list[Fault]:
+    """Return who comes besides the consumers, and when: in two worlds of three somebody does."""
+    chance = stream(seed, "swarm", "others")
+    kinds = [kind for kind in OTHERS if chance.random() < 0.5]
+    found: list[Fault] = []
+    for _ in range(chance.choice((0, 2, 6)) if kinds else 0):
+        start_ms = chance.randint(2_000, duration_ms - 10_000)
+        end_ms = min(start_ms + int(chance.expovariate(1 / 20_000)), duration_ms - 1_000)
+        found += chance.choice(kinds)(Draw(chance, start_ms, end_ms, cluster, topics, groups))
+    return found
 
 
 def _group(chance: Random, number: int, topics: tuple[str, ...]) -> GroupOptions:
@@ -104,6 +123,25 @@ def _cluster(chance: Random, largest_group: int) -> ClusterOptions:
         load_step_records=chance.choice((1, 10, 1_000)),
         load_step_ms=chance.choice((1, 50)),
     )
+
+
+def _limits(seed: int, cluster: ClusterOptions, groups: tuple[GroupOptions, ...]) -> ClusterOptions:
+    """Return a cluster like this one that, in some worlds, allows no more than what is there, or less."""
+    chance = stream(seed, "swarm", "limits")
+    config = cluster.config
+    session_timeouts_ms = [group.member.session_timeout_ms for group in groups]
+    largest_group = max(group.consumer_count for group in groups)
+    if chance.random() < 0.3:
+        config = evolve(
+            config,
+            group_min_session_timeout_ms=min(session_timeouts_ms),
+            group_max_session_timeout_ms=max(session_timeouts_ms),
+        )
+    if chance.random() < 0.3:
+        config = evolve(config, offset_metadata_max_bytes=chance.choice((0, 16)))
+    if chance.random() < 0.15:
+        config = evolve(config, group_max_size=max(largest_group - 1, 1))
+    return evolve(cluster, config=config)
 
 
 class Draw:
@@ -234,3 +272,29 @@ KINDS: tuple[Callable[[Draw], list[Fault]], ...] = (
     _grow,
     _roll,
 )
+
+
+def _produce(draw: Draw) -> list[Fault]:
+    group = draw.chance.choice(draw.groups).group_id
+    number = draw.chance.randint(1, 2**31)
+    return [TransactionalProducer(start_ms=draw.start_ms, end_ms=draw.end_ms, producer_id=number, group=group)]
+
+
+def _administer(draw: Draw) -> list[Fault]:
+    group, wish = draw.chance.choice(draw.groups).group_id, draw.chance.choice(list(AdministratorsWish))
+    return [Administrator(start_ms=draw.start_ms, end_ms=draw.start_ms, group=group, wish=wish)]
+
+
+def _commit_from_outside(draw: Draw) -> list[Fault]:
+    group = draw.chance.choice([*(group.group_id for group in draw.groups), "tool"])
+    return [SimpleConsumer(start_ms=draw.start_ms, end_ms=draw.end_ms, group=group)]
+
+
+def _write_foreign(draw: Draw) -> list[Fault]:
+    partition = draw.chance.randrange(draw.cluster.config.offsets_topic_num_partitions)
+    kind = draw.chance.randrange(len(FOREIGN))
+    return [ForeignRecords(start_ms=draw.start_ms, end_ms=draw.start_ms, partition=partition, kind=kind)]
+
+
+OTHERS: tuple[Callable[[Draw], list[Fault]], ...] = (_produce, _administer, _commit_from_outside, _write_foreign)
+"""Who comes besides the consumers."""

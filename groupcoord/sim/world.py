@@ -14,6 +14,7 @@ from groupcoord.events import (
     RebalanceCompleted,
     RebalanceStarted,
 )
+from groupcoord.laws import require
 from groupcoord.member import Cluster as TopicMetadata
 from groupcoord.member import TopicPartition
 from groupcoord.messages import Request, Response
@@ -24,12 +25,13 @@ from groupcoord.sim.consumers import Consumer
 from groupcoord.sim.elision import Disturbances, Elision
 from groupcoord.sim.faults import Fault, LogTrouble, touched
 from groupcoord.sim.groups import SimulatedGroup
-from groupcoord.sim.laws import Laws, require
+from groupcoord.sim.laws import Laws
 from groupcoord.sim.nodes import CoordinatorNode
 from groupcoord.sim.options import WorldOptions
 from groupcoord.sim.randomness import stream
 from groupcoord.sim.scheduler import WORLD_RANK, Scheduler, rank_of_deadline
 from groupcoord.sim.story import LineSink, Story
+from groupcoord.sim.transactions import Transactions
 
 START_MS = 1_700_000_000_000
 REST_STEP_MS = 1_000
@@ -76,6 +78,7 @@ class World:
         groups: in the order of the options.
         consumers: all of them, by number.
         story, laws: what happened, and whether it may.
+        transactions: those of all producers.
         round_trip_ms: no answer takes longer while nothing is wrong, but for those that wait for others.
     """
 
@@ -98,17 +101,29 @@ class World:
         )
         cluster = options.cluster
         self.round_trip_ms = 2 * cluster.most_latency_ms + 2 * cluster.flush_ms
-        self.laws = Laws(self.cluster, options.law_interval_ms)
+        self.transactions = Transactions()
+        self.cluster.verify_transaction = self.transactions.verify
+        self.laws = Laws(self.cluster, options.law_interval_ms, self.transactions)
         self.groups: list[SimulatedGroup] = []
         for group_options in options.groups:
             self.groups.append(SimulatedGroup(group_options, self, sum(len(g.consumers) for g in self.groups)))
         self.consumers: list[Consumer] = [consumer for group in self.groups for consumer in group.consumers]
         self._group_of = {group.options.group_id: group for group in self.groups}
+        self._client_count = len(self.consumers)
         self._is_calm = False
         self.cluster.on_event = self._on_event
         self.cluster.on_answer = self._on_answer
         self.cluster.on_change = self._on_change
         self.cluster.on_crash = self.laws.crashed
+
+    def group(self, group_id: str) -> SimulatedGroup:
+        """Return the group of this name."""
+        return self._group_of[group_id]
+
+    def next_client_number(self) -> int:
+        """Return a number for a client that is no consumer."""
+        self._client_count += 1
+        return self._client_count
 
     # ------------------------------------------------------------ topics
 
@@ -144,18 +159,20 @@ class World:
 
     def _on_event(self, node: CoordinatorNode, event: Event) -> None:
         self.laws.on_event(node, event)
-        group = self._group_of[event.group_id]
-        group.disturbed()
+        group = self._group_of.get(event.group_id)
+        if group is not None:
+            group.disturbed()
         if isinstance(event, RebalanceStarted):
             require(not self._is_calm, f"{event.group_id!r} rebalances without a cause: {event.trigger}")
-        elif isinstance(event, RebalanceCompleted):
+        elif isinstance(event, RebalanceCompleted) and group is not None:
             causes = tuple(trigger.cause.value for trigger in event.triggers)
             group.observations.rebalanced(event.duration_ms, causes)
         self.story.tell(event.at_ms, node.name, f"{event.group_id}: {described(event)}")
 
     def _on_answer(self, node: CoordinatorNode, request: Request, response: Response) -> None:
-        self.laws.on_answer(node, request, response)
-        for error in errors_of(response):
+        errors = errors_of(response)
+        self.laws.on_answer(node, request, response, is_clean=not errors)
+        for error in errors:
             name, who = type(request).__name__, getattr(request, "member_id", "")
             self.story.tell(self.scheduler.time_ms, node.name, f"answers {name} of {who or 'somebody'}: {error}")
 
@@ -177,7 +194,7 @@ class World:
         rest_ms = self._come_to_rest(end_ms)
         self._is_calm = True
         self.scheduler.run_until(self.scheduler.time_ms + options.calm_ms, self.laws.after_event)
-        self.laws.look()
+        self.laws.conclude()
         return self._conclude(rest_ms)
 
     def _lay_down(self, end_ms: int) -> None:

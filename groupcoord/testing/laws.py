@@ -1,37 +1,37 @@
-"""The laws that hold at every moment of every run, whatever happened before: for random tests and simulators.
+"""The laws that hold at every moment of every run, for tests and simulators of your own: see :mod:`groupcoord.laws`."""
 
-Each function looks at a coordinator or at a log, changes nothing, and raises ``AssertionError`` with what it found.
-``docs/design.md`` lists the laws; what lies inside a single structure is proved by :meth:`GroupCoordinator.check`.
-"""
-
-from __future__ import annotations
-
-from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator
-from typing import Any
-
-from groupcoord.coordinator import GroupCoordinator, GroupState
-from groupcoord.core.hard_state import HardState
-from groupcoord.core.messages import GroupToFetch, OffsetFetch
-from groupcoord.core.partition import Partition
-from groupcoord.core.records import (
-    NO_PRODUCER_ID,
-    GroupMetadataRecord,
-    GroupTombstone,
-    OffsetCommitRecord,
-    OffsetTombstone,
-    Record,
-    TransactionMarker,
+from groupcoord.laws import (
+    LawBrokenError,
+    OffsetLedger,
+    check_acknowledged_commits,
+    check_bytes,
+    check_compaction_rebuilds,
+    check_fetch_is_the_log,
+    check_generations_grow,
+    check_hard_state_is_the_log,
+    check_rebuilt,
+    check_replay,
+    check_size,
+    check_snapshot_rebuilds,
+    check_timers,
+    check_tokens,
+    compacted,
+    offsets_in_log,
+    replayed,
+    require,
 )
-from groupcoord.log_store import LogRecord, LogStore
 
 __all__ = [
+    "LawBrokenError",
+    "OffsetLedger",
     "check_acknowledged_commits",
     "check_bytes",
     "check_compaction_rebuilds",
     "check_fetch_is_the_log",
     "check_generations_grow",
     "check_hard_state_is_the_log",
+    "check_rebuilt",
+    "check_replay",
     "check_size",
     "check_snapshot_rebuilds",
     "check_timers",
@@ -39,301 +39,5 @@ __all__ = [
     "compacted",
     "offsets_in_log",
     "replayed",
+    "require",
 ]
-
-OffsetKey = tuple[str, str, int]
-"""Group, topic, partition."""
-
-NOTHING = "nothing"
-NEWEST = 4
-
-
-def require(condition: bool, message: str) -> None:
-    """Raise if a law is broken.
-
-    Not an assert statement: ``python -O`` would leave it out.
-
-    Raises:
-        AssertionError: with ``message``.
-    """
-    if not condition:
-        raise AssertionError(message)
-
-
-def replayed(log_store: LogStore, partition: int) -> dict[str, object]:
-    """Return the hard state that a log partition makes, built from nothing but its records."""
-    hard = HardState()
-    for entry in log_store.read(partition):
-        hard.apply(entry.record, entry.offset)
-    return hard.facts()
-
-
-def offsets_in_log(log_store: LogStore, partition: int) -> dict[OffsetKey, int]:
-    """Return (group, topic, partition) → committed offset, folded from the log in the plainest way there is."""
-    committed: dict[OffsetKey, tuple[int, int]] = {}
-    pending: dict[int, dict[OffsetKey, tuple[int, int]]] = {}
-    for entry in log_store.read(partition):
-        match entry.record:
-            case OffsetCommitRecord(group_id=group_id, topic=topic, partition=index, producer_id=producer_id) as record:
-                target = committed if producer_id == -1 else pending.setdefault(producer_id, {})
-                target[group_id, topic, index] = (entry.offset, record.offset)
-            case OffsetTombstone(group_id=group_id, topic=topic, partition=index):
-                for offsets in (committed, *pending.values()):
-                    offsets.pop((group_id, topic, index), None)
-            case TransactionMarker(producer_id=producer_id, committed=is_commit):
-                for key, value in pending.pop(producer_id, {}).items():
-                    if is_commit and value > committed.get(key, (-1, -1)):
-                        committed[key] = value
-    return {key: offset for key, (_, offset) in committed.items()}
-
-
-def check_hard_state_is_the_log(coordinator: GroupCoordinator) -> None:
-    """Hard state == replay(durable log): a restart at this moment would forget nothing and make nothing up.
-
-    Raises:
-        AssertionError: it would.
-    """
-    for partition in _served(coordinator):
-        facts, expected = partition.hard_facts(), replayed(coordinator.log_store, partition.index)
-        if facts != expected:
-            raise AssertionError(
-                f"log partition {partition.index}: a restart would change what is known. "
-                + _difference("the coordinator has", facts, "its log makes", expected)
-            )
-
-
-def check_fetch_is_the_log(coordinator: GroupCoordinator, group_ids: Iterable[str]) -> None:
-    """What consumers are told is what the log says: transactions count from their marker on, and not after an abort.
-
-    Raises:
-        AssertionError: an OffsetFetch of one of the groups says something else.
-    """
-    for group_id in group_ids:
-        index = coordinator.partition_of(group_id)
-        if coordinator.partition(index) is None:
-            continue
-        (group,) = coordinator.call(OffsetFetch((GroupToFetch(group_id),))).groups
-        fetched = {
-            (topic.name, partition.partition_index): partition.committed_offset
-            for topic in group.topics
-            for partition in topic.partitions
-        }
-        in_log = offsets_in_log(coordinator.log_store, index)
-        expected = {key[1:]: offset for key, offset in in_log.items() if key[0] == group_id}
-        if fetched != expected:
-            difference = _difference("a consumer is told", fetched, "the log says", expected)
-            raise AssertionError(f"offsets of group {group_id!r}: {difference}")
-
-
-def check_snapshot_rebuilds(coordinator: GroupCoordinator) -> None:
-    """What compaction would leave makes the same hard state, but for groups whose offsets are all gone.
-
-    Raises:
-        AssertionError: it makes another one.
-    """
-    for partition in _served(coordinator):
-        _compare_rebuilt(partition, partition.snapshot(), "its snapshot")
-
-
-def check_compaction_rebuilds(coordinator: GroupCoordinator, place: float) -> None:
-    """Hard state == replay(a legal compaction of the log), but for groups whose offsets are all gone.
-
-    Args:
-        coordinator: the coordinator.
-        place: how far the log is compacted, from 0 to 1.
-
-    Raises:
-        AssertionError: it is another one.
-    """
-    for partition in _served(coordinator):
-        entries = compacted(list(coordinator.log_store.read(partition.index)), place)
-        _compare_rebuilt(partition, ((entry.offset, entry.record) for entry in entries), "its compacted log")
-
-
-def compacted(entries: list[LogRecord], place: float) -> list[LogRecord]:
-    """Return what may be left of a log that was compacted up to about ``place``, from 0 to 1.
-
-    Compaction stops before a transaction that isn't over. Up to there a record gives way to a later one with its key,
-    and what was aborted goes, as do tombstones.
-    """
-    end = entries[min(int(place * len(entries)), len(entries) - 1)].offset if entries else 0
-    for first, marker in sorted(_transactions(entries), reverse=True):
-        if first < end <= marker:
-            end = first
-    newest: dict[bytes, LogRecord] = {}
-    markers: list[LogRecord] = []
-    in_transaction: dict[int, list[LogRecord]] = {}
-    for entry in (entry for entry in entries if entry.offset < end):
-        visible: list[LogRecord] = []
-        if isinstance(entry.record, TransactionMarker):
-            markers.append(entry)
-            ended = in_transaction.pop(entry.producer_id, [])
-            visible = ended if entry.record.committed else []
-        elif entry.producer_id != NO_PRODUCER_ID:
-            in_transaction.setdefault(entry.producer_id, []).append(entry)
-        else:
-            visible = [entry]
-        for candidate in visible:
-            if candidate.offset >= newest.get(candidate.key, candidate).offset:
-                newest[candidate.key] = candidate
-    kept = markers + [entry for entry in newest.values() if entry.value is not None]
-    return sorted(kept, key=lambda entry: entry.offset) + [entry for entry in entries if entry.offset >= end]
-
-
-def check_timers(coordinator: GroupCoordinator) -> None:
-    """No timer without an owner: those of a log partition end with it.
-
-    Raises:
-        AssertionError: one goes on.
-    """
-    for timer in coordinator._timers.armed():
-        require(coordinator.partition(timer.key.partition) is not None, f"{timer!r} belongs to nobody")
-
-
-def check_tokens(coordinator: GroupCoordinator, outstanding: Iterable[Hashable]) -> None:
-    """Every request without an answer waits in exactly one place, and nothing else waits.
-
-    Args:
-        coordinator: where they wait.
-        outstanding: the tokens of the requests that have no answer yet.
-
-    Raises:
-        AssertionError: a request was lost, or would be answered twice.
-    """
-    waiting, expected = Counter(coordinator.waiting_tokens()), Counter(list(outstanding))
-    require(
-        waiting == expected,
-        f"requests that will never be answered: {list((expected - waiting).elements())}; "
-        f"answered already, or never asked: {list((waiting - expected).elements())}",
-    )
-
-
-def check_size(coordinator: GroupCoordinator) -> None:
-    """No generation is larger than ``group.max.size`` (KIP-389).
-
-    Raises:
-        AssertionError: one is.
-    """
-    limit = coordinator.config.group_max_size
-    for partition in _served(coordinator):
-        for group in partition.groups.values():
-            if group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
-                require(len(group.members) <= limit, f"{group!r} has {len(group.members)} members; {limit} are allowed")
-
-
-def check_generations_grow(log_store: LogStore, partition: int) -> None:
-    """In the log, a group's generation never goes back as long as the group lives.
-
-    Raises:
-        AssertionError: it does.
-    """
-    last: dict[str, int] = {}
-    for entry in log_store.read(partition):
-        record = entry.record
-        if isinstance(record, GroupMetadataRecord):
-            before = last.get(record.group_id, 0)
-            require(
-                record.generation_id >= before,
-                f"log partition {partition}, offset {entry.offset}: generation {record.generation_id} of group "
-                f"{record.group_id!r} comes after generation {before}",
-            )
-            last[record.group_id] = record.generation_id
-        elif isinstance(record, GroupTombstone):
-            last.pop(record.group_id, None)
-
-
-def check_acknowledged_commits(
-    log_store: LogStore, partitions: Iterable[int], acknowledged: Iterable[tuple[str, str, int, int]]
-) -> None:
-    """Every commit that was answered with NONE is in the log.
-
-    Args:
-        log_store: the log.
-        partitions: its log partitions.
-        acknowledged: (group, topic, partition, offset) of each such commit.
-
-    Raises:
-        AssertionError: one was lost.
-    """
-    written = {
-        (record.group_id, record.topic, record.partition, record.offset)
-        for partition in partitions
-        for record in (entry.record for entry in log_store.read(partition))
-        if isinstance(record, OffsetCommitRecord)
-    }
-    for group_id, topic, index, offset in acknowledged:
-        require(
-            (group_id, topic, index, offset) in written,
-            f"group {group_id!r} was told that offset {offset} of {topic}-{index} is committed; it is not in the log",
-        )
-
-
-def check_bytes(log_store: LogStore, partition: int) -> None:
-    """What the newest records of a log are stays the same when they are put into Kafka's bytes and read from them.
-
-    Raises:
-        AssertionError: a record becomes another one.
-    """
-    for entry in list(log_store.read(partition))[-NEWEST:]:
-        key, value = entry.encoded()
-        again = LogRecord.from_bytes(
-            key,
-            value,
-            offset=entry.offset,
-            timestamp_ms=entry.timestamp_ms,
-            producer_id=entry.producer_id,
-            producer_epoch=entry.producer_epoch,
-            is_control=entry.is_control,
-        )
-        require(
-            LogRecord(again.record, again.timestamp_ms).encoded() == (key, value),
-            f"log partition {partition}, offset {entry.offset}: {entry.record!r} is read back as {again.record!r}",
-        )
-
-
-# ---------------------------------------------------------------- looking, and telling
-
-
-def _served(coordinator: GroupCoordinator) -> Iterator[Partition]:
-    for index in range(coordinator.config.offsets_topic_num_partitions):
-        partition = coordinator.partition(index)
-        if partition is not None:
-            yield partition
-
-
-def _transactions(entries: list[LogRecord]) -> list[tuple[int, int]]:
-    """Return where each transaction starts and ends; one that is not over ends after everything."""
-    started: dict[int, int] = {}
-    spans = []
-    for entry in entries:
-        if isinstance(entry.record, TransactionMarker):
-            if entry.producer_id in started:
-                spans.append((started.pop(entry.producer_id), entry.offset))
-        elif entry.producer_id != NO_PRODUCER_ID:
-            started.setdefault(entry.producer_id, entry.offset)
-    return spans + [(first, entries[-1].offset + 1) for first in started.values()]
-
-
-def _compare_rebuilt(partition: Partition, records: Iterable[tuple[int, Record]], name: str) -> None:
-    hard = HardState()
-    for log_offset, record in records:
-        hard.apply(record, log_offset)
-    facts, rebuilt = _lasting(partition.hard_facts()), _lasting(hard.facts())
-    if facts != rebuilt:
-        difference = _difference("the whole log makes", facts, f"{name} makes", rebuilt)
-        raise AssertionError(f"log partition {partition.index}: {difference}")
-
-
-def _lasting(facts: dict[str, Any]) -> dict[str, object]:
-    """Return hard state without the groups that have neither a record nor an offset."""
-    return {**facts, "groups": {key: value for key, value in facts["groups"].items() if value is not None}}
-
-
-def _difference(name: str, found: object, other_name: str, other: object, path: str = "") -> str:
-    """Tell where two nested dictionaries differ first."""
-    if isinstance(found, dict) and isinstance(other, dict):
-        for key in (*found, *(key for key in other if key not in found)):
-            if found.get(key, NOTHING) != other.get(key, NOTHING):
-                inner = f"{path} {key}" if path else f"{key}"
-                return _difference(name, found.get(key, NOTHING), other_name, other.get(key, NOTHING), inner)
-    return f"{path}: {name} {found}, {other_name} {other}"

@@ -19,7 +19,8 @@ from groupcoord.sim.scheduler import Scheduler
 
 def test_the_order_of_one_moment() -> None:
     """At the same time the lower rank comes first, and among equals the one that was scheduled first."""
-    scheduler, seen = Scheduler(1_000), []
+    scheduler = Scheduler(1_000)
+    seen: list[str] = []
     for time_ms, rank, name in [(1_005, 1, "c"), (1_005, 0, "a"), (1_005, 1, "d"), (1_005, 0, "b"), (900, 9, "past")]:
         scheduler.at(time_ms, rank, seen.append, name)
 
@@ -152,7 +153,10 @@ def node_log(log: ClusterLog, scheduler: Scheduler) -> tuple[NodeLog, Coordinato
     """Return node 1's way to a log that it leads, its coordinator, and the partitions that failed."""
     log.leaders[0] = Leader(1, 0)
     failed: list[int] = []
-    way, coordinator = NodeLog(log, 1, scheduler, lambda: None, failed.append), Coordinator()
+    way, coordinator = (
+        NodeLog(log, 1, lambda partition: log.leaders[partition].node_id == 1, scheduler, lambda: None, failed.append),
+        Coordinator(),
+    )
     way.connect(coordinator)
     return way, coordinator, failed
 

@@ -11,6 +11,7 @@ from groupcoord.core.records import GroupMetadataRecord
 from groupcoord.log_store import LogRecord, Ticket
 from groupcoord.member.assignors.range import RangeAssignor
 from groupcoord.member.consumer_protocol import Assignment, TopicPartition
+from groupcoord.messages import HeartbeatResponse
 from groupcoord.sim import LawBrokenError, World, run_seed
 from groupcoord.sim.cluster_log import ClusterLog
 from groupcoord.sim.faults import ConsumerPause, NodeCrash
@@ -46,7 +47,8 @@ def test_a_commit_that_is_not_in_the_log(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_heartbeat_of_somebody_who_is_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """A coordinator that takes every heartbeat is caught once a member that expired comes back."""
-    monkeypatch.setattr(Membership, "_heartbeat", lambda self, request, now_ms: ErrorCode.NONE)
+    taken = HeartbeatResponse(ErrorCode.NONE)
+    monkeypatch.setattr(Membership, "heartbeat", lambda self, request, token, now_ms: self._effects.reply(token, taken))
     pause = ConsumerPause(start_ms=30_000, end_ms=50_000, consumer=1, group="billing")
 
     with pytest.raises(LawBrokenError, match="its heartbeat is taken"):
@@ -74,7 +76,7 @@ def test_a_load_that_leaves_something_out(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(GroupCoordinator, "continue_load", shortened)
 
-    with pytest.raises(LawBrokenError, match="hard state of log partition"):
+    with pytest.raises(LawBrokenError, match="a restart would change what is known"):
         World(1, small_world(crash, other)).run()
 
 

@@ -72,3 +72,11 @@ def test_two(): assert not [t for t in threading.enumerate() if t.name == "group
 
     assert status == 1
     assert "1 failed, 1 passed" in output
+
+
+def test_the_plugin_costs_next_to_nothing() -> None:
+    """Every run of pytest imports the plugin where groupcoord is installed: it brings no other part of the package."""
+    program = "import sys, groupcoord.testing.pytest_plugin; print(*(m for m in sys.modules if 'groupcoord' in m))"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=TIMEOUT_S)
+
+    assert sorted(ran.stdout.split()) == ["groupcoord", "groupcoord.testing", "groupcoord.testing.pytest_plugin"]

@@ -1,0 +1,50 @@
+"""Records in the log that this coordinator does not know: of newer brokers, and of other kinds of groups."""
+
+from __future__ import annotations
+
+from struct import pack
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+from groupcoord.log_store import LogRecord
+from groupcoord.sim.faults import Fault
+
+if TYPE_CHECKING:
+    from groupcoord.sim.world import World
+
+
+def _text(text: str) -> bytes:
+    return pack(">h", len(text)) + text.encode()
+
+
+FOREIGN: tuple[tuple[bytes, bytes | None], ...] = (
+    (pack(">h", 3) + _text("newer"), pack(">hi", 0, 17)),
+    (pack(">h", 5) + _text("newer") + _text("member"), None),
+    (pack(">h", 11) + _text("share"), pack(">hi", 0, 1)),
+    (pack(">h", 99) + b"from the future", b"\x00\x00whatever"),
+    (pack(">h", 1) + _text("newer") + _text("topic0") + pack(">i", 0), pack(">hq", 77, 1_000)),
+    (pack(">h", 2) + _text("newer"), pack(">h", 77) + b"members of the future"),
+    (b"\x00", b"?"),
+)
+"""Keys and values: groups of other types (KIP-848, KIP-932), types and versions to come, and rubbish."""
+
+
+@frozen(kw_only=True)
+class ForeignRecords(Fault):
+    """Another writer puts a record into a log partition.
+
+    Attributes:
+        partition: which.
+        kind: which of :data:`FOREIGN`.
+    """
+
+    partition: int
+    kind: int
+
+    def begin(self, world: World) -> None:
+        """Write it."""
+        key, value = FOREIGN[self.kind]
+        world.tell(f"somebody writes a record of a foreign kind to log partition {self.partition}")
+        entry = LogRecord.from_bytes(key, value, offset=-1, timestamp_ms=world.scheduler.time_ms)
+        world.cluster.log.write_foreign(self.partition, entry)
