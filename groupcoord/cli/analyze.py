@@ -45,16 +45,29 @@ def analyze(
     verify: Annotated[
         bool, typer.Option("--verify", help="Load the log into coordinators too, and compare their answers.")
     ] = False,
+    follow: Annotated[
+        bool,
+        typer.Option("--follow", help="Keep all of it up to date as the logs grow, until SIGINT or SIGTERM."),
+    ] = False,
+    interval: Annotated[
+        float, typer.Option(min=0.1, metavar="SECONDS", help="With --follow: from one update to the next.")
+    ] = 10.0,
     conf: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of Spark; can be repeated.")
     ] = None,
 ) -> None:
     """Turn __consumer_offsets logs into tables and a report: who rebalanced, why, and what is at risk.
 
-    DIR/report.html is one page without scripts; DIR/summary.json has its figures; DIR/tables/NAME are Parquet. Exit
-    status: 0, 1 if verifying found a difference or Spark failed on the way, 2 if the command can't be carried out.
+    DIR/report.html is one page without scripts; DIR/summary.json has its figures; DIR/tables/NAME are Parquet. With
+    --follow DIR may be that of an earlier run, which goes on. Exit status: 0, 1 if verifying found a difference or
+    Spark failed on the way, 2 if the command can't be carried out.
     """
     settings = _settings(conf or [])
+    if follow:
+        if verify:
+            _give_up("--follow and --verify don't go together: verify in a run without --follow")
+        _follow(paths, out, master, memory, frozenset(partition or ()), end_offsets, settings, interval)
+        return
     try:
         report = _analyze(paths, out, master, memory, frozenset(partition or ()), end_offsets, settings, verify=verify)
     except KeyboardInterrupt:
@@ -101,6 +114,32 @@ def _analyze(
         analysis = Analysis(paths, out, partitions=partitions, end_offsets=end_offsets, verifies=verify)
         with one_run(master, memory, settings) as spark, _progress(task_counter(spark), len(analysis.steps)) as begin:
             return analysis.run(spark, begin)
+    except SparkFailedError as error:
+        _give_up(str(error), FAILED)
+    except PipelineError as error:
+        _give_up(str(error))
+
+
+def _follow(
+    paths: list[str],
+    out: str,
+    master: str,
+    memory: str,
+    partitions: frozenset[int],
+    end_offsets: str | None,
+    settings: Mapping[str, str],
+    interval_s: float,
+) -> None:
+    try:
+        from groupcoord.cli.analyze_follow import run_following
+        from groupcoord.spark.errors import PipelineError
+        from groupcoord.spark.following import Following
+        from groupcoord.spark.running import SparkFailedError
+    except ModuleNotFoundError as error:
+        _give_up(f"{error.name} is not installed; try: pip install groupcoord[serve,spark]")
+    try:
+        following = Following(paths, out, partitions=partitions, end_offsets=end_offsets, interval_s=interval_s)
+        run_following(following, out, master, memory, settings)
     except SparkFailedError as error:
         _give_up(str(error), FAILED)
     except PipelineError as error:

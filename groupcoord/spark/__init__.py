@@ -22,10 +22,13 @@ from groupcoord.spark.groups import generations, groups, history, members, rebal
 from groupcoord.spark.load import partition_load
 from groupcoord.spark.reading import from_messages, read_log
 from groupcoord.spark.sessions import register, session
-from groupcoord.spark.tables import commits, corrupt, current_offsets, lag, read_counts
+from groupcoord.spark.streaming import FollowedTables, follow, read_log_stream
+from groupcoord.spark.tables import COMMIT_COLUMNS, commits, corrupt, current_offsets, lag, read_counts
 from groupcoord.spark.verify import verify
 
 __all__ = [
+    "COMMIT_COLUMNS",
+    "FollowedTables",
     "InputError",
     "JavaNotFoundError",
     "PipelineError",
@@ -34,6 +37,7 @@ __all__ = [
     "commits",
     "corrupt",
     "current_offsets",
+    "follow",
     "from_messages",
     "generations",
     "groups",
@@ -43,6 +47,7 @@ __all__ = [
     "partition_load",
     "read_counts",
     "read_log",
+    "read_log_stream",
     "rebalances",
     "register",
     "session",

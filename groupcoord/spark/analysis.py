@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import version
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from groupcoord.clock import Clock, SystemClock
 from groupcoord.spark import report_figures as figures
 from groupcoord.spark.anomalies import anomalies, stale_groups
+from groupcoord.spark.decoding import write_records
 from groupcoord.spark.errors import InputError
 from groupcoord.spark.files import find_segments
 from groupcoord.spark.groups import generations, groups, history, members, rebalances
 from groupcoord.spark.load import partition_load
 from groupcoord.spark.output import OutputDirectory
-from groupcoord.spark.reading import read_log
 from groupcoord.spark.report_model import (
     ANOMALIES_MAX,
     ANOMALIES_OF_GROUP_MAX,
@@ -28,7 +29,8 @@ from groupcoord.spark.report_model import (
     summary,
 )
 from groupcoord.spark.report_page import report_page
-from groupcoord.spark.schemas import END_OFFSETS
+from groupcoord.spark.schemas import END_OFFSETS, RECORDS
+from groupcoord.spark.source import LogPartition, log_tasks
 from groupcoord.spark.tables import commits, corrupt, current_offsets, lag, read_counts
 from groupcoord.spark.verify import verify
 
@@ -76,8 +78,7 @@ class Analysis:
         self._verifies = verifies
         self._clock = clock or SystemClock()
         find_segments(self._paths, partitions=self._partitions)
-        if end_offsets is not None and "://" not in end_offsets and not os.access(end_offsets, os.R_OK):
-            raise InputError(f"{end_offsets}: there is no such file, or it may not be read")
+        check_end_offsets(end_offsets)
         self._output = OutputDirectory(out)
         self.steps = [READ, COUNT, OFFSETS, HISTORY, ANOMALIES, LOAD]
         self.steps += [LAG] * (end_offsets is not None) + [VERIFY] * verifies + [REPORT]
@@ -91,90 +92,121 @@ class Analysis:
         """
         tables = Tables(spark, self._output)
         begin(READ)
-        records = tables.write("records", read_log(spark, *self._paths, partitions=self._partitions), "log_partition")
+        records = tables.decode(log_tasks(self._paths, partitions=self._partitions))
         begin(COUNT)
         tables.write("read_counts", read_counts(records))
         tables.write("corrupt", corrupt(records))
         tables.write("partition_load", partition_load(records))
         begin(OFFSETS)
-        tables.write("commits", commits(records), "log_partition")
-        current = tables.write("current_offsets", current_offsets(records))
+        committed = tables.write("commits", commits(records), "log_partition")
+        current = tables.write("current_offsets", current_offsets(committed))
         begin(HISTORY)
         folded = history(records).persist()
         for name, table in (("generations", generations), ("members", members), ("rebalances", rebalances)):
             tables.write(name, table(folded))
-        tables.write("groups", groups(records, history=folded))
-        ends = None if self._end_offsets is None else self._ends(spark, self._end_offsets)
+        tables.write("groups", groups(records, history=folded, offsets=current))
+        ends = None if self._end_offsets is None else read_end_offsets(spark, self._end_offsets)
         begin(ANOMALIES)
-        tables.write("anomalies", anomalies(records, history=folded, end_offsets=ends))
-        tables.write("stale_groups", stale_groups(records, history=folded))
+        tables.write("anomalies", anomalies(records, history=folded, commits=committed, end_offsets=ends))
+        stale = stale_groups(records, history=folded, commits=committed, offsets=current)
+        tables.write("stale_groups", stale)
         if ends is not None:
             begin(LAG)
             tables.write("lag", lag(current, ends))
         if self._verifies:
             begin(VERIFY)
-            tables.write("differences", verify(records, history=folded))
+            tables.write("differences", verify(records, history=folded, offsets=current))
         folded.unpersist()
         begin(REPORT)
-        report = self._report(tables)
-        self._output.write_text(SUMMARY, json.dumps(summary(report), indent=1, ensure_ascii=False) + "\n")
-        self._output.write_text(PAGE, report_page(report))
+        verification = self._verification(tables) if self._verifies else None
+        report = make_report(tables.written, tables.counts, self._paths, self._clock, verification)
+        write_report(self._output, report)
         return report
-
-    def _ends(self, spark: SparkSession, path: str) -> DataFrame:
-        where = path if "://" in path else f"file://{os.path.abspath(path)}"
-        return spark.read.schema(END_OFFSETS).option("mode", "FAILFAST").csv(where, header=True).persist()
-
-    def _report(self, tables: Tables) -> Report:
-        """Gather the rows of the page from the tables that were written."""
-        table, counts = tables.written, tables.counts
-        found = figures.group_figures(
-            table["groups"], table["rebalances"], table["anomalies"], table["commits"]
-        ).persist()
-        rows = figures.most_troubled(found)
-        churning = figures.most_churning(found)
-        found.unpersist()
-        states = figures.state_counts(table["groups"])
-        lines = figures.time_lines(table["rebalances"])
-        totals = figures.load_totals(table["partition_load"])
-        troubled = [row for row in rows[:TROUBLED_MAX] if row.trouble]
-        anomalous = figures.anomaly_rows(table["anomalies"], ANOMALIES_OF_GROUP_MAX, ANOMALIES_MAX)
-        return Report(
-            title=f"Consumer groups of {self._paths[0].rstrip('/').rpartition('/')[2] or self._paths[0]}",
-            inputs=tuple(self._paths),
-            made_ms=self._clock.now_ms(),
-            version=version("groupcoord"),
-            overview=Overview(
-                **totals.asDict(),
-                groups=counts["groups"],
-                members=sum(row.members for row in states),
-                current_offsets=counts["current_offsets"],
-                rebalances=counts["rebalances"],
-                anomalies=counts["anomalies"],
-                corrupt_ranges=counts["corrupt"],
-            ),
-            states=states,
-            causes=figures.cause_counts(table["rebalances"]),
-            rebalances=lines and lines[0],
-            churn=lines and lines[1],
-            churning=churning,
-            groups=rows,
-            troubled=figures.stories(troubled, table["rebalances"], table["anomalies"], table["commits"]),
-            partitions=figures.partition_rows(table["partition_load"]),
-            anomaly_counts=figures.anomaly_counts(table["anomalies"]),
-            anomalies=tuple(anomalous),
-            stale_count=counts["stale_groups"],
-            stale=figures.stale_rows(table["stale_groups"]),
-            lag=figures.lag_rows(table["lag"]) if "lag" in table else None,
-            read=figures.read_rows(table["read_counts"]),
-            corrupt=figures.corrupt_rows(table["corrupt"]),
-            verification=self._verification(tables) if self._verifies else None,
-            tables=counts,
-        )
 
     def _verification(self, tables: Tables) -> Verification:
         differences = figures.difference_rows(tables.written["differences"])
         return Verification(tables.counts["groups"], tables.counts["differences"], differences)
+
+
+def read_end_offsets(spark: SparkSession, path: str) -> DataFrame:
+    """Return :data:`groupcoord.spark.schemas.END_OFFSETS` from a CSV file with a header."""
+    where = path if "://" in path else f"file://{os.path.abspath(path)}"
+    return spark.read.schema(END_OFFSETS).option("mode", "FAILFAST").csv(where, header=True).persist()
+
+
+def check_end_offsets(path: str | None) -> None:
+    """Make sure that the file with the ends of the topics' partitions is there.
+
+    Raises:
+        InputError: it is not, or may not be read.
+    """
+    if path is not None and "://" not in path and not os.access(path, os.R_OK):
+        raise InputError(f"{path}: there is no such file, or it may not be read")
+
+
+def write_report(output: OutputDirectory, report: Report) -> None:
+    """Write the page and its figures."""
+    output.replace_text(SUMMARY, json.dumps(summary(report), indent=1, ensure_ascii=False) + "\n")
+    output.replace_text(PAGE, report_page(report))
+
+
+def make_report(
+    table: Mapping[str, DataFrame],
+    counts: Mapping[str, int],
+    paths: Sequence[str],
+    clock: Clock,
+    verification: Verification | None = None,
+) -> Report:
+    """Gather the rows of the page from tables that were written.
+
+    Args:
+        table: by name.
+        counts: how many rows each has.
+        paths: what was read.
+        clock: says when this is.
+        verification: what verifying found, if that was asked for.
+    """
+    found = figures.group_figures(table["groups"], table["rebalances"], table["anomalies"], table["commits"]).persist()
+    rows = figures.most_troubled(found)
+    churning = figures.most_churning(found)
+    found.unpersist()
+    states = figures.state_counts(table["groups"])
+    lines = figures.time_lines(table["rebalances"])
+    totals = figures.load_totals(table["partition_load"])
+    troubled = [row for row in rows[:TROUBLED_MAX] if row.trouble]
+    anomalous = figures.anomaly_rows(table["anomalies"], ANOMALIES_OF_GROUP_MAX, ANOMALIES_MAX)
+    return Report(
+        title=f"Consumer groups of {paths[0].rstrip('/').rpartition('/')[2] or paths[0]}",
+        inputs=tuple(paths),
+        made_ms=clock.now_ms(),
+        version=version("groupcoord"),
+        overview=Overview(
+            **totals.asDict(),
+            groups=counts["groups"],
+            members=sum(row.members for row in states),
+            current_offsets=counts["current_offsets"],
+            rebalances=counts["rebalances"],
+            anomalies=counts["anomalies"],
+            corrupt_ranges=counts["corrupt"],
+        ),
+        states=states,
+        causes=figures.cause_counts(table["rebalances"]),
+        rebalances=lines and lines[0],
+        churn=lines and lines[1],
+        churning=churning,
+        groups=rows,
+        troubled=figures.stories(troubled, table["rebalances"], table["anomalies"], table["commits"]),
+        partitions=figures.partition_rows(table["partition_load"]),
+        anomaly_counts=figures.anomaly_counts(table["anomalies"]),
+        anomalies=tuple(anomalous),
+        stale_count=counts["stale_groups"],
+        stale=figures.stale_rows(table["stale_groups"]),
+        lag=figures.lag_rows(table["lag"]) if "lag" in table else None,
+        read=figures.read_rows(table["read_counts"]),
+        corrupt=figures.corrupt_rows(table["corrupt"]),
+        verification=verification,
+        tables=counts,
+    )
 
 
 class Tables:
@@ -194,6 +226,16 @@ class Tables:
     def write(self, name: str, table: DataFrame, *by: str) -> DataFrame:
         """Write a table as Parquet, in a folder for each value of the columns ``by``, and return what was written."""
         table.write.partitionBy(*by).parquet(self._output.table_path(name))
-        written = self._spark.read.schema(table.schema).parquet(self._output.reading_path(name)).select(*table.columns)
-        self.written[name], self.counts[name] = written, written.count()
+        written = self._read(name, table.schema)
+        self.counts[name] = written.count()
         return written
+
+    def decode(self, tasks: list[LogPartition]) -> DataFrame:
+        """Write the table of records of some logs, and return what was written."""
+        self.counts["records"] = write_records(self._spark, tasks, *self._output.place("tables/records"))
+        return self._read("records", RECORDS)
+
+    def _read(self, name: str, schema: StructType) -> DataFrame:
+        path = self._output.reading_path(f"tables/{name}")
+        self.written[name] = self._spark.read.schema(schema).parquet(path).select(*schema.fieldNames())
+        return self.written[name]

@@ -11,7 +11,7 @@ from groupcoord.spark.group_schemas import ANOMALIES, STALE_GROUPS
 from groupcoord.spark.groups import groups, history_of, rebalances
 from groupcoord.spark.history import DUPLICATE
 from groupcoord.spark.schemas import KIND_RECORD
-from groupcoord.spark.tables import commits, current_offsets
+from groupcoord.spark.tables import commits_of, current_offsets
 from groupcoord.spark.views import CLASSIC
 
 OFFSET_REWIND, COMMITS_STOPPED, STALLED = "offset rewind", "commits stopped", "stalled"
@@ -50,6 +50,7 @@ def anomalies(
     records: DataFrame,
     *,
     history: DataFrame | None = None,
+    commits: DataFrame | None = None,
     end_offsets: DataFrame | None = None,
     now_ms: int | None = None,
     thresholds: Thresholds | None = None,
@@ -63,13 +64,14 @@ def anomalies(
     Args:
         records: the table of records.
         history: what :func:`groupcoord.spark.history` makes of it, if it is there already.
+        commits: what :func:`groupcoord.spark.commits` makes of it, likewise.
         end_offsets: :data:`groupcoord.spark.schemas.END_OFFSETS`.
         now_ms: the moment to judge from; the last timestamp of the records if left out.
         thresholds: what is too much.
     """
     limits = thresholds or Thresholds()
     folded = history_of(records if history is None else history)
-    found = commits(records)
+    found = commits_of(records if commits is None else commits)
     parts = [
         _rewinds(found),
         _silences(records, found, folded, end_offsets, now_ms, limits),
@@ -297,6 +299,8 @@ def stale_groups(
     records: DataFrame,
     *,
     history: DataFrame | None = None,
+    commits: DataFrame | None = None,
+    offsets: DataFrame | None = None,
     now_ms: int | None = None,
     offsets_retention_minutes: int = OFFSETS_RETENTION_MINUTES,
 ) -> DataFrame:
@@ -310,33 +314,25 @@ def stale_groups(
     Args:
         records: the table of records.
         history: what :func:`groupcoord.spark.history` makes of it, if it is there already.
+        commits: what :func:`groupcoord.spark.commits` makes of it, likewise.
+        offsets: what :func:`groupcoord.spark.current_offsets` makes of it, likewise.
         now_ms: the moment to judge from; the last timestamp of the records if left out.
         offsets_retention_minutes: ``offsets.retention.minutes`` of the brokers.
     """
-    of_groups = groups(records, history=history)
+    found = commits_of(records if commits is None else commits)
+    current = current_offsets(found) if offsets is None else offsets
+    of_groups = groups(records, history=history, offsets=current)
     retention_ms = offsets_retention_minutes * MS_PER_MINUTE
     # Offsets of open transactions keep those that they will replace, and the group.
-    pending = commits(records).where("transaction = 'open'").select("group_id", "topic", "topic_partition").distinct()
-    offsets = (
-        current_offsets(records)
-        .select("group_id", "topic", "topic_partition", "commit_timestamp_ms", "expire_timestamp_ms")
-        .join(pending.withColumn("is_pending", F.lit(True)), ["group_id", "topic", "topic_partition"], "full")
-    )
-    is_classic = F.col("type") == CLASSIC
-    is_empty = F.col("state") == "Empty"
-    is_simple = F.col("protocol_type") == ""
-    emptied_ms = F.when(is_classic & ~is_simple & is_empty, F.col("state_timestamp_ms"))
-    base_ms = F.coalesce(emptied_ms, F.col("commit_timestamp_ms"))
-    is_unused = F.col("subscribed_topics").isNotNull() & ~F.array_contains("subscribed_topics", F.col("topic"))
-    # A live classic group keeps offsets unless it is a stable one of consumers, which is what a load finds.
-    is_free = is_simple | is_empty | (is_unused & (~is_classic | (F.col("protocol_type") == _CONSUMER)))
-    own_ms = F.when(F.col("expire_timestamp_ms") >= 0, F.col("expire_timestamp_ms"))
-    expiry_ms = F.when(is_free & F.col("is_pending").isNull(), F.coalesce(own_ms, base_ms + F.lit(retention_ms)))
+    pending = found.where("transaction = 'open'").select("group_id", "topic", "topic_partition").distinct()
+    by_partition = current.select(
+        "group_id", "topic", "topic_partition", "commit_timestamp_ms", "expire_timestamp_ms"
+    ).join(pending.withColumn("is_pending", F.lit(True)), ["group_id", "topic", "topic_partition"], "full")
     now = F.broadcast(_now(records, now_ms))
     return (
-        of_groups.join(offsets, "group_id", "left")
+        of_groups.join(by_partition, "group_id", "left")
         .crossJoin(now)
-        .withColumn("expiry_ms", F.when(F.col("topic").isNotNull(), expiry_ms))
+        .withColumn("expiry_ms", F.when(F.col("topic").isNotNull(), _expiry_ms(retention_ms)))
         .groupBy("group_id")
         .agg(
             *[F.any_value(name).alias(name) for name in ("type", "state", "offset_count", "last_commit_ms")],
@@ -362,3 +358,17 @@ def stale_groups(
         .withColumn("idle_ms", F.col("now_ms") - F.greatest("last_commit_ms", "state_timestamp_ms"))
         .select(*STALE_GROUPS.fieldNames())
     )
+
+
+def _expiry_ms(retention_ms: int) -> Column:
+    """Return when an offset expires; null: it does not."""
+    is_classic = F.col("type") == CLASSIC
+    is_empty = F.col("state") == "Empty"
+    is_simple = F.col("protocol_type") == ""
+    emptied_ms = F.when(is_classic & ~is_simple & is_empty, F.col("state_timestamp_ms"))
+    base_ms = F.coalesce(emptied_ms, F.col("commit_timestamp_ms"))
+    is_unused = F.col("subscribed_topics").isNotNull() & ~F.array_contains("subscribed_topics", F.col("topic"))
+    # A live classic group keeps offsets unless it is a stable one of consumers, which is what a load finds.
+    is_free = is_simple | is_empty | (is_unused & (~is_classic | (F.col("protocol_type") == _CONSUMER)))
+    own_ms = F.when(F.col("expire_timestamp_ms") >= 0, F.col("expire_timestamp_ms"))
+    return F.when(is_free & F.col("is_pending").isNull(), F.coalesce(own_ms, base_ms + F.lit(retention_ms)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -12,9 +12,7 @@ from attrs import frozen
 
 from groupcoord.records.batches import (
     BATCH_HEADER_BYTES,
-    CODEC_MASK,
     DECOMPRESSED_BYTES_MAX,
-    LOG_APPEND_TIME,
     MAGIC_V2,
     Batch,
     BatchRecord,
@@ -22,9 +20,10 @@ from groupcoord.records.batches import (
 )
 from groupcoord.records.compression import DecompressionError, decompress
 from groupcoord.records.salvage import SoundBatch
-from groupcoord.spark.columns import Placed, record_columns
+from groupcoord.spark.columns import OfBatches, Placed, record_columns
 from groupcoord.spark.fields import Slices
 from groupcoord.spark.framing import COMPANY_MIN, PADDING_BYTES, Bools, Bytes, Frames, Int64s, frame_records
+from groupcoord.spark.headers import Batches, given_batches
 from groupcoord.spark.schemas import RECORDS
 
 RECORD_BYTES_MIN = 7
@@ -33,8 +32,8 @@ RECORD_BYTES_MIN = 7
 PAYLOAD_BYTES_MAX = 67_108_864
 """How much decompressed data to hold at a time, besides one batch."""
 
-ROWS_MAX = 65_536
-"""How many rows an Arrow batch has at most."""
+ROWS_MAX = 8_192
+"""How many rows an Arrow batch has at most: few enough for the JVM to find them in a processor's cache, row by row."""
 
 
 @frozen
@@ -60,39 +59,19 @@ class Origin:
     log_partition: int | None
 
 
-def batch_rows(
-    batches: Sequence[Batch], chunk: bytes, base_position: int, origin: Origin, settings: RowSettings
-) -> Iterator[pa.RecordBatch]:
+def batch_rows(batches: Batches, origin: Origin, settings: RowSettings) -> Iterator[pa.RecordBatch]:
     """Yield the rows of batches, in order of the log.
 
     Args:
         batches: whose CRC is right.
-        chunk: the bytes that they lie in.
-        base_position: of the chunk in its file.
         origin: of the file.
         settings: what to make.
 
     Raises:
         CorruptBatchError: the records of a batch don't fit it; the rows of those before were yielded.
     """
-    for group, payloads in _groups(batches, chunk, base_position):
-        error = None
-        frames, counts, is_framed, buffer = _frame(payloads, group, settings)
-        odd: dict[int, list[BatchRecord]] = {}
-        for number in np.flatnonzero(~is_framed).tolist():
-            try:
-                odd[number] = list(group[number].records())
-            except CorruptBatchError as caught:
-                error = caught
-                is_framed[number:] = False
-                break
-        kept = np.repeat(is_framed, counts)
-        if not kept.all():
-            frames = Frames(*(array[kept] for array in frames))
-        index = np.repeat(np.arange(len(group)), np.where(is_framed, counts, 0))
-        yield from _rows(frames, buffer, index, odd, group, origin, settings)
-        if error is not None:
-            raise error
+    for portion, decompressed in _portions(batches):
+        yield from _portion_rows(portion, decompressed, origin, settings)
 
 
 def sound_rows(sound: Sequence[SoundBatch], origin: Origin, settings: RowSettings) -> Iterator[pa.RecordBatch]:
@@ -100,85 +79,107 @@ def sound_rows(sound: Sequence[SoundBatch], origin: Origin, settings: RowSetting
     if any(found.records for found in sound):
         index = np.repeat(np.arange(len(sound)), [len(found.records) for found in sound])
         records = list(chain.from_iterable(found.records for found in sound))
-        yield from _pieces(_row_batch(_place_odd(records, index, [found.batch for found in sound], origin), settings))
+        of_batches = OfBatches(given_batches([found.batch for found in sound]), index)
+        yield from _pieces(_row_batch(_place_odd(records, of_batches, origin), settings))
 
 
-class _Payload(NamedTuple):
-    """A batch's records as they lie in some buffer; without a ``record_count`` only the scalar reader can take them."""
+def _portions(batches: Batches) -> Iterator[tuple[Batches, dict[int, bytes | None]]]:
+    """Yield batches, so many at a time that what they decompress to stays within bounds.
 
-    data: bytes
-    start: int
-    end: int
-    record_count: int | None
-
-
-def _groups(batches: Sequence[Batch], chunk: bytes, base_position: int) -> Iterator[tuple[list[Batch], list[_Payload]]]:
-    """Yield batches with their payloads, so many at a time that what they decompress to stays within bounds."""
-    group: list[Batch] = []
-    payloads: list[_Payload] = []
-    decompressed_bytes = 0
-    for batch in batches:
-        start = batch.position - base_position + BATCH_HEADER_BYTES
-        end = batch.position - base_position + batch.size_bytes
-        data = chunk
-        count: int | None = batch.record_count if batch.magic == MAGIC_V2 else None
-        if count is not None and batch.attributes & CODEC_MASK:
-            try:
-                data = decompress(batch.compression, chunk[start:end], DECOMPRESSED_BYTES_MAX)
-            except (DecompressionError, CorruptBatchError):
-                count = None
-            else:
-                start, end = 0, len(data)
-                decompressed_bytes += end
-        if count is not None and count * RECORD_BYTES_MIN > end - start:
-            count = None
-        if count is None:
-            data, start, end = chunk, 0, 0
-        group.append(batch)
-        payloads.append(_Payload(data, start, end, count))
-        if decompressed_bytes > PAYLOAD_BYTES_MAX:
-            yield group, payloads
-            group, payloads, decompressed_bytes = [], [], 0
-    if group:
-        yield group, payloads
+    With them come the payloads of the compressed ones by number; None: it can't be decompressed.
+    """
+    first, held_bytes = 0, 0
+    decompressed: dict[int, bytes | None] = {}
+    for number in np.flatnonzero(batches.is_compressed & (batches.magic == MAGIC_V2)).tolist():
+        payload = _decompress(batches.at(number))
+        decompressed[number - first] = payload
+        held_bytes += len(payload or b"")
+        if held_bytes > PAYLOAD_BYTES_MAX:
+            yield batches.part(first, number + 1), decompressed
+            first, held_bytes, decompressed = number + 1, 0, {}
+    if first < len(batches):
+        yield batches.part(first, len(batches)), decompressed
 
 
-def _frame(payloads: list[_Payload], group: list[Batch], settings: RowSettings) -> tuple[Frames, Int64s, Bools, Bytes]:
-    """Return the records found in lock-step, how many each batch has, which batches took part, and the buffer."""
-    takes_part = np.array([payload.record_count is not None for payload in payloads])
-    counts = np.array([payload.record_count or 0 for payload in payloads], np.int64)
-    first = payloads[0].data
-    if all(payload.data is first for payload in payloads):
-        data = first
-        starts = np.array([payload.start for payload in payloads], np.int64)
-    else:
-        data = b"".join([payload.data[payload.start : payload.end] for payload in payloads])
-        sizes = np.array([payload.end - payload.start for payload in payloads], np.int64)
-        starts = np.cumsum(sizes) - sizes
-    ends = starts + np.array([payload.end - payload.start for payload in payloads], np.int64)
-    buffer = np.frombuffer(data + bytes(PADDING_BYTES), np.uint8)
-    frames, understood = frame_records(buffer, starts, ends, counts, company_min=settings.company_min)
-    return frames, counts, takes_part & understood, buffer
+def _decompress(batch: Batch) -> bytes | None:
+    try:
+        return decompress(batch.compression, batch.to_bytes()[BATCH_HEADER_BYTES:], DECOMPRESSED_BYTES_MAX)
+    except (DecompressionError, CorruptBatchError):
+        return None
+
+
+def _portion_rows(
+    batches: Batches, decompressed: Mapping[int, bytes | None], origin: Origin, settings: RowSettings
+) -> Iterator[pa.RecordBatch]:
+    payloads = _place_payloads(batches, decompressed)
+    frames, is_framed = frame_records(*payloads[:4], company_min=settings.company_min)
+    is_framed &= payloads.takes_part
+    error = None
+    odd: dict[int, list[BatchRecord]] = {}
+    for number in np.flatnonzero(~is_framed).tolist():
+        try:
+            odd[number] = list(batches.at(number).records())
+        except CorruptBatchError as caught:
+            error = caught
+            kept = int(payloads.counts[:number][is_framed[:number]].sum())
+            frames = Frames(*(array[:kept] for array in frames))
+            is_framed[number:] = False
+            break
+    index = np.repeat(np.arange(len(batches)), np.where(is_framed, payloads.counts, 0))
+    yield from _rows(frames, payloads.buffer, OfBatches(batches, index), odd, origin, settings)
+    if error is not None:
+        raise error
+
+
+class _Payloads(NamedTuple):
+    """Where the records of batches lie in a buffer; nothing of those that only the scalar reader can take."""
+
+    buffer: Bytes
+    starts: Int64s
+    ends: Int64s
+    counts: Int64s
+    takes_part: Bools
+
+
+def _place_payloads(batches: Batches, decompressed: Mapping[int, bytes | None]) -> _Payloads:
+    starts = batches.start + BATCH_HEADER_BYTES
+    ends = batches.start + batches.size_bytes
+    takes_part = batches.magic == MAGIC_V2
+    parts = [batches.chunk]
+    place = len(batches.chunk)
+    for number, payload in decompressed.items():
+        if payload is None:
+            takes_part[number] = False
+            continue
+        parts.append(payload)
+        starts[number], ends[number] = place, place + len(payload)
+        place += len(payload)
+    # Memory for so many records is taken, so a lie must not be absurd.
+    takes_part &= batches.record_count * RECORD_BYTES_MIN <= ends - starts
+    buffer = np.frombuffer(b"".join([*parts, bytes(PADDING_BYTES)]), np.uint8)
+    return _Payloads(
+        buffer, starts, np.where(takes_part, ends, starts), np.where(takes_part, batches.record_count, 0), takes_part
+    )
 
 
 def _rows(
     frames: Frames,
     buffer: Bytes,
-    index: Int64s,
-    odd: dict[int, list[BatchRecord]],
-    group: list[Batch],
+    of_batches: OfBatches,
+    odd: Mapping[int, list[BatchRecord]],
     origin: Origin,
     settings: RowSettings,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of records found in lock-step (``index``: of the batch in the group) and of the odd batches."""
+    """Yield the rows of records found in lock-step, and of the odd batches, by number, in order."""
     made: list[pa.RecordBatch] = []
-    order = index
-    if len(index):
-        made.append(_row_batch(_place(frames, buffer, index, group, origin), settings))
+    batches, order = of_batches
+    if len(order):
+        made.append(_row_batch(_place(frames, buffer, of_batches, origin), settings))
     if any(odd.values()):
-        odd_index = np.repeat(np.array(list(odd)), [len(records) for records in odd.values()])
-        made.append(_row_batch(_place_odd(list(chain.from_iterable(odd.values())), odd_index, group, origin), settings))
-        order = np.concatenate((index, odd_index))
+        numbers = np.repeat(np.array(list(odd)), [len(records) for records in odd.values()])
+        records = list(chain.from_iterable(odd.values()))
+        made.append(_row_batch(_place_odd(records, OfBatches(batches, numbers), origin), settings))
+        order = np.concatenate((order, numbers))
     if len(made) > 1:
         in_order = pa.Table.from_batches(made).take(pa.array(np.argsort(order, kind="stable")))
         made = in_order.combine_chunks().to_batches()
@@ -195,65 +196,37 @@ def _row_batch(placed: Placed, settings: RowSettings) -> pa.RecordBatch:
     return record_columns(placed, settings.columns, raw_bytes=settings.raw_bytes)
 
 
-def _place(frames: Frames, buffer: Bytes, index: Int64s, group: list[Batch], origin: Origin) -> Placed:
-    base_offset = np.array([batch.base_offset for batch in group], np.int64)
-    base_timestamp_ms = np.array([batch.base_timestamp_ms for batch in group], np.int64)
-    append_time = np.array([bool(batch.attributes & LOG_APPEND_TIME) for batch in group])
-    timestamp_ms = base_timestamp_ms[index] + frames.timestamp_delta
-    if append_time.any():
-        max_timestamp_ms = np.array([batch.max_timestamp_ms for batch in group], np.int64)
-        timestamp_ms = np.where(append_time[index], max_timestamp_ms[index], timestamp_ms)
-    return _of_batches(
+def _place(frames: Frames, buffer: Bytes, of_batches: OfBatches, origin: Origin) -> Placed:
+    batches, index = of_batches
+    timestamp_ms = batches.base_timestamp_ms[index] + frames.timestamp_delta
+    if batches.has_append_time.any():
+        timestamp_ms = np.where(batches.has_append_time[index], batches.max_timestamp_ms[index], timestamp_ms)
+    return Placed(
         Slices(buffer, frames.key_start, frames.key_size),
         Slices(buffer, frames.value_start, frames.value_size),
-        base_offset[index] + frames.offset_delta,
+        batches.base_offset[index] + frames.offset_delta,
         timestamp_ms,
-        index,
-        group,
-        origin,
+        origin.log_partition,
+        origin.file,
+        of_batches,
     )
 
 
-def _place_odd(records: list[BatchRecord], index: Int64s, group: list[Batch], origin: Origin) -> Placed:
+def _place_odd(records: list[BatchRecord], of_batches: OfBatches, origin: Origin) -> Placed:
     pieces = [piece for _, _, key, value in records for piece in (key, value)]
     sizes = np.array([-1 if piece is None else len(piece) for piece in pieces], np.int64)
     there = np.maximum(sizes, 0)
     starts = np.cumsum(there) - there
     data = b"".join([piece for piece in pieces if piece is not None])
     buffer = np.frombuffer(data + bytes(PADDING_BYTES), np.uint8)
-    return _of_batches(
+    return Placed(
         Slices(buffer, starts[0::2], sizes[0::2]),
         Slices(buffer, starts[1::2], sizes[1::2]),
         _int64s([record[0] for record in records]),
         _int64s([record[1] for record in records]),
-        index,
-        group,
-        origin,
-    )
-
-
-def _of_batches(
-    keys: Slices,
-    values: Slices,
-    log_offset: Int64s,
-    log_timestamp_ms: Int64s,
-    index: Int64s,
-    group: list[Batch],
-    origin: Origin,
-) -> Placed:
-    """Put what the batches tell beside their records."""
-    return Placed(
-        keys,
-        values,
-        log_offset,
-        log_timestamp_ms,
         origin.log_partition,
         origin.file,
-        np.array([batch.position for batch in group], np.int64)[index],
-        np.array([batch.producer_id for batch in group], np.int64)[index],
-        np.array([batch.producer_epoch for batch in group], np.int64)[index],
-        np.array([batch.is_transactional for batch in group])[index],
-        np.array([batch.is_control for batch in group])[index],
+        of_batches,
     )
 
 

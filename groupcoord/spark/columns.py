@@ -16,6 +16,9 @@ from groupcoord.spark.fields import (
     MALFORMED_KEY,
     MALFORMED_VALUE,
     PROBLEMS,
+    UUID_BYTES,
+    VALUE_LEAD,
+    VERSION_BYTES,
     Keys,
     OffsetValues,
     Slices,
@@ -23,9 +26,10 @@ from groupcoord.spark.fields import (
     value_versions,
 )
 from groupcoord.spark.framing import Bools, Int64s
+from groupcoord.spark.headers import Batches
 from groupcoord.spark.schemas import KIND_CONTROL, KIND_RECORD, RECORDS
 
-UUID_BYTES = 16
+_UUID = np.dtype([("high", "u8"), ("low", "u8")])
 _ARROW_TYPES: dict[type[types.DataType], pa.DataType] = {
     types.StringType: pa.string(),
     types.BinaryType: pa.binary(),
@@ -45,6 +49,18 @@ def arrow_schema(schema: types.StructType) -> pa.Schema:
 ARROW_RECORDS = arrow_schema(RECORDS)
 
 
+class OfBatches(NamedTuple):
+    """Which batches records are of. Of records of one batch the header is told once.
+
+    Attributes:
+        batches: the batches.
+        number: of the batch of each record.
+    """
+
+    batches: Batches
+    number: Int64s
+
+
 class Placed(NamedTuple):
     """Keys and values of records, and where they stand. Arrays have one item for each record.
 
@@ -55,11 +71,7 @@ class Placed(NamedTuple):
         log_timestamp_ms: their timestamps.
         log_partition: of each, or of all; None if it is not known.
         file: of all; None if they come from no file.
-        position: of the batch; None without a file.
-        producer_id: of the batch. None: -1 for all, and no record is transactional or a control record.
-        producer_epoch: goes with it, as the next two.
-        is_transactional: part of a transaction, or its marker.
-        is_control: a control record.
+        of_batches: their batches; None: not known, and no record is transactional or a control record.
     """
 
     keys: Slices
@@ -68,11 +80,7 @@ class Placed(NamedTuple):
     log_timestamp_ms: Int64s
     log_partition: int | Int64s | None
     file: str | None = None
-    position: Int64s | None = None
-    producer_id: Int64s | None = None
-    producer_epoch: Int64s | None = None
-    is_transactional: Bools | None = None
-    is_control: Bools | None = None
+    of_batches: OfBatches | None = None
 
 
 def record_columns(placed: Placed, columns: Sequence[str], *, raw_bytes: bool = False) -> pa.RecordBatch:
@@ -111,10 +119,11 @@ class _Decoded:
         self.keys = keys
         self.count = count = len(placed.log_offset)
         self.has_value: Bools = placed.values.size >= 0
-        self.is_control = np.zeros(count, np.bool_) if placed.is_control is None else placed.is_control
-        self.version, value_problem = value_versions(keys, placed.values)
+        self.is_control = _flags("is_control", placed)
+        leads = placed.values.structs(VALUE_LEAD, placed.values.start)
+        self.version, value_problem = value_versions(keys, placed.values, leads)
         readable = keys.is_offset & self.has_value & ~self.is_control & (value_problem == 0)
-        self.offsets = OffsetValues(placed.keys, placed.values, readable, self.version)
+        self.offsets = OffsetValues(placed.keys, placed.values, leads, readable, self.version)
         value_problem = np.where(readable & ~self.offsets.is_whole, MALFORMED_VALUE, value_problem)
         key_problem = keys.problems()
         self.problem: Int64s = np.where(key_problem > 0, key_problem, value_problem)
@@ -213,15 +222,12 @@ def _problems(decoded: _Decoded) -> pa.Array:
 
 def _topic_ids(decoded: _Decoded) -> pa.Array:
     offsets, values = decoded.offsets, decoded.placed.values
-    start = offsets.topic_id_start
-    is_there = decoded.value_is_whole & (start >= 0)
-    pieces = np.lib.stride_tricks.sliding_window_view(values.buffer, UUID_BYTES)[np.maximum(start, 0)]
-    is_there &= pieces.any(axis=1)
+    is_there = decoded.value_is_whole & (offsets.topic_id_start >= 0)
+    pieces = values.structs(_UUID, np.maximum(offsets.topic_id_start, 0))
+    is_there &= (pieces["high"] | pieces["low"]) != 0
     bounds = np.arange(0, UUID_BYTES * decoded.count + 1, UUID_BYTES, dtype=np.int32)
-    whole = pa.Array.from_buffers(
-        pa.binary(), decoded.count, [None, pa.py_buffer(bounds), pa.py_buffer(np.ascontiguousarray(pieces))]
-    )
-    found = whole if is_there.all() else pc.if_else(pa.array(is_there), whole, None)
+    valid = np.packbits(is_there, bitorder="little")
+    found = pa.Array.from_buffers(pa.binary(), decoded.count, [pa.py_buffer(one) for one in (valid, bounds, pieces)])
     if offsets.rare_topic_ids:
         rows = sorted(offsets.rare_topic_ids)
         mask = np.zeros(decoded.count, np.bool_)
@@ -252,12 +258,24 @@ def _bytes(slices: Slices, decoded: _Decoded) -> pa.Array:
     return gather(slices, decoded.keeps_bytes & (slices.size >= 0), pa.binary())
 
 
-def _of_batch(name: str, default: int) -> Callable[[_Decoded], pa.Array]:
+def _flags(name: str, placed: Placed) -> Bools:
+    """Return a flag of the batch of each record."""
+    if placed.of_batches is not None:
+        batches, number = placed.of_batches
+        flags: Bools = getattr(batches, name)
+        if flags.any():
+            return flags[number]
+    return np.zeros(len(placed.log_offset), np.bool_)
+
+
+def _of_batch(name: str, default: int | None) -> Callable[[_Decoded], pa.Array]:
     """Return what makes a column that the batch tells: ``default`` where no batches are known."""
 
     def make(decoded: _Decoded) -> pa.Array:
-        values = getattr(decoded.placed, name)
-        return _constant(default, decoded.count, ARROW_RECORDS.field(name).type) if values is None else pa.array(values)
+        if decoded.placed.of_batches is None:
+            return _constant(default, decoded.count, ARROW_RECORDS.field(name).type)
+        batches, number = decoded.placed.of_batches
+        return pa.array(getattr(batches, name)[number])
 
     return make
 
@@ -280,7 +298,7 @@ _MAKERS: dict[str, Callable[[_Decoded], pa.Array]] = {
     "control_type": _control_types,
     "group_id": lambda decoded: decoded.texts["group_id"],
     "tombstone": lambda decoded: pa.array(~decoded.has_value),
-    "value_version": lambda decoded: _where(decoded.placed.values.size >= 2, decoded.version),
+    "value_version": lambda decoded: _where(decoded.placed.values.size >= VERSION_BYTES, decoded.version),
     "topic": lambda decoded: decoded.texts["topic"],
     "topic_partition": lambda decoded: _where(decoded.is_offset, decoded.keys.topic_partition),
     "committed_offset": _of_value("committed_offset"),
@@ -291,16 +309,13 @@ _MAKERS: dict[str, Callable[[_Decoded], pa.Array]] = {
     "topic_id": _topic_ids,
     "producer_id": _of_batch("producer_id", -1),
     "producer_epoch": _of_batch("producer_epoch", -1),
-    "is_transactional": lambda decoded: pa.array(
-        np.zeros(decoded.count, np.bool_) if (flags := decoded.placed.is_transactional) is None else flags
-    ),
+    "is_transactional": lambda decoded: pa.array(_flags("is_transactional", decoded.placed)),
+    "partition_leader_epoch": _of_batch("leader_epoch", None),
     "key": lambda decoded: _bytes(decoded.placed.keys, decoded),
     "value": lambda decoded: _bytes(decoded.placed.values, decoded),
     "size_bytes": _sizes,
     "file": lambda decoded: _constant(decoded.placed.file, decoded.count, pa.string()),
-    "position": lambda decoded: (
-        pa.nulls(decoded.count, pa.int64()) if (found := decoded.placed.position) is None else pa.array(found)
-    ),
+    "position": _of_batch("position", None),
     "problem": _problems,
     "end_offset": _nothing("end_offset"),
     "batch_count": _nothing("batch_count"),

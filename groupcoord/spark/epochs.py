@@ -94,9 +94,16 @@ def types_of(record_type: RecordType) -> ModernTypes:
     return _KIND_OF[record_type]
 
 
+def types_named(group_type: str) -> ModernTypes:
+    """Return the record types of the kind of group that Kafka calls so."""
+    return next(types for types in _KINDS if types.group_type == group_type)
+
+
 @define
 class EpochGroup:
     """What a load would know of such a group, and what it looked like when its epoch began.
+
+    Topics are ids here, in Kafka's text form: their names may be learned later than what members have of them.
 
     Attributes:
         types: its kind.
@@ -133,9 +140,7 @@ class EpochGroup:
         """The group was a classic one until now: what is written at this moment is no sign that a member lives."""
         self._inherited, self._inherited_ms = view.members, timestamp_ms
 
-    def apply(
-        self, log_offset: int, timestamp_ms: int, record: TypedRecord, topics: dict[str, str]
-    ) -> tuple[str | None, str | None]:
+    def apply(self, log_offset: int, timestamp_ms: int, record: TypedRecord) -> tuple[str | None, str | None]:
         """Take any record but the group's own.
 
         Returns:
@@ -146,10 +151,10 @@ class EpochGroup:
         if record.type is types.member:
             return self._member(member_id, values, timestamp_ms)
         if record.type is types.current:
-            self._set_current(member_id, values, log_offset, timestamp_ms, topics)
+            self._set_current(member_id, values, log_offset, timestamp_ms)
         elif record.type is types.target:
             if values is not None:
-                self._target[member_id] = _partitions(values, "topicPartitions", "activeTasks", topics)
+                self._target[member_id] = _partitions(values, "topicPartitions", "activeTasks")
             elif member_id in self._target:
                 self._keep(member_id)
                 del self._target[member_id]
@@ -241,9 +246,7 @@ class EpochGroup:
                 return member_id
         return None
 
-    def _set_current(
-        self, member_id: str, values: Values | None, log_offset: int, timestamp_ms: int, topics: dict[str, str]
-    ) -> None:
+    def _set_current(self, member_id: str, values: Values | None, log_offset: int, timestamp_ms: int) -> None:
         if values is None:
             self._keep(member_id)
             self._own(member_id, NO_PARTITIONS, NO_PARTITIONS)
@@ -255,9 +258,9 @@ class EpochGroup:
         if values["previousMemberEpoch"] == 0 and member.epoch == self.epoch:
             self.newcomers[member_id] = None
         member.alive_ms = self._alive_ms(member_id, timestamp_ms)
-        assigned = _partitions(values, "assignedPartitions", "activeTasks", topics)
+        assigned = _partitions(values, "assignedPartitions", "activeTasks")
         # A client has what it is to give up until it says that it has.
-        pending = _partitions(values, "partitionsPendingRevocation", "activeTasksPendingRevocation", topics)
+        pending = _partitions(values, "partitionsPendingRevocation", "activeTasksPendingRevocation")
         member.held, member.held_since = assigned, log_offset
         self._states[member_id] = values["state"]
         self._own(member_id, assigned, pending)
@@ -407,14 +410,12 @@ def _bare_member(member_id: str, alive_ms: int) -> MemberView:
     )
 
 
-def _partitions(values: Values, name: str, tasks_name: str, topics: dict[str, str]) -> TopicPartitions:
-    """Return partitions, by the names of their topics where these are known, or tasks, by their subtopology."""
+def _partitions(values: Values, name: str, tasks_name: str) -> TopicPartitions:
+    """Return partitions, by the ids of their topics, or tasks, by their subtopology."""
     if tasks_name in values:
         return frozenset(
             (entry["subtopologyId"], partition) for entry in values[tasks_name] for partition in entry["partitions"]
         )
     return frozenset(
-        (topics.get(entry["topicId"], entry["topicId"]), partition)
-        for entry in values.get(name, ())
-        for partition in entry["partitions"]
+        (entry["topicId"], partition) for entry in values.get(name, ()) for partition in entry["partitions"]
     )

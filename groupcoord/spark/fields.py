@@ -31,9 +31,24 @@ PROBLEMS = (
 """What may be wrong with a record, by number. 0 is null in the table of records."""
 
 TYPE_BYTES = 2
+VERSION_BYTES = 2
+UUID_BYTES = 16
 _LEADER_EPOCH_SINCE, _EXPIRING, _FLEXIBLE = 3, 1, 4
 _MARKER_TYPES_END = 2
 _MARKER_KEY_BYTES, _MARKER_VALUE_BYTES = 4, 6
+
+_KEY_LEAD = np.dtype([("record_type", ">i2"), ("group_size", ">i2")])
+VALUE_LEAD = np.dtype(
+    [
+        *(("version", ">i2"), ("committed_offset", ">i8"), ("leader_epoch", ">i4"), ("text_length", "u1")),
+        *(("commit_timestamp_ms", ">i8"), ("tag_count", "u1"), ("tag", "u1"), ("tag_size", "u1")),
+        ("topic_id", "V16"),
+    ]
+)
+"""How a value starts; all of a committed offset in version 4 without metadata."""
+
+_LEAD_BYTES = VALUE_LEAD.itemsize
+_TEXT_START = 15
 
 
 class Slices(NamedTuple):
@@ -59,6 +74,12 @@ class Slices(NamedTuple):
         size = int(self.size[row])
         start = int(self.start[row])
         return None if size < 0 else self.buffer[start : start + size].tobytes()
+
+    def structs(self, kind: np.dtype[np.void], position: Int64s) -> NDArray[np.void]:
+        """Return some bytes at any positions, as a packed structured type. None may leave the buffer."""
+        whole = np.dtype(f"V{kind.itemsize}")
+        everywhere = np.ndarray((len(self.buffer) - kind.itemsize + 1,), whole, self.buffer, strides=(1,))
+        return everywhere[position].view(kind)
 
     def integers(self, code: str, position: Int64s) -> Int64s:
         """Return big-endian numbers at any positions; ``code`` is numpy's, such as ``i4``. None leaves its buffer."""
@@ -95,14 +116,15 @@ class Keys:
 
     def __init__(self, keys: Slices) -> None:
         size, end = keys.size, keys.end
+        lead = keys.structs(_KEY_LEAD, keys.start)
         self.has_type: Bools = size >= TYPE_BYTES
-        self.record_type: Int64s = np.where(self.has_type, keys.integers("i2", keys.start), -1)
+        self.record_type: Int64s = np.where(self.has_type, lead["record_type"].astype(np.int64), -1)
         is_known = (self.record_type >= 0) & (self.record_type < _TYPES)
         known_type = np.where(is_known, self.record_type, 0)
         self.strings: Int64s = np.where(is_known, _strings_in_key[known_type], 0)
         is_known = self.strings > 0
         group_start = keys.start + 4
-        group_size = keys.integers("i2", keys.start + 2)
+        group_size = lead["group_size"].astype(np.int64)
         group_end = group_start + group_size
         fits = is_known & (size >= 4) & (group_size >= 0) & (group_end <= end)
         self.group = Slices(keys.buffer, group_start, np.where(fits, group_size, -1))
@@ -137,20 +159,25 @@ class OffsetValues:
         rare_topic_ids: topic ids that stand elsewhere, by record.
     """
 
-    def __init__(self, keys: Slices, values: Slices, is_candidate: Bools, version: Int64s) -> None:
-        total = len(is_candidate)
-        self.is_whole: Bools = np.zeros(total, np.bool_)
-        self.committed_offset: Int64s = np.zeros(total, np.int64)
-        self.leader_epoch: Int64s = np.full(total, -1, np.int64)
-        self.metadata = Slices(values.buffer, np.zeros(total, np.int64), np.full(total, -1, np.int64))
-        self.commit_timestamp_ms: Int64s = np.zeros(total, np.int64)
-        self.expire_timestamp_ms: Int64s = np.full(total, -1, np.int64)
-        self.topic_id_start: Int64s = np.full(total, -1, np.int64)
+    def __init__(
+        self, keys: Slices, values: Slices, leads: NDArray[np.void], is_candidate: Bools, version: Int64s
+    ) -> None:
+        # Nearly all commits are of the newest version and without metadata, so that its fields have fixed places.
+        is_flexible = is_candidate & (version == _FLEXIBLE)
+        has_id = (leads["tag_count"] == 1) & (leads["tag"] == 0) & (leads["tag_size"] == UUID_BYTES)
+        has_id &= values.size == _LEAD_BYTES
+        has_none = (leads["tag_count"] == 0) & (values.size == _LEAD_BYTES - UUID_BYTES - 2)
+        self.is_whole: Bools = is_flexible & (leads["text_length"] == 1) & (has_id | has_none)
+        self.committed_offset: Int64s = leads["committed_offset"].astype(np.int64)
+        self.leader_epoch: Int64s = leads["leader_epoch"].astype(np.int64)
+        self.metadata = Slices(values.buffer, values.start + _TEXT_START, np.where(self.is_whole, 0, -1))
+        self.commit_timestamp_ms: Int64s = leads["commit_timestamp_ms"].astype(np.int64)
+        self.expire_timestamp_ms: Int64s = np.full(len(version), -1, np.int64)
+        self.topic_id_start: Int64s = np.where(has_id, values.start + (_LEAD_BYTES - UUID_BYTES), -1)
         self.rare_topic_ids: dict[int, bytes] = {}
-        flexible = np.flatnonzero(is_candidate & (version == _FLEXIBLE))
-        if len(flexible):
-            rare = self._read_flexible(values, flexible)
-            self._read_rare(keys, values, rare)
+        others = np.flatnonzero(is_flexible & ~self.is_whole)
+        if len(others):
+            self._read_rare(keys, values, self._read_flexible(values, others))
         older = np.flatnonzero(is_candidate & (version < _FLEXIBLE))
         if len(older):
             self._read_older(values, older, version[older])
@@ -171,7 +198,7 @@ class OffsetValues:
         self.expire_timestamp_ms[rows] = np.where(expires, values.integers("i8", text_end + 8), -1)
 
     def _read_flexible(self, values: Slices, rows: Int64s) -> Int64s:
-        """Read version 4 with a topic id or without; return the records that have other tagged fields."""
+        """Read version 4 with any metadata; return the records that have tagged fields other than a topic id."""
         start, end = values.start[rows], values.end[rows]
         length, text_start = read_varints(values.buffer, start + 14)
         size = length - 1
@@ -182,8 +209,6 @@ class OffsetValues:
         has_id = (values.integers("u2", tags_start) == 0x0100) & (values.integers("u1", tags_start + 2) == 16)
         has_id &= fits & (text_end + 27 == end)
         self.is_whole[rows] = is_whole = has_id | (fits & (tags == 0) & (text_end + 9 == end))
-        self.committed_offset[rows] = values.integers("i8", start + 2)
-        self.leader_epoch[rows] = values.integers("i4", start + 10)
         self.metadata.start[rows], self.metadata.size[rows] = text_start, size
         self.commit_timestamp_ms[rows] = values.integers("i8", text_end)
         self.topic_id_start[rows] = np.where(has_id, text_end + 11, -1)
@@ -200,15 +225,15 @@ class OffsetValues:
                     self.rare_topic_ids[row] = record.topic_id.bytes
 
 
-def value_versions(keys: Keys, values: Slices) -> tuple[Int64s, Int64s]:
+def value_versions(keys: Keys, values: Slices, leads: NDArray[np.void]) -> tuple[Int64s, Int64s]:
     """Return the version of each value (-1 if it has none), and what is wrong with it, as a number of PROBLEMS.
 
     Of values that are no committed offsets no more than the version is looked at.
     """
-    version = np.where(values.size >= 2, values.integers("i2", values.start), -1)
+    version = np.where(values.size >= VERSION_BYTES, leads["version"].astype(np.int64), -1)
     newest = _newest_version[np.where(keys.is_whole, keys.record_type, 0)]
     problem = np.where((version < 0) | (version > newest), UNKNOWN_VERSION, 0)
-    problem = np.where((values.size >= 0) & (values.size < 2), MALFORMED_VALUE, problem)
+    problem = np.where((values.size >= 0) & (values.size < VERSION_BYTES), MALFORMED_VALUE, problem)
     return version, np.where(keys.is_whole & (values.size >= 0), problem, 0)
 
 

@@ -39,6 +39,7 @@ class SegmentFile(NamedTuple):
         partition: the log partition that its folder's name tells, or None.
         size_bytes: when it was found.
         unread: why it is passed over, if it is.
+        identity: what tells it from another that takes its name; None if the file system does not say.
     """
 
     path: str
@@ -46,6 +47,7 @@ class SegmentFile(NamedTuple):
     partition: int | None
     size_bytes: int
     unread: str | None = None
+    identity: int | str | None = None
 
 
 class FileSet(NamedTuple):
@@ -67,6 +69,7 @@ def find_segments(
     *,
     storage_options: Mapping[str, Any] | None = None,
     partitions: frozenset[int] = frozenset(),
+    may_be_empty: bool = False,
 ) -> list[FileSet]:
     """Return the segment files that paths stand for: files, folders of segments, and whole data directories.
 
@@ -77,6 +80,7 @@ def find_segments(
         paths: local paths or URLs.
         storage_options: for the file system that the URL names.
         partitions: only these log partitions; all if empty.
+        may_be_empty: take it that folders and patterns hold nothing as yet.
 
     Raises:
         InputError: a path does not exist, may not be read, or there is no segment with anything in it.
@@ -84,24 +88,25 @@ def find_segments(
     given = [os.fspath(path) for path in paths]
     if not given:
         raise InputError("no path is given")
-    found = [_find(path, storage_options or {}) for path in given]
+    found = [_find(path, storage_options or {}, may_be_empty) for path in given]
     if partitions:
         found = [
             files._replace(segments=[one for one in files.segments if one.partition in partitions]) for files in found
         ]
-        if not any(files.segments for files in found):
+        if not may_be_empty and not any(files.segments for files in found):
             raise InputError(f"{', '.join(given)}: none of the log partitions asked for is there")
-    if not any(segment.size_bytes for files in found for segment in files.segments):
+    if not may_be_empty and not any(segment.size_bytes for files in found for segment in files.segments):
         raise InputError(f"{', '.join(given)}: the segment files are empty")
     return found
 
 
-def _find(path: str, storage_options: Mapping[str, Any]) -> FileSet:
+def _find(path: str, storage_options: Mapping[str, Any], may_be_empty: bool) -> FileSet:
     try:
         file_system, root = url_to_fs(path, **storage_options)
+        file_system.invalidate_cache()
     except (ImportError, ValueError) as error:
         raise InputError(f"{path}: {error}") from error
-    return FileSet(file_system, _asking(path, lambda: _segments_of(file_system, root, path)))
+    return FileSet(file_system, _asking(path, lambda: _segments_of(file_system, root, path, may_be_empty)))
 
 
 def _asking(path: str, ask: Callable[[], _Found]) -> _Found:
@@ -116,13 +121,14 @@ def _asking(path: str, ask: Callable[[], _Found]) -> _Found:
         raise InputError(f"{path}: {error.strerror or error}") from error
 
 
-def _segments_of(file_system: AbstractFileSystem, root: str, path: str) -> list[SegmentFile]:
+def _segments_of(file_system: AbstractFileSystem, root: str, path: str, may_be_empty: bool) -> list[SegmentFile]:
     if _GLOB & set(root):
         roots = sorted(file_system.glob(root))
-        if not roots:
+        if not roots and not may_be_empty:
             raise InputError(f"{path}: nothing matches")
-        found = [segment for one in roots if _may_hold(one) for segment in _segments_of(file_system, one, one)]
-        if not found:
+        held = (_segments_of(file_system, one, one, may_be_empty) for one in roots if _may_hold(one))
+        found = [segment for segments in held for segment in segments]
+        if not found and not may_be_empty:
             raise InputError(f"{path}: none of what matches is a segment file; those end in {SEGMENT_SUFFIX}")
         return found
     info = file_system.info(root)
@@ -130,7 +136,7 @@ def _segments_of(file_system: AbstractFileSystem, root: str, path: str) -> list[
         if OTHER_FILES.fullmatch(PurePosixPath(root).name):
             raise InputError(f"{path} is no segment file; those end in {SEGMENT_SUFFIX}")
         return [_segment(file_system, info)]
-    return _in_folder(file_system, root, path)
+    return _in_folder(file_system, root, path, may_be_empty)
 
 
 def _may_hold(path: str) -> bool:
@@ -139,7 +145,7 @@ def _may_hold(path: str) -> bool:
     return name.endswith(SEGMENT_SUFFIX) or OFFSETS_FOLDER.fullmatch(name) is not None
 
 
-def _in_folder(file_system: AbstractFileSystem, folder: str, path: str) -> list[SegmentFile]:
+def _in_folder(file_system: AbstractFileSystem, folder: str, path: str, may_be_empty: bool) -> list[SegmentFile]:
     listed = file_system.ls(folder, detail=True)
     found = _listed_segments(file_system, listed)
     if found:
@@ -151,7 +157,7 @@ def _in_folder(file_system: AbstractFileSystem, folder: str, path: str) -> list[
     ]
     for _, inner in sorted(partitions):
         found += _listed_segments(file_system, file_system.ls(inner, detail=True))
-    if not found:
+    if not found and not may_be_empty:
         what = "" if partitions or PARTITION_FOLDER.fullmatch(PurePosixPath(folder).name) else " and no log partitions"
         raise InputError(f"{path} holds no segment files (*{SEGMENT_SUFFIX}){what}")
     return found
@@ -176,9 +182,24 @@ def _segment(file_system: AbstractFileSystem, info: Mapping[str, Any]) -> Segmen
     is_local = "file" in ((file_system.protocol,) if isinstance(file_system.protocol, str) else file_system.protocol)
     if is_local and not os.access(path, os.R_OK):
         raise PermissionError(path)
-    match = PARTITION_FOLDER.fullmatch(PurePosixPath(path).parent.name)
     name = path if is_local else file_system.unstrip_protocol(path)
-    return SegmentFile(path, name, int(match[1]) if match else None, int(info["size"]))
+    partition = partition_of(str(PurePosixPath(path).parent))
+    return SegmentFile(path, name, partition, int(info["size"]), identity=info.get("ino", info.get("ETag")))
+
+
+def partition_of(folder: str) -> int | None:
+    """Return the log partition that a folder's name tells, or None."""
+    match = PARTITION_FOLDER.fullmatch(PurePosixPath(folder).name)
+    return int(match[1]) if match else None
+
+
+def is_unchanged(file_system: AbstractFileSystem, segment: SegmentFile) -> bool:
+    """Tell whether a file is still the one that was found, though it may have grown."""
+    try:
+        info = file_system.info(segment.path)
+    except FileNotFoundError:
+        return False
+    return bool(info.get("ino", info.get("ETag")) == segment.identity)
 
 
 def cut(segments: Sequence[SegmentFile], split_bytes: int = SPLIT_BYTES) -> list[list[FileRange]]:
@@ -186,16 +207,24 @@ def cut(segments: Sequence[SegmentFile], split_bytes: int = SPLIT_BYTES) -> list
 
     Every byte of every file is in one range; the ranges of a task lie in order.
     """
+    whole = [FileRange(segment, ByteRange(0, segment.size_bytes, segment.size_bytes)) for segment in segments]
+    return cut_ranges(whole, split_bytes)
+
+
+def cut_ranges(ranges: Iterable[FileRange], split_bytes: int = SPLIT_BYTES) -> list[list[FileRange]]:
+    """Cut ranges of files into tasks of about ``split_bytes``, and put small ones together, in order."""
     tasks: list[list[FileRange]] = []
     room = 0
-    for segment in segments:
-        pieces = max(1, round(segment.size_bytes / split_bytes))
-        bounds = [segment.size_bytes * number // pieces for number in range(pieces + 1)]
+    for segment, whole in ranges:
+        size_bytes = whole.end - whole.start
+        pieces = max(1, round(size_bytes / split_bytes))
+        bounds = [whole.start + size_bytes * number // pieces for number in range(pieces + 1)]
         for start, end in pairwise(bounds):
             if not tasks or end - start > room:
                 tasks.append([])
                 room = split_bytes
-            tasks[-1].append(FileRange(segment, ByteRange(start, end, segment.size_bytes)))
+            is_boundary = whole.is_boundary and start == whole.start
+            tasks[-1].append(FileRange(segment, ByteRange(start, end, whole.file_bytes, is_boundary)))
             room -= end - start
     return tasks
 

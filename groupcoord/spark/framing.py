@@ -1,9 +1,10 @@
-"""Where the keys and values of many batches lie, found in lock-step: record *j* of every batch at the same time.
+"""Where the keys and values of many batches lie: their records are found in lock-step, and read all at once.
 
 The records of a batch can only be walked from the first to the last, since each starts where the one before ends; but
-batches are independent of each other, and a chunk of a log holds thousands. So each step reads one field of one record
-of every batch with a few numpy operations. A batch that doesn't fit this (a malformed one, one with record headers, or
-so large that few keep it company) is left to :meth:`groupcoord.records.batches.Batch.records`.
+batches are independent of each other, and a chunk of a log holds thousands. So each step finds record *j* of every
+batch with a few numpy operations, by its length alone; the fields of all records are read together afterwards. A batch
+that doesn't fit this (a malformed one, one with record headers, or so large that few keep it company) is left to
+:meth:`groupcoord.records.batches.Batch.records`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Bytes = NDArray[np.uint8]
 
-PADDING_BYTES = 32
+PADDING_BYTES = 64
 """What a buffer has behind its last byte, so that a field may be read before it is known to fit."""
 
 COMPANY_MIN = 32
@@ -59,55 +60,78 @@ def frame_records(
         company_min: leave batches aside that have a record where fewer than so many others have one.
 
     Returns:
-        The records of all batches one after the other, ``counts`` of each, and which batches were understood; what
-        stands at the records of the others means nothing.
+        The records of the batches that were understood, one after the other, and which batches these are.
     """
-    total = int(counts.sum())
-    frames = Frames(*(np.zeros(total, np.int64) for _ in Frames._fields))
-    understood = np.ones(len(starts), np.bool_)
+    bounds, understood = _find_bounds(buffer, starts, ends, counts, company_min)
+    index = np.repeat(np.arange(len(counts)), counts)
+    if not understood.all():
+        kept = understood[index]
+        bounds, index = bounds[:, kept], index[kept]
+    frames, fits = _read_fields(buffer, *bounds)
+    if not fits.all():
+        understood[index[~fits]] = False
+        kept = understood[index]
+        frames = Frames(*(array[kept] for array in frames))
+    return frames, understood
+
+
+def _find_bounds(buffer: Bytes, starts: Int64s, ends: Int64s, counts: Int64s, company_min: int) -> tuple[Int64s, Bools]:
+    """Return where records start (behind their length) and end, and which batches consist of as many as they say."""
+    bounds = np.zeros((2, int(counts.sum())), np.int64)
+    begins, stops = bounds
     order = np.argsort(-counts, kind="stable")
     sorted_counts = -counts[order]
     firsts = (np.cumsum(counts) - counts)[order]
-    cursors, limits = starts[order].copy(), ends[order]
+    cursors, limits = starts[order], ends[order]
     sound = np.ones(len(order), np.bool_)
     for number in range(int(counts.max(initial=0))):
         company = int(np.searchsorted(sorted_counts, -number, side="left"))
         if company < company_min:
             sound[:company] = False
             break
-        cursor, limit = cursors[:company], limits[:company]
-        fits, after = _frame_one(buffer, cursor, limit, frames, firsts[:company] + number)
-        sound[:company] &= fits
-        cursors[:company] = after
+        limit, rows = limits[:company], firsts[:company] + number
+        size, begin = read_varints(buffer, cursors[:company])
+        stop = begin + (size >> 1)
+        fits = (size & 1 == 0) & (stop <= limit)
+        if not fits.all():
+            # A cursor never leaves its batch, so a bad one reads nonsense and does no harm.
+            sound[:company] &= fits
+            begin, stop = np.where(fits, begin, limit), np.where(fits, stop, limit)
+        begins[rows], stops[rows] = begin, stop
+        cursors[:company] = stop
     sound &= cursors == limits
+    understood = np.zeros(len(order), np.bool_)
     understood[order] = sound
-    return frames, understood
+    return bounds, understood
 
 
-def _frame_one(buffer: Bytes, cursor: Int64s, limit: Int64s, frames: Frames, row: Int64s) -> tuple[Bools, Int64s]:
-    """Read one record of each batch. A cursor never leaves its batch, so a bad one reads nonsense and does no harm."""
-    size, position = read_varints(buffer, cursor)
-    end = position + (size >> 1)
-    fits = (size & 1 == 0) & (end <= limit)
-    end = np.where(fits, end, limit)
-    position = np.minimum(position + 1, end)  # attributes, of which none is defined
-    delta, position = read_varints(buffer, position, _LONG_BYTES_MAX)
-    fits &= delta >= 0
-    frames.timestamp_delta[row] = delta >> 1 ^ -(delta & 1)
-    delta, position = read_varints(buffer, np.minimum(position, end))
-    fits &= delta >= 0
-    frames.offset_delta[row] = delta >> 1 ^ -(delta & 1)
-    for starts, sizes in ((frames.key_start, frames.key_size), (frames.value_start, frames.value_size)):
-        length, position = read_varints(buffer, np.minimum(position, end))
-        is_null = length == 1
-        size = np.where(is_null, 0, length >> 1)
-        fits &= (is_null | (length & 1 == 0)) & (position + size <= end)
-        starts[row] = position
-        sizes[row] = np.where(is_null, -1, size)
-        position = np.minimum(position + size, end)
+def _read_fields(buffer: Bytes, position: Int64s, end: Int64s) -> tuple[Frames, Bools]:
+    """Read records from behind their length on, and tell which have the layout that coordinators write."""
+    raw, position = read_varints(buffer, position + 1, _LONG_BYTES_MAX)  # attributes, of which none is defined
+    fits = raw >= 0
+    timestamp_delta = raw >> 1 ^ -(raw & 1)
+    raw, position = read_varints(buffer, np.minimum(position, end))
+    fits &= raw >= 0
+    offset_delta = raw >> 1 ^ -(raw & 1)
+    key_start, key_size, position, sound = _read_sized(buffer, np.minimum(position, end), end)
+    fits &= sound
+    value_start, value_size, position, sound = _read_sized(buffer, position, end)
     # No headers: coordinators write none.
-    fits &= (buffer.take(position) == 0) & (position + 1 == end)
-    return fits, np.where(fits, end, limit)
+    fits &= sound & (buffer.take(position) == 0) & (position + 1 == end)
+    return Frames(key_start, key_size, value_start, value_size, offset_delta, timestamp_delta), fits
+
+
+def _read_sized(buffer: Bytes, position: Int64s, end: Int64s) -> tuple[Int64s, Int64s, Int64s, Bools]:
+    """Return start and size (-1: null) of what stands behind its length, the position after it, and if it fits."""
+    raw, start = read_varints(buffer, position)
+    after = start + (raw >> 1)
+    size = raw >> 1
+    sound = (raw & 1 == 0) & (after <= end)
+    if not sound.all():
+        is_null = raw == 1
+        sound |= is_null & (start <= end)
+        size, after = np.where(is_null, -1, size), np.where(sound, after, end)
+    return start, size, after, sound
 
 
 def read_varints(buffer: Bytes, position: Int64s, bytes_max: int = LENGTH_BYTES_MAX) -> tuple[Int64s, Int64s]:

@@ -84,7 +84,7 @@ def rebalances(records: DataFrame) -> DataFrame:
     return _of_kind(records, REBALANCE, REBALANCES.fieldNames())
 
 
-def groups(records: DataFrame, *, history: DataFrame | None = None) -> DataFrame:
+def groups(records: DataFrame, *, history: DataFrame | None = None, offsets: DataFrame | None = None) -> DataFrame:
     """Return every group as a coordinator that loads the log would describe it.
 
     The schema is :data:`groupcoord.spark.group_schemas.GROUPS`.
@@ -92,16 +92,17 @@ def groups(records: DataFrame, *, history: DataFrame | None = None) -> DataFrame
     Args:
         records: the table of records.
         history: what :func:`history` makes of it, if it is there already.
+        offsets: what :func:`groupcoord.spark.current_offsets` makes of it, likewise.
     """
-    offsets = (
-        current_offsets(records)
+    by_group = (
+        (current_offsets(records) if offsets is None else offsets)
         .groupBy("group_id")
         .agg(F.max("commit_timestamp_ms").alias("last_commit_ms"), F.count(F.lit(1)).alias("offset_count"))
     )
     found = history_of(records if history is None else history).where(F.col("kind") == GROUP)
     return (
         found.select("group_id", "log_partition", "group.*")
-        .join(offsets, "group_id", "left")
+        .join(by_group, "group_id", "left")
         .withColumn("offset_count", F.coalesce("offset_count", F.lit(0)))
         .select(*GROUPS.fieldNames())
     )
@@ -132,8 +133,9 @@ def is_group_record() -> Column:
 
 
 def _fold_inputs(records: DataFrame) -> DataFrame:
-    """Return the records of groups, and for each group that has committed its last commit and its topics' names."""
-    epoch = F.col("partition_leader_epoch") if "partition_leader_epoch" in records.columns else F.lit(None)
+    """Return the records of groups, and for each group that has committed where it last did and its topics' names."""
+    is_told = "partition_leader_epoch" in records.columns
+    epoch = F.expr("nullif(partition_leader_epoch, -1)") if is_told else F.lit(None)
     of_groups = (
         records.where(is_group_record())
         .select(known_partition(), "group_id", "log_offset", "log_timestamp_ms", "key", "value", epoch.alias("epoch"))
@@ -147,10 +149,14 @@ def _fold_inputs(records: DataFrame) -> DataFrame:
     of_topics = (
         records.where(is_offset_record() & ~F.col("tombstone"))
         .groupBy(known_partition(), "group_id", "topic", "topic_id")
-        .agg(F.max(F.struct("log_offset", "log_timestamp_ms", "topic", "topic_partition")).alias("last"))
+        .agg(
+            # Two numbers, since Spark would sort all commits for a struct of them.
+            F.max("log_offset").alias("log_offset"),
+            F.max_by("log_timestamp_ms", "log_offset").alias("log_timestamp_ms"),
+        )
         .groupBy(*_KEY)
         .agg(
-            F.max("last").alias("last"),
+            F.max(F.struct("log_offset", "log_timestamp_ms")).alias("last"),
             F.collect_list(F.when(F.col("topic_id").isNotNull(), F.struct("topic_id", "topic"))).alias("names"),
         )
     )
@@ -159,7 +165,7 @@ def _fold_inputs(records: DataFrame) -> DataFrame:
         *_KEY, "-1L as log_offset", "-1L as log_timestamp_ms", *no_bytes, "null as topic", "null as topic_partition",
         "names", "null as complete_from", "null as partition_leader_epoch",
     )  # fmt: skip
-    commits = of_topics.selectExpr(*_KEY, "last.*", *no_bytes, *_NO_MORE)
+    commits = of_topics.selectExpr(*_KEY, "last.*", *no_bytes, "null as topic", "null as topic_partition", *_NO_MORE)
     return _typed(of_groups).unionByName(_typed(names)).unionByName(_typed(commits))
 
 
@@ -178,17 +184,9 @@ def complete_from(records: DataFrame) -> DataFrame:
     Compaction works from the start of a log: it leaves files with gaps, and behind them files without. Bytes that can't
     be read leave a gap too.
     """
-    files = (
-        records.where(F.col("kind").isin(KIND_RECORD, KIND_CONTROL))
-        .groupBy(known_partition(), "file")
-        .agg(
-            F.min("log_offset").alias("first"),
-            F.max("log_offset").alias("last"),
-            F.count(F.lit(1)).alias("count"),
-        )
-    )
     return (
-        files.groupBy("log_partition")
+        file_spans(records)
+        .groupBy("log_partition")
         .agg(F.sort_array(F.collect_list(F.struct("first", "last", "count"))).alias("files"))
         .select(
             "log_partition",
@@ -204,6 +202,19 @@ def complete_from(records: DataFrame) -> DataFrame:
                 ),
                 lambda so_far: so_far["from"],
             ).alias("complete_from"),
+        )
+    )
+
+
+def file_spans(records: DataFrame) -> DataFrame:
+    """Return for each log partition and file the first and the last offset, and how many records there are."""
+    return (
+        records.where(F.col("kind").isin(KIND_RECORD, KIND_CONTROL))
+        .groupBy(known_partition(), "file")
+        .agg(
+            F.min("log_offset").alias("first"),
+            F.max("log_offset").alias("last"),
+            F.count(F.lit(1)).alias("count"),
         )
     )
 
@@ -252,39 +263,39 @@ def _history_batches(
             if fold is None or (fold.log_partition, fold.group_id) != (row["log_partition"], row["group_id"]):
                 if fold is not None:
                     fold.finish()
-                    rows += _taken(fold, only_departures)
+                    rows += taken_rows(fold, only_departures=only_departures)
                 fold = GroupFold(row["group_id"], row["log_partition"], FoldOptions(session_timeout_ms))
-            _feed(fold, row)
-            rows += _taken(fold, only_departures)
+            if row["names"] is not None:
+                for name in row["names"]:
+                    fold.name_topic(uuid_text(name["topic_id"]), name["topic"])
+            else:
+                fold.options.complete_from = row["complete_from"] or fold.options.complete_from
+                fold_record(fold, row)
+            rows += taken_rows(fold, only_departures=only_departures)
             if len(rows) >= ROWS_MAX:
                 yield pa.RecordBatch.from_pylist(rows, schema)
                 rows = []
     if fold is not None:
         fold.finish()
-        rows += _taken(fold, only_departures)
+        rows += taken_rows(fold, only_departures=only_departures)
     if rows:
         yield pa.RecordBatch.from_pylist(rows, schema)
 
 
-def _feed(fold: GroupFold, row: dict[str, Any]) -> None:
-    """Give the fold one row of its input."""
-    if row["names"] is not None:
-        for name in row["names"]:
-            fold.name_topic(uuid_text(name["topic_id"]), name["topic"])
-    elif row["log_offset"] == fold.last_offset:
-        # The last commit of all may be the last one of a member too; and damaged logs may hold a record twice.
-        return
+def fold_record(fold: GroupFold, row: dict[str, Any]) -> None:
+    """Give a fold one row of its input: a record of a group, a commit with its topic, or where a commit lies."""
+    if row["key"] is None and row["topic"] is None:
+        fold.exists(row["log_offset"])
     elif row["key"] is None:
         fold.committed(row["log_offset"], row["log_timestamp_ms"], row["topic"], row["topic_partition"])
-    else:
+    elif row["log_offset"] > fold.last_offset:  # damaged logs may hold a record twice
         record = parse_record(row["key"], row["value"])
         if record is not None:
-            fold.options.complete_from = row["complete_from"] or 0
             fold.apply(row["log_offset"], row["log_timestamp_ms"], record, row["partition_leader_epoch"])
 
 
-def _taken(fold: GroupFold, only_departures: bool) -> list[dict[str, Any]]:
-    """Return the fold's new rows as rows of the history."""
+def taken_rows(fold: GroupFold, *, only_departures: bool = False) -> list[dict[str, Any]]:
+    """Return the fold's new rows as rows of the history: all but departures, or these alone."""
     known = None if fold.log_partition == NO_PARTITION else fold.log_partition
     place = {"group_id": fold.group_id, "log_partition": fold.log_partition if only_departures else known}
     return [

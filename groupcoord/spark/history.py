@@ -18,7 +18,16 @@ from groupcoord.records.structures import Values
 from groupcoord.records.typed import TypedRecord
 from groupcoord.spark.causes import STATIC_REPLACE, UNKNOWN, Explanation, LastCommits, Surroundings, explain
 from groupcoord.spark.epochs import MODERN_TYPES, EpochGroup, types_of
-from groupcoord.spark.views import CLASSIC, STREAMS, GroupView, MemberView, TopicPartition, by_topic, classic_view
+from groupcoord.spark.views import (
+    CLASSIC,
+    STREAMS,
+    GroupView,
+    MemberView,
+    TopicPartition,
+    TopicPartitions,
+    by_topic,
+    classic_view,
+)
 
 Row = dict[str, Any]
 
@@ -50,13 +59,23 @@ class FoldOptions:
 
 
 @define
-class _Open:
-    """A rebalance of a KIP-848 group that the next epoch, or the end, completes; ``before`` None: it is not known."""
+class OpenRebalance:
+    """A rebalance of a KIP-848 group that the next epoch, or the end of the log, completes.
+
+    Attributes:
+        before: the group before it; None if it is not known.
+        began: the group as its epoch began.
+        notes: what else changed, in words.
+        moved: another coordinator wrote it.
+        commits: the last ones of members that are gone; later ones of the same partitions are not theirs.
+        ended_ms: when every member had what it was to have; None: not yet.
+    """
 
     before: GroupView | None
     began: GroupView
     notes: tuple[str, ...]
     moved: bool
+    commits: LastCommits
     ended_ms: int | None = None
 
 
@@ -80,7 +99,7 @@ class GroupFold:
     _exists: bool = False
     _view: GroupView | None = None
     _modern: EpochGroup | None = None
-    _open: _Open | None = None
+    _open: OpenRebalance | None = None
     _converted: GroupView | None = None
     _topics: dict[str, str] = field(factory=dict)
     _leader_epoch: int | None = None
@@ -93,15 +112,25 @@ class GroupFold:
         """Learn the name of a topic: assignments of KIP-848 groups have ids, in Kafka's text form, alone."""
         self._topics[topic_id] = topic
 
-    def committed(self, log_offset: int, timestamp_ms: int, topic: str, partition: int) -> None:
-        """Take a committed offset that is no tombstone; of a run of them, the last of each partition is enough.
+    @property
+    def topic_names(self) -> dict[str, str]:
+        """The names that it learned, by the topics' ids."""
+        return self._topics
 
-        Raises:
-            LogOrderError: the record before lies at the same offset or behind it.
-        """
-        self._advance(log_offset)
+    def exists(self, log_offset: int) -> None:
+        """Learn that the group has committed something since its last record; the last commit is enough."""
+        self.last_offset = max(self.last_offset, log_offset)
         self._exists = True
-        self._commits[topic, partition] = (log_offset, timestamp_ms)
+
+    def committed(self, log_offset: int, timestamp_ms: int, topic: str, partition: int) -> None:
+        """Take a committed offset that is no tombstone.
+
+        Of those between two of the group's records the last of each partition is enough, and their order is free.
+        """
+        self.exists(log_offset)
+        self._commits[topic, partition] = max(
+            (log_offset, timestamp_ms), self._commits.get((topic, partition), (-1, -1))
+        )
 
     def apply(
         self, log_offset: int, timestamp_ms: int, record: TypedRecord, partition_leader_epoch: int | None = None
@@ -186,12 +215,11 @@ class GroupFold:
         self._member_rows(view)
         for partition, member_ids in view.duplicate_owners().items():
             self._duplicate_row(view.generation, partition, member_ids, view.log_offset, view.log_timestamp_ms)
-        before = self._view
+        before = None if self._view is None else self._named(self._view)
         if converted is not None and converted.generation == view.generation:
             # The group changed its type and nothing else yet: the members that stay rejoin after this.
-            self._view = evolve(
-                converted, group_type=CLASSIC, members=_renewed(converted, view), log_offset=view.log_offset
-            )
+            named = self._named(converted)
+            self._view = evolve(named, group_type=CLASSIC, members=_renewed(named, view), log_offset=view.log_offset)
             self._converted = converted
             return
         self._view = view
@@ -202,13 +230,21 @@ class GroupFold:
         else:
             self._rebalance_row(before, view, self._around(before, view))
         self._moved = False
+        # What was committed before a view says nothing of how its members end.
+        self._commits.clear()
 
-    def _around(self, before: GroupView, after: GroupView, notes: tuple[str, ...] = ()) -> Surroundings:
+    def _around(
+        self,
+        before: GroupView,
+        after: GroupView,
+        notes: tuple[str, ...] = (),
+        commits: LastCommits | None = None,
+    ) -> Surroundings:
         is_complete = before.log_offset >= self.options.complete_from
         return Surroundings(
             after.at_ms,
             after.log_offset,
-            self._commits,
+            self._commits if commits is None else commits,
             self.options.session_timeout_ms,
             is_complete,
             self._moved,
@@ -272,10 +308,11 @@ class GroupFold:
         if record.type is types.group:
             self._epoch(modern, log_offset, timestamp_ms, record.value)
             return
-        old_id, new_id = modern.apply(log_offset, timestamp_ms, record, self._topics)
+        old_id, new_id = modern.apply(log_offset, timestamp_ms, record)
         if old_id is not None and new_id is not None:
             self._modern_replaced(modern, old_id, new_id, log_offset, timestamp_ms)
-        for partition, member_ids in modern.duplicates:
+        for (topic, number), member_ids in modern.duplicates:
+            partition = self._topics.get(topic, topic), number
             self._duplicate_row(modern.epoch, partition, member_ids, log_offset, timestamp_ms)
         modern.duplicates.clear()
         if self._open is not None and self._open.ended_ms is None and modern.is_converged():
@@ -298,6 +335,7 @@ class GroupFold:
             self._member_rows(before)
         view = modern.begin_epoch(log_offset, timestamp_ms, value)
         converted, self._converted = self._converted, None
+        commits, self._commits = self._commits, {}
         if converted is not None and converted.generation == view.generation:
             return
         if before is None:
@@ -306,14 +344,16 @@ class GroupFold:
             self._first_epoch(view)
         elif before.generation != view.generation:
             ended_ms = timestamp_ms if not view.members else None
-            self._open = _Open(before, view, notes, self._moved, ended_ms)
+            gone = [member for member in self._named(before).members.values() if member.member_id not in view.members]
+            of_gone = {partition: commits[partition] for member in gone for partition in member.held & commits.keys()}
+            self._open = OpenRebalance(before, view, notes, self._moved, of_gone, ended_ms)
             self._moved = False
 
     def _first_epoch(self, view: GroupView) -> None:
         is_new, self._is_first = self._is_new(view), False
         if view.members or not is_new:
             before = evolve(view, generation=0, members={}, protocol=None) if is_new else None
-            self._open = _Open(before, view, (), False, None if view.members else view.log_timestamp_ms)
+            self._open = OpenRebalance(before, view, (), False, {}, None if view.members else view.log_timestamp_ms)
 
     def _modern_replaced(
         self, modern: EpochGroup, old_id: str, new_id: str, log_offset: int, timestamp_ms: int
@@ -347,7 +387,8 @@ class GroupFold:
         assert self._modern is not None
         after = self._modern.closing_view()
         assert after is not None
-        before = opened.before
+        after = self._named(after)
+        before = None if opened.before is None else self._named(opened.before)
         if before is None:
             newcomers = self._modern.newcomers
             stayed = {member_id: m for member_id, m in after.members.items() if member_id not in newcomers}
@@ -355,7 +396,8 @@ class GroupFold:
         elif before.generation == 0:
             # The first epoch is 1 or 2: none is missing before it.
             before = evolve(before, generation=after.generation - 1)
-        around = evolve(self._around(before, opened.began, opened.notes), moved_coordinator=opened.moved)
+        around = self._around(before, opened.began, opened.notes, opened.commits)
+        around = evolve(around, moved_coordinator=opened.moved)
         explanation = explain(before, after, around)
         if opened.before is None:
             explanation.evidence = [*(explanation.evidence if explanation.joined else ()), _NOTHING_BEFORE]
@@ -371,6 +413,7 @@ class GroupFold:
 
     def _unfinished_conversion(self, before: GroupView) -> None:
         """The group became classic and had to rebalance, which the log does not show any more."""
+        before = self._named(before)
         after = evolve(before, members={i: m for i, m in before.members.items() if i in self._member_ids()})
         explanation = explain(before, after, self._around(before, evolve(after, log_offset=self.last_offset)))
         explanation.evidence.append("the rebalance that follows is not in the log yet")
@@ -448,6 +491,19 @@ class GroupFold:
         }
         self._rows.append((DUPLICATE, row))
 
+    def _named(self, view: GroupView) -> GroupView:
+        """Return a view with topics by name, as far as their names are known."""
+        if view.group_type in (CLASSIC, STREAMS) or not self._topics:
+            return view
+        members = {
+            member_id: evolve(member, assigned=self._names(member.assigned), held=self._names(member.held))
+            for member_id, member in view.members.items()
+        }
+        return evolve(view, members=members)
+
+    def _names(self, partitions: TopicPartitions) -> TopicPartitions:
+        return frozenset((self._topics.get(topic, topic), partition) for topic, partition in partitions)
+
     def _member_rows(self, view: GroupView) -> None:
         for member in view.members.values():
             self._rows.append((MEMBER, _member_row(view, member, self._topics)))
@@ -481,7 +537,6 @@ def _subscribed(view: GroupView | None) -> list[str] | None:
 
 
 def _member_row(view: GroupView, member: MemberView, topics: dict[str, str]) -> Row:
-    ids = {name: topic_id for topic_id, name in topics.items()}
     is_classic = view.group_type == CLASSIC
     return {
         "type": view.group_type,
@@ -501,18 +556,19 @@ def _member_row(view: GroupView, member: MemberView, topics: dict[str, str]) -> 
             "user_data": member.user_data,
             "raw": member.metadata or None,
         },
-        "assignment": [
-            _assigned_topic(topic, ids.get(topic), view.group_type) | {"partitions": found}
-            for topic, found in by_topic(member.held)
-        ],
+        "assignment": _assignment(view, member, topics),
         "is_leader": member.member_id == view.leader,
         "member_epoch": None if is_classic else member.epoch,
         "log_offset": view.log_offset,
     }
 
 
-def _assigned_topic(topic: str, topic_id: str | None, group_type: str) -> Row:
-    """Return a topic's name and id; a name that no id belongs to is an id in groups that are assigned by id."""
-    if group_type in (CLASSIC, STREAMS):
-        return {"topic": topic, "topic_id": None}
-    return {"topic": None, "topic_id": topic} if topic_id is None else {"topic": topic, "topic_id": topic_id}
+def _assignment(view: GroupView, member: MemberView, topics: dict[str, str]) -> list[Row]:
+    """Return what a member has by topic, sorted; of groups that are assigned by id the ids, and the names if known."""
+    if view.group_type in (CLASSIC, STREAMS):
+        return [{"topic": topic, "topic_id": None, "partitions": found} for topic, found in by_topic(member.held)]
+    rows = [
+        {"topic": topics.get(topic_id), "topic_id": topic_id, "partitions": found}
+        for topic_id, found in by_topic(member.held)
+    ]
+    return sorted(rows, key=lambda row: row["topic"] or row["topic_id"])

@@ -2,13 +2,14 @@
 
 A range owns the batches that start in it, and what is damaged up to the next sound batch; the last batch may reach into
 the next range. So ranges can be cut at any byte, and read by different machines, without an index: each finds its first
-batch by its CRC.
+batch by CRCs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+import numpy as np
 import pyarrow as pa
 from attrs import frozen
 
@@ -23,10 +24,14 @@ from groupcoord.records.range_checksums import ReadAt
 from groupcoord.records.salvage import Damage, SoundBatch, salvage_batches
 from groupcoord.spark.chunks import Origin, RowSettings, batch_rows, sound_rows
 from groupcoord.spark.columns import ARROW_RECORDS
+from groupcoord.spark.headers import Batches, given_batches, plain_batches
 from groupcoord.spark.schemas import KIND_CORRUPT, KIND_READ
 
 CHUNK_BYTES = 4_194_304
 """How much of a file to hold at a time."""
+
+LOOK_BACK_BYTES = 1_048_576
+"""How far before a range the search for its first batch begins: the size of the largest batches that brokers take."""
 
 SEARCH_BYTES = 16_384
 """How much to read at a time where only the next sound batch is wanted."""
@@ -42,11 +47,13 @@ class ByteRange:
     Attributes:
         start: the first; ``end`` is the first behind it.
         file_bytes: how long the file was when it was found.
+        is_boundary: a batch was read up to ``start``: what is damaged there belongs to this range.
     """
 
     start: int
     end: int
     file_bytes: int
+    is_boundary: bool = False
 
 
 def range_rows(
@@ -83,7 +90,9 @@ class _RangeReader:
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """Yield them, as :func:`range_rows` says."""
-        start = position = self._first_sound(self._range.start) if self._range.start else 0
+        start = position = self._range.start
+        if start and not self._range.is_boundary:
+            start = position = self._first_sound(start)
         if position >= self._range.end:
             yield from self._end_of_range(start)  # what lies here belongs to the range before
             return
@@ -94,12 +103,12 @@ class _RangeReader:
             wanted = self._chunk_bytes
             batches, error = self._walk(chunk, position)
             try:
-                yield from batch_rows(batches, chunk, position, self._origin, self._settings)
+                yield from batch_rows(batches, self._origin, self._settings)
             except CorruptBatchError as caught:
                 error = caught
-                batches = [batch for batch in batches if batch.position < caught.position]
+                batches = batches.part(0, int(np.searchsorted(batches.position, caught.position)))
             yield from self._account_for(batches)
-            end = batches[-1].position + batches[-1].size_bytes if batches else position
+            end = batches.end if len(batches) else position
             if isinstance(error, TruncatedBatchError) and position + len(chunk) < self._file_bytes:
                 # Only the chunk has ended, not the file: read on, and more at a time if one batch is larger.
                 if end > position:
@@ -138,10 +147,15 @@ class _RangeReader:
         )
 
     def _first_sound(self, position: int) -> int:
-        """Return where the first sound batch from ``position`` on starts, or where the file ends."""
-        for found in self._found_from(position, SEARCH_BYTES):
-            if isinstance(found, SoundBatch):
-                return position + found.batch.position
+        """Return where the first sound batch from ``position`` on starts, or where the file ends.
+
+        Bytes inside of a batch may look like one: a message in a compressed one of old formats, or what a client made
+        up. So the search begins before; from the first true batch that it meets, it goes from one to the next.
+        """
+        start = max(position - LOOK_BACK_BYTES, 0)
+        for found in self._found_from(start, LOOK_BACK_BYTES + SEARCH_BYTES):
+            if isinstance(found, SoundBatch) and start + found.batch.position >= position:
+                return start + found.batch.position
         return self._file_bytes
 
     def _salvage(self, start: int, chunk_bytes: int) -> Iterator[pa.RecordBatch]:
@@ -165,10 +179,16 @@ class _RangeReader:
 
     def _salvaged_rows(self, sound: list[SoundBatch]) -> Iterator[pa.RecordBatch]:
         yield from sound_rows(sound, self._origin, self._settings)
-        yield from self._account_for([found.batch for found in sound])
+        yield from self._account_for(given_batches([found.batch for found in sound]))
 
-    def _walk(self, chunk: bytes, position: int) -> tuple[list[Batch], InvalidBatchError | None]:
-        """Return the batches that a chunk starts with and that this range owns, and what is wrong behind them."""
+    def _walk(self, chunk: bytes, position: int) -> tuple[Batches, InvalidBatchError | None]:
+        """Return batches that a chunk starts with and that this range owns, and what is wrong behind them.
+
+        There is one at least, or an error. Without an error the next call tells what lies behind them.
+        """
+        plain = plain_batches(chunk, position, self._range.end)
+        if len(plain):
+            return plain, None
         found: list[Batch] = []
         try:
             for batch in iter_batches(chunk, base_position=position):
@@ -177,20 +197,24 @@ class _RangeReader:
                 found.append(batch)
         except InvalidBatchError as error:
             if error.position < self._range.end:
-                return found, error
-        return found, None
+                return given_batches(found, chunk, position), error
+        return given_batches(found, chunk, position), None
 
     # ------------------------------------------------------------ rows that are no records
 
-    def _account_for(self, batches: list[Batch]) -> Iterator[pa.RecordBatch]:
+    def _account_for(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         """Count sound batches, and tell where their offsets go back, which they never do in a sound log."""
-        for batch in batches:
-            if self._next_offset is None:
-                self._first_offset = batch.base_offset
-            elif batch.base_offset < self._next_offset:
-                reason = f"offsets go back: {batch.base_offset} after {self._next_offset - 1}"
-                yield self._corrupt(batch.position, 0, reason, batch.base_offset)
-            self._next_offset = batch.next_offset
+        if not len(batches):
+            return
+        if self._next_offset is None:
+            self._first_offset = self._next_offset = int(batches.base_offset[0])
+        base_offset = batches.base_offset
+        expected = np.concatenate(([self._next_offset], batches.next_offset[:-1]))
+        for number in np.flatnonzero(base_offset < expected).tolist():
+            self._next_offset = int(expected[number])
+            reason = f"offsets go back: {base_offset[number]} after {expected[number] - 1}"
+            yield self._corrupt(int(batches.position[number]), 0, reason, int(base_offset[number]))
+        self._next_offset = int(batches.next_offset[-1])
         self._batch_count += len(batches)
 
     def _corrupt(self, position: int, size_bytes: int, reason: str, end_offset: int | None) -> pa.RecordBatch:

@@ -43,6 +43,7 @@ def read_log(
             :class:`groupcoord.storage.segment_store.SegmentLogStore`, or patterns of these. Local paths, or URLs that
             fsspec understands. Workers must see the same files.
         columns: which columns to make, ``kind`` among them in any case; all by default.
+            :data:`groupcoord.spark.COMMIT_COLUMNS` are enough for tables of committed offsets.
         raw_bytes: keep key and value of decoded offsets too.
         split_bytes: how much one task reads, about; at least 65,536.
         partitions: only these log partitions; all by default.
@@ -52,8 +53,24 @@ def read_log(
         InputError: a path does not exist, may not be read or holds no records, or an option is wrong.
     """
     register(spark)
+    options = log_options(paths, columns, raw_bytes, split_bytes, partitions, storage_options)
+    # Spark finds the files itself, in a worker; here the errors are told without a stack of two languages.
+    checked = LogOptions(options)
+    find_segments(checked.paths, storage_options=checked.storage_options, partitions=checked.partitions)
+    return spark.read.format(FORMAT).options(**options).load()
+
+
+def log_options(
+    paths: Iterable[str | os.PathLike[str]],
+    columns: Iterable[str] | None,
+    raw_bytes: bool,
+    split_bytes: int,
+    partitions: Iterable[int],
+    storage_options: Mapping[str, Any] | None,
+) -> dict[str, str]:
+    """Return the arguments of :func:`read_log` as the format's options."""
     given = [text if "://" in (text := os.fspath(path)) else os.path.abspath(text) for path in paths]
-    options = {
+    return {
         "paths": json.dumps(given),
         "columns": ",".join(columns or ()),
         "raw_bytes": str(raw_bytes).lower(),
@@ -61,10 +78,6 @@ def read_log(
         "partitions": ",".join(str(partition) for partition in partitions),
         "storage_options": json.dumps(dict(storage_options or {})),
     }
-    # Spark finds the files itself, in a worker; here the errors are told without a stack of two languages.
-    checked = LogOptions(options)
-    find_segments(checked.paths, storage_options=checked.storage_options, partitions=checked.partitions)
-    return spark.read.format(FORMAT).options(**options).load()
 
 
 def from_messages(messages: DataFrame, *, raw_bytes: bool = False) -> DataFrame:

@@ -62,6 +62,7 @@ RECORDS = _schema(
     ("producer_id", _LONG, "of the batch; -1: none"),
     ("producer_epoch", _SHORT, "goes with it"),
     ("is_transactional", _BOOLEAN, "part of a transaction, which a marker commits or aborts; markers themselves too"),
+    ("partition_leader_epoch", _INT, "of the log partition's leader that wrote the batch; -1: format v0, v1"),
     ("key", _BINARY, "the key's bytes; null for offsets decoded into columns, unless raw_bytes is asked for"),
     ("value", _BINARY, "the value's bytes; likewise"),
     ("size_bytes", _LONG, "of key and value; of a corrupt or read range, in the file"),

@@ -1,25 +1,49 @@
-"""The Spark data source ``groupcoord``: segment files in, rows of the table of records out."""
+"""The Spark data source ``groupcoord``: segment files in, rows of the table of records out, at once or as they grow."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from fsspec import AbstractFileSystem
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from fsspec.implementations.local import LocalFileSystem
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from groupcoord.spark.chunks import Origin, RowSettings
-from groupcoord.spark.errors import InputError
-from groupcoord.spark.files import SPLIT_BYTES, FileRange, cut, find_segments, reader_of
-from groupcoord.spark.ranges import one_row, range_rows
+from groupcoord.spark.errors import InputError, PipelineError
+from groupcoord.spark.files import (
+    SPLIT_BYTES,
+    FileRange,
+    SegmentFile,
+    cut,
+    cut_ranges,
+    find_segments,
+    is_unchanged,
+    partition_of,
+    reader_of,
+)
+from groupcoord.spark.ranges import ByteRange, one_row, range_rows
 from groupcoord.spark.schemas import KIND_CORRUPT, RECORDS
+from groupcoord.spark.tailing import Cursors, Log, advance, from_json, logs_of, ranges_between, to_json
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+else:
+    try:
+        from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+    except ImportError:  # before Spark 4.2, which can't read a stream up to its end of now after a crash
+
+        class SupportsTriggerAvailableNow:
+            """Stands for what this version of Spark does not have."""
+
 
 FORMAT = "groupcoord"
 SPLIT_BYTES_MIN = 65_536
-_OPTIONS = ("path", "paths", "columns", "raw_bytes", "split_bytes", "partitions", "storage_options")
+MAX_BYTES_MIN = 1
+_OPTIONS = ("path", "paths", "columns", "raw_bytes", "split_bytes", "partitions", "storage_options", "max_bytes")
 
 
 class LogOptions:
@@ -31,6 +55,7 @@ class LogOptions:
         split_bytes: how much one task reads, about.
         partitions: only these log partitions; all if empty.
         storage_options: for fsspec's file system.
+        max_bytes: how much of each log partition a micro-batch of a stream reads, about; None: all there is.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -46,6 +71,8 @@ class LogOptions:
         names = _words(given.get("partitions", ""))
         self.partitions = frozenset(_number("partitions", name, 0) for name in names)
         self.storage_options: dict[str, Any] = _json("storage_options", given.get("storage_options", "{}"), dict)
+        bound = given.get("max_bytes", "")
+        self.max_bytes = _number("max_bytes", bound, MAX_BYTES_MIN) if bound else None
 
     def schema(self) -> StructType:
         """Return the columns that are wanted."""
@@ -96,6 +123,22 @@ class LogPartition(InputPartition):
         self.ranges = ranges
 
 
+def log_tasks(
+    paths: Iterable[str],
+    *,
+    split_bytes: int = SPLIT_BYTES,
+    partitions: frozenset[int] = frozenset(),
+    storage_options: Mapping[str, Any] | None = None,
+) -> list[LogPartition]:
+    """Find the files that paths stand for and cut them into tasks; see :func:`groupcoord.spark.read_log`.
+
+    Raises:
+        InputError: a path does not exist, may not be read or holds no records.
+    """
+    found = find_segments(paths, storage_options=storage_options, partitions=partitions)
+    return [LogPartition(files.file_system, ranges) for files in found for ranges in cut(files.segments, split_bytes)]
+
+
 class LogReader(DataSourceReader):
     """Reads segment files."""
 
@@ -105,12 +148,12 @@ class LogReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Find the files and cut them into tasks."""
         options = self._options
-        found = find_segments(options.paths, storage_options=options.storage_options, partitions=options.partitions)
-        return [
-            LogPartition(files.file_system, ranges)
-            for files in found
-            for ranges in cut(files.segments, options.split_bytes)
-        ]
+        return log_tasks(
+            options.paths,
+            split_bytes=options.split_bytes,
+            partitions=options.partitions,
+            storage_options=options.storage_options,
+        )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task."""
@@ -145,6 +188,88 @@ def _passed_over(file_range: FileRange, problem: str, settings: RowSettings) -> 
     return one_row(values, settings)
 
 
+class LogChangedError(PipelineError):
+    """A file was replaced or deleted while it was read. A stream that is started again finds what is there instead."""
+
+
+class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads logs as they grow. Its offset has a :class:`groupcoord.spark.tailing.Cursor` for each log partition."""
+
+    def __init__(self, options: LogOptions) -> None:
+        self._options = options
+        self._last: Cursors | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Return where a stream without a checkpoint starts: before everything."""
+        return {}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Return how much a micro-batch may read."""
+        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
+
+        bound = self._options.max_bytes
+        return ReadAllAvailable() if bound is None else ReadMaxBytes(bound)
+
+    def latestOffset(  # noqa: N802
+        self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
+    ) -> dict[str, Any]:
+        """Return how far there are whole batches now. Spark before 4.2 tells neither argument."""
+        bytes_max: int | None = getattr(limit, "max_bytes", None)
+        cursors = from_json(start or {})
+        for folder, log in self._logs().items():
+            cursor = cursors.get(folder)
+            last = None if self._last is None else self._last.get(folder)
+            if self._last is not None and (last is None or (cursor is not None and cursor.is_at(last))):
+                continue  # what is behind came later
+            moved = advance(log, cursor, bytes_max)
+            cursors[folder] = last if last is not None and moved.is_at(last) else moved
+        return to_json(cursors)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Read from now on no further than to where the logs end now."""
+        self._last = {folder: advance(log, None) for folder, log in self._logs().items()}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Cut what lies between two offsets into tasks, as the files are now."""
+        logs, before = self._logs(), from_json(start)
+        found: dict[AbstractFileSystem, list[FileRange]] = {}
+        for folder, cursor in from_json(end).items():
+            start_cursor = before.get(folder)
+            if cursor == start_cursor:
+                continue
+            if folder in logs:
+                ranges = found.setdefault(logs[folder].file_system, [])
+                ranges += ranges_between(logs[folder], start_cursor, cursor)
+            else:
+                gone = SegmentFile(folder, folder, partition_of(folder), 0, "the log is gone")
+                found.setdefault(LocalFileSystem(), []).append(FileRange(gone, ByteRange(0, 0, 0)))
+        return [
+            LogPartition(file_system, some)
+            for file_system, ranges in found.items()
+            for some in cut_ranges(ranges, self._options.split_bytes)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one task.
+
+        Raises:
+            LogChangedError: a file is not the one any more that was found when the micro-batch was planned.
+        """
+        if not isinstance(partition, LogPartition):
+            return  # Spark's own, where there are none
+        yield from log_rows(partition, self._options.settings)
+        for segment, _ in partition.ranges:
+            if segment.unread is None and not is_unchanged(partition.file_system, segment):
+                raise LogChangedError(f"{segment.name} was replaced or deleted while it was read; start again")
+
+    def _logs(self) -> dict[str, Log]:
+        options = self._options
+        found = find_segments(
+            options.paths, storage_options=options.storage_options, partitions=options.partitions, may_be_empty=True
+        )
+        return logs_of(found)
+
+
 class LogDataSource(DataSource):
     """``spark.read.format("groupcoord")``: every record of ``__consumer_offsets`` segment files.
 
@@ -165,3 +290,7 @@ class LogDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what reads the files."""
         return LogReader(LogOptions(self.options))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """Return what reads the files as they grow."""
+        return LogStreamReader(LogOptions(self.options))

@@ -22,6 +22,13 @@ from groupcoord.spark.schemas import (
 COMMITTED, ABORTED, OPEN = "committed", "aborted", "open"
 """How a transaction ended, if it did."""
 
+COMMIT_COLUMNS = (
+    *("kind", "record_type", "control_type", "is_transactional", "problem"),
+    *[name for name in COMMITS.fieldNames() if name != "transaction"],
+)
+"""What :func:`commits` and :func:`current_offsets` need of the table of records, for
+:func:`groupcoord.spark.read_log`."""
+
 _ABORT_TYPE, _COMMIT_TYPE = 0, 1
 
 
@@ -64,14 +71,22 @@ def commits(records: DataFrame) -> DataFrame:
     return found.select(*COMMITS.fieldNames())
 
 
+def commits_of(table: DataFrame) -> DataFrame:
+    """Return commits as they are, and those of a table of records."""
+    return table if set(COMMITS.fieldNames()) <= set(table.columns) else commits(table)
+
+
 def current_offsets(records: DataFrame) -> DataFrame:
     """Return what a coordinator would answer after loading the log (:data:`groupcoord.spark.schemas.CURRENT_OFFSETS`).
 
     Of each group, topic and partition the commit that lies last in the log counts, whenever its transaction was
     committed, unless a tombstone follows. Open transactions don't count.
+
+    Args:
+        records: the table of records, or what :func:`commits` makes of it.
     """
     key = ("log_partition", "group_id", "topic", "topic_partition")
-    found = commits(records).where(F.col("transaction").isNull() | (F.col("transaction") == COMMITTED))
+    found = commits_of(records).where(F.col("transaction").isNull() | (F.col("transaction") == COMMITTED))
     rest = [name for name in CURRENT_OFFSETS.fieldNames() if name not in key]
     last = F.max_by(F.struct("tombstone", *rest), "log_offset").alias("last")
     return (

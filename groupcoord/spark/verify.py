@@ -67,7 +67,7 @@ ANSWERS = _schema(
 )
 
 
-def verify(records: DataFrame, *, history: DataFrame | None = None) -> DataFrame:
+def verify(records: DataFrame, *, history: DataFrame | None = None, offsets: DataFrame | None = None) -> DataFrame:
     """Return where the tables differ from the coordinator (:data:`groupcoord.spark.group_schemas.DIFFERENCES`).
 
     Nothing, that is, unless something is wrong. Compared are the groups there are, of classic groups state, protocol
@@ -78,9 +78,10 @@ def verify(records: DataFrame, *, history: DataFrame | None = None) -> DataFrame
     Args:
         records: the table of records.
         history: what :func:`groupcoord.spark.history` makes of it, if it is there already.
+        offsets: what :func:`groupcoord.spark.current_offsets` makes of it, likewise.
     """
     folded = history_of(records if history is None else history)
-    tables = _table_answers(records, folded)
+    tables = _table_answers(current_offsets(records) if offsets is None else offsets, folded)
     found = (
         replay(records).where(F.col("field") != RECORDS_FIELD).withColumnRenamed("text", "coordinator").drop("number")
     )
@@ -123,7 +124,7 @@ def replay(records: DataFrame) -> DataFrame:
     return ordered.mapInArrow(replay_batches, ANSWERS)
 
 
-def _table_answers(records: DataFrame, folded: DataFrame) -> DataFrame:
+def _table_answers(offsets: DataFrame, folded: DataFrame) -> DataFrame:
     """Return what the tables say, in the shape of what the coordinator answers."""
     # What is a table's is in the fold's row already, but for when the group committed.
     of_groups = folded.where(F.col("kind") == GROUP).select("group_id", "log_partition", "group.*")
@@ -166,7 +167,7 @@ def _table_answers(records: DataFrame, folded: DataFrame) -> DataFrame:
         )
     )
     offset = F.concat_ws("|", F.col("committed_offset"), F.col("leader_epoch"), F.col("metadata"))
-    about_offsets = current_offsets(records).select(
+    about_offsets = offsets.select(
         *place, "topic", "topic_partition", F.lit("offset").alias("field"), offset.alias("table")
     )
     return about_groups.unionByName(about_members).unionByName(about_offsets)

@@ -87,6 +87,7 @@ def scalar_rows(batches: Iterable[Batch], *, file: str | None, log_partition: in
                 "producer_id": batch.producer_id,
                 "producer_epoch": batch.producer_epoch,
                 "is_transactional": batch.is_transactional,
+                "partition_leader_epoch": batch.leader_epoch,
                 "file": file,
                 "position": batch.position,
             }

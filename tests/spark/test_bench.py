@@ -15,8 +15,12 @@ from groupcoord.spark.source import LogPartition, log_rows
 
 from ..bench.spark_decode import measure
 from ..bench.spark_logs import write_log
+from ..bench.spark_memory import largest_worker, write_hot_log
 
 RECORDS = 20_000
+HOT_RECORDS = 500_000
+WORKER_BYTES_MAX = 1_073_741_824
+GROWTH_BYTES_MAX = 67_108_864
 
 
 @pytest.fixture(scope="module")
@@ -62,3 +66,20 @@ def test_every_way_of_reading_is_measured(spark: SparkSession, large_log: Path) 
     assert len(found) == 3
     assert min(found.values()) > 0
     assert rows == pipeline.read_log(spark, large_log).where("record_type = 1").count()
+
+
+def worker_peak_bytes(spark: SparkSession, folder: Path, records: int) -> int:
+    """Replay a log with a hot group, and return the largest resident set that a Python worker ever had."""
+    write_hot_log(folder, records)
+    with largest_worker() as peak_bytes:
+        assert pipeline.verify(pipeline.read_log(spark, folder)).collect() == []
+        return peak_bytes()
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_a_group(spark: SparkSession, tmp_path: Path) -> None:
+    """Ten times the records of one group take no more memory of a worker, neither to decode nor to fold nor to load."""
+    few = worker_peak_bytes(spark, tmp_path / "few", HOT_RECORDS // 10)
+    many = worker_peak_bytes(spark, tmp_path / "many", HOT_RECORDS)
+
+    assert 0 < few <= many < few + GROWTH_BYTES_MAX < WORKER_BYTES_MAX

@@ -40,6 +40,7 @@ class Log:
         self._path = folder / f"__consumer_offsets-{partition}" / f"{0:020d}.log"
         self._path.parent.mkdir(parents=True)
         self._offset = 0
+        self.leader_epoch = 0
 
     def add(self, at_ms: int, *records: Record, producer_id: int = -1, skipped: int = 0) -> Log:
         """Write one batch; some offsets before it are missing, as after compaction."""
@@ -47,6 +48,7 @@ class Log:
         data = encode_batch(
             self._offset,
             [(*encode_record(record), at_ms) for record in records],
+            leader_epoch=self.leader_epoch,
             producer_id=producer_id,
             producer_epoch=min(producer_id, 0),
             is_transactional=producer_id >= 0,
@@ -125,6 +127,20 @@ def troubled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> I
 
 
 @pytest.mark.slow
+def test_a_new_leader_epoch_explains_a_rebalance(spark: SparkSession, tmp_path: Path) -> None:
+    """Batches tell who led the log partition; where nothing else changed, that is the cause, and not for sure."""
+    log = Log(tmp_path).generation(1_000, "g", 1, a1=[0]).generation(2_000, "g", 2, a1=[0])
+    log.leader_epoch = 1
+    log.generation(3_000, "g", 3, a1=[0])
+    log.generation(4_000, "g", 4, a1=[0])
+    records = pipeline.read_log(spark, tmp_path)
+    found = pipeline.rebalances(records).where("from_generation > 0").orderBy("to_generation").collect()
+
+    assert [row.cause for row in found] == ["unknown", "coordinator move", "unknown"]
+    assert 0 < found[1].confidence < 1
+    assert "another broker, or the same after a restart" in found[1].evidence
+
+
 def test_tables_have_their_declared_schemas(troubled: tuple[DataFrame, DataFrame]) -> None:
     """Each function gives the columns that are declared, in order."""
     records, history = troubled

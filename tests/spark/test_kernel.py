@@ -13,7 +13,7 @@ from groupcoord.records.batches import encode_batch, iter_batches
 from groupcoord.records.codec import encode_record
 from groupcoord.records.salvage import Damage, SoundBatch, salvage_batches
 from groupcoord.spark.chunks import Origin, RowSettings
-from groupcoord.spark.ranges import ByteRange, range_rows
+from groupcoord.spark.ranges import LOOK_BACK_BYTES, ByteRange, range_rows
 from groupcoord.testing.log_bytes import encode_any_batch
 from groupcoord.testing.logs import GeneratedLog, logs, record_bytes
 
@@ -168,6 +168,36 @@ def test_damage_is_told_once_whoever_reads_it(log: GeneratedLog, draw: st.DataOb
 
 def _damage(rows: list[Row]) -> list[tuple[int, int]]:
     return [(row["position"], row["size_bytes"]) for row in rows if row["kind"] == "corrupt" and row["size_bytes"]]
+
+
+def test_a_batch_inside_of_a_batch_is_none() -> None:
+    """Wherever a range starts, a client's bytes that look like a batch are not taken for one."""
+    inner = encode_batch(70, [(b"\x00\x02\x00\x06forged", None, 1_000)])
+    data = encode_batch(0, [(b"\x00\x02\x00\x01g", b"\x00\x03" + inner, 1_000)]) + encode_batch(
+        9, [(b"k", b"v", 1_000)]
+    )
+    whole = no_account(read(data))
+
+    assert [row["log_offset"] for row in whole] == [0, 9]
+    for cut in range(len(data)):
+        assert no_account(read_in_pieces(data, [cut])) == whole
+
+
+def test_ranges_far_into_a_file_start_with_a_batch() -> None:
+    """Where the search for the first batch starts in the middle of one, it finds those behind."""
+    data = bytearray()
+    for offset in range(0, 60_000, 20):
+        numbers = range(offset, offset + 20)
+        commits = [
+            encode_record(OffsetCommitRecord("group", "topic", number, number, commit_timestamp_ms=5))
+            for number in numbers
+        ]
+        data += encode_batch(offset, [(key, value, 1_000) for key, value in commits])
+    assert len(data) > 3 * LOOK_BACK_BYTES
+    cuts = [len(data) * number // 7 for number in range(1, 7)]
+    rows = no_account(read_in_pieces(bytes(data), cuts, company_min=32, chunk_bytes=262_144))
+
+    assert [row["log_offset"] for row in rows] == list(range(60_000))
 
 
 def test_large_and_small_batches_are_read_side_by_side() -> None:

@@ -107,7 +107,7 @@ def test_messages_give_the_same_rows(
         "key", "value", F.col("log_partition").alias("partition"), F.col("log_offset").alias("offset"),
         when.alias("timestamp"), F.lit("__consumer_offsets").alias("topic"),
     )  # fmt: skip
-    of_files = ("file", "position", "producer_id", "producer_epoch", "is_transactional")
+    of_files = ("file", "position", "producer_id", "producer_epoch", "is_transactional", "partition_leader_epoch")
     made = pipeline.from_messages(messages)
 
     assert same(made.drop(*of_files), broker_records.where("kind = 'record'").drop(*of_files))

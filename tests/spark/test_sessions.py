@@ -28,7 +28,7 @@ def fake_java(folder: Path, version: str) -> Path:
 
 def test_a_running_session_is_used(spark: SparkSession) -> None:
     """There is one session in a process; asking again gives the one that runs."""
-    assert pipeline.session("local[1]") is spark
+    assert pipeline.session("local[1]").sparkContext is spark.sparkContext
 
 
 def test_the_environment_is_put_back(spark: SparkSession) -> None:

@@ -35,6 +35,11 @@ def rows(table: DataFrame) -> list[dict[str, Any]]:
     return [row.asDict() for row in table.collect()]
 
 
+def in_order(table: DataFrame) -> list[dict[str, Any]]:
+    """Return all rows of a small table in order of the log."""
+    return rows(table.orderBy("log_partition", "log_offset"))
+
+
 def shape(schema: StructType) -> list[tuple[str, str]]:
     """Return names and types."""
     return [(field.name, field.dataType.simpleString()) for field in schema]
@@ -121,6 +126,16 @@ def test_every_byte_is_accounted_for(broker_records: DataFrame, broker_log: Path
 
     assert sum(row["size_bytes"] for row in counts if row["kind"] == "read") == file_bytes
     assert not [row for row in counts if row["kind"] == "corrupt" or row["problem"]]
+
+
+def test_tables_of_offsets_need_few_columns(broker_records: DataFrame, spark: SparkSession, broker_log: Path) -> None:
+    """Of the columns named for them come the same commits and offsets."""
+    few = pipeline.read_log(spark, broker_log, columns=pipeline.COMMIT_COLUMNS)
+
+    assert few.columns == [name for name in RECORDS.fieldNames() if name in pipeline.COMMIT_COLUMNS]
+    assert in_order(pipeline.commits(few)) == in_order(pipeline.commits(broker_records))
+    of_commits = pipeline.current_offsets(pipeline.commits(broker_records))
+    assert in_order(pipeline.current_offsets(few)) == in_order(of_commits)
 
 
 def test_tables_have_their_declared_schemas(broker_records: DataFrame, spark: SparkSession) -> None:

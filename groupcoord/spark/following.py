@@ -1,0 +1,190 @@
+"""Logs to tables on disk, one page and its figures, kept up to date: what ``groupcoord analyze --follow`` runs."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+
+from attrs import frozen
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from groupcoord.clock import Clock, SystemClock
+from groupcoord.spark.analysis import check_end_offsets, make_report, read_end_offsets, write_report
+from groupcoord.spark.anomalies import anomalies, stale_groups
+from groupcoord.spark.errors import InputError
+from groupcoord.spark.files import find_segments
+from groupcoord.spark.groups import generations, groups, rebalances
+from groupcoord.spark.load import partition_load
+from groupcoord.spark.output import OutputDirectory
+from groupcoord.spark.reading import log_options
+from groupcoord.spark.report_model import Report
+from groupcoord.spark.source import LogChangedError
+from groupcoord.spark.stream_store import CHECKPOINT
+from groupcoord.spark.streaming import FollowedTables, follow, read_log_stream
+from groupcoord.spark.tables import corrupt, lag, read_counts
+
+INTERVAL_S = 10.0
+
+REPORT_SHARE = 4
+"""After the page, updates go on without it for this many times as long as it took, so that it stays a fifth of all."""
+
+ATTEMPTS_MAX = 4
+"""So often an update is begun if files change while they are read."""
+
+_INPUT = f"{CHECKPOINT}/input.json"
+_STAGED = f"{CHECKPOINT}/staged"
+
+
+@frozen
+class Progress:
+    """How far things are.
+
+    Attributes:
+        update: the number of the last update.
+        rows: how many rows of the table of records there are.
+        report: what the page says, if it was made anew.
+    """
+
+    update: int
+    rows: int
+    report: Report | None
+
+
+class Following:
+    """Follows some logs into one directory.
+
+    Args:
+        paths: as :func:`groupcoord.spark.read_log` takes them.
+        out: an empty directory, one that does not exist yet, or one where these logs were followed before; a URL for
+            Spark and fsspec is fine.
+        partitions: only these log partitions; all if empty.
+        end_offsets: as for :class:`groupcoord.spark.analysis.Analysis`; read anew for each report.
+        interval_s: seconds from the end of an update to the next look at the logs.
+        clock: says when a report is made, and how long that took.
+
+    Raises:
+        InputError: an input can't be read, the directory can't be used, or other logs were followed into it.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[str | os.PathLike[str]],
+        out: str | os.PathLike[str],
+        *,
+        partitions: Iterable[int] = (),
+        end_offsets: str | None = None,
+        interval_s: float = INTERVAL_S,
+        clock: Clock | None = None,
+    ) -> None:
+        self._paths = [os.fspath(path) for path in paths]
+        self._partitions = frozenset(partitions)
+        self._end_offsets = end_offsets
+        self._interval_s = interval_s
+        self._clock = clock or SystemClock()
+        self._found()
+        check_end_offsets(end_offsets)
+        self._output = OutputDirectory(out, goes_on=CHECKPOINT)
+        self._remember_input()
+
+    def run(
+        self, spark: SparkSession, is_stopped: Callable[[float], bool], tell: Callable[[Progress], None]
+    ) -> Report | None:
+        """Keep everything up to date until it is stopped, and return what the page says then; None if there is none.
+
+        An update that has begun is completed.
+
+        Args:
+            spark: any session.
+            is_stopped: waits so many seconds, or until this is to stop, and says if it is.
+            tell: is called after each update.
+
+        Raises:
+            StreamingQueryException: an update failed.
+        """
+        tables = FollowedTables(spark, self._output.name)
+        report: Report | None = None
+        seen, reported, next_report_ms = None, -1, 0
+        while True:
+            found = self._found()
+            is_new = found != seen
+            if is_new:
+                self._update(spark)
+                seen = found
+            made = None
+            started_ms = self._clock.now_ms()
+            if tables.refresh() > reported and started_ms >= next_report_ms:
+                report = made = self._report(spark, tables)
+                reported = tables.update
+                ended_ms = self._clock.now_ms()
+                next_report_ms = ended_ms + REPORT_SHARE * (ended_ms - started_ms)
+            if made is not None or (is_new and tables.update >= 0):
+                tell(Progress(tables.update, tables.row_count("records"), made))
+            if is_stopped(self._interval_s):
+                break
+        return self._report(spark, tables) if tables.update > reported else report
+
+    def _found(self) -> list[tuple[str, int, int | str | None]]:
+        """Return what shows that a log has grown or changed."""
+        found = find_segments(self._paths, partitions=self._partitions, may_be_empty=True)
+        return [(one.name, one.size_bytes, one.identity) for files in found for one in files.segments]
+
+    def _update(self, spark: SparkSession) -> None:
+        """Read what is new, from the start again if compaction takes files away meanwhile."""
+        for attempts_left in reversed(range(ATTEMPTS_MAX)):
+            records = read_log_stream(spark, *self._paths, partitions=self._partitions)
+            try:
+                follow(records, self._output.name, until_end=True).awaitTermination()
+            except StreamingQueryException as error:
+                if LogChangedError.__name__ not in str(error) or not attempts_left:
+                    raise
+            else:
+                return
+
+    def _remember_input(self) -> None:
+        """Make sure that a directory goes with one set of logs."""
+        options = log_options(self._paths, None, False, 0, sorted(self._partitions), None)
+        wanted = {name: options[name] for name in ("paths", "partitions")}
+        if not self._output.has(_INPUT):
+            self._output.replace_text(_INPUT, json.dumps(wanted) + "\n")
+        elif (known := json.loads(self._output.read_text(_INPUT))) != wanted:
+            of = f", partitions {known['partitions']}" if known["partitions"] else ""
+            raise InputError(f"{self._output.name} follows {', '.join(json.loads(known['paths']))}{of}")
+
+    # ------------------------------------------------------------ the page
+
+    def _report(self, spark: SparkSession, tables: FollowedTables) -> Report:
+        """Write the tables that are made of others as a whole, and the page."""
+        records, committed = tables.table("records"), tables.table("commits")
+        history = tables.table("history").persist()
+        current = self._replace(spark, "current_offsets", tables.table("current_offsets"))
+        ends = None if self._end_offsets is None else read_end_offsets(spark, self._end_offsets)
+        of_groups = groups(records, history=history, offsets=current)
+        made = {
+            "generations": generations(history),
+            "members": tables.table("members"),
+            "rebalances": rebalances(history),
+            "groups": of_groups,
+            "read_counts": read_counts(records),
+            "corrupt": corrupt(records),
+            "partition_load": partition_load(records),
+            "anomalies": anomalies(records, history=history, commits=committed, end_offsets=ends),
+            "stale_groups": stale_groups(records, history=history, commits=committed, offsets=current),
+        }
+        if ends is not None:
+            made["lag"] = lag(current, ends)
+        written = {name: self._replace(spark, name, table) for name, table in made.items()}
+        written |= {"current_offsets": current, "commits": committed, "records": records}
+        history.unpersist()
+        counts = {name: table.count() for name, table in written.items()}
+        report = make_report(written, counts, self._paths, self._clock)
+        write_report(self._output, report)
+        return report
+
+    def _replace(self, spark: SparkSession, name: str, table: DataFrame) -> DataFrame:
+        """Write a table beside the one that is there, and put it in its place; return what was written."""
+        table.write.mode("overwrite").parquet(self._output.path(f"{_STAGED}/{name}"))
+        self._output.replace_folder(f"{_STAGED}/{name}", f"tables/{name}")
+        path = self._output.reading_path(f"tables/{name}")
+        return spark.read.schema(table.schema).parquet(path).select(*table.columns)

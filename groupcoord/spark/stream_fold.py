@@ -1,0 +1,319 @@
+"""Carrying groups on from what was kept of them: states and new records in, rows of tables and new states out.
+
+Spark gives the rows of each group that has any in order: its blob first, then the names of its topics, then its records
+in the order of the log, and between two of them one row for each partition that was committed there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+from attrs import frozen
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from groupcoord.records.structures import uuid_text
+from groupcoord.spark.group_schemas import HISTORY
+from groupcoord.spark.group_state import GroupState, KnownOffset, decode_state, encode_state
+from groupcoord.spark.groups import NO_PARTITION, ROWS_MAX, fold_record, is_group_record, known_partition, taken_rows
+from groupcoord.spark.history import FoldOptions, GroupFold
+from groupcoord.spark.schemas import CURRENT_OFFSETS, _schema
+from groupcoord.spark.tables import ABORTED, OPEN
+
+STATE = "state"
+
+STATES = _schema(
+    ("log_partition", IntegerType(), "where the group's records lie; -1 if that is not known"),
+    ("group_id", StringType(), "the group"),
+    ("blob", BinaryType(), "what groupcoord.spark.group_state makes of it"),
+    ("update", LongType(), "which update wrote it; the last one counts"),
+)
+"""What is kept of each group."""
+
+CARRIED = StructType([*HISTORY, StructField("blob", BinaryType())])
+"""What carrying on gives: rows of the history, and rows of the kind ``state`` with a blob."""
+
+_KEY = ("log_partition", "group_id")
+_OFFSET = StructType(
+    [
+        CURRENT_OFFSETS[name]
+        for name in (
+            *("topic", "topic_partition", "log_offset", "committed_offset", "leader_epoch", "metadata"),
+            *("commit_timestamp_ms", "expire_timestamp_ms", "topic_id"),
+        )
+    ]
+)
+_PLACE = StructType([StructField("log_offset", LongType()), StructField("log_timestamp_ms", LongType())])
+_INPUT = StructType(
+    [
+        StructField("log_partition", IntegerType()),
+        StructField("group_id", StringType()),
+        StructField("log_offset", LongType()),
+        StructField("log_timestamp_ms", LongType()),
+        StructField("key", BinaryType()),
+        StructField("value", BinaryType()),
+        StructField("topic", StringType()),
+        StructField("topic_partition", IntegerType()),
+        StructField("topic_id", BinaryType()),
+        StructField("offset", _OFFSET),
+        StructField("alive", _PLACE),
+        StructField("is_commit", BooleanType()),
+        StructField("blob", BinaryType()),
+        StructField("partition_leader_epoch", IntegerType()),
+    ]
+)
+
+_NAMES = StructType([StructField("group_id", StringType()), StructField("names", MapType(StringType(), StringType()))])
+
+
+@frozen
+class CarrySettings:
+    """What holds for all groups of an update.
+
+    Attributes:
+        session_timeout_ms: see :func:`groupcoord.spark.history`.
+        complete_from: by log partition, the offset from which on no record is missing.
+        open_from: by log partition, the offset of the first commit of a transaction that is open.
+    """
+
+    session_timeout_ms: int | None
+    complete_from: Mapping[int, int]
+    open_from: Mapping[int, int]
+
+
+def carry_on(records: DataFrame, committed: DataFrame, states: DataFrame, settings: CarrySettings) -> DataFrame:
+    """Return what new records make of groups (:data:`CARRIED`).
+
+    Args:
+        records: the new ones, of the table of records.
+        committed: the commits and tombstones among them, and older ones of transactions that were open, with
+            ``transaction``.
+        states: :data:`STATES`, of all groups.
+        settings: what holds for all of them.
+    """
+    committed = committed.withColumn("log_partition", known_partition())
+    of_groups = records.where(is_group_record()).withColumn("log_partition", known_partition())
+    if "partition_leader_epoch" in records.columns:
+        of_groups = of_groups.withColumn("partition_leader_epoch", F.expr("nullif(partition_leader_epoch, -1)"))
+    touched = committed.select(*_KEY).unionByName(of_groups.select(*_KEY)).distinct()
+    latest = states.join(touched, [*_KEY], "left_semi").groupBy(*_KEY).agg(F.max_by("blob", "update").alias("blob"))
+    names = committed.where(F.col("topic_id").isNotNull()).select(*_KEY, "topic", "topic_id").distinct()
+    ordered = (
+        _typed(latest)
+        .unionByName(_typed(names))
+        .unionByName(_typed(of_groups.drop("topic", "topic_partition", "topic_id")))
+        .unionByName(_typed(_last_commits(committed, of_groups)))
+        .repartition(*_KEY)
+        .sortWithinPartitions(*_KEY, F.asc_nulls_first("log_offset"), F.col("blob").isNull())
+    )
+    return ordered.mapInArrow(_carrier(settings), CARRIED)
+
+
+def _typed(table: DataFrame) -> DataFrame:
+    """Return the columns of the input with their types; what is not given is null."""
+    return table.select(
+        *[
+            (F.col(column.name) if column.name in table.columns else F.lit(None))
+            .cast(column.dataType)
+            .alias(column.name)
+            for column in _INPUT
+        ]
+    )
+
+
+def _last_commits(committed: DataFrame, of_groups: DataFrame) -> DataFrame:
+    """Return one row for each partition that was committed between two records of its group.
+
+    ``offset`` is the last commit or tombstone that counts, ``alive`` the last commit that a member may have made.
+    ``log_offset`` is null if all are tombstones, and otherwise the last commit's, whatever became of it.
+    """
+    rebalanced = F.broadcast(of_groups.select(*_KEY).distinct().withColumn("is_busy", F.lit(True)))
+    marked = committed.join(rebalanced, [*_KEY], "left").withColumn("is_mark", F.lit(0))
+    marks = of_groups.select(*_KEY, "log_offset", F.lit(1).alias("is_mark"))
+    so_far = Window.partitionBy(*_KEY).orderBy("log_offset").rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    busy = (
+        marked.where("is_busy")
+        .unionByName(marks, allowMissingColumns=True)
+        .withColumn("stretch", F.sum("is_mark").over(so_far))
+        .where("is_mark = 0")
+    )
+    every = marked.where("is_busy is null").withColumn("stretch", F.lit(0).cast("long")).unionByName(busy)
+    counts = is_counting()
+    is_alive = ~F.col("tombstone") & ~F.col("is_transactional")
+    return every.groupBy(*_KEY, "topic", "topic_partition", "stretch").agg(
+        F.max(F.when(~F.col("tombstone"), F.col("log_offset"))).alias("log_offset"),
+        F.max_by(F.struct(*_OFFSET.fieldNames()), F.when(counts, F.col("log_offset"))).alias("offset"),
+        F.max(F.when(is_alive, F.struct(*_PLACE.fieldNames()))).alias("alive"),
+        F.lit(True).alias("is_commit"),
+    )
+
+
+# ---------------------------------------------------------------- the fold
+
+
+def _carrier(settings: CarrySettings) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def carry(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return _in_batches(_carried(batches, settings), CARRIED)
+
+    return carry
+
+
+def _carried(batches: Iterable[pa.RecordBatch], settings: CarrySettings) -> Iterator[dict[str, Any]]:
+    state: GroupState | None = None
+    for batch in batches:
+        for row in batch.to_pylist():
+            if state is None or (state.fold.log_partition, state.fold.group_id) != (
+                row["log_partition"],
+                row["group_id"],
+            ):
+                if state is not None:
+                    yield _kept(state, settings)
+                state = _begun(row, settings)
+            _feed(state, row)
+            yield from taken_rows(state.fold)
+    if state is not None:
+        yield _kept(state, settings)
+
+
+def _begun(row: dict[str, Any], settings: CarrySettings) -> GroupState:
+    if row["blob"] is not None:
+        state = decode_state(row["blob"])
+    else:
+        state = GroupState(GroupFold(row["group_id"], row["log_partition"]))
+    complete_from = settings.complete_from.get(row["log_partition"], 0)
+    state.fold.options = FoldOptions(settings.session_timeout_ms, complete_from)
+    return state
+
+
+def _feed(state: GroupState, row: dict[str, Any]) -> None:
+    fold = state.fold
+    if row["is_commit"]:
+        offset, alive = row["offset"], row["alive"]
+        partition = row["topic"], row["topic_partition"]
+        if offset is not None:
+            state.learn(partition, KnownOffset(*(offset[name] for name in _OFFSET.fieldNames()[2:])))
+        if alive is not None:
+            fold.committed(alive["log_offset"], alive["log_timestamp_ms"], *partition)
+        if row["log_offset"] is not None:
+            fold.exists(row["log_offset"])
+    elif row["topic_id"] is not None:
+        fold.name_topic(uuid_text(row["topic_id"]), row["topic"])
+    elif row["blob"] is None:
+        fold_record(fold, row)
+
+
+def _kept(state: GroupState, settings: CarrySettings) -> dict[str, Any]:
+    partition = state.fold.log_partition
+    assert partition is not None
+    state.forget_tombstones(settings.open_from.get(partition))
+    return {
+        "kind": STATE,
+        "log_partition": partition,
+        "group_id": state.fold.group_id,
+        "blob": encode_state(state),
+    }
+
+
+def _in_batches(rows: Iterable[dict[str, Any]], schema: StructType) -> Iterator[pa.RecordBatch]:
+    made = to_arrow_schema(schema)
+    some: list[dict[str, Any]] = []
+    for row in rows:
+        some.append(row)
+        if len(some) >= ROWS_MAX:
+            yield pa.RecordBatch.from_pylist(some, made)
+            some = []
+    if some:
+        yield pa.RecordBatch.from_pylist(some, made)
+
+
+# ---------------------------------------------------------------- what states tell
+
+
+def offsets_of(states: DataFrame) -> DataFrame:
+    """Return the current offsets that states hold (:data:`groupcoord.spark.schemas.CURRENT_OFFSETS`)."""
+    return _latest(states).mapInArrow(_told(_offset_rows, CURRENT_OFFSETS), CURRENT_OFFSETS)
+
+
+def ends_of(states: DataFrame) -> DataFrame:
+    """Return the rows of the history that hold as long as nothing follows: the groups, and what is under way."""
+    return _latest(states).mapInArrow(_told(_end_rows, HISTORY), HISTORY)
+
+
+def with_names(members: DataFrame, states: DataFrame) -> DataFrame:
+    """Return members with the names of topics that a group committed for the first time later."""
+    names = _latest(states).mapInArrow(_told(_name_rows, _NAMES), _NAMES)
+    named = F.transform(
+        "assignment",
+        lambda one: F.struct(
+            F.coalesce(one["topic"], F.col("names")[one["topic_id"]]).alias("topic"),
+            one["topic_id"].alias("topic_id"),
+            one["partitions"].alias("partitions"),
+        ),
+    )
+    has_all = F.col("names").isNull()
+    return (
+        members.join(names, "group_id", "left")
+        .withColumn("assignment", F.when(has_all, F.col("assignment")).otherwise(F.array_sort(named)))
+        .select(*members.columns)
+    )
+
+
+def _latest(states: DataFrame) -> DataFrame:
+    return states.groupBy(*_KEY).agg(F.max_by("blob", "update").alias("blob"))
+
+
+def _told(
+    tell: Callable[[GroupState], Iterable[dict[str, Any]]], schema: StructType
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def told(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        blobs = (blob for batch in batches for blob in batch.column("blob").to_pylist())
+        return _in_batches((row for blob in blobs for row in tell(decode_state(blob))), schema)
+
+    return told
+
+
+def _offset_rows(state: GroupState) -> Iterator[dict[str, Any]]:
+    fold = state.fold
+    for (topic, partition), known in state.offsets.items():
+        if known.committed_offset is not None:
+            yield {
+                "group_id": fold.group_id,
+                "log_partition": None if fold.log_partition == NO_PARTITION else fold.log_partition,
+                "topic": topic,
+                "topic_partition": partition,
+                **{name: getattr(known, name) for name in _OFFSET.fieldNames()[2:]},
+            }
+
+
+def _name_rows(state: GroupState) -> Iterator[dict[str, Any]]:
+    if state.fold.topic_names:
+        yield {"group_id": state.fold.group_id, "names": list(state.fold.topic_names.items())}
+
+
+def _end_rows(state: GroupState) -> Iterator[dict[str, Any]]:
+    state.fold.finish()
+    yield from taken_rows(state.fold)
+
+
+def open_commits(with_transactions: DataFrame) -> DataFrame:
+    """Return the commits of transactions that have no marker yet."""
+    return with_transactions.where(F.col("transaction") == OPEN)
+
+
+def is_counting() -> Column:
+    """Return the condition for commits outside of transactions and of committed ones."""
+    outcome = F.coalesce("transaction", F.lit(""))
+    return (outcome != OPEN) & (outcome != ABORTED)

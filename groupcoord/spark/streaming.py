@@ -1,0 +1,281 @@
+"""The tables kept up to date from a stream: :func:`follow` writes, :class:`FollowedTables` reads.
+
+Each micro-batch of Spark is one update. Its work goes with what is new: records and commits are added to tables, and
+only the groups that have new records are carried on, each from one blob. See ``docs/spark.md`` for what is where, and
+why nothing is lost or counted twice.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.streaming.query import StreamingQuery
+
+from groupcoord.spark.errors import InputError
+from groupcoord.spark.files import SPLIT_BYTES, find_segments
+from groupcoord.spark.group_schemas import HISTORY
+from groupcoord.spark.groups import file_spans, generations, groups, known_partition, members, rebalances
+from groupcoord.spark.output import OutputDirectory
+from groupcoord.spark.reading import log_options
+from groupcoord.spark.schemas import COMMITS, RECORDS
+from groupcoord.spark.sessions import register
+from groupcoord.spark.source import FORMAT, LogOptions
+from groupcoord.spark.stream_fold import (
+    STATE,
+    STATES,
+    CarrySettings,
+    carry_on,
+    ends_of,
+    is_counting,
+    offsets_of,
+    open_commits,
+    with_names,
+)
+from groupcoord.spark.stream_store import CHECKPOINT, Manifest, Part, StreamStore
+from groupcoord.spark.tables import corrupt, read_counts, with_transactions
+
+TABLES = (
+    "records",
+    "commits",
+    "current_offsets",
+    "generations",
+    "members",
+    "rebalances",
+    "groups",
+    "history",
+    "corrupt",
+)
+"""What :meth:`FollowedTables.table` gives, besides ``read_counts``."""
+
+_SCHEMAS = {"records": RECORDS, "commits": COMMITS, "history": HISTORY, "states": STATES, "open": RECORDS}
+_INNER = frozenset({"states", "open"})
+
+
+def read_log_stream(
+    spark: SparkSession,
+    *paths: str | os.PathLike[str],
+    columns: Iterable[str] | None = None,
+    raw_bytes: bool = False,
+    split_bytes: int = SPLIT_BYTES,
+    partitions: Iterable[int] = (),
+    storage_options: Mapping[str, Any] | None = None,
+    max_bytes: int | None = None,
+) -> DataFrame:
+    """Return the table of records as a stream: all that the logs hold, and then what is added to them.
+
+    Segments may be added, compacted and deleted meanwhile, and log partitions may appear. The end of a log partition is
+    read up to its last whole batch.
+
+    Args:
+        spark: any session; the format ``groupcoord`` is registered with it.
+        paths: as :func:`groupcoord.spark.read_log` takes them, as all arguments but the last.
+        columns: see there.
+        raw_bytes: see there.
+        split_bytes: see there.
+        partitions: see there.
+        storage_options: see there.
+        max_bytes: how much of each log partition a micro-batch reads, about; by default, and where a trigger asks for
+            all there is, no bound. Needs Spark 4.2.
+
+    Raises:
+        InputError: a path does not exist or may not be read, or an option is wrong.
+    """
+    register(spark)
+    options = log_options(paths, columns, raw_bytes, split_bytes, partitions, storage_options)
+    options |= {} if max_bytes is None else {"max_bytes": str(max_bytes)}
+    checked = LogOptions(options)
+    find_segments(
+        checked.paths, storage_options=checked.storage_options, partitions=checked.partitions, may_be_empty=True
+    )
+    return spark.readStream.format(FORMAT).options(**options).load()
+
+
+def follow(
+    records: DataFrame,
+    out: str | os.PathLike[str],
+    *,
+    interval_s: float = 10.0,
+    until_end: bool = False,
+    session_timeout_ms: int | None = None,
+) -> StreamingQuery:
+    """Keep tables up to date from a stream of records, and return the query that does so.
+
+    Started again with the same directory it goes on where it was stopped or killed: every record is in the tables once.
+
+    Args:
+        records: a streaming :data:`groupcoord.spark.schemas.RECORDS`, whole: what :func:`read_log_stream` or
+            :func:`groupcoord.spark.from_messages` gives.
+        out: a directory: empty, to be made, or that of an earlier run over the same logs. A URL is fine.
+        interval_s: seconds between the starts of two updates.
+        until_end: update until the stream's end of now is reached, and then stop.
+        session_timeout_ms: see :func:`groupcoord.spark.history`.
+
+    Raises:
+        InputError: ``records`` is no stream or lacks columns, or the directory can't be used.
+    """
+    if not records.isStreaming:
+        raise InputError("the records to follow are no stream: read_log_stream gives one")
+    missing = sorted(set(RECORDS.fieldNames()) - set(records.columns))
+    if missing:
+        raise InputError(f"the records to follow have no column {missing[0]}")
+    output = OutputDirectory(out, goes_on=CHECKPOINT)
+    updates = _Updates(StreamStore(output, _SCHEMAS, _INNER), session_timeout_ms)
+    writer = (
+        records.select(*RECORDS.fieldNames())
+        .writeStream.foreachBatch(updates.update)
+        .option("checkpointLocation", output.path(f"{CHECKPOINT}/spark"))
+        .queryName("groupcoord")
+    )
+    if until_end:
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=f"{interval_s} seconds").start()
+
+
+class _Updates:
+    """Writes one update after the other."""
+
+    def __init__(self, store: StreamStore, session_timeout_ms: int | None) -> None:
+        self._store = store
+        self._session_timeout_ms = session_timeout_ms
+
+    def update(self, rows: DataFrame, number: int) -> None:
+        """Add a micro-batch to the tables. Repeated, it does the same again from what was there before."""
+        spark, store = rows.sparkSession, self._store
+        before = self._merged(spark, store.before(number))
+
+        def table(name: str) -> DataFrame:
+            return store.read(spark, name, before.tables.get(name, ()))
+
+        new = {"records": store.write("records", rows, number)}
+        records = store.read(spark, "records", (new["records"],))
+        ended = with_transactions(table("open").unionByName(records)).persist()
+        try:
+            new["commits"] = store.write("commits", ended.where(is_counting()), number)
+            new["open"] = store.write("open", open_commits(ended), number)
+            complete = _completeness(records, before)
+            settings = CarrySettings(
+                self._session_timeout_ms,
+                {partition: start for partition, (_, start) in complete.items()},
+                _first_offsets(store.read(spark, "open", (new["open"],))),
+            )
+            carried = carry_on(records, ended, table("states"), settings)
+            new |= self._write_carried(carried.persist(), number)
+        finally:
+            ended.unpersist()
+        tables = {name: (*before.tables.get(name, ()), *([part] if part.rows else [])) for name, part in new.items()}
+        tables["open"] = (new["open"],)
+        store.commit(Manifest(number, tables, complete))
+
+    def _write_carried(self, carried: DataFrame, number: int) -> dict[str, Part]:
+        is_state = F.col("kind") == STATE
+        try:
+            states = carried.where(is_state).withColumn("update", F.lit(number))
+            return {
+                "states": self._store.write("states", states, number),
+                "history": self._store.write("history", carried.where(~is_state), number),
+            }
+        finally:
+            carried.unpersist()
+
+    def _merged(self, spark: SparkSession, manifest: Manifest) -> Manifest:
+        for name in ("records", "commits", "history", "states"):
+            merge = _last_states if name == "states" else _as_they_are
+            manifest = self._store.merged(spark, manifest, name, merge)
+        return manifest
+
+
+def _as_they_are(rows: DataFrame) -> DataFrame:
+    return rows
+
+
+def _last_states(states: DataFrame) -> DataFrame:
+    last = F.max(F.struct("update", "blob")).alias("last")
+    return states.groupBy("log_partition", "group_id").agg(last).select("log_partition", "group_id", "last.*")
+
+
+def _first_offsets(table: DataFrame) -> dict[int, int]:
+    found = table.groupBy(known_partition()).agg(F.min("log_offset").alias("first")).collect()
+    return {row.log_partition: row.first for row in found}
+
+
+def _completeness(records: DataFrame, before: Manifest) -> dict[int, tuple[int, int]]:
+    """Return the next offset of each log partition, and from which on none is missing, as ``complete_from`` has it."""
+    known = dict(before.complete)
+    spans = file_spans(records).orderBy("log_partition", "first", "last").collect()
+    for span in spans:
+        end, start = known.get(span.log_partition, (0, 0))
+        if span.last - span.first + 1 != span["count"]:
+            start = span.last + 1
+        elif span.first != end:
+            start = span.first
+        known[span.log_partition] = (span.last + 1, start)
+    return known
+
+
+class FollowedTables:
+    """The tables that :func:`follow` keeps, as of the last whole update, or of the moment of :meth:`refresh`.
+
+    Args:
+        spark: any session.
+        out: the directory.
+
+    Attributes:
+        update: the number of the update, from 0; -1: there was none yet.
+
+    Raises:
+        InputError: there is nothing that was followed.
+    """
+
+    def __init__(self, spark: SparkSession, out: str | os.PathLike[str]) -> None:
+        self._spark = spark
+        output = OutputDirectory(out, goes_on=CHECKPOINT, is_made=False)
+        if not output.has(CHECKPOINT):
+            raise InputError(f"{output.name}: nothing was followed into this directory")
+        self._store = StreamStore(output, _SCHEMAS, _INNER)
+        self.refresh()
+
+    def refresh(self) -> int:
+        """Look for newer updates, and return the number of the last one. Tables that were given stay as they are."""
+        self._manifest = self._store.latest()
+        self.update = self._manifest.update
+        return self.update
+
+    def table(self, name: str) -> DataFrame:
+        """Return a table: one of :data:`TABLES`, with the schema that the function of this name gives.
+
+        Raises:
+            InputError: there is no such table.
+        """
+        if name in ("records", "history"):
+            return self._history() if name == "history" else self._read("records")
+        if name == "commits":
+            still_open = self._read("open").withColumn("transaction", F.lit("open"))
+            return self._read("commits").unionByName(still_open.select(*COMMITS.fieldNames()))
+        if name == "current_offsets":
+            return offsets_of(self._read("states"))
+        if name == "groups":
+            return groups(self._read("records"), history=self._ends(), offsets=self.table("current_offsets"))
+        if name == "members":
+            return with_names(members(self._history()), self._read("states"))
+        if name in ("generations", "rebalances"):
+            return (generations if name == "generations" else rebalances)(self._history())
+        if name in ("corrupt", "read_counts"):
+            return (corrupt if name == "corrupt" else read_counts)(self._read("records"))
+        raise InputError(f"there is no table {name}; there are {', '.join(TABLES)}")
+
+    def row_count(self, name: str) -> int:
+        """Return how many rows ``records``, ``commits`` or ``history`` has, without counting them."""
+        return sum(part.rows for part in self._manifest.tables.get(name, ()))
+
+    def _history(self) -> DataFrame:
+        return self._read("history").unionByName(self._ends())
+
+    def _ends(self) -> DataFrame:
+        return ends_of(self._read("states"))
+
+    def _read(self, name: str) -> DataFrame:
+        return self._store.read(self._spark, name, self._manifest.tables.get(name, ()))
