@@ -83,41 +83,39 @@ def test_following_equals_one_reading(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A broker's log that grows by any bytes, with a crash between writing and committing an update."""
+    """A broker's log that grows by any bytes; the first update crashes when it is written, and is repeated first."""
     growing = Growing(broker_log, tmp_path / "data")
-    draw, out = random.Random(4), tmp_path / "out"
-    shares = growing.random_shares(draw)
+    out = tmp_path / "out"
+    shares = growing.random_shares(random.Random(4))
     growing.grow(shares)
-    update(spark, growing.folder, out)
 
     def crash(*_: object) -> None:
         raise RuntimeError("the machine is gone")
 
-    growing.grow(growing.random_shares(draw, shares))
     with monkeypatch.context() as patched:
         patched.setattr(StreamStore, "commit", crash)
         with pytest.raises(StreamingQueryException, match="the machine is gone"):
             update(spark, growing.folder, out)
-    assert FollowedTables(spark, out).update == 0
+    assert FollowedTables(spark, out).update == -1
     growing.grow(dict.fromkeys(shares, 1.0))
     update(spark, growing.folder, out)
 
     tables = FollowedTables(spark, out)
-    assert tables.update == 2
+    assert tables.update == 1
     whole = batch_tables(broker_records)
     for name in ("commits", "current_offsets", "rebalances", "groups"):
         assert rows(tables.table(name)) == rows(whole[name]), name
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_any_split_gives_the_same(
     spark: SparkSession, broker_log: Path, broker_records: DataFrame, tmp_path: Path, seed: int
 ) -> None:
-    """Six updates at random places of each log partition, some of them none."""
+    """Four updates at random places of each log partition."""
     growing = Growing(broker_log, tmp_path / "data")
     draw, shares = random.Random(seed), None
-    for _ in range(5):
+    for _ in range(3):
         shares = growing.random_shares(draw, shares)
         growing.grow(shares)
         update(spark, growing.folder, tmp_path / "out")
