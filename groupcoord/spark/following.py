@@ -22,7 +22,7 @@ from groupcoord.spark.reading import log_options
 from groupcoord.spark.report_model import Report
 from groupcoord.spark.source import LogChangedError
 from groupcoord.spark.stream_store import CHECKPOINT
-from groupcoord.spark.streaming import FollowedTables, follow, read_log_stream
+from groupcoord.spark.streaming import FollowedTables, check_version, follow, read_log_stream
 from groupcoord.spark.tables import corrupt, lag, read_counts
 
 INTERVAL_S = 10.0
@@ -78,6 +78,7 @@ class Following:
         interval_s: float = INTERVAL_S,
         clock: Clock | None = None,
     ) -> None:
+        check_version("following logs")
         self._paths = [os.fspath(path) for path in paths]
         self._partitions = frozenset(partitions)
         self._end_offsets = end_offsets

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
 from typing import Any
 
+import pyspark
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
@@ -82,8 +84,10 @@ def read_log_stream(
             all there is, no bound. Needs Spark 4.2.
 
     Raises:
-        InputError: a path does not exist or may not be read, or an option is wrong.
+        InputError: a path does not exist or may not be read, an option is wrong, or Spark is too old for it.
     """
+    if max_bytes is not None:
+        check_version("max_bytes")
     register(spark)
     options = log_options(paths, columns, raw_bytes, split_bytes, partitions, storage_options)
     options |= {} if max_bytes is None else {"max_bytes": str(max_bytes)}
@@ -92,6 +96,19 @@ def read_log_stream(
         checked.paths, storage_options=checked.storage_options, partitions=checked.partitions, may_be_empty=True
     )
     return spark.readStream.format(FORMAT).options(**options).load()
+
+
+def check_version(what: str) -> None:
+    """Refuse what Spark's Python sources can do from 4.2 on.
+
+    Args:
+        what: its name, for the message.
+
+    Raises:
+        InputError: this is an older one.
+    """
+    if find_spec("pyspark.sql.streaming.datasource") is None:
+        raise InputError(f"{what} needs PySpark 4.2 or newer; this is {pyspark.__version__}")
 
 
 def follow(

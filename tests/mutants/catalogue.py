@@ -227,22 +227,24 @@ MUTANTS = (
     Mutant(
         "heartbeats do not renew the session",
         "membership.py",
-        "        self._timers.arm(member.session_timer, now_ms + member.session_timeout_ms)\n        if group.state",
-        "        if group.state",
+        "                self._timers.arm(member.session_timer, now_ms + member.session_timeout_ms)\n"
+        "                is_rebalancing",
+        "                is_rebalancing",
     ),
     Mutant(
         "a refused heartbeat renews the session",
         "membership.py",
-        "        if request.generation_id != group.generation_id:\n            return ErrorCode.ILLEGAL_GENERATION\n"
-        "        self._timers.arm(member.session_timer, now_ms + member.session_timeout_ms)\n",
-        "        self._timers.arm(member.session_timer, now_ms + member.session_timeout_ms)\n"
-        "        if request.generation_id != group.generation_id:\n            return ErrorCode.ILLEGAL_GENERATION\n",
+        "            elif request.generation_id != group.generation_id:\n                error_code =",
+        "            elif self._timers.arm(member.session_timer, now_ms + member.session_timeout_ms) or (\n"
+        "                request.generation_id != group.generation_id\n"
+        "            ):\n"
+        "                error_code =",
     ),
     Mutant(
         "heartbeats do not tell of a rebalance",
         "membership.py",
-        "            return ErrorCode.REBALANCE_IN_PROGRESS\n        return ErrorCode.NONE",
-        "            return ErrorCode.NONE\n        return ErrorCode.NONE",
+        "ErrorCode.REBALANCE_IN_PROGRESS if is_rebalancing else ErrorCode.NONE",
+        "ErrorCode.NONE",
     ),
     Mutant(
         "a leave does not start a rebalance",
@@ -321,8 +323,8 @@ MUTANTS = (
     Mutant(
         "the offsets of one commit share their place in the log",
         "offsets.py",
-        "                of_topic[index] = (log_offset, offset, leader_epoch, like)\n                log_offset += 1\n",
-        "                of_topic[index] = (log_offset, offset, leader_epoch, like)\n",
+        "zip(range(log_offset, next_log_offset), offsets,",
+        "zip(repeat(log_offset), offsets,",
     ),
     Mutant(
         "columns are taken although the commit brought a retention",

@@ -138,3 +138,10 @@ def test_refusals_are_one_line(broker_log: Path, tmp_path: Path) -> None:
         assert told in refused.error
         assert refused.error.count("\n") == 1
     assert not (tmp_path / "new").exists()
+
+
+def test_an_older_spark_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where Spark's Python sources can't stop at the end of now, the message says what is needed."""
+    monkeypatch.setattr("groupcoord.spark.streaming.find_spec", lambda _: None)
+    with pytest.raises(InputError, match=r"following logs needs PySpark 4\.2 or newer; this is \d"):
+        Following([tmp_path], tmp_path / "out")
