@@ -53,7 +53,7 @@ def test_code_runs_as_printed() -> None:
 
 def test_the_fixtures_example_passes(tmp_path: Path) -> None:
     """The test with a real client runs under pytest, away from this checkout's settings."""
-    pytest.importorskip("kafka")
+    pytest.importorskip("confluent_kafka")
     (block,) = (block for block in blocks(PAGE, "python") if "def test_a_consumer" in block.code)
     path = tmp_path / "test_page.py"
     path.write_text(block.code, "utf-8")
