@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
+from attrs import frozen
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -62,19 +63,32 @@ def analyze(
     --follow DIR may be that of an earlier run, which goes on. Exit status: 0, 1 if verifying found a difference or
     Spark failed on the way, 2 if the command can't be carried out.
     """
-    settings = _settings(conf or [])
+    work = _Work(paths, out, frozenset(partition or ()), end_offsets, master, memory, _settings(conf or []))
     if follow:
         if verify:
             _give_up("--follow and --verify don't go together: verify in a run without --follow")
-        _follow(paths, out, master, memory, frozenset(partition or ()), end_offsets, settings, interval)
+        _follow(work, interval)
         return
     try:
-        report = _analyze(paths, out, master, memory, frozenset(partition or ()), end_offsets, settings, verify=verify)
+        report = _analyze(work, verifies=verify)
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
     _print_result(report, out)
     if report.verification is not None and report.verification.difference_count:
         raise typer.Exit(FAILED)
+
+
+@frozen
+class _Work:
+    """What is to be read, where the results go, and what Spark is told."""
+
+    paths: list[str]
+    out: str
+    partitions: frozenset[int]
+    end_offsets: str | None
+    master: str
+    memory: str
+    settings: Mapping[str, str]
 
 
 def _give_up(message: str, status: int = USAGE_ERROR) -> NoReturn:
@@ -92,58 +106,48 @@ def _settings(words: list[str]) -> dict[str, str]:
     return settings
 
 
-def _analyze(
-    paths: list[str],
-    out: str,
-    master: str,
-    memory: str,
-    partitions: frozenset[int],
-    end_offsets: str | None,
-    settings: Mapping[str, str],
-    *,
-    verify: bool,
-) -> Report:
-    """Do everything; what can go wrong without Spark goes wrong before it starts."""
+@contextmanager
+def _told_errors() -> Iterator[None]:
+    """Tell what goes wrong in one line, and exit; that Spark is missing too, so it is imported inside."""
     try:
-        from groupcoord.spark.analysis import Analysis
         from groupcoord.spark.errors import PipelineError
-        from groupcoord.spark.running import SparkFailedError, one_run, task_counter
-    except ModuleNotFoundError as error:
-        _give_up(f"{error.name} is not installed; try: pip install groupcoord[serve,spark]")
-    try:
-        analysis = Analysis(paths, out, partitions=partitions, end_offsets=end_offsets, verifies=verify)
-        with one_run(master, memory, settings) as spark, _progress(task_counter(spark), len(analysis.steps)) as begin:
-            return analysis.run(spark, begin)
-    except SparkFailedError as error:
-        _give_up(str(error), FAILED)
-    except PipelineError as error:
-        _give_up(str(error))
-
-
-def _follow(
-    paths: list[str],
-    out: str,
-    master: str,
-    memory: str,
-    partitions: frozenset[int],
-    end_offsets: str | None,
-    settings: Mapping[str, str],
-    interval_s: float,
-) -> None:
-    try:
-        from groupcoord.cli.analyze_follow import run_following
-        from groupcoord.spark.errors import PipelineError
-        from groupcoord.spark.following import Following
         from groupcoord.spark.running import SparkFailedError
     except ModuleNotFoundError as error:
         _give_up(f"{error.name} is not installed; try: pip install groupcoord[serve,spark]")
     try:
-        following = Following(paths, out, partitions=partitions, end_offsets=end_offsets, interval_s=interval_s)
-        run_following(following, out, master, memory, settings)
+        yield
     except SparkFailedError as error:
         _give_up(str(error), FAILED)
     except PipelineError as error:
         _give_up(str(error))
+
+
+def _analyze(work: _Work, *, verifies: bool) -> Report:
+    """Do everything; what can go wrong without Spark goes wrong before it starts."""
+    with _told_errors():
+        from groupcoord.spark.analysis import Analysis
+        from groupcoord.spark.running import one_run, task_counter
+
+        analysis = Analysis(
+            work.paths, work.out, partitions=work.partitions, end_offsets=work.end_offsets, verifies=verifies
+        )
+        with (
+            one_run(work.master, work.memory, work.settings) as spark,
+            _progress(task_counter(spark), len(analysis.steps)) as begin,
+        ):
+            return analysis.run(spark, begin)
+
+
+def _follow(work: _Work, interval_s: float) -> None:
+    """Keep everything up to date until a signal comes."""
+    with _told_errors():
+        from groupcoord.cli.analyze_follow import run_following
+        from groupcoord.spark.following import Following
+
+        following = Following(
+            work.paths, work.out, partitions=work.partitions, end_offsets=work.end_offsets, interval_s=interval_s
+        )
+        run_following(following, work.out, work.master, work.memory, work.settings)
 
 
 @contextmanager

@@ -14,9 +14,8 @@ from groupcoord.clock import Clock, SystemClock
 from groupcoord.spark import report_figures as figures
 from groupcoord.spark.anomalies import anomalies, stale_groups
 from groupcoord.spark.decoding import write_records
-from groupcoord.spark.errors import InputError
-from groupcoord.spark.files import find_segments
 from groupcoord.spark.groups import generations, groups, history, members, rebalances
+from groupcoord.spark.inputs import LogInput
 from groupcoord.spark.load import partition_load
 from groupcoord.spark.output import OutputDirectory
 from groupcoord.spark.report_model import (
@@ -29,7 +28,7 @@ from groupcoord.spark.report_model import (
     summary,
 )
 from groupcoord.spark.report_page import report_page
-from groupcoord.spark.schemas import END_OFFSETS, RECORDS
+from groupcoord.spark.schemas import RECORDS
 from groupcoord.spark.source import LogPartition, log_tasks
 from groupcoord.spark.tables import commits, corrupt, current_offsets, lag, read_counts
 from groupcoord.spark.verify import verify
@@ -37,11 +36,14 @@ from groupcoord.spark.verify import verify
 PAGE = "report.html"
 SUMMARY = "summary.json"
 
-READ, COUNT, OFFSETS, HISTORY, ANOMALIES, LOAD = (
-    *("reading the log", "counting what was read", "offsets", "histories of groups"),
-    *("anomalies and forecasts", "load of the log"),
-)
-LAG, VERIFY, REPORT = "lag", "verifying", "report"
+READ, COUNT, OFFSETS, HISTORY = "reading the log", "counting what was read", "offsets", "histories of groups"
+ANOMALIES, LAG, VERIFY, REPORT = "anomalies and forecasts", "lag", "verifying", "report"
+
+COUNTS = {"read_counts": read_counts, "corrupt": corrupt, "partition_load": partition_load}
+"""The tables that are made of the records alone, as a whole."""
+
+_STEPS = {"generations": HISTORY, "anomalies": ANOMALIES, "lag": LAG}
+"""By the table with which it begins, a step that makes tables about groups."""
 
 
 class Analysis:
@@ -72,15 +74,12 @@ class Analysis:
         verifies: bool = False,
         clock: Clock | None = None,
     ) -> None:
-        self._paths = [os.fspath(path) for path in paths]
-        self._partitions = frozenset(partitions)
-        self._end_offsets = end_offsets
+        self._input = LogInput(paths, frozenset(partitions), end_offsets)
         self._verifies = verifies
         self._clock = clock or SystemClock()
-        find_segments(self._paths, partitions=self._partitions)
-        check_end_offsets(end_offsets)
+        self._input.check()
         self._output = OutputDirectory(out)
-        self.steps = [READ, COUNT, OFFSETS, HISTORY, ANOMALIES, LOAD]
+        self.steps = [READ, COUNT, OFFSETS, HISTORY, ANOMALIES]
         self.steps += [LAG] * (end_offsets is not None) + [VERIFY] * verifies + [REPORT]
 
     def run(self, spark: SparkSession, begin: Callable[[str], None] = lambda step: None) -> Report:
@@ -89,37 +88,33 @@ class Analysis:
         Args:
             spark: any session.
             begin: is called with the name of each step when it begins.
+
+        Raises:
+            InputError: Spark can't write to the directory.
         """
+        self._output.check_reach(spark)
         tables = Tables(spark, self._output)
         begin(READ)
-        records = tables.decode(log_tasks(self._paths, partitions=self._partitions))
+        records = tables.decode(log_tasks(self._input.find_segments()))
         begin(COUNT)
-        tables.write("read_counts", read_counts(records))
-        tables.write("corrupt", corrupt(records))
-        tables.write("partition_load", partition_load(records))
+        for name, count in COUNTS.items():
+            tables.write(name, count(records))
         begin(OFFSETS)
         committed = tables.write("commits", commits(records), "log_partition")
         current = tables.write("current_offsets", current_offsets(committed))
-        begin(HISTORY)
         folded = history(records).persist()
-        for name, table in (("generations", generations), ("members", members), ("rebalances", rebalances)):
-            tables.write(name, table(folded))
-        tables.write("groups", groups(records, history=folded, offsets=current))
-        ends = None if self._end_offsets is None else read_end_offsets(spark, self._end_offsets)
-        begin(ANOMALIES)
-        tables.write("anomalies", anomalies(records, history=folded, commits=committed, end_offsets=ends))
-        stale = stale_groups(records, history=folded, commits=committed, offsets=current)
-        tables.write("stale_groups", stale)
-        if ends is not None:
-            begin(LAG)
-            tables.write("lag", lag(current, ends))
+        made = group_tables(records, folded, committed, current, self._input.read_end_offsets(spark))
+        for name, table in made.items():
+            if name in _STEPS:
+                begin(_STEPS[name])
+            tables.write(name, table)
         if self._verifies:
             begin(VERIFY)
             tables.write("differences", verify(records, history=folded, offsets=current))
         folded.unpersist()
         begin(REPORT)
         verification = self._verification(tables) if self._verifies else None
-        report = make_report(tables.written, tables.counts, self._paths, self._clock, verification)
+        report = make_report(tables.written, tables.counts, self._input.paths, self._clock, verification)
         write_report(self._output, report)
         return report
 
@@ -128,20 +123,27 @@ class Analysis:
         return Verification(tables.counts["groups"], tables.counts["differences"], differences)
 
 
-def read_end_offsets(spark: SparkSession, path: str) -> DataFrame:
-    """Return :data:`groupcoord.spark.schemas.END_OFFSETS` from a CSV file with a header."""
-    where = path if "://" in path else f"file://{os.path.abspath(path)}"
-    return spark.read.schema(END_OFFSETS).option("mode", "FAILFAST").csv(where, header=True).persist()
+def group_tables(
+    records: DataFrame, history: DataFrame, commits: DataFrame, current_offsets: DataFrame, ends: DataFrame | None
+) -> dict[str, DataFrame]:
+    """Return the tables about groups that are made of others as a whole, by name: with ``lag`` if the ends are known.
 
-
-def check_end_offsets(path: str | None) -> None:
-    """Make sure that the file with the ends of the topics' partitions is there.
-
-    Raises:
-        InputError: it is not, or may not be read.
+    Args:
+        records: the table of records.
+        history: of its groups.
+        commits: the table of this name.
+        current_offsets: the table of this name.
+        ends: :data:`groupcoord.spark.schemas.END_OFFSETS`.
     """
-    if path is not None and "://" not in path and not os.access(path, os.R_OK):
-        raise InputError(f"{path}: there is no such file, or it may not be read")
+    made = {
+        "generations": generations(history),
+        "members": members(history),
+        "rebalances": rebalances(history),
+        "groups": groups(records, history=history, offsets=current_offsets),
+        "anomalies": anomalies(records, history=history, commits=commits, end_offsets=ends),
+        "stale_groups": stale_groups(records, history=history, commits=commits, offsets=current_offsets),
+    }
+    return made if ends is None else made | {"lag": lag(current_offsets, ends)}
 
 
 def write_report(output: OutputDirectory, report: Report) -> None:
@@ -225,7 +227,7 @@ class Tables:
 
     def write(self, name: str, table: DataFrame, *by: str) -> DataFrame:
         """Write a table as Parquet, in a folder for each value of the columns ``by``, and return what was written."""
-        table.write.partitionBy(*by).parquet(self._output.table_path(name))
+        table.write.partitionBy(*by).parquet(self._output.path(f"tables/{name}"))
         written = self._read(name, table.schema)
         self.counts[name] = written.count()
         return written

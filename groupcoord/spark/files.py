@@ -7,16 +7,17 @@ Files are found and read through fsspec, so that a path may be a local one or a 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from fsspec import AbstractFileSystem
 from fsspec.core import url_to_fs
 
 from groupcoord.records.range_checksums import ReadAt
-from groupcoord.spark.errors import InputError
+from groupcoord.spark.errors import InputError, first_line
 from groupcoord.spark.ranges import ByteRange
 from groupcoord.storage.file_names import OFFSETS_FOLDER, OTHER_FILES, PARTITION_FOLDER, SEGMENT_SUFFIX, SWAP_SUFFIX
 
@@ -27,7 +28,6 @@ INTERRUPTED = "not read; compaction was interrupted when it wrote this"
 """Why the files are passed over that a crash of a broker leaves: what is in them is in the segments too."""
 
 _GLOB = frozenset("*?[")
-_Found = TypeVar("_Found")
 
 
 class SegmentFile(NamedTuple):
@@ -101,24 +101,31 @@ def find_segments(
 
 
 def _find(path: str, storage_options: Mapping[str, Any], may_be_empty: bool) -> FileSet:
-    try:
+    with refusals_told(path):
         file_system, root = url_to_fs(path, **storage_options)
         file_system.invalidate_cache()
-    except (ImportError, ValueError) as error:
-        raise InputError(f"{path}: {error}") from error
-    return FileSet(file_system, _asking(path, lambda: _segments_of(file_system, root, path, may_be_empty)))
+        return FileSet(file_system, _segments_of(file_system, root, path, may_be_empty))
 
 
-def _asking(path: str, ask: Callable[[], _Found]) -> _Found:
-    """Ask a file system, and turn its refusals into errors for people."""
+@contextmanager
+def refusals_told(path: str) -> Iterator[None]:
+    """Turn what a file system raises into errors for people.
+
+    Raises:
+        InputError: the path can't be used.
+    """
     try:
-        return ask()
+        yield
+    except InputError:
+        raise
     except FileNotFoundError:
         raise InputError(f"{path}: there is no such file or directory") from None
     except PermissionError:
         raise InputError(f"{path}: permission denied") from None
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from error
+    except Exception as error:
+        # The libraries behind URLs raise what they like: wrong credentials are no OSError everywhere.
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise InputError(f"{path}: {reason or first_line(error)}") from error
 
 
 def _segments_of(file_system: AbstractFileSystem, root: str, path: str, may_be_empty: bool) -> list[SegmentFile]:

@@ -5,25 +5,22 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 
 from attrs import frozen
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from groupcoord.clock import Clock, SystemClock
-from groupcoord.spark.analysis import check_end_offsets, make_report, read_end_offsets, write_report
-from groupcoord.spark.anomalies import anomalies, stale_groups
+from groupcoord.spark.analysis import COUNTS, group_tables, make_report, write_report
 from groupcoord.spark.errors import InputError
-from groupcoord.spark.files import find_segments
-from groupcoord.spark.groups import generations, groups, rebalances
-from groupcoord.spark.load import partition_load
+from groupcoord.spark.inputs import LogInput
 from groupcoord.spark.output import OutputDirectory
 from groupcoord.spark.reading import log_options
 from groupcoord.spark.report_model import Report
 from groupcoord.spark.source import LogChangedError
 from groupcoord.spark.stream_store import CHECKPOINT
 from groupcoord.spark.streaming import FollowedTables, check_version, follow, read_log_stream
-from groupcoord.spark.tables import corrupt, lag, read_counts
 
 INTERVAL_S = 10.0
 
@@ -65,7 +62,8 @@ class Following:
         clock: says when a report is made, and how long that took.
 
     Raises:
-        InputError: an input can't be read, the directory can't be used, or other logs were followed into it.
+        InputError: an input can't be read, the directory can't be used, other logs were followed into it, or another
+            process follows logs into it now.
     """
 
     def __init__(
@@ -79,15 +77,13 @@ class Following:
         clock: Clock | None = None,
     ) -> None:
         check_version("following logs")
-        self._paths = [os.fspath(path) for path in paths]
-        self._partitions = frozenset(partitions)
-        self._end_offsets = end_offsets
+        self._input = LogInput(paths, frozenset(partitions), end_offsets)
         self._interval_s = interval_s
         self._clock = clock or SystemClock()
-        self._found()
-        check_end_offsets(end_offsets)
+        self._input.check(may_be_empty=True)
         self._output = OutputDirectory(out, goes_on=CHECKPOINT)
-        self._remember_input()
+        with self._alone():
+            self._remember_input()
 
     def run(
         self, spark: SparkSession, is_stopped: Callable[[float], bool], tell: Callable[[Progress], None]
@@ -102,8 +98,16 @@ class Following:
             tell: is called after each update.
 
         Raises:
+            InputError: Spark can't write to the directory, or another process follows logs into it now.
             StreamingQueryException: an update failed.
         """
+        self._output.check_reach(spark)
+        with self._alone():
+            return self._run(spark, is_stopped, tell)
+
+    def _run(
+        self, spark: SparkSession, is_stopped: Callable[[float], bool], tell: Callable[[Progress], None]
+    ) -> Report | None:
         tables = FollowedTables(spark, self._output.name)
         report: Report | None = None
         seen, reported, next_report_ms = None, -1, 0
@@ -126,15 +130,19 @@ class Following:
                 break
         return self._report(spark, tables) if tables.update > reported else report
 
+    def _alone(self) -> AbstractContextManager[None]:
+        """Keep others from following into the same directory."""
+        return self._output.locked(CHECKPOINT, "follows logs into it")
+
     def _found(self) -> list[tuple[str, int, int | str | None]]:
         """Return what shows that a log has grown or changed."""
-        found = find_segments(self._paths, partitions=self._partitions, may_be_empty=True)
+        found = self._input.find_segments(may_be_empty=True)
         return [(one.name, one.size_bytes, one.identity) for files in found for one in files.segments]
 
     def _update(self, spark: SparkSession) -> None:
         """Read what is new, from the start again if compaction takes files away meanwhile."""
         for attempts_left in reversed(range(ATTEMPTS_MAX)):
-            records = read_log_stream(spark, *self._paths, partitions=self._partitions)
+            records = read_log_stream(spark, *self._input.paths, partitions=self._input.partitions)
             try:
                 follow(records, self._output.name, until_end=True).awaitTermination()
             except StreamingQueryException as error:
@@ -145,7 +153,7 @@ class Following:
 
     def _remember_input(self) -> None:
         """Make sure that a directory goes with one set of logs."""
-        options = log_options(self._paths, None, False, 0, sorted(self._partitions), None)
+        options = log_options(self._input.paths, partitions=sorted(self._input.partitions))
         wanted = {name: options[name] for name in ("paths", "partitions")}
         if not self._output.has(_INPUT):
             self._output.replace_text(_INPUT, json.dumps(wanted) + "\n")
@@ -160,26 +168,14 @@ class Following:
         records, committed = tables.table("records"), tables.table("commits")
         history = tables.table("history").persist()
         current = self._replace(spark, "current_offsets", tables.table("current_offsets"))
-        ends = None if self._end_offsets is None else read_end_offsets(spark, self._end_offsets)
-        of_groups = groups(records, history=history, offsets=current)
-        made = {
-            "generations": generations(history),
-            "members": tables.table("members"),
-            "rebalances": rebalances(history),
-            "groups": of_groups,
-            "read_counts": read_counts(records),
-            "corrupt": corrupt(records),
-            "partition_load": partition_load(records),
-            "anomalies": anomalies(records, history=history, commits=committed, end_offsets=ends),
-            "stale_groups": stale_groups(records, history=history, commits=committed, offsets=current),
-        }
-        if ends is not None:
-            made["lag"] = lag(current, ends)
+        made = {name: count(records) for name, count in COUNTS.items()}
+        made |= group_tables(records, history, committed, current, self._input.read_end_offsets(spark))
+        made["members"] = tables.table("members")
         written = {name: self._replace(spark, name, table) for name, table in made.items()}
         written |= {"current_offsets": current, "commits": committed, "records": records}
         history.unpersist()
         counts = {name: table.count() for name, table in written.items()}
-        report = make_report(written, counts, self._paths, self._clock)
+        report = make_report(written, counts, self._input.paths, self._clock)
         write_report(self._output, report)
         return report
 

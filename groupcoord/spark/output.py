@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from socket import gethostname
 
 from fsspec import AbstractFileSystem
 from fsspec.core import url_to_fs
+from fsspec.implementations.local import LocalFileSystem
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
 
-from groupcoord.spark.errors import InputError
+from groupcoord.spark.errors import InputError, first_line
+from groupcoord.spark.files import refusals_told
+from groupcoord.storage.errors import DirectoryLockedError, LogDirectoryError
+from groupcoord.storage.log_directory import LOCK_FILE, lock_directory
+
+HOLDER_MAX = 500
+"""So many characters of what a lock's file says who holds it are told."""
 
 _GLOB = re.compile(r"([\[\]{}*?\\])")
 
@@ -28,36 +40,43 @@ class OutputDirectory:
 
     def __init__(self, where: str | os.PathLike[str], *, goes_on: str | None = None, is_made: bool = True) -> None:
         self.name = os.fspath(where)
-        self._is_local = "://" not in self.name
-        try:
+        with refusals_told(self.name):
             self._file_system, self._root = url_to_fs(self.name)
+            self._is_local = isinstance(self._file_system, LocalFileSystem)
             if self._file_system.exists(self._root):
                 if not self._file_system.isdir(self._root):
                     raise InputError(f"{self.name} is a file; --out names a directory")
                 if self._file_system.ls(self._root, detail=False) and not (goes_on and self.has(goes_on)):
                     raise InputError(f"{self.name} is not empty")
                 if self._is_local and not os.access(self._root, os.W_OK | os.X_OK):
-                    raise InputError(f"{self.name}: permission denied")
+                    raise PermissionError
             if is_made:
-                self._file_system.makedirs(self._root, exist_ok=True)
-        except InputError:
-            raise
+                self._make()
+
+    def _make(self) -> None:
+        try:
+            self._file_system.makedirs(self._root, exist_ok=True)
         except (FileExistsError, NotADirectoryError):
             raise InputError(f"{self.name} can't be made: a part of the path is a file") from None
-        except PermissionError:
-            raise InputError(f"{self.name}: permission denied") from None
-        except (ImportError, ValueError, OSError) as error:
-            raise InputError(f"{self.name}: {error}") from error
+
+    def check_reach(self, spark: SparkSession) -> None:
+        """Make sure that Spark can write there, and not only fsspec.
+
+        Raises:
+            InputError: it knows no such file system, or lacks a package or a setting for it.
+        """
+        java = getattr(spark, "_jvm", None)  # which a session of Spark Connect does not have
+        if self._is_local or java is None:
+            return
+        try:
+            java.org.apache.hadoop.fs.Path(self.name).getFileSystem(spark._jsc.hadoopConfiguration())
+        except Py4JJavaError as error:
+            raise InputError(f"Spark can't write to {self.name}: {first_line(error)}") from error
 
     def path(self, name: str) -> str:
         """Return where Spark finds something in it."""
-        root = Path(self.name).absolute().as_posix() if self._is_local else self.name.rstrip("/")
         # Spark would take a bare path as one of its default file system, which need not be this machine's.
-        return f"{'file://' if self._is_local else ''}{root}/{name}"
-
-    def table_path(self, name: str) -> str:
-        """Return where Spark writes a table."""
-        return self.path(f"tables/{name}")
+        return f"file://{self._at(name)}" if self._is_local else f"{self.name.rstrip('/')}/{name}"
 
     def reading_path(self, name: str) -> str:
         """Return where Spark reads something in it; it takes some characters as patterns."""
@@ -67,16 +86,12 @@ class OutputDirectory:
         """Return where fsspec finds something in it: the file system and the path there."""
         return self._file_system, self._at(name)
 
-    def write_text(self, name: str, text: str) -> None:
-        """Write a file of UTF-8 text; what UTF-8 can't hold is replaced."""
-        with self._file_system.open(self._at(name), "wb") as file:
-            file.write(text.encode("utf-8", "replace"))
-
     def replace_text(self, name: str, text: str) -> None:
-        """Write a file of text so that others see it whole or not at all."""
-        self._file_system.makedirs(self._at(name).rpartition("/")[0], exist_ok=True)
-        self.write_text(f"{name}.new", text)
-        self._file_system.mv(self._at(f"{name}.new"), self._at(name))
+        """Write a file of UTF-8 text so that others see it whole or not at all; what UTF-8 can't hold is replaced."""
+        place = self._at(name)
+        self._file_system.makedirs(place.rpartition("/")[0], exist_ok=True)
+        self._file_system.pipe_file(f"{place}.new", text.encode("utf-8", "replace"))
+        self._file_system.mv(f"{place}.new", place)
 
     def read_text(self, name: str) -> str:
         """Return the text of a file."""
@@ -105,6 +120,35 @@ class OutputDirectory:
     def remove(self, name: str) -> None:
         """Remove a file, or a folder with all that is in it."""
         self._file_system.rm(self._at(name), recursive=True)
+
+    @contextmanager
+    def locked(self, folder: str, deed: str) -> Iterator[None]:
+        """Keep other processes off as long as the context lasts, unless the directory is a URL of another machine's.
+
+        Args:
+            folder: what is locked in the directory; it is made if need be.
+            deed: what this process does meanwhile, for the message that others get: "… does something".
+
+        Raises:
+            InputError: another one has locked it, or it can't be locked.
+        """
+        if not self._is_local:
+            yield
+            return
+        place = Path(self._at(folder))
+        try:
+            descriptor = lock_directory(place, against_brokers=False)
+        except DirectoryLockedError:
+            with open(place / LOCK_FILE, encoding="utf-8", errors="replace") as file:
+                raise InputError(f"{self.name} is in use: {file.read(HOLDER_MAX)}") from None
+        except LogDirectoryError as error:
+            raise InputError(f"{place}: {error.reason}") from error
+        try:
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, f"process {os.getpid()} on {gethostname()} {deed}".encode())
+            yield
+        finally:
+            os.close(descriptor)
 
     def _at(self, name: str) -> str:
         return f"{self._root.rstrip('/')}/{name}"

@@ -16,7 +16,7 @@ from pyspark.sql.types import LongType, TimestampType
 from groupcoord.spark.columns import Placed, record_columns
 from groupcoord.spark.errors import InputError
 from groupcoord.spark.fields import Slices
-from groupcoord.spark.files import SPLIT_BYTES, find_segments
+from groupcoord.spark.files import SPLIT_BYTES
 from groupcoord.spark.framing import PADDING_BYTES, Int64s
 from groupcoord.spark.schemas import MESSAGES, RECORDS
 from groupcoord.spark.sessions import register
@@ -55,18 +55,17 @@ def read_log(
     register(spark)
     options = log_options(paths, columns, raw_bytes, split_bytes, partitions, storage_options)
     # Spark finds the files itself, in a worker; here the errors are told without a stack of two languages.
-    checked = LogOptions(options)
-    find_segments(checked.paths, storage_options=checked.storage_options, partitions=checked.partitions)
+    LogOptions(options).find_segments()
     return spark.read.format(FORMAT).options(**options).load()
 
 
 def log_options(
     paths: Iterable[str | os.PathLike[str]],
-    columns: Iterable[str] | None,
-    raw_bytes: bool,
-    split_bytes: int,
-    partitions: Iterable[int],
-    storage_options: Mapping[str, Any] | None,
+    columns: Iterable[str] | None = None,
+    raw_bytes: bool = False,
+    split_bytes: int = SPLIT_BYTES,
+    partitions: Iterable[int] = (),
+    storage_options: Mapping[str, Any] | None = None,
 ) -> dict[str, str]:
     """Return the arguments of :func:`read_log` as the format's options."""
     given = [text if "://" in (text := os.fspath(path)) else os.path.abspath(text) for path in paths]

@@ -9,7 +9,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from groupcoord.spark.errors import PipelineError
+from groupcoord.spark.errors import PipelineError, first_line
 from groupcoord.spark.sessions import session
 
 WRITERS_MAX = 64
@@ -43,13 +43,6 @@ def one_run(master: str, memory: str, settings: Mapping[str, str]) -> Iterator[S
     finally:
         if is_ours:
             spark.stop()
-
-
-def first_line(error: Exception) -> str:
-    """Return the line of an exception of Spark that says what is wrong: the innermost cause, or its first line."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
-    return causes[-1] if causes else lines[0] if lines else type(error).__name__
 
 
 def task_counter(spark: SparkSession) -> Callable[[], tuple[int, int]]:

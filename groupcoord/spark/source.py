@@ -17,6 +17,7 @@ from groupcoord.spark.errors import InputError, PipelineError
 from groupcoord.spark.files import (
     SPLIT_BYTES,
     FileRange,
+    FileSet,
     SegmentFile,
     cut,
     cut_ranges,
@@ -74,6 +75,15 @@ class LogOptions:
         bound = given.get("max_bytes", "")
         self.max_bytes = _number("max_bytes", bound, MAX_BYTES_MIN) if bound else None
 
+    def find_segments(self, *, may_be_empty: bool = False) -> list[FileSet]:
+        """Return the files that the paths stand for; see :func:`groupcoord.spark.files.find_segments`."""
+        return find_segments(
+            self.paths,
+            storage_options=self.storage_options,
+            partitions=self.partitions,
+            may_be_empty=may_be_empty,
+        )
+
     def schema(self) -> StructType:
         """Return the columns that are wanted."""
         return StructType([RECORDS[name] for name in self.settings.columns])
@@ -123,19 +133,8 @@ class LogPartition(InputPartition):
         self.ranges = ranges
 
 
-def log_tasks(
-    paths: Iterable[str],
-    *,
-    split_bytes: int = SPLIT_BYTES,
-    partitions: frozenset[int] = frozenset(),
-    storage_options: Mapping[str, Any] | None = None,
-) -> list[LogPartition]:
-    """Find the files that paths stand for and cut them into tasks; see :func:`groupcoord.spark.read_log`.
-
-    Raises:
-        InputError: a path does not exist, may not be read or holds no records.
-    """
-    found = find_segments(paths, storage_options=storage_options, partitions=partitions)
+def log_tasks(found: Iterable[FileSet], split_bytes: int = SPLIT_BYTES) -> list[LogPartition]:
+    """Cut the files that :func:`groupcoord.spark.files.find_segments` found into tasks of about ``split_bytes``."""
     return [LogPartition(files.file_system, ranges) for files in found for ranges in cut(files.segments, split_bytes)]
 
 
@@ -147,13 +146,7 @@ class LogReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Find the files and cut them into tasks."""
-        options = self._options
-        return log_tasks(
-            options.paths,
-            split_bytes=options.split_bytes,
-            partitions=options.partitions,
-            storage_options=options.storage_options,
-        )
+        return log_tasks(self._options.find_segments(), self._options.split_bytes)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task."""
@@ -263,11 +256,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise LogChangedError(f"{segment.name} was replaced or deleted while it was read; start again")
 
     def _logs(self) -> dict[str, Log]:
-        options = self._options
-        found = find_segments(
-            options.paths, storage_options=options.storage_options, partitions=options.partitions, may_be_empty=True
-        )
-        return logs_of(found)
+        return logs_of(self._options.find_segments(may_be_empty=True))
 
 
 class LogDataSource(DataSource):

@@ -109,7 +109,7 @@ def carry_on(records: DataFrame, committed: DataFrame, states: DataFrame, settin
     if "partition_leader_epoch" in records.columns:
         of_groups = of_groups.withColumn("partition_leader_epoch", F.expr("nullif(partition_leader_epoch, -1)"))
     touched = committed.select(*_KEY).unionByName(of_groups.select(*_KEY)).distinct()
-    latest = states.join(touched, [*_KEY], "left_semi").groupBy(*_KEY).agg(F.max_by("blob", "update").alias("blob"))
+    latest = last_states(states.join(touched, [*_KEY], "left_semi"))
     names = committed.where(F.col("topic_id").isNotNull()).select(*_KEY, "topic", "topic_id").distinct()
     ordered = (
         _typed(latest)
@@ -244,17 +244,17 @@ def _in_batches(rows: Iterable[dict[str, Any]], schema: StructType) -> Iterator[
 
 def offsets_of(states: DataFrame) -> DataFrame:
     """Return the current offsets that states hold (:data:`groupcoord.spark.schemas.CURRENT_OFFSETS`)."""
-    return _latest(states).mapInArrow(_told(_offset_rows, CURRENT_OFFSETS), CURRENT_OFFSETS)
+    return last_states(states).mapInArrow(_told(_offset_rows, CURRENT_OFFSETS), CURRENT_OFFSETS)
 
 
 def ends_of(states: DataFrame) -> DataFrame:
     """Return the rows of the history that hold as long as nothing follows: the groups, and what is under way."""
-    return _latest(states).mapInArrow(_told(_end_rows, HISTORY), HISTORY)
+    return last_states(states).mapInArrow(_told(_end_rows, HISTORY), HISTORY)
 
 
 def with_names(members: DataFrame, states: DataFrame) -> DataFrame:
     """Return members with the names of topics that a group committed for the first time later."""
-    names = _latest(states).mapInArrow(_told(_name_rows, _NAMES), _NAMES)
+    names = last_states(states).mapInArrow(_told(_name_rows, _NAMES), _NAMES)
     named = F.transform(
         "assignment",
         lambda one: F.struct(
@@ -271,8 +271,10 @@ def with_names(members: DataFrame, states: DataFrame) -> DataFrame:
     )
 
 
-def _latest(states: DataFrame) -> DataFrame:
-    return states.groupBy(*_KEY).agg(F.max_by("blob", "update").alias("blob"))
+def last_states(states: DataFrame) -> DataFrame:
+    """Return of each group's states (:data:`STATES`) the one that counts."""
+    last = F.max(F.struct("update", "blob")).alias("last")
+    return states.groupBy(*_KEY).agg(last).select(*_KEY, "last.*")
 
 
 def _told(

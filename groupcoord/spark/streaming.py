@@ -8,7 +8,7 @@ why nothing is lost or counted twice.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib.util import find_spec
 from typing import Any
 
@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 
 from groupcoord.spark.errors import InputError
-from groupcoord.spark.files import SPLIT_BYTES, find_segments
+from groupcoord.spark.files import SPLIT_BYTES
 from groupcoord.spark.group_schemas import HISTORY
 from groupcoord.spark.groups import file_spans, generations, groups, known_partition, members, rebalances
 from groupcoord.spark.output import OutputDirectory
@@ -33,25 +33,13 @@ from groupcoord.spark.stream_fold import (
     carry_on,
     ends_of,
     is_counting,
+    last_states,
     offsets_of,
     open_commits,
     with_names,
 )
 from groupcoord.spark.stream_store import CHECKPOINT, Manifest, Part, StreamStore
 from groupcoord.spark.tables import corrupt, read_counts, with_transactions
-
-TABLES = (
-    "records",
-    "commits",
-    "current_offsets",
-    "generations",
-    "members",
-    "rebalances",
-    "groups",
-    "history",
-    "corrupt",
-)
-"""What :meth:`FollowedTables.table` gives, besides ``read_counts``."""
 
 _SCHEMAS = {"records": RECORDS, "commits": COMMITS, "history": HISTORY, "states": STATES, "open": RECORDS}
 _INNER = frozenset({"states", "open"})
@@ -91,10 +79,7 @@ def read_log_stream(
     register(spark)
     options = log_options(paths, columns, raw_bytes, split_bytes, partitions, storage_options)
     options |= {} if max_bytes is None else {"max_bytes": str(max_bytes)}
-    checked = LogOptions(options)
-    find_segments(
-        checked.paths, storage_options=checked.storage_options, partitions=checked.partitions, may_be_empty=True
-    )
+    LogOptions(options).find_segments(may_be_empty=True)
     return spark.readStream.format(FORMAT).options(**options).load()
 
 
@@ -200,18 +185,13 @@ class _Updates:
 
     def _merged(self, spark: SparkSession, manifest: Manifest) -> Manifest:
         for name in ("records", "commits", "history", "states"):
-            merge = _last_states if name == "states" else _as_they_are
+            merge = last_states if name == "states" else _as_they_are
             manifest = self._store.merged(spark, manifest, name, merge)
         return manifest
 
 
 def _as_they_are(rows: DataFrame) -> DataFrame:
     return rows
-
-
-def _last_states(states: DataFrame) -> DataFrame:
-    last = F.max(F.struct("update", "blob")).alias("last")
-    return states.groupBy("log_partition", "group_id").agg(last).select("log_partition", "group_id", "last.*")
 
 
 def _first_offsets(table: DataFrame) -> dict[int, int]:
@@ -262,31 +242,41 @@ class FollowedTables:
         return self.update
 
     def table(self, name: str) -> DataFrame:
-        """Return a table: one of :data:`TABLES`, with the schema that the function of this name gives.
+        """Return a table, with the schema that the function of this name gives.
+
+        Args:
+            name: ``records``, ``commits``, ``current_offsets``, ``generations``, ``members``, ``rebalances``,
+                ``groups``, ``history``, ``corrupt`` or ``read_counts``.
 
         Raises:
             InputError: there is no such table.
         """
-        if name in ("records", "history"):
-            return self._history() if name == "history" else self._read("records")
-        if name == "commits":
-            still_open = self._read("open").withColumn("transaction", F.lit("open"))
-            return self._read("commits").unionByName(still_open.select(*COMMITS.fieldNames()))
-        if name == "current_offsets":
-            return offsets_of(self._read("states"))
-        if name == "groups":
-            return groups(self._read("records"), history=self._ends(), offsets=self.table("current_offsets"))
-        if name == "members":
-            return with_names(members(self._history()), self._read("states"))
-        if name in ("generations", "rebalances"):
-            return (generations if name == "generations" else rebalances)(self._history())
-        if name in ("corrupt", "read_counts"):
-            return (corrupt if name == "corrupt" else read_counts)(self._read("records"))
-        raise InputError(f"there is no table {name}; there are {', '.join(TABLES)}")
+        makers: dict[str, Callable[[], DataFrame]] = {
+            "records": lambda: self._read("records"),
+            "commits": self._commits,
+            "current_offsets": self._current_offsets,
+            "generations": lambda: generations(self._history()),
+            "members": lambda: with_names(members(self._history()), self._read("states")),
+            "rebalances": lambda: rebalances(self._history()),
+            "groups": lambda: groups(self._read("records"), history=self._ends(), offsets=self._current_offsets()),
+            "history": self._history,
+            "corrupt": lambda: corrupt(self._read("records")),
+            "read_counts": lambda: read_counts(self._read("records")),
+        }
+        if name not in makers:
+            raise InputError(f"there is no table {name}; there are {', '.join(makers)}")
+        return makers[name]()
 
     def row_count(self, name: str) -> int:
         """Return how many rows ``records``, ``commits`` or ``history`` has, without counting them."""
         return sum(part.rows for part in self._manifest.tables.get(name, ()))
+
+    def _commits(self) -> DataFrame:
+        still_open = self._read("open").withColumn("transaction", F.lit("open"))
+        return self._read("commits").unionByName(still_open.select(*COMMITS.fieldNames()))
+
+    def _current_offsets(self) -> DataFrame:
+        return offsets_of(self._read("states"))
 
     def _history(self) -> DataFrame:
         return self._read("history").unionByName(self._ends())

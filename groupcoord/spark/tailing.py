@@ -64,7 +64,7 @@ def logs_of(found: Iterable[FileSet]) -> dict[str, Log]:
     for files in found:
         for segment in files.segments:
             if segment.unread is None:
-                folder = str(PurePosixPath(segment.name).parent)
+                folder = segment.name.rpartition("/")[0]
                 folders.setdefault(folder, (files.file_system, {}))[1][segment.path] = segment
     return {
         folder: Log(file_system, tuple(sorted(segments.values(), key=_order)))

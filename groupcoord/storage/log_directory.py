@@ -25,8 +25,12 @@ _CHECKPOINT_LINE = re.compile(r"^(\S+) ([0-9]+) ([0-9]+)$", re.MULTILINE)
 _TOPIC_ID_LINE = re.compile(r"^topic_id: ([A-Za-z0-9_-]{22})$", re.MULTILINE)
 
 
-def lock_directory(directory: Path) -> int:
+def lock_directory(directory: Path, *, against_brokers: bool = True) -> int:
     """Create the directory if need be and lock it for this store alone.
+
+    Args:
+        directory: what to lock.
+        against_brokers: lock JVM brokers out too. Over NFS their kind of lock and ours may stand in each other's way.
 
     Returns:
         The file descriptor that holds the lock, until it is closed.
@@ -44,8 +48,9 @@ def lock_directory(directory: Path) -> int:
         raise LogDirectoryError(directory, error.strerror or str(error)) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # A JVM broker takes a POSIX lock on this same file, which flock neither sees nor hinders.
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if against_brokers:
+            # A JVM broker takes a POSIX lock on this same file, which flock neither sees nor hinders.
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
         raise DirectoryLockedError(directory) from None

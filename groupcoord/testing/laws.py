@@ -1,43 +1,4 @@
 """The laws that hold at every moment of every run, for tests and simulators of your own: see :mod:`groupcoord.laws`."""
 
-from groupcoord.laws import (
-    LawBrokenError,
-    OffsetLedger,
-    check_acknowledged_commits,
-    check_bytes,
-    check_compaction_rebuilds,
-    check_fetch_is_the_log,
-    check_generations_grow,
-    check_hard_state_is_the_log,
-    check_rebuilt,
-    check_replay,
-    check_size,
-    check_snapshot_rebuilds,
-    check_timers,
-    check_tokens,
-    compacted,
-    offsets_in_log,
-    replayed,
-    require,
-)
-
-__all__ = [
-    "LawBrokenError",
-    "OffsetLedger",
-    "check_acknowledged_commits",
-    "check_bytes",
-    "check_compaction_rebuilds",
-    "check_fetch_is_the_log",
-    "check_generations_grow",
-    "check_hard_state_is_the_log",
-    "check_rebuilt",
-    "check_replay",
-    "check_size",
-    "check_snapshot_rebuilds",
-    "check_timers",
-    "check_tokens",
-    "compacted",
-    "offsets_in_log",
-    "replayed",
-    "require",
-]
+from groupcoord.laws import *  # noqa: F403
+from groupcoord.laws import __all__ as __all__

@@ -24,7 +24,9 @@ BROKER_LOG = Path(__file__).with_name("broker_log.tar.xz")
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A small session."""
-    quick_start = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+    # With the first compiler alone Java keeps less room for code than all these tests fill.
+    java = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
+    quick_start = {"spark.driver.extraJavaOptions": java}
     made = groupcoord.spark.session("local[2]", memory="1g", shuffle_partitions=2, config=quick_start)
     yield made
     made.stop()

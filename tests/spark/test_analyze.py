@@ -12,6 +12,8 @@ from typer.testing import CliRunner
 
 import groupcoord.spark.running
 from groupcoord.cli import USAGE_ERROR, make_app
+from groupcoord.cli.analyze import _Watch
+from groupcoord.spark.analysis import Analysis
 from groupcoord.spark.errors import JavaNotFoundError
 from groupcoord.spark.running import SparkFailedError, one_run
 
@@ -43,6 +45,8 @@ class Analyzed(NamedTuple):
     folder: Path
     run: Run
     summary: dict[str, Any]
+    steps: list[str]
+    begun: list[str]
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +58,12 @@ def analyzed(spark: SparkSession, broker_log: Path, tmp_path_factory: pytest.Tem
     torn.write_bytes(bytes(LOST_BYTES))
     ends = folder.parent / "ends.csv"
     ends.write_text("topic,topic_partition,end_offset\nt-6,0,1000\n", "utf-8")
-    done = run(broker_log, torn, "--out", folder, "--verify", "--end-offsets", ends)
-    return Analyzed(folder, done, json.loads((folder / "summary.json").read_text("utf-8")))
+    steps = Analysis([broker_log], folder, end_offsets=str(ends), verifies=True).steps
+    begun: list[str] = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(_Watch, "begin", lambda _, step: begun.append(step))
+        done = run(broker_log, torn, "--out", folder, "--verify", "--end-offsets", ends)
+    return Analyzed(folder, done, json.loads((folder / "summary.json").read_text("utf-8")), steps, begun)
 
 
 @pytest.mark.slow
@@ -120,6 +128,13 @@ def test_nothing_differs_and_what_is_lost_is_told(analyzed: Analyzed) -> None:
     (lost,) = analyzed.summary["corrupt"]
     assert lost["file"].endswith("__consumer_offsets-5/00000000000000000000.log")
     assert "1 byte ranges could not be read" in analyzed.run.output
+
+
+@pytest.mark.slow
+def test_every_step_begins(analyzed: Analyzed) -> None:
+    """The bar of the terminal gets to its end: each step that was announced begins, in that order."""
+    assert analyzed.begun == analyzed.steps
+    assert len(set(analyzed.steps)) == len(analyzed.steps) > 1
 
 
 @pytest.mark.slow

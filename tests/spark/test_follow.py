@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
+import os
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
+from socket import gethostname
 
+import fsspec
 import pytest
 from pyspark.sql import SparkSession
 
@@ -16,6 +23,7 @@ from groupcoord.clock import ManualClock
 from groupcoord.spark.analysis import Analysis
 from groupcoord.spark.errors import InputError
 from groupcoord.spark.following import Following, Progress
+from groupcoord.spark.stream_store import CHECKPOINT
 
 from .test_analyze import run
 from .test_tables import Log, commit
@@ -121,14 +129,97 @@ def test_a_signal_ends_the_command(spark: SparkSession, tmp_path: Path) -> None:
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
+HOLDER = """
+import sys, time
+from groupcoord.spark.following import Following
+
+with Following(sys.argv[1:2], sys.argv[2])._alone():
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_second_one_is_refused_until_the_first_is_gone(tmp_path: Path) -> None:
+    """Exit status 2, and one line that names the directory and the process; after a kill nothing stands in the way."""
+    Log(tmp_path / "data").add(commit(0, 5))
+    out = tmp_path / "out"
+    words = [sys.executable, "-c", HOLDER, str(tmp_path / "data"), str(out)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as holder:
+        try:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == "held\n"
+            for where in (str(out), f"file://{out}"):
+                refused = run(tmp_path / "data", "--out", where, "--follow")
+                assert refused.status == USAGE_ERROR
+                told = f"{where} is in use: process {holder.pid} on {gethostname()} follows logs into it"
+                assert refused.error == f"groupcoord analyze: {told}\n"
+        finally:
+            holder.kill()
+    Following([tmp_path / "data"], out)
+
+
+def test_a_directory_is_held_as_long_as_it_is_followed_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever was made before but runs later is refused too; other directories are free, and at the end this one."""
+    data, out = tmp_path / "data", tmp_path / "out"
+    Log(data).add(commit(0, 5))
+    monkeypatch.setattr(Following, "_run", lambda _, spark, is_stopped, tell: is_stopped(0.0))
+    first, second, elsewhere = Following([data], out), Following([data], out), Following([data], tmp_path / "other")
+
+    def is_stopped(wait_s: float) -> bool:
+        elsewhere.run(None, lambda _: True, print)  # type: ignore[arg-type]
+        with pytest.raises(InputError, match=f"is in use: process {os.getpid()} "):
+            second.run(None, lambda _: True, print)  # type: ignore[arg-type]
+        return True
+
+    for _ in range(2):
+        first.run(None, is_stopped, print)  # type: ignore[arg-type]
+
+
+def test_no_broker_is_locked_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lock that log directories have against JVM brokers is not taken: over NFS it would collide with our own."""
+
+    def refuse(*_: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(fcntl, "lockf", refuse)
+    Following([tmp_path], tmp_path / "out")
+
+
+def test_where_spark_can_not_write_is_told(spark: SparkSession, broker_log: Path) -> None:
+    """A URL that fsspec knows and Spark does not is refused before anything is read."""
+    told = r'^Spark can\'t write to memory://out: .*No FileSystem for scheme "memory"$'
+    with pytest.raises(InputError, match=told):
+        Following([broker_log], "memory://out").run(spark, lambda _: True, print)
+    fsspec.filesystem("memory").rm("/out", recursive=True)
+    with pytest.raises(InputError, match=told):
+        Analysis([broker_log], "memory://out").run(spark)
+
+
+@pytest.mark.slow
+def test_urls_lead_to_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    """Logs and results may be URLs; the directory's name may have a space and a pattern's characters in it."""
+    data, out = tmp_path / "data", tmp_path / "out [1]"
+    Log(data).add(commit(0, 5))
+    followed = Followed()
+    Following([data.as_uri()], f"file://{out}").run(spark, followed.is_stopped, followed.told.append)
+
+    assert [progress.update for progress in followed.told] == [0]
+    assert pipeline.FollowedTables(spark, out).table("records").where("kind = 'record'").count() == 1
+    assert json.loads((out / "summary.json").read_text("utf-8"))["overview"]["groups"] == 1
+
+
 def test_refusals_are_one_line(broker_log: Path, tmp_path: Path) -> None:
     """What can't be followed is told in one line, before Spark does anything."""
     full = tmp_path / "full"
     full.mkdir()
     (full / "precious").touch()
+    blocked = tmp_path / "blocked"
+    blocked.mkdir()
+    (blocked / CHECKPOINT).touch()
     cases: list[tuple[list[str | Path], str]] = [
         ([broker_log, "--out", tmp_path / "new", "--follow", "--verify"], "don't go together"),
         ([broker_log, "--out", full, "--follow"], "is not empty"),
+        ([broker_log, "--out", blocked, "--follow"], f"{blocked / CHECKPOINT}: it is not a directory"),
         ([tmp_path / "nowhere", "--out", tmp_path / "new", "--follow"], "no such file"),
     ]
     for words, told in cases:

@@ -8,13 +8,16 @@ import zipfile
 from itertools import pairwise
 from pathlib import Path
 
+import fsspec
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 import groupcoord.spark as pipeline
 from groupcoord.core.records import OffsetCommitRecord
 from groupcoord.log_store import LogRecord, Ticket
+from groupcoord.spark.analysis import Analysis
 from groupcoord.spark.chunks import RowSettings
 from groupcoord.spark.files import INTERRUPTED, cut, find_segments
 from groupcoord.spark.schemas import RECORDS
@@ -219,6 +222,37 @@ def test_a_file_without_permission_is_told(
 
     with pytest.raises(pipeline.InputError, match="permission denied"):
         pipeline.read_log(spark, broker_log)
+
+
+class NoCredentialsError(Exception):
+    """Like that of botocore, which has nothing in common with any other."""
+
+
+@pytest.mark.parametrize(
+    ("raised", "told"),
+    [
+        (NoCredentialsError("Unable to locate credentials"), "Unable to locate credentials"),
+        (OSError("Unable to load libjvm\ndlopen(/usr/lib/jvm) failed"), "Unable to load libjvm"),
+        (ConnectionRefusedError(111, "Connection refused"), "Connection refused"),
+        (TimeoutError(), "TimeoutError"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+@pytest.mark.parametrize("method", ["__init__", "info", "exists"])
+def test_what_a_file_system_raises_is_told(
+    broker_log: Path, tmp_path: Path, raised: Exception, told: str, method: str
+) -> None:
+    """Whatever it is and whenever it comes, for logs and results alike: one line with the URL in front of it."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise raised
+
+    refusing = type("Refusing", (MemoryFileSystem,), {"protocol": "refusing", "cachable": False, method: refuse})
+    fsspec.register_implementation("refusing", refusing, clobber=True)
+    logs, out = (broker_log, "refusing://here") if method == "exists" else ("refusing://here", tmp_path / "out")
+    with pytest.raises(pipeline.InputError) as caught:
+        Analysis([logs], out)
+    assert str(caught.value) == f"refusing://here: {told}"
 
 
 @pytest.mark.parametrize(

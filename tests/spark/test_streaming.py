@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import fsspec
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -185,7 +186,7 @@ def test_messages_of_another_stream(spark: SparkSession, broker_log: Path, tmp_p
 class Reading:
     """A stream over one folder, without Spark."""
 
-    def __init__(self, folder: Path, **options: str) -> None:
+    def __init__(self, folder: Path | str, **options: str) -> None:
         self.reader = LogStreamReader(LogOptions({"path": str(folder), "columns": "log_offset,problem", **options}))
         self.offset: dict[str, Any] = self.reader.initialOffset()
 
@@ -234,6 +235,30 @@ def test_a_torn_tail_is_not_there_yet(tmp_path: Path) -> None:
     corrupt, following = reading.read()
     assert "only 20 are left" in corrupt
     assert following == 3
+
+
+def test_a_url_is_read_like_a_folder(tmp_path: Path) -> None:
+    """Of any file system that fsspec knows, what is new is read, and once; a log that is gone is named by its URL."""
+    memory = fsspec.filesystem("memory")
+    memory.rm("/", recursive=True)
+    memory.mkdir("/data")
+    reading, by_pattern = Reading("memory://data"), Reading("memory://data/__consumer_offsets-[01]")
+    assert reading.read() == by_pattern.read() == []
+    for partition, offsets in ((0, [0, 1]), (1, [7])):
+        segment(tmp_path, 0, offsets, partition)
+    memory.put(f"{tmp_path}/", "/data/", recursive=True)
+    assert reading.read() == by_pattern.read() == [0, 1, 7]
+    memory.pipe_file(f"/data/__consumer_offsets-1/{0:020d}.log", batch_at(7) + batch_at(8) + batch_at(9)[:20])
+    memory.pipe_file(f"/data/__consumer_offsets-0/{2:020d}.log", batch_at(2))
+    assert reading.read() == by_pattern.read() == [2, 8]
+
+    before = reading.offset
+    memory.pipe_file(f"/data/__consumer_offsets-1/{9:020d}.log", batch_at(9))
+    after = reading.reader.latestOffset(before, reading.reader.getDefaultReadLimit())
+    memory.rm("/data/__consumer_offsets-1", recursive=True)
+    (gone,) = reading.reader.partitions(before, after)
+    assert isinstance(gone, LogPartition)
+    assert [one.segment.name for one in gone.ranges] == ["memory:///data/__consumer_offsets-1"]
 
 
 def test_damage_is_told_once(tmp_path: Path) -> None:
