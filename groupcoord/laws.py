@@ -46,6 +46,7 @@ __all__ = [
     "compacted",
     "offsets_in_log",
     "replayed",
+    "require",
 ]
 
 OffsetKey = tuple[str, str, int]
@@ -306,20 +307,22 @@ def check_tokens(coordinator: GroupCoordinator, outstanding: Iterable[Hashable])
 
 
 def check_size(coordinator: GroupCoordinator) -> None:
-    """No generation is larger than ``group.max.size`` (KIP-389).
+    """No more than ``group.max.size`` (KIP-389) join a generation.
 
-    As in Kafka, static members that have not joined again when a rebalance ends stay without counting, so only dynamic
-    members are counted here.
+    A group can have more members all the same: a static member that has not joined again when a rebalance ends stays in
+    the generation, while others may have taken all the places. So joins that wait count, of whomever, and dynamic
+    members, all of which have joined. Recorded with Kafka 4.4.0 (the packaged transcripts of the area ``size``).
 
     Raises:
-        LawBrokenError: one is.
+        LawBrokenError: more do.
     """
     limit = coordinator.config.group_max_size
     for partition in _served(coordinator):
         for group in partition.groups.values():
+            require(group.waiting_joins <= limit, f"{group!r} lets {group.waiting_joins} join; {limit} may")
             if len(group.members) > limit and group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
                 dynamic_count = len(group.members) - len(group.static_members)
-                require(dynamic_count <= limit, f"{group!r} has {dynamic_count} members; {limit} are allowed")
+                require(dynamic_count <= limit, f"{group!r} has {dynamic_count} dynamic members; {limit} may join")
 
 
 def check_generations_grow(log_store: LogStore, partition: int) -> None:

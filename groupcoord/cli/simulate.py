@@ -60,6 +60,8 @@ def simulate(
         options_of = without_elision
     command = "groupcoord simulate" + (f" {shlex.quote(str(scenario))}" if scenario is not None else "")
     if seed is not None:
+        if as_json or html is not None:
+            _give_up("--seed tells the story of one seed; for its report use --seeds 1 --first-seed and its number")
         _tell(seed, options_of(seed))
         return
     report = _run(name, range(first_seed, first_seed + seeds), options_of, jobs, progress=not as_json)
@@ -83,8 +85,10 @@ def _load(path: Path) -> tuple[str, Callable[[int], WorldOptions]]:
 
     try:
         text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        _give_up(f"{path} can't be read: {error}")
+    except OSError as error:
+        _give_up(f"{path} can't be read: {error.strerror}")
+    except UnicodeDecodeError:
+        _give_up(f"{path} can't be read: it is no text in UTF-8")
     try:
         scenario = parse_scenario(text)
     except ScenarioError as error:
@@ -140,11 +144,13 @@ def _write_page(path: Path, report: FleetReport, command: str) -> None:
     try:
         path.write_text(report_page(report, command), "utf-8")
     except OSError as error:
-        _give_up(f"{path} can't be written: {error}")
+        _give_up(f"{path} can't be written: {error.strerror}")
 
 
 def _print_report(report: FleetReport, command: str) -> None:
     from rich.console import Console
+
+    from groupcoord.sim.page import told_seeds
 
     console = Console(highlight=False)
     for run in report.failed:
@@ -156,12 +162,14 @@ def _print_report(report: FleetReport, command: str) -> None:
     figures = report.to_json()
     causes = ", ".join(f"{cause} {count}" for cause, count in report.causes().items())
     console.print(f"rebalances by cause: {causes or 'none'}", markup=False, soft_wrap=True)
+    _print_deeds(console, report)
     style = "bold red" if report.failed else "bold green"
     console.print(
-        f"{len(report.runs)} seeds, {figures['heartbeats']:,} heartbeats, {figures['commits']:,} commits: "
+        f"{told_seeds(report)}, {figures['heartbeats']:,} heartbeats, {figures['commits']:,} commits of consumers: "
         + (f"{len(report.failed)} broke a law" if report.failed else "every law held"),
         style=style,
         markup=False,
+        soft_wrap=True,
     )
 
 
@@ -175,8 +183,20 @@ def _print_table(console: Console, report: FleetReport) -> None:
     table.add_column("")
     for column in ("values", "least", "p50", "p90", "p99", "most"):
         table.add_column(column, justify="right")
+    distributions = report.distributions()
     for measure in MEASURES:
-        found = report.distributions()[measure.key]
+        found = distributions[measure.key]
+        if not found.count:
+            continue
         values = (found.least, *found.percentiles.values(), found.most)
         table.add_row(measure.title, f"{found.count:,}", *(told_value(measure, value) for value in values))
     console.print(table)
+
+
+def _print_deeds(console: Console, report: FleetReport) -> None:
+    """Print a line for each thing that clients did."""
+    outcomes: dict[tuple[str, str], list[str]] = {}
+    for deed, count in report.deeds().items():
+        outcomes.setdefault((deed.who, deed.what), []).append(f"{deed.outcome} {count:,}")
+    for (who, what), told in outcomes.items():
+        console.print(f"{who}, {what}: {', '.join(told)}", markup=False, soft_wrap=True)

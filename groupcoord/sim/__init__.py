@@ -8,11 +8,12 @@ from groupcoord.sim.runs import FleetReport, Run, collect, run_seed, run_seeds
 from groupcoord.sim.scenario import Scenario, parse_scenario
 from groupcoord.sim.scenario_reader import ScenarioError
 from groupcoord.sim.swarm import swarm_options
-from groupcoord.sim.world import Outcome, World
+from groupcoord.sim.world import Deed, Outcome, World
 
 __all__ = [
     "LEGEND",
     "ClusterOptions",
+    "Deed",
     "FleetReport",
     "GroupOptions",
     "LawBrokenError",

@@ -27,9 +27,6 @@ from groupcoord.sim.visitors import Ask, Errand, Pause, Visitor
 if TYPE_CHECKING:
     from groupcoord.sim.world import World
 
-LOOKS = 5
-LOOK_PAUSE_MS = 700
-
 
 class AdministratorsWish(Enum):
     """What an administrator has come for."""
@@ -45,12 +42,17 @@ class Administrator(Fault):
     """Somebody administrates a group.
 
     Attributes:
-        group: its id.
+        group: its id; consumers may have one of that name, or nobody.
         wish: what is done to it.
+        looks, look_pause_ms: who looks does so so often, with pauses between.
+        topic: whose offsets are deleted; None: drawn.
     """
 
     group: str
     wish: AdministratorsWish
+    looks: int = 5
+    look_pause_ms: int = 700
+    topic: str | None = None
 
     @property
     def group_id(self) -> str | None:
@@ -67,20 +69,21 @@ class Administrator(Fault):
             AdministratorsWish.DELETE_OFFSETS: self._delete_offsets,
             AdministratorsWish.REMOVE_MEMBER: self._remove_member,
         }[self.wish](world, chance)
-        Visitor(world, [world.group(self.group)], errand)
+        groups = [group for group in world.groups if group.options.group_id == self.group]
+        Visitor(world, "administrator", groups, errand)
 
     def _look(self, world: World, chance: Random) -> Errand:
-        for _ in range(LOOKS):
+        for _ in range(self.looks):
             yield Ask(ListGroups(), None)
             yield Ask(DescribeGroups((self.group,)), self.group)
             yield Ask(OffsetFetch((GroupToFetch(self.group),), require_stable=chance.random() < 0.5), self.group)
-            yield Pause(LOOK_PAUSE_MS)
+            yield Pause(self.look_pause_ms)
 
     def _delete_group(self, world: World, chance: Random) -> Errand:
         yield Ask(DeleteGroups((self.group,)), self.group)
 
     def _delete_offsets(self, world: World, chance: Random) -> Errand:
-        topic = chance.choice(sorted(world.topics.topics))
+        topic = chance.choice(sorted(world.topics.topics)) if self.topic is None else self.topic
         indexes = tuple(partition.partition for partition in world.partitions_of((topic,)))
         yield Ask(OffsetDelete(self.group, (TopicToDelete(topic, indexes),)), self.group)
 

@@ -406,7 +406,9 @@ class Consumer:
             case LeftGroup(reason=reason):
                 self.tell(f"leaves: {reason}")
             case Failed():
-                self.tell(f"fails: {output.api} {output.error_code.name} {output.message}")
+                name = output.error_code.name
+                self.tell(f"fails: {output.api} {name}" + (f" {output.message}" if output.message != name else ""))
+                self._world.count("consumer", f"{output.api} failed".strip(), name)
                 self._end()
                 self.will_restart = True
                 self._scheduler.at(self._scheduler.time_ms + RESTART_PAUSE_MS, self._rank, self._restart, self._life)
@@ -453,7 +455,7 @@ class Consumer:
         for partition, found in fetched.offsets.items():
             if partition in self.owned:
                 offset = self.owned[partition] = 0 if found is None else found.offset
-                self.group.observations.started(self.name, partition, offset)
+                self.group.observations.started(self.name, partition, offset, self._scheduler.time_ms)
                 started.append(f"{partition.topic}-{partition.partition}:{offset}")
         more = f" and {len(started) - 8} more" if len(started) > 8 else ""
         self.tell(f"goes on at {' '.join(started[:8])}{more}")

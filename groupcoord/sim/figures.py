@@ -18,7 +18,7 @@ class Measure:
         key: its name in JSON, with the unit.
         title: its name for people.
         unit: ``ms`` or empty for counts.
-        of_what: what one value stands for.
+        of_what: what one value stands for, and from when until when it is measured.
     """
 
     key: str
@@ -28,12 +28,55 @@ class Measure:
 
 
 MEASURES = (
-    Measure("rebalances", "rebalances", "", "one for each group and seed"),
-    Measure("rebalance_duration_ms", "rebalance", "ms", "one for each rebalance"),
-    Measure("unowned_ms", "without owner", "ms", "one for each partition, group and seed"),
-    Measure("moves", "moved to another member", "", "one for each partition, group and seed"),
-    Measure("duplicate_ms", "processed again", "ms", "one for each partition, group and seed"),
-    Measure("longest_duplicate_ms", "processed again at once", "ms", "one for each partition, group and seed"),
+    Measure("rebalances", "rebalances", "", "How many: one value for each group and seed."),
+    Measure("rebalance_duration_ms", "rebalance", "ms", "How long it took: one value for each rebalance."),
+    Measure(
+        "unowned_ms",
+        "without owner",
+        "ms",
+        "How long no consumer had a partition, from the first consumer's start on, all in all: "
+        "one value for each partition, group and seed.",
+    ),
+    Measure(
+        "moves",
+        "moved",
+        "",
+        "How often a partition went to another consumer than before: one value for each partition, group and seed.",
+    ),
+    Measure(
+        "duplicate_ms",
+        "processed again",
+        "ms",
+        "How much was processed a second time, as the time in which it was written, all in all: "
+        "one value for each partition, group and seed.",
+    ),
+    Measure(
+        "longest_duplicate_ms",
+        "most processed again",
+        "ms",
+        "The most of that which one change of owners caused: one value for each partition, group and seed.",
+    ),
+    Measure(
+        "offsets_wait_ms",
+        "waited for offsets",
+        "ms",
+        "How long a consumer that was given a partition waited for the committed offset; it isn't told while a "
+        "transaction with offsets of that partition is open: one value for each partition that a consumer was given.",
+    ),
+    Measure(
+        "transaction_open_ms",
+        "transaction open",
+        "ms",
+        "How long a transaction took, from its begin until the group's coordinator had its marker: "
+        "one value for each transaction.",
+    ),
+    Measure(
+        "offsets_late_ms",
+        "offsets visible late",
+        "ms",
+        "How long after a transaction was committed the group's coordinator had its marker, and consumers its offsets: "
+        "one value for each committed transaction.",
+    ),
 )
 
 
@@ -73,15 +116,13 @@ class Distribution:
         }
 
 
-def histogram(values: Sequence[float], bin_count: int = 40) -> list[tuple[float, float, int]]:
-    """Return (from, to, how many) of bins of equal width; the last one includes its end. Nothing without values."""
+def histogram(values: Sequence[int], most_bins: int = 40) -> list[tuple[int, int, int]]:
+    """Return (first, last, how many) of bins of equal width that cover all values; nothing without values."""
     if not values:
         return []
     least, most = min(values), max(values)
-    width = (most - least) / bin_count
-    if not width:
-        return [(least, most, len(values))]
-    counts = [0] * bin_count
+    width = ceil((most - least + 1) / most_bins)
+    counts = [0] * ceil((most - least + 1) / width)
     for value in values:
-        counts[min(int((value - least) / width), bin_count - 1)] += 1
-    return [(least + place * width, least + (place + 1) * width, count) for place, count in enumerate(counts)]
+        counts[(value - least) // width] += 1
+    return [(least + place * width, least + (place + 1) * width - 1, count) for place, count in enumerate(counts)]

@@ -18,16 +18,19 @@ def _text(text: str) -> bytes:
     return pack(">h", len(text)) + text.encode()
 
 
-FOREIGN: tuple[tuple[bytes, bytes | None], ...] = (
-    (pack(">h", 3) + _text("newer"), pack(">hi", 0, 17)),
-    (pack(">h", 5) + _text("newer") + _text("member"), None),
-    (pack(">h", 11) + _text("share"), pack(">hi", 0, 1)),
-    (pack(">h", 99) + b"from the future", b"\x00\x00whatever"),
-    (pack(">h", 1) + _text("newer") + _text("topic0") + pack(">i", 0), pack(">hq", 77, 1_000)),
-    (pack(">h", 2) + _text("newer"), pack(">h", 77) + b"members of the future"),
-    (b"\x00", b"?"),
-)
-"""Keys and values: groups of other types (KIP-848, KIP-932), types and versions to come, and rubbish."""
+FOREIGN: dict[str, tuple[bytes, bytes | None]] = {
+    "consumer-group": (pack(">h", 3) + _text("newer"), pack(">hi", 0, 17)),
+    "consumer-group-member-tombstone": (pack(">h", 5) + _text("newer") + _text("member"), None),
+    "share-group": (pack(">h", 11) + _text("share"), pack(">hi", 0, 1)),
+    "unknown-type": (pack(">h", 99) + b"from the future", b"\x00\x00whatever"),
+    "unknown-offset-commit-version": (
+        pack(">h", 1) + _text("newer") + _text("topic0") + pack(">i", 0),
+        pack(">hq", 77, 1_000),
+    ),
+    "unknown-group-metadata-version": (pack(">h", 2) + _text("newer"), pack(">h", 77) + b"members of the future"),
+    "unreadable": (b"\x00", b"?"),
+}
+"""Keys and values by name: groups of other types (KIP-848, KIP-932), types and versions to come, and rubbish."""
 
 
 @frozen(kw_only=True)
@@ -40,11 +43,12 @@ class ForeignRecords(Fault):
     """
 
     partition: int
-    kind: int
+    kind: str
 
     def begin(self, world: World) -> None:
         """Write it."""
         key, value = FOREIGN[self.kind]
-        world.tell(f"somebody writes a record of a foreign kind to log partition {self.partition}")
+        world.tell(f"somebody writes a record of a foreign kind ({self.kind}) to log partition {self.partition}")
+        world.count("other writer", self.kind, "written")
         entry = LogRecord.from_bytes(key, value, offset=-1, timestamp_ms=world.scheduler.time_ms)
         world.cluster.log.write_foreign(self.partition, entry)

@@ -19,7 +19,7 @@ def head(now_ms: int, start_ms: int) -> int:
 class _Turn:
     """A consumer's time with a partition; it processes from ``started_at`` on, once it knows where to start."""
 
-    consumer: str
+    assigned_ms: int
     started_at: int | None = None
 
 
@@ -53,16 +53,25 @@ class PartitionFigures:
 
 
 class GroupObservations:
-    """Watches the partitions of one group.
+    """Watches the partitions of one group, and the transactions that commit its offsets.
 
     Args:
         partitions: what the group subscribes to.
         start_ms: when the world began.
+
+    Attributes:
+        rebalance_durations_ms, rebalance_causes: of all rebalances.
+        offsets_waits_ms: how long a consumer waited for the committed offset, each time it was given a partition.
+        transactions_open_ms: how long each transaction took, from its begin until its marker was in the log.
+        offsets_late_ms: of each that was committed, how long after the decision that was.
     """
 
     def __init__(self, partitions: tuple[TopicPartition, ...], start_ms: int) -> None:
         self.rebalance_durations_ms: list[int] = []
         self.rebalance_causes: dict[str, int] = {}
+        self.offsets_waits_ms: list[int] = []
+        self.transactions_open_ms: list[int] = []
+        self.offsets_late_ms: list[int] = []
         self._start_ms = start_ms
         self._histories = {partition: _PartitionHistory() for partition in partitions}
         self._is_watched = False
@@ -86,6 +95,17 @@ class GroupObservations:
         for cause in causes[:1]:
             self.rebalance_causes[cause] = self.rebalance_causes.get(cause, 0) + 1
 
+    def transaction_ended(self, open_ms: int, late_ms: int | None) -> None:
+        """A transaction's marker is in the log.
+
+        Args:
+            open_ms: how long ago it began.
+            late_ms: how long ago it was committed; None if it was aborted.
+        """
+        self.transactions_open_ms.append(open_ms)
+        if late_ms is not None:
+            self.offsets_late_ms.append(late_ms)
+
     def assigned(self, consumer: str, partition: TopicPartition, now_ms: int) -> None:
         """A consumer has a partition."""
         history = self._histories[partition]
@@ -95,12 +115,14 @@ class GroupObservations:
         if history.last_consumer not in (None, consumer):
             history.moves += 1
         history.last_consumer = consumer
-        history.turns[consumer] = _Turn(consumer)
+        history.turns[consumer] = _Turn(now_ms)
 
-    def started(self, consumer: str, partition: TopicPartition, offset: int) -> None:
+    def started(self, consumer: str, partition: TopicPartition, offset: int, now_ms: int) -> None:
         """A consumer begins to process a partition at an offset."""
         turn = self._histories[partition].turns.get(consumer)
         if turn is not None:
+            if turn.started_at is None:
+                self.offsets_waits_ms.append(now_ms - turn.assigned_ms)
             turn.started_at = offset
 
     def given_up(self, consumer: str, partition: TopicPartition, now_ms: int) -> None:
@@ -109,7 +131,9 @@ class GroupObservations:
         turn = history.turns.pop(consumer, None)
         if turn is None:
             return
-        if turn.started_at is not None:
+        if turn.started_at is None:
+            self.offsets_waits_ms.append(now_ms - turn.assigned_ms)
+        else:
             processed_to = head(now_ms, self._start_ms)
             again = max(0, min(processed_to, history.processed_to) - turn.started_at)
             history.duplicate_records += again

@@ -8,6 +8,7 @@ from html import escape
 from groupcoord.sim.durations import told_duration
 from groupcoord.sim.figures import MEASURES, Distribution, Measure, histogram
 from groupcoord.sim.runs import FleetReport
+from groupcoord.sim.world import Deed
 
 WIDTH, HEIGHT, MARGIN = 640, 150, 24
 
@@ -30,6 +31,14 @@ def told_value(measure: Measure, value: float) -> str:
     return f"{value:.0f}" if float(value).is_integer() else f"{value:.2f}"
 
 
+def told_seeds(report: FleetReport) -> str:
+    """Return how many seeds there are, and which."""
+    seeds = [run.seed for run in report.runs]
+    if len(seeds) == 1:
+        return f"1 seed ({seeds[0]})"
+    return f"{len(seeds)} seeds ({seeds[0]} to {seeds[-1]})"
+
+
 def report_page(report: FleetReport, command: str) -> str:
     """Return the whole page.
 
@@ -43,8 +52,8 @@ def report_page(report: FleetReport, command: str) -> str:
         f'<html lang="en"><head><meta charset="utf-8"><title>{escape(report.name)}</title>',
         f"<style>{_STYLE}</style></head><body>",
         f"<h1>{escape(report.name)}</h1>",
-        f"<p>{len(report.runs)} seeds, {told_duration(figures['virtual_ms'])} of virtual time, "
-        f"{figures['heartbeats']:,} heartbeats, {figures['commits']:,} commits.</p>",
+        f"<p>{told_seeds(report)}, {told_duration(figures['virtual_ms'])} of virtual time in all, "
+        f"{figures['heartbeats']:,} heartbeats, {figures['commits']:,} commits of consumers.</p>",
         _failures(report, command),
         "<h2>Distributions</h2>",
         _table(report.distributions()),
@@ -53,9 +62,11 @@ def report_page(report: FleetReport, command: str) -> str:
         parts.append(_plot(measure, report.values(measure.key)))
     parts.append("<h2>What started the rebalances</h2>")
     parts.append(_causes(report.causes()))
-    parts.append("<h2>Groups</h2>")
-    for group_id in report.group_ids():
-        parts.append(f"<h3>{escape(group_id)}</h3>{_table(report.distributions(group_id))}")
+    parts.append(_deeds(report.deeds()))
+    if len(report.group_ids()) > 1:
+        parts.append("<h2>Groups</h2>")
+        for group_id in report.group_ids():
+            parts.append(f"<h3>{escape(group_id)}</h3>{_table(report.distributions(group_id))}")
     parts.append("</body></html>")
     return "\n".join(parts)
 
@@ -75,6 +86,8 @@ def _table(distributions: dict[str, Distribution]) -> str:
     rows = []
     for measure in MEASURES:
         found = distributions[measure.key]
+        if not found.count:
+            continue
         values = (found.least, *found.percentiles.values(), found.most, found.mean)
         cells = "".join(f"<td>{escape(told_value(measure, value))}</td>" for value in values)
         rows.append(f"<tr><td>{escape(measure.title)}</td><td>{found.count:,}</td>{cells}</tr>")
@@ -90,8 +103,15 @@ def _plot(measure: Measure, values: Sequence[int]) -> str:
     width, floor = (WIDTH - 2 * MARGIN) / len(bins), HEIGHT - MARGIN
     bars = []
     for place, (start, end, count) in enumerate(bins):
+        if not count:
+            continue
         height = (floor - MARGIN) * count / highest
-        told = f"{told_value(measure, start)} to {told_value(measure, end)}: {count:,}"
+        span = (
+            told_value(measure, start)
+            if start == end
+            else f"{told_value(measure, start)} to {told_value(measure, end)}"
+        )
+        told = f"{span}: {count:,}"
         bars.append(
             f'<rect x="{MARGIN + place * width:.1f}" y="{floor - height:.1f}" width="{max(width - 1, 1):.1f}" '
             f'height="{height:.1f}"><title>{escape(told)}</title></rect>'
@@ -109,4 +129,20 @@ def _plot(measure: Measure, values: Sequence[int]) -> str:
 
 def _causes(causes: dict[str, int]) -> str:
     rows = "".join(f"<tr><td>{escape(cause)}</td><td>{count:,}</td></tr>" for cause, count in causes.items())
-    return f"<table><tbody>{rows}</tbody></table>"
+    return f"<table><tbody>{rows}</tbody></table>" if rows else "<p>There were none.</p>"
+
+
+def _deeds(deeds: dict[Deed, int]) -> str:
+    if not deeds:
+        return ""
+    rows = "".join(
+        f"<tr>{''.join(f'<td>{escape(part)}</td>' for part in deed)}<td>{count:,}</td></tr>"
+        for deed, count in deeds.items()
+    )
+    return (
+        "<h2>What clients did</h2><p>Of consumers only what made them fail: then they are started again three seconds "
+        "later. Of others, what they did or asked, and what came of it: of an answer its first error, or NONE. "
+        "CompleteTransaction brings a transaction's marker, and is sent until it is taken.</p>"
+        "<table><thead><tr><th></th><th>did</th><th>outcome</th><th>times</th></tr></thead>"
+        f"<tbody>{rows}</tbody></table>"
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
@@ -11,7 +12,7 @@ from attrs import define, field, frozen
 from groupcoord.sim.figures import MEASURES, Distribution
 from groupcoord.sim.options import WorldOptions
 from groupcoord.sim.story import LineSink
-from groupcoord.sim.world import Outcome, World
+from groupcoord.sim.world import Deed, Outcome, World
 
 OptionsOf = Callable[[int], WorldOptions]
 """The world of a seed."""
@@ -34,6 +35,7 @@ class Run:
         seed: which.
         outcome: how it ended; None if it failed.
         groups: its figures, none if it failed.
+        deeds: how often clients did what, none if it failed.
         failure: what went wrong: a law that does not hold, or an exception.
         tail: the last lines of a story that failed.
     """
@@ -41,6 +43,7 @@ class Run:
     seed: int
     outcome: Outcome | None
     groups: tuple[GroupFigures, ...] = ()
+    deeds: dict[Deed, int] = field(factory=dict)
     failure: str | None = None
     tail: tuple[str, ...] = ()
 
@@ -52,7 +55,7 @@ def run_seed(seed: int, options: WorldOptions, sink: LineSink | None = None) -> 
         outcome = world.run()
     except Exception as error:  # a broken invariant anywhere is what the simulator looks for
         return Run(seed, None, failure=f"{type(error).__name__}: {error}", tail=tuple(world.story.tail[-40:]))
-    return Run(seed, outcome, tuple(_figures_of(world)))
+    return Run(seed, outcome, tuple(_figures_of(world)), dict(world.deeds))
 
 
 def _figures_of(world: World) -> Iterator[GroupFigures]:
@@ -68,6 +71,9 @@ def _figures_of(world: World) -> Iterator[GroupFigures]:
                 "moves": tuple(p.moves for p in partitions),
                 "duplicate_ms": tuple(p.duplicate_ms for p in partitions),
                 "longest_duplicate_ms": tuple(p.longest_duplicate_ms for p in partitions),
+                "offsets_wait_ms": tuple(seen.offsets_waits_ms),
+                "transaction_open_ms": tuple(seen.transactions_open_ms),
+                "offsets_late_ms": tuple(seen.offsets_late_ms),
             },
             dict(sorted(seen.rebalance_causes.items())),
         )
@@ -119,19 +125,28 @@ class FleetReport:
 
     def causes(self) -> dict[str, int]:
         """Return how many rebalances each cause has started, most frequent first."""
-        counts: dict[str, int] = {}
+        counts: Counter[str] = Counter()
         for run in self.runs:
             for group in run.groups:
-                for cause, count in group.causes.items():
-                    counts[cause] = counts.get(cause, 0) + count
+                counts.update(group.causes)
         return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
+    def deeds(self) -> dict[Deed, int]:
+        """Return how often clients did what; of each thing, the most frequent outcome first."""
+        counts: Counter[Deed] = Counter()
+        for run in self.runs:
+            counts.update(run.deeds)
+        return dict(sorted(counts.items(), key=lambda item: (item[0].who, item[0].what, -item[1], item[0].outcome)))
+
     def distributions(self, group_id: str | None = None) -> dict[str, Distribution]:
-        """Return the distribution of every measure."""
+        """Return the distribution of every measure, also of those without values."""
         return {measure.key: Distribution.of(self.values(measure.key, group_id)) for measure in MEASURES}
 
     def to_json(self) -> dict[str, Any]:
         """Return all of it as JSON's values."""
+        clients: dict[str, dict[str, dict[str, int]]] = {}
+        for deed, count in self.deeds().items():
+            clients.setdefault(deed.who, {}).setdefault(deed.what, {})[deed.outcome] = count
         outcomes = [run.outcome for run in self.runs if run.outcome is not None]
         return {
             "scenario": self.name,
@@ -141,6 +156,7 @@ class FleetReport:
             "heartbeats": sum(outcome.heartbeats for outcome in outcomes),
             "commits": sum(outcome.commits for outcome in outcomes),
             "rebalance_causes": self.causes(),
+            "clients": clients,
             "all": _json_of(self.distributions()),
             "groups": {group_id: _json_of(self.distributions(group_id)) for group_id in self.group_ids()},
             "digests": {str(outcome.seed): outcome.digest for outcome in outcomes},

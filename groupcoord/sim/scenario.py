@@ -16,8 +16,10 @@ from groupcoord.sim.options import ClusterOptions, GroupOptions, WorldOptions
 from groupcoord.sim.randomness import stream
 from groupcoord.sim.scenario_events import EVENTS, Fleet
 from groupcoord.sim.scenario_reader import ScenarioError, TableReader
+from groupcoord.sim.scenario_visitors import SIMPLE_CONSUMER, VISITORS
 from groupcoord.sim.toml_lines import line_numbers
 
+KINDS = {**EVENTS, **VISITORS}
 LARGEST_FLEET = 100_000
 
 Planned = Callable[[Random], list[Fault]]
@@ -57,9 +59,7 @@ def parse_scenario(text: str) -> Scenario:
     root = TableReader(values, (), line_numbers(text))
     root.expect("name", "duration", "settle", "calm", "laws_every", "cluster", "topics", "groups", "events")
     name = root.text("name", "unnamed")
-    duration_ms = root.duration("duration")
-    if not duration_ms:
-        root.fail("duration", "must not be 0")
+    duration_ms = root.positive_duration("duration")
     cluster = _cluster(root.table("cluster", {}))
     topics = _topics(root.table("topics"))
     groups = _groups(root, topics)
@@ -72,7 +72,10 @@ def parse_scenario(text: str) -> Scenario:
         settle_ms=root.duration("settle", "15m"),
         calm_ms=root.duration("calm", "10s"),
     )
-    events = tuple(_event(table, Fleet(cluster, topics, groups), duration_ms) for table in root.tables("events", []))
+    tables = root.tables("events", [])
+    simple_groups = tuple(table.text("group") for table in tables if table.text("kind") == SIMPLE_CONSUMER)
+    fleet = Fleet(cluster, topics, groups, simple_groups)
+    events = tuple(_event(table, fleet, duration_ms) for table in tables)
     return Scenario(name, options, events)
 
 
@@ -132,8 +135,7 @@ def _groups(root: TableReader, topics: dict[str, int]) -> tuple[GroupOptions, ..
         name, copies = table.text("name"), table.number("copies", 1, at_least=1)
         wanted = table.names("topics")
         for topic in wanted:
-            if topic not in topics:
-                table.fail("topics", f"there is no topic {topic!r}; there are {', '.join(topics)}")
+            table.require_known("topics", topic, topics)
         group = GroupOptions(
             group_id=name,
             consumer_count=table.number("members", at_least=1, at_most=LARGEST_FLEET),
@@ -156,9 +158,9 @@ def _groups(root: TableReader, topics: dict[str, int]) -> tuple[GroupOptions, ..
 
 def _event(table: TableReader, fleet: Fleet, duration_ms: int) -> Planned:
     kind = table.text("kind")
-    parse = EVENTS.get(kind)
+    parse = KINDS.get(kind)
     if parse is None:
-        table.fail("kind", f"must be one of {', '.join(EVENTS)}, not {kind!r}")
+        table.fail("kind", f"must be one of {', '.join(KINDS)}, not {kind!r}")
     least_ms, most_ms = table.duration_range("at")
     if most_ms > duration_ms:
         table.fail("at", "comes after the end of the story, its duration")

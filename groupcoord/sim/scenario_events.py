@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count
 from random import Random
 
-from attrs import frozen
+from attrs import field, frozen
 
 from groupcoord.sim.faults import (
     BusyApplication,
@@ -31,11 +32,19 @@ Make = Callable[[Random, int], list[Fault]]
 
 @frozen
 class Fleet:
-    """What events can happen to."""
+    """What events can happen to.
+
+    Attributes:
+        cluster, topics, groups: as in :class:`~groupcoord.sim.options.WorldOptions`.
+        simple_groups: for which simple consumers commit; some may have no other consumers.
+        producer_ids: those of the producers to come.
+    """
 
     cluster: ClusterOptions
     topics: dict[str, int]
     groups: tuple[GroupOptions, ...]
+    simple_groups: tuple[str, ...] = ()
+    producer_ids: Iterator[int] = field(factory=lambda: count(1))
 
     def numbers_of(self, group: GroupOptions) -> range:
         """Return the numbers of a group's consumers."""
@@ -47,16 +56,20 @@ class Fleet:
         return range(first, first + group.consumer_count)
 
 
-def _group(table: TableReader, fleet: Fleet) -> GroupOptions:
+def group_of(table: TableReader, fleet: Fleet) -> GroupOptions:
+    """Return the group of consumers that an event names.
+
+    Raises:
+        ScenarioError: there is none of that name.
+    """
+    groups = {group.group_id: group for group in fleet.groups}
     name = table.text("group")
-    found = next((group for group in fleet.groups if group.group_id == name), None)
-    if found is None:
-        table.fail("group", f"there is no group {name!r}; there are {', '.join(g.group_id for g in fleet.groups)}")
-    return found
+    table.require_known("group", name, groups)
+    return groups[name]
 
 
 def _rolling_restart(table: TableReader, fleet: Fleet) -> Make:
-    group = _group(table, fleet)
+    group = group_of(table, fleet)
     at_once = table.number("at_once", 1, at_least=1)
     step_ms, down_ms = table.duration("every", "30s"), table.duration("down", "5s")
     is_graceful = table.flag("graceful", True)
@@ -69,7 +82,7 @@ def _rolling_restart(table: TableReader, fleet: Fleet) -> Make:
 
 
 def _consumer(table: TableReader, fleet: Fleet, kind: type[ConsumerFault], duration_key: str, **extra: bool) -> Make:
-    group = _group(table, fleet)
+    group = group_of(table, fleet)
     index = table.number("consumer", -1, at_least=-1, at_most=group.consumer_count - 1)
     bounds = (0, 0) if extra.get("stays_dead") else table.duration_range(duration_key)
     numbers = fleet.numbers_of(group)
@@ -119,13 +132,13 @@ def _move_partition(table: TableReader, fleet: Fleet) -> Make:
 
 
 def _cut_off(table: TableReader, fleet: Fleet) -> Make:
-    group = _group(table, fleet)
-    count = table.number("consumers", 1, at_least=1, at_most=group.consumer_count)
+    group = group_of(table, fleet)
+    consumer_count = table.number("consumers", 1, at_least=1, at_most=group.consumer_count)
     bounds = table.duration_range("for")
     numbers, node_ids = fleet.numbers_of(group), tuple(range(1, fleet.cluster.node_count + 1))
 
     def make(chance: Random, at_ms: int) -> list[Fault]:
-        chosen = tuple(sorted(chance.sample(numbers, count)))
+        chosen = tuple(sorted(chance.sample(numbers, consumer_count)))
         end_ms = at_ms + chance.randint(*bounds)
         return [CutOff(start_ms=at_ms, end_ms=end_ms, consumers=chosen, node_ids=node_ids)]
 
@@ -161,10 +174,11 @@ def _failing_log(table: TableReader, fleet: Fleet) -> Make:
 
 def _grow_topic(table: TableReader, fleet: Fleet) -> Make:
     topic = table.text("topic")
-    if topic not in fleet.topics:
-        table.fail("topic", f"there is no topic {topic!r}; there are {', '.join(fleet.topics)}")
-    count = table.number("partitions", at_least=fleet.topics[topic] + 1, at_most=100_000)
-    return lambda chance, at_ms: [TopicGrowth(start_ms=at_ms, end_ms=at_ms, topic=topic, partition_count=count)]
+    table.require_known("topic", topic, fleet.topics)
+    partition_count = table.number("partitions", at_least=fleet.topics[topic] + 1, at_most=100_000)
+    return lambda chance, at_ms: [
+        TopicGrowth(start_ms=at_ms, end_ms=at_ms, topic=topic, partition_count=partition_count)
+    ]
 
 
 EVENTS: dict[str, Callable[[TableReader, Fleet], Make]] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
@@ -57,6 +57,16 @@ class TableReader:
         line = next((self._lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self._lines), None)
         raise ScenarioError(message, told_path(path), line)
 
+    def require_known(self, key: str, name: str, known: Iterable[str]) -> None:
+        """Complain about a key whose value should be a name that the file has introduced.
+
+        Raises:
+            ScenarioError: it is another one.
+        """
+        names = list(known)
+        if name not in names:
+            self.fail(key, f"there is no {key.removesuffix('s')} {name!r}; there are {', '.join(names)}")
+
     def take(self, key: str, default: Any = REQUIRED) -> Any:
         """Return a value as it stands there."""
         self._known.append(key)
@@ -97,6 +107,13 @@ class TableReader:
     def duration(self, key: str, default: str = REQUIRED) -> int:
         """Return a duration in milliseconds."""
         return self._to_duration(key, self.take(key, default))
+
+    def positive_duration(self, key: str, default: str = REQUIRED) -> int:
+        """Return a duration in milliseconds that is not 0."""
+        duration_ms = self.duration(key, default)
+        if not duration_ms:
+            self.fail(key, "must not be 0")
+        return duration_ms
 
     def duration_range(self, key: str, default: Any = REQUIRED) -> tuple[int, int]:
         """Return the bounds of a duration that the seed decides: a list of two, or one duration for both."""

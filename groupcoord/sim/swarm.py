@@ -292,7 +292,7 @@ def _commit_from_outside(draw: Draw) -> list[Fault]:
 
 def _write_foreign(draw: Draw) -> list[Fault]:
     partition = draw.chance.randrange(draw.cluster.config.offsets_topic_num_partitions)
-    kind = draw.chance.randrange(len(FOREIGN))
+    kind = draw.chance.choice(list(FOREIGN))
     return [ForeignRecords(start_ms=draw.start_ms, end_ms=draw.start_ms, partition=partition, kind=kind)]
 
 

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from groupcoord.sim.groups import SimulatedGroup
     from groupcoord.sim.world import World
 
+PRODUCER = "transactional producer"
+
 RETRY_MS = 500
 """A marker that was not taken is sent again after so long, for as long as it takes."""
 
@@ -101,10 +103,23 @@ class TransactionalProducer(Fault):
     Attributes:
         producer_id: tells it from other producers.
         group: whose offsets it commits.
+        pauses_ms: it pauses for one of these between two transactions.
+        commit_pauses_ms: and after each commit of offsets.
+        abort_percent: so many transactions are aborted though nothing went wrong.
+        crash_percent: so many are left open, since the producer has died.
+        least_timeout_ms, most_timeout_ms: that transaction then stays open so long.
+        zombie_percent: after so many it tries to go on.
     """
 
     producer_id: int
     group: str
+    pauses_ms: tuple[int, ...] = (0, 200, 5_000)
+    commit_pauses_ms: tuple[int, ...] = (0, 50, 1_000)
+    abort_percent: int = 30
+    crash_percent: int = 20
+    least_timeout_ms: int = 1_000
+    most_timeout_ms: int = 20_000
+    zombie_percent: int = 30
 
     @property
     def group_id(self) -> str | None:
@@ -115,7 +130,7 @@ class TransactionalProducer(Fault):
         """Let it start."""
         group = world.group(self.group)
         life = _Life(self, world, group, stream(world.seed, "producer", self.producer_id, self.start_ms))
-        Visitor(world, [group], life.errand())
+        Visitor(world, PRODUCER, [group], life.errand())
 
 
 @frozen
@@ -129,27 +144,34 @@ class _Life:
 
     def errand(self) -> Errand:
         """Have transactions until the fault ends."""
-        world, chance, book = self.world, self.chance, self.world.transactions
-        producer_id = self.fault.producer_id
-        end_ms = world.start_ms + self.fault.end_ms
+        world, chance, fault, book = self.world, self.chance, self.fault, self.world.transactions
+        producer_id = fault.producer_id
+        end_ms = world.start_ms + fault.end_ms
         while world.scheduler.time_ms <= end_ms:
+            began_ms = world.scheduler.time_ms
             epoch, name = book.begin(producer_id)
             all_taken = True
             for _ in range(chance.randint(1, 3)):
                 answer = yield Ask(self._commit(epoch, name), self.group.options.group_id)
                 all_taken = all_taken and answer is not None and not errors_of(answer)
-                yield Pause(chance.choice((0, 50, 1_000)))
-            if chance.random() < 0.2:
-                # The producer has died: its transaction stays open until it times out.
-                all_taken = False
-                yield Pause(chance.randint(1_000, 20_000))
-            fate = Fate.COMMITTED if all_taken and chance.random() < 0.7 else Fate.ABORTED
+                yield Pause(chance.choice(fault.commit_pauses_ms))
+            has_died = chance.random() < fault.crash_percent / 100
+            if has_died:
+                # Its transaction stays open until it times out.
+                yield Pause(chance.randint(fault.least_timeout_ms, fault.most_timeout_ms))
+            is_committed = all_taken and not has_died and chance.random() < 1 - fault.abort_percent / 100
+            fate = Fate.COMMITTED if is_committed else Fate.ABORTED
             book.decide(producer_id, name, fate)
             world.tell(f"transaction {name} of {self.group.options.group_id} is {fate.value}")
+            world.count(PRODUCER, "transaction", "timed out" if has_died else fate.value)
+            decided_ms = world.scheduler.time_ms
             yield from self._end(epoch, fate)
-            if chance.random() < 0.3:
+            ended_ms = world.scheduler.time_ms
+            late_ms = ended_ms - decided_ms if is_committed else None
+            self.group.observations.transaction_ended(ended_ms - began_ms, late_ms)
+            if chance.random() < fault.zombie_percent / 100:
                 yield from self._fail_as_zombie(epoch, name)
-            yield Pause(chance.choice((0, 200, 5_000)))
+            yield Pause(chance.choice(fault.pauses_ms))
 
     def _commit(self, epoch: int, name: str) -> TxnOffsetCommit:
         """Return a commit for some partitions: in the name of a consumer (KIP-447), or of nobody."""

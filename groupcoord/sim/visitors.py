@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from groupcoord.errors import ErrorCode
 from groupcoord.messages import CoordinatorType, FindCoordinator, FindCoordinatorResponse, Request, Response
+from groupcoord.sim.answers import NONE, errors_of
 from groupcoord.sim.network import Connection
 from groupcoord.sim.randomness import mixed, stable_number
 from groupcoord.sim.scheduler import rank_of_deadline
@@ -14,6 +15,9 @@ from groupcoord.sim.scheduler import rank_of_deadline
 if TYPE_CHECKING:
     from groupcoord.sim.groups import SimulatedGroup
     from groupcoord.sim.world import World
+
+NO_ANSWER = "no answer"
+"""What came of a request, or of the search for its node, that was lost."""
 
 PATIENCE_MS = 12_000
 """A visitor waits for an answer so long; then it counts as lost."""
@@ -42,21 +46,24 @@ Errand = Generator[Ask | Pause, Response | None, None]
 class Visitor:
     """Does an errand. See :class:`groupcoord.sim.network.Client` for how it takes answers.
 
-    While it is there, the groups that it can touch are not steady.
+    While it is there, the groups that it can touch are not steady. What its requests are answered is counted.
 
     Args:
         world: where it happens.
+        name: what kind of visitor it is.
         groups: those that it can touch.
         errand: what it does.
     """
 
-    def __init__(self, world: World, groups: list[SimulatedGroup], errand: Errand) -> None:
+    def __init__(self, world: World, name: str, groups: list[SimulatedGroup], errand: Errand) -> None:
         self._world = world
+        self._name = name
         self._groups = groups
         self._errand = errand
         self._number = world.next_client_number()
         self._key = stable_number(world.seed, "visitor", self._number)
         self._connection: Connection | None = None
+        self._request: Request | None = None
         self._asked: Ask | None = None
         self._step = 0
         for group in groups:
@@ -66,6 +73,10 @@ class Visitor:
     def _go_on(self, answer: Response | None) -> None:
         """Take the next step of the errand; ``answer`` is what the last one brought."""
         self._step += 1
+        if self._request is not None:
+            errors = [NO_ANSWER] if answer is None else errors_of(answer)
+            self._world.count(self._name, type(self._request).__name__, errors[0] if errors else NONE.name)
+            self._request = None
         try:
             step = self._errand.send(answer)
         except StopIteration:
@@ -75,7 +86,9 @@ class Visitor:
             return
         if isinstance(step, Pause):
             self._wake_in(step.duration_ms)
-        elif step.group_id is None:
+            return
+        self._request = step.request
+        if step.group_id is None:
             self._send(step.request, mixed(self._key, self._world.scheduler.time_ms))
         else:
             self._asked = step

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import NamedTuple
+
 from attrs import frozen
 
 from groupcoord.events import (
@@ -35,6 +38,20 @@ from groupcoord.sim.transactions import Transactions
 
 START_MS = 1_700_000_000_000
 REST_STEP_MS = 1_000
+
+
+class Deed(NamedTuple):
+    """Something that a client did and that is counted: of consumers what made them fail, of others everything.
+
+    Attributes:
+        who: what kind of client.
+        what: the request's type, or what else was done.
+        outcome: the first error in the answer, ``NONE``, or what else came of it.
+    """
+
+    who: str
+    what: str
+    outcome: str
 
 
 @frozen
@@ -79,6 +96,7 @@ class World:
         consumers: all of them, by number.
         story, laws: what happened, and whether it may.
         transactions: those of all producers.
+        deeds: how often clients did what.
         round_trip_ms: no answer takes longer while nothing is wrong, but for those that wait for others.
     """
 
@@ -102,6 +120,7 @@ class World:
         cluster = options.cluster
         self.round_trip_ms = 2 * cluster.most_latency_ms + 2 * cluster.flush_ms
         self.transactions = Transactions()
+        self.deeds: Counter[Deed] = Counter()
         self.cluster.verify_transaction = self.transactions.verify
         self.laws = Laws(self.cluster, options.law_interval_ms, self.transactions)
         self.groups: list[SimulatedGroup] = []
@@ -124,6 +143,10 @@ class World:
         """Return a number for a client that is no consumer."""
         self._client_count += 1
         return self._client_count
+
+    def count(self, who: str, what: str, outcome: str) -> None:
+        """Count something that a client did (see :class:`Deed`)."""
+        self.deeds[Deed(who, what, outcome)] += 1
 
     # ------------------------------------------------------------ topics
 

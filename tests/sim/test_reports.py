@@ -36,6 +36,31 @@ at = ["40s", "60s"]
 down = "forever"
 """
 
+OTHERS = """\
+[[events]]
+kind = "transactional-producer"
+group = "billing"
+producers = 2
+at = "20s"
+for = "60s"
+crash_percent = 10
+transaction_timeout = "5s"
+[[events]]
+kind = "simple-consumer"
+group = "<archive>"
+topics = ["orders"]
+at = "20s"
+for = "30s"
+[[events]]
+kind = "delete-group"
+group = "<archive>"
+at = "70s"
+[[events]]
+kind = "foreign-record"
+record = "unreadable"
+at = "80s"
+"""
+
 Run = Callable[..., tuple[int, str, str]]
 
 
@@ -66,10 +91,10 @@ def test_a_partition_changes_hands() -> None:
     seen = GroupObservations((PARTITION,), 0)
     seen.begin(1_000)
     seen.assigned("a", PARTITION, 4_000)
-    seen.started("a", PARTITION, 0)
+    seen.started("a", PARTITION, 0, 4_500)
     seen.given_up("a", PARTITION, 10_000)
     seen.assigned("b", PARTITION, 12_000)
-    seen.started("b", PARTITION, 800)
+    seen.started("b", PARTITION, 800, 12_100)
     seen.given_up("b", PARTITION, 20_000)
     seen.assigned("b", PARTITION, 20_000)
     seen.finish(30_000)
@@ -79,6 +104,7 @@ def test_a_partition_changes_hands() -> None:
     assert figures.moves == 1
     assert figures.duplicate_ms == (10_000 // RECORD_INTERVAL_MS - 800) * RECORD_INTERVAL_MS
     assert figures.longest_duplicate_ms == figures.duplicate_ms
+    assert seen.offsets_waits_ms == [500, 100, 10_000]
 
 
 def test_two_consumers_at_once_process_twice() -> None:
@@ -86,14 +112,24 @@ def test_two_consumers_at_once_process_twice() -> None:
     seen = GroupObservations((PARTITION,), 0)
     seen.begin(0)
     seen.assigned("a", PARTITION, 0)
-    seen.started("a", PARTITION, 0)
+    seen.started("a", PARTITION, 0, 0)
     seen.assigned("b", PARTITION, 5_000)
-    seen.started("b", PARTITION, 500)
+    seen.started("b", PARTITION, 500, 5_000)
     seen.given_up("b", PARTITION, 20_000)
     seen.given_up("a", PARTITION, 10_000)
 
     assert seen.figures()[PARTITION].duplicate_ms == 10_000
     assert seen.figures()[PARTITION].unowned_ms == 0
+
+
+def test_transactions_take_time() -> None:
+    """Every transaction is open for some time; offsets are late only where it was committed."""
+    seen = GroupObservations((PARTITION,), 0)
+    seen.transaction_ended(500, 20)
+    seen.transaction_ended(9_000, None)
+
+    assert seen.transactions_open_ms == [500, 9_000]
+    assert seen.offsets_late_ms == [20]
 
 
 def test_figures() -> None:
@@ -104,6 +140,8 @@ def test_figures() -> None:
     assert found.percentiles == {50: 50, 90: 90, 99: 99}
     assert sum(count for _, _, count in histogram(list(range(100)), 7)) == 100
     assert histogram([5, 5]) == [(5, 5, 2)]
+    assert histogram([0, 1, 1, 3], 7) == [(0, 0, 1), (1, 1, 2), (2, 2, 0), (3, 3, 1)]
+    assert histogram([10, 14, 15, 20], 3) == [(10, 13, 1), (14, 17, 2), (18, 21, 1)]
     assert histogram([]) == []
     assert Distribution.of([]).to_json()["p50"] == 0
 
@@ -142,8 +180,8 @@ def test_the_page_is_whole_and_needs_nothing_else() -> None:
     parser = _Balanced()
     parser.feed(page)
     assert not parser.open
-    assert parser.seen.count("svg") == 6
-    assert parser.seen.count("rect") > 6
+    assert parser.seen.count("svg") == 7
+    assert parser.seen.count("rect") > 7
     assert not parser.links
     assert "script" not in parser.seen
     assert "&lt;b&gt;name" in page
@@ -171,6 +209,74 @@ def test_a_table_json_and_a_page(simulate: Run, scenario: str, tmp_path: Path) -
     assert report["rebalance_causes"]["session expiry"] == 3
     assert len(set(report["digests"].values())) == 3
     assert report == json.loads(again)
+
+
+def test_what_others_do_is_told(simulate: Run, scenario: str, tmp_path: Path) -> None:
+    """What came of transactions and of other clients' requests is in the table, in JSON and on the page."""
+    Path(scenario).write_text(SCENARIO + OTHERS)
+    page = tmp_path / "report.html"
+
+    status, table, _ = simulate(scenario, "--seeds", "2", "--jobs", "1", "--html", str(page))
+    report = json.loads(simulate(scenario, "--seeds", "2", "--jobs", "2", "--json")[1])
+    again = json.loads(simulate(scenario, "--seeds", "2", "--jobs", "1", "--json", "--no-elision")[1])
+
+    assert status == 0
+    assert report == again
+    transactions = report["clients"]["transactional producer"]["transaction"]
+    assert transactions["committed"] == report["all"]["offsets_late_ms"]["count"] > 10
+    assert sum(transactions.values()) == report["groups"]["billing"]["transaction_open_ms"]["count"]
+    assert transactions["timed out"] > 0
+    assert report["all"]["transaction_open_ms"]["max"] > 5_000
+    assert report["clients"]["administrator"] == {"DeleteGroups": {"NONE": 2}}
+    assert report["clients"]["other writer"] == {"unreadable": {"written": 2}}
+    assert report["clients"]["simple consumer"]["OffsetCommit"]["NONE"] > 5
+    assert f"transactional producer, transaction: committed {transactions['committed']}" in table
+    assert "offsets visible late" in table
+    assert "waited for offsets" in table
+    parser = _Balanced()
+    parser.feed(page.read_text())
+    assert not parser.open
+    assert parser.seen.count("svg") == 9
+    assert f"<td>transaction</td><td>committed</td><td>{transactions['committed']}</td>" in page.read_text()
+
+
+def test_measures_without_values_are_not_shown(simulate: Run, scenario: str, tmp_path: Path) -> None:
+    """Where there are no transactions, table and page say nothing about them; JSON has the same keys as always."""
+    page = tmp_path / "report.html"
+
+    table = simulate(scenario, "--seeds", "1", "--jobs", "1", "--html", str(page))[1]
+    report = json.loads(simulate(scenario, "--seeds", "1", "--jobs", "1", "--json")[1])
+
+    assert "transaction open" not in table + page.read_text()
+    assert "visible late" not in table + page.read_text()
+    assert "What clients did" not in page.read_text()
+    assert report["all"]["transaction_open_ms"]["count"] == 0
+    assert report["clients"] == {}
+
+
+def test_consumers_that_fail_are_told(simulate: Run, scenario: str, tmp_path: Path) -> None:
+    """Kafka refuses a static member that restarts in a full group until its session is over: the report says so."""
+    full = SCENARIO.replace("[topics]", "[cluster.config]\ngroup.max.size = 2\n[topics]").replace(
+        "[[events]]", "static = true\n[[events]]"
+    )
+    Path(scenario).write_text(full.replace('"forever"', '"5s"'))
+
+    table = simulate(scenario, "--seeds", "2", "--jobs", "1")[1]
+    report = json.loads(simulate(scenario, "--seeds", "2", "--jobs", "1", "--json")[1])
+
+    failed = report["clients"]["consumer"]["JoinGroup failed"]["GROUP_MAX_SIZE_REACHED"]
+    assert failed > 10
+    assert f"consumer, JoinGroup failed: GROUP_MAX_SIZE_REACHED {failed}" in table
+    assert report["all"]["unowned_ms"]["max"] > 40_000
+
+
+@pytest.mark.parametrize("option", [("--json",), ("--html", "report.html")], ids=["json", "page"])
+def test_a_story_has_no_report(simulate: Run, scenario: str, option: tuple[str, ...]) -> None:
+    """Asking for the story of one seed and for a report at once is refused, with the way to get the report."""
+    status, output, error = simulate(scenario, "--seed", "2", *option)
+
+    assert (status, output) == (2, "")
+    assert "--seeds 1 --first-seed" in error
 
 
 def test_the_story_of_one_seed(simulate: Run, scenario: str) -> None:
@@ -211,7 +317,7 @@ def test_without_a_scenario(simulate: Run) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (None, "can't be read"),
+        (None, "two.toml can't be read: No such file or directory"),
         (SCENARIO.replace("members = 2", "members = 0"), "two.toml: line 8: groups[0].members: "),
     ],
 )

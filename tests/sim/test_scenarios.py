@@ -7,10 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from groupcoord.sim import ScenarioError, parse_scenario
+from groupcoord.sim import Deed, ScenarioError, parse_scenario, run_seed
+from groupcoord.sim.administrators import Administrator, AdministratorsWish
 from groupcoord.sim.durations import parse_duration, told_duration
 from groupcoord.sim.faults import ConsumerStop
+from groupcoord.sim.foreign_records import FOREIGN, ForeignRecords
+from groupcoord.sim.outsiders import SimpleConsumer
 from groupcoord.sim.toml_lines import line_numbers
+from groupcoord.sim.transactions import TransactionalProducer
 
 SCENARIOS = sorted((Path(__file__).parents[2] / "examples" / "scenarios").glob("*.toml"))
 
@@ -61,6 +65,111 @@ def test_a_good_file() -> None:
     assert options != scenario.options_of(4)
 
 
+VISITORS = """\
+
+[[events]]
+kind = "transactional-producer"
+group = "billing-0"
+producers = 2
+at = "1m"
+for = ["1m", "2m"]
+every = "3s"
+open = "40ms"
+abort_percent = 5
+crash_percent = 6
+zombie_percent = 7
+transaction_timeout = "30s"
+
+[[events]]
+kind = "simple-consumer"
+group = "archive"
+topics = ["orders"]
+at = "2m"
+for = "1m"
+every = "7s"
+metadata_length = 9
+
+[[events]]
+kind = "describe-group"
+group = "archive"
+at = "3m"
+times = 4
+every = "2s"
+
+[[events]]
+kind = "delete-group"
+group = "archive"
+at = "4m"
+
+[[events]]
+kind = "delete-offsets"
+group = "billing-1"
+topic = "orders"
+at = "5m"
+
+[[events]]
+kind = "remove-member"
+group = "billing-1"
+at = "6m"
+
+[[events]]
+kind = "foreign-record"
+partition = 3
+record = "share-group"
+at = "7m"
+
+[[events]]
+kind = "foreign-record"
+at = "8m"
+"""
+
+
+def test_clients_that_are_no_consumers() -> None:
+    """Producers, simple consumers, administrators and other writers come as the file says, each under its own id."""
+    faults = parse_scenario(GOOD + VISITORS).options_of(3).faults
+    others = [fault for fault in faults if not isinstance(fault, ConsumerStop)]
+    first, second, simple, *administrators, foreign, drawn = others
+
+    assert isinstance(first, TransactionalProducer)
+    assert isinstance(second, TransactionalProducer)
+    assert (first.producer_id, second.producer_id) == (1, 2)
+    assert first == TransactionalProducer(
+        start_ms=60_000,
+        end_ms=first.end_ms,
+        producer_id=1,
+        group="billing-0",
+        pauses_ms=(3_000,),
+        commit_pauses_ms=(40,),
+        abort_percent=5,
+        crash_percent=6,
+        least_timeout_ms=30_000,
+        most_timeout_ms=30_000,
+        zombie_percent=7,
+    )
+    assert 120_000 <= first.end_ms <= 180_000
+    assert simple == SimpleConsumer(
+        start_ms=120_000,
+        end_ms=180_000,
+        group="archive",
+        topics=("orders",),
+        pauses_ms=(7_000,),
+        metadata_lengths=(9,),
+    )
+    wishes = [(fault.group, fault.wish) for fault in administrators if isinstance(fault, Administrator)]
+    assert wishes == [
+        ("archive", AdministratorsWish.LOOK),
+        ("archive", AdministratorsWish.DELETE_GROUP),
+        ("billing-1", AdministratorsWish.DELETE_OFFSETS),
+        ("billing-1", AdministratorsWish.REMOVE_MEMBER),
+    ]
+    assert isinstance(administrators[0], Administrator)
+    assert (administrators[0].looks, administrators[0].look_pause_ms) == (4, 2_000)
+    assert foreign == ForeignRecords(start_ms=420_000, end_ms=420_000, partition=3, kind="share-group")
+    assert isinstance(drawn, ForeignRecords)
+    assert drawn.kind in FOREIGN
+    assert 0 <= drawn.partition < 50
+
+
 BAD = [
     ("duration = ", 'duration = "ten"\n#', "line 2: duration: 'ten' is no duration"),
     ("duration = ", "duration = 10\n#", "line 2: duration: must be a duration"),
@@ -94,6 +203,53 @@ BAD = [
     ("[topics]", "[topics", "this is not TOML: Expected ']'"),
     ("[[groups]]", "[groups]", "line 10: groups: must be written as [[groups]] tables"),
 ]
+
+
+BAD_VISITORS = [
+    (
+        'group = "billing-0"',
+        'group = "archive"',
+        "line 30: events[1].group: there is no group 'archive'; there are bill",
+    ),
+    ("producers = 2", "producers = 0", "line 31: events[1].producers: must be a whole number from 1 to 10000, not 0"),
+    (
+        "producers = 2",
+        "producer = 2",
+        "line 31: events[1].producer: is no key that is known here; did you mean producers?",
+    ),
+    ('every = "3s"', 'every = "0ms"', "line 34: events[1].every: must not be 0"),
+    (
+        "abort_percent = 5",
+        "abort_percent = 101",
+        "line 36: events[1].abort_percent: must be a whole number from 0 to 100",
+    ),
+    (
+        'topics = ["orders"]\nat = "2m"',
+        'topics = ["x"]\nat = "2m"',
+        "line 44: events[2].topics: there is no topic 'x'; the",
+    ),
+    ('topics = ["orders"]\nat = "2m"', 'at = "2m"', "line 41: events[2].topics: is missing"),
+    ('group = "archive"\nat = "3m"', 'group = "billing"\nat = "3m"', "there are billing-0, billing-1, archive"),
+    ("times = 4", "times = 0", "line 54: events[3].times: must be a whole number from 1"),
+    ('topic = "orders"', 'topic = "x"', "line 65: events[5].topic: there is no topic 'x'; there are orders"),
+    ('group = "billing-1"\nat = "6m"', 'group = "archive"\nat = "6m"', "line 70: events[6].group: there is no group"),
+    ("partition = 3", "partition = 50", "line 75: events[7].partition: must be a whole number from -1 to 49, not 50"),
+    (
+        'record = "share-group"',
+        'record = "x"',
+        "line 76: events[7].record: there is no record 'x'; there are consumer-gr",
+    ),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "message"), BAD_VISITORS, ids=[f"{new[:30]}" for _, new, _ in BAD_VISITORS])
+def test_complaints_about_other_clients_name_key_and_line(old: str, new: str, message: str) -> None:
+    """Clients that are no consumers are checked as strictly as everything else."""
+    text = GOOD + VISITORS.replace(old, new, 1)
+    assert text != GOOD + VISITORS
+
+    with pytest.raises(ScenarioError, match=re.escape(message)):
+        parse_scenario(text)
 
 
 @pytest.mark.parametrize(("old", "new", "message"), BAD, ids=[f"{new[:30]}" for _, new, _ in BAD])
@@ -136,6 +292,25 @@ def test_what_is_no_duration(text: str) -> None:
     """Anything else is refused."""
     with pytest.raises(ValueError, match=r"is (no duration|longer than a year)"):
         parse_duration(text)
+
+
+def test_exactly_once() -> None:
+    """In the example, transactions are committed, aborted and time out, zombies fail, and subscribed offsets stay."""
+    text = next(path for path in SCENARIOS if path.stem == "exactly_once").read_text("utf-8")
+
+    run = run_seed(2, parse_scenario(text).options_of(2))
+
+    assert run.failure is None
+    outcomes = {(deed.what, deed.outcome) for deed in run.deeds}
+    assert {("transaction", fate) for fate in ("committed", "aborted", "timed out")} <= outcomes
+    assert ("TxnOffsetCommit", "INVALID_TXN_STATE") in outcomes
+    assert ("OffsetDelete", "GROUP_SUBSCRIBED_TO_TOPIC") in outcomes
+    assert ("DeleteGroups", "NONE") in outcomes
+    (billing,) = run.groups
+    assert (
+        len(billing.values["offsets_late_ms"]) == run.deeds[Deed("transactional producer", "transaction", "committed")]
+    )
+    assert max(billing.values["transaction_open_ms"]) > 30_000
 
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)

@@ -29,7 +29,7 @@ from groupcoord.sim.faults import (
     TopicGrowth,
     rolling_restart,
 )
-from groupcoord.sim.foreign_records import ForeignRecords
+from groupcoord.sim.foreign_records import FOREIGN, ForeignRecords
 from groupcoord.sim.outsiders import SimpleConsumer
 from groupcoord.sim.scheduler import WORLD_RANK
 from groupcoord.sim.transactions import TransactionalProducer
@@ -55,7 +55,7 @@ FAULTS: dict[str, list[Fault]] = {
     "producer": [TransactionalProducer(start_ms=60_000, end_ms=80_000, producer_id=7, group="billing")],
     "simple consumer": [SimpleConsumer(start_ms=60_000, end_ms=80_000, group="billing")],
     "tool": [SimpleConsumer(start_ms=60_000, end_ms=80_000, group="tool")],
-    "foreign records": [ForeignRecords(start_ms=60_000, end_ms=60_000, partition=1, kind=kind) for kind in range(7)],
+    "foreign records": [ForeignRecords(start_ms=60_000, end_ms=60_000, partition=1, kind=kind) for kind in FOREIGN],
     **{
         f"administrator {wish.name}": [Administrator(start_ms=60_000, end_ms=60_000, group="billing", wish=wish)]
         for wish in AdministratorsWish

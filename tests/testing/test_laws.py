@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+from attrs import evolve
+
 from groupcoord import Config, GroupCoordinator, GroupState, ManualClock
-from groupcoord.laws import check_size
+from groupcoord.core.group import GroupMetadata
+from groupcoord.laws import LawBrokenError, check_size
 from groupcoord.messages import JoinGroup, JoinGroupResponse, JoinProtocol, SyncGroup
 
 
@@ -38,3 +42,22 @@ def test_static_members_that_are_away_do_not_count() -> None:
     assert group.state is GroupState.COMPLETING_REBALANCE
     assert len(group.members) == 3
     check_size(coordinator)
+
+
+@pytest.mark.parametrize("is_static", [True, False], ids=["static", "dynamic"])
+def test_nobody_joins_a_full_group(monkeypatch: pytest.MonkeyPatch, is_static: bool) -> None:
+    """With a coordinator that refuses nobody, a third join that waits where two may breaks the law, static or not."""
+    monkeypatch.setattr(GroupMetadata, "accepts", lambda self, member_id, max_size: True)
+    coordinator = GroupCoordinator(config=Config(group_max_size=2), clock=ManualClock())
+    coordinator.load_all()
+    joins = [join(name) for name in ("first", "second", "third")]
+    if not is_static:
+        joins = [evolve(each, group_instance_id=None, requires_known_member_id=False) for each in joins]
+
+    for each in joins[:2]:
+        coordinator.submit(each)
+    check_size(coordinator)
+    coordinator.submit(joins[2])
+
+    with pytest.raises(LawBrokenError, match="lets 3 join; 2 may"):
+        check_size(coordinator)
