@@ -35,6 +35,8 @@ class HardState:
     def apply(self, record: Record | PlainCommits, log_offset: int) -> None:
         """Take over one durable record, found at ``log_offset``, or one plain commit, found from there on."""
         match record:
+            case PlainCommits():
+                self.apply_plain_commits(record, log_offset)
             case OffsetCommitRecord():
                 self.groups.setdefault(record.group_id, None)
                 self.offsets.apply_commit(record, log_offset)
@@ -48,8 +50,6 @@ class HardState:
                 self.group_log_offsets.pop(record.group_id, None)
             case TransactionMarker():
                 self.offsets.apply_marker(record)
-            case PlainCommits():
-                self.apply_plain_commits(record, log_offset)
             case _:
                 self.opaque_count += 1
 

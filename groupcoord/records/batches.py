@@ -321,8 +321,8 @@ class Batch:
         Raises:
             CorruptBatchError: they are not.
         """
-        with memoryview(self._buffer) as view:
-            actual = crc32c(view[self._start + _CRC_START : self._start + self.size_bytes])
+        # A copy: for batches of the usual size that is less work than a view.
+        actual = crc32c(self._buffer[self._start + _CRC_START : self._start + self.size_bytes])
         if actual != self.crc:
             raise CorruptBatchError(self.position, f"its CRC is {actual:#010x}, the header says {self.crc:#010x}")
 

@@ -227,7 +227,7 @@ def _encode_offset_value(record: OffsetCommitRecord) -> bytes:
 
 def _decode_offset_commit(key: bytes, value: bytes | None, producer_id: int, producer_epoch: int) -> Record:
     names = key[:-4]
-    group_id, topic = _cached_names(names) if len(names) <= 2 * _CACHED_NAME_LENGTH_MAX else _names(names)
+    group_id, topic = offset_key_strings(names)
     (partition,) = _unpack_int32_from(key, len(names))
     if value is None:
         return OffsetTombstone(group_id, topic, partition)
@@ -241,7 +241,7 @@ def _decode_offset_commit(key: bytes, value: bytes | None, producer_id: int, pro
             _, offset, leader_epoch, _ = _offset_value_head.unpack_from(value)
             timestamp_ms, tags, topic_id = _offset_value_tail.unpack_from(value, size - _TAIL_BYTES)
             metadata = value[15 : size - _TAIL_BYTES].decode()
-        topic_uuid = _topic_id(topic_id)
+        topic_uuid = topic_id_of(topic_id)
         if tags == _ONE_TAG_WITH_TOPIC_ID and topic_uuid is not ZERO_UUID:
             return OffsetCommitRecord(
                 group_id,
@@ -263,7 +263,7 @@ def _decode_offset_commit(key: bytes, value: bytes | None, producer_id: int, pro
 
 def _decode_legacy_offset_commit(key: bytes, value: bytes | None, producer_id: int, producer_epoch: int) -> Record:
     """The key of brokers before 0.9, whose values are of version 0 only."""
-    group_id, topic = _names(key[:-4])
+    group_id, topic = offset_key_strings(key[:-4])
     (partition,) = _unpack_int32_from(key, len(key) - 4)
     if value is None:
         return OffsetTombstone(group_id, topic, partition, LEGACY_OFFSET_COMMIT_KEY)
@@ -292,15 +292,25 @@ def _read_offset_value(record: OffsetCommitRecord, value: bytes) -> None:
     if topic_id is not None:
         if len(topic_id) != 16:
             raise MalformedError(f"a topic id has 16 bytes, not {len(topic_id)}")
-        record.topic_id = _topic_id(topic_id)
+        record.topic_id = topic_id_of(topic_id)
     reader.end()
     record.value_version = None if version == chosen_version else version
     if version >= FIRST_FLEXIBLE_VALUE_VERSION and _encode_offset_value(record) != value:
         record.raw_value = value
 
 
+def offset_key_strings(names: bytes) -> tuple[str, str]:
+    """Return group and topic of an offset key without its last four bytes: the inverse of :func:`offset_key_names`.
+
+    Raises:
+        MalformedError: a name is missing, or they are longer or shorter than the bytes.
+        struct.error: the bytes end early.
+        UnicodeDecodeError: a name is not in UTF-8.
+    """
+    return _cached_names(names) if len(names) <= 2 * _CACHED_NAME_LENGTH_MAX else _names(names)
+
+
 def _names(names: bytes) -> tuple[str, str]:
-    """Return group and topic of an offset key without its last four bytes."""
     (group_length,) = _unpack_int16_from(names, 2)
     middle = 4 + group_length
     if group_length < 0:
@@ -315,7 +325,8 @@ _cached_names = lru_cache(_CACHED_NAMES_MAX)(_names)
 
 
 @lru_cache(1_024)
-def _topic_id(topic_id: bytes) -> UUID:
+def topic_id_of(topic_id: bytes) -> UUID:
+    """Return a topic's id from its bytes; always the same object for the one that stands for none."""
     made = UUID(bytes=topic_id)
     return ZERO_UUID if made == ZERO_UUID else made
 

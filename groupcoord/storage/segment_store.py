@@ -184,9 +184,11 @@ class SegmentLogStore:
     def read_last(self, partition: int) -> Iterator[LogRecord | LoadedCommits]:
         """Yield what a load needs of a log partition: as :meth:`read`, without commits that the next ones replace.
 
-        It is several times as fast, and gives the same state. Errors are those of :meth:`read`.
+        It is several times as fast, and gives the same state. Errors are those of :meth:`read`. A partition that isn't
+        open yet is opened on the way, so wait for the end before you append to it.
         """
-        return _Reading(self._partitions.get(partition) or self._open(partition)).records(last_commits)
+        log = self._partitions.get(partition)
+        return self._open_and_read_last(partition) if log is None else _Reading(log).records(last_commits)
 
     def end_offset(self, partition: int) -> int:
         """Return the offset that the next record of this log partition will have. Errors are those of :meth:`read`."""
@@ -282,6 +284,22 @@ class SegmentLogStore:
 
     def _open(self, partition: int) -> _Partition:
         """Find where a log partition ends. Nothing is created before the first append."""
+        log = self._find(partition)
+        try:
+            log.size_bytes, log.next_offset = _recover(log.folder, log.segments)
+        except OSError as error:
+            raise StorageError(f"log partition {partition} can't be opened: {error}") from error
+        self._partitions[partition] = log
+        return log
+
+    def _open_and_read_last(self, partition: int) -> Iterator[LogRecord | LoadedCommits]:
+        """Do both in one pass over the files."""
+        log = self._find(partition)
+        yield from _FirstReading(log).records(last_commits)
+        self._partitions.setdefault(partition, log)
+
+    def _find(self, partition: int) -> _Partition:
+        """Find the segments of a log partition that isn't open; where it ends is not known yet."""
         if self._lock < 0:
             raise StoreContractError("the log store is closed")
         if partition < 0:
@@ -289,12 +307,9 @@ class SegmentLogStore:
         folder = partition_folder(self.directory, partition)
         try:
             finish_swaps(folder)
-            segments = list_segments(folder)
-            size_bytes, next_offset = _recover(folder, segments)
+            return _Partition(folder, list_segments(folder), 0, 0)
         except (OSError, LogDirectoryError) as error:
             raise StorageError(f"log partition {partition} can't be opened: {error}") from error
-        log = self._partitions[partition] = _Partition(folder, segments, size_bytes, next_offset)
-        return log
 
     def _start_writing(self, log: _Partition) -> None:
         """Make the folder and its files if they are missing, and open the last segment."""
@@ -431,3 +446,22 @@ class _Reading:
                     return
                 next_offset = batch.next_offset
                 yield batch
+
+
+class _FirstReading(_Reading):
+    """Reads all that a log partition holds, cuts a torn tail, and so finds where the log ends."""
+
+    def _batches(self) -> Iterator[Batch]:
+        log = self._log
+        for base_offset in log.segments:
+            self._path = segment_path(log.folder, base_offset)
+            log.size_bytes, log.next_offset = 0, max(log.next_offset, base_offset)
+            try:
+                for batch in read_batches(self._path, next_offset=log.next_offset):
+                    log.size_bytes, log.next_offset = batch.position + batch.size_bytes, batch.next_offset
+                    yield batch
+            except InvalidBatchError as error:
+                log.size_bytes, log.next_offset = _recover(log.folder, log.segments)
+                if self._path.stat().st_size > error.position:
+                    raise
+                return  # a torn tail, and nothing behind it

@@ -1,10 +1,11 @@
 """How long it takes to load a log of a million commits, beside a real broker on the same file, and its memory.
 
-    python -m tests.bench.loading [--commits 1000000] [--keys 10000] [--rounds 3] [--no-kafka]
+    python -m tests.bench.loading [--commits 1000000] [--keys 10000] [--rounds 3] [--by-kafka | --no-kafka]
 
-The log is one partition of commits of ten partitions each, as clients write them. groupcoord loads it in a process of
-its own; what a Kafka broker takes is what its log says: "Finished loading … in … milliseconds". The broker needs Java
-and the jars (``KAFKA_LIBS``); it starts anew for each round, in turn with groupcoord.
+The log is one partition of commits of ten partitions each, as clients write them. With ``--by-kafka`` the broker writes
+it under many such commits at a time, of which it puts several into a batch. groupcoord loads it in a process of its
+own; what a Kafka broker takes is what its log says: "Finished loading … in … milliseconds". The broker needs Java and
+the jars (``KAFKA_LIBS``); it starts anew for each round, in turn with groupcoord.
 """
 
 from __future__ import annotations
@@ -21,15 +22,19 @@ import time
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 from groupcoord import Config, GroupCoordinator
+from groupcoord.conformance.peer import Peer
+from groupcoord.conformance.sockets import SocketServer
 from groupcoord.core.records import OffsetCommitRecord
 from groupcoord.log_store import LogRecord, Ticket
 from groupcoord.storage.segment_store import SegmentLogStore
-from tests.storage.real_broker import format_directory, java, running, wait_for_groups
+from tests.storage.real_broker import ANSWER_MS, ask, format_directory, java, running, wait_for_groups
 
 COMMIT_PARTITIONS, KEYS_OF_GROUP = 10, 100
+WRITERS = 64
 TOPIC_ID = UUID("9e8a4cbc-b6e6-4127-9645-17433affd7c2")
 BASE_TIME_MS = 1_700_000_000_000
 PORT = 29_300
@@ -38,27 +43,70 @@ VERBOSE = "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.coordinator=info"
 MEBIBYTE = 2**20
 
 
-def commits(count: int, key_count: int) -> Iterator[list[LogRecord]]:
-    """Return ``count`` committed offsets of ``key_count`` keys, ten to a commit."""
+def commits(count: int, key_count: int) -> Iterator[tuple[str, str, int]]:
+    """Return group, topic and offset of each commit of ten partitions: ``count`` offsets of ``key_count`` keys."""
     for number in range(0, count, COMMIT_PARTITIONS):
-        key = number % key_count
-        group_number, place = divmod(key, KEYS_OF_GROUP)
-        now_ms = BASE_TIME_MS + number // 100
-        topic = f"topic-{place // COMMIT_PARTITIONS}"
-        yield [
-            LogRecord(
-                OffsetCommitRecord(f"group-{group_number}", topic, index, number, 5, "", now_ms, topic_id=TOPIC_ID),
-                now_ms,
-            )
-            for index in range(COMMIT_PARTITIONS)
-        ]
+        group_number, place = divmod(number % key_count, KEYS_OF_GROUP)
+        yield f"group-{group_number}", f"topic-{place // COMMIT_PARTITIONS}", number
 
 
 def write_log(directory: Path, count: int, key_count: int, *, segment_bytes: int = 104_857_600) -> None:
     """Append the commits to log partition 0."""
     with SegmentLogStore(directory, segment_bytes=segment_bytes) as store:
-        for number, records in enumerate(commits(count, key_count)):
-            store.append(0, Ticket(0, number), records)
+        for group_id, topic, number in commits(count, key_count):
+            now_ms = BASE_TIME_MS + number // 100
+            records = [
+                OffsetCommitRecord(group_id, topic, index, number, 5, "", now_ms, topic_id=TOPIC_ID)
+                for index in range(COMMIT_PARTITIONS)
+            ]
+            store.append(0, Ticket(0, number), [LogRecord(record, now_ms) for record in records])
+
+
+def commit_to(peer: Peer, count: int, key_count: int) -> None:
+    """Let a broker write the commits, many of which are on their way at a time."""
+    topics = [
+        {
+            "name": f"topic-{number}",
+            "num_partitions": COMMIT_PARTITIONS,
+            "replication_factor": 1,
+            "assignments": [],
+            "configs": [],
+        }
+        for number in range(KEYS_OF_GROUP // COMMIT_PARTITIONS)
+    ]
+    created = ask(peer, "CreateTopics", 7, {"topics": topics, "timeout": 60_000})
+    assert {topic["error_code"] for topic in created["topics"]} == {"NONE"}, created
+    peers = [Peer(SocketServer("127.0.0.1", PORT), "test") for _ in range(WRITERS)]
+    for number, (group_id, topic, offset) in enumerate(commits(count, key_count)):
+        writer = peers[number % WRITERS]
+        if number >= WRITERS:
+            check_committed(writer)
+        partitions = [
+            {
+                "partition_index": index,
+                "committed_offset": offset,
+                "committed_leader_epoch": 5,
+                "committed_metadata": "",
+            }
+            for index in range(COMMIT_PARTITIONS)
+        ]
+        body = {
+            "group_id": group_id,
+            "generation_id_or_member_epoch": -1,
+            "member_id": "",
+            "topics": [{"name": topic, "partitions": partitions}],
+        }
+        writer.send("OffsetCommit", 8, body)
+    for writer in peers:
+        check_committed(writer)
+        writer.close()
+
+
+def check_committed(peer: Peer) -> None:
+    """Wait for the answer to a commit."""
+    answer: Any = peer.receive(ANSWER_MS)
+    errors = {partition["error_code"] for topic in answer["topics"] for partition in topic["partitions"]}
+    assert errors == {"NONE"}, errors
 
 
 def measure(directory: Path, *, trace: bool) -> dict[str, float]:
@@ -128,7 +176,9 @@ def main() -> None:
     parser.add_argument("--commits", type=int, default=1_000_000)
     parser.add_argument("--keys", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--no-kafka", action="store_true")
+    who = parser.add_mutually_exclusive_group()
+    who.add_argument("--by-kafka", action="store_true")
+    who.add_argument("--no-kafka", action="store_true")
     parser.add_argument("--measure", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--trace", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -141,7 +191,10 @@ def main() -> None:
             format_directory(directory, properties, PORT, 1)
             with running(java("kafka.Kafka", str(properties)), PORT, log) as peer:
                 wait_for_groups(peer, ["group-0"])
-        write_log(directory, options.commits, options.keys)
+                if options.by_kafka:
+                    commit_to(peer, options.commits, options.keys)
+        if not options.by_kafka:
+            write_log(directory, options.commits, options.keys)
         print(f"{options.commits:,} commits of {options.keys:,} keys")
         for _ in range(options.rounds):
             ours = measured(directory)

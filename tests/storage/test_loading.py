@@ -97,17 +97,18 @@ def test_records_are_those_of_read(tmp_path: Path) -> None:
 
 
 def test_commits_side_by_side_come_together(tmp_path: Path) -> None:
-    """One topic of one commit is one item; where the next ones replace a part of it, what is left comes one by one."""
+    """One topic of one commit is one item; where the next ones replace a part of it, what is left lies side by side."""
     other_topic, other_time, other_group = plain(9, 3), plain(9, 4), plain(9, 5)
     other_topic.topic, other_time.commit_timestamp_ms, other_group.group_id = "u", 6, "h"
     with SegmentLogStore(tmp_path) as store:
         append(store, plain(0, 1), plain(1, 2), other_topic, other_time, other_group)
         append(store, plain(2, 6), plain(3, 7), plain(4, 8))
         append(store, plain(3, 9))
+        append(store, plain(9, 10, version=3))
         found = [
             (each.offset, len(each.record) if isinstance(each, LoadedCommits) else None) for each in store.read_last(3)
         ]
-    assert found == [(0, 2), (2, 1), (3, 1), (4, 1), (5, None), (7, None), (8, 1)]
+    assert found == [(0, 2), (2, 1), (4, 1), (5, 1), (7, 2), (9, None)]
 
 
 @pytest.mark.parametrize("keys_max", [1, 4, 50_000])

@@ -1,0 +1,73 @@
+"""Python's garbage collector while much is made at once."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from groupcoord.coordinator import MANY_OBJECTS, collector_paused
+
+
+@pytest.fixture
+def collections() -> Iterator[list[int]]:
+    """Return the generations that are collected from now on."""
+    begun: list[int] = []
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            begun.append(info["generation"])
+
+    gc.collect()
+    gc.callbacks.append(note)
+    yield begun
+    gc.callbacks.remove(note)
+
+
+def make_lists(count: int) -> list[list[int]]:
+    return [[number] for number in range(count)]
+
+
+def test_many_objects_are_not_looked_through(collections: list[int]) -> None:
+    """Neither while they are made nor when the pause ends, and the collector works as before then."""
+    with collector_paused():
+        kept = make_lists(2 * MANY_OBJECTS)
+    more = make_lists(100)
+    assert collections == []
+    assert gc.isenabled()
+    assert len(kept) + len(more) == 2 * MANY_OBJECTS + 100
+
+
+def test_few_objects_are_looked_through_as_usual(collections: list[int]) -> None:
+    """Whoever loads little again and again does not keep garbage from being found."""
+    with collector_paused():
+        kept = make_lists(MANY_OBJECTS // 2)
+        assert collections == []
+    more = make_lists(100)
+    assert collections[:1] == [0]
+    assert len(kept) + len(more) == MANY_OBJECTS // 2 + 100
+
+
+def test_a_program_without_collector_stays_without() -> None:
+    """What the program had chosen holds again after the pause."""
+    gc.disable()
+    try:
+        with collector_paused():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_frozen_objects_stay_frozen() -> None:
+    """A program that froze its objects finds them so after the pause."""
+    gc.freeze()
+    try:
+        frozen = gc.get_freeze_count()
+        with collector_paused():
+            kept = make_lists(2 * MANY_OBJECTS)
+        assert gc.get_freeze_count() == frozen
+        assert len(kept) == 2 * MANY_OBJECTS
+    finally:
+        gc.unfreeze()
