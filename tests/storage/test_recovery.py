@@ -4,20 +4,38 @@ from __future__ import annotations
 
 import logging
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from groupcoord.core.records import OpaqueRecord
+from groupcoord.core.records import OpaqueRecord, Record
 from groupcoord.errors import ErrorCode
+from groupcoord.log_store import LogRecord
 from groupcoord.records.batches import CorruptBatchError, TruncatedBatchError, encode_batch
 from groupcoord.storage.errors import CorruptLogError
 from groupcoord.storage.segment_store import SegmentLogStore
 from groupcoord.storage.segments import read_batches, read_records
-from tests.storage.storage_logs import append, commit, log_file, read, three_batches
+from tests.storage.storage_logs import append, commit, log_file, three_batches
+from tests.storage.storage_logs import read as read_all
 
 
-def test_torn_tail_is_cut_wherever_it_tears(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def load(store: SegmentLogStore) -> list[tuple[int, Record]]:
+    """Read as a coordinator that loads the log does; commits with metadata come one by one."""
+    records = []
+    for record in store.read_last(3):
+        assert isinstance(record, LogRecord)
+        records.append((record.offset, record.record))
+    return records
+
+
+Read = Callable[[SegmentLogStore], list[tuple[int, Record]]]
+
+both_ways = pytest.mark.parametrize("read", [read_all, load], ids=["read", "load"])
+
+
+@both_ways
+def test_torn_tail_is_cut_wherever_it_tears(tmp_path: Path, read: Read, caplog: pytest.LogCaptureFixture) -> None:
     """Every proper prefix of the last batch is cut, with one warning that says what and where; appends go on there."""
     *_, (start, end) = three_batches(tmp_path)
     whole = log_file(tmp_path).read_bytes()
@@ -35,8 +53,9 @@ def test_torn_tail_is_cut_wherever_it_tears(tmp_path: Path, caplog: pytest.LogCa
         assert log_file(tmp_path).read_bytes() == whole
 
 
+@both_ways
 @pytest.mark.parametrize("tail", ["flipped", "zeros", "garbage"])
-def test_broken_last_batch_is_cut(tmp_path: Path, caplog: pytest.LogCaptureFixture, tail: str) -> None:
+def test_broken_last_batch_is_cut(tmp_path: Path, read: Read, caplog: pytest.LogCaptureFixture, tail: str) -> None:
     """A last batch with a wrong CRC, zeros or garbage behind the last batch are a torn tail too."""
     *_, (start, end) = three_batches(tmp_path)
     whole = log_file(tmp_path).read_bytes()
@@ -53,7 +72,8 @@ def test_broken_last_batch_is_cut(tmp_path: Path, caplog: pytest.LogCaptureFixtu
     assert len(caplog.records) == 1
 
 
-def test_corrupt_middle_is_refused_at_every_byte(tmp_path: Path) -> None:
+@both_ways
+def test_corrupt_middle_is_refused_at_every_byte(tmp_path: Path, read: Read) -> None:
     """A broken batch that others follow, whichever byte is hit, raises with file and position, and nothing is cut."""
     _, (start, end), _ = three_batches(tmp_path)
     whole = log_file(tmp_path).read_bytes()
@@ -66,7 +86,7 @@ def test_corrupt_middle_is_refused_at_every_byte(tmp_path: Path) -> None:
         broken_start = end if position < start + 8 else start
         with SegmentLogStore(tmp_path) as store:
             with pytest.raises(CorruptLogError) as raised:
-                store.read(3)
+                read(store)
             assert (raised.value.path, raised.value.position) == (log_file(tmp_path), broken_start)
             assert f"{log_file(tmp_path)} is corrupt at position {broken_start}" in str(raised.value)
             assert raised.value.error_code is ErrorCode.KAFKA_STORAGE_ERROR
@@ -75,17 +95,20 @@ def test_corrupt_middle_is_refused_at_every_byte(tmp_path: Path) -> None:
         assert log_file(tmp_path).read_bytes() == broken
 
 
-def test_hole_of_zeros_is_refused(tmp_path: Path) -> None:
+@both_ways
+def test_hole_of_zeros_is_refused(tmp_path: Path, read: Read) -> None:
     """Whole pages that never reached the disk, with sound batches behind them, are corruption, not a torn tail."""
     _, (start, end), _ = three_batches(tmp_path)
     whole = log_file(tmp_path).read_bytes()
     log_file(tmp_path).write_bytes(whole[: start - 20] + bytes(end - start + 20) + whole[end:])
 
     with SegmentLogStore(tmp_path) as store, pytest.raises(CorruptLogError):
-        store.read(3)
+        read(store)
 
 
-def test_corrupt_older_segment_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_open", [True, False])
+@pytest.mark.parametrize("how", ["read", "read_last"])
+def test_corrupt_older_segment_is_refused(tmp_path: Path, how: str, is_open: bool) -> None:
     """The end of a segment that another one follows is never cut: reading it raises, after the records before it."""
     with SegmentLogStore(tmp_path, segment_bytes=200) as store:
         for offset in range(3):
@@ -95,15 +118,16 @@ def test_corrupt_older_segment_is_refused(tmp_path: Path) -> None:
     first.write_bytes(broken)
 
     with SegmentLogStore(tmp_path) as store:
-        assert store.end_offset(3) == 3
-        records = store.read(3)
+        if is_open:
+            assert store.end_offset(3) == 3
         with pytest.raises(CorruptLogError, match="needs") as raised:
-            list(records)
+            list(getattr(store, how)(3))
         assert raised.value.path == first
     assert first.read_bytes() == broken
 
 
-def test_torn_tail_before_an_empty_segment_is_cut(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+@both_ways
+def test_torn_tail_before_an_empty_segment_is_cut(tmp_path: Path, read: Read, caplog: pytest.LogCaptureFixture) -> None:
     """When power failed right after rolling, the torn batch ends the segment before the last, empty one."""
     with SegmentLogStore(tmp_path, segment_bytes=200) as store:
         for offset in range(3):
@@ -119,7 +143,8 @@ def test_torn_tail_before_an_empty_segment_is_cut(tmp_path: Path, caplog: pytest
     assert len(caplog.records) == 2
 
 
-def test_offsets_that_go_back_are_corruption(tmp_path: Path) -> None:
+@both_ways
+def test_offsets_that_go_back_are_corruption(tmp_path: Path, read: Read) -> None:
     """Two batches with the same offsets, both sound, are not silently merged."""
     path = log_file(tmp_path)
     path.parent.mkdir()
@@ -127,7 +152,18 @@ def test_offsets_that_go_back_are_corruption(tmp_path: Path) -> None:
     path.write_bytes(batch + batch + encode_batch(6, [(b"\xff\xff", b"b", 5)]))
 
     with SegmentLogStore(tmp_path) as store, pytest.raises(CorruptLogError, match="offset 5 after 5"):
-        store.read(3)
+        read(store)
+
+
+def test_a_load_that_was_given_up_leaves_the_log_closed(tmp_path: Path) -> None:
+    """Whoever stops reading half way, and then appends, finds the end of the log all the same."""
+    three_batches(tmp_path)
+    with SegmentLogStore(tmp_path) as store:
+        records = store.read_last(3)
+        assert next(records).offset == 0
+        assert append(store, commit(6)) == 6
+        del records
+        assert [offset for offset, _ in load(store)] == list(range(7))
 
 
 def test_older_message_formats_are_read(tmp_path: Path) -> None:
@@ -140,7 +176,7 @@ def test_older_message_formats_are_read(tmp_path: Path) -> None:
 
     with SegmentLogStore(tmp_path) as store:
         assert append(store, commit(0)) == 6
-        assert read(store) == [(5, OpaqueRecord(b"k", b"v")), (6, commit(0))]
+        assert read_all(store) == [(5, OpaqueRecord(b"k", b"v")), (6, commit(0))]
 
 
 # ---------------------------------------------------------------- reading in chunks
