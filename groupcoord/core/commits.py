@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from uuid import UUID
 
 from groupcoord.core.continuations import WhenCommitted, WhenWritten
@@ -13,6 +14,7 @@ from groupcoord.core.member import MemberMetadata
 from groupcoord.core.messages import (
     CompleteTransaction,
     CompleteTransactionResponse,
+    FetchedColumns,
     FetchedGroup,
     FetchedOffset,
     FetchedTopic,
@@ -28,6 +30,7 @@ from groupcoord.core.messages import (
     TxnOffsetCommit,
     TxnOffsetCommitResponse,
 )
+from groupcoord.core.offsets import CommittedOffset
 from groupcoord.core.records import (
     NO_TIMESTAMP,
     ZERO_UUID,
@@ -43,7 +46,10 @@ from groupcoord.interpreter import maker
 
 NO_OFFSET = -1
 
+_NOT_COMMITTED: CommittedOffset = (-1, NO_OFFSET, NO_LEADER_EPOCH, OffsetCommitRecord("", "", -1, NO_OFFSET))
+
 _make_fetched = maker(FetchedOffset)
+_get_metadata = attrgetter("metadata")
 
 
 class Commits:
@@ -224,6 +230,10 @@ class Commits:
             name, topic_id = topic.name or "", topic.topic_id
             partitions = committed.get(name, {})
             is_identified = topic_id is not ZERO_UUID and topic_id != ZERO_UUID
+            columns = None if checks_stability else _fetched_columns(partitions, topic, is_identified)
+            if columns is not None:
+                topics.append(FetchedTopic(name, topic_id, columns))
+                continue
             fetched = []
             for index in topic.partition_indexes:
                 found = partitions.get(index)
@@ -236,6 +246,22 @@ class Commits:
                     fetched.append(_make_fetched((index, offset, leader_epoch, record.metadata, ErrorCode.NONE)))
             topics.append(FetchedTopic(name, topic_id, tuple(fetched)))
         return FetchedGroup(group_id, ErrorCode.NONE, tuple(topics))
+
+
+def _fetched_columns(
+    partitions: dict[int, CommittedOffset], topic: TopicToFetch, is_identified: bool
+) -> FetchedColumns | None:
+    """Return the offsets of a topic as columns; None if one has metadata or is of another topic, or none is wanted."""
+    found = list(map(partitions.get, topic.partition_indexes))
+    entries = [entry or _NOT_COMMITTED for entry in found] if None in found else found
+    if not entries:
+        return None
+    _, offsets, leader_epochs, records = zip(*entries, strict=True)
+    if any(map(_get_metadata, records)):
+        return None
+    if is_identified and any(_is_another_topic(record, topic.topic_id) for record in records):
+        return None
+    return FetchedColumns(topic.partition_indexes, offsets, leader_epochs)
 
 
 def _is_another_topic(record: OffsetCommitRecord, topic_id: UUID) -> bool:

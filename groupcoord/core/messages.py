@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from itertools import repeat
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 from attrs import define, frozen
@@ -17,6 +17,8 @@ from attrs import define, frozen
 from groupcoord.core.lazy_sequence import LazySequence
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
+
+T = TypeVar("T")
 
 UNKNOWN_MEMBER_ID = ""
 UNKNOWN_GENERATION_ID = -1
@@ -308,14 +310,12 @@ class OffsetToCommit:
     committed_metadata: str | None = ""
 
 
-class OffsetColumns(LazySequence[OffsetToCommit]):
-    """Offsets to commit without metadata, kept as columns: what nearly every commit of a consumer is.
-
-    An :class:`OffsetToCommit` is made for each only when it is looked at.
+class _OffsetColumns(LazySequence[T]):
+    """Offsets without metadata, kept as columns, whatever one of them is when somebody looks.
 
     Attributes:
         partition_indexes: the partitions, in the request's order.
-        offsets: what to commit for each.
+        offsets: of each.
         leader_epochs: of each offset; -1 where it is unknown.
     """
 
@@ -330,6 +330,12 @@ class OffsetColumns(LazySequence[OffsetToCommit]):
 
     def __len__(self) -> int:
         return len(self.partition_indexes)
+
+
+class OffsetColumns(_OffsetColumns[OffsetToCommit]):
+    """Offsets to commit without metadata: what nearly every commit of a consumer is."""
+
+    __slots__ = ()
 
     def __iter__(self) -> Iterator[OffsetToCommit]:
         return map(OffsetToCommit, self.partition_indexes, self.offsets, self.leader_epochs)
@@ -512,12 +518,28 @@ class FetchedOffset(NamedTuple):
     error_code: ErrorCode
 
 
+class FetchedColumns(_OffsetColumns[FetchedOffset]):
+    """Committed offsets without metadata, and -1 for those that there are not: what consumers mostly fetch."""
+
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[FetchedOffset]:
+        return map(
+            FetchedOffset,
+            self.partition_indexes,
+            self.offsets,
+            self.leader_epochs,
+            repeat(""),
+            repeat(ErrorCode.NONE),
+        )
+
+
 class FetchedTopic(NamedTuple):
     """The committed offsets of one topic."""
 
     name: str | None
     topic_id: UUID
-    partitions: tuple[FetchedOffset, ...]
+    partitions: Sequence[FetchedOffset]
 
 
 class FetchedGroup(NamedTuple):

@@ -8,8 +8,12 @@ Read and written by hand, as OffsetCommit is.
 """
 
 import struct
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TypeGuard
 
 from groupcoord.core.messages import (
+    FetchedColumns,
     FetchedGroup,
     FetchedOffset,
     FetchedTopic,
@@ -43,9 +47,7 @@ _Topics = tuple[TopicToFetch, ...] | None
 
 _OFFSET = struct.Struct(">iq")
 _OFFSET_AND_EPOCH = struct.Struct(">iqi")
-_WITHOUT_METADATA = struct.Struct(">iqhh")
-_EPOCH_WITHOUT_METADATA = struct.Struct(">iqihh")
-_FLEXIBLE_WITHOUT_METADATA = struct.Struct(">iqiBhx")
+_COLUMNS_LENGTH_MAX = 256
 
 
 # ---------------------------------------------------------------- requests
@@ -153,45 +155,58 @@ def _decoder(version: int) -> Decoder:
 # ---------------------------------------------------------------- responses
 
 
-def _write_offsets(partitions: tuple[FetchedOffset, ...]) -> bytes:
+@lru_cache
+def _rows(row: str, count: int) -> struct.Struct:
+    return struct.Struct(">" + count * row)
+
+
+def _pack_columns(row: str, *columns: Sequence[int]) -> bytes:
+    """Return rows of numbers, given column by column."""
+    width, count = len(columns), len(columns[0])
+    fields = [0] * (width * count)
+    for place, column in enumerate(columns):
+        fields[place::width] = column
+    return _rows(row, count).pack(*fields)
+
+
+def _are_columns(partitions: Sequence[FetchedOffset]) -> TypeGuard[FetchedColumns]:
+    """Tell whether :func:`_pack_columns` can write them."""
+    return type(partitions) is FetchedColumns and len(partitions.offsets) <= _COLUMNS_LENGTH_MAX
+
+
+def _write_offsets(partitions: Sequence[FetchedOffset]) -> bytes:
     """Versions to 4."""
-    without_metadata = _WITHOUT_METADATA.pack
+    if _are_columns(partitions):
+        return _pack_columns("iq4x", partitions.partition_indexes, partitions.offsets)
     return b"".join(
         [
             _OFFSET.pack(index, offset) + primitives.write_string(metadata) + INT16.pack(error_code)
-            if metadata
-            else without_metadata(index, offset, 0, error_code)
             for index, offset, _, metadata, error_code in partitions
         ]
     )
 
 
-def _write_offsets_and_epochs(partitions: tuple[FetchedOffset, ...]) -> bytes:
+def _write_offsets_and_epochs(partitions: Sequence[FetchedOffset]) -> bytes:
     """Version 5."""
-    without_metadata = _EPOCH_WITHOUT_METADATA.pack
+    if _are_columns(partitions):
+        return _pack_columns("iqi4x", partitions.partition_indexes, partitions.offsets, partitions.leader_epochs)
     return b"".join(
         [
             _OFFSET_AND_EPOCH.pack(index, offset, leader_epoch)
             + primitives.write_string(metadata)
             + INT16.pack(error_code)
-            if metadata
-            else without_metadata(index, offset, leader_epoch, 0, error_code)
             for index, offset, leader_epoch, metadata, error_code in partitions
         ]
     )
 
 
-def _write_flexible_offsets(partitions: tuple[FetchedOffset, ...]) -> bytes:
+def _write_flexible_offsets(partitions: Sequence[FetchedOffset]) -> bytes:
     """Versions from 6."""
-    without_metadata = _FLEXIBLE_WITHOUT_METADATA.pack
-    return b"".join(
-        [
-            _write_flexible_offset(index, offset, leader_epoch, metadata, error_code)
-            if metadata
-            else without_metadata(index, offset, leader_epoch, 1, error_code)
-            for index, offset, leader_epoch, metadata, error_code in partitions
-        ]
-    )
+    if _are_columns(partitions):
+        indexes = partitions.partition_indexes
+        no_metadata = [1] * len(indexes)
+        return _pack_columns("iqiB3x", indexes, partitions.offsets, partitions.leader_epochs, no_metadata)
+    return b"".join([_write_flexible_offset(*partition) for partition in partitions])
 
 
 def _write_flexible_offset(index: int, offset: int, leader_epoch: int, metadata: str, error_code: int) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 from attrs import evolve
@@ -10,10 +11,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groupcoord import GroupCoordinator, ManualClock, MemoryLogStore
-from groupcoord.core.messages import AllAccepted, OffsetColumns
+from groupcoord.core.messages import AllAccepted, FetchedColumns, OffsetColumns
 from groupcoord.core.records import CommittedTopic, OffsetCommitRecord, PlainCommits
 from groupcoord.errors import ErrorCode
-from groupcoord.messages import OffsetCommit, OffsetToCommit, PartitionResult, TopicToCommit, TxnOffsetCommit
+from groupcoord.messages import (
+    FetchedGroup,
+    FetchedOffset,
+    FetchedTopic,
+    GroupToFetch,
+    OffsetCommit,
+    OffsetFetch,
+    OffsetFetchResponse,
+    OffsetToCommit,
+    PartitionResult,
+    TopicToCommit,
+    TopicToFetch,
+    TxnOffsetCommit,
+)
+from groupcoord.wire.header import RequestHeader
+from groupcoord.wire.protocol import encode_response
 
 START_MS = 1_700_000_000_000
 Row = tuple[int, int, int]
@@ -61,6 +77,48 @@ def test_an_expiry_takes_columns_apart() -> None:
     assert outcome(request) == outcome(OffsetCommit("group", as_rows, retention_time_ms=1_000))
 
 
+@given(
+    committed=st.dictionaries(
+        st.integers(0, 9), st.tuples(st.integers(0, 2**62), st.integers(-1, 9), st.sampled_from(["", "", "", "m"]))
+    ),
+    wanted=st.lists(st.integers(0, 9)).map(tuple),
+    at_once=st.booleans(),
+)
+def test_what_was_committed_is_fetched(
+    committed: dict[int, tuple[int, int, str]], wanted: tuple[int, ...], at_once: bool
+) -> None:
+    """With metadata and without, in one commit or several, there or not there, named twice or never."""
+    coordinator = GroupCoordinator(clock=ManualClock(START_MS), log_store=MemoryLogStore())
+    coordinator.load_all()
+    offsets = [OffsetToCommit(index, *row) for index, row in committed.items()]
+    for together in [offsets] if at_once else [[offset] for offset in offsets]:
+        coordinator.call(OffsetCommit("group", (TopicToCommit("orders", tuple(together)),)))
+    answer = coordinator.call(OffsetFetch((GroupToFetch("group", (TopicToFetch("orders", wanted),)),)))
+    assert isinstance(answer, OffsetFetchResponse)
+    ((_, _, ((_, _, partitions),)),) = answer.groups
+    nothing = (-1, -1, "")
+    assert [tuple(fetched) for fetched in partitions] == [
+        (index, *committed.get(index, nothing), ErrorCode.NONE) for index in wanted
+    ]
+
+
+@pytest.mark.parametrize("version", range(1, 11))
+@pytest.mark.parametrize("count", [1, 3, 256, 257])
+def test_fetched_columns_are_written_like_rows(version: int, count: int) -> None:
+    """Every version of the answer has the same bytes, however many partitions there are."""
+    lazy = FetchedColumns(tuple(range(count)), tuple(range(2**40, 2**40 + count)), tuple(range(-1, count - 1)))
+    answers = [
+        encode_response(
+            RequestHeader(9, version, 7),
+            OffsetFetchResponse(
+                (FetchedGroup("group", ErrorCode.NONE, (FetchedTopic("orders", UUID(int=5), partitions),)),)
+            ),
+        )
+        for partitions in (lazy, tuple(lazy))
+    ]
+    assert answers[0] == answers[1]
+
+
 LIKE = OffsetCommitRecord("group", "orders", 4, 10, 1, commit_timestamp_ms=START_MS)
 
 
@@ -70,11 +128,15 @@ LIKE = OffsetCommitRecord("group", "orders", 4, 10, 1, commit_timestamp_ms=START
         (columns([(4, 10, 1), (2, 11, -1)]), (OffsetToCommit(4, 10, 1), OffsetToCommit(2, 11, -1))),
         (AllAccepted((3, 9)), (PartitionResult(3, ErrorCode.NONE), PartitionResult(9, ErrorCode.NONE))),
         (
+            FetchedColumns((4, 2), (10, -1), (1, -1)),
+            (FetchedOffset(4, 10, 1, "", ErrorCode.NONE), FetchedOffset(2, -1, -1, "", ErrorCode.NONE)),
+        ),
+        (
             PlainCommits([CommittedTopic(LIKE, (4, 2), (10, 11), (1, -1))]),
             (LIKE, OffsetCommitRecord("group", "orders", 2, 11, -1, commit_timestamp_ms=START_MS)),
         ),
     ],
-    ids=["OffsetColumns", "AllAccepted", "PlainCommits"],
+    ids=["OffsetColumns", "AllAccepted", "FetchedColumns", "PlainCommits"],
 )
 def test_columns_read_like_a_tuple(lazy: Any, items: tuple[object, ...]) -> None:
     """Whoever looks at one finds the items in their order."""
