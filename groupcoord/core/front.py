@@ -42,6 +42,7 @@ from groupcoord.core.messages import (
     OffsetFetchResponse,
     Request,
     SyncGroup,
+    TopicToCommit,
     TxnOffsetCommit,
     TxnOffsetCommitResponse,
 )
@@ -134,10 +135,10 @@ class Front:
     def _to_group_of_member(
         self, request: GroupRequest, token: Token, permissions: Permissions | None, now_ms: int
     ) -> None:
-        if permissions is not None and not permissions.on_group(request.group_id, Operation.READ):
-            self._refuse(request, token, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-        else:
+        if permissions is None or permissions.on_group(request.group_id, Operation.READ):
             self._to_group(request, token, now_ms)
+        else:
+            self._refuse(request, token, ErrorCode.GROUP_AUTHORIZATION_FAILED)
 
     def _to_group(self, request: GroupRequest, token: Token, now_ms: int) -> None:
         partitions = self._partitions
@@ -155,21 +156,17 @@ class Front:
         if permissions is not None and not permissions.on_group(request.group_id, Operation.READ):
             self._refuse(request, token, ErrorCode.GROUP_AUTHORIZATION_FAILED)
             return
-        topics, refused = resolve_commit(request.topics, self._topics, permissions)
-        if request.group_id is None:
-            topics, refused = (), merge_results(refused, refused_topics(topics, ErrorCode.INVALID_GROUP_ID))
-        if not topics:
-            self._effects.reply(token, OffsetCommitResponse(merge_results(refused, ())))
-            return
-        resolved = OffsetCommit(
-            request.group_id,
-            topics,
-            request.generation_id,
-            request.member_id,
-            request.group_instance_id,
-            request.retention_time_ms,
-        )
-        self._to_group(resolved, self._gathering.beside(token, refused), now_ms)
+        topics, token = self._resolve(request, token, permissions)
+        if topics:
+            resolved = OffsetCommit(
+                request.group_id,
+                topics,
+                request.generation_id,
+                request.member_id,
+                request.group_instance_id,
+                request.retention_time_ms,
+            )
+            self._to_group(resolved, token, now_ms)
 
     def _commit_transactional(
         self, request: TxnOffsetCommit, token: Token, permissions: Permissions | None, now_ms: int
@@ -181,16 +178,28 @@ class Front:
             if not permissions.on_group(request.group_id, Operation.READ):
                 self._refuse(request, token, ErrorCode.GROUP_AUTHORIZATION_FAILED)
                 return
+        topics, token = self._resolve(request, token, permissions)
+        if topics:
+            resolved = evolve(request, topics=topics)
+            error_code = self._transaction_error(resolved)
+            if error_code is ErrorCode.NONE:
+                self._to_group(resolved, token, now_ms)
+            else:
+                self._refuse(resolved, token, error_code)
+
+    def _resolve(
+        self, request: OffsetCommit | TxnOffsetCommit, token: Token, permissions: Permissions | None
+    ) -> tuple[tuple[TopicToCommit, ...], Token]:
+        """Return the topics that the group gets to see, and the token for them; if there are none, answer."""
         topics, refused = resolve_commit(request.topics, self._topics, permissions)
-        if not topics:
-            self._effects.reply(token, TxnOffsetCommitResponse(merge_results(refused, ())))
-            return
-        resolved, token = evolve(request, topics=topics), self._gathering.beside(token, refused)
-        error_code = self._transaction_error(resolved)
-        if error_code is ErrorCode.NONE:
-            self._to_group(resolved, token, now_ms)
-        else:
-            self._refuse(resolved, token, error_code)
+        if request.group_id is None:
+            topics, refused = (), merge_results(refused, refused_topics(topics, ErrorCode.INVALID_GROUP_ID))
+        if topics:
+            return topics, self._gathering.beside(token, refused)
+        results = merge_results(refused, ())
+        is_plain = isinstance(request, OffsetCommit)
+        self._effects.reply(token, OffsetCommitResponse(results) if is_plain else TxnOffsetCommitResponse(results))
+        return topics, token
 
     def _transaction_error(self, request: TxnOffsetCommit) -> ErrorCode:
         """Have the producer verified, which is the last thing before the group is looked at."""

@@ -163,9 +163,7 @@ class Connection:
         self._header = None
         self._output.append(frame)
         self._output_bytes += len(frame)
-        if not self._is_dirty:
-            self._is_dirty = True
-            self._broker.dirty.append(self)
+        self._mark_dirty()
         if self._buffer and not self._is_handling:
             self._broker.ready.append(self)
 
@@ -177,9 +175,7 @@ class Connection:
         """Have the connection closed: its request is none, or can't be answered."""
         self.closing = reason
         self._buffer.clear()
-        if not self._is_dirty:
-            self._is_dirty = True
-            self._broker.dirty.append(self)
+        self._mark_dirty()
 
     def handle_backlog(self) -> None:
         """Handle the whole requests that lie in the buffer, as far as they may be handled now."""
@@ -199,6 +195,11 @@ class Connection:
         del buffer[:start]
 
     # ------------------------------------------------------------ inside
+
+    def _mark_dirty(self) -> None:
+        if not self._is_dirty:
+            self._is_dirty = True
+            self._broker.dirty.append(self)
 
     def _is_blocked(self) -> bool:
         return (

@@ -105,10 +105,7 @@ class _Peer(asyncio.Protocol):
             self.flush()
         else:
             self.last_active_s = server.loop.time()
-        if dirty:
-            server.flush()
-        elif server.broker.may_wake_earlier():
-            server.set_timer()
+        server.flush()
         if not connection.wants_reading:
             self._read_if_wanted()
 
@@ -290,21 +287,17 @@ class Server:
         self._peers.pop(connection, None)
 
     def flush(self) -> None:
-        """Send everything that the broker has to say, and wake earlier if it wants that."""
+        """Send everything that the broker has to say, and set the timer if it wants to be woken, or woken earlier."""
         broker = self.broker
         while broker.dirty:
             for connection in broker.take_dirty():
                 peer = self._peers.get(connection)
                 if peer is not None:
                     peer.flush()
-        if broker.may_wake_earlier():
-            self.set_timer()
-
-    def set_timer(self) -> None:
-        """Wake when the broker wants it, unless that is known, or happens earlier."""
-        deadline_ms = self.broker.next_deadline_ms()
-        if deadline_ms is not None and (self._timer is None or deadline_ms < self._timer_ms):
-            self._wake_at(deadline_ms)
+        if broker.may_wake_earlier() or self._timer is None:
+            deadline_ms = broker.next_deadline_ms()
+            if deadline_ms is not None and (self._timer is None or deadline_ms < self._timer_ms):
+                self._wake_at(deadline_ms)
 
     # ------------------------------------------------------------ timers
 
@@ -326,7 +319,6 @@ class Server:
         try:
             self.broker.tick()
             self.flush()
-            self.set_timer()
         except Exception:
             logger.exception("timed work failed; the next try is in %g s", RETRY_S)
             self._timer_ms = self.broker.clock.now_ms() + int(RETRY_S * 1000)
