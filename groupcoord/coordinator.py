@@ -392,7 +392,7 @@ class GroupCoordinator:
         is_newer = leader_epoch > self._leader_epochs[partition]
         if not is_newer and status is not PartitionStatus.FAILED:
             return False
-        self._partitions.is_started = True
+        self._partitions.is_closed = False
         self._leader_epochs[partition] = max(leader_epoch, self._leader_epochs[partition])
         if status in (PartitionStatus.ACTIVE, PartitionStatus.LOADING):
             return False
@@ -469,10 +469,10 @@ class GroupCoordinator:
         self._partitions.withdraw(partition.index, status)
 
     def close(self) -> None:
-        """Unload everything; every request from now on is COORDINATOR_NOT_AVAILABLE."""
+        """Unload everything; until something is loaded again, every request is COORDINATOR_NOT_AVAILABLE."""
         for partition in range(len(self._partitions)):
             self.unload(partition)
-        self._partitions.is_started = False
+        self._partitions.is_closed = True
 
     def topic_deleted(self, name: str, topic_id: UUID = ZERO_UUID) -> None:
         """A topic is gone from the cluster: delete the offsets that were committed for it, in every group."""

@@ -204,7 +204,7 @@ class Front:
     def _transaction_error(self, request: TxnOffsetCommit) -> ErrorCode:
         """Have the producer verified, which is the last thing before the group is looked at."""
         verify = self._verify_transaction
-        if verify is None or not request.group_id or not self._partitions.is_started:
+        if verify is None or not request.group_id or self._partitions.is_closed:
             return ErrorCode.NONE
         return verify(request)
 
@@ -277,7 +277,7 @@ class Front:
         return partition.describe_group(group_id)
 
     def _list(self, request: ListGroups, token: Token, permissions: Permissions | None, now_ms: int) -> None:
-        if not self._partitions.is_started:
+        if self._partitions.is_closed:
             self._effects.reply(token, ListGroupsResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE))
             return
         if PartitionStatus.LOADING in self._partitions.status:

@@ -35,15 +35,15 @@ class Partitions:
     Attributes:
         active: the partitions that are served; None for the others.
         status: whether and why.
-        is_started: some partition was ever loaded, and the coordinator was not closed.
+        is_closed: the coordinator was closed, and nothing loaded since.
     """
 
-    __slots__ = ("_routes", "active", "is_started", "status")
+    __slots__ = ("_routes", "active", "is_closed", "status")
 
     def __init__(self, count: int) -> None:
         self.active: list[Partition | None] = [None] * count
         self.status = [PartitionStatus.UNLOADED] * count
-        self.is_started = False
+        self.is_closed = False
         self._routes: dict[str, int] = {}
 
     def __len__(self) -> int:
@@ -64,7 +64,7 @@ class Partitions:
 
     def refusal(self, index: int) -> ErrorCode:
         """Return what requests for a partition are told that isn't served."""
-        return _ERRORS[self.status[index]] if self.is_started else ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE if self.is_closed else _ERRORS[self.status[index]]
 
     def serve(self, partition: Partition) -> None:
         """Serve a partition, which is loaded."""

@@ -1,4 +1,4 @@
-"""Answers of a coordinator that does not serve a group: not started, loading, not the owner, or not allowed."""
+"""Answers of a coordinator that does not serve a group: closed, loading, not the owner, or not allowed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def refuse(request: GroupRequest, error_code: ErrorCode, config: Config) -> Resp
     """Return the answer that carries ``error_code``.
 
     What is wrong with the request itself comes before the state of the log partition, though not before permissions
-    and "not started". While a partition loads, heartbeats are answered NONE: the member would only start looking for
+    and "closed". While a partition loads, heartbeats are answered NONE: the member would only start looking for
     another coordinator.
     """
     is_about_partition = error_code in _STATES_OF_A_PARTITION

@@ -146,7 +146,7 @@ class Driver:
         self.check()
 
     def new_coordinator(self) -> GroupCoordinator:
-        """Return a coordinator on the same log and clock, not started."""
+        """Return a coordinator on the same log and clock, with nothing loaded."""
         return GroupCoordinator(
             config=self.config,
             clock=self.clock,

@@ -81,9 +81,33 @@ def test_other_requests_with_an_empty_group_id(driver: Driver, request_: SyncGro
     assert driver.send(request_).error is ErrorCode.INVALID_GROUP_ID
 
 
-def test_before_the_start(driver: Driver) -> None:
-    """Before anything is loaded, every request is COORDINATOR_NOT_AVAILABLE; a join's member id is echoed."""
+@pytest.mark.parametrize("was_loaded", [False, True])
+def test_where_no_log_partition_is_led(driver: Driver, was_loaded: bool) -> None:
+    """No group is served, none is listed, and that is no error: so answers a Kafka 4.4.0 broker in both cases.
+
+    It was asked before its ``__consumer_offsets`` was made, and after that topic was deleted.
+    """
     coordinator = driver.new_coordinator()
+    if was_loaded:
+        coordinator.load_all()
+        for partition in range(driver.config.offsets_topic_num_partitions):
+            coordinator.unload(partition)
+    errors = errors_of_everything(coordinator)
+    assert errors.pop("list") is ErrorCode.NONE
+    assert set(errors.values()) == {ErrorCode.NOT_COORDINATOR}
+    unnamed = errors_of_everything(coordinator, "")
+    assert unnamed.pop("list") is ErrorCode.NONE
+    not_coordinator = {name for name, error in unnamed.items() if error is ErrorCode.NOT_COORDINATOR}
+    assert not_coordinator == {"describe", "delete", "commit", "fetch"}
+    assert {unnamed[name] for name in unnamed.keys() - not_coordinator} == {ErrorCode.INVALID_GROUP_ID}
+    join = coordinator.call(JoinGroup("group", "m", session_timeout_ms=1))
+    assert join == JoinGroupResponse(ErrorCode.INVALID_SESSION_TIMEOUT, "m")
+
+
+def test_after_the_end(driver: Driver) -> None:
+    """Of a closed coordinator, every request is COORDINATOR_NOT_AVAILABLE; a join's member id is echoed."""
+    coordinator = driver.new_coordinator()
+    coordinator.close()
     assert set(errors_of_everything(coordinator).values()) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
     assert set(errors_of_everything(coordinator, "").values()) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
     join = coordinator.call(JoinGroup("group", "m", session_timeout_ms=1))

@@ -94,6 +94,15 @@ def test_nobody_is_asked_for_nothing(coordinator: GroupCoordinator, cluster: Clu
     assert cluster.asked == []
 
 
+def test_before_anything_is_loaded(cluster: Cluster) -> None:
+    """It is asked before the log partition is looked for, as by a Kafka 4.4.0 broker that leads none."""
+    coordinator = GroupCoordinator(clock=ManualClock(), topics=cluster, verify_transaction=cluster.verify)
+    assert commit(coordinator, topic("t", 0)) == [("t", 0, "NOT_COORDINATOR")]
+    cluster.error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert commit(coordinator, topic("t", 0)) == [("t", 0, "COORDINATOR_NOT_AVAILABLE")]
+    assert commit(coordinator, topic("t", 0), group_id="") == [("t", 0, "INVALID_GROUP_ID")]
+
+
 def test_without_a_hook() -> None:
     """Every producer may."""
     coordinator = Driver().coordinator

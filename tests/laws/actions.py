@@ -32,6 +32,7 @@ from groupcoord.messages import (
     LeaveGroup,
     LeavingMember,
     ListGroups,
+    ListGroupsResponse,
     OffsetCommit,
     OffsetDelete,
     OffsetFetch,
@@ -280,21 +281,17 @@ class Outsiders(Consumers):
 
     def somebody_errs(self) -> None:
         """What is wrong with a request comes before the state of the group and of its log partition."""
-        for request, error_code in requests_that_are_wrong() if self.is_started() else ():
+        for request, error_code in requests_that_are_wrong():
             assert error_codes(self.coordinator.call(request)) == {error_code}
 
     def somebody_asks_where_nobody_serves(self, group_id: str) -> None:
         """Every request for a log partition that isn't served here is refused at once, for the right reason."""
         status = self.coordinator.status(self.coordinator.partition_of(group_id))
-        if status is not PartitionStatus.ACTIVE and self.is_started():
+        if status is not PartitionStatus.ACTIVE:
             for request in requests_of_every_kind(group_id, "nobody"):
                 expected = expected_refusal(request, status, PartitionStatus.LOADING in self.all_statuses())
                 if expected is not None:
                     assert error_codes(self.coordinator.call(request)) == {expected}
-
-    def is_started(self) -> bool:
-        """Tell whether the coordinator has begun to load anything, ever."""
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE not in error_codes(self.coordinator.call(ListGroups()))
 
     def all_statuses(self) -> list[PartitionStatus]:
         """Return the status of every log partition."""
@@ -402,10 +399,9 @@ class Lives(Outsiders):
             self.deliver()
 
     def somebody_is_too_early(self) -> None:
-        """Before anything is loaded, nobody is served: COORDINATOR_NOT_AVAILABLE."""
-        for request in requests_of_every_kind(GROUPS[0], "nobody"):
-            if not isinstance(request, FindCoordinator | CompleteTransaction):
-                assert error_codes(self.coordinator.call(request)) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+        """Before anything is loaded, no group is served, and none is listed."""
+        self.somebody_asks_where_nobody_serves(GROUPS[0])
+        assert self.coordinator.call(ListGroups()) == ListGroupsResponse(ErrorCode.NONE)
 
     def a_partition_moves_away(self, partition: int, is_late: bool) -> None:
         """Another node becomes the coordinator of a log partition; or this is said of an election long ago."""

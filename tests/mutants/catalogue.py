@@ -495,7 +495,7 @@ MUTANTS = (
     Mutant(
         "a producer is verified for no group",
         "front.py",
-        "if verify is None or not request.group_id or not self._partitions.is_started:",
+        "if verify is None or not request.group_id or self._partitions.is_closed:",
         "if verify is None:",
     ),
 )
