@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 from groupcoord.coordinator import GroupCoordinator, PartitionStatus
@@ -105,13 +106,16 @@ class CoordinatorNode:
         if coordinator is None:
             return
         self._cluster.active[self] = None
-        while replies := coordinator.take_replies():
-            # Judged before any of them lets the next request in, which may change what the answer is judged by.
-            for exchange, response in replies:
+        unsent: deque[tuple[Exchange, Response | None]] = deque()
+        while True:
+            # An answer is judged before another lets the next request in, which may change what it is judged by.
+            for exchange, response in coordinator.take_replies():
                 if response is not None:
                     self._cluster.answered(self, exchange.request, response)
-            for exchange, response in replies:
-                self._answer(exchange, response)
+                unsent.append((exchange, response))
+            if not unsent:
+                break
+            self._answer(*unsent.popleft())
         events = coordinator.take_events()
         if events:
             self._cluster.observed(self, events)

@@ -6,13 +6,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupcoord.core.records import GroupTombstone
+from groupcoord import Config
+from groupcoord.core.records import GroupTombstone, OffsetCommitRecord
 from groupcoord.log_store import AppendTimedOutError, LogRecords, NotLeaderError, Ticket
-from groupcoord.messages import FindCoordinator, FindCoordinatorResponse, Response
+from groupcoord.messages import (
+    FindCoordinator,
+    FindCoordinatorResponse,
+    GroupToFetch,
+    OffsetCommit,
+    OffsetFetch,
+    OffsetFetchResponse,
+    OffsetToCommit,
+    Request,
+    Response,
+    TopicToCommit,
+)
+from groupcoord.sim import ClusterOptions
 from groupcoord.sim.clocks import LocalClock
+from groupcoord.sim.cluster import Cluster
 from groupcoord.sim.cluster_log import ClusterLog, Leader, NodeLog, StoreFault
 from groupcoord.sim.elision import Disturbances
 from groupcoord.sim.network import Connection, Exchange, Network
+from groupcoord.sim.nodes import CoordinatorNode
 from groupcoord.sim.randomness import Chance, Latency, mixed, stable_number
 from groupcoord.sim.scheduler import Scheduler
 
@@ -226,3 +241,34 @@ def test_when_something_happens_next() -> None:
     told = {now_ms: disturbances.next_ms(now_ms) for now_ms in (0, 100, 125, 131, 200, 201, 399, 400, 401)}
 
     assert told == {0: 100, 100: 100, 125: 125, 131: 131, 200: 200, 201: 400, 399: 400, 400: 400, 401: 1_000}
+
+
+def test_an_answer_is_judged_by_the_log_of_its_moment() -> None:
+    """When a flush lets several waiting requests in, no answer is judged after what the next one has written."""
+    fault = StoreFault(100, 1_100, flush_ms=10_000)
+    scheduler = Scheduler(0)
+    options = ClusterOptions(node_count=1, config=Config(offsets_topic_num_partitions=1))
+    cluster = Cluster(scheduler, options, seed=1, store_faults=[fault])
+    cluster.start()
+    scheduler.run_until(99)
+    (node,) = cluster.nodes
+    judged: list[tuple[int, int]] = []
+
+    def judge(_: CoordinatorNode, request: Request, response: Response) -> None:
+        if isinstance(response, OffsetFetchResponse):
+            records = list(cluster.log.memory.read(0))
+            last = next(r.record for r in reversed(records) if isinstance(r.record, OffsetCommitRecord))
+            judged.append((response.groups[0].topics[0].partitions[0].committed_offset, last.offset))
+
+    def commit(offset: int) -> OffsetCommit:
+        return OffsetCommit("g", (TopicToCommit("t", (OffsetToCommit(0, offset),)),))
+
+    cluster.on_answer = judge
+    requests: list[Request] = [commit(1), commit(2), OffsetFetch((GroupToFetch("g", None),)), commit(3)]
+    connections = [cluster.network.connect(Peer(), number, node) for number in (0, 1)]
+    scheduler.run_until(200)
+    for number, request in enumerate(requests):
+        node.receive(Exchange(connections[number % 2], number, request))
+    assert judged == []
+    scheduler.run_until(1_200)
+    assert judged == [(2, 2)]

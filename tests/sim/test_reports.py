@@ -13,8 +13,10 @@ from groupcoord import cli
 from groupcoord.core.rebalance import Rebalance
 from groupcoord.member import TopicPartition
 from groupcoord.sim import FleetReport, report_page, run_seed
-from groupcoord.sim.figures import Distribution, histogram
+from groupcoord.sim.figures import Distribution, Measure, histogram
 from groupcoord.sim.observations import RECORD_INTERVAL_MS, GroupObservations
+from groupcoord.sim.page import BAR_HEIGHT_MIN, BAR_WIDTH_MAX, plot, told_value
+from groupcoord.sim.runs import Run as SeedRun
 
 from .worlds import small_world
 
@@ -154,11 +156,13 @@ class _Balanced(HTMLParser):
         self.open: list[str] = []
         self.seen: list[str] = []
         self.links: list[str] = []
+        self.ids: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Note it."""
         self.seen.append(tag)
         self.links += [value or "" for name, value in attrs if name in ("src", "href")]
+        self.ids += [value or "" for name, value in attrs if name == "id"]
         if tag not in ("meta", "br"):
             self.open.append(tag)
 
@@ -172,7 +176,7 @@ class _Balanced(HTMLParser):
 
 
 def test_the_page_is_whole_and_needs_nothing_else() -> None:
-    """Elements are closed in order, there is a plot for each measure, and nothing is loaded from anywhere."""
+    """Elements are closed in order, there is a plot for each measure, its row leads to it, and nothing is loaded."""
     report = FleetReport("a <b>name</b>", [run_seed(seed, small_world()) for seed in (1, 2)])
 
     page = report_page(report, "groupcoord simulate 'x.toml'")
@@ -182,10 +186,33 @@ def test_the_page_is_whole_and_needs_nothing_else() -> None:
     assert not parser.open
     assert parser.seen.count("svg") == 7
     assert parser.seen.count("rect") > 7
-    assert not parser.links
+    assert len(parser.ids) == 7
+    assert parser.links == [f"#{name}" for name in parser.ids]
     assert "script" not in parser.seen
     assert "&lt;b&gt;name" in page
     assert "http" not in page
+
+
+def test_a_plot_can_be_read() -> None:
+    """One value among thousands is seen, a lone bar is no wider than any, and few bars have their values below."""
+    lone, few, many = (plot(Measure("a", "a", "", ""), values) for values in ([5], [0] * 9_999 + [2], list(range(41))))
+
+    assert f'width="{BAR_WIDTH_MAX - 1:.1f}"' in lone
+    assert "1 value<" in lone
+    assert f'height="{BAR_HEIGHT_MIN}"' in few
+    assert [f">{value}</text>" in few for value in (0, 1, 2, 3)] == [True, True, True, False]
+    assert "9,999 values" in few
+    assert many.count("text-anchor") == 3
+    assert told_value(Measure("a", "a", "", ""), 12_345.5) == "12,345.50"
+
+
+def test_seeds_that_failed_are_on_the_page() -> None:
+    """The page tells how many seeds broke a law, which, and how to run them again, and has no empty table."""
+    page = report_page(FleetReport("a", [SeedRun(7, None, failure="LawBrokenError: <no>")]), "groupcoord simulate x")
+
+    assert "1 seed broke a law:" in page
+    assert "LawBrokenError: &lt;no&gt;<br><code>groupcoord simulate x --seed 7</code>" in page
+    assert "<table" not in page
 
 
 def test_a_table_json_and_a_page(simulate: Run, scenario: str, tmp_path: Path) -> None:
