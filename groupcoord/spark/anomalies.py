@@ -10,6 +10,7 @@ from groupcoord.core.retention import MS_PER_MINUTE
 from groupcoord.spark.group_schemas import ANOMALIES, STALE_GROUPS
 from groupcoord.spark.groups import groups, history_of, rebalances
 from groupcoord.spark.history import DUPLICATE
+from groupcoord.spark.report_text import told_limit
 from groupcoord.spark.schemas import KIND_RECORD
 from groupcoord.spark.tables import commits_of, current_offsets
 from groupcoord.spark.views import CLASSIC
@@ -111,7 +112,7 @@ def _rewinds(found: DataFrame) -> DataFrame:
         F.max("rewound").alias("value"),
         F.max_by(F.struct("committed_offset", "rewound"), "rewound").alias("worst"),
     )
-    worst = F.format_string("back by %d to %d", F.col("worst.rewound"), F.col("worst.committed_offset"))
+    worst = F.format_string("back by %,d to %,d", F.col("worst.rewound"), F.col("worst.committed_offset"))
     return _anomaly(table, OFFSET_REWIND, REWIND, evidence=worst)
 
 
@@ -156,9 +157,9 @@ def _silences(
     stopped = window.where(is_silent & is_wanted & (F.col("count") > 1))
     is_same = (F.col("lowest") == F.col("committed_offset")) & (F.col("count") >= limits.window_commits)
     stalled = window.where(is_same & is_behind & ~is_silent)
-    behind = F.when(F.col("lag").isNull(), "").otherwise(F.format_string(", %d records behind", F.col("lag")))
-    silent = F.concat(F.format_string("no commit for %d ms", F.col("value")), behind)
-    same = F.format_string("%d commits of offset %d, %d records behind", "count", "committed_offset", "lag")
+    behind = F.when(F.col("lag").isNull(), "").otherwise(F.format_string(", %,d records behind", F.col("lag")))
+    silent = F.concat(F.format_string("no commit for %,d s", F.floor(F.col("value") / 1_000)), behind)
+    same = F.format_string("%,d commits of offset %,d, %,d records behind", "count", "committed_offset", "lag")
     return _anomaly(stopped, COMMITS_STOPPED, STOP, evidence=silent).unionByName(
         _anomaly(stalled, STALLED, STALL, evidence=same, value=F.col("lag"))
     )
@@ -208,7 +209,7 @@ def _commit_storms(found: DataFrame, limits: Thresholds) -> DataFrame:
         F.max("count").alias("value"),
         F.max_by("partitions", "count").alias("partitions"),
     )
-    worst = F.format_string("%d commits of %d partitions in a minute", F.col("value"), F.col("partitions"))
+    worst = F.format_string("%,d commits of %,d partitions in a minute", F.col("value"), F.col("partitions"))
     return _anomaly(table, COMMIT_STORM, evidence=worst)
 
 
@@ -234,7 +235,7 @@ def _rebalance_storms(folded: DataFrame, limits: Thresholds) -> DataFrame:
             F.count(F.lit(1)).alias("count"),
         )
     )
-    worst = F.format_string(f"%d rebalances within {limits.rebalance_window_ms} ms", F.col("value"))
+    worst = F.format_string(f"%,d rebalances within {told_limit(limits.rebalance_window_ms)}", F.col("value"))
     return _anomaly(table, REBALANCE_STORM, evidence=worst)
 
 
@@ -266,7 +267,8 @@ def _flapping_members(folded: DataFrame, limits: Thresholds) -> DataFrame:
         )
     )
     worst = F.format_string(
-        f"%s left and joined %d times within {limits.rebalance_window_ms} ms", F.col("client_id"), F.col("value")
+        f"%s left and joined %,d times within {told_limit(limits.rebalance_window_ms)}",
+        *(F.col("client_id"), F.col("value")),
     )
     return _anomaly(table, FLAPPING_MEMBER, evidence=worst)
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import islice
 
 from groupcoord.spark import report_model as model
 from groupcoord.spark.causes import CAUSES, UNKNOWN
@@ -29,12 +30,20 @@ from groupcoord.spark.report_text import (
     counted,
     html_name,
     html_text,
+    listed,
+    noun,
+    told_limit,
     told_number,
     told_share,
     told_size,
     told_span,
     told_time,
 )
+
+LONG_TABLE_ROWS = 15
+"""A table with more rows scrolls in a box of its own, under titles that stay."""
+
+WORST_NAMED_MAX = 3
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _SECTIONS = (
@@ -44,7 +53,7 @@ _SECTIONS = (
     ("churn", "Churn"),
     ("troubled", "Most troubled groups"),
     ("anomalies", "Anomalies"),
-    ("stale", "Expiring soon"),
+    ("stale", "Expiring offsets"),
     ("lag", "Lag"),
     ("load", "Log load"),
     ("groups", "Groups"),
@@ -55,7 +64,6 @@ _SECTIONS = (
 def report_page(report: Report) -> str:
     """Return the whole page."""
     bodies = {
-        "overview": _overview(report),
         "states": _states(report),
         "rebalances": _rebalances(report),
         "churn": _churn(report),
@@ -67,16 +75,16 @@ def report_page(report: Report) -> str:
         "groups": _groups(report),
         "read": _read(report),
     }
+    bodies["overview"] = _overview(report, {name for name, body in bodies.items() if body})
     shown = [(name, title) for name, title in _SECTIONS if bodies[name]]
     links = "".join(f'<a href="#{name}">{title}</a>' for name, title in shown)
     title = html_text(report.title)
     overview = report.overview
     span = ""
     if overview.first_timestamp_ms is not None and overview.last_timestamp_ms is not None:
-        span = (
-            f"{told_time(overview.first_timestamp_ms)} to {told_time(overview.last_timestamp_ms)} "
-            f"({told_span(overview.last_timestamp_ms - overview.first_timestamp_ms)}). "
-        )
+        first, last = told_time(overview.first_timestamp_ms), told_time(overview.last_timestamp_ms)
+        took = told_span(overview.last_timestamp_ms - overview.first_timestamp_ms)
+        span = f"{first}. " if first == last else f"{first} to {last} ({took}). "
     sections = "".join(f'<section id="{name}"><h2>{title}</h2>{bodies[name]}</section>' for name, title in shown)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -92,17 +100,21 @@ def report_page(report: Report) -> str:
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> str:
     """Return a table. Titles that start with ``#`` stand above numbers, with ``@`` above what stays on one line."""
+    rows = list(rows)
     kinds = ["n" if title.startswith("#") else "t" if title.startswith("@") else "" for title in head]
     classes = [f' class="{kind}"' if kind else "" for kind in kinds]
     titles = "".join(
-        f"<th{style}>{html_text(title.lstrip('#@'))}</th>" for title, style in zip(head, classes, strict=True)
+        f'<th scope="col"{style}>{html_text(title.lstrip("#@"))}</th>'
+        for title, style in zip(head, classes, strict=True)
     )
     body = "".join(
         "<tr>" + "".join(f"<td{style}>{cell}</td>" for cell, style in zip(row, classes, strict=True)) + "</tr>\n"
         for row in rows
     )
     told = f"<caption>{caption}</caption>" if caption else ""
-    return f'<div class="scroll"><table>{told}<thead><tr>{titles}</tr></thead>\n<tbody>\n{body}</tbody></table></div>'
+    size = "scroll long" if len(rows) > LONG_TABLE_ROWS else "scroll"
+    table = f"<table>{told}<thead><tr>{titles}</tr></thead>\n<tbody>\n{body}</tbody></table>"
+    return f'<div class="{size}" tabindex="0">{table}</div>'
 
 
 def _legend(entries: Iterable[tuple[str, str]]) -> str:
@@ -114,29 +126,57 @@ def _first_of(shown: int, total: int, what: str) -> str:
     return f"The first {shown:,} of {total:,} {what}; all are in the tables." if shown < total else ""
 
 
-def _tile(value: str, name: str, *, is_bad: bool = False) -> str:
-    return f'<div class="tile{" bad" if is_bad else ""}"><b>{value}</b><span>{name}</span></div>'
+def _group_name(group_id: str | None, report: Report) -> str:
+    """Return the name of a group; of one whose story is told, it leads there."""
+    places = (place for place, story in enumerate(report.troubled, 1) if story.row.group_id == group_id)
+    place = next(places, None)
+    return html_name(group_id) if place is None else f'<a href="#{_card_id(place)}">{html_name(group_id)}</a>'
+
+
+def _tile(value: str, name: str, section: str, shown: Collection[str], *, is_bad: bool = False) -> str:
+    """Return one figure, which leads to its section if that is shown."""
+    style, figure = "tile bad" if is_bad else "tile", f"<b>{value}</b><span>{name}</span>"
+    if section not in shown:
+        return f'<div class="{style}">{figure}</div>'
+    return f'<a class="{style}" href="#{section}">{figure}</a>'
+
+
+def _card_id(place: int) -> str:
+    return f"group-{place}"
 
 
 # ---------------------------------------------------------------- sections
 
 
-def _overview(report: Report) -> str:
+def _overview(report: Report, shown: Collection[str]) -> str:
+    """Return the figures, each leading to its section if that is ``shown``, and what to know before reading on."""
     found = report.overview
     tiles = [
-        _tile(told_number(found.groups), "groups"),
-        _tile(told_number(found.members), "members"),
-        _tile(told_number(found.rebalances), "rebalances"),
-        _tile(told_number(found.anomalies), "anomalies", is_bad=found.anomalies > 0),
-        _tile(told_number(found.current_offsets), "committed offsets"),
-        _tile(told_number(found.records), "records"),
-        _tile(told_size(found.size_bytes), f"in {counted(found.log_partitions, 'log partition')}"),
-        _tile(told_number(found.corrupt_ranges), "corrupt ranges", is_bad=found.corrupt_ranges > 0),
+        _tile(told_number(found.groups), noun(found.groups, "group"), "states", shown),
+        _tile(told_number(found.members), noun(found.members, "member"), "groups", shown),
+        _tile(told_number(found.rebalances), noun(found.rebalances, "rebalance"), "rebalances", shown),
+        _tile(
+            *(told_number(found.anomalies), noun(found.anomalies, "anomaly", "anomalies"), "anomalies", shown),
+            is_bad=found.anomalies > 0,
+        ),
+        _tile(told_number(found.current_offsets), noun(found.current_offsets, "committed offset"), "stale", shown),
+        _tile(told_number(found.records), noun(found.records, "record"), "read", shown),
+        _tile(told_size(found.size_bytes), f"in {counted(found.log_partitions, 'log partition')}", "load", shown),
+        _tile(
+            *(told_number(found.corrupt_ranges), noun(found.corrupt_ranges, "corrupt range"), "read", shown),
+            is_bad=found.corrupt_ranges > 0,
+        ),
     ]
     inputs = ", ".join(html_name(path) for path in report.inputs[:20])
     if len(report.inputs) > 20:
         inputs += f" and {len(report.inputs) - 20:,} more"
     notes = [f'<p class="soft">Read from {inputs}.</p>', _verification(report)]
+    worst = [
+        f"{_group_name(story.row.group_id, report)} ({counted(story.row.trouble, 'point')})"
+        for story in report.troubled[:WORST_NAMED_MAX]
+    ]
+    if worst:
+        notes.append(f"<p>Most troubled: {listed(worst)}.</p>")
     unclear = sum(row.rebalances for row in report.causes if row.cause == UNKNOWN)
     if unclear:
         notes.append(
@@ -189,7 +229,7 @@ def _rebalances(report: Report) -> str:
     if report.rebalances is not None:
         names = in_order((name for name in report.rebalances.series if report.rebalances.total(name)), CAUSES)
         parts += [
-            f'<p class="soft">When they ended; a column is {told_span(report.rebalances.width_ms)}.</p>',
+            f'<p class="soft">When they ended; a column is {told_limit(report.rebalances.width_ms)}.</p>',
             cause_time_line(report.rebalances),
             _legend((name, cause_class(name)) for name in names),
         ]
@@ -205,13 +245,13 @@ def _rebalances(report: Report) -> str:
         )
         for row in report.causes
     ]
-    head = ("cause", "#rebalances", "#groups", "#proven", "#mean confidence", "#median seen", "#longest seen")
+    head = ("@cause", "#rebalances", "#groups", "#proven", "#mean confidence", "#median time", "#longest time")
     return (
         "".join(parts)
         + _table(head, rows)
-        + '<p class="soft">Proven are causes that the records leave no doubt about. Of a rebalance of a classic group '
-        "the log shows the time from the last join to the assignments, of another type from the new epoch until all "
-        "members had come to it.</p>"
+        + '<p class="soft">Proven are causes that the records leave no doubt about. Times are what the log shows: of a '
+        "classic group from the last join to the assignments, of another type from the new epoch until all members "
+        "had come to it.</p>"
     )
 
 
@@ -221,7 +261,7 @@ def _churn(report: Report) -> str:
     joined, left = report.churn.total("joined"), report.churn.total("left")
     rows = [
         (
-            html_name(row.group_id),
+            _group_name(row.group_id, report),
             told_number(row.joined),
             told_number(row.left),
             told_number(row.members),
@@ -232,10 +272,11 @@ def _churn(report: Report) -> str:
     ]
     head = ("group", "#joined", "#left", "#members now", "#partitions moved", "#rebalances")
     return (
-        f"<p>{counted(joined, 'member')} joined and {left:,} left, by expiry or on their own.</p>"
+        f"<p>{counted(joined, 'member')} joined and {left:,} left, by expiry or on their own. "
+        f'<span class="soft">A column is {told_limit(report.churn.width_ms)}.</span></p>'
         + churn_time_line(report.churn)
         + _legend((("joined", "joined"), ("left", "left")))
-        + (_table(head, rows, "The groups with most of it") if rows else "")
+        + (_table(head, rows, "The groups with the most churn") if rows else "")
     )
 
 
@@ -258,11 +299,7 @@ def _card(place: int, story: GroupStory, report: Report) -> str:
     if axis is not None:
         picture = group_picture(story, axis)
         picture += _legend((cause, cause_class(cause)) for cause in in_order(story.causes, CAUSES))
-    findings = "".join(
-        f"<li>{told_time(one.first_ms)}: <b>{html_text(one.kind)}</b>"
-        f"{one.subject and f' of {html_text(one.subject)}'}: {html_text(one.evidence)}</li>"
-        for one in story.anomalies[: model.ANOMALIES_TOLD_MAX]
-    )
+    findings = "".join(_findings(story.anomalies))
     told = story.rebalances[-model.REBALANCES_TOLD_MAX :]
     rows = [
         (
@@ -280,11 +317,23 @@ def _card(place: int, story: GroupStory, report: Report) -> str:
     summary = f"Its last {counted(len(told), 'rebalance')}" if len(told) < story.row.rebalances else "Its rebalances"
     table = f"<details><summary>{summary}</summary>{_table(head, rows)}</details>" if rows else ""
     return (
-        f'<article class="card"><h3>{place}. {html_name(story.row.group_id)} '
+        f'<article class="card" id="{_card_id(place)}"><h3>{place}. {html_name(story.row.group_id)} '
         f'<span class="soft">{counted(story.row.trouble, "point")}</span></h3><p>{words}</p>{picture}'
         + (f"<ul>{findings}</ul>" if findings else "")
         + f"{table}</article>"
     )
+
+
+def _findings(anomalies: Sequence[model.AnomalyRow]) -> Iterator[str]:
+    """Yield an item for each of the kinds that there are: its first finding, and how many more there are."""
+    kinds: dict[str, list[model.AnomalyRow]] = {}
+    for one in anomalies:
+        kinds.setdefault(one.kind, []).append(one)
+    for kind, (first, *others) in islice(kinds.items(), model.ANOMALIES_TOLD_MAX):
+        subject = first.subject and f" of {html_text(first.subject)}"
+        more = f" (and {len(others):,} more)" if others else ""
+        told = f"<b>{html_text(kind)}</b>{subject}: {html_text(first.evidence)}{more}"
+        yield f"<li>{told_time(first.first_ms)}: {told}</li>"
 
 
 def _generations(one: model.RebalanceRow) -> str:
@@ -319,7 +368,7 @@ def _anomalies(report: Report) -> str:
     rows = [
         (
             told_time(row.first_ms),
-            html_name(row.group_id),
+            _group_name(row.group_id, report),
             html_text(row.kind),
             html_text(row.subject),
             told_number(row.count),
@@ -328,13 +377,13 @@ def _anomalies(report: Report) -> str:
         for row in report.anomalies
     ]
     note = _first_of(len(rows), report.overview.anomalies, "anomalies")
-    head = ("anomaly", "Burrow's status", "#found", "#groups", "@first", "@last")
+    head = ("@anomaly", "Burrow's status", "#found", "#groups", "@first", "@last")
     return (
         _table(head, counts)
         + _table(
-            ("@from", "group", "anomaly", "of", "#times", "what was seen"),
+            ("@from", "group", "@anomaly", "of", "#times", "what was seen"),
             rows,
-            "Those of the groups with most of them first",
+            "Groups with the most anomalies first",
         )
         + f'<p class="soft">{note}</p>'
     )
@@ -350,7 +399,7 @@ def _stale(report: Report) -> str:
     rows = [
         (
             told_time(row.next_ms),
-            html_name(row.group_id),
+            _group_name(row.group_id, report),
             html_text(row.state),
             told_number(row.offsets),
             told_number(row.expiring),
@@ -363,7 +412,8 @@ def _stale(report: Report) -> str:
     note = _first_of(len(rows), report.stale_count, "groups")
     head = ("@next expiry", "group", "state", "#offsets", "#expiring", "#due", "@last commit", "@group goes")
     return (
-        "<p>These groups lose offsets if nobody uses them, by the broker's retention.</p>"
+        f"<p>{counted(report.stale_count, 'group')} will lose offsets by the broker's retention if nobody uses "
+        f"{noun(report.stale_count, 'it', 'them')}; the soonest first.</p>"
         f'{_table(head, rows)}<p class="soft">{note}</p>'
     )
 
@@ -375,7 +425,7 @@ def _lag(report: Report) -> str:
         return "<p>No group is behind in the topics whose ends were given.</p>"
     rows = [
         (
-            html_name(row.group_id),
+            _group_name(row.group_id, report),
             html_name(row.topic),
             told_number(row.partitions),
             told_number(row.lag),
@@ -394,12 +444,12 @@ def _load(report: Report) -> str:
     mean = sum(records) / len(records)
     saved, total = sum(row.superseded_bytes for row in rows), sum(row.size_bytes for row in rows)
     hottest = max(rows, key=lambda row: row.records * (row.hottest_group_share or 0.0))
-    words = [f"The fullest log partition holds {max(records) / mean:.1f} times the mean."] if mean else []
+    words = []
+    if mean and len(rows) > 1:
+        words.append(f"The fullest log partition holds {max(records) / mean:.1f} times the mean.")
     if hottest.hottest_group is not None:
-        words.append(
-            f"The hottest group, {html_name(hottest.hottest_group)}, wrote {told_share(hottest.hottest_group_share)} "
-            f"of log partition {told_number(hottest.log_partition)}."
-        )
+        name, share = _group_name(hottest.hottest_group, report), told_share(hottest.hottest_group_share)
+        words.append(f"The hottest group, {name}, wrote {share} of log partition {told_number(hottest.log_partition)}.")
     if total:
         words.append(f"Compaction would save {told_size(saved)} of {told_size(total)} ({told_share(saved / total)}).")
     cells = [
@@ -411,7 +461,7 @@ def _load(report: Report) -> str:
             told_number(row.tombstones),
             told_size(row.size_bytes),
             told_number(row.groups),
-            html_name(row.hottest_group),
+            _group_name(row.hottest_group, report),
             told_share(row.hottest_group_share),
             told_size(row.superseded_bytes),
         )
@@ -435,15 +485,15 @@ def _groups(report: Report) -> str:
     note = _first_of(len(report.groups), report.overview.groups, "groups")
     return (
         f'<p class="soft">The most troubled first. {note}</p>'
-        f"{_table(head, (_group_cells(row) for row in report.groups))}"
+        f"{_table(head, (_group_cells(row, report) for row in report.groups))}"
     )
 
 
-def _group_cells(row: GroupRow) -> tuple[str, ...]:
+def _group_cells(row: GroupRow, report: Report) -> tuple[str, ...]:
     state = "gone" if row.state is None else html_text(row.state)
     style = state_class(row.state or "Dead")
     return (
-        html_name(row.group_id),
+        _group_name(row.group_id, report),
         told_number(row.trouble),
         html_text(row.type or "-"),
         f'<i class="key {style}"></i>{state}',

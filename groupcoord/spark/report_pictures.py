@@ -13,6 +13,7 @@ from groupcoord.spark.report_text import (
     counted,
     html_text,
     told_clock,
+    told_limit,
     told_number,
     told_share,
     told_size,
@@ -23,9 +24,13 @@ from groupcoord.spark.report_text import (
 WIDTH = 960
 LEFT, RIGHT = 76, 12
 TICKS_MAX = 8
+COLUMN_WIDTH_MAX = 72
+PARTITIONS_LABELLED_MAX = 24
 TITLE_LENGTH_MAX = 200
 
+_CHARACTER_WIDTH = 7.5
 _LEVELS = (10, 15, 20, 25, 30, 40, 50, 60, 80, 100)
+_LABEL_STEPS = (1, 2, 5, 10, 20, 50, 100)
 _STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 
 
@@ -87,7 +92,7 @@ def cause_time_line(bins: Bins) -> str:
         counts = {name: bins.series[name][place] for name in names if bins.series[name][place]}
         if counts:
             parts.append(_column(axis, bins, place, counts, floor, (floor - top) / _round_up(highest)))
-    return _svg(height, "rebalances over time by cause", parts)
+    return _plot(height, "rebalances over time by cause", parts)
 
 
 def _column(axis: Axis, bins: Bins, place: int, counts: Mapping[str, int], floor: float, scale: float) -> str:
@@ -118,7 +123,7 @@ def churn_time_line(bins: Bins) -> str:
             shapes = [_rect(start, middle - up * scale, end - start, up * scale, "joined")] if up else []
             shapes += [_rect(start, middle, end - start, down * scale, "left")] if down else []
             parts.append(_titled(told, shapes))
-    return _svg(height, "members that joined and left over time", parts)
+    return _plot(height, "members that joined and left over time", parts)
 
 
 def state_bar(counts: Mapping[str, int]) -> str:
@@ -138,8 +143,8 @@ def load_columns(partitions: Sequence[PartitionRow]) -> str:
     height, top, floor = 190, 14, 160
     highest = max((row.records for row in partitions), default=0)
     scale = (floor - top) / _round_up(highest)
-    width = (WIDTH - LEFT - RIGHT) / max(len(partitions), 1)
-    every = max(1, -(-len(partitions) // 40))
+    width = min((WIDTH - LEFT - RIGHT) / max(len(partitions), 1), COLUMN_WIDTH_MAX)
+    every = next((step for step in _LABEL_STEPS if len(partitions) <= step * PARTITIONS_LABELLED_MAX), len(partitions))
     parts = [_levels(highest, top, floor)]
     for place, row in enumerate(partitions):
         x = LEFT + place * width
@@ -155,7 +160,8 @@ def load_columns(partitions: Sequence[PartitionRow]) -> str:
         parts.append(_titled(told, shapes))
         if place % every == 0:
             parts.append(_label(x + width / 2, floor + 16, _partition_name(row), "middle"))
-    return _svg(height, "records of each log partition", parts)
+    parts.append(_label(LEFT - 6, floor + 16, "partition", "end"))
+    return _plot(height, "records of each log partition", parts)
 
 
 def _partition_name(row: PartitionRow) -> str:
@@ -166,7 +172,7 @@ def group_picture(story: GroupStory, axis: Axis) -> str:
     """Return one group over time: how many members, its rebalances by cause, findings, and its commits."""
     members = (18, 78)
     events = (92, 116)
-    commits = (130, 176)
+    commits = (136, 180)
     parts = [_times(axis, members[0], commits[1])]
     for name, (top, bottom) in (("members", members), ("rebalances", events), ("commits", commits)):
         parts.append(_label(LEFT - 6, (top + bottom) / 2 + 4, name, "end"))
@@ -175,7 +181,7 @@ def group_picture(story: GroupStory, axis: Axis) -> str:
     parts += _rebalance_marks(story, axis, *events)
     parts += _anomaly_marks(story, axis, members[0] - 6)
     parts += _commit_columns(story, axis, *commits)
-    return _svg(200, f"group {story.row.group_id} over time", parts)
+    return _plot(204, f"group {story.row.group_id} over time", parts)
 
 
 def _member_steps(story: GroupStory, axis: Axis, top: float, bottom: float) -> list[str]:
@@ -241,7 +247,8 @@ def _commit_columns(story: GroupStory, axis: Axis, top: float, bottom: float) ->
             height = (bottom - top) * count / highest
             told = f"{told_time(bins.start_ms + place * bins.width_ms)}: {counted(count, 'commit')}"
             parts.append(_titled(told, [_rect(start, bottom - height, end - start, height, "commits")]))
-    return parts
+    most = f"at most {counted(highest, 'commit')} in {told_limit(bins.width_ms)}"
+    return [*parts, _label(WIDTH - RIGHT, top - 3, most, "end")]
 
 
 def _edges(axis: Axis, bins: Bins, place: int) -> tuple[float, float]:
@@ -274,14 +281,19 @@ def _times(axis: Axis, top: float, floor: float) -> str:
     for at_ms in axis.ticks():
         x = axis.x(at_ms)
         parts.append(_line(x, top, x, floor, "grid"))
-        parts.append(_label(x, floor + 16, told_clock(at_ms, axis.span_ms), "middle"))
+        told = told_clock(at_ms, axis.span_ms)
+        reach = len(told) * _CHARACTER_WIDTH / 2
+        parts.append(_label(min(x, WIDTH - reach), floor + 16, told, "middle"))
     return "".join(parts)
 
 
 def _svg(height: int, label: str, parts: Iterable[str]) -> str:
-    return (
-        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{html_text(label)}">' + "".join(parts) + "</svg>"
-    )
+    return f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{html_text(label)}">{"".join(parts)}</svg>'
+
+
+def _plot(height: int, label: str, parts: Iterable[str]) -> str:
+    """Return a picture with labels in it: where it does not fit, it is scrolled instead of shrunk."""
+    return f'<div class="plot" tabindex="0">{_svg(height, label, parts)}</div>'
 
 
 def _titled(told: str, shapes: Iterable[str]) -> str:

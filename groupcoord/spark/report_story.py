@@ -103,10 +103,11 @@ def _how_long(row: GroupRow, rebalances: tuple[RebalanceRow, ...]) -> list[str]:
     middle = told_span(round(median(duration for duration, _ in known)))
     is_classic = row.type is None or row.type.lower() == "classic"
     what = "From the last join to the assignments" if is_classic else "Until all members had come to a new epoch"
-    where = "" if longest.to_generation is None else f" (to {longest.to_generation:,})"
+    generation = "generation" if is_classic else "epoch"
+    where = "" if longest.to_generation is None else f", to {generation} {longest.to_generation:,},"
     if told_span(longest_ms) == middle:
         return [f"{what}, {'it' if len(known) == 1 else 'each'} took {middle}."]
-    return [f"{what}, half of them took {middle} or less, and the longest{where} {told_span(longest_ms)}."]
+    return [f"{what}, half of them took {middle} or less, and the longest{where} took {told_span(longest_ms)}."]
 
 
 def _churn(row: GroupRow) -> list[str]:

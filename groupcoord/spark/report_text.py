@@ -15,6 +15,7 @@ _ESCAPES_MAX = 100
 _ESCAPED_LENGTH_MAX = len("&quot;")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST_MS = (datetime(9999, 12, 31, tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
+_SECONDS_MATTER_MS = 4 * UNITS_MS["m"]
 _SIZES = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -28,13 +29,15 @@ def told_time(at_ms: int | None) -> str:
 
 
 def told_clock(at_ms: int, span_ms: int) -> str:
-    """Return a label for an axis that is ``span_ms`` long: hours and minutes, or days if it is long."""
+    """Return a label for an axis that is ``span_ms`` long: as much of the moment as tells its labels apart."""
     if not 0 <= at_ms <= _LATEST_MS:
         return NOTHING
     at = _EPOCH + timedelta(milliseconds=at_ms)
     if span_ms > 3 * UNITS_MS["d"]:
         return at.strftime("%Y-%m-%d")
-    return at.strftime("%H:%M:%S" if span_ms < UNITS_MS["h"] else "%H:%M")
+    if span_ms > UNITS_MS["d"]:
+        return at.strftime("%m-%d %H:%M")
+    return at.strftime("%H:%M:%S" if span_ms <= _SECONDS_MATTER_MS else "%H:%M")
 
 
 def told_span(duration_ms: int | None) -> str:
@@ -44,6 +47,15 @@ def told_span(duration_ms: int | None) -> str:
     if duration_ms >= 2 * UNITS_MS["d"]:
         return f"{duration_ms / UNITS_MS['d']:,.1f} days"
     return told_duration(duration_ms)
+
+
+def told_limit(duration_ms: int) -> str:
+    """Return a round duration, such as a limit or the width of a column, in its own unit: ``2 s``, ``10 min``."""
+    for unit, name in (("d", "days"), ("h", "h"), ("m", "min"), ("s", "s")):
+        number, rest = divmod(duration_ms, UNITS_MS[unit])
+        if number and not rest:
+            return "1 day" if (number, unit) == (1, "d") else f"{number:,} {name}"
+    return f"{duration_ms:,} ms"
 
 
 def told_size(size_bytes: int | None) -> str:
@@ -66,9 +78,14 @@ def told_share(share: float | None) -> str:
     return NOTHING if share is None else f"{share:.0%}"
 
 
+def noun(number: int, one: str, many: str | None = None) -> str:
+    """Return the noun that goes with a number."""
+    return one if number == 1 else many or one + "s"
+
+
 def counted(number: int, one: str, many: str | None = None) -> str:
     """Return a number with its noun: ``1 group``, ``2 groups``."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+    return f"{number:,} {noun(number, one, many)}"
 
 
 def listed(parts: list[str]) -> str:

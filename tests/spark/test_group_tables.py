@@ -227,10 +227,15 @@ def test_anomalies(spark: SparkSession, troubled: tuple[DataFrame, DataFrame]) -
         window_commits=5, commits_per_minute=6, storm_commits=6, stopped_ms=100_000, rebalances=7, comebacks=3
     )
     found: dict[tuple[Any, ...], list[Any]] = {}
+    told: dict[str, str] = {}
     anomalies = pipeline.anomalies(records, history=history, end_offsets=ends, thresholds=limits, now_ms=12_000)
     for row in anomalies.collect():
         found[row.kind, row.group_id, row.topic_partition, row.client_id] = [row.status, row["count"], row.value]
+        told[row.kind] = row.evidence
 
+    assert told["rebalance storm"] == "8 rebalances within 10 min"
+    assert told["flapping member"] == "b left and joined 4 times within 10 min"
+    assert told["offset rewind"] == "back by 40 to 60"
     assert found == {
         ("offset rewind", "stormy", 0, None): ["REWIND", 1, 40],
         ("stalled", "double", 0, None): ["STALL", 5, 995],
@@ -248,6 +253,7 @@ def test_commits_that_stopped(troubled: tuple[DataFrame, DataFrame]) -> None:
     limits = Thresholds(stopped_ms=100_000)
     found = pipeline.anomalies(records, history=history, thresholds=limits).where("status = 'STOP'").collect()
 
+    assert {row.evidence for row in found} == {"no commit for 590 s", "no commit for 588 s"}
     assert {(row.kind, row.group_id, row.topic_partition, row.value) for row in found} == {
         ("commits stopped", "stormy", 0, 590_500),
         ("commits stopped", "double", 0, 588_996),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from html.parser import HTMLParser
+from itertools import pairwise
 
 import pytest
 from attrs import evolve
@@ -14,9 +15,11 @@ from hypothesis import strategies as st
 from groupcoord.spark import report_model as model
 from groupcoord.spark.causes import CAUSES, EXPIRY_OR_LEAVE, JOIN
 from groupcoord.spark.report_figures import bin_width_ms, bins_of
-from groupcoord.spark.report_page import report_page
+from groupcoord.spark.report_page import LONG_TABLE_ROWS, report_page
 from groupcoord.spark.report_pictures import (
+    COLUMN_WIDTH_MAX,
     TICKS_MAX,
+    WIDTH,
     Axis,
     cause_class,
     cause_time_line,
@@ -35,6 +38,7 @@ from groupcoord.spark.report_text import (
     html_text,
     listed,
     told_clock,
+    told_limit,
     told_share,
     told_size,
     told_span,
@@ -88,6 +92,26 @@ def rects(picture: str, style: str) -> list[dict[str, float]]:
         rf'<rect class="{style}" x="([\d.]+)" y="([\d.-]+)" width="([\d.]+)" height="([\d.]+)"/>', picture
     )
     return [dict(zip(("x", "y", "width", "height"), map(float, one), strict=True)) for one in found]
+
+
+def brightness(colour: str) -> float:
+    """Return the relative luminance of ``#rgb`` or ``#rrggbb``, from 0 to 1, as WCAG 2.1 defines it."""
+    digits = colour.lstrip("#")
+    whole = digits if len(digits) == 6 else "".join(digit * 2 for digit in digits)
+    shares = [int(whole[place : place + 2], 16) / 255 for place in (0, 2, 4)]
+    linear = [share / 12.92 if share <= 0.03928 else ((share + 0.055) / 1.055) ** 2.4 for share in shares]
+    return sum(weight * share for weight, share in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def contrast(first: str, second: str) -> float:
+    """Return the contrast of two colours, from 1 to 21."""
+    darker, lighter = sorted((brightness(first), brightness(second)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+SCHEMES = [
+    dict(re.findall(r"--(\w+): (#\w+);", block)) for block in re.findall(r":root \{(.*?)\}", style_sheet(), re.DOTALL)
+]
 
 
 # ---------------------------------------------------------------- the page
@@ -168,6 +192,45 @@ def test_verification_is_told(differences: tuple[str, ...], told: str) -> None:
     assert all(difference in words for difference in differences)
 
 
+def test_names_of_troubled_groups_lead_to_their_stories() -> None:
+    """Wherever such a group is named, its name leads to its card; other names lead nowhere."""
+    text = report_page(reports.report())
+
+    assert text.count('<article class="card" id="group-2"><h3>2. <code>group-1</code>') == 1
+    assert text.count('<a href="#group-2"><code>group-1</code></a>') >= 5
+    assert "<code>group-11</code></a>" not in text
+
+
+def test_figures_lead_to_sections_that_are_there() -> None:
+    """A figure on top leads to its section, and is plain where that section was left out."""
+    whole = report_page(reports.report())
+    without = report_page(evolve(reports.report(), anomaly_counts=(), tables={}))
+
+    assert '<a class="tile bad" href="#anomalies"><b>12</b><span>anomalies</span></a>' in whole
+    assert '<div class="tile bad"><b>12</b><span>anomalies</span></div>' in without
+    assert "<span>corrupt range</span>" in whole
+
+
+@pytest.mark.parametrize(("rows", "style"), [(LONG_TABLE_ROWS, "scroll"), (LONG_TABLE_ROWS + 1, "scroll long")])
+def test_long_tables_scroll_in_a_box(rows: int, style: str) -> None:
+    """A long table takes no more room than a box, which the keyboard reaches; a short one is shown whole."""
+    lag = tuple(model.LagRow("a", f"topic-{number}", 1, 1, 1) for number in range(rows))
+    section = report_page(evolve(reports.report(), lag=lag)).split('<section id="lag">')[1]
+
+    assert section.startswith(f'<h2>Lag</h2><div class="{style}" tabindex="0"><table>')
+
+
+def test_findings_of_one_kind_are_told_once() -> None:
+    """A story tells the first finding of each kind and how many more there are, not one line for each partition."""
+    told = reports.story("a")
+    storm = evolve(told.anomalies[0], kind="rebalance storm", subject="")
+    report = evolve(reports.report(), troubled=(evolve(told, anomalies=(*told.anomalies, storm)),))
+    words = "".join(Page(report_page(report)).words)
+
+    assert "offset rewind of orders:3: a went from 500 back to 10 (and 1 more)" in words
+    assert words.count("rebalance storm: ") == 1
+
+
 def test_lists_that_are_cut_say_so() -> None:
     """A table that holds the first rows alone tells how many there are."""
     words = "".join(Page(report_page(reports.report(10_000))).words)
@@ -193,10 +256,20 @@ def test_every_shape_has_a_colour() -> None:
     text = report_page(reports.report())
     used = set(re.findall(r'<rect class="([^"]+)"', text)) | set(re.findall(r'class="key ([^"]+)"', text))
     used |= {cause_class(cause) for cause in CAUSES} | {state_class(state) for state in model.STATES}
-    light, dark = style_sheet().split("@media (prefers-color-scheme: dark)")
 
     assert used <= set(FILLS)
-    assert all(f"--{colour}:" in light and f"--{colour}:" in dark for colour in FILLS.values())
+    assert len(SCHEMES) == 2
+    assert all(set(FILLS.values()) <= set(colours) for colours in SCHEMES)
+
+
+@pytest.mark.parametrize("colours", SCHEMES, ids=["light", "dark"])
+def test_colours_can_be_told_from_their_ground(colours: dict[str, str]) -> None:
+    """As WCAG 2.1 asks for: text has a contrast of at least 4.5 with what is behind it, shapes of at least 3."""
+    for ground in ("page", "card"):
+        for name in ("text", "soft", "accent", "bad", "good"):
+            assert contrast(colours[name], colours[ground]) >= 4.5, (name, ground)
+        for name in FILLS.values():
+            assert contrast(colours[name], colours[ground]) >= 3, (name, ground)
 
 
 def test_unknown_causes_and_states_are_drawn_too() -> None:
@@ -237,6 +310,32 @@ def test_hottest_group_has_its_share_of_the_column() -> None:
     assert hot["height"] / (hot["height"] + others["height"]) == pytest.approx(0.6, abs=0.01)
 
 
+def test_a_lone_log_partition_does_not_fill_the_picture() -> None:
+    """However few log partitions there are, a column is a column."""
+    (others,) = rects(load_columns([reports.partition(0, 1_000)]), "load")
+
+    assert others["width"] <= COLUMN_WIDTH_MAX
+
+
+@pytest.mark.parametrize("count", [1, 24, 25, 50, 200, model.PARTITIONS_MAX, 3_000])
+def test_labels_of_log_partitions_do_not_overlap(count: int) -> None:
+    """Many log partitions are labelled at round distances, with room for four digits between two labels."""
+    picture = load_columns([reports.partition(number, 1_000) for number in range(count)])
+    labels = [(float(x), int(told)) for x, told in re.findall(r'<text x="([\d.]+)" y="176.0"[^>]*>(\d+)<', picture)]
+
+    assert labels[0][1] == 0
+    assert all(after[0] - before[0] >= 28 for before, after in pairwise(labels))
+
+
+def test_labels_of_times_are_inside_the_picture() -> None:
+    """A label at the very end of the axis is moved until it fits."""
+    day = cause_time_line(model.Bins(0, 3_600_000, 96, {JOIN: (1,) * 96}))
+    labels = [(float(x), told) for x, told in re.findall(r'<text x="([\d.]+)"[^>]*middle">([^<]+)<', day)]
+
+    assert labels[-1][1] == "1970-01-05"
+    assert all(x + 7 * len(told) / 2 <= WIDTH for x, told in labels)
+
+
 def test_picture_of_a_group_has_its_events_where_they_happened() -> None:
     """Marks of rebalances lie in the order of time inside the picture, each with its cause."""
     told = reports.story("a")
@@ -249,6 +348,8 @@ def test_picture_of_a_group_has_its_events_where_they_happened() -> None:
     for one, mark in zip(told.rebalances, marks, strict=True):
         assert mark["x"] + mark["width"] == pytest.approx(axis.x(one.ended_ms or 0), abs=0.2)
     assert picture.count('class="finding"') == len(told.anomalies)
+    assert "at most 4 members" in picture
+    assert "at most 4 commits in 1 min" in picture
 
 
 @given(st.integers(0, 2**62), st.integers(1, 2**62))
@@ -342,7 +443,12 @@ def test_numbers_are_told_with_their_units() -> None:
     assert [told_share(share) for share in (None, 0.456)] == ["-", "46%"]
     assert [counted(number, "group") for number in (1, 2_000)] == ["1 group", "2,000 groups"]
     assert [listed(list(words)) for words in ("a", "ab", "abc")] == ["a", "a and b", "a, b and c"]
-    assert [told_clock(DAY_MS, span) for span in (1_000, 2 * DAY_MS, 4 * DAY_MS)] == ["00:00:00", "00:00", "1970-01-02"]
+    assert [told_clock(DAY_MS, span) for span in (1_000, 600_000, 2 * DAY_MS, 4 * DAY_MS)] == [
+        *("00:00:00", "00:00", "01-02 00:00", "1970-01-02")
+    ]
+    assert [told_limit(limit) for limit in (250, 2_000, 600_000, 5_400_000, DAY_MS, 7 * DAY_MS)] == [
+        *("250 ms", "2 s", "10 min", "90 min", "1 day", "7 days")
+    ]
 
 
 @given(st.text(), st.integers(6, 50))
