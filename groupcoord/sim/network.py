@@ -9,6 +9,13 @@ from groupcoord.messages import Request, Response
 from groupcoord.sim.randomness import Chance, Latency, stable_number
 from groupcoord.sim.scheduler import Scheduler, rank_of_arrival
 
+BURST_MAX = 100
+"""So many requests of one connection may arrive in one millisecond.
+
+Without a bound time would stand still where messages take no time and a consumer tries again at once, as Java's does
+after MEMBER_ID_REQUIRED and UNKNOWN_MEMBER_ID.
+"""
+
 
 class Client(Protocol):
     """A consumer, as the network sees it."""
@@ -54,9 +61,11 @@ class Connection:
         is_silent: nothing gets through any more, and nobody was told: who waits finds out by waiting too long.
         waiting: requests that have arrived while the node still works on an earlier one.
         is_busy: the node works on a request.
+        burst: how many requests arrive in the same millisecond as the last one but it.
     """
 
     __slots__ = (
+        "burst",
         "client",
         "client_number",
         "is_busy",
@@ -81,6 +90,7 @@ class Connection:
         self.is_dead = False
         self.is_silent = False
         self.is_busy = False
+        self.burst = 0
         self.waiting: deque[Exchange] = deque()
         self.last_request_ms = 0
         self.last_answer_ms = 0
@@ -114,8 +124,11 @@ class Network:
         if self._gets_through(connection):
             now_ms = self._scheduler.time_ms
             arrival_ms = now_ms + self.latency.at(connection.key, now_ms)
-            if arrival_ms < connection.last_request_ms:
-                arrival_ms = connection.last_request_ms
+            if arrival_ms > connection.last_request_ms:
+                connection.burst = 0
+            else:
+                connection.burst = (connection.burst + 1) % BURST_MAX
+                arrival_ms = connection.last_request_ms + (connection.burst == 0)
             connection.last_request_ms = arrival_ms
             self._scheduler.at(arrival_ms, connection.rank, self._arrive, Exchange(connection, correlation_id, request))
 

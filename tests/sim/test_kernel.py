@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,7 +28,7 @@ from groupcoord.sim.clocks import LocalClock
 from groupcoord.sim.cluster import Cluster
 from groupcoord.sim.cluster_log import ClusterLog, Leader, NodeLog, StoreFault
 from groupcoord.sim.elision import Disturbances
-from groupcoord.sim.network import Connection, Exchange, Network
+from groupcoord.sim.network import BURST_MAX, Connection, Exchange, Network
 from groupcoord.sim.nodes import CoordinatorNode
 from groupcoord.sim.randomness import Chance, Latency, mixed, stable_number
 from groupcoord.sim.scheduler import Scheduler
@@ -118,6 +120,24 @@ def test_order_within_a_connection_and_across() -> None:
         assert [c for key, c in peer.requests if key == connection.key] == list(range(50))
     correlation_ids = [c for _, c in peer.requests]
     assert correlation_ids != sorted(correlation_ids)
+
+
+def test_time_goes_on_whatever_is_tried_again_at_once() -> None:
+    """Where messages take no time, a consumer that answers every answer with a request does not keep the clock."""
+    peer = Peer()
+    network = Network(peer.scheduler, 1, Latency(0, 0))
+    connection = network.connect(peer, 0, peer)
+    arrived_ms = []
+
+    def arrive(exchange: Exchange) -> None:
+        arrived_ms.append(peer.scheduler.time_ms)
+        network.send(connection, exchange.correlation_id + 1, REQUEST)
+
+    peer.receive = arrive  # type: ignore[method-assign, assignment]
+    network.send(connection, 0, REQUEST)
+    peer.scheduler.run_until(3)
+    assert Counter(arrived_ms).keys() == {0, 1, 2, 3}
+    assert max(Counter(arrived_ms).values()) == BURST_MAX
 
 
 def test_a_cut_connection_is_silent_for_good() -> None:
