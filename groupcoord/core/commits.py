@@ -48,7 +48,7 @@ NO_OFFSET = -1
 
 _NOT_COMMITTED: CommittedOffset = (-1, NO_OFFSET, NO_LEADER_EPOCH, OffsetCommitRecord("", "", -1, NO_OFFSET))
 
-_make_fetched = maker(FetchedOffset)
+_make_fetched, _make_topic, _make_group = maker(FetchedOffset), maker(FetchedTopic), maker(FetchedGroup)
 _get_metadata = attrgetter("metadata")
 
 
@@ -232,7 +232,7 @@ class Commits:
             is_identified = topic_id is not ZERO_UUID and topic_id != ZERO_UUID
             columns = None if checks_stability else _fetched_columns(partitions, topic, is_identified)
             if columns is not None:
-                topics.append(FetchedTopic(name, topic_id, columns))
+                topics.append(_make_topic((name, topic_id, columns)))
                 continue
             fetched = []
             for index in topic.partition_indexes:
@@ -244,8 +244,8 @@ class Commits:
                 else:
                     _, offset, leader_epoch, record = found
                     fetched.append(_make_fetched((index, offset, leader_epoch, record.metadata, ErrorCode.NONE)))
-            topics.append(FetchedTopic(name, topic_id, tuple(fetched)))
-        return FetchedGroup(group_id, ErrorCode.NONE, tuple(topics))
+            topics.append(_make_topic((name, topic_id, tuple(fetched))))
+        return _make_group((group_id, ErrorCode.NONE, tuple(topics)))
 
 
 def _fetched_columns(

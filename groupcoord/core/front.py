@@ -229,8 +229,8 @@ class Front:
     # ------------------------------------------------------------ reading offsets
 
     def _fetch(self, request: OffsetFetch, token: Token, permissions: Permissions | None, now_ms: int) -> None:
-        groups = tuple(self._fetch_group(wanted, request, permissions) for wanted in request.groups)
-        self._effects.reply(token, OffsetFetchResponse(groups))
+        groups = [self._fetch_group(wanted, request, permissions) for wanted in request.groups]
+        self._effects.reply(token, OffsetFetchResponse(tuple(groups)))
 
     def _fetch_group(self, wanted: GroupToFetch, request: OffsetFetch, permissions: Permissions | None) -> FetchedGroup:
         if permissions is not None and not permissions.on_group(wanted.group_id, Operation.DESCRIBE):

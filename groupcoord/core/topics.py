@@ -27,6 +27,7 @@ from groupcoord.core.messages import (
 )
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
+from groupcoord.interpreter import maker
 
 
 class TopicResolver(Protocol):
@@ -156,6 +157,9 @@ class ResolvedFetch(NamedTuple):
     refused: tuple[FetchedTopic, ...]
 
 
+_make_resolved = maker(ResolvedFetch)
+
+
 def resolve_fetch(
     wanted: GroupToFetch, resolver: TopicResolver, permissions: Permissions | None = None
 ) -> ResolvedFetch:
@@ -164,7 +168,7 @@ def resolve_fetch(
     Names are not checked: offsets may outlive their topic for a while.
     """
     if wanted.topics is None or (permissions is None and all(topic.name is not None for topic in wanted.topics)):
-        return ResolvedFetch(wanted, ())
+        return _make_resolved((wanted, ()))
     known, refused = [], []
     for topic in wanted.topics:
         name = topic.name if topic.name is not None else resolver.topic_name(topic.topic_id)
