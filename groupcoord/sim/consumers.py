@@ -98,7 +98,7 @@ class Consumer:
         self._wake_ms: int | None = None
         self._waiting_since_ms = 0
         self._owes_poll = False
-        self._told_generation_id = -1
+        self._generation_id = self._told_generation_id = -1
 
     @property
     def member_id(self) -> str:
@@ -124,7 +124,7 @@ class Consumer:
         self._life += 1
         self.is_alive, self.will_restart = True, False
         self.is_frozen = self.is_busy = self.is_closing = self.is_restless = False
-        self._told_generation_id = -1
+        self._generation_id = self._told_generation_id = -1
         self._owes_poll = False
         self.tell("starts")
         self.group.observations.begin(self._scheduler.time_ms)
@@ -367,11 +367,12 @@ class Consumer:
             member = self.member
         if member is None:
             return
-        if member.generation_id != self._told_generation_id:
-            self._told_generation_id = member.generation_id
-            # Out of its generation it still holds what it is about to lose: of that, the old generation is the one.
-            for partition in self.owned if member.generation_id >= 0 else ():
-                self._world.laws.assigned(self.name, self._key_of(partition), member.generation_id)
+        if self._generation_id != self._told_generation_id:
+            # Until it is told its assignment, what it holds belongs to the generation before: this one may never come
+            # to the log, and then another one has the same number.
+            self._told_generation_id = self._generation_id
+            for partition in self.owned:
+                self._world.laws.assigned(self.name, self._key_of(partition), self._generation_id)
         self._schedule()
 
     def _react(self, output: Output, member: Member) -> None:
@@ -387,6 +388,7 @@ class Consumer:
             case Joined():
                 self._world.laws.joined(self.group.options.group_id, output.generation_id)
                 self.is_restless = False
+                self._generation_id = output.generation_id
                 role = ", leads" if output.is_leader else ""
                 self.tell(f"is {output.member_id} in generation {output.generation_id} ({output.protocol_name}{role})")
             case AssignmentNeeded():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from attrs import evolve
 
 from groupcoord import ErrorCode, GroupCoordinator
 from groupcoord.core.membership import Membership
@@ -15,8 +16,9 @@ from groupcoord.messages import HeartbeatResponse
 from groupcoord.sim import LawBrokenError, World, run_seed
 from groupcoord.sim.cluster_log import ClusterLog
 from groupcoord.sim.faults import ConsumerPause, NodeCrash
+from groupcoord.sim.laws import Laws
 
-from .worlds import small_world
+from .worlds import MEMBER, small_world
 
 
 def test_two_owners_in_one_generation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,6 +28,24 @@ def test_two_owners_in_one_generation(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(LawBrokenError, match="both own"):
         World(1, small_world()).run()
+
+
+def test_ownership_counts_from_the_assignment_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A generation in which nobody was told an assignment may be lost in a crash, and its number comes again."""
+    generations: set[int] = set()
+
+    def assigned(self: Laws, consumer: str, key: tuple[str, str, int], generation_id: int) -> None:
+        record = self.log.follow(self._cluster.partition_of(key[0])).groups[key[0]]
+        assert record is not None
+        assert record.generation_id >= generation_id
+        generations.add(generation_id)
+
+    monkeypatch.setattr(Laws, "assigned", assigned)
+    member = evolve(MEMBER, partition_assignment_strategy=("cooperative-sticky",))
+    pause = ConsumerPause(start_ms=30_000, end_ms=50_000, consumer=1, group="billing")
+    World(1, small_world(pause, member=member)).run()
+
+    assert len(generations) > 1
 
 
 def test_a_commit_that_is_not_in_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
