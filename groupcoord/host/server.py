@@ -99,13 +99,8 @@ class _Peer(asyncio.Protocol):
         if connection is None:
             return
         connection.receive_data(data)
-        dirty = server.broker.dirty
-        if len(dirty) == 1 and dirty[0] is connection:  # nearly always: it was answered, and nobody else
-            dirty.clear()
-            self.flush()
-        else:
-            self.last_active_s = server.loop.time()
-        server.flush()
+        self.last_active_s = server.loop.time()
+        server.flush_soon()
         if not connection.wants_reading:
             self._read_if_wanted()
 
@@ -210,6 +205,7 @@ class Server:
         self._sock = sock
         self._listener: asyncio.Server | None = None
         self._peers: dict[Connection, _Peer] = {}
+        self._flush_handle: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._sweep_timer: asyncio.TimerHandle | None = None
@@ -251,6 +247,7 @@ class Server:
         if self._listener is not None:
             self._listener.close()
             self._listener = None
+        self.flush()
         timers = (self._timer, self._sweep_timer, self._flush_timer, self._reload_timer, self._compaction_timer)
         for timer in timers:
             if timer is not None:
@@ -286,8 +283,20 @@ class Server:
         """A connection is closed."""
         self._peers.pop(connection, None)
 
+    def flush_soon(self) -> None:
+        """Flush when all sockets were read that have something now.
+
+        Most of what a small answer costs is waking whoever waits for it; many that are sent one after the other wake a
+        client, or its processor, once.
+        """
+        if self._flush_handle is None:
+            self._flush_handle = self.loop.call_soon(self.flush)
+
     def flush(self) -> None:
         """Send everything that the broker has to say, and set the timer if it wants to be woken, or woken earlier."""
+        if self._flush_handle is not None:
+            self._flush_handle.cancel()
+            self._flush_handle = None
         broker = self.broker
         while broker.dirty:
             for connection in broker.take_dirty():

@@ -16,6 +16,7 @@ from groupcoord import Config, MemoryLogStore, SystemClock
 from groupcoord.core.messages import Node
 from groupcoord.host import server as server_module
 from groupcoord.host.broker import Broker
+from groupcoord.host.connection import Connection
 from groupcoord.host.server import Server, kafka_host
 from tests.host.kafka_bytes import correlation_ids, fetch, heartbeat, join, metadata
 
@@ -87,6 +88,51 @@ def test_round_trip(run: Any) -> None:
             assert await answers(reader, 2) == [2, 3]
             writer.close()
             await until(lambda: server.connection_count == 0)
+
+    run(test())
+
+
+def test_answers_leave_together(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All sockets that have something are read before the first answer is written, so that a client is woken once."""
+    steps: list[str] = []
+    receive_data, take_output = Connection.receive_data, Connection.take_output
+
+    def receive(self: Connection, data: bytes) -> None:
+        steps.append("read")
+        receive_data(self, data)
+
+    def take(self: Connection) -> bytes:
+        steps.append("write")
+        return take_output(self)
+
+    monkeypatch.setattr(Connection, "receive_data", receive)
+    monkeypatch.setattr(Connection, "take_output", take)
+
+    async def test() -> None:
+        async with serving() as server:
+            clients = [await connect(server) for _ in range(5)]
+            await until(lambda: server.connection_count == 5)
+            for _, writer in clients:
+                writer.write(metadata(1))
+            assert [await answers(reader, 1) for reader, _ in clients] == [[1]] * 5
+            for _, writer in clients:
+                writer.close()
+
+    run(test())
+    assert steps == ["read"] * 5 + ["write"] * 5
+
+
+def test_stopping_sends_the_answers_that_are_there(run: Any) -> None:
+    """A request that was read just before is answered."""
+
+    async def test() -> None:
+        async with serving() as server:
+            reader, writer = await connect(server)
+            await until(lambda: server.connection_count == 1)
+            (peer,) = server._peers.values()
+            peer.data_received(metadata(1))
+        assert await answers(reader, 1) == [1]
+        writer.close()
 
     run(test())
 
