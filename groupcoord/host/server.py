@@ -104,14 +104,18 @@ class _Peer(asyncio.Protocol):
         if not connection.wants_reading:
             self._read_if_wanted()
 
-    def flush(self) -> None:
-        """Send what the connection has to say; close if it must be."""
+    def flush(self, now_s: float) -> None:
+        """Send what the connection has to say; close if it must be.
+
+        Args:
+            now_s: the loop's time.
+        """
         connection = self.connection
         if connection is None:
             return
         output = connection.take_output()
         if output:
-            self.last_active_s = self._server.loop.time()
+            self.last_active_s = now_s
             self.transport.write(output)
         if connection.closing is not None:
             self.transport.write(connection.take_output())
@@ -205,7 +209,7 @@ class Server:
         self._sock = sock
         self._listener: asyncio.Server | None = None
         self._peers: dict[Connection, _Peer] = {}
-        self._flush_handle: asyncio.Handle | None = None
+        self._send_handle: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._sweep_timer: asyncio.TimerHandle | None = None
@@ -289,20 +293,20 @@ class Server:
         Most of what a small answer costs is waking whoever waits for it; many that are sent one after the other wake a
         client, or its processor, once.
         """
-        if self._flush_handle is None:
-            self._flush_handle = self.loop.call_soon(self.flush)
+        if self._send_handle is None:
+            self._send_handle = self.loop.call_soon(self.flush)
 
     def flush(self) -> None:
         """Send everything that the broker has to say, and set the timer if it wants to be woken, or woken earlier."""
-        if self._flush_handle is not None:
-            self._flush_handle.cancel()
-            self._flush_handle = None
-        broker = self.broker
+        if self._send_handle is not None:
+            self._send_handle.cancel()
+            self._send_handle = None
+        broker, now_s = self.broker, self.loop.time()
         while broker.dirty:
             for connection in broker.take_dirty():
                 peer = self._peers.get(connection)
                 if peer is not None:
-                    peer.flush()
+                    peer.flush(now_s)
         if broker.may_wake_earlier() or self._timer is None:
             deadline_ms = broker.next_deadline_ms()
             if deadline_ms is not None and (self._timer is None or deadline_ms < self._timer_ms):
