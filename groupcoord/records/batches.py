@@ -87,11 +87,16 @@ def varint(value: int) -> bytes:
     return bytes(encoded)
 
 
-_SMALL = 2_048
-_VARINTS = tuple(varint(value) for value in range(_SMALL))
+VARINTS = tuple(varint(value) for value in range(8_192))
+"""Those of the numbers that nearly all are; made once, for all who write or read records."""
+
+_SMALL = len(VARINTS)
 _NULL = varint(-1)
-# Attributes, a timestamp delta of 0, the offset delta: how nearly every record starts.
-_RECORD_STARTS = tuple(b"\x00\x00" + encoded for encoded in _VARINTS)
+RECORD_STARTS = tuple(b"\x00\x00" + encoded for encoded in VARINTS)
+"""How nearly every record starts behind its length: attributes, no time since the first, its place in the batch.
+
+The place takes one byte for the first 64 records, and two for the rest.
+"""
 
 
 def encode_batch(
@@ -131,7 +136,7 @@ def encode_batch(
     offset_delta = 0
     for key, value, timestamp_ms in records:
         if timestamp_ms == base_timestamp_ms and offset_delta < _SMALL:
-            start = _RECORD_STARTS[offset_delta]
+            start = RECORD_STARTS[offset_delta]
         else:
             start = b"\x00" + varint(timestamp_ms - base_timestamp_ms) + varint(offset_delta)
             if timestamp_ms > max_timestamp_ms:
@@ -140,13 +145,13 @@ def encode_batch(
         value_size = len(value) if value is not None else -1
         body = b"%b%b%b%b%b\x00" % (
             start,
-            _VARINTS[key_size] if 0 <= key_size < _SMALL else varint(key_size),
+            VARINTS[key_size] if 0 <= key_size < _SMALL else varint(key_size),
             key or b"",
-            _VARINTS[value_size] if 0 <= value_size < _SMALL else varint(value_size),
+            VARINTS[value_size] if 0 <= value_size < _SMALL else varint(value_size),
             value or b"",
         )
         size = len(body)
-        parts += (_VARINTS[size] if size < _SMALL else varint(size), body)
+        parts += (VARINTS[size] if size < _SMALL else varint(size), body)
         offset_delta += 1
     header = _pack_covered(
         attributes,

@@ -13,7 +13,7 @@ from itertools import groupby
 from struct import Struct
 
 from groupcoord.core.records import NO_TIMESTAMP, CommittedTopic, OffsetCommitRecord, PlainCommits, Record
-from groupcoord.records.batches import frame_records, varint
+from groupcoord.records.batches import RECORD_STARTS, frame_records, varint
 from groupcoord.records.codec import OFFSET_COMMIT_VALUE_VERSION, offset_key_names
 from groupcoord.records.primitives import MalformedError
 
@@ -28,12 +28,6 @@ _VERSION_AND_OFFSET_BYTES = 14
 _VALUE_VERSION = Struct(">h").pack(OFFSET_COMMIT_VALUE_VERSION)
 
 _CACHED_STARTS_MAX, _CACHED_NAMES_LENGTH_MAX = 64, 256
-_RECORDS_MAX = 8_192
-_DELTAS = tuple(b"\x00\x00" + varint(delta) for delta in range(_RECORDS_MAX))
-"""How each record starts behind its length: attributes, no time since the first, its place in the batch.
-
-The place takes one byte for the first 64 records, and two for the rest.
-"""
 
 
 def encode_commit_batch(
@@ -56,7 +50,7 @@ def encode_commit_batch(
     """
     topics = records.topics if isinstance(records, PlainCommits) else _plain(records)
     record_count = len(records)
-    if not topics or record_count > _RECORDS_MAX:
+    if not topics or record_count > len(RECORD_STARTS):
         return None
     parts: list[bytes] = []
     position = 0
@@ -107,10 +101,12 @@ def _frame(
     value_bytes = _VERSION_AND_OFFSET_BYTES + tail_bytes - len(_NO_HEADERS)
     value_start = varint(value_bytes) + _VALUE_VERSION
     rest_bytes = len(head) + 4 + 1 + value_bytes + 1
-    sizes = {len(delta): varint(len(delta) + rest_bytes) for delta in (_DELTAS[0], _DELTAS[-1])}
+    sizes = {len(delta): varint(len(delta) + rest_bytes) for delta in (RECORD_STARTS[0], RECORD_STARTS[-1])}
     starts = [
         sizes[len(delta)] + delta + head + _pack_partition(index) + value_start
-        for delta, index in zip(_DELTAS[position : position + len(partition_indexes)], partition_indexes, strict=True)
+        for delta, index in zip(
+            RECORD_STARTS[position : position + len(partition_indexes)], partition_indexes, strict=True
+        )
     ]
     return starts, Struct(">" + "".join([f"{len(start)}sqi{tail_bytes}s" for start in starts])).pack
 

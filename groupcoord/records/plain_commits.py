@@ -15,12 +15,9 @@ from struct import error as StructError  # noqa: N812
 from typing import NamedTuple
 
 from groupcoord.core.records import OffsetCommitRecord
-from groupcoord.records.batches import BATCH_HEADER_BYTES, DELETE_HORIZON, MAGIC_V2, Batch, varint
+from groupcoord.records.batches import BATCH_HEADER_BYTES, DELETE_HORIZON, MAGIC_V2, VARINTS, Batch, varint
 from groupcoord.records.codec import OFFSET_COMMIT_VALUE_VERSION, offset_key_strings, topic_id_of
 from groupcoord.records.primitives import MalformedError
-
-SLOTS_MAX = 8_192
-"""A batch that holds records further than this from its base offset is left alone."""
 
 LAYOUTS_MAX = 8_192
 """For so many starts of records it is remembered where everything is."""
@@ -38,7 +35,8 @@ _HEAD_BYTES = 4  # a length of one or two bytes, attributes, timestamp
 _VALUE_START_BYTES, _NUMBERS_BYTES, _PARTITION_BYTES = 3, 12, 4
 _ONE_BYTE_LENGTH_MAX = 63
 _KEY_VERSION = b"\x00\x01"
-_SLOTS = {varint(slot): slot for slot in range(SLOTS_MAX)}
+_SLOTS = {encoded: slot for slot, encoded in enumerate(VARINTS)}
+"""A batch that holds records further from its base offset is left alone."""
 
 _Fields = tuple[bytes, bytes, int, bytes, int, int, bytes]
 """Slot in the batch, names, partition, the value's length and version, offset, leader epoch, rest of the value."""
