@@ -98,13 +98,17 @@ class Administration:
             self._shard.effects.reply(written.token, written.response)
         return self._end_burials(written)
 
-    def on_failure(self, written: WhenDeleted, error_code: ErrorCode) -> list[Deferred]:
-        """The tombstones could not be written: the groups are back. Return the requests that waited for this."""
-        known = self._shard.journal.hard.groups
+    def on_failure(self, written: WhenDeleted, error_code: ErrorCode, now_ms: int) -> list[Deferred]:
+        """The tombstones could not be written: the groups are back. Return the requests that waited for this.
+
+        Nobody has seen a group for which nothing else was written either: that one is gone.
+        """
         for group in written.groups:
-            # While it was buried, its first record may have failed, and a commit from outside become durable.
-            group.is_durable = group.group_id in known
-            self._shard.groups[group.group_id] = group
+            if self._shard.is_seen(group):
+                self._shard.groups[group.group_id] = group
+            else:
+                group.to(GroupState.DEAD, now_ms)
+                self._shard.observer.group_removed(group, Cause.CREATION_FAILED, now_ms)
         self.refuse(written, error_code)
         return self._end_burials(written)
 

@@ -7,6 +7,7 @@ from operator import attrgetter
 from uuid import UUID
 
 from groupcoord.core.continuations import WhenCommitted, WhenWritten
+from groupcoord.core.creation import Creation
 from groupcoord.core.drafting import NO_LEADER_EPOCH, draft_commit
 from groupcoord.core.effects import Token
 from groupcoord.core.group import CONSUMER_PROTOCOL_TYPE, GroupMetadata
@@ -55,10 +56,11 @@ _get_metadata = attrgetter("metadata")
 class Commits:
     """Handles the offset requests of one shard."""
 
-    __slots__ = ("_config", "_effects", "_groups", "_journal", "_offsets", "_shard", "_timers")
+    __slots__ = ("_config", "_creation", "_effects", "_groups", "_journal", "_offsets", "_shard", "_timers")
 
-    def __init__(self, shard: Shard) -> None:
+    def __init__(self, shard: Shard, creation: Creation) -> None:
         self._shard = shard
+        self._creation = creation
         self._config = shard.config
         self._effects = shard.effects
         self._groups = shard.groups
@@ -69,12 +71,18 @@ class Commits:
     # ------------------------------------------------------------ OffsetCommit, TxnOffsetCommit
 
     def commit(self, request: OffsetCommit, token: Token, now_ms: int) -> None:
-        """Commit offsets: the answer waits for the log. Partitions with too long metadata are refused on their own."""
+        """Commit offsets: the answer waits for the log. Partitions with too long metadata are refused on their own.
+
+        A group that nobody knew is made first, and stays even if all partitions are refused, as in Kafka 4.
+        """
         assert request.group_id is not None
-        error_code = self._validate(self._groups.get(request.group_id), request, now_ms)
+        group = self._groups.get(request.group_id)
+        error_code = self._validate(group, request, now_ms)
         if error_code is not ErrorCode.NONE:
             self._effects.reply(token, OffsetCommitResponse(refused_topics(request.topics, error_code)))
             return
+        if group is None:
+            self._creation.create(request.group_id, now_ms)
         expire_timestamp_ms = NO_TIMESTAMP if request.retention_time_ms == -1 else now_ms + request.retention_time_ms
         records, results = draft_commit(
             request.group_id, request.topics, self._config.offset_metadata_max_bytes, now_ms, expire_timestamp_ms
@@ -88,6 +96,8 @@ class Commits:
         if error_code is not ErrorCode.NONE:
             self._effects.reply(token, TxnOffsetCommitResponse(refused_topics(request.topics, error_code)))
             return
+        if group is None:
+            self._creation.create(request.group_id, now_ms)
         records, results = draft_commit(
             request.group_id,
             request.topics,
@@ -114,7 +124,7 @@ class Commits:
     def _validate(self, group: GroupMetadata | None, request: OffsetCommit, now_ms: int) -> ErrorCode:
         """Return NONE if the request may commit; a member that may is alive."""
         if group is None:
-            # Outside of group management anybody may commit; a group that only has offsets comes of it.
+            # Outside of group management anybody may commit; a simple group comes of it.
             return ErrorCode.NONE if request.generation_id < 0 else ErrorCode.GROUP_ID_NOT_FOUND
         if request.generation_id < 0 and group.state is GroupState.EMPTY:
             return ErrorCode.NONE
@@ -145,15 +155,8 @@ class Commits:
         return ErrorCode.NONE if request.generation_id == group.generation_id else ErrorCode.ILLEGAL_GENERATION
 
     def on_durable(self, written: WhenCommitted) -> None:
-        """The offsets are in the log: a group that nobody knew exists from now on."""
-        group_id = written.group_id
+        """The offsets are in the log."""
         self._shard.observer.counters.offset_commits += written.offset_count
-        group = self._groups.get(group_id)
-        if group is not None:
-            group.is_durable = True
-        elif group_id not in self._shard.burials:
-            group = self._groups[group_id] = GroupMetadata(group_id, self._shard.partition, None)
-            group.is_durable = True
         if written.response is not None:
             self._effects.reply(written.token, written.response)
 

@@ -90,3 +90,16 @@ class WhenWritten:
 
 
 Continuation = WhenCreated | WhenEmptied | WhenAssigned | WhenReplaced | WhenCommitted | WhenDeleted | WhenWritten
+
+
+def concerns(continuation: Continuation, group: GroupMetadata) -> bool:
+    """Tell whether a continuation is about a group: what it waits for says that the group is there."""
+    match continuation:
+        case WhenCreated() | WhenEmptied() | WhenAssigned() | WhenReplaced():
+            return continuation.group is group
+        case WhenCommitted(group_id=group_id):
+            return group_id == group.group_id
+        case WhenDeleted(groups=groups):
+            return any(deleted is group for deleted in groups)
+        case WhenWritten():
+            return False

@@ -14,6 +14,7 @@ from groupcoord.core.subscriptions import subscribed_topics
 from groupcoord.core.timers import Timer, TimerKey
 from groupcoord.errors import ErrorCode, InvariantError
 
+BEFORE_ALL_APPENDS = -1
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
@@ -28,12 +29,15 @@ class GroupMetadata:
         pending_sync: members of the current generation that have not synced yet.
         waiting_joins: how many members have a parked join.
         subscribed_topics: the topics of the last completed join phase; None if they cannot be known.
-        is_durable: the log knows the group; readers do not see it before.
+        first_append: the number of the first append that began after the group was made: readers see the group when
+            this or a later one is durable. A group that a load brought is seen from the start.
         new_member_added: somebody joined during the current delay of the initial rebalance, which extends it.
         remaining_delay_ms: how much longer the initial rebalance may be extended.
     """
 
-    def __init__(self, group_id: str, partition: int, now_ms: int | None) -> None:
+    def __init__(
+        self, group_id: str, partition: int, now_ms: int | None, *, first_append: int = BEFORE_ALL_APPENDS
+    ) -> None:
         self.group_id = group_id
         self.state = GroupState.EMPTY
         self.previous_state = GroupState.DEAD
@@ -49,7 +53,7 @@ class GroupMetadata:
         self.supported_protocols: Counter[str] = Counter()
         self.waiting_joins = 0
         self.subscribed_topics: frozenset[str] | None = None
-        self.is_durable = False
+        self.first_append = first_append
         self.new_member_added = False
         self.remaining_delay_ms = 0
         self.join_timer = Timer(TimerKey("join", partition, group_id))
@@ -63,7 +67,6 @@ class GroupMetadata:
         group.protocol_type = record.protocol_type or None
         group.protocol_name = record.protocol_name
         group.generation_id = record.generation_id
-        group.is_durable = True
         for member in record.members:
             rebalance_timeout_ms = member.rebalance_timeout_ms
             group.add(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from groupcoord.core.continuations import Continuation, WhenCommitted
 from groupcoord.core.effects import Append, Effects
+from groupcoord.core.group import GroupMetadata
 from groupcoord.core.hard_state import HardState
 from groupcoord.core.records import OffsetCommitRecord, PlainCommits, Record
 from groupcoord.errors import InvariantError, StoreContractError
@@ -19,6 +20,8 @@ class Journal:
         hard: what the log says.
         in_flight: unanswered appends, oldest first.
         next_log_offset: every later record lies at or after it.
+        last_durable: the number of the newest append that is durable.
+        unseen: append number → groups that were made after the append before it, and that readers don't see yet.
     """
 
     def __init__(self, partition: int, effects: Effects, first_number: int) -> None:
@@ -26,6 +29,8 @@ class Journal:
         self.in_flight: deque[Append] = deque()
         self.next_log_offset = 0
         self.next_number = first_number
+        self.last_durable = first_number - 1
+        self.unseen: dict[int, list[GroupMetadata]] = {}
         self._first_number = first_number
         self._partition = partition
         self._effects = effects
@@ -62,9 +67,12 @@ class Journal:
                 f"log partition {self._partition}: append {number} was acknowledged at offset {base_offset}, "
                 f"but the log already reached {self.next_log_offset}"
             )
-        hard = self.hard
+        hard, unseen = self.hard, self.unseen
+        self.last_durable = number
         for entry in answered:
             self.in_flight.popleft()
+            if unseen:
+                unseen.pop(entry.number, None)
             commits = hard.offsets.settle(entry.number)
             if isinstance(commits, PlainCommits) and not commits.is_transactional:
                 hard.apply_plain_commits(commits, base_offset)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from groupcoord.core.continuations import WhenAssigned, WhenCreated, WhenEmptied
+from groupcoord.core.creation import Creation
 from groupcoord.core.effects import Token
 from groupcoord.core.events import Cause, Trigger
 from groupcoord.core.group import GroupMetadata
@@ -36,15 +37,16 @@ _HEARTBEAT_RESPONSES = {code: HeartbeatResponse(code) for code in ErrorCode}
 class Membership:
     """Handles the membership requests of one shard."""
 
-    __slots__ = ("_config", "_effects", "_groups", "_rebalance", "_shard", "_static_members", "_timers")
+    __slots__ = ("_config", "_creation", "_effects", "_groups", "_rebalance", "_shard", "_static_members", "_timers")
 
-    def __init__(self, shard: Shard, rebalance: Rebalance, static_members: StaticMembers) -> None:
+    def __init__(self, shard: Shard, creation: Creation, rebalance: Rebalance, static_members: StaticMembers) -> None:
         self._shard = shard
         self._config = shard.config
         self._effects = shard.effects
         self._groups = shard.groups
         self._timers = shard.timers
         self._rebalance = rebalance
+        self._creation = creation
         self._static_members = static_members
 
     # ------------------------------------------------------------ JoinGroup
@@ -63,29 +65,11 @@ class Membership:
         elif request.member_id:
             self._refuse_join(token, ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
         else:
-            group = GroupMetadata(request.group_id, self._shard.partition, now_ms)
-            self._groups[group.group_id] = group
+            group = self._creation.create(request.group_id, now_ms)
             # The record of the empty group is written even when the join itself is refused, as Kafka 4 does.
             record = group.to_record({})
             self._join_group(group, request, token, now_ms)
             self._shard.journal.begin([record], WhenCreated(group))
-
-    def on_creation_failed(self, group: GroupMetadata, error_code: ErrorCode, now_ms: int) -> None:
-        """The record of a new group could not be written: the group was never there, unless more of it follows."""
-        journal = self._shard.journal
-        is_followed = any(getattr(entry.continuation, "group", None) is group for entry in journal.in_flight)
-        if is_followed or group.is_durable or self._groups.get(group.group_id) is not group:
-            return
-        for member in group.members.values():
-            join = group.take_join(member)
-            if join is not None:
-                self._refuse_join(join.token, error_code)
-            if member.parked_sync is not None:
-                self._effects.reply(member.parked_sync.token, SyncGroupResponse(error_code))
-        self._shard.disarm(group)
-        del self._groups[group.group_id]
-        group.to(GroupState.DEAD, now_ms)
-        self._shard.observer.group_removed(group, Cause.CREATION_FAILED, now_ms)
 
     def _join_group(self, group: GroupMetadata, request: JoinGroup, token: Token, now_ms: int) -> None:
         member_id = request.member_id

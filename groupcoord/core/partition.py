@@ -21,6 +21,7 @@ from groupcoord.core.continuations import (
     WhenReplaced,
     WhenWritten,
 )
+from groupcoord.core.creation import Creation
 from groupcoord.core.effects import Effects, Token
 from groupcoord.core.events import Cause, Trigger
 from groupcoord.core.group import GroupMetadata
@@ -90,10 +91,11 @@ class Partition:
         self._burials = self._shard.burials
         self._rebalance = Rebalance(self._shard)
         self._static_members = StaticMembers(self._shard, self._rebalance)
-        self._membership = Membership(self._shard, self._rebalance, self._static_members)
-        self._commits = Commits(self._shard)
         self._administration = Administration(self._shard)
         self._retention = Retention(self._shard, self._administration)
+        self._creation = Creation(self._shard, self._retention)
+        self._membership = Membership(self._shard, self._creation, self._rebalance, self._static_members)
+        self._commits = Commits(self._shard, self._creation)
         self._append_timeouts = AppendTimeouts(self._shard)
         self._handlers: dict[type, Callable[[Any, Token, int], None]] = {
             JoinGroup: self._membership.join,
@@ -172,8 +174,6 @@ class Partition:
         """
         for continuation in self._journal.acknowledge(number, base_offset):
             self._resume(continuation, now_ms)
-        if self._retention.timer.deadline_ms is None:
-            self._retention.wake(now_ms)
 
     def append_failed(self, number: int, error_code: ErrorCode, now_ms: int) -> None:
         """The append ``number`` was refused, with Kafka's code for the reason.
@@ -183,6 +183,7 @@ class Partition:
         """
         continuation = self._journal.fail(number)
         if continuation is not None:
+            self._creation.undo(number, for_client(error_code), now_ms)
             self._give_up(continuation, error_code, now_ms)
             self._retention.wake(now_ms)
 
@@ -205,15 +206,13 @@ class Partition:
                 self._commits.on_durable(continuation)
             case WhenDeleted():
                 self._handle_deferred(self._administration.on_durable(continuation, now_ms), now_ms)
-            case WhenCreated(group=group):
-                group.is_durable = True
-            case WhenAssigned(group=group):
-                group.is_durable = True
+            case WhenCreated():
+                pass
+            case WhenAssigned():
                 self._rebalance.assign(continuation, now_ms)
             case WhenReplaced():
                 self._static_members.on_durable(continuation)
-            case WhenEmptied(group=group):
-                group.is_durable = True
+            case WhenEmptied():
                 if continuation.response is not None:
                     self._shard.effects.reply(continuation.token, continuation.response)
             case WhenWritten(token=token, response=response):
@@ -229,9 +228,7 @@ class Partition:
             case WhenCommitted():
                 self._commits.on_failure(continuation, error_code)
             case WhenDeleted():
-                self._handle_deferred(self._administration.on_failure(continuation, error_code), now_ms)
-            case WhenCreated(group=group):
-                self._membership.on_creation_failed(group, error_code, now_ms)
+                self._handle_deferred(self._administration.on_failure(continuation, error_code, now_ms), now_ms)
             case WhenAssigned():
                 self._rebalance.fail_assignment(continuation, error_code, now_ms)
             case WhenReplaced():
@@ -271,7 +268,6 @@ class Partition:
         for group_id, record_of_group in self._journal.hard.groups.items():
             if record_of_group is None:
                 group = GroupMetadata(group_id, self.index, None)
-                group.is_durable = True
             else:
                 group = GroupMetadata.from_record(record_of_group, self.index)
             self._shard.groups[group_id] = group
@@ -375,9 +371,9 @@ class Partition:
             if group_id != group.group_id:
                 raise InvariantError(f"group {group.group_id!r} is kept under {group_id!r}")
             group.check()
-            self._check_durability(group)
+            self._check_log(group)
             owned.update(id(timer) for timer in _timers_of(group))
-        if self._retention.timer.deadline_ms is None and any(group.is_durable for group in self._shard.groups.values()):
+        if self._retention.timer.deadline_ms is None and self._shard.groups:
             raise InvariantError("there are groups, but no sweep will come")
         for timer in armed:
             if id(timer) not in owned:
@@ -386,10 +382,12 @@ class Partition:
         if not self._journal.hard.groups.keys() <= known:
             raise InvariantError(f"the log has groups that memory lacks: {self._journal.hard.groups.keys() - known}")
 
-    def _check_durability(self, group: GroupMetadata) -> None:
+    def _check_log(self, group: GroupMetadata) -> None:
         record = self._journal.hard.groups.get(group.group_id)
-        if group.is_durable and group.group_id not in self._journal.hard.groups:
-            raise InvariantError(f"{group!r} counts as durable, but the log does not have it")
+        if self._shard.is_seen(group) == (group in self._journal.unseen.get(group.first_append, ())):
+            raise InvariantError(f"{group!r} is seen and waits to be, or neither")
+        if group.group_id in self._journal.hard.groups and not self._shard.is_seen(group):
+            raise InvariantError(f"{group!r} is not seen, but the log has it")
         if group.state is GroupState.STABLE and (record is None or record.generation_id != group.generation_id):
             raise InvariantError(f"{group!r} is Stable, but the log has {record!r}")
 

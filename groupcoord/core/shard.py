@@ -81,11 +81,15 @@ class Shard:
         self.burials: dict[str, Burial] = {}
         self.journal = Journal(partition, effects, first_append)
 
+    def is_seen(self, group: GroupMetadata) -> bool:
+        """Tell whether something that was written after the group was made is durable: until then no reader sees it."""
+        return group.first_append <= self.journal.last_durable
+
     def visible(self, group_id: str) -> GroupMetadata | None:
         """Return the group that readers see under this id: what the log says, not what is on its way there."""
         burial = self.burials.get(group_id)
         group = burial.group if burial is not None else self.groups.get(group_id)
-        return group if group is not None and group.is_durable else None
+        return group if group is not None and self.is_seen(group) else None
 
     def visible_groups(self) -> list[GroupMetadata]:
         """Return all groups that readers see."""

@@ -53,7 +53,10 @@ class StaticMembers:
             self._rebalance.start_or_complete(group, Trigger(Cause.STATIC_REPLACE, member_id), now_ms)
 
     def _rename(self, group: GroupMetadata, member: MemberMetadata, member_id: str, now_ms: int) -> None:
-        """Change a member's id. Its session starts anew with the time-out that it had, as in Kafka."""
+        """Change a member's id. Its session starts anew with the time-out that it had, as in Kafka.
+
+        To Kafka it is another member, none of those whose first join is awaited: no session ends while its join waits.
+        """
         old_member_id = member.member_id
         join = group.take_join(member)
         if join is not None:
@@ -62,6 +65,7 @@ class StaticMembers:
             self._effects.reply(member.parked_sync.token, SyncGroupResponse(ErrorCode.FENCED_INSTANCE_ID))
             member.parked_sync = None
         group.rename(member, member_id)
+        member.is_new = False
         self._shard.timers.cancel(member.session_timer)
         member.session_timer = Timer(TimerKey("session", self._shard.partition, group.group_id, member_id))
         self._rebalance.renew_session(member, now_ms)

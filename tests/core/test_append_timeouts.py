@@ -54,7 +54,7 @@ def test_a_commit_is_given_up_at_the_deadline(driver: Driver, group: Group) -> N
     assert commit.is_waiting
     driver.sleep(1)
     assert commit.error is UNAVAILABLE
-    assert (group.state, group.committed()) == (None, {})
+    assert (group.describe().group_state, group.committed()) == ("Dead", {})
     driver.write()
     assert commit.error is UNAVAILABLE
     assert (group.state, group.committed()) == (GroupState.EMPTY, {"orders": {0: 7}})
@@ -221,7 +221,7 @@ def test_a_deletion_that_takes_long(driver: Driver, group: Group) -> None:
             driver.write()
         else:
             driver.write(1)
-            assert group.state is None
+            assert group.describe().group_state == "Dead"
             driver.write()
         assert group.committed() == {"orders": {0: 2}}
 

@@ -47,12 +47,12 @@ def test_a_generation_without_a_group(driver: Driver, group: Group, generation: 
     assert group.state is None
 
 
-def test_a_simple_group_exists_when_its_offset_is_durable() -> None:
-    """Before, and after a failure, there is none."""
+def test_a_simple_group_is_seen_when_its_offset_is_durable() -> None:
+    """Before, it is there for requests alone; after a failure there is none."""
     driver = Driver(late=True)
     group = Group(driver)
     group.commit(1)
-    assert group.describe().group_state == "Dead"
+    assert (group.state, group.describe().group_state) == (GroupState.EMPTY, "Dead")
     driver.refuse(LogStoreError("injected"))
     assert group.state is None
     group.commit(1)
@@ -167,9 +167,9 @@ def test_one_partition_with_too_long_metadata(driver: Driver, group: Group) -> N
 
 
 def test_only_too_long_metadata(driver: Driver, group: Group) -> None:
-    """Nothing is written, and no group comes of it."""
+    """Nothing is written, but an empty group is in memory from now on."""
     assert group.commit(1, metadata="m" * 5_000).error is ErrorCode.OFFSET_METADATA_TOO_LARGE
-    assert (driver.written(), group.state) == ([], None)
+    assert (driver.written(), group.state) == ([], GroupState.EMPTY)
 
 
 def test_the_same_partition_twice(driver: Driver, group: Group) -> None:

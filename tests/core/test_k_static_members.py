@@ -243,6 +243,23 @@ def test_return_after_a_restart_of_the_coordinator(driver: Driver, group: Group)
     assert (group.state, group.members) == (GroupState.STABLE, [a, "x-3"])
 
 
+@pytest.mark.parametrize("others", [(), ("b",)], ids=["alone", "beside another"])
+def test_a_first_join_that_is_replaced_while_it_waits(others: tuple[str, ...]) -> None:
+    """Whoever takes the place is not new: no session time-out ends its membership while its join waits."""
+    driver = Driver(group_initial_rebalance_delay_ms=2 * SESSION_MS)
+    group = Group(driver)
+    first = group.join("a", instance="a")
+    waiting = [group.join(name) for name in others]
+    driver.sleep(60)
+    second = group.join("a", instance="a")
+    assert first.error is ErrorCode.FENCED_INSTANCE_ID
+    driver.sleep(2 * SESSION_MS - 61)
+    assert second.is_waiting
+    assert "a-2" in group.members
+    driver.sleep(2 * SESSION_MS + 61)
+    assert [sent.error for sent in (second, *waiting)] == [ErrorCode.NONE] * (1 + len(others))
+
+
 def test_a_return_before_the_sync(driver: Driver, group: Group) -> None:
     """Who returns before it has synced is still missed under its old id: at sync expiry all rebalance, none goes."""
     a, _ = group.generation_of("a", "@x", session_ms=200_000)

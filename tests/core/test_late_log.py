@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from groupcoord import ErrorCode, GroupState
-from groupcoord.core.records import GroupMetadataRecord
+from groupcoord.core.records import GroupMetadataRecord, OffsetCommitRecord
 from groupcoord.log_store import LogStoreError, NotEnoughReplicasError, NotLeaderError
 from groupcoord.messages import DeleteGroupsResponse, JoinGroupResponse, LeaveGroupResponse, OffsetDelete
 from tests.core.driver import REBALANCE_MS, SESSION_MS, Driver, Group, protocols_of
@@ -149,13 +149,13 @@ def test_syncs_of_a_group_that_never_was(driver: Driver, group: Group) -> None:
 
 
 def test_joins_of_a_group_that_never_was(driver: Driver, group: Group) -> None:
-    """All joins that wait by then get the error; handed-out ids are forgotten, and no timer is left."""
+    """All joins that wait by then get the error; handed-out ids are forgotten, and no timer of the group is left."""
     joins = [group.join("a"), group.join("b")]
     group.ask_for_id("c")
     driver.refuse(NotLeaderError())
     assert [sent.joined for sent in joins] == [JoinGroupResponse(ErrorCode.NOT_COORDINATOR, "")] * 2
     assert group.state is None
-    assert {timer.key.kind for timer in driver.coordinator._timers.armed()} == {"append"}
+    assert {timer.key.kind for timer in driver.coordinator._timers.armed()} == {"append", "expiry"}
 
 
 def test_more_records_follow(driver: Driver, group: Group) -> None:
@@ -171,24 +171,32 @@ def test_more_records_follow(driver: Driver, group: Group) -> None:
 
 
 def test_a_commit_keeps_a_group(driver: Driver, group: Group) -> None:
-    """If the first record fails but a commit from outside is written, a simple group is left."""
+    """If the first record fails but a commit from outside is on its way, the group lives, and is seen with that."""
     group.ask_for_id("a")
     commit = group.commit(5)
     driver.refuse(NotEnoughReplicasError(), 1)
-    assert group.state is None
+    assert (group.state, group.describe().group_state) == (GroupState.EMPTY, "Dead")
     driver.write()
     assert commit.error is ErrorCode.NONE
     assert (group.state, group.describe().group_state) == (GroupState.EMPTY, "Empty")
 
 
-def test_a_commit_before_the_first_record(driver: Driver, group: Group) -> None:
-    """If a commit was written before, the group stays although its own record failed."""
+def test_a_join_behind_the_commit_that_made_the_group(driver: Driver, group: Group) -> None:
+    """The join finds a group and writes no record; readers see its state when the commit is durable."""
     group.commit(5)
     group.join("a")
-    driver.write(1)
-    driver.refuse(NotEnoughReplicasError())
-    assert group.state is GroupState.PREPARING_REBALANCE
+    assert group.describe().group_state == "Dead"
+    driver.write()
+    assert [type(record) for record in driver.written()] == [OffsetCommitRecord]
     assert group.describe().group_state == "PreparingRebalance"
+
+
+def test_a_join_behind_a_commit_that_fails(driver: Driver, group: Group) -> None:
+    """There was no group: the join that waits is told the same."""
+    commit, join = group.commit(5), group.join("a")
+    driver.refuse(NotEnoughReplicasError())
+    assert (commit.error, join.error) == (UNAVAILABLE, UNAVAILABLE)
+    assert group.state is None
 
 
 # ---------------------------------------------------------------- static members
@@ -415,15 +423,14 @@ def test_a_failed_creation_a_commit_and_a_failed_deletion(driver: Driver, group:
     assert group.describe().group_state == "Empty"
 
 
-def test_a_group_that_comes_back_without_a_trace(driver: Driver, group: Group) -> None:
-    """If neither creation nor deletion could be written, the group is not visible, and goes with the next check."""
+def test_a_group_that_does_not_come_back_without_a_trace(driver: Driver, group: Group) -> None:
+    """If neither creation nor deletion could be written, there is no group."""
     group.ask_for_id("a")
-    driver.delete("group")
+    deletion = driver.delete("group")
     driver.refuse(NotEnoughReplicasError())
-    assert group.describe().group_state == "Dead"
-    driver.sleep(600_000)
-    driver.write()
+    assert deletion.answer(DeleteGroupsResponse).results[0].error_code is UNAVAILABLE
     assert group.state is None
+    assert driver.delete("group").answer(DeleteGroupsResponse).results[0].error_code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def test_a_new_group_after_a_deletion(driver: Driver, doomed: Group) -> None:

@@ -32,6 +32,18 @@ def _unknown_to_the_log(driver: Driver) -> None:
     driver.coordinator.partition(0)._journal.hard.groups.clear()
 
 
+def _never_to_be_seen(driver: Driver) -> None:
+    partition = driver.coordinator.partition(0)
+    partition.groups["group"].first_append = partition.next_append
+
+
+def _unseen_though_in_the_log(driver: Driver) -> None:
+    partition = driver.coordinator.partition(0)
+    group = partition.groups["group"]
+    group.first_append = partition.next_append
+    partition._journal.unseen[partition.next_append] = [group]
+
+
 def _of_another_generation(driver: Driver) -> None:
     hard = driver.coordinator.partition(0)._journal.hard
     hard.groups["group"] = GroupMetadataRecord("group", "consumer", 99, "range", "a-1")
@@ -43,7 +55,9 @@ def _of_another_generation(driver: Driver) -> None:
         (_misplaced, "group 'group' is kept under 'other'"),
         (_orphan_timer, "has no owner"),
         (_forgotten_group, "the log has groups that memory lacks: {'group'}"),
-        (_unknown_to_the_log, "counts as durable, but the log does not have it"),
+        (_unknown_to_the_log, "is Stable, but the log has None"),
+        (_never_to_be_seen, "is seen and waits to be, or neither"),
+        (_unseen_though_in_the_log, "is not seen, but the log has it"),
         (_of_another_generation, "is Stable, but the log has GroupMetadataRecord"),
     ],
 )

@@ -1,0 +1,64 @@
+"""How groups come to be: in memory first, before the log knows of them, and gone again if it never does."""
+
+from __future__ import annotations
+
+from groupcoord.core.continuations import concerns
+from groupcoord.core.events import Cause
+from groupcoord.core.group import GroupMetadata
+from groupcoord.core.messages import JoinGroupResponse, SyncGroupResponse
+from groupcoord.core.retention import Retention
+from groupcoord.core.shard import Shard
+from groupcoord.core.states import GroupState
+from groupcoord.errors import ErrorCode
+
+
+class Creation:
+    """Makes the groups of one shard, and takes them back.
+
+    A group is there for requests at once, and for readers as soon as an append is durable that began after it was made,
+    whomever that append is for. So does Kafka 4, which keeps a version of its memory for each write. A group for which
+    nothing was written (the commit that made it was refused for all partitions) is soft state alone: a restart forgets
+    it, the next check for expired offsets deletes it, and a join that finds it writes no record of an empty group.
+    """
+
+    __slots__ = ("_retention", "_shard")
+
+    def __init__(self, shard: Shard, retention: Retention) -> None:
+        self._shard = shard
+        self._retention = retention
+
+    def create(self, group_id: str, now_ms: int) -> GroupMetadata:
+        """Make an empty group."""
+        journal = self._shard.journal
+        group = GroupMetadata(group_id, self._shard.partition, now_ms, first_append=journal.next_number)
+        self._shard.groups[group_id] = group
+        journal.unseen.setdefault(group.first_append, []).append(group)
+        self._retention.wake(now_ms)
+        return group
+
+    def undo(self, number: int, error_code: ErrorCode, now_ms: int) -> None:
+        """The append ``number`` failed: groups made since the one before never were, unless more of them follows."""
+        journal = self._shard.journal
+        for group in journal.unseen.pop(number, ()):
+            followers = (entry.number for entry in journal.in_flight if concerns(entry.continuation, group))
+            first_follower = next(followers, None)
+            if first_follower is not None:
+                group.first_append = first_follower
+                journal.unseen.setdefault(first_follower, []).append(group)
+            elif self._shard.groups.get(group.group_id) is group:
+                self._forget(group, error_code, now_ms)
+
+    def _forget(self, group: GroupMetadata, error_code: ErrorCode, now_ms: int) -> None:
+        """Drop a group that never was. Kafka leaves its waiting joins without an answer; here they get the error."""
+        effects = self._shard.effects
+        for member in group.members.values():
+            join = group.take_join(member)
+            if join is not None:
+                effects.reply(join.token, JoinGroupResponse(error_code))
+            if member.parked_sync is not None:
+                effects.reply(member.parked_sync.token, SyncGroupResponse(error_code))
+                member.parked_sync = None
+        self._shard.disarm(group)
+        del self._shard.groups[group.group_id]
+        group.to(GroupState.DEAD, now_ms)
+        self._shard.observer.group_removed(group, Cause.CREATION_FAILED, now_ms)
