@@ -65,24 +65,27 @@ def request_frame(api_key: int, version: int, values: dict[str, Any], client_id:
     )
     out = io.BytesIO()
     entity_writer(schema.__header_schema__)(out, header)
-    entity_writer(schema)(out, _entity(schema, values))
+    entity_writer(schema)(out, entity(schema, values))
     return out.getvalue()
 
 
-def read_response(api_key: int, version: int, frame: bytes) -> dict[str, Any]:
+def read_response(
+    api_key: int, version: int, frame: bytes, correlation_id: int = CORRELATION_ID
+) -> dict[str, Any]:
     """Read a response to its last byte."""
     (length,) = struct.unpack_from(">i", frame)
     assert length == len(frame) - 4
     schema = load_response_schema(api_key, version)
     header, header_size = entity_reader(schema.__header_schema__)(frame, 4)
-    assert header.correlation_id == CORRELATION_ID
+    assert header.correlation_id == correlation_id
     body, body_size = entity_reader(schema)(frame, 4 + header_size)
     assert 4 + header_size + body_size == len(frame)
     values: dict[str, Any] = _plain(body)
     return values
 
 
-def _entity(schema: type, values: dict[str, Any]) -> Any:
+def entity(schema: type, values: dict[str, Any]) -> Any:
+    """Make what kio writes out of plain values."""
     types = typing.get_type_hints(schema)
     arguments = {
         field.name: _value(types[field.name], field.metadata.get("kafka_type"), values[field.name])
@@ -103,7 +106,7 @@ def _value(annotation: Any, kafka_type: str | None, value: Any) -> Any:
     if kafka_type in ("timedelta_i32", "timedelta_i64"):
         return datetime.timedelta(milliseconds=value)
     if isinstance(annotation, type) and dataclasses.is_dataclass(annotation):
-        return _entity(annotation, value)
+        return entity(annotation, value)
     return value
 
 
