@@ -124,6 +124,11 @@ class Target:
         assert most is not None
         return int(now[1]) / 1024, int(most[1]) / 1024
 
+    def processor_s(self) -> float:
+        """Return how many seconds of processor time it has used."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def socket_count(self) -> int:
         """Return how many connections its process holds, those that it has given up included."""
         return self._all_sockets() - self._quiet_sockets

@@ -1,0 +1,171 @@
+"""Amplification: small requests that ask for much, by naming one thing many times, and large ones that name many.
+
+Each is sent alone, on a server of its own, and its answer is read to the end and thrown away.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tests.attack.layouts import Layout, layout, repeated
+from tests.attack.report import Result
+from tests.attack.siege import Siege
+from tests.attack.target import MIB, TOPICS, Target
+from tests.crash.harness import ask
+from tests.crash.requests import commit_errors, join_group, offset_commit, sync_group
+from tests.wire.kio_client import VERSIONS, versions_of
+from tests.wire.sample_requests import BODIES
+
+PATIENCE_S = 100.0
+WIDE, CROWDED = "wide", "crowded"
+WIDE_COUNT = TOPICS[WIDE]
+ASSIGNMENT_BYTES = 100_000
+RECEIVE_BYTES = 1_048_576
+TIMES = {"5000": 5_000, "20000": 20_000}
+NAMES = {
+    0: "Produce",
+    1: "Fetch",
+    2: "ListOffsets",
+    3: "Metadata",
+    8: "OffsetCommit",
+    9: "OffsetFetch",
+    10: "FindCoordinator",
+    11: "JoinGroup",
+    13: "LeaveGroup",
+    14: "SyncGroup",
+    15: "DescribeGroups",
+    16: "ListGroups",
+    19: "CreateTopics",
+    20: "DeleteTopics",
+    24: "AddPartitionsToTxn",
+    27: "WriteTxnMarkers",
+    28: "TxnOffsetCommit",
+    37: "CreatePartitions",
+    42: "DeleteGroups",
+    47: "OffsetDelete",
+    65: "DescribeTransactions",
+}
+
+
+@dataclass(frozen=True)
+class Amplification:
+    """One request.
+
+    Attributes:
+        name: what it asks.
+        make: gives the request without its length.
+    """
+
+    name: str
+    make: Callable[[], bytes]
+
+
+def _group_values(api_key: int, values: dict[str, Any]) -> dict[str, Any]:
+    return {**BODIES[api_key], **values}
+
+
+def _of(api_key: int, version: int, values: dict[str, Any], times: int, array: int = 0) -> Callable[[], bytes]:
+    return lambda: repeated(layout(api_key, version, _group_values(api_key, values)), times, array)
+
+
+def _filled(request: Layout, array: int, size_bytes: int) -> Callable[[], bytes]:
+    """Repeat the first element of an array until the request is so large."""
+    start, end = request.arrays[array].elements[0]
+    return lambda: repeated(request, max((size_bytes - len(request.data)) // (end - start), 1), array)
+
+
+def amplifications(request_mib: float) -> Iterator[Amplification]:
+    """Yield all of them; those that are filled up are so large."""
+    groups = {"groups": [{"group_id": WIDE, "member_id": None, "member_epoch": -1, "topics": None}]}
+    for label, times in TIMES.items():
+        yield Amplification(f"OffsetFetch, a group of 2,000 offsets {label} times", _of(9, 8, groups, times))
+    yield Amplification("DescribeGroups, a group of 100 KB 2000 times", _of(15, 5, {"groups": [CROWDED]}, 2_000))
+    metadata = {"topics": [{"name": WIDE, "topic_id": None}]}
+    yield Amplification("Metadata, a topic of 2,000 partitions 5000 times", _of(3, 9, metadata, 5_000))
+    for count in (1_000_000, 2**31 - 1):
+        topics = [{"name": "vast", "num_partitions": count, "replication_factor": 1, "assignments": [], "configs": []}]
+        created = {"topics": topics, "validate_only": False}
+        yield Amplification(
+            f"CreateTopics of {count} partitions",
+            lambda created=created: layout(19, 4, _group_values(19, created)).data,  # type: ignore[misc]
+        )
+        counts = {"topics": [{"name": "bills", "count": count, "assignments": None}], "validate_only": False}
+        yield Amplification(
+            f"CreatePartitions up to {count}",
+            lambda counts=counts: layout(37, 1, _group_values(37, counts)).data,  # type: ignore[misc]
+        )
+    for api_key in sorted(NAMES):
+        request = layout(api_key, _newest(api_key), BODIES[api_key])
+        for array, found in enumerate(request.arrays):
+            yield Amplification(
+                f"{NAMES[api_key]}, array {array} at depth {found.depth} filled to {request_mib:g} MiB",
+                _filled(request, array, int(request_mib * MIB)),
+            )
+
+
+def _newest(api_key: int) -> int:
+    assert api_key in VERSIONS
+    return versions_of(api_key)[-1]
+
+
+def amplify(siege: Siege, case: Amplification, replay: str, patience_s: float = PATIENCE_S) -> Result:
+    """Send one request to a server of its own, and read the answer for so long."""
+
+    def attack(target: Target, result: Result) -> None:
+        _prepare(target)
+        request = case.make()
+        result.count("bytes asked", len(request))
+        begin_s = time.monotonic()
+        answer_bytes, is_whole = _exchange(target, request, patience_s)
+        result.count("bytes answered", answer_bytes)
+        if is_whole is None:
+            result.notes.append("the connection was closed")
+        elif not is_whole:
+            result.fault(f"no whole answer in {time.monotonic() - begin_s:.0f} s")
+
+    return siege.run(Result("amplify", case.name, replay), attack)
+
+
+def _prepare(target: Target) -> None:
+    """Commit 2,000 offsets in one group, and let a member with a large assignment into another."""
+    with target.connect() as sock:
+        for first in range(0, WIDE_COUNT, 1_000):
+            offsets = dict.fromkeys(range(first, first + 1_000), 7)
+            assert not max(commit_errors(ask(sock, offset_commit(1, WIDE, -1, "", WIDE, offsets))))
+        member_id = ""
+        for _ in range(2):
+            answer = ask(sock, join_group(1, CROWDED, member_id))
+            answer.int32(), answer.int16()
+            generation_id = answer.int32()
+            answer.string(), answer.string()
+            member_id = answer.string()
+        ask(sock, sync_group(1, CROWDED, generation_id, member_id, {member_id: bytes(ASSIGNMENT_BYTES)}))
+
+
+def _exchange(target: Target, request: bytes, patience_s: float) -> tuple[int, bool | None]:
+    """Return how many bytes came back, and whether that was all; None: the connection was closed."""
+    deadline_s = time.monotonic() + patience_s
+    received, size = 0, -1
+    start = b""
+    with target.connect(patience_s) as sock:
+        try:
+            sock.sendall(struct.pack(">i", len(request)) + request)
+            while size < 0 or received < size:
+                sock.settimeout(max(deadline_s - time.monotonic(), 0.001))
+                part = sock.recv(RECEIVE_BYTES)
+                if not part:
+                    return received, None
+                received += len(part)
+                start = (start + part)[:4]
+                if size < 0 and len(start) == 4:
+                    size = 4 + int.from_bytes(start, "big")
+        except socket.timeout:
+            return received, False
+        except ConnectionError:
+            return received, None
+    return received, True
