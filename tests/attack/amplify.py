@@ -5,7 +5,6 @@ Each is sent alone, on a server of its own, and its answer is read to the end an
 
 from __future__ import annotations
 
-import socket
 import struct
 import time
 from collections.abc import Callable, Iterator
@@ -13,18 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.attack.layouts import Layout, layout, repeated
+from tests.attack.preparation import CROWDED, WIDE, prepare
 from tests.attack.report import Result
 from tests.attack.siege import Siege
-from tests.attack.target import MIB, TOPICS, Target
-from tests.crash.harness import ask
-from tests.crash.requests import commit_errors, join_group, offset_commit, sync_group
+from tests.attack.target import MIB, Target
 from tests.wire.kio_client import VERSIONS, versions_of
 from tests.wire.sample_requests import BODIES
 
 PATIENCE_S = 100.0
-WIDE, CROWDED = "wide", "crowded"
-WIDE_COUNT = TOPICS[WIDE]
-ASSIGNMENT_BYTES = 100_000
 RECEIVE_BYTES = 1_048_576
 TIMES = {"5000": 5_000, "20000": 20_000}
 NAMES = {
@@ -117,7 +112,7 @@ def amplify(siege: Siege, case: Amplification, replay: str, patience_s: float = 
     """Send one request to a server of its own, and read the answer for so long."""
 
     def attack(target: Target, result: Result) -> None:
-        _prepare(target)
+        prepare(target)
         request = case.make()
         result.count("bytes asked", len(request))
         begin_s = time.monotonic()
@@ -129,22 +124,6 @@ def amplify(siege: Siege, case: Amplification, replay: str, patience_s: float = 
             result.fault(f"no whole answer in {time.monotonic() - begin_s:.0f} s")
 
     return siege.run(Result("amplify", case.name, replay), attack)
-
-
-def _prepare(target: Target) -> None:
-    """Commit 2,000 offsets in one group, and let a member with a large assignment into another."""
-    with target.connect() as sock:
-        for first in range(0, WIDE_COUNT, 1_000):
-            offsets = dict.fromkeys(range(first, first + 1_000), 7)
-            assert not max(commit_errors(ask(sock, offset_commit(1, WIDE, -1, "", WIDE, offsets))))
-        member_id = ""
-        for _ in range(2):
-            answer = ask(sock, join_group(1, CROWDED, member_id))
-            answer.int32(), answer.int16()
-            generation_id = answer.int32()
-            answer.string(), answer.string()
-            member_id = answer.string()
-        ask(sock, sync_group(1, CROWDED, generation_id, member_id, {member_id: bytes(ASSIGNMENT_BYTES)}))
 
 
 def _exchange(target: Target, request: bytes, patience_s: float) -> tuple[int, bool | None]:
@@ -164,7 +143,7 @@ def _exchange(target: Target, request: bytes, patience_s: float) -> tuple[int, b
                 start = (start + part)[:4]
                 if size < 0 and len(start) == 4:
                     size = 4 + int.from_bytes(start, "big")
-        except socket.timeout:
+        except TimeoutError:
             return received, False
         except ConnectionError:
             return received, None

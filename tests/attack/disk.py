@@ -1,7 +1,7 @@
 """A disk that is full, a file that may not grow, and a data directory that is taken away from a running server.
 
-While it lasts commits may be refused, but not acknowledged and lost; the log says so in a few lines; and when it is over
-the same server goes on.
+While it lasts commits may be refused, but not acknowledged and lost; the log says so in a few lines; and when it is
+over the same server goes on.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Committer:
     def recover(self) -> None:
         """Commits must be taken again, for all groups, and all that was acknowledged must be there."""
         deadline_s = time.monotonic() + RECOVERY_S
-        while not all([self.commit(group_id) for group_id in GROUPS]):
+        while sum(self.commit(group_id) for group_id in GROUPS) < len(GROUPS):
             if time.monotonic() > deadline_s:
                 self._result.fault(f"commits are still refused {RECOVERY_S:g} s after the fault was over")
                 return

@@ -10,14 +10,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tests.attack.preparation import CROWDED, WIDE, prepare
 from tests.attack.report import Result
 from tests.attack.siege import Siege
-from tests.attack.target import TOPICS, Target
-from tests.crash.harness import ask
-from tests.crash.requests import commit_errors, heartbeat, offset_commit, offset_fetch
+from tests.attack.target import Target
+from tests.crash.requests import frame, heartbeat, offset_fetch, string
 
-WIDE_COUNT = TOPICS["wide"]
-GROUP_ID = "flooded"
+DESCRIBE_GROUPS = 15
 RECEIVE_BYTES = 1_048_576
 PATIENCE_S = 120.0
 PATIENCE_WITHOUT_READING_S = 5.0
@@ -37,7 +36,8 @@ class Flood:
         reads: whether the peers read their answers.
         ending: what a peer does in the end that doesn't read: ``close``, ``half`` (it closes its half and waits), or
             ``bad frame``.
-        max_connections: what the server allows; the peers then come in waves of half as many, and stay.
+        max_connections: what the server allows; the peers then come in waves of half as many, and stay. The first of a
+            wave sends one request, the next two, and so on: one leaves as much unsent as must not be held for ever.
     """
 
     name: str
@@ -50,11 +50,15 @@ class Flood:
 
 
 def _heartbeat() -> bytes:
-    return heartbeat(1, GROUP_ID, 1, "nobody")
+    return heartbeat(1, WIDE, 1, "nobody")
 
 
 def _fetch() -> bytes:
-    return offset_fetch(1, GROUP_ID)
+    return offset_fetch(1, WIDE)
+
+
+def _description() -> bytes:
+    return frame(DESCRIBE_GROUPS, 0, 1, b"\0\0\0\1" + string(CROWDED))
 
 
 FLOODS = (
@@ -66,8 +70,8 @@ FLOODS = (
         Flood(
             f"240 peers that don't read, of 60 allowed, in the end: {ending}",
             240,
-            30,
-            _fetch,
+            40,
+            _description,
             reads=False,
             ending=ending,
             max_connections=CONNECTIONS_MAX,
@@ -81,10 +85,7 @@ def flood(siege: Siege, case: Flood, replay: str) -> Result:
     """Carry out one flood."""
 
     def attack(target: Target, result: Result) -> None:
-        with target.connect() as sock:
-            for first in range(0, WIDE_COUNT, 1_000):
-                offsets = dict.fromkeys(range(first, first + 1_000), 7)
-                assert not max(commit_errors(ask(sock, offset_commit(1, GROUP_ID, -1, "", "wide", offsets))))
+        prepare(target)
         waves = 1 if case.max_connections is None else -(-case.connections // (case.max_connections // 2))
         crowd = _Crowd(target, result)
         for _ in range(waves):
@@ -137,16 +138,19 @@ class _Crowd:
 
     def flood(self, case: Flood, connections: int) -> None:
         """Send the requests of one wave, and read the answers or leave them."""
-        data = case.request() * case.requests
         selector = selectors.DefaultSelector()
-        for _ in range(connections):
+        for number in range(connections):
+            requests = case.requests if case.max_connections is None else 1 + number % case.requests
+            data = case.request() * requests
+            self._result.count("requests", requests)
             sock = self._target.connect()
+            if not case.reads:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
             sock.setblocking(False)
             events = selectors.EVENT_WRITE | (selectors.EVENT_READ if case.reads else 0)
             selector.register(sock, events, [data, 0])
         self._result.count("connections", connections)
         answered = self._talk(selector, case)
-        self._result.count("requests", connections * case.requests)
         if case.reads and answered < connections * case.requests:
             self._result.fault(f"{answered} of {connections * case.requests} requests were answered")
         for key in list(selector.get_map().values()):

@@ -46,7 +46,7 @@ class Piece(NamedTuple):
 class Repetition(NamedTuple):
     """An array: the piece that counts, and where each element lies."""
 
-    count: Piece
+    counter: Piece
     elements: tuple[tuple[int, int], ...]
     depth: int
 
@@ -123,8 +123,8 @@ def repeated(request: Layout, times: int, array: int = 0) -> bytes:
     data = request.data
     return b"".join(
         (
-            data[: found.count.start],
-            counted(found.count.kind, times),
+            data[: found.counter.start],
+            counted(found.counter.kind, times),
             data[start:end] * times,
             data[found.elements[-1][1] :],
         )

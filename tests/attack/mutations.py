@@ -1,4 +1,4 @@
-"""Mutated requests: fields, lengths, tags, elements and headers that no client would write, spliced into sample requests.
+"""Mutated requests: fields, lengths, tags, elements and headers that no client would write, spliced into samples.
 
 Most mutations leave a request that can be read, so that it gets as far as the coordinator; the others are what a
 decoder must refuse. The same seed gives the same frames.
@@ -26,7 +26,10 @@ WIDTHS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "uint16": 16}
 SMALL_NUMBERS = (-2, -1, 0, 1, 2, 3, 5, 6, 7, 100)
 REPETITIONS = (2, 2, 3, 3, 10, 10, 100, 1_000)
 LENGTHS = (-2, -1, 0, 1, 127, 128, 1_000, 32_767, 65_535, 2**24, 2**31 - 1)
-COMPACT_LENGTHS = (b"\x00", b"\x01", b"\x7f", b"\x80\x01", b"\xff\xff\x03", b"\xff\xff\xff\xff\x07", b"\xff" * 5 + b"\x01")
+COMPACT_LENGTHS = (
+    *(b"\x00", b"\x01", b"\x7f", b"\x80\x01", b"\xff\xff\x03", b"\xff\xff\xff\xff\x07"),
+    b"\xff" * 5 + b"\x01",
+)
 """The last are too long for any number of 32 bits."""
 UNKNOWN_TAGS = (
     b"\x01\x63\x03abc",
@@ -161,7 +164,7 @@ class Mutator:
             bits = WIDTHS[kind]
             limit = 2 ** (bits - 1)
             number = chance.choice((*SMALL_NUMBERS, limit - 1, -limit, chance.randrange(-limit, limit)))
-            return (number % 2**bits).to_bytes(bits // 8, "big")
+            return int(number % 2**bits).to_bytes(bits // 8, "big")
         if kind == "bool":
             return bytes((chance.choice((0, 1, 2, 255)),))
         if kind == "uuid":
@@ -181,12 +184,12 @@ class Mutator:
         if not layout.arrays:
             return self._value(layout)
         chance = self._random
-        count, elements, _ = chance.choice(layout.arrays)
-        start, end = count.start, elements[-1][1]
+        counter, elements, _ = chance.choice(layout.arrays)
+        start, end = counter.start, elements[-1][1]
         spans = list(elements)
         kind = chance.randrange(6)
         if kind == 0:
-            return start, end, counted(count.kind, chance.choice((0, -1)))
+            return start, end, counted(counter.kind, chance.choice((0, -1)))
         if kind == 1:
             spans.pop(chance.randrange(len(spans)))
         elif kind == 2:
@@ -194,7 +197,7 @@ class Mutator:
         else:
             spans += [chance.choice(spans)] * chance.choice(REPETITIONS)
         data = layout.data
-        return start, end, counted(count.kind, len(spans)) + b"".join([data[first:last] for first, last in spans])
+        return start, end, counted(counter.kind, len(spans)) + b"".join([data[first:last] for first, last in spans])
 
     def _lie(self, layout: Layout) -> Edit:
         """A length or a count that is not true, or a value of a width that is not the field's."""

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-SHORT = 100
+SHORT = 300
+PIPE_WIDTH_MIN = 180
 
 
 @dataclass
@@ -64,6 +65,8 @@ def print_table(results: Sequence[Result]) -> None:
     from rich.table import Table
 
     console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=max(console.width, PIPE_WIDTH_MIN))
     table = Table("attack", "case", "inputs", title="Attacks")
     for heading in ("s", "slowest healthy answer, ms", "memory, MiB", "sockets left", "log lines", "faults"):
         table.add_column(heading, justify="right")

@@ -71,6 +71,10 @@ class Siege:
     command: list[str] | None = None
     keeps: bool = False
 
+    def ended_by_signal(self) -> Siege:
+        """Return one that ends the attacked server by SIGTERM."""
+        return dataclasses.replace(self, ends_by_signal=True)
+
     def run(self, result: Result, attack: Attack, data_dir: Path | None = None) -> Result:
         """Carry it out; what is wrong is in the result."""
         folder = Path(tempfile.mkdtemp(prefix="groupcoord-attack-"))

@@ -69,9 +69,7 @@ def request_frame(api_key: int, version: int, values: dict[str, Any], client_id:
     return out.getvalue()
 
 
-def read_response(
-    api_key: int, version: int, frame: bytes, correlation_id: int = CORRELATION_ID
-) -> dict[str, Any]:
+def read_response(api_key: int, version: int, frame: bytes, correlation_id: int = CORRELATION_ID) -> dict[str, Any]:
     """Read a response to its last byte."""
     (length,) = struct.unpack_from(">i", frame)
     assert length == len(frame) - 4
