@@ -43,6 +43,12 @@ class Committer:
         self._offset = 0
         self._result = result
 
+    def __enter__(self) -> Committer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.sock.close()
+
     def commit(self, group_id: str) -> bool:
         """Commit; tell whether that was acknowledged."""
         self._offset += 1
@@ -86,15 +92,15 @@ def small_files(siege: Siege, replay: str) -> Result:
     """No file may grow any further."""
 
     def attack(target: Target, result: Result) -> None:
-        committer = Committer(target, result)
-        committer.commit_for(0.2)
-        largest = max(path.stat().st_size for path in target.data_dir.rglob("*.log"))
-        target.limit(resource.RLIMIT_FSIZE, largest + ROOM_BYTES)
-        committer.commit_for(FAULT_S)
-        _expect(committer.refused > 0, result, "no commit was refused, though no file could grow")
-        target.limit(resource.RLIMIT_FSIZE, -1)
-        committer.recover()
-        _expect_lines(target, result)
+        with Committer(target, result) as committer:
+            committer.commit_for(0.2)
+            largest = max(path.stat().st_size for path in target.data_dir.rglob("*.log"))
+            target.limit(resource.RLIMIT_FSIZE, largest + ROOM_BYTES)
+            committer.commit_for(FAULT_S)
+            _expect(committer.refused > 0, result, "no commit was refused, though no file could grow")
+            target.limit(resource.RLIMIT_FSIZE, -1)
+            committer.recover()
+            _expect_lines(target, result)
 
     return _hardened(siege).run(Result("disk", "files may not grow (RLIMIT_FSIZE)", replay), attack)
 
@@ -104,15 +110,15 @@ def full_disk(siege: Siege, replay: str) -> Result:
     result = Result("disk", f"a full disk of {DISK_MIB} MiB", replay)
 
     def attack(target: Target, result: Result) -> None:
-        committer = Committer(target, result)
-        committer.commit_for(0.2)
-        filler = target.data_dir.parent / "filler"
-        fill(filler)
-        committer.commit_for(FAULT_S)
-        _expect(committer.refused > 0, result, "no commit was refused, though the disk was full")
-        filler.unlink()
-        committer.recover()
-        _expect_lines(target, result)
+        with Committer(target, result) as committer:
+            committer.commit_for(0.2)
+            filler = target.data_dir.parent / "filler"
+            fill(filler)
+            committer.commit_for(FAULT_S)
+            _expect(committer.refused > 0, result, "no commit was refused, though the disk was full")
+            filler.unlink()
+            committer.recover()
+            _expect_lines(target, result)
 
     return _on_small_disk(result, lambda disk: _hardened(siege).run(result, attack, disk / "data"))
 
@@ -126,15 +132,15 @@ def start_on_full_disk(siege: Siege, replay: str) -> Result:
         target = Target(folder, siege.settings, disk / "data")
         try:
             target.start()
-            committer = Committer(target, result)
-            committer.commit_for(0.2)
-            target.kill()
-            fill(disk / "filler")
-            target.start()
-            with target.connect() as sock:
-                committer.check(sock)
-            target.kill()
-            _start_read_only(disk, target, result)
+            with Committer(target, result) as committer:
+                committer.commit_for(0.2)
+                target.kill()
+                fill(disk / "filler")
+                target.start()
+                with target.connect() as sock:
+                    committer.check(sock)
+                target.kill()
+                _start_read_only(disk, target, result)
         except ServerFailedError as error:
             result.fault(f"it does not start on a full disk: {one_line(str(error))}")
         finally:
@@ -165,21 +171,21 @@ def removed(siege: Siege, replay: str, *, directory: bool) -> Result:
     siege = dataclasses.replace(_hardened(siege), survives=False)
 
     def attack(target: Target, result: Result) -> None:
-        committer = Committer(target, result)
-        committer.commit_for(0.2)
-        if directory:
-            shutil.rmtree(target.data_dir)
-        else:
-            for path in target.data_dir.rglob("*.log"):
-                path.unlink()
-        committer.commit_for(NOTICE_S)
-        committer.acknowledged.clear()
-        committer.refused = 0
-        committer.commit_for(FAULT_S / 2)
-        if committer.acknowledged and not list(target.data_dir.rglob("__consumer_offsets-*/*.log")):
-            result.fault(f"{len(committer.acknowledged)} groups' commits are acknowledged, and no file holds them")
-        _expect_lines(target, result)
-        target.data_dir.mkdir(exist_ok=True)
+        with Committer(target, result) as committer:
+            committer.commit_for(0.2)
+            if directory:
+                shutil.rmtree(target.data_dir)
+            else:
+                for path in target.data_dir.rglob("*.log"):
+                    path.unlink()
+            committer.commit_for(NOTICE_S)
+            committer.acknowledged.clear()
+            committer.refused = 0
+            committer.commit_for(FAULT_S / 2)
+            if committer.acknowledged and not list(target.data_dir.rglob("__consumer_offsets-*/*.log")):
+                result.fault(f"{len(committer.acknowledged)} groups' commits are acknowledged, and no file holds them")
+            _expect_lines(target, result)
+            target.data_dir.mkdir(exist_ok=True)
 
     return siege.run(Result("disk", case, replay), attack)
 

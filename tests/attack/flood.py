@@ -88,13 +88,15 @@ def flood(siege: Siege, case: Flood, replay: str) -> Result:
         prepare(target)
         waves = 1 if case.max_connections is None else -(-case.connections // (case.max_connections // 2))
         crowd = _Crowd(target, result)
-        for _ in range(waves):
-            crowd.flood(case, case.connections // waves)
-            if waves > 1:
-                _wait_until_idle(target)
-        if case.max_connections is not None:
-            _check_sockets(target, result, case.max_connections, siege.bounds.release_s)
-        crowd.leave()
+        try:
+            for _ in range(waves):
+                crowd.flood(case, case.connections // waves)
+                if waves > 1:
+                    _wait_until_idle(target)
+            if case.max_connections is not None:
+                _check_sockets(target, result, case.max_connections, siege.bounds.release_s)
+        finally:
+            crowd.leave()
 
     if case.max_connections is not None:
         # While peers that are being let go count, nobody else is accepted.
@@ -144,6 +146,7 @@ class _Crowd:
             data = case.request() * requests
             self._result.count("requests", requests)
             sock = self._target.connect()
+            self._held.append(sock)
             if not case.reads:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
             sock.setblocking(False)
@@ -206,7 +209,6 @@ class _Crowd:
 
     def _end(self, sock: socket.socket, case: Flood) -> None:
         """The peer has sent what it could."""
-        self._held.append(sock)
         if case.reads:
             return
         with contextlib.suppress(OSError):

@@ -74,7 +74,7 @@ def attack_logs(count: int, seed: int, only: int | None = None) -> Result:
             with _time_limit():
                 log = LogMutator(random.Random(seed << 32 | number), pool).mutated()
                 changes = log.changes
-                result.count(_check(log, folder))
+                result.count(check_log(log, folder))
         except (LogFaultError, _HangError) as error:
             result.fault(f"log {number}: {error or 'it takes too long'} ({'; '.join(changes)})")
             result.replay = f"python -m tests.attack logs --seed {seed} --only {number}"
@@ -99,11 +99,11 @@ def _time_limit() -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def _check(log: MutableLog, folder: Path) -> str:
+def check_log(log: MutableLog, folder: Path) -> str:
     """Read a log in every way; return what came of it."""
     written = write_log(log, folder / "written")
     truth = find_truth(written)
-    outcomes = {name: _on_copy(written, folder / name, read) for name, read in READINGS.items()}
+    outcomes = {name: read_copy(written, folder / name, read) for name, read in READINGS.items()}
     kinds = {name: outcome.records is not None for name, outcome in outcomes.items()}
     if len(set(kinds.values())) > 1:
         loaded = ", ".join(name for name, is_loaded in kinds.items() if is_loaded)
@@ -113,7 +113,7 @@ def _check(log: MutableLog, folder: Path) -> str:
     _check_dump(written)
     if outcome.records is None:
         return "refused"
-    _compare(outcome, truth)
+    compare(outcome, truth)
     if outcomes["opened, then read"].records != outcome.records:
         raise LogFaultError("what is read depends on whether the log was open")
     _check_going_on(folder / "read", len(outcome.records))
@@ -146,7 +146,7 @@ def find_truth(directory: Path) -> Truth:
     return Truth(records, damage)
 
 
-def _compare(outcome: Outcome, truth: Truth) -> None:
+def compare(outcome: Outcome, truth: Truth) -> None:
     """What was loaded must be everything, but for a torn tail that the log speaks of."""
     assert outcome.records is not None
     if outcome.records != truth.records:
@@ -160,7 +160,7 @@ def _compare(outcome: Outcome, truth: Truth) -> None:
             raise LogFaultError(f"{found.size_bytes} bytes at the end of {path.name} are cut, and nothing is logged")
 
 
-def _on_copy(written: Path, copy: Path, read: Callable[[SegmentLogStore], list[BatchRecord]]) -> Outcome:
+def read_copy(written: Path, copy: Path, read: Callable[[SegmentLogStore], list[BatchRecord]]) -> Outcome:
     shutil.copytree(written, copy)
     with _warnings() as warnings:
         try:

@@ -25,7 +25,6 @@ from tests.crash.processes import ServerFailedError
 from tests.crash.requests import commit_errors, fetched_offsets, offset_commit, offset_fetch
 
 WITNESS_COUNT = 30
-END_MAX_S = 5.0
 POLL_S = 0.05
 
 Attack = Callable[[Target, Result], None]
@@ -40,11 +39,13 @@ class Bounds:
         slowest_ms: a healthy client's slowest answer.
         memory_mib: the server's memory at the most.
         release_s: how long the server may hold connections whose clients are gone.
+        end_s: how long it may take to end when it gets SIGTERM.
     """
 
     slowest_ms: float = 500.0
     memory_mib: float = 512.0
     release_s: float = 45.0
+    end_s: float = 5.0
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ class Siege:
                 target.kill()
             else:
                 status, duration_s = target.end()
-                if status != 0 or duration_s > END_MAX_S:
+                if status != 0 or duration_s > self.bounds.end_s:
                     result.fault(f"SIGTERM: exit status {status} after {duration_s:.1f} s")
         if result.memory_mib > self.bounds.memory_mib:
             result.fault(f"the server took {result.memory_mib:,.0f} MiB")
@@ -160,7 +161,7 @@ class Siege:
                 if lost:
                     result.fault(f"{len(lost)} of {WITNESS_COUNT} groups lost acknowledged offsets: {lost[:3]}")
         status, duration_s = target.end()
-        if status != 0 or duration_s > END_MAX_S:
+        if status != 0 or duration_s > self.bounds.end_s:
             result.fault(f"SIGTERM of the restarted server: exit status {status} after {duration_s:.1f} s")
         if "Traceback" in target.log():
             result.fault(f"a traceback after the restart: {target.log()[:1_500]}")
