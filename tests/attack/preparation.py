@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.attack.target import TOPICS, Target
 from tests.crash.harness import ask
-from tests.crash.requests import commit_errors, join_group, offset_commit, sync_group
+from tests.crash.requests import commit_errors, fetched_offsets, join_group, offset_commit, offset_fetch, sync_group
 
 WIDE, CROWDED = "wide", "crowded"
 WIDE_COUNT = TOPICS[WIDE]
@@ -13,8 +13,10 @@ ASSIGNMENT_BYTES = 100_000
 
 
 def prepare(target: Target) -> None:
-    """Commit 2,000 offsets in the group ``wide``; let a member with a large assignment into ``crowded``."""
+    """Commit 2,000 offsets in the group ``wide``; let a member with a large assignment into ``crowded``. Once only."""
     with target.connect() as sock:
+        if fetched_offsets(ask(sock, offset_fetch(1, WIDE))):
+            return
         for first in range(0, WIDE_COUNT, COMMIT_COUNT):
             offsets = dict.fromkeys(range(first, first + COMMIT_COUNT), 7)
             errors = commit_errors(ask(sock, offset_commit(1, WIDE, -1, "", WIDE, offsets)))

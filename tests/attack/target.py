@@ -61,7 +61,7 @@ class Target:
         return self.folder / f"log-{self._count}.txt"
 
     def start(self) -> None:
-        """Start a process, and wait until it listens.
+        """Start a process, and wait until it listens; one that still runs is killed first.
 
         Raises:
             ServerFailedError: it doesn't. The message holds its log.
@@ -92,9 +92,13 @@ class Target:
         """Send SIGKILL and wait."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait()
-            assert self._process.stdout is not None
-            self._process.stdout.close()
+            self._bury()
+
+    def _bury(self) -> None:
+        assert self._process is not None
+        self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
 
     def end(self) -> tuple[int | None, float]:
         """Send SIGTERM; return the exit status and after how many seconds. None: it had to be killed."""
@@ -106,6 +110,7 @@ class Target:
         except subprocess.TimeoutExpired:
             self.kill()
             return None, time.monotonic() - begin_s
+        self._bury()
         return self._process.returncode, time.monotonic() - begin_s
 
     def connect(self, timeout_s: float = 30.0) -> socket.socket:

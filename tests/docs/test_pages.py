@@ -9,7 +9,16 @@ import pytest
 
 from .markdown import DOCS, PAGES, blocks, links, run_page
 
-EXECUTED = ("tutorial.md", "reference.md", "design.md", "performance.md", "gaps.md", "contributing.md", "simulator.md")
+EXECUTED = (
+    "tutorial.md",
+    "reference.md",
+    "design.md",
+    "performance.md",
+    "gaps.md",
+    "contributing.md",
+    "simulator.md",
+    "robustness.md",
+)
 
 
 @pytest.mark.parametrize("name", EXECUTED)
