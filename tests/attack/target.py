@@ -66,6 +66,7 @@ class Target:
         Raises:
             ServerFailedError: it doesn't. The message holds its log.
         """
+        self.kill()
         self._count += 1
         arguments = ["--port", "0", "--data-dir", str(self.data_dir)]
         for topic, count in TOPICS.items():
