@@ -6,8 +6,8 @@ Names are loaded when they are asked for: where this package is installed, each 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # typing takes longer to import than all that is imported here
 if TYPE_CHECKING:
     from groupcoord.clock import Clock, ManualClock, SystemClock
     from groupcoord.config import Config

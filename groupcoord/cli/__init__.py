@@ -7,11 +7,14 @@ one, write that module and add a line to :data:`COMMANDS`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+from groupcoord.cli.interrupts import take_signals
+
+TYPE_CHECKING = False  # typing takes longer to import than all that is imported here
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
     import typer
 
 COMMANDS: dict[str, str] = {
@@ -32,9 +35,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit.
 
     Args:
-        arguments: the words after ``groupcoord``; those of this process by default.
+        arguments: the words after ``groupcoord``; those of this process by default. Only with these are its signals
+            taken as well (:mod:`groupcoord.cli.interrupts`): a program that runs a command keeps its own.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if arguments is None:
+        take_signals(0 if _is_endless(words) else None)
     try:
         make_app(words)(args=words, prog_name="groupcoord")
     except ModuleNotFoundError as error:
@@ -50,6 +56,8 @@ def make_app(words: Sequence[str]) -> typer.Typer:
 
     Only the module of the subcommand that ``words`` name is imported; of the others, the help line is enough.
     """
+    from importlib import import_module
+
     import typer
 
     app = typer.Typer(
@@ -60,7 +68,7 @@ def make_app(words: Sequence[str]) -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.callback()(_no_command)
-    used = next((word for word in words if not word.startswith("-")), None)
+    used = _subcommand(words)
     for name, summary in COMMANDS.items():
         if name == used:
             function: Callable[..., Any] = getattr(import_module(f"groupcoord.cli.{name}"), name)
@@ -68,6 +76,16 @@ def make_app(words: Sequence[str]) -> typer.Typer:
         else:
             app.command(name, help=summary)(_no_command)
     return app
+
+
+def _subcommand(words: Sequence[str]) -> str | None:
+    return next((word for word in words if not word.startswith("-")), None)
+
+
+def _is_endless(words: Sequence[str]) -> bool:
+    """Tell whether a command goes on until a signal comes, which then is no failure."""
+    used = _subcommand(words)
+    return used == "serve" or (used == "analyze" and "--follow" in words)
 
 
 def _no_command() -> None:

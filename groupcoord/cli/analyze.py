@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 from attrs import frozen
 
+from groupcoord.cli.interrupts import BeforeTheEnd
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
     from groupcoord.spark.report_model import Report
 
-FAILED, USAGE_ERROR, INTERRUPTED = 1, 2, 130
+FAILED, USAGE_ERROR = 1, 2
 POLL_S = 0.5
 
 
@@ -69,10 +71,7 @@ def analyze(
             _give_up("--follow and --verify don't go together: verify in a run without --follow")
         _follow(work, interval)
         return
-    try:
-        report = _analyze(work, verifies=verify)
-    except KeyboardInterrupt:
-        raise typer.Exit(INTERRUPTED) from None
+    report = _analyze(work, verifies=verify)
     _print_result(report, out)
     if report.verification is not None and report.verification.difference_count:
         raise typer.Exit(FAILED)
@@ -126,12 +125,13 @@ def _analyze(work: _Work, *, verifies: bool) -> Report:
     """Do everything; what can go wrong without Spark goes wrong before it starts."""
     with _told_errors():
         from groupcoord.spark.analysis import Analysis
-        from groupcoord.spark.running import one_run, task_counter
+        from groupcoord.spark.running import end_java, one_run, task_counter
 
         analysis = Analysis(
             work.paths, work.out, partitions=work.partitions, end_offsets=work.end_offsets, verifies=verifies
         )
         with (
+            BeforeTheEnd(end_java),
             one_run(work.master, work.memory, work.settings) as spark,
             _progress(task_counter(spark), len(analysis.steps)) as begin,
         ):
@@ -153,10 +153,10 @@ def _follow(work: _Work, interval_s: float) -> None:
 @contextmanager
 def _progress(count_tasks: Callable[[], tuple[int, int]], step_count: int) -> Iterator[Callable[[str], None]]:
     """Give a function that is called at the start of each step with its name; on a terminal a bar shows them."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 
-    console = Console(stderr=True, highlight=False)
+    from groupcoord.cli.progress import progress_bar
+
     columns = (
         BarColumn(),
         TextColumn("{task.percentage:>3.0f}%"),
@@ -164,7 +164,7 @@ def _progress(count_tasks: Callable[[], tuple[int, int]], step_count: int) -> It
         TextColumn("{task.description}"),
     )
     with (
-        Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar,
+        progress_bar(*columns) as bar,
         _Watch(count_tasks, bar, bar.add_task("", total=step_count)) as watch,
     ):
         yield watch.begin

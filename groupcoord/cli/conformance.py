@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -59,7 +61,8 @@ def conformance(
     if list_only:
         _print_list(console, transcripts, as_json=as_json)
         return
-    report = _run(transcripts, target, jobs, progress=not as_json)
+    with _ready(target):
+        report = _run(transcripts, target, jobs, progress=not as_json)
     if as_json:
         print(json.dumps(report.to_json(), indent=2))
     else:
@@ -107,15 +110,30 @@ def _target(bootstrap: str | None, launch: str | None) -> Target:
     return InProcessTarget()
 
 
-def _run(transcripts: list[Transcript], target: Target, jobs: int, *, progress: bool) -> Report:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+@contextmanager
+def _ready(target: Target) -> Iterator[None]:
+    """Make sure that there is something to talk to, and that servers of ours end when a signal ends this process."""
+    from groupcoord.cli.interrupts import BeforeTheEnd
+    from groupcoord.conformance import AddressTarget, LaunchTarget, TargetError
+    from groupcoord.conformance.targets import ConnectionClosedError
 
+    if isinstance(target, AddressTarget | LaunchTarget):
+        try:
+            target.check()
+        except (ConnectionClosedError, TargetError) as error:
+            _give_up(str(error))
+    with BeforeTheEnd(target.stop_all) if isinstance(target, LaunchTarget) else nullcontext():
+        yield
+
+
+def _run(transcripts: list[Transcript], target: Target, jobs: int, *, progress: bool) -> Report:
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+
+    from groupcoord.cli.progress import progress_bar
     from groupcoord.conformance import run
 
-    console = Console(stderr=True)
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
-    with Progress(*columns, console=console, transient=True, disable=not (progress and console.is_terminal)) as bar:
+    with progress_bar(*columns, is_wanted=progress) as bar:
         task = bar.add_task("", total=len(transcripts))
 
         def advance(outcome: Outcome) -> None:

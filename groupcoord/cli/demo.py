@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
-import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
-from types import FrameType
 from typing import Annotated, NoReturn
 
 import typer
@@ -31,9 +28,9 @@ from groupcoord.cli.demo_processes import (
     wait_until,
 )
 from groupcoord.cli.demo_screen import Screen
+from groupcoord.cli.interrupts import BeforeTheEnd, show_cursor
 
-FAILURE, USAGE_ERROR, SIGNALLED = 1, 2, 128
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+FAILURE, USAGE_ERROR = 1, 2
 TOPIC, PARTITION_COUNT, GROUP_ID = "orders", 6, "demo"
 MEMBER_COUNT = 3
 SESSION_TIMEOUT_MS = 2_000
@@ -82,10 +79,13 @@ def demo(
     if not library.is_installed:
         _refuse(f"{library} is not installed; try: pip install {library}")
     title = f"groupcoord {groupcoord.__version__}: a server in Python, and clients that are {library.label}"
-    with _ended_by_signals(), ExitStack() as stack:
-        data_dir = stack.enter_context(tempfile.TemporaryDirectory(prefix="groupcoord-demo-"))
+    with ExitStack() as stack:
+        data_dir = tempfile.TemporaryDirectory(prefix="groupcoord-demo-")
+        stack.enter_context(data_dir)
+        stack.enter_context(BeforeTheEnd(data_dir.cleanup))
+        stack.enter_context(BeforeTheEnd(show_cursor))
         screen = stack.enter_context(Screen(Console(highlight=False), title, is_quick=quick))
-        story = Story(screen, library, Path(data_dir))
+        story = Story(screen, library, Path(data_dir.name))
         stack.callback(story.end)
         try:
             story.run()
@@ -97,21 +97,6 @@ def demo(
 def _refuse(message: str) -> NoReturn:
     sys.stderr.write(f"groupcoord demo: {message}\n")
     raise typer.Exit(USAGE_ERROR)
-
-
-@contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Let a signal that would end this process unwind it instead, so that its children end as well."""
-
-    def end(number: int, frame: FrameType | None) -> NoReturn:
-        raise typer.Exit(SIGNALLED + number)
-
-    before = [signal.signal(number, end) for number in SIGNALS]
-    try:
-        yield
-    finally:
-        for number, handler in zip(SIGNALS, before, strict=True):
-            signal.signal(number, handler)
 
 
 class Story:
@@ -139,9 +124,7 @@ class Story:
         self._leave()
 
     def end(self) -> None:
-        """Kill every process that is left. Signals don't interrupt that."""
-        for number in SIGNALS:
-            signal.signal(number, signal.SIG_IGN)
+        """Kill every process that is left."""
         for child in (*self._screen.members, self._screen.server):
             if child is not None:
                 child.kill()

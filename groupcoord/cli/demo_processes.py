@@ -19,6 +19,7 @@ from typing import IO, Any
 from attrs import frozen
 
 from groupcoord.cli import demo_member
+from groupcoord.cli.interrupts import BeforeTheEnd
 from groupcoord.conformance.entities import ResponseError
 from groupcoord.conformance.peer import NoResponseError, Peer
 from groupcoord.conformance.sockets import SocketServer
@@ -85,6 +86,8 @@ class Child:
             errors="replace",
             start_new_session=True,
         )
+        self._known = contextlib.ExitStack()
+        self._known.enter_context(BeforeTheEnd(self._kill_now))
         outputs = ((self._process.stdout, self.hear), (self._process.stderr, self.last_words.append))
         self._readers = [threading.Thread(target=self._read, args=output, daemon=True) for output in outputs]
         for reader in self._readers:
@@ -140,8 +143,16 @@ class Child:
             words = "\n".join(self.last_words) or "it said nothing"
             raise DemoError(f"{self.name} ended with status {self._process.returncode}:\n{words}")
 
+    def _kill_now(self) -> None:
+        """End it, whatever this process is at: the pipes, which may be in use, are left alone."""
+        self._process.kill()
+        # Without a limit, this waits for ever in the handler of a signal that has interrupted a look at the process.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(STOP_TIMEOUT_S)
+
     def _reap(self) -> None:
         self._process.wait()
+        self._known.close()
         for reader in self._readers:
             reader.join()
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):

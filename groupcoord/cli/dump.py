@@ -19,7 +19,7 @@ from groupcoord.cli.dump_table import Row, TableRows, pages
 from groupcoord.coordinator import collector_paused
 from groupcoord.records.salvage import Damage, SoundBatch
 
-DAMAGED, USAGE_ERROR, INTERRUPTED = 1, 2, 130
+DAMAGED, USAGE_ERROR = 1, 2
 OUTPUT_BYTES = 262_144
 PROGRESS_BYTES_MIN = 16_777_216
 PIPE_WIDTH_MIN = 160
@@ -92,8 +92,6 @@ def dump(
     except BrokenPipeError:
         # Whoever read this wants no more of it; the interpreter must not try to flush on its way out.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except KeyboardInterrupt:
-        raise typer.Exit(INTERRUPTED) from None
     if reading.is_damaged:
         raise typer.Exit(DAMAGED)
 
@@ -202,14 +200,13 @@ def _progress(size_bytes: int) -> Iterator[tuple[Callable[[int], None], Callable
     if size_bytes < PROGRESS_BYTES_MIN or not sys.stderr.isatty() or sys.stdout.isatty():
         yield (lambda size: None), (lambda message: typer.echo(f"groupcoord dump: {message}", err=True))
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
 
-    console = Console(stderr=True, highlight=False, markup=False)
-    columns = (TextColumn("dump"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("dump", total=size_bytes)
+    from groupcoord.cli.progress import progress_bar
+
+    with progress_bar(TextColumn("dump"), BarColumn(), DownloadColumn(), TimeRemainingColumn()) as bar:
+        task = bar.add_task("dump", total=size_bytes)
         yield (
-            lambda size: progress.advance(task, size),
-            lambda message: console.print(f"groupcoord dump: {message}", soft_wrap=True),
+            lambda size: bar.advance(task, size),
+            lambda message: bar.console.print(f"groupcoord dump: {message}", soft_wrap=True),
         )

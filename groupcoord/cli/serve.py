@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ import typer
 from attrs import evolve
 
 import groupcoord
+from groupcoord.cli.interrupts import AtTheFirstSignal
 from groupcoord.clock import SystemClock
 from groupcoord.config import Config
 from groupcoord.coordinator import LoadError
@@ -110,8 +110,6 @@ def serve(
         _refuse(f"none of {len(error.causes)} log partitions can be loaded", FAILURE)
     except (LogStoreError, TransactionLogError) as error:
         _refuse(str(error), FAILURE)
-    except KeyboardInterrupt:
-        return
 
 
 def _refuse(message: str, exit_status: int) -> NoReturn:
@@ -260,9 +258,9 @@ async def _serve(
 ) -> None:
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
     async with AsyncExitStack() as stack:
+        # Not the loop's own handlers: with these, a signal would not be obeyed while the loop is busy, nor behind it.
+        stack.enter_context(AtTheFirstSignal(lambda: loop.call_soon_threadsafe(stopping.set)))
         await stack.enter_async_context(Server(broker, sock=sock))
         if metrics is not None:
             try:

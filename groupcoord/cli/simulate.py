@@ -122,14 +122,13 @@ def _tell(seed: int, options: WorldOptions) -> None:
 def _run(
     name: str, seeds: range, options_of: Callable[[int], WorldOptions], jobs: int, *, progress: bool
 ) -> FleetReport:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
+    from groupcoord.cli.progress import progress_bar
     from groupcoord.sim import collect, run_seeds
 
-    console = Console(stderr=True)
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
-    with Progress(*columns, console=console, transient=True, disable=not (progress and console.is_terminal)) as bar:
+    with progress_bar(*columns, is_wanted=progress) as bar:
         task = bar.add_task("", total=len(seeds))
 
         def advance(run: Run) -> None:

@@ -11,8 +11,12 @@ import socket
 import string
 import subprocess
 import tempfile
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 from groupcoord.conformance.sockets import SocketServer, SocketStream
 from groupcoord.conformance.targets import WALL_TIME, ConnectionClosedError, Settings, TargetError, Tolerance
@@ -20,6 +24,7 @@ from groupcoord.conformance.targets import WALL_TIME, ConnectionClosedError, Set
 _HOST = "127.0.0.1"
 _START_TIMEOUT_SECONDS = 60.0
 _POLL_SECONDS = 0.05
+_KILL_TIMEOUT_SECONDS = 10.0
 _LOG_TAIL_BYTES = 2000
 _PLACEHOLDERS = {"port", "dir", "sets"}
 
@@ -42,6 +47,7 @@ class LaunchTarget:
 
     def __init__(self, command: str, *, tolerance: Tolerance = WALL_TIME) -> None:
         self._words = shlex.split(command)
+        self._servers: list[LaunchedServer] = []
         self.tolerance = tolerance
         names = {name for word in self._words for _, name, _, _ in string.Formatter().parse(word) if name is not None}
         if unknown := names - _PLACEHOLDERS:
@@ -54,14 +60,37 @@ class LaunchTarget:
 
     def start(self, settings: Settings) -> LaunchedServer:
         """Start a server and wait until it listens. See :meth:`Target.start`."""
-        return LaunchedServer(self._words, settings)
+        return LaunchedServer(self._words, settings, self._servers)
+
+    def check(self) -> None:
+        """Make sure that the program is there, whatever it may say to its arguments.
+
+        Raises:
+            TargetError: it is not.
+        """
+        program = self._words[0]
+        if not any(name in program for name in "{}") and shutil.which(program) is None:
+            raise TargetError(f"can't start {program}: there is no such program")
+
+    def stop_all(self) -> None:
+        """Kill every server that runs, for a process that is about to end. It can be called in a signal's handler."""
+        for server in tuple(self._servers):
+            server.stop()
 
 
 class LaunchedServer(SocketServer):
-    """A server process of our own, in a process group of its own."""
+    """A server process of our own, in a process group of its own.
 
-    def __init__(self, words: list[str], settings: Settings) -> None:
+    Args:
+        words: the command, with placeholders.
+        settings: of the broker.
+        running: where it stands from before it is started until it has been stopped.
+    """
+
+    def __init__(self, words: list[str], settings: Settings, running: list[LaunchedServer]) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="groupcoord-conformance-"))
+        self._running = running
+        running.append(self)
         self._listen_port = _free_port()
         super().__init__(_HOST, self._listen_port)
         sets = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
@@ -85,9 +114,11 @@ class LaunchedServer(SocketServer):
         """Kill the process and remove its folder."""
         self._kill()
         shutil.rmtree(self._folder, ignore_errors=True)
+        if self in self._running:
+            self._running.remove(self)
 
     def _launch(self) -> None:
-        with (self._folder / "server.log").open("ab") as log:
+        with (self._folder / "server.log").open("ab") as log, _signals_held():
             try:
                 self._process = subprocess.Popen(
                     self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
@@ -112,7 +143,9 @@ class LaunchedServer(SocketServer):
             return
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        # Without a limit, this waits for ever in the handler of a signal that has interrupted a look at the process.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_KILL_TIMEOUT_SECONDS)
         self._process = None
 
     def _log_tail(self) -> str:
@@ -121,6 +154,30 @@ class LaunchedServer(SocketServer):
             log.seek(max(log.tell() - _LOG_TAIL_BYTES, 0))
             text = log.read().decode(errors="replace").strip()
         return f"; its last words:\n{text}" if text else "; it printed nothing"
+
+
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """Let signals that may end this process wait until it knows its child: who handles them wants to end that too."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[signal.Signals] = []
+
+    def hold(number: int, frame: FrameType | None) -> None:
+        came.append(signal.Signals(number))
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    handled = {number: handler for number, handler in before.items() if callable(handler)}
+    for number in handled:
+        signal.signal(number, hold)
+    try:
+        yield
+    finally:
+        for number, handler in handled.items():
+            signal.signal(number, handler)
+        for one in came:
+            signal.raise_signal(one)
 
 
 def _free_port() -> int:

@@ -19,7 +19,7 @@ class SocketStream:
         try:
             self._socket = socket.create_connection((host, port), timeout=_CONNECT_TIMEOUT_SECONDS)
         except OSError as error:
-            raise ConnectionClosedError(f"can't connect to {host}:{port}: {error}") from error
+            raise ConnectionClosedError(f"can't connect to {host}:{port}: {error.strerror or error}") from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def send(self, data: bytes) -> None:
@@ -107,5 +107,13 @@ class AddressTarget:
 
     def start(self, settings: Settings) -> SocketServer:
         """Return the server, as it is: ``settings`` are its owner's business."""
-        SocketStream(self._host, self._port).close()
+        self.check()
         return SocketServer(self._host, self._port)
+
+    def check(self) -> None:
+        """Make sure that something listens there.
+
+        Raises:
+            ConnectionClosedError: nothing does.
+        """
+        SocketStream(self._host, self._port).close()

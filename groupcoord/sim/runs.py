@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import connection, parent_process
+from threading import Thread
 from typing import Any
 
 from attrs import define, field, frozen
@@ -88,8 +92,22 @@ def run_seeds(seeds: Sequence[int], options_of: OptionsOf, jobs: int = 1) -> Ite
         for seed in seeds:
             yield run_seed(seed, options_of(seed))
         return
-    with ProcessPoolExecutor(jobs) as pool:
+    with ProcessPoolExecutor(jobs, initializer=_end_with_parent) as pool:
         yield from pool.map(run_seed, seeds, (options_of(seed) for seed in seeds))
+
+
+def _end_with_parent() -> None:
+    """Let this process end when its parent does, however that came about, and not by itself at Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    parent = parent_process()
+    assert parent is not None
+
+    def end() -> None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+    Thread(target=end, daemon=True).start()
 
 
 @define

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
 
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -13,6 +21,10 @@ from groupcoord.spark.errors import PipelineError, first_line
 from groupcoord.spark.sessions import session
 
 WRITERS_MAX = 64
+END_TIMEOUT_S, POLL_S = 10.0, 0.05
+
+_starts: list[Future[SparkSession]] = []
+"""The start of Spark that is under way, if one is."""
 
 
 class SparkFailedError(PipelineError):
@@ -35,7 +47,8 @@ def one_run(master: str, memory: str, settings: Mapping[str, str]) -> Iterator[S
     is_ours = SparkSession.getActiveSession() is None
     # Without this, Spark would sort all rows by log partition before it writes them, and they are in order already.
     chosen = {"spark.sql.maxConcurrentOutputFileWriters": str(WRITERS_MAX), **settings}
-    spark = session(master, app_name="groupcoord analyze", memory=memory, config=chosen)
+    begin = partial(session, master, app_name="groupcoord analyze", memory=memory, config=chosen)
+    spark = _start(begin) if is_ours else begin()
     try:
         yield spark
     except (PySparkException, Py4JError) as error:
@@ -43,6 +56,36 @@ def one_run(master: str, memory: str, settings: Mapping[str, str]) -> Iterator[S
     finally:
         if is_ours:
             spark.stop()
+
+
+def end_java() -> None:
+    """End the Java process that this one has started for Spark, or is starting, without a word to it.
+
+    It is for a process that is about to end, and may be in the midst of a call to Java.
+    """
+    java = getattr(SparkContext._gateway, "proc", None)
+    if java is not None:
+        java.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            java.wait(END_TIMEOUT_S)
+    elif _starts:
+        # Spark keeps the process to itself until it has answered; what starts it removes its files when it is gone.
+        # Where the system does not name the children of a process, Java ends later, as its standard input does.
+        end_s = time.monotonic() + END_TIMEOUT_S
+        while wait(_starts, POLL_S).not_done and time.monotonic() < end_s:
+            for children in Path("/proc/self/task").glob("*/children"):
+                for process_id in children.read_text("ascii").split():
+                    os.kill(int(process_id), signal.SIGTERM)
+
+
+def _start(begin: Callable[[], SparkSession]) -> SparkSession:
+    """Start Spark in another thread: in the main one it would put a handler of its own in the place of SIGINT's."""
+    with ThreadPoolExecutor(1) as pool:
+        _starts.append(pool.submit(begin))
+        try:
+            return _starts[0].result()
+        finally:
+            _starts.clear()
 
 
 def task_counter(spark: SparkSession) -> Callable[[], tuple[int, int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -155,4 +156,21 @@ def test_help_lists_every_command_and_imports_none() -> None:
     out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     for name in cli.COMMANDS:
         assert f" {name} " in out
-    assert out.splitlines()[-1] == "[]"
+    assert out.splitlines()[-1] == "['groupcoord.cli.interrupts']"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--bootstrap", "127.0.0.1:{port}"), "can't connect to 127.0.0.1:{port}: Connection refused"),
+        (("--launch", "no-such-broker {{port}} {{sets}}"), "can't start no-such-broker: there is no such program"),
+    ],
+    ids=["bootstrap", "launch"],
+)
+def test_without_a_server_nothing_is_tried(groupcoord: Run, words: tuple[str, str], told: str) -> None:
+    """Where nothing listens, or the program does not exist, one line says so; exit status 2."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))  # it is taken, but nobody listens
+        port = sock.getsockname()[1]
+        status, out, err = groupcoord("conformance", *(word.format(port=port) for word in words))
+    assert (status, out, err) == (2, "", f"groupcoord conformance: {told.format(port=port)}\n")

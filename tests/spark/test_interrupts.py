@@ -1,0 +1,66 @@
+"""Signals to ``groupcoord analyze``: a status, nothing of what Java and its bridge have to say, nothing left behind."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.cli.interrupted import DEADLINE_S, children, interrupted, is_gone, on_a_terminal
+
+LAUNCH = "bin/spark-submit"
+"""What Spark runs to start Java."""
+
+
+def check_quiet(text: str) -> None:
+    """There may be lines about Java's start, but no stack."""
+    for sign in ("Traceback", "Exception", "\tat ", "KeyboardInterrupt", "Py4J"):
+        assert sign not in text
+
+
+@pytest.mark.parametrize(
+    ("words", "number", "status"),
+    [((), signal.SIGINT, 130), ((), signal.SIGTERM, 143), (("--follow",), signal.SIGINT, 0)],
+    ids=["SIGINT", "SIGTERM", "follow"],
+)
+def test_a_signal_while_java_starts(
+    tmp_path: Path, broker_log: Path, words: tuple[str, ...], number: signal.Signals, status: int
+) -> None:
+    """It ends with Java, and with the files that were made for the start; following has then done what it was to do."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    words = ("analyze", str(broker_log), "--out", str(tmp_path / "out"), *words)
+    with interrupted(temporary, *words, moment=1, number=number, text=LAUNCH) as run:
+        ended, errors = run.result()
+        check_quiet(errors)
+        assert ended == status, errors
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_second_signal_does_not_wait_for_an_update(tmp_path: Path, broker_log: Path) -> None:
+    """Before the first update is done, two signals end following with status 0."""
+    with interrupted(tmp_path, "analyze", broker_log, "--out", tmp_path / "out", "--follow") as run:
+        assert run.line().startswith("following; results go to")
+        java = children(run.process.pid)
+        run.send(signal.SIGINT)
+        run.send(signal.SIGTERM)
+        ended, errors = run.result()
+        check_quiet(errors)
+        assert ended == 0, errors
+        assert java
+        assert all(map(is_gone, java))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", ["reading the log", "counting what was read"])
+def test_a_signal_while_it_works(tmp_path: Path, broker_log: Path, step: str) -> None:
+    """In the midst of a call to Java it ends at once, with Java."""
+    with on_a_terminal(tmp_path, "analyze", broker_log, "--out", tmp_path / "out") as (run, shown):
+        assert shown(step)
+        java = children(run.process.pid)
+        run.send(signal.SIGINT)
+        assert run.process.wait(DEADLINE_S) == 130
+        assert all(map(is_gone, java))
+        shown("$^")  # all that is left
+        check_quiet(shown.text)
