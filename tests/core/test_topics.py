@@ -212,3 +212,23 @@ def test_an_answer_of_many_parts_is_given_once() -> None:
     assert [plain(sent.answer(OffsetCommitResponse)) for sent in commits] == [
         [("orders", [(9, NO_TOPIC), (0, NONE)])]
     ] * 2
+
+
+@pytest.mark.parametrize(
+    "topics",
+    [
+        (),
+        (topic("orders"),),
+        (topic("nowhere", 0),),
+        (topic("orders", 3),),
+        (topic(None, 0, topic_id=GONE),),
+    ],
+    ids=["no topic", "no partition", "unknown name", "unknown partition", "unknown id"],
+)
+def test_a_commit_of_which_nothing_is_left_makes_no_group(
+    driver: Driver, group: Group, topics: tuple[TopicToCommit, ...]
+) -> None:
+    """What is refused before the group is asked leaves no group, either."""
+    driver.send(OffsetCommit("group", topics)).answer(OffsetCommitResponse)
+    driver.send(TxnOffsetCommit("group", topics, 7, 0)).answer(TxnOffsetCommitResponse)
+    assert (group.state, driver.written()) == (None, [])

@@ -1,0 +1,111 @@
+"""Random histories that Kafka's own classes answered, replayed against groupcoord to the millisecond."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from groupcoord.conformance import Transcript, parse_transcript
+from groupcoord.conformance.transcript import Send
+from tests.conformance.exactness import ARCHIVE, load_histories, main, replay_exactly
+
+HISTORIES = load_histories()
+HISTORIES_MIN, RESTARTS_MIN = 100, 30
+ALTERED = 12
+NOT_COMPARED = {"throttle_time", "node_id", "port"}
+
+
+@pytest.mark.parametrize("history", HISTORIES, ids=str)
+def test_answers_like_kafka_to_the_millisecond(history: Transcript) -> None:
+    """Every answer is Kafka's, and comes when Kafka's came."""
+    report = replay_exactly([history])
+    assert report.ok, report.describe()
+
+
+def test_the_histories_hold_what_clients_do() -> None:
+    """All requests of groups and of transactional offsets occur, and restarts in the midst of things."""
+    apis = {step.api for history in HISTORIES for step in history.steps if isinstance(step, Send)}
+    assert apis == {
+        "JoinGroup",
+        "SyncGroup",
+        "Heartbeat",
+        "LeaveGroup",
+        "OffsetCommit",
+        "OffsetFetch",
+        "OffsetDelete",
+        "DescribeGroups",
+        "ListGroups",
+        "DeleteGroups",
+        "InitProducerId",
+        "AddOffsetsToTxn",
+        "TxnOffsetCommit",
+        "EndTxn",
+    }
+    assert len(HISTORIES) >= HISTORIES_MIN
+    assert sum(history.restarts for history in HISTORIES) >= RESTARTS_MIN
+
+
+# ---------------------------------------------------------------- the comparison itself
+
+
+def documents() -> list[Any]:
+    """Return the first histories as they lie in the archive."""
+    with lzma.open(ARCHIVE, "rt", encoding="utf-8") as lines:
+        return [json.loads(line) for line, _ in zip(lines, range(ALTERED), strict=False)]
+
+
+def values(body: Any) -> Iterator[tuple[Any, Any]]:
+    """Return every number, truth value and error in a body as (container, key)."""
+    for key, value in body.items() if isinstance(body, dict) else enumerate(body):
+        if isinstance(value, dict | list):
+            yield from values(value)
+        elif key == "error_code" or (isinstance(value, int) and key not in NOT_COMPARED):
+            yield body, key
+
+
+def fails(document: Any) -> bool:
+    """Tell whether a history is answered otherwise."""
+    return not replay_exactly([parse_transcript(json.dumps(document))]).ok
+
+
+@pytest.mark.parametrize("document", documents(), ids=lambda document: document["name"])
+def test_a_value_that_is_not_kafkas_is_noticed(document: Any) -> None:
+    """One value of one recorded answer is changed, and the history differs."""
+    bodies = [step["body"] for step in document["steps"] if step["do"] == "recv"]
+    container, key = random.Random(document["name"]).choice([found for body in bodies for found in values(body)])
+    value = container[key]
+    container[key] = "UNKNOWN_SERVER_ERROR" if isinstance(value, str) else not value if value in (True, False) else -7
+    assert fails(document)
+
+
+@pytest.mark.parametrize("shift_ms", [-1, 1])
+def test_a_millisecond_is_noticed(shift_ms: int) -> None:
+    """An answer that waited comes neither sooner nor later than recorded."""
+    for document in documents():
+        waited = [step for step in document["steps"] if step["do"] == "recv" and step["took_ms"] > 0]
+        if waited:
+            waited[0]["took_ms"] += shift_ms
+            assert fails(document)
+
+
+def test_differences_are_sorted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command names request and place of what differs, and the histories; it exits with 1 then, else with 0."""
+    document = documents()[0]
+    (tmp_path / "as_it_is.json").write_text(json.dumps(document))
+    assert main([str(tmp_path)]) == 0
+    assert "1 histories, " in capsys.readouterr().out
+    number, step = next((n, s) for n, s in enumerate(document["steps"], 1) if "error_code" in s.get("body", {}))
+    step["body"]["error_code"] = "UNKNOWN_SERVER_ERROR"
+    (tmp_path / "altered.json").write_text(json.dumps(document))
+    assert main([str(tmp_path)]) == 1
+    out = capsys.readouterr().out
+    assert f"    classic/{document['name']} at step {number}\n" in out
+    assert ": error_code\n" in out
+    assert "2 histories, " in out
+    assert ": 1 differ" in out
