@@ -29,7 +29,7 @@ MAGIC_V2 = 2
 LOG_OVERHEAD_BYTES = 12  # base offset and batch length, which the length does not count
 _LENGTH_MIN = BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES
 _LENGTH_MAX = BATCH_BYTES_MAX - LOG_OVERHEAD_BYTES
-_MAGIC_POSITION = 16
+MAGIC_POSITION = 16
 _CRC_START = 21
 
 CODEC_MASK = 0x07
@@ -410,11 +410,11 @@ def iter_batches(buffer: Buffer, *, base_position: int = 0, check_crc: bool = Tr
     start, end = 0, len(buffer)
     while start < end:
         position = base_position + start
-        if end - start <= _MAGIC_POSITION:
+        if end - start <= MAGIC_POSITION:
             raise TruncatedBatchError(position, LOG_OVERHEAD_BYTES + MESSAGE_BYTES_MIN, end - start)
         _, length = _unpack_offset_length(buffer, start)
         size = length + LOG_OVERHEAD_BYTES
-        magic = buffer[start + _MAGIC_POSITION]
+        magic = buffer[start + MAGIC_POSITION]
         length_min = _LENGTH_MIN if magic == MAGIC_V2 else MESSAGE_BYTES_MIN
         if magic > MAGIC_V2:
             raise CorruptBatchError(position, f"unknown message format {magic}")

@@ -16,6 +16,7 @@ from groupcoord.records.batches import (
     BATCH_HEADER_BYTES,
     CODEC_MASK,
     LOG_OVERHEAD_BYTES,
+    MAGIC_POSITION,
     MAGIC_V2,
     Batch,
     BatchRecord,
@@ -36,7 +37,6 @@ CHUNK_BYTES_MIN = 16_384
 _HEADER_LIKE = re.compile(rb"(?s)(?=[\x00-\x7f].{7}(?!\x00\x00\x00[\x00-\x0d])[\x00-\x0f].{7}[\x00-\x02])")
 _KNOWN_ATTRIBUTES = 0x7F
 _LENGTH_POSITION = 8
-_MAGIC_POSITION = 16
 _ATTRIBUTES_POSITION = 21
 _COUNT_POSITION = 57
 _ENTRY_BYTES_MIN = LOG_OVERHEAD_BYTES + MESSAGE_BYTES_MIN
@@ -198,7 +198,7 @@ class _Search:
         end = position + size
         if end > self._log.size_bytes or size > BATCH_BYTES_MAX or len(header) < _ENTRY_BYTES_MIN:
             return False
-        if header[_MAGIC_POSITION] != MAGIC_V2:
+        if header[MAGIC_POSITION] != MAGIC_V2:
             if not self._may_be_message(header, position, size):
                 return False
             crc: int = _uint32.unpack_from(header, _LEGACY_CRC_POSITION)[0]
@@ -210,8 +210,8 @@ class _Search:
 
     def _may_be_message(self, header: bytes, position: int, size: int) -> bool:
         """Tell whether codec, key and value of a message of format v0 or v1 fit its size."""
-        key_position = _V1_KEY_POSITION if header[_MAGIC_POSITION] == MAGIC_V1 else _V0_KEY_POSITION
-        if header[_MAGIC_POSITION + 1] & CODEC_MASK >= Compression.ZSTD or size < key_position + 8:
+        key_position = _V1_KEY_POSITION if header[MAGIC_POSITION] == MAGIC_V1 else _V0_KEY_POSITION
+        if header[MAGIC_POSITION + 1] & CODEC_MASK >= Compression.ZSTD or size < key_position + 8:
             return False
         (key_length,) = _int32.unpack_from(header, key_position)
         value_position = key_position + 4 + max(key_length, 0)

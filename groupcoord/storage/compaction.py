@@ -24,7 +24,7 @@ from groupcoord.records.batches import Batch
 from groupcoord.records.codec import decode_control
 from groupcoord.storage.compacted_batches import delete_horizon_ms, placeholder, rewrite_batch
 from groupcoord.storage.log_directory import segment_path, sync_path
-from groupcoord.storage.segments import read_batches
+from groupcoord.storage.segments import OFFSETS_END, read_batches
 from groupcoord.storage.swapping import CLEANED_SUFFIX, finish_swap, swap_path
 
 CHUNK_BYTES = 262_144
@@ -280,8 +280,14 @@ class CompactionPass:
             self._kept_producers.add(batch.producer_id)
 
     def _batches(self, base: int) -> Iterator[Batch]:
-        end = self._active_size_bytes if base == self._segments[-1] else None
-        return read_batches(segment_path(self._folder, base), next_offset=base, end=end, chunk_bytes=CHUNK_BYTES)
+        is_active = base == self._segments[-1]
+        return read_batches(
+            segment_path(self._folder, base),
+            next_offset=base,
+            end_offset=OFFSETS_END if is_active else self._segments[self._segments.index(base) + 1],
+            end=self._active_size_bytes if is_active else None,
+            chunk_bytes=CHUNK_BYTES,
+        )
 
 
 def _sync(path: Path) -> Work:

@@ -49,3 +49,12 @@ class AppendOutcomeUnknownError(StorageError):
     """The disk failed; what was written could not be taken back or made durable: load the partition again."""
 
     outcome_unknown = True
+
+
+class LostSegmentError(StorageError):
+    """A segment file was deleted, moved or changed by somebody else: what was acknowledged may be gone with it.
+
+    The log partition can be used again when what was acknowledged is back.
+    """
+
+    outcome_unknown = True

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from struct import error as StructError  # noqa: N812
 from types import TracebackType
@@ -40,7 +41,7 @@ from groupcoord.storage.log_directory import (
     sync_path,
     write_partition_metadata,
 )
-from groupcoord.storage.segments import all_records, read_batches, recover_segment
+from groupcoord.storage.segments import OFFSETS_END, all_records, read_batches, recover_segment
 from groupcoord.storage.swapping import finish_swaps
 
 T = TypeVar("T")
@@ -407,13 +408,15 @@ def _recover(folder: Path, segments: list[int]) -> tuple[int, int]:
     Only segments from the last one that holds a batch on can have been written when the power failed.
     """
     last_size_bytes = next_offset = 0
+    following = OFFSETS_END
     for base_offset in reversed(segments):
-        size_bytes, end_offset = recover_segment(segment_path(folder, base_offset), base_offset)
+        size_bytes, end_offset = recover_segment(segment_path(folder, base_offset), base_offset, following)
         next_offset = max(next_offset, end_offset)
         if base_offset == segments[-1]:
             last_size_bytes = size_bytes
         if size_bytes:
             break
+        following = base_offset
     return last_size_bytes, next_offset
 
 
@@ -440,10 +443,14 @@ class _Reading:
         log, next_offset = self._log, 0
         for base_offset in [base for base in log.segments if base < self._end_offset]:
             self._path = segment_path(log.folder, base_offset)
-            end = log.size_bytes if base_offset == log.segments[-1] else None
-            for batch in read_batches(self._path, next_offset=max(next_offset, base_offset), end=end):
+            if base_offset == log.segments[-1]:
+                end, end_offset = log.size_bytes, log.next_offset
+            else:
+                end, end_offset = None, log.segments[log.segments.index(base_offset) + 1]
+            first_offset = max(next_offset, base_offset)
+            for batch in read_batches(self._path, next_offset=first_offset, end_offset=end_offset, end=end):
                 if batch.base_offset >= self._end_offset:
-                    return
+                    return  # it was appended since
                 next_offset = batch.next_offset
                 yield batch
 
@@ -453,11 +460,11 @@ class _FirstReading(_Reading):
 
     def _batches(self) -> Iterator[Batch]:
         log = self._log
-        for base_offset in log.segments:
+        for base_offset, following in pairwise([*log.segments, OFFSETS_END]):
             self._path = segment_path(log.folder, base_offset)
             log.size_bytes, log.next_offset = 0, max(log.next_offset, base_offset)
             try:
-                for batch in read_batches(self._path, next_offset=log.next_offset):
+                for batch in read_batches(self._path, next_offset=log.next_offset, end_offset=following):
                     log.size_bytes, log.next_offset = batch.position + batch.size_bytes, batch.next_offset
                     yield batch
             except InvalidBatchError as error:

@@ -13,6 +13,8 @@ from pathlib import Path
 
 from groupcoord.log_store import LogRecord
 from groupcoord.records.batches import (
+    MAGIC_POSITION,
+    MAGIC_V2,
     Batch,
     CorruptBatchError,
     InvalidBatchError,
@@ -28,21 +30,36 @@ logger = logging.getLogger(__name__)
 #: Kafka's ``offsets.load.buffer.size``.
 CHUNK_BYTES = 5_242_880
 
+DISK_SECTOR_BYTES = 512
+"""A power failure takes or leaves so many bytes at a time, at least."""
+
+OFFSETS_END = 2**63 - 1
+"""No offset reaches it."""
+
+RELATIVE_OFFSETS_END = 2**31
+"""How far the offsets of a segment may reach beyond its base offset (Kafka's ``LogSegment``)."""
+
 
 def read_batches(
-    path: Path, *, next_offset: int = 0, end: int | None = None, chunk_bytes: int = CHUNK_BYTES
+    path: Path,
+    *,
+    next_offset: int = 0,
+    end_offset: int = OFFSETS_END,
+    end: int | None = None,
+    chunk_bytes: int = CHUNK_BYTES,
 ) -> Iterator[Batch]:
     """Yield the batches of a segment file, checked, in order.
 
     Args:
         path: the file.
         next_offset: offsets below this one are an error, since offsets grow.
+        end_offset: so is this one and those beyond it, since the next segment begins there.
         end: how many bytes of the file to read; all by default.
         chunk_bytes: how much to hold in memory at a time; a larger batch is held whole.
 
     Raises:
         TruncatedBatchError: the file ends in the middle of a batch.
-        CorruptBatchError: a batch is broken, or its offsets go back.
+        CorruptBatchError: a batch is broken, or its offsets are not those that may be there.
         OSError: the file can't be read.
     """
     with open(path, "rb", buffering=0) as file:
@@ -57,6 +74,9 @@ def read_batches(
                 for batch in iter_batches(chunk, base_position=start):
                     if batch.base_offset < next_offset:
                         raise CorruptBatchError(batch.position, f"offset {batch.base_offset} after {next_offset - 1}")
+                    if batch.next_offset > end_offset:
+                        reason = f"offset {batch.next_offset - 1}, but the next segment begins with {end_offset}"
+                        raise CorruptBatchError(batch.position, reason)
                     next_offset = batch.next_offset
                     position = batch.position + batch.size_bytes
                     yield batch
@@ -106,23 +126,30 @@ def all_records(batches: Iterable[Batch]) -> Iterator[LogRecord]:
         ]
 
 
-def recover_segment(path: Path, base_offset: int) -> tuple[int, int]:
+def recover_segment(path: Path, base_offset: int, end_offset: int = OFFSETS_END) -> tuple[int, int]:
     """Find the end of a segment that may have been written when the process or the machine died, and cut a torn tail.
+
+    Args:
+        path: the file.
+        base_offset: its first offset slot.
+        end_offset: where the next segment begins.
 
     Returns:
         The size of the file in bytes and the offset after its last record; ``base_offset`` if it holds none.
 
     Raises:
-        CorruptLogError: a batch is broken and a sound one follows it.
+        CorruptLogError: a batch is broken and a sound one follows it, or the file was never a segment.
         OSError: the file can't be read or cut.
     """
     size, next_offset = 0, base_offset
     try:
-        for batch in read_batches(path, next_offset=base_offset):
+        for batch in read_batches(path, next_offset=base_offset, end_offset=end_offset):
             size, next_offset = batch.position + batch.size_bytes, batch.next_offset
     except InvalidBatchError as error:
         if _holds_batch(path, size):
             raise CorruptLogError(path, error.position, error.reason) from error
+        if not size and not _may_be_torn(path, base_offset):
+            raise CorruptLogError(path, 0, f"it does not begin as a segment does ({error.reason})") from error
         file_size = path.stat().st_size
         logger.warning(
             "%s: cut %d bytes at position %d, the torn tail of an interrupted write (%s)",
@@ -144,3 +171,20 @@ def _holds_batch(path: Path, position: int) -> bool:
         descriptor = file.fileno()
         size_bytes = os.fstat(descriptor).st_size
         return find_batch(lambda start, size: _read_at(descriptor, size, start), position, size_bytes) < size_bytes
+
+
+def _may_be_torn(path: Path, base_offset: int) -> bool:
+    """True if a file without a sound batch may be what is left of the first one written to it.
+
+    A process that dies leaves the beginning of that batch, a machine perhaps zeros in the place of what it had not
+    written to the disk yet. Anything else is somebody else's file, or one whose beginning was overwritten.
+    """
+    with open(path, "rb") as file:
+        head = file.read(DISK_SECTOR_BYTES)
+    if not any(head):
+        return True
+    # As many bytes of the base offset as there are bound what it was.
+    lowest = int.from_bytes(head[:8].ljust(8, b"\x00"), "big")
+    highest = int.from_bytes(head[:8].ljust(8, b"\xff"), "big")
+    is_offset = lowest < base_offset + RELATIVE_OFFSETS_END and base_offset <= highest
+    return is_offset and (len(head) <= MAGIC_POSITION or head[MAGIC_POSITION] <= MAGIC_V2)

@@ -321,6 +321,19 @@ def test_a_corrupt_segment_is_left_alone(tmp_path: Path, caplog: pytest.LogCaptu
     assert not list((tmp_path / "__consumer_offsets-3").glob("*.cleaned"))
 
 
+def test_a_wrong_base_offset_replaces_no_later_record(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """An old commit whose offset reads as a late one, in bytes that no CRC covers, is not taken for the last one."""
+    with open_store(tmp_path) as store:
+        for number in range(5):
+            append(store, commit(0, number))
+        whole = log_file(tmp_path, 1).read_bytes()
+        log_file(tmp_path, 1).write_bytes((1_000).to_bytes(8, "big") + whole[8:])
+        compact(store)
+        assert "log partition 3 can't be compacted" in caplog.text
+        log_file(tmp_path, 1).write_bytes(whole)
+        assert [record for _, record in read(store)] == [commit(0, number) for number in range(5)]
+
+
 class SmallFile(io.BytesIO):
     """A file on a disk that has room for 100 bytes."""
 

@@ -126,6 +126,102 @@ def test_corrupt_older_segment_is_refused(tmp_path: Path, how: str, is_open: boo
     assert first.read_bytes() == broken
 
 
+Use = Callable[[SegmentLogStore], object]
+
+any_first_use = pytest.mark.parametrize(
+    "first_use",
+    [
+        lambda store: None,
+        lambda store: store.end_offset(3),
+        lambda store: store.read(3),
+        lambda store: append(store, commit(77)),
+    ],
+    ids=["nothing", "end_offset", "read", "append"],
+)
+
+
+@both_ways
+@any_first_use
+@pytest.mark.parametrize("excess", [1, 4, 2**14, 2**40])
+def test_wrong_base_offset_in_an_older_segment_is_refused(
+    tmp_path: Path, read: Read, first_use: Use, excess: int
+) -> None:
+    """An offset that belongs to later segments, in bytes that no CRC covers, drops nothing, however it was opened."""
+    with SegmentLogStore(tmp_path, segment_bytes=400) as store:
+        for offset in range(12):
+            append(store, commit(offset))
+    older = log_file(tmp_path)
+    (*_, last) = read_batches(older)
+    content = older.read_bytes()
+    wrong = (last.base_offset + excess).to_bytes(8, "big")
+    broken = content[: last.position] + wrong + content[last.position + 8 :]
+    older.write_bytes(broken)
+
+    with SegmentLogStore(tmp_path) as store:
+        first_use(store)
+        with pytest.raises(CorruptLogError, match=f"corrupt at position {last.position}: offset") as raised:
+            read(store)
+        assert raised.value.path == older
+    assert older.read_bytes() == broken
+
+
+@both_ways
+def test_wrong_base_offset_behind_the_back_of_an_open_log_is_refused(tmp_path: Path, read: Read) -> None:
+    """A bit that flips in the segment that is being written, under a running process, is noticed when it is read."""
+    with SegmentLogStore(tmp_path) as store:
+        for offset in range(4):
+            append(store, commit(offset))
+        (_, second, *_) = read_batches(log_file(tmp_path))
+        broken = bytearray(log_file(tmp_path).read_bytes())
+        broken[second.position + 3] ^= 1
+        log_file(tmp_path).write_bytes(broken)
+        with pytest.raises(CorruptLogError, match=f"position {second.position}"):
+            read(store)
+
+
+@both_ways
+def test_offsets_of_the_next_segment_before_an_empty_one_are_refused(tmp_path: Path, read: Read) -> None:
+    """An empty last segment ends the one before it, too."""
+    three_batches(tmp_path)
+    log_file(tmp_path, 5).touch()
+
+    with SegmentLogStore(tmp_path) as store, pytest.raises(CorruptLogError, match="next segment begins with 5"):
+        read(store)
+
+
+@both_ways
+@pytest.mark.parametrize(
+    "content",
+    [b"hello", b"version: 0\ntopic_id: abc", b"\x00" * 100 + b"x", b"\xff" * 100, bytes(16) + b"\x03" + bytes(50)],
+    ids=["word", "text", "zeros and more", "ones", "unknown format"],
+)
+def test_a_file_that_was_never_a_segment_is_refused(tmp_path: Path, read: Read, content: bytes) -> None:
+    """What does not begin as a batch of this segment would is no torn tail: it stays as it is, and is not read."""
+    path = log_file(tmp_path, 7)
+    path.parent.mkdir()
+    path.write_bytes(content)
+
+    with SegmentLogStore(tmp_path) as store, pytest.raises(CorruptLogError, match="does not begin as a segment"):
+        read(store)
+    assert path.read_bytes() == content
+
+
+@both_ways
+def test_a_first_batch_torn_anywhere_is_cut(tmp_path: Path, read: Read) -> None:
+    """A segment whose first batch was being written is empty after a crash, whether bytes or pages are missing."""
+    _, (start, end), _ = three_batches(tmp_path)
+    first = log_file(tmp_path).read_bytes()[:start]
+    second = log_file(tmp_path).read_bytes()[start:end]
+    log_file(tmp_path).write_bytes(first)
+    rest = log_file(tmp_path, 2)
+    torn = [second[:cut] for cut in range(1, len(second))] + [bytes(len(second)), second[:61] + bytes(len(second) - 61)]
+    for content in torn:
+        rest.write_bytes(content)
+        with SegmentLogStore(tmp_path) as store:
+            assert [offset for offset, _ in read(store)] == [0, 1]
+            assert rest.stat().st_size == 0
+
+
 @both_ways
 def test_torn_tail_before_an_empty_segment_is_cut(tmp_path: Path, read: Read, caplog: pytest.LogCaptureFixture) -> None:
     """When power failed right after rolling, the torn batch ends the segment before the last, empty one."""
