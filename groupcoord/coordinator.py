@@ -18,7 +18,7 @@ from groupcoord.clock import Clock, SystemClock
 from groupcoord.config import Config
 from groupcoord.core.authorization import Authorize, Principal
 from groupcoord.core.effects import Append, Effects, Reply, Token
-from groupcoord.core.events import Counters, Event
+from groupcoord.core.events import AppendFailures, Counters, Event
 from groupcoord.core.front import Front, VerifyTransaction
 from groupcoord.core.gathering import Gathering, original_tokens
 from groupcoord.core.messages import (
@@ -62,7 +62,15 @@ from groupcoord.core.timers import Timer, TimerQueue
 from groupcoord.core.topics import AnyTopic, TopicResolver
 from groupcoord.errors import ErrorCode, GroupcoordError, StoreContractError
 from groupcoord.interpreter import maker
-from groupcoord.log_store import LogRecord, LogRecords, LogStore, LogStoreError, MemoryLogStore, Ticket
+from groupcoord.log_store import (
+    LogRecord,
+    LogRecords,
+    LogStore,
+    LogStoreError,
+    MemoryLogStore,
+    RecordTooLargeError,
+    Ticket,
+)
 
 __all__ = ["GroupCoordinator", "GroupState", "LoadError", "PartitionStatus", "random_member_id"]
 
@@ -294,6 +302,8 @@ class GroupCoordinator:
         partition = self._partition_of_ticket(ticket)
         if partition is None:
             return
+        if not isinstance(error, RecordTooLargeError):
+            self._observer.append_failed(ticket.partition, str(error), partition.next_log_offset)
         try:
             partition.append_failed(ticket.number, error.error_code, self.clock.now_ms())
         except StoreContractError:
@@ -344,6 +354,19 @@ class GroupCoordinator:
                 self._appended(partition, number, base_offset, now_ms)
             elif self._partitions.active[index] is partition:
                 partition.append_waits(number, now_ms)
+
+    def fail(self, partition: int, error: LogStoreError) -> None:
+        """Give a log partition up whose log can't be trusted any more: :meth:`load` it again.
+
+        For a host that learns of it other than by an append that fails. Whoever waits there is told NOT_COORDINATOR,
+        as every request is until then.
+
+        Args:
+            partition: the log partition; nothing happens if it isn't served.
+            error: what has happened to its log.
+        """
+        self._fail(partition, error.error_code)
+        self._settle(self.clock.now_ms())
 
     def _fail(self, index: int, error_code: ErrorCode) -> None:
         """Give a log partition up until it is loaded again: memory may differ from the log."""
@@ -496,6 +519,14 @@ class GroupCoordinator:
             return []
         self._observer.events = []
         return events
+
+    def take_append_failures(self) -> dict[int, AppendFailures]:
+        """Return the appends that the log store could not write since the last call, by log partition.
+
+        Records larger than the store takes are not among them: that is the client's doing.
+        """
+        failures, self._observer.append_failures = self._observer.append_failures, {}
+        return failures
 
     @property
     def counters(self) -> Counters:

@@ -1,6 +1,7 @@
 """What :meth:`GroupCoordinator.take_events` gives; see :mod:`groupcoord.core.events`."""
 
 from groupcoord.core.events import (
+    AppendFailures,
     Cause,
     Counters,
     Event,
@@ -15,6 +16,7 @@ from groupcoord.core.events import (
 )
 
 __all__ = [
+    "AppendFailures",
     "Cause",
     "Counters",
     "Event",

@@ -127,10 +127,27 @@ class GroupRemoved(Event):
     cause: Cause
 
 
+@frozen
+class AppendFailures:
+    """Appends to one log partition that the log store could not write, or does not know whether it did.
+
+    Attributes:
+        count: how many there were.
+        reason: what the log store said about the last one.
+        next_log_offset: where the log had got to then. When it gets further, the log store can write again.
+    """
+
+    count: int
+    reason: str
+    next_log_offset: int
+
+
 class Counters:
     """Totals since the coordinator was made, by the names of Kafka's metrics.
 
     Attributes:
+        append_failures: appends that the log store could not write, or does not know whether it did. Those with
+            records larger than it takes are not among them.
         group_completed_rebalances: generations that became stable.
         offset_commits: committed offsets, one for each partition.
         offset_expirations: offsets removed by retention (KIP-211).
@@ -141,6 +158,7 @@ class Counters:
     """
 
     __slots__ = (
+        "append_failures",
         "group_completed_rebalances",
         "offset_commits",
         "offset_deletions",
@@ -151,6 +169,7 @@ class Counters:
     )
 
     def __init__(self) -> None:
+        self.append_failures = 0
         self.group_completed_rebalances = 0
         self.offset_commits = 0
         self.offset_deletions = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from groupcoord.core.events import (
+    AppendFailures,
     Cause,
     Counters,
     Event,
@@ -38,13 +39,15 @@ class Observer:
     Attributes:
         counters: totals.
         events: what happened since they were taken last; None while they are off.
+        append_failures: log partition → its appends that failed since they were taken last.
     """
 
-    __slots__ = ("_courses", "counters", "events")
+    __slots__ = ("_courses", "append_failures", "counters", "events")
 
     def __init__(self) -> None:
         self.counters = Counters()
         self.events: list[Event] | None = None
+        self.append_failures: dict[int, AppendFailures] = {}
         self._courses: dict[str, Course] = {}
 
     def member_added(self, group: GroupMetadata, member: MemberMetadata, now_ms: int) -> None:
@@ -109,6 +112,13 @@ class Observer:
             self.counters.offset_expirations += count
         else:
             self.counters.offset_deletions += count
+
+    def append_failed(self, partition: int, reason: str, next_log_offset: int) -> None:
+        """The log store could not write an append."""
+        self.counters.append_failures += 1
+        before = self.append_failures.get(partition)
+        count = 1 if before is None else before.count + 1
+        self.append_failures[partition] = AppendFailures(count, reason, next_log_offset)
 
     def partition_loaded(self, duration_ms: int) -> None:
         """A log partition was loaded."""

@@ -162,6 +162,11 @@ class Partition:
 
     # ------------------------------------------------------------ the log's answers
 
+    @property
+    def next_log_offset(self) -> int:
+        """Where the log has got to: every later record lies at this offset or behind it."""
+        return self._journal.next_log_offset
+
     def append_waits(self, number: int, now_ms: int) -> None:
         """The log store answers the append ``number`` later; until then ``offsets.commit.timeout.ms`` runs."""
         self._append_timeouts.begin(number, now_ms)

@@ -243,7 +243,7 @@ class Broker:
             token.answer(response)
 
     def reload_failed(self) -> None:
-        """Load the log partitions again that failed, as after a disk error of unknown outcome.
+        """Load the log partitions again that failed, as after a disk error of unknown outcome; log what goes wrong.
 
         Worth calling every second; one that fails again is left alone for longer each time, up to a minute.
         """

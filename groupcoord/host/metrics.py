@@ -26,7 +26,7 @@ class CoordinatorCollector(Collector):
 
     Kafka's ``group-coordinator-metrics``: ``group-count`` by state, ``num-partitions`` by state,
     ``group-completed-rebalance-count``, ``offset-commit-count``, ``offset-expiration-count``,
-    ``offset-deletion-count``, ``partition-load-time``; sessions that expired are our own.
+    ``offset-deletion-count``, ``partition-load-time``; sessions that expired and appends that failed are our own.
     """
 
     def __init__(self, coordinator: GroupCoordinator) -> None:
@@ -37,6 +37,7 @@ class CoordinatorCollector(Collector):
         yield from self._gauges()
         counters = self._coordinator.counters
         for name, text, value in (
+            ("append_failure_count", "Appends that could not be written to the log", counters.append_failures),
             ("group_completed_rebalance_count", "Generations that became stable", counters.group_completed_rebalances),
             ("offset_commit_count", "Committed offsets, one for each partition", counters.offset_commits),
             ("offset_expiration_count", "Offsets removed by retention", counters.offset_expirations),

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import logging
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from groupcoord.clock import Clock
 from groupcoord.coordinator import GroupCoordinator, LoadError, PartitionStatus
+from groupcoord.host.append_watch import AppendWatch
+from groupcoord.host.limited_log import LimitedLog
+from groupcoord.log_store import LogStoreError
 
 logger = logging.getLogger("groupcoord.host")
 
 FIRST_PAUSE_MS, LONGEST_PAUSE_MS = 1_000, 60_000
+
+
+@runtime_checkable
+class FailingStore(Protocol):
+    """A log store that notices by itself that a log partition has failed."""
+
+    def find_failed(self) -> Mapping[int, LogStoreError]:
+        """Return the log partitions that failed since the last call, other than in an append, and why."""
 
 
 class _Failure(NamedTuple):
@@ -24,9 +36,9 @@ class _Failure(NamedTuple):
 class Reloading:
     """Loads log partitions and, if they fail then or later, loads them again.
 
-    A partition that fails at work (an append of unknown outcome) is tried again at the next :meth:`retry`. After each
-    try that fails the pause doubles, up to a minute. A line is logged when a partition fails, when the reason changes,
-    and when it is served again.
+    A partition that fails at work (an append of unknown outcome, a file that is gone) is tried again at the next
+    :meth:`retry`. After each try that fails the pause doubles, up to a minute. A line is logged when a partition fails,
+    when the reason changes, and when it is served again.
     """
 
     def __init__(self, coordinator: GroupCoordinator, clock: Clock) -> None:
@@ -34,6 +46,8 @@ class Reloading:
         self._clock = clock
         self._count = coordinator.config.offsets_topic_num_partitions
         self._failures: dict[int, _Failure] = {}
+        self._append_watch = AppendWatch(coordinator, clock)
+        self._log = LimitedLog(logger)
 
     def load_all(self) -> None:
         """Load every log partition.
@@ -50,8 +64,11 @@ class Reloading:
                 raise
 
     def retry(self) -> None:
-        """Load the log partitions again that have failed and are due."""
+        """Load the log partitions again that have failed and are due, and say how appends fare."""
+        self._append_watch.tell()
         now_ms = self._clock.now_ms()
+        self._give_up_failed(now_ms)
+        self._log.report(now_ms / 1000)
         for partition in range(self._count):
             if self._coordinator.status(partition) is not PartitionStatus.FAILED:
                 continue
@@ -64,7 +81,15 @@ class Reloading:
                 self._failed(partition, error.causes[partition])
             else:
                 self._failures.pop(partition, None)
-                logger.warning("log partition %d had failed and is loaded again", partition)
+                again = "log partition %d had failed and is loaded again"
+                self._log.warning("loaded again", now_ms / 1000, again, partition)
+
+    def _give_up_failed(self, now_ms: int) -> None:
+        store = self._coordinator.log_store
+        if isinstance(store, FailingStore):
+            for partition, error in store.find_failed().items():
+                self._log.error("failed", now_ms / 1000, "log partition %d has failed: %s", partition, error)
+                self._coordinator.fail(partition, error)
 
     def _failed(self, partition: int, cause: Exception) -> None:
         message, before = str(cause), self._failures.get(partition)

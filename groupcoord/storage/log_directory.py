@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 
 from groupcoord.storage.errors import DirectoryLockedError, LogDirectoryError
 from groupcoord.storage.file_names import SEGMENT_SUFFIX
+from groupcoord.storage.whole_files import replace_file
 
 TOPIC = "__consumer_offsets"
 LOCK_FILE = ".lock"
@@ -58,6 +59,14 @@ def lock_directory(directory: Path, *, against_brokers: bool = True) -> int:
         os.close(descriptor)
         raise LogDirectoryError(directory, f"it can't be locked: {error.strerror or error}") from error
     return descriptor
+
+
+def is_locked(directory: Path, descriptor: int) -> bool:
+    """Tell whether the lock of :func:`lock_directory` still keeps others out: not if its file is no longer there."""
+    try:
+        return os.path.samestat((directory / LOCK_FILE).stat(), os.fstat(descriptor))
+    except OSError:
+        return False
 
 
 def partition_folder(directory: Path, partition: int) -> Path:
@@ -115,7 +124,7 @@ def write_partition_metadata(folder: Path, topic_id: UUID) -> None:
     """Write ``partition.metadata``, unless there is one."""
     path = folder / PARTITION_METADATA_FILE
     if not path.exists():
-        _write_whole(path, f"version: 0\ntopic_id: {topic_id_text(topic_id)}")
+        replace_file(path, f"version: 0\ntopic_id: {topic_id_text(topic_id)}".encode())
 
 
 def note_leader_epoch(folder: Path, leader_epoch: int, start_offset: int) -> int:
@@ -141,7 +150,7 @@ def note_leader_epoch(folder: Path, leader_epoch: int, start_offset: int) -> int
         entries = [entry for entry in entries if entry[1] < start_offset]
         entries.append((leader_epoch, start_offset))
         lines = [f"{epoch} {offset}" for epoch, offset in entries]
-        _write_whole(path, "\n".join(["0", str(len(entries)), *lines, ""]))
+        replace_file(path, "\n".join(["0", str(len(entries)), *lines, ""]).encode())
     return max(leader_epoch, entries[-1][0])
 
 
@@ -166,7 +175,7 @@ def write_cleaner_checkpoint(directory: Path, partition: int, first_dirty: int) 
     entries = [entry for entry in _read_offset_checkpoint(path) if entry[:2] != (TOPIC, str(partition))]
     entries.append((TOPIC, str(partition), str(first_dirty)))
     lines = ["0", str(len(entries)), *(" ".join(entry) for entry in entries), ""]
-    _write_whole(path, "\n".join(lines), is_durable=False)
+    replace_file(path, "\n".join(lines).encode(), is_durable=False)
 
 
 def _read_offset_checkpoint(path: Path) -> list[tuple[str, str, str]]:
@@ -190,14 +199,3 @@ def sync_path(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _write_whole(path: Path, text: str, *, is_durable: bool = True) -> None:
-    """Replace a file at once, so that no reader ever sees half of it."""
-    temporary = path.with_name(path.name + ".tmp")
-    with open(temporary, "w", encoding="ascii", newline="\n") as file:
-        file.write(text)
-        if is_durable:
-            file.flush()
-            os.fsync(file.fileno())
-    temporary.replace(path)

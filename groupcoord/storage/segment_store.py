@@ -17,7 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from struct import error as StructError  # noqa: N812
 from types import TracebackType
-from typing import NoReturn, TypeVar
+from typing import NamedTuple, NoReturn, TypeVar
 from uuid import UUID
 
 from groupcoord.errors import StoreContractError
@@ -27,11 +27,12 @@ from groupcoord.records.codec import RecordEncodingError
 from groupcoord.records.commit_batch import encode_commit_batch
 from groupcoord.storage.cleaner import Cleaner, InterruptedSwapError
 from groupcoord.storage.compaction import CompactionSettings
-from groupcoord.storage.errors import AppendOutcomeUnknownError, CorruptLogError, LogDirectoryError
+from groupcoord.storage.errors import AppendOutcomeUnknownError, CorruptLogError, LogDirectoryError, LostSegmentError
 from groupcoord.storage.loading import last_commits
 from groupcoord.storage.log_directory import (
     find_topic_id,
     forget_clean_shutdown,
+    is_locked,
     list_partitions,
     list_segments,
     lock_directory,
@@ -41,6 +42,7 @@ from groupcoord.storage.log_directory import (
     sync_path,
     write_partition_metadata,
 )
+from groupcoord.storage.lost_segments import find_loss
 from groupcoord.storage.segments import OFFSETS_END, all_records, read_batches, recover_segment
 from groupcoord.storage.swapping import finish_swaps
 
@@ -48,6 +50,10 @@ T = TypeVar("T")
 
 NEVER = 2**63 - 1
 COMPACTION_BUDGET = 500
+CHECK_INTERVAL_MS = 20
+"""How often appends to a partition look whether the file is still there: a look costs more than a ``write``."""
+CHECKED_AT_ONCE = 10
+"""How many partitions one call of :meth:`SegmentLogStore.find_failed` looks at."""
 DEFAULT_COMPACTION = CompactionSettings()
 
 
@@ -55,6 +61,7 @@ class _Partition:
     """An open log partition: its segments, and where the next batch goes."""
 
     __slots__ = (
+        "checked_interval",
         "descriptor",
         "folder",
         "leader_epoch",
@@ -74,8 +81,16 @@ class _Partition:
         self.leader_epoch = 0
         self.reader_count = 0  # of generators that read the files; no file is replaced meanwhile
         self.descriptor = -1  # of the last segment, from the first append on
+        self.checked_interval = -1  # in which append() last looked whether the file is still there
         self.unflushed_records = 0
         self.unflushed_since_ms = 0
+
+
+class _Acknowledged(NamedTuple):
+    """What a partition that has failed must have when it is opened again, or something acknowledged is lost."""
+
+    end_offset: int
+    segments: frozenset[int]
 
 
 class SegmentLogStore:
@@ -121,6 +136,9 @@ class SegmentLogStore:
         self._flush_interval_ms = flush_interval_ms
         self._leader_epoch = leader_epoch
         self._partitions: dict[int, _Partition] = {}
+        self._acknowledged: dict[int, _Acknowledged] = {}  # of partitions that have failed
+        self._failed: dict[int, StorageError] = {}  # those that nobody was told of yet
+        self._to_check: list[int] = []
         self._lock = lock_directory(self.directory)
         self._cleaner = Cleaner(self.directory, segment_bytes, compaction)
         #: The id of ``__consumer_offsets`` in this directory.
@@ -137,13 +155,15 @@ class SegmentLogStore:
                 longer than 32,767 bytes; nothing was written.
             StorageError: the disk failed or is full; what was written has been taken back.
             AppendOutcomeUnknownError: as before, but it could not be taken back, or the fsync failed.
+            LostSegmentError: somebody deleted, moved or changed the file. That is noticed within
+                ``CHECK_INTERVAL_MS`` of the records' time.
             CorruptLogError: the partition was opened for this append and its log is broken.
             StoreContractError: there is no record, or the store is closed.
         """
         log = self._partitions.get(partition) or self._open(partition)
         base_offset = log.next_offset
         if log.descriptor < 0:
-            self._start_writing(log)
+            self._start_writing(partition, log)
         record_count = len(records)
         batch = self._encode(log, records)
         if log.size_bytes + len(batch) > self._segment_bytes and log.size_bytes:
@@ -155,19 +175,21 @@ class SegmentLogStore:
         if written != len(batch):
             self._take_back(partition, log, f"only {written} of {len(batch)} bytes were written", None)
         log.size_bytes += written
-        log.next_offset = offset = base_offset + record_count
         if isinstance(records, LogRecords):
             appended_ms = records.timestamp_ms
         else:
             appended_ms = records[0].timestamp_ms
-            for record in reversed(records):
-                offset -= 1
+            for offset, record in enumerate(records, base_offset):
                 record.offset = offset
+        if log.checked_interval != appended_ms // CHECK_INTERVAL_MS:
+            log.checked_interval = appended_ms // CHECK_INTERVAL_MS
+            self._check_written(partition, log)
         if not log.unflushed_records:
             log.unflushed_since_ms = appended_ms
         log.unflushed_records += record_count
         if log.unflushed_records >= self._flush_interval_messages:
             self._flush(partition, log)
+        log.next_offset = base_offset + record_count
         return base_offset
 
     def read(self, partition: int) -> Iterator[LogRecord]:
@@ -219,7 +241,7 @@ class SegmentLogStore:
                 continue
             due_ms = log.unflushed_since_ms + self._flush_interval_ms
             if due_ms <= now_ms:
-                self._flush(partition, log)
+                self._flush_later(partition, log)
             elif next_due_ms is None or due_ms < next_due_ms:
                 next_due_ms = due_ms
         return next_due_ms
@@ -244,7 +266,8 @@ class SegmentLogStore:
             return self._cleaner.step(self._partitions, now_ms, budget)
         except InterruptedSwapError as error:
             self._forget(error.partition)
-            raise StorageError(str(error)) from error
+            self._failed[error.partition] = StorageError(str(error))
+            raise self._failed[error.partition] from error
 
     def flush(self) -> None:
         """Fsync every partition that has unflushed records.
@@ -254,7 +277,27 @@ class SegmentLogStore:
         """
         for partition, log in list(self._partitions.items()):
             if log.unflushed_records:
-                self._flush(partition, log)
+                self._flush_later(partition, log)
+
+    def find_failed(self) -> dict[int, StorageError]:
+        """Look whether the files of some open partitions are as they were left, of others at the next call.
+
+        Returns:
+            The log partitions that have failed since the last call, other than in an append, and why: a file is lost,
+            or :meth:`flush_due`, :meth:`flush` or :meth:`compact_some` raised. Load them again.
+        """
+        if not self._to_check:
+            self._to_check = list(self._partitions)
+        checked, self._to_check = self._to_check[:CHECKED_AT_ONCE], self._to_check[CHECKED_AT_ONCE:]
+        for partition in checked:
+            log = self._partitions.get(partition)
+            if log is None:
+                continue
+            loss = find_loss(log.folder, log.segments, log.size_bytes, log.descriptor)
+            if loss is not None:
+                self._failed[partition] = self._lost(partition, log, loss)
+        failed, self._failed = self._failed, {}
+        return failed
 
     def close(self) -> None:
         """Flush, close the files and give the directory free. A closed store takes no calls but this one.
@@ -290,6 +333,7 @@ class SegmentLogStore:
             log.size_bytes, log.next_offset = _recover(log.folder, log.segments)
         except OSError as error:
             raise StorageError(f"log partition {partition} can't be opened: {error}") from error
+        self._check_end(partition, log)
         self._partitions[partition] = log
         return log
 
@@ -297,6 +341,7 @@ class SegmentLogStore:
         """Do both in one pass over the files."""
         log = self._find(partition)
         yield from _FirstReading(log).records(last_commits)
+        self._check_end(partition, log)
         self._partitions.setdefault(partition, log)
 
     def _find(self, partition: int) -> _Partition:
@@ -308,22 +353,43 @@ class SegmentLogStore:
         folder = partition_folder(self.directory, partition)
         try:
             finish_swaps(folder)
-            return _Partition(folder, list_segments(folder), 0, 0)
+            segments = list_segments(folder)
         except (OSError, LogDirectoryError) as error:
             raise StorageError(f"log partition {partition} can't be opened: {error}") from error
+        acknowledged = self._acknowledged.get(partition)
+        if acknowledged is not None and not acknowledged.segments.issubset(segments):
+            path = segment_path(folder, min(acknowledged.segments.difference(segments)))
+            raise LostSegmentError(f"{path} is missing; put it back, or restart to go on without it")
+        if not is_locked(self.directory, self._lock):
+            raise StorageError(f"{self.directory}: its .lock file was deleted, so others may write there; restart")
+        return _Partition(folder, segments, 0, 0)
 
-    def _start_writing(self, log: _Partition) -> None:
+    def _check_end(self, partition: int, log: _Partition) -> None:
+        """Refuse a log that has failed, and has come back without something that was acknowledged."""
+        acknowledged = self._acknowledged.get(partition)
+        if acknowledged is not None and log.next_offset < acknowledged.end_offset:
+            raise LostSegmentError(
+                f"{log.folder} ends at offset {log.next_offset}, but all below {acknowledged.end_offset} was "
+                "acknowledged; put it back, or restart to go on without it"
+            )
+        self._acknowledged.pop(partition, None)
+
+    def _start_writing(self, partition: int, log: _Partition) -> None:
         """Make the folder and its files if they are missing, and open the last segment."""
+        loss = find_loss(log.folder, log.segments, log.size_bytes, log.descriptor)
+        if loss is not None:
+            raise self._lost(partition, log, loss)
         try:
             forget_clean_shutdown(self.directory)
             log.folder.mkdir(exist_ok=True)
             write_partition_metadata(log.folder, self.topic_id)
             log.leader_epoch = note_leader_epoch(log.folder, self._leader_epoch, log.next_offset)
-            if not log.segments:
-                log.segments.append(log.next_offset)
-            log.descriptor = _open_for_append(segment_path(log.folder, log.segments[-1]))
+            base_offset = log.segments[-1] if log.segments else log.next_offset
+            log.descriptor = _open_for_append(segment_path(log.folder, base_offset))
         except (OSError, ValueError) as error:
             raise StorageError(f"{log.folder} can't be written: {error}") from error
+        if not log.segments:
+            log.segments.append(base_offset)
 
     # ------------------------------------------------------------ writing
 
@@ -375,11 +441,29 @@ class SegmentLogStore:
         """Cut the file back to the start of a batch that could not be written whole."""
         path = segment_path(log.folder, log.segments[-1])
         try:
-            os.ftruncate(log.descriptor, log.size_bytes)
+            # Where nothing can be written, nothing can be cut either; and nothing need be.
+            if os.fstat(log.descriptor).st_size != log.size_bytes:
+                os.ftruncate(log.descriptor, log.size_bytes)
         except OSError as error:
             self._forget(partition)
             raise AppendOutcomeUnknownError(f"{path}: {reason}, and cutting it back failed: {error}") from error
         raise StorageError(f"{path}: {reason}") from cause
+
+    def _check_written(self, partition: int, log: _Partition) -> None:
+        """Make sure that what was written is in a file that can be found again, and that nobody else changed."""
+        try:
+            status = os.fstat(log.descriptor)
+        except OSError as error:
+            raise self._lost(partition, log, f"{log.folder}: {error}") from error
+        if status.st_nlink and status.st_size == log.size_bytes:
+            return
+        loss = find_loss(log.folder, log.segments, log.size_bytes, log.descriptor)
+        if loss is not None:
+            raise self._lost(partition, log, loss)
+
+    def _lost(self, partition: int, log: _Partition, loss: str) -> LostSegmentError:
+        self._forget(partition, log.segments)
+        return LostSegmentError(f"{loss}, and what was acknowledged may be gone with it")
 
     def _flush(self, partition: int, log: _Partition) -> None:
         # After a failed fsync the kernel may have dropped the pages and forgotten the failure: only reading the file
@@ -392,8 +476,18 @@ class SegmentLogStore:
             raise AppendOutcomeUnknownError(f"{log.folder}: fsync failed: {error}") from error
         log.unflushed_records = 0
 
-    def _forget(self, partition: int) -> None:
+    def _flush_later(self, partition: int, log: _Partition) -> None:
+        """Fsync what was acknowledged before."""
+        try:
+            self._flush(partition, log)
+        except StorageError as error:
+            self._failed[partition] = error
+            raise
+
+    def _forget(self, partition: int, segments: Sequence[int] = ()) -> None:
+        """Close a partition, and remember that it must reach as far and have these segments when it is opened again."""
         log = self._partitions.pop(partition)
+        self._acknowledged[partition] = _Acknowledged(log.next_offset, frozenset(segments))
         if log.descriptor >= 0:
             os.close(log.descriptor)
 

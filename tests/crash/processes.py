@@ -54,6 +54,18 @@ class Running:
             if found := re.search(r"listening on \S+:(\d+)", line):
                 return int(found[1])
 
+    def wait_for_log(self, text: str) -> None:
+        """Wait until it has written a line with this text to stderr.
+
+        Raises:
+            ServerFailedError: it doesn't.
+        """
+        deadline_s = time.monotonic() + START_DEADLINE_S
+        while text not in self._errors.read_text():
+            if time.monotonic() > deadline_s:
+                raise ServerFailedError(f"no {text!r} in its log:\n{self._errors.read_text()[-4000:]}")
+            time.sleep(0.01)
+
     def kill(self) -> None:
         """Send SIGKILL and wait until the process is gone; nothing if it was killed before."""
         if self._is_gone:

@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from groupcoord import Config, GroupCoordinator, ManualClock
+from groupcoord import Config, GroupCoordinator, ManualClock, MemoryLogStore
 from groupcoord.host.metrics import PREFIX, MetricsServer
+from groupcoord.log_store import StorageError
 from groupcoord.messages import OffsetCommit, OffsetToCommit, TopicToCommit
 
 
@@ -28,14 +29,18 @@ def scrape(coordinator: GroupCoordinator, request: bytes) -> bytes:
 
 @pytest.fixture
 def coordinator() -> GroupCoordinator:
-    coordinator = GroupCoordinator(config=Config(offsets_topic_num_partitions=3), clock=ManualClock())
+    store = MemoryLogStore()
+    coordinator = GroupCoordinator(config=Config(offsets_topic_num_partitions=3), clock=ManualClock(), log_store=store)
     coordinator.load_all()
-    coordinator.call(OffsetCommit("group", (TopicToCommit("t", (OffsetToCommit(0, 5), OffsetToCommit(1, 6))),)))
+    commit = OffsetCommit("group", (TopicToCommit("t", (OffsetToCommit(0, 5), OffsetToCommit(1, 6))),))
+    coordinator.call(commit)
+    store.fail_next(StorageError("no space left on device"))
+    coordinator.call(commit)
     return coordinator
 
 
 def test_metrics_are_shown_in_prometheus_text_format(coordinator: GroupCoordinator) -> None:
-    """Groups by state, log partitions, offsets and commits are there with their present values."""
+    """Groups by state, log partitions, offsets, commits and failures are there with their present values."""
     head, _, body = scrape(coordinator, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").partition(b"\r\n\r\n")
     lines = body.decode().splitlines()
     assert head.startswith(b"HTTP/1.1 200 OK")
@@ -46,6 +51,7 @@ def test_metrics_are_shown_in_prometheus_text_format(coordinator: GroupCoordinat
     assert f"{PREFIX}num_offsets 2.0" in lines
     assert f"{PREFIX}offset_commit_count_total 2.0" in lines
     assert f"{PREFIX}partition_load_count_total 3.0" in lines
+    assert f"{PREFIX}append_failure_count_total 1.0" in lines
 
 
 @pytest.mark.parametrize("request_line", [b"GET /other HTTP/1.1", b"POST /metrics HTTP/1.1", b"nonsense"])

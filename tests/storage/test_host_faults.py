@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import shutil
 import socket
 from pathlib import Path
 
@@ -33,7 +34,7 @@ CONFIG = Config(offsets_topic_num_partitions=1)
 
 
 def test_a_full_disk_under_a_running_server(tmp_path: Path) -> None:
-    """Commits that don't fit are NOT_COORDINATOR, those before stay; once there is room the same server goes on."""
+    """Commits that don't fit are NOT_COORDINATOR and a line says why; once there is room the same server goes on."""
     launcher = Launcher(tmp_path)
     arguments = ["serve", "--port", "0", "--data-dir", str(tmp_path / "data"), "--topic", "orders:1"]
     running = launcher.start([*arguments, "--set", "offsets.topic.num.partitions=1"])
@@ -53,12 +54,34 @@ def test_a_full_disk_under_a_running_server(tmp_path: Path) -> None:
             assert stored > 10
             assert refused > 10
             assert fetched_offsets(ask(sock, offset_fetch(1, "g"))) == {("orders", 0): stored}
+            path = tmp_path / "data" / "__consumer_offsets-0" / "00000000000000000000.log"
+            running.wait_for_log(f"ERROR groupcoord.host: the log can't be written: {path}: ")
             resource.prlimit(running.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
             assert commit_errors(ask(sock, offset_commit(1, "g", -1, "", "orders", {0: 777}))) == [0]
+            running.wait_for_log(f"the log can be written again (appends refused in the meantime: {refused})")
         running.kill()
         running = launcher.start(arguments)
         with socket.create_connection(("127.0.0.1", running.wait_for_port()), timeout=30) as sock:
             assert fetched_offsets(ask(sock, offset_fetch(1, "g"))) == {("orders", 0): 777}
+    finally:
+        running.kill()
+        launcher.close()
+
+
+def test_a_log_deleted_under_a_running_server(tmp_path: Path) -> None:
+    """Soon nothing is acknowledged any more, and no group is told that it has no offsets; the log names the file."""
+    launcher = Launcher(tmp_path)
+    arguments = ["serve", "--port", "0", "--data-dir", str(tmp_path / "data"), "--topic", "orders:1"]
+    running = launcher.start([*arguments, "--set", "offsets.topic.num.partitions=1"])
+    try:
+        with socket.create_connection(("127.0.0.1", running.wait_for_port()), timeout=30) as sock:
+            assert commit_errors(ask(sock, offset_commit(1, "g", -1, "", "orders", {0: 1}))) == [0]
+            shutil.rmtree(tmp_path / "data")
+            running.wait_for_log("log partition 0 can't be loaded, its groups are not served: ")
+            running.wait_for_log("00000000000000000000.log is missing; put it back")
+            assert commit_errors(ask(sock, offset_commit(2, "g", -1, "", "orders", {0: 2}))) == [NOT_COORDINATOR]
+            answer = ask(sock, offset_fetch(3, "g"))
+            assert (answer.int32(), answer.int32(), answer.int16()) == (0, 0, NOT_COORDINATOR)  # no topics, the error
     finally:
         running.kill()
         launcher.close()
@@ -109,6 +132,27 @@ def test_an_unknown_outcome_is_loaded_again(tmp_path: Path, monkeypatch: pytest.
     assert fetch(broker) == (2 if fault == "fsync" else 1)
     assert commit(broker, 4) is ErrorCode.NONE
     assert fetch(broker) == 4
+    broker.coordinator.check()
+    broker.close()
+
+
+def test_a_log_that_comes_back_is_served_again(tmp_path: Path) -> None:
+    """A lost log takes its groups out of service; put back whole, they go on where they were."""
+    clock = ManualClock(1_000)
+    broker = open_broker(tmp_path, clock)
+    assert commit(broker, 1) is ErrorCode.NONE
+    folder, elsewhere = tmp_path / "__consumer_offsets-0", tmp_path / "elsewhere"
+    folder.rename(elsewhere)
+    for _ in range(3):
+        clock.advance(60_000)
+        broker.reload_failed()
+        assert fetch(broker) is ErrorCode.NOT_COORDINATOR
+        assert commit(broker, 2) is ErrorCode.NOT_COORDINATOR
+    elsewhere.rename(folder)
+    clock.advance(60_000)
+    broker.reload_failed()
+    assert fetch(broker) == 1
+    assert commit(broker, 2) is ErrorCode.NONE
     broker.coordinator.check()
     broker.close()
 

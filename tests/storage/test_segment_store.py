@@ -246,6 +246,21 @@ def test_append_that_can_not_be_taken_back(tmp_path: Path, monkeypatch: pytest.M
         assert append(store, commit(2)) == 1
 
 
+def test_a_new_partition_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What can't be begun leaves no half-written file behind, and begins once there is room."""
+
+    def fail(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with SegmentLogStore(tmp_path) as store:
+        monkeypatch.setattr(os, "fsync", fail)
+        with pytest.raises(StorageError, match="No space left on device"):
+            append(store, commit(0))
+        monkeypatch.undo()
+        assert list((tmp_path / "__consumer_offsets-3").iterdir()) == []
+        assert append(store, commit(0)) == 0
+
+
 def test_full_disk(tmp_path: Path) -> None:
     """At the operating system's limit appends raise StorageError and what is there stays whole and readable."""
     script = textwrap.dedent(

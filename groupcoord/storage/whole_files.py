@@ -1,0 +1,32 @@
+"""Small files that are replaced as a whole."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+
+def replace_file(path: Path, content: bytes, *, is_durable: bool = True) -> None:
+    """Write a file anew: a reader, or a crash at any point, sees the old content or the new, never a part.
+
+    Args:
+        path: the file, which need not exist.
+        content: all that is to be in it.
+        is_durable: wait until the disk has the content; its name there is another matter.
+
+    Raises:
+        OSError: it can't be written; the old file is as it was.
+    """
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(content)
+            if is_durable:
+                file.flush()
+                os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary.unlink()  # it would take room where there is none
+        raise
