@@ -247,6 +247,7 @@ class Broker:
 
         Worth calling every second; one that fails again is left alone for longer each time, up to a minute.
         """
+        self.transactions.tell()
         self._reloading.retry()
         self.deliver_replies()
 

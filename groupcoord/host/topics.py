@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
-import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +16,8 @@ from typing import NamedTuple
 from uuid import UUID, uuid4
 
 from groupcoord.errors import ErrorCode, GroupcoordError
+from groupcoord.storage.log_directory import sync_path
+from groupcoord.storage.whole_files import replace_file
 
 OFFSETS_TOPIC = "__consumer_offsets"
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})
@@ -281,22 +282,8 @@ class TopicRegistry:
                 for topic in topics.values()
             },
         }
-        _replace_file(self._path, json.dumps(content, indent=2) + "\n")
-
-
-def _replace_file(path: Path, text: str) -> None:
-    # A reader, or a crash at any point, sees the old content or the new, never a part.
-    temporary = path.with_name(path.name + ".tmp")
-    with open(temporary, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+        replace_file(self._path, (json.dumps(content, indent=2) + "\n").encode())
+        sync_path(self._path.parent)
 
 
 def _read(path: Path) -> tuple[UUID, dict[str, Topic]]:

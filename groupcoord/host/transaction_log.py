@@ -9,11 +9,13 @@ The file is text: a first line that names the format, then one JSON object per c
 
 A value of null removes the key. When :meth:`FileTransactionLog.put` returns, the operating system has the bytes, so
 that killing the process loses nothing; there is no fsync, as there is none for offsets by default. The file is
-rewritten without what is out of date when it is opened, and when most of it is.
+rewritten without what is out of date, if there is any, when it is opened, and when most of it is; where that fails, as
+on a full disk, the old one is used on.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -22,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from groupcoord.errors import GroupcoordError
+from groupcoord.storage.whole_files import replace_file
 
 FILE_NAME = "transactions.jsonl"
 FORMAT = {"format": "groupcoord transactions", "version": 1}
@@ -71,6 +74,8 @@ class MemoryTransactionLog:
 class FileTransactionLog(MemoryTransactionLog):
     """Entries in the file ``transactions.jsonl`` of a directory, which this process owns alone.
 
+    A file that somebody deletes meanwhile is written anew at the next change.
+
     Args:
         directory: created if need be. What a crash left half written at the end of the file is cut, and logged.
 
@@ -86,20 +91,29 @@ class FileTransactionLog(MemoryTransactionLog):
         self._change_count = 0
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            if self._path.exists():
-                self._read(self._path.read_bytes())
-            self._rewrite()
+            self._descriptor = _open(self._path)
+            self._read(self._path.read_bytes())
+            self._repair()
         except OSError as error:
+            self.close()
             raise TransactionLogError(f"{self._path}: {error.strerror or error}") from error
+        except TransactionLogError:
+            self.close()
+            raise
+        if self._change_count > len(self._entries):
+            self._try_to_rewrite()
 
     def put(self, key: str, value: Value | None) -> None:
         """Set an entry; see :meth:`MemoryTransactionLog.put`."""
         if self._descriptor < 0:
-            raise TransactionLogError(f"{self._path}: is closed, or could not be repaired after a failed write")
+            raise TransactionLogError(f"{self._path}: is closed")
         try:
+            self._repair()
             self._append(_line({"key": key, "value": value}))
         except OSError as error:
-            self._cut_back()
+            # What was written in part is cut now or, should that fail as well, before the next change.
+            with contextlib.suppress(OSError):
+                self._repair()
             raise TransactionLogError(f"{self._path}: cannot be written: {error.strerror or error}") from error
         super().put(key, value)
         self._change_count += 1
@@ -123,12 +137,14 @@ class FileTransactionLog(MemoryTransactionLog):
                     self._check_format(entry)
                 else:
                     super().put(str(entry["key"]), entry["value"])
+                    self._change_count += 1
             except (ValueError, KeyError, TypeError) as error:
                 if number < len(lines) or number == 1:
                     raise TransactionLogError(f"{self._path}: line {number} is damaged: {error!r}") from None
                 rest = line + b"\n" + rest
         if rest:
             logger.warning("%s: cut %d bytes at the end that a crash left half written", self._path, len(rest))
+        self._size = len(content) - len(rest)
 
     def _check_format(self, entry: Any) -> None:
         if entry != FORMAT:
@@ -137,45 +153,43 @@ class FileTransactionLog(MemoryTransactionLog):
     # ------------------------------------------------------------ writing
 
     def _append(self, line: bytes) -> None:
+        if not self._size:
+            line = _line(FORMAT) + line
         written = os.write(self._descriptor, line)
         if written < len(line):
             raise OSError(0, "only a part could be written")
         self._size += written
 
-    def _cut_back(self) -> None:
-        """Take back what a failed write may have left."""
-        try:
+    def _repair(self) -> None:
+        """Cut what a failed write has left, and write the file anew if somebody has deleted or shortened it."""
+        status = os.fstat(self._descriptor)
+        if not status.st_nlink or status.st_size < self._size:
+            self._rewrite()
+            logger.warning("%s: was deleted or changed while it was open, and is written anew", self._path)
+        elif status.st_size > self._size:
             os.ftruncate(self._descriptor, self._size)
-        except OSError:
-            logger.exception("%s: a failed write can't be taken back; nothing more is written to it", self._path)
-            self.close()
 
     def _try_to_rewrite(self) -> None:
         try:
             self._rewrite()
-        except OSError:
+        except OSError as error:
             # The old file is whole and still open: go on with it, and don't try again at every change.
-            logger.exception("%s: can't be rewritten", self._path)
+            logger.error("%s: can't be rewritten without what is out of date: %s", self._path, error)
             self._change_count = 0
 
     def _rewrite(self) -> None:
         """Put a file of the entries alone in place of the file. A crash leaves one or the other."""
         lines = [_line(FORMAT), *(_line({"key": key, "value": value}) for key, value in self._entries.items())]
         content = b"".join(lines)
-        temporary = self._path.with_name(self._path.name + ".tmp")
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-        try:
-            os.replace(temporary, self._path)
-        except OSError:
-            os.close(descriptor)
-            raise
+        replace_file(self._path, content)
+        descriptor = _open(self._path)
         self.close()
         self._descriptor, self._size, self._change_count = descriptor, len(content), len(self._entries)
 
 
 def _line(entry: Mapping[str, Any]) -> bytes:
     return json.dumps(entry, separators=(",", ":")).encode() + b"\n"
+
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)

@@ -25,8 +25,9 @@ from groupcoord.core.authorization import UNRESTRICTED, Operation, Permissions, 
 from groupcoord.core.messages import CompleteTransaction, PartitionResult, TopicResult, TxnOffsetCommit
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
+from groupcoord.host.limited_log import LimitedLog
 from groupcoord.host.topics import INTERNAL_TOPICS, OFFSETS_TOPIC, TopicRegistry
-from groupcoord.host.transaction_log import MemoryTransactionLog, TransactionLogError
+from groupcoord.host.transaction_log import MemoryTransactionLog, TransactionLogError, Value
 from groupcoord.host.transaction_markers import Answerable, MarkerToken
 from groupcoord.host.transaction_state import TopicPartition, Transaction, TransactionState
 from groupcoord.wire.transaction_messages import (
@@ -57,6 +58,9 @@ RETRY_MS = 1_000
 
 ENDED = (ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
 """What the answer to a marker may be when a transaction is over there: somebody else may have ended it already."""
+
+NOT_WRITTEN = ErrorCode.COORDINATOR_NOT_AVAILABLE
+"""What a client is told whose change could not be written."""
 
 NEXT_PRODUCER_ID = "next_producer_id"
 KEY_PREFIX = "transaction:"
@@ -118,6 +122,8 @@ class TransactionCoordinator:
         self._config = config
         self._clock = clock
         self._log = log
+        self._lines = LimitedLog(logger, burst=1)
+        self._refused_count = 0
         self._coordinator = coordinator
         self._topics = topics
         self._transactions: dict[str, Transaction] = {}
@@ -193,6 +199,10 @@ class TransactionCoordinator:
             )
             self._forget_unused(now_ms)
 
+    def tell(self) -> None:
+        """Log how many lines about failed changes were left out, when that is due. Call it every second or so."""
+        self._lines.report(self._clock.now_ms() / 1000)
+
     def recover(self) -> None:
         """Write the markers of the transactions that were prepared when the last process ended."""
         for transaction in list(self._transactions.values()):
@@ -206,19 +216,17 @@ class TransactionCoordinator:
                 logger.info("transaction of %r timed out after %d ms", transactional_id, transaction.timeout_ms)
                 try:
                     self._store(transaction.fenced(now_ms))
-                except TransactionLogError as error:
-                    logger.error("a transaction that timed out could not be aborted: %s", error)
-                else:
-                    self._complete(self._transactions[transactional_id])
+                except TransactionLogError:
+                    continue
+                self._complete(self._transactions[transactional_id])
 
     def _forget_unused(self, now_ms: int) -> None:
         for transactional_id, transaction in list(self._transactions.items()):
             is_idle = transaction.state.is_complete or transaction.state is TransactionState.EMPTY
             if is_idle and transaction.update_time_ms + self._config.transactional_id_expiration_ms <= now_ms:
                 try:
-                    self._log.put(KEY_PREFIX + transactional_id, None)
-                except TransactionLogError as error:
-                    logger.error("an unused transactional id could not be removed: %s", error)
+                    self._put(KEY_PREFIX + transactional_id, None)
+                except TransactionLogError:
                     return
                 del self._transactions[transactional_id]
 
@@ -235,8 +243,8 @@ class TransactionCoordinator:
             if not 0 < request.transaction_timeout_ms <= self._config.transaction_max_timeout_ms:
                 return InitProducerIdResponse(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
             return self._initialise(request.transactional_id, request)
-        except TransactionLogError as error:
-            return InitProducerIdResponse(_not_written(error))
+        except TransactionLogError:
+            return InitProducerIdResponse(NOT_WRITTEN)
 
     def _initialise(self, transactional_id: str, request: InitProducerId) -> InitProducerIdResponse:
         now_ms = self._clock.now_ms()
@@ -265,7 +273,7 @@ class TransactionCoordinator:
     def _new_producer_id(self) -> int:
         if self._next_producer_id >= self._reserved_producer_id:
             reserved = self._next_producer_id + PRODUCER_ID_BLOCK
-            self._log.put(NEXT_PRODUCER_ID, reserved)
+            self._put(NEXT_PRODUCER_ID, reserved)
             self._reserved_producer_id = reserved
         self._next_producer_id += 1
         return self._next_producer_id - 1
@@ -353,8 +361,8 @@ class TransactionCoordinator:
         if transaction.state is not TransactionState.ONGOING or not partitions <= transaction.partitions:
             try:
                 self._store(transaction.with_partitions(partitions, self._clock.now_ms()))
-            except TransactionLogError as error:
-                return _not_written(error)
+            except TransactionLogError:
+                return NOT_WRITTEN
         return ErrorCode.NONE
 
     # ------------------------------------------------------------ offsets
@@ -413,8 +421,8 @@ class TransactionCoordinator:
                     new_producer_id=self._new_producer_id,
                 )
             )
-        except TransactionLogError as error:
-            return EndTxnResponse(_not_written(error))
+        except TransactionLogError:
+            return EndTxnResponse(NOT_WRITTEN)
         self._complete(prepared, (token, _ended(prepared)))
         return None
 
@@ -449,12 +457,12 @@ class TransactionCoordinator:
             if not completion.has_failed:
                 self._store(transaction.completed(self._clock.now_ms()))
                 del self._completions[transaction.transactional_id]
-        except TransactionLogError as error:
-            logger.error("the end of a transaction could not be noted: %s", error)
+        except TransactionLogError:
             completion.has_failed = True
         if completion.has_failed:
-            logger.warning("markers of %r are not all written; the next try is soon", transaction.transactional_id)
-            self._retry_ms = self._clock.now_ms() + RETRY_MS
+            now_ms, unwritten = self._clock.now_ms(), "markers of %r are not all written; the next try is soon"
+            self._lines.warning("markers", now_ms / 1000, unwritten, transaction.transactional_id)
+            self._retry_ms = now_ms + RETRY_MS
         waiting, completion.waiting = completion.waiting, []
         for token, response in waiting:
             token.answer(response)
@@ -489,9 +497,24 @@ class TransactionCoordinator:
 
     # ------------------------------------------------------------ state
 
+    def _put(self, key: str, value: Value | None) -> None:
+        """Make a change durable, and log when that fails and when it works again."""
+        try:
+            self._log.put(key, value)
+        except TransactionLogError as error:
+            self._refused_count += 1
+            self._lines.error(
+                "refused", self._clock.now_ms() / 1000, "a change of a transaction was refused: %s", error
+            )
+            raise
+        if self._refused_count:
+            again = "transactions can be written again (changes refused in the meantime: %d)"
+            self._lines.warning("written again", self._clock.now_ms() / 1000, again, self._refused_count)
+            self._refused_count = 0
+
     def _store(self, transaction: Transaction) -> Transaction:
         """Make a transaction durable, then the current one."""
-        self._log.put(KEY_PREFIX + transaction.transactional_id, transaction.to_entry())
+        self._put(KEY_PREFIX + transaction.transactional_id, transaction.to_entry())
         self._take(transaction)
         return transaction
 
@@ -528,11 +551,6 @@ def _ended(transaction: Transaction) -> EndTxnResponse:
     if transaction.next_producer_id != NO_PRODUCER_ID:
         return EndTxnResponse(ErrorCode.NONE, transaction.next_producer_id, 0)
     return EndTxnResponse(ErrorCode.NONE, transaction.producer_id, transaction.producer_epoch)
-
-
-def _not_written(error: TransactionLogError) -> ErrorCode:
-    logger.error("a change of a transaction was refused: %s", error)
-    return ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 def _next_after(moment_ms: int, interval_ms: int, now_ms: int) -> int:

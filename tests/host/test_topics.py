@@ -147,9 +147,11 @@ def test_a_failed_write_changes_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     def refuse(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "replace", refuse)
+    before = sorted(tmp_path.iterdir())
+    monkeypatch.setattr(os, "fsync", refuse)
     with pytest.raises(OSError, match="No space left"):
         create(registry, "lost")
+    assert sorted(tmp_path.iterdir()) == before
     assert [topic.name for topic in registry] == ["kept"]
 
 

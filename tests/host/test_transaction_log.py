@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from groupcoord.host import transaction_log
 from groupcoord.host.transaction_log import (
     FILE_NAME,
     ROTTEN_CHANGES,
@@ -20,6 +24,10 @@ from groupcoord.host.transaction_log import (
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "data" / FILE_NAME
+
+
+def full_disk(*_: object) -> int:
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def reopen(path: Path) -> dict[str, object]:
@@ -156,7 +164,7 @@ def test_a_failed_write_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_write_that_can_not_be_taken_back(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then nothing more is written, so that the damage stays at the end; the next start cuts it off."""
+    """Then nothing more is written until it can be; if the process ends before, the next start cuts it off."""
 
     def fail(*arguments: object) -> int:
         raise OSError(5, "Input/output error")
@@ -168,10 +176,104 @@ def test_a_write_that_can_not_be_taken_back(path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(os, "write", lambda descriptor, data: real_write(descriptor, data[:5]))
     with pytest.raises(TransactionLogError):
         log.put("b", 2)
-    monkeypatch.undo()
-    with pytest.raises(TransactionLogError, match="closed"):
+    monkeypatch.setattr(os, "write", real_write)
+    with pytest.raises(TransactionLogError, match="Input/output error"):
         log.put("c", 3)
+    monkeypatch.undo()
+    torn = path.read_bytes()
+    log.put("d", 4)
+    log.close()
+    assert reopen(path) == {"a": 1, "d": 4}
+    path.write_bytes(torn)
     assert reopen(path) == {"a": 1}
+
+
+def test_a_closed_log(path: Path) -> None:
+    """After closing it, nothing can be put."""
+    log = FileTransactionLog(path.parent)
+    log.close()
+    with pytest.raises(TransactionLogError, match="closed"):
+        log.put("a", 1)
+
+
+def test_nothing_is_written_when_nothing_is_out_of_date(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Starting again takes no room on the disk, so a full one can't keep a server from it."""
+    write(path, a=1, b=2)
+    before = path.stat()
+    monkeypatch.setattr(os, "write", full_disk)
+    monkeypatch.setattr(transaction_log, "replace_file", full_disk)
+    assert reopen(path) == {"a": 1, "b": 2}
+    assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+def test_a_new_file_needs_no_room(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first change writes the line that names the format; a full disk refuses that change, not the start."""
+    monkeypatch.setattr(os, "write", full_disk)
+    log = FileTransactionLog(path.parent)
+    with pytest.raises(TransactionLogError, match="No space left"):
+        log.put("a", 1)
+    monkeypatch.undo()
+    log.put("b", 2)
+    log.close()
+    assert path.read_bytes().startswith(b'{"format":"groupcoord transactions","version":1}\n')
+    assert reopen(path) == {"b": 2}
+
+
+def test_a_torn_tail_is_cut_on_a_full_disk(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cutting takes no room either."""
+    write(path, a=1)
+    whole = path.read_bytes()
+    path.write_bytes(whole + b'{"key":"b"')
+    monkeypatch.setattr(os, "write", full_disk)
+    monkeypatch.setattr(transaction_log, "replace_file", full_disk)
+    assert reopen(path) == {"a": 1}
+    assert path.read_bytes() == whole
+
+
+def test_a_file_that_can_not_be_rewritten_is_used_on(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """When there is no room for the new file at the start, one line says so and the old one takes the changes."""
+    write(path, a=1)
+    write(path, a=2)
+    size = path.stat().st_size
+    monkeypatch.setattr(os, "fsync", full_disk)
+    log = FileTransactionLog(path.parent)
+    (record,) = caplog.records
+    assert record.getMessage().startswith(f"{path}: can't be rewritten without what is out of date: ")
+    assert list(path.parent.iterdir()) == [path]
+    log.put("b", 3)
+    log.close()
+    assert path.stat().st_size > size
+    assert reopen(path) == {"a": 2, "b": 3}
+
+
+@pytest.mark.parametrize("harm", [Path.unlink, lambda path: os.truncate(path, 60)], ids=["deleted", "shortened"])
+def test_a_file_that_is_deleted_is_written_anew(
+    path: Path, harm: Callable[[Path], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing is acknowledged into a file that is gone: all entries are put into a new one, and that is said."""
+    log = FileTransactionLog(path.parent)
+    log.put("a", 1)
+    harm(path)
+    log.put("b", 2)
+    assert "was deleted or changed while it was open" in caplog.text
+    log.put("c", 3)
+    log.close()
+    assert reopen(path) == {"a": 1, "b": 2, "c": 3}
+
+
+def test_a_directory_that_is_deleted_refuses_changes(path: Path) -> None:
+    """Where no new file can be made a change is refused, until there is a place for it."""
+    log = FileTransactionLog(path.parent)
+    log.put("a", 1)
+    shutil.rmtree(path.parent)
+    with pytest.raises(TransactionLogError, match=FILE_NAME):
+        log.put("b", 2)
+    path.parent.mkdir()
+    log.put("c", 3)
+    log.close()
+    assert reopen(path) == {"a": 1, "c": 3}
 
 
 def test_it_can_not_be_opened(path: Path) -> None:

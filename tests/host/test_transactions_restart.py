@@ -111,6 +111,26 @@ def test_what_can_not_be_kept_is_not_promised(world: World, client: Client, capl
     assert (client.state(), client.committed()) == ("CompleteAbort", (-1, "NONE"))
 
 
+def test_refused_changes_make_few_lines(world: World, client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    """However many changes are refused, there is one line at once, one for the others, and one when it works again."""
+    world.log.is_broken = True
+    for _ in range(100):
+        client.init()
+    world.clock.advance(10_000)
+    client.broker.reload_failed()
+    world.log.is_broken = False
+    for _ in range(100):
+        client.init()
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("ERROR", "a change of a transaction was refused: the disk is full"),
+        (
+            "ERROR",
+            "a change of a transaction was refused: the disk is full (refused: the last of 99 lines left out in 10 s)",
+        ),
+        ("WARNING", "transactions can be written again (changes refused in the meantime: 100)"),
+    ]
+
+
 def test_an_end_that_can_not_be_noted(world: World, client: Client, caplog: pytest.LogCaptureFixture) -> None:
     """If only the completion can't be kept, the end is answered, and noted later."""
     producer = client.start()
