@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -13,8 +13,9 @@ from typing import Annotated, NoReturn
 import typer
 
 from groupcoord.cli.dump_files import PathError, Segment, find_segments, read_segment, unread_files
+from groupcoord.cli.dump_history import histories, json_line, table_row
 from groupcoord.cli.dump_json import JsonLines
-from groupcoord.cli.dump_selection import Selection, SelectionError, parse_time, parse_types
+from groupcoord.cli.dump_selection import Selection, SelectionError, parse_kinds, parse_time, parse_types
 from groupcoord.cli.dump_table import Row, TableRows, pages
 from groupcoord.coordinator import collector_paused
 from groupcoord.records.salvage import Damage, SoundBatch
@@ -45,7 +46,9 @@ def dump(
     record_type: Annotated[
         list[str] | None,
         typer.Option(
-            "--type", help="Only this record type: Kafka's name or number, control or unknown; can be repeated."
+            "--type",
+            help="Only this record type: Kafka's name or number, control or unknown; of a history only this kind of "
+            "row: generation, member, rebalance, duplicate or group; can be repeated.",
         ),
     ] = None,
     since: Annotated[
@@ -59,8 +62,14 @@ def dump(
             "--raw", help="Leave subscriptions and assignments in base 64, exactly as Kafka's formatter prints them."
         ),
     ] = False,
+    history: Annotated[
+        bool,
+        typer.Option(
+            "--history", help="What happened to each group: generations, members, and rebalances with their causes."
+        ),
+    ] = False,
 ) -> None:
-    """Print every record of __consumer_offsets logs, those of a real broker as well.
+    """Print every record of __consumer_offsets logs, those of a real broker as well, or what they tell of groups.
 
     Corrupt bytes are reported on stderr and skipped. Exit status: 0, 1 if anything could not be read, 2 if there is
     nothing to read.
@@ -68,7 +77,7 @@ def dump(
     try:
         selection = Selection(
             frozenset(group or ()),
-            parse_types(record_type or ()),
+            (parse_kinds if history else parse_types)(record_type or ()),
             frozenset(partition or ()),
             parse_time("--since", since),
             parse_time("--until", until),
@@ -79,19 +88,11 @@ def dump(
     if not segments:
         _give_up("none of the paths holds the log partitions asked for")
     reading = _Reading(segments)
-    try:
-        with _progress(sum(segment.size_bytes for segment in segments)) as (advance, report):
-            reading.advance, reading.report = advance, report
-            for path in unread_files(segments):
-                report(f"{path}: not read; compaction was interrupted when it wrote this")
-            if output_format is Format.table:
-                _print_table(reading, selection)
-            else:
-                with collector_paused():
-                    _print_json(reading, JsonLines(selection, raw=raw))
-    except BrokenPipeError:
-        # Whoever read this wants no more of it; the interpreter must not try to flush on its way out.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    rows, lines = (_history_rows, _history_lines) if history else (_record_rows, _record_lines)
+    if output_format is Format.table:
+        reading.run(lambda: _print_table(rows(reading, selection)))
+    else:
+        reading.run(lambda: _print_json(lines(reading, selection, raw)))
     if reading.is_damaged:
         raise typer.Exit(DAMAGED)
 
@@ -106,21 +107,48 @@ class _Reading:
 
     def __init__(self, segments: list[Segment]) -> None:
         self._segments = segments
-        self.advance: Callable[[int], None] = lambda size_bytes: None
-        self.report: Callable[[str], None] = lambda message: None
+        self._advance: Callable[[int], None] = lambda size_bytes: None
+        self._report: Callable[[str], None] = lambda message: None
         self.is_damaged = False
+
+    def run(self, show: Callable[[], None]) -> None:
+        """Call ``show``, which takes what this yields, and tell meanwhile how far it is and what was left out.
+
+        Raises:
+            Exit: the user interrupted it.
+        """
+        try:
+            with _progress(sum(segment.size_bytes for segment in self._segments)) as (self._advance, self._report):
+                for path in unread_files(self._segments):
+                    self._report(f"{path}: not read; compaction was interrupted when it wrote this")
+                show()
+        except BrokenPipeError:
+            # Whoever read this wants no more of it; the interpreter must not try to flush on its way out.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
     def batches(self) -> Iterator[tuple[int | None, SoundBatch]]:
         """Yield each sound batch with its log partition."""
         for segment in self._segments:
-            try:
-                yield from self._batches_of(segment)
-            except BrokenPipeError:
-                raise
-            except OSError as error:
-                self._tell(f"{segment.path}: {error.strerror or error}")
+            for sound in self._batches_of(segment):
+                yield segment.partition, sound
 
-    def _batches_of(self, segment: Segment) -> Iterator[tuple[int | None, SoundBatch]]:
+    def files(self) -> Iterator[tuple[int | None, Iterator[Iterator[SoundBatch]]]]:
+        """Yield each log partition with the batches of its files, one file after the other."""
+        partitions: dict[int | None, list[Segment]] = {}
+        for segment in self._segments:
+            partitions.setdefault(segment.partition, []).append(segment)
+        for partition, segments in partitions.items():
+            yield partition, map(self._batches_of, segments)
+
+    def _batches_of(self, segment: Segment) -> Iterator[SoundBatch]:
+        try:
+            yield from self._read(segment)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            self._tell(f"{segment.path}: {error.strerror or error}")
+
+    def _read(self, segment: Segment) -> Iterator[SoundBatch]:
         position, next_offset = 0, -1
         for found in read_segment(segment):
             if isinstance(found, Damage):
@@ -133,16 +161,16 @@ class _Reading:
                     f"{batch.base_offset} after {next_offset - 1}"
                 )
             next_offset = batch.next_offset
-            yield segment.partition, found
+            yield found
             end = batch.position + batch.size_bytes
             if end - position >= OUTPUT_BYTES:
-                self.advance(end - position)
+                self._advance(end - position)
                 position = end
-        self.advance(segment.size_bytes - position)
+        self._advance(segment.size_bytes - position)
 
     def _tell(self, message: str) -> None:
         self.is_damaged = True
-        self.report(message)
+        self._report(message)
 
 
 def damage_text(damage: Damage) -> str:
@@ -157,37 +185,59 @@ def damage_text(damage: Damage) -> str:
     return f"{text}, offsets before {behind}" if first is None else text
 
 
-def _print_json(reading: _Reading, lines: JsonLines) -> None:
+_Lines = Iterator[tuple[list[str], int]]
+"""Lines that belong together, and how many bytes of a log they tell, about."""
+
+
+def _record_lines(reading: _Reading, selection: Selection, raw: bool) -> _Lines:
+    maker = JsonLines(selection, raw=raw)
+    for partition, sound in reading.batches():
+        yield maker.lines(partition, sound), sound.batch.size_bytes
+
+
+def _history_lines(reading: _Reading, selection: Selection, raw: bool) -> _Lines:
+    for partition, files in reading.files():
+        for row in histories(partition, files, selection):
+            line = json_line(row, raw=raw)
+            yield [line], len(line)
+
+
+def _print_json(made: _Lines) -> None:
     output = sys.stdout.buffer
     waiting: list[str] = []
     size = 0
-    for partition, sound in reading.batches():
-        made = lines.lines(partition, sound)
-        if made:
-            waiting += made
-            size += sound.batch.size_bytes
-            if size >= OUTPUT_BYTES:
-                output.write(("\n".join(waiting) + "\n").encode())
-                waiting.clear()
-                size = 0
+    with collector_paused():
+        for lines, size_bytes in made:
+            if lines:
+                waiting += lines
+                size += size_bytes
+                if size >= OUTPUT_BYTES:
+                    output.write(("\n".join(waiting) + "\n").encode())
+                    waiting.clear()
+                    size = 0
     if waiting:
         output.write(("\n".join(waiting) + "\n").encode())
     output.flush()
 
 
-def _print_table(reading: _Reading, selection: Selection) -> None:
+def _record_rows(reading: _Reading, selection: Selection) -> Iterator[Row]:
+    maker = TableRows(selection)
+    for partition, sound in reading.batches():
+        yield from maker.rows(partition, sound)
+
+
+def _history_rows(reading: _Reading, selection: Selection) -> Iterator[Row]:
+    for partition, files in reading.files():
+        yield from map(table_row, histories(partition, files, selection))
+
+
+def _print_table(rows: Iterable[Row]) -> None:
     from rich.console import Console
 
     console = Console(highlight=False, markup=False)
     width = console.width if console.is_terminal else max(console.width, PIPE_WIDTH_MIN)
     console = Console(highlight=False, markup=False, width=width)
-    maker = TableRows(selection)
-
-    def rows() -> Iterator[Row]:
-        for partition, sound in reading.batches():
-            yield from maker.rows(partition, sound)
-
-    for page in pages(rows(), width):
+    for page in pages(rows, width):
         console.print(page)
 
 

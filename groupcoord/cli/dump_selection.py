@@ -1,4 +1,4 @@
-"""Which records ``groupcoord dump`` prints: its filters, and what the words on the command line mean."""
+"""What ``groupcoord dump`` prints: its filters, and what the words on the command line mean."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from attrs import frozen
 
+from groupcoord.history import KINDS
 from groupcoord.records.batches import BatchRecord
 from groupcoord.records.describe import UNKNOWN
 from groupcoord.records.schemas import RecordType
@@ -25,7 +26,8 @@ class Selection:
 
     Attributes:
         group_ids: records about these groups.
-        types: names of record types, with ``CONTROL`` for control records and ``UNKNOWN`` for all that can't be told.
+        types: names of record types, with ``CONTROL`` for control records and ``UNKNOWN`` for all that can't be told;
+            of histories the kinds of rows.
         partitions: numbers of log partitions.
         since_ms: timestamps from here on, in milliseconds since the Unix epoch.
         until_ms: timestamps before this one.
@@ -58,6 +60,13 @@ class Selection:
             records = [record for record in records if record[1] < until_ms]
         return records
 
+    def has_time(self, timestamp_ms: int | None) -> bool:
+        """Tell whether something of this time is wanted; what has none is, unless times are named."""
+        if timestamp_ms is None:
+            return self.since_ms is None and self.until_ms is None
+        since_ms, until_ms = self.since_ms, self.until_ms
+        return (since_ms is None or timestamp_ms >= since_ms) and (until_ms is None or timestamp_ms < until_ms)
+
 
 def parse_types(words: Iterable[str]) -> frozenset[str]:
     """Return the names of record types given by number, or by Kafka's name in any case, with ``-`` or ``_``.
@@ -76,6 +85,18 @@ def _parse_type(word: str) -> str:
         known = ", ".join(other.lower().replace("_", "-") for other in TYPE_NAMES)
         raise SelectionError(f"--type {word!r} is no record type; there are {known}, or their numbers")
     return name
+
+
+def parse_kinds(words: Iterable[str]) -> frozenset[str]:
+    """Return kinds of rows of a history.
+
+    Raises:
+        SelectionError: there is no such kind.
+    """
+    kinds = frozenset(word.strip().lower() for word in words)
+    for kind in sorted(kinds.difference(KINDS)):
+        raise SelectionError(f"--type {kind!r} is no kind of row of a history; there are {', '.join(KINDS)}")
+    return kinds
 
 
 def parse_time(option: str, word: str | None) -> int | None:

@@ -126,15 +126,15 @@ def _protocol_text(described: dict[str, Any] | str) -> str:
         return described or "empty"
     data = dict(described["data"])
     parts = [*data.pop("topics", ())]
-    parts += [_topic_text(topic) for topic in data.pop("assignedPartitions", ())]
+    parts += [topic_text(topic) for topic in data.pop("assignedPartitions", ())]
     owned = data.pop("ownedPartitions", ())
     if owned:
-        parts.append(f"owns {' '.join(map(_topic_text, owned))}")
+        parts.append(f"owns {' '.join(map(topic_text, owned))}")
     parts += [f"{name}={_brief(content)}" for name, content in data.items() if content not in (None, "", -1)]
     return " ".join(parts) or "nothing"
 
 
-def _topic_text(topic: dict[str, Any]) -> str:
+def topic_text(topic: dict[str, Any]) -> str:
     """Return a topic with its partitions, neighbours as a range: ``orders[0-3,7]``."""
     ranges: list[list[int]] = []
     for partition in topic["partitions"]:

@@ -7,13 +7,13 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from groupcoord.core.retention import MS_PER_MINUTE
+from groupcoord.history.fold import DUPLICATE
+from groupcoord.history.views import CLASSIC
 from groupcoord.spark.group_schemas import ANOMALIES, STALE_GROUPS
 from groupcoord.spark.groups import groups, history_of, rebalances
-from groupcoord.spark.history import DUPLICATE
 from groupcoord.spark.report_text import told_limit
 from groupcoord.spark.schemas import KIND_RECORD
 from groupcoord.spark.tables import commits_of, current_offsets
-from groupcoord.spark.views import CLASSIC
 
 OFFSET_REWIND, COMMITS_STOPPED, STALLED = "offset rewind", "commits stopped", "stalled"
 COMMIT_STORM, REBALANCE_STORM = "commit storm", "rebalance storm"

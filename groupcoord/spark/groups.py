@@ -14,11 +14,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from groupcoord.history.fold import DEPARTURE, GENERATION, GROUP, MEMBER, REBALANCE, FoldOptions, GroupFold
 from groupcoord.records.schemas import RecordType
 from groupcoord.records.structures import uuid_text
 from groupcoord.records.typed import parse_record
 from groupcoord.spark.group_schemas import GENERATIONS, GROUPS, HISTORY, MEMBERS, REBALANCES
-from groupcoord.spark.history import DEPARTURE, GENERATION, GROUP, MEMBER, REBALANCE, FoldOptions, GroupFold
 from groupcoord.spark.schemas import KIND_CONTROL, KIND_RECORD
 from groupcoord.spark.tables import current_offsets, is_offset_record
 
@@ -76,7 +76,7 @@ def rebalances(records: DataFrame) -> DataFrame:
     """Return the rebalances and why they came (:data:`groupcoord.spark.group_schemas.REBALANCES`).
 
     Heartbeats are not in the log, and compaction hides generations: a cause is inferred, with how sure it is and why,
-    and what can't be known is ``unknown``. See :mod:`groupcoord.spark.causes`.
+    and what can't be known is ``unknown``. See :mod:`groupcoord.history.causes`.
 
     Args:
         records: the table of records, or what :func:`history` makes of it.

@@ -109,7 +109,7 @@ class CauseCount:
     """Rebalances of one cause.
 
     Attributes:
-        cause: one of :data:`groupcoord.spark.causes.CAUSES`.
+        cause: one of :data:`groupcoord.history.causes.CAUSES`.
         rebalances: how many.
         proven: of how many the records prove the cause.
         confidence: the mean, from 0 to 1.

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 
+from groupcoord.history.causes import CAUSES, UNKNOWN
 from groupcoord.spark import report_model as model
-from groupcoord.spark.causes import CAUSES, UNKNOWN
 from groupcoord.spark.report_model import STATES, GroupRow, GroupStory, Report
 from groupcoord.spark.report_pictures import (
     Axis,

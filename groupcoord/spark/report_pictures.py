@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import frozen
 
-from groupcoord.spark.causes import CAUSES
+from groupcoord.history.causes import CAUSES
 from groupcoord.spark.report_model import STATES, Bins, GroupStory, PartitionRow
 from groupcoord.spark.report_text import (
     counted,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from statistics import median
 
-from groupcoord.spark.causes import (
+from groupcoord.history.causes import (
     COORDINATOR_MOVE,
     EXPIRY_OR_LEAVE,
     JOIN,

@@ -25,11 +25,11 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from groupcoord.history.fold import FoldOptions, GroupFold
+from groupcoord.history.state import GroupState, KnownOffset, decode_state, encode_state
 from groupcoord.records.structures import uuid_text
 from groupcoord.spark.group_schemas import HISTORY
-from groupcoord.spark.group_state import GroupState, KnownOffset, decode_state, encode_state
 from groupcoord.spark.groups import NO_PARTITION, ROWS_MAX, fold_record, is_group_record, known_partition, taken_rows
-from groupcoord.spark.history import FoldOptions, GroupFold
 from groupcoord.spark.schemas import CURRENT_OFFSETS, _schema
 from groupcoord.spark.tables import ABORTED, OPEN
 
@@ -38,7 +38,7 @@ STATE = "state"
 STATES = _schema(
     ("log_partition", IntegerType(), "where the group's records lie; -1 if that is not known"),
     ("group_id", StringType(), "the group"),
-    ("blob", BinaryType(), "what groupcoord.spark.group_state makes of it"),
+    ("blob", BinaryType(), "what groupcoord.history.state makes of it"),
     ("update", LongType(), "which update wrote it; the last one counts"),
 )
 """What is kept of each group."""

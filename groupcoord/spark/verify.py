@@ -21,7 +21,6 @@ from pyspark.sql.types import IntegerType, LongType, StringType
 from groupcoord.clock import ManualClock
 from groupcoord.config import Config
 from groupcoord.coordinator import GroupCoordinator
-from groupcoord.core.group import CONSUMER_PROTOCOL_TYPE
 from groupcoord.core.messages import DescribeGroups, GroupToFetch, OffsetFetch
 from groupcoord.core.records import (
     NO_PRODUCER_EPOCH,
@@ -35,15 +34,16 @@ from groupcoord.core.records import (
     TransactionMarker,
 )
 from groupcoord.errors import ErrorCode
+from groupcoord.history.embedded import CONSUMER_PROTOCOL_TYPE, NO_PARTITIONS, decode_partitions
+from groupcoord.history.fold import GENERATION, GROUP
+from groupcoord.history.views import CLASSIC, by_topic
 from groupcoord.log_store import LoadedCommits, LogRecord, NotLeaderError, StorageError, Ticket
 from groupcoord.records.codec import decode_record
 from groupcoord.spark.columns import arrow_schema
 from groupcoord.spark.group_schemas import DIFFERENCES
 from groupcoord.spark.groups import NO_PARTITION, ROWS_MAX, history_of, known_partition, members
-from groupcoord.spark.history import GENERATION, GROUP
 from groupcoord.spark.schemas import KIND_CONTROL, KIND_RECORD, _schema
 from groupcoord.spark.tables import current_offsets, is_offset_record
-from groupcoord.spark.views import CLASSIC, NO_PARTITIONS, by_topic, decode_partitions
 
 _KEY = ("log_partition", "group_id")
 _COLUMNS = (

@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -138,6 +139,18 @@ def test_asyncio_member(tmp_path: Path) -> None:
 def test_the_host_of_a_member_is_short() -> None:
     """300 lines, the example's application included."""
     assert len((EXAMPLES / "asyncio_member.py").read_text("utf-8").splitlines()) <= 300
+
+
+def test_rebalance_causes(tmp_path: Path) -> None:
+    """Of a real broker's log every rebalance is told with its cause, and how many there are of each."""
+    with tarfile.open(ROOT / "tests" / "spark" / "broker_log.tar.xz") as packed:
+        packed.extractall(tmp_path, filter="data")
+    *lines, totals = run(EXAMPLES / "rebalance_causes.py", tmp_path, cwd=tmp_path)
+
+    assert totals == "join 30, leave 17, expiry or leave 4, metadata change 3, static replace 3, leader rejoin 2"
+    assert len(lines) == 59
+    left = r"churn-java-coop 5 -> 6: leave \(100%\), m3 .* left: known to be there 4011 ms before, less than"
+    assert any(re.match(left, line) for line in lines)
 
 
 def test_every_example_is_run_here() -> None:

@@ -24,6 +24,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "log_store": ("core", "errors", "config", "clock", "records"),
     "coordinator": ("core", "errors", "config", "clock", "log_store", "records", "interpreter"),
     "laws": ("coordinator", "core", "errors", "log_store"),
+    "history": (
+        *("records", "core.records", "errors"),
+        # how consumers write subscriptions and assignments, which the group's record only carries
+        *("core.subscriptions", "member.consumer_protocol"),
+    ),
     "storage": ("records", "log_store", "errors", "core.records"),  # compaction tells records apart by what they are
     "wire": ("core.messages", "core.records", "errors"),  # of the records only what stands for "no id"
     "member": (
@@ -68,9 +73,10 @@ MAY_REQUIRE: dict[str, frozenset[str]] = {
     "log_store": BASE_REQUIREMENTS,
     "coordinator": BASE_REQUIREMENTS,
     "laws": BASE_REQUIREMENTS,
+    "history": BASE_REQUIREMENTS,
     "__init__": BASE_REQUIREMENTS,
 }
-"""What the base install is made of imports no other package than these."""
+"""What the base install is made of imports no other package than these; nor does what tells histories."""
 
 PYSPARK_ONLY_IN = "spark"
 

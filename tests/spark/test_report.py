@@ -12,8 +12,8 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
+from groupcoord.history.causes import CAUSES, EXPIRY_OR_LEAVE, JOIN
 from groupcoord.spark import report_model as model
-from groupcoord.spark.causes import CAUSES, EXPIRY_OR_LEAVE, JOIN
 from groupcoord.spark.report_figures import bin_width_ms, bins_of
 from groupcoord.spark.report_page import LONG_TABLE_ROWS, report_page
 from groupcoord.spark.report_pictures import (

@@ -1,7 +1,7 @@
 """The history of one group, folded from its records in the log's order: generations, members, rebalances, its state.
 
 :class:`GroupFold` takes one record after the other, keeps what the group looks like, and gives rows of the tables as
-soon as they are certain. Nothing here needs Spark. A fold can be pickled at any point and goes on as if nothing had
+soon as they are certain. A fold can be pickled at any point and goes on as if nothing had
 happened. Its memory is that of the group's members and partitions, however long the log.
 """
 
@@ -11,23 +11,21 @@ from typing import Any
 
 from attrs import define, evolve, field
 
-from groupcoord.core.group import CONSUMER_PROTOCOL_TYPE
 from groupcoord.errors import GroupcoordError
-from groupcoord.records.schemas import RecordType
-from groupcoord.records.structures import Values
-from groupcoord.records.typed import TypedRecord
-from groupcoord.spark.causes import STATIC_REPLACE, UNKNOWN, Explanation, LastCommits, Surroundings, explain
-from groupcoord.spark.epochs import MODERN_TYPES, EpochGroup, types_of
-from groupcoord.spark.views import (
+from groupcoord.history.causes import STATIC_REPLACE, UNKNOWN, Explanation, LastCommits, Surroundings, explain
+from groupcoord.history.embedded import CONSUMER_PROTOCOL_TYPE, TopicPartition, TopicPartitions
+from groupcoord.history.epochs import MODERN_TYPES, EpochGroup, types_of
+from groupcoord.history.views import (
     CLASSIC,
     STREAMS,
     GroupView,
     MemberView,
-    TopicPartition,
-    TopicPartitions,
     by_topic,
     classic_view,
 )
+from groupcoord.records.schemas import RecordType
+from groupcoord.records.structures import Values
+from groupcoord.records.typed import TypedRecord
 
 Row = dict[str, Any]
 

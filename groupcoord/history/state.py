@@ -1,4 +1,4 @@
-"""What a stream keeps of one group between its updates, and how that becomes one blob.
+"""What is kept of one group while its log grows, and how that becomes one blob.
 
 A blob is a byte with the version of its form and, compressed, JSON in which each object is the list of its attributes'
 values, in the order of their declaration. So the version changes with any of these classes' attributes; a test holds
@@ -15,18 +15,19 @@ from typing import Any
 import attrs
 from attrs import define, field
 
-from groupcoord.spark.epochs import EpochGroup, ModernTypes, types_named
-from groupcoord.spark.errors import PipelineError
-from groupcoord.spark.history import FoldOptions, GroupFold, OpenRebalance
-from groupcoord.spark.views import GroupView, MemberView, TopicPartition
+from groupcoord.errors import GroupcoordError
+from groupcoord.history.embedded import TopicPartition
+from groupcoord.history.epochs import EpochGroup, ModernTypes, types_named
+from groupcoord.history.fold import FoldOptions, GroupFold, OpenRebalance
+from groupcoord.history.views import GroupView, MemberView
 
 BLOB_VERSION = 1
 
 _COMPRESSION_LEVEL = 6
 
 
-class StateVersionError(PipelineError):
-    """A checkpoint holds blobs in a form that this version of groupcoord does not know."""
+class StateVersionError(GroupcoordError):
+    """A blob is in a form that this version of groupcoord does not know."""
 
 
 @define

@@ -6,19 +6,11 @@ from typing import NamedTuple
 
 from attrs import define, evolve, field
 
+from groupcoord.history.embedded import NO_PARTITIONS, TopicPartition, TopicPartitions
+from groupcoord.history.views import CONSUMER, SHARE, STREAMS, GroupView, MemberView
 from groupcoord.records.schemas import RecordType
 from groupcoord.records.structures import Values
 from groupcoord.records.typed import TypedRecord
-from groupcoord.spark.views import (
-    CONSUMER,
-    NO_PARTITIONS,
-    SHARE,
-    STREAMS,
-    GroupView,
-    MemberView,
-    TopicPartition,
-    TopicPartitions,
-)
 
 EMPTY, NOT_READY, ASSIGNING, RECONCILING, STABLE = "Empty", "NotReady", "Assigning", "Reconciling", "Stable"
 """States of such groups, as Kafka names them."""

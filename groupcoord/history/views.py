@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from attrs import define
 
-from attrs import define, frozen
-
-from groupcoord.core.group import CONSUMER_PROTOCOL_TYPE
-from groupcoord.core.subscriptions import subscribed_topics
-from groupcoord.member.consumer_protocol import ConsumerProtocolError, decode_assignment, decode_subscription
+from groupcoord.history.embedded import (
+    CONSUMER_PROTOCOL_TYPE,
+    NO_PARTITIONS,
+    NO_SUBSCRIPTION,
+    TopicPartition,
+    TopicPartitions,
+    decode_partitions,
+    decode_subscription,
+)
 from groupcoord.records.structures import Values
 
 CLASSIC, CONSUMER, SHARE, STREAMS = "Classic", "Consumer", "Share", "Streams"
 """Types of groups, as Kafka's administration client names them."""
-
-TopicPartition = tuple[str, int]
-TopicPartitions = frozenset[TopicPartition]
-
-NO_PARTITIONS: TopicPartitions = frozenset()
 
 
 @define
@@ -118,17 +117,6 @@ class GroupView:
         return {partition: owners[partition] for partition in sorted(owners) if len(owners[partition]) > 1}
 
 
-@frozen
-class _Decoded:
-    """A classic member's subscription."""
-
-    topics: frozenset[str] | None = None
-    owned: TopicPartitions = NO_PARTITIONS
-    owned_generation: int = -1
-    rack_id: str | None = None
-    user_data: bytes | None = None
-
-
 def classic_view(values: Values, log_offset: int, log_timestamp_ms: int) -> GroupView:
     """Return the view of a classic group's record (type 2), from the fields of its value.
 
@@ -155,7 +143,7 @@ def classic_view(values: Values, log_offset: int, log_timestamp_ms: int) -> Grou
 def _classic_member(values: Values, is_consumer: bool, alive_ms: int, log_offset: int) -> MemberView:
     metadata = values["subscription"]
     assigned = decode_partitions(values["assignment"]) if is_consumer else NO_PARTITIONS
-    decoded = _decode_subscription(metadata) if is_consumer else _Decoded()
+    decoded = decode_subscription(metadata) if is_consumer else NO_SUBSCRIPTION
     session_timeout_ms = values["sessionTimeout"]
     rebalance_timeout_ms = values.get("rebalanceTimeout", -1)
     return MemberView(
@@ -178,35 +166,6 @@ def _classic_member(values: Values, is_consumer: bool, alive_ms: int, log_offset
         -1,
         alive_ms,
     )
-
-
-def _decode_subscription(data: bytes) -> _Decoded:
-    """Return what can be read of a subscription: some clients write versions that lack their last fields."""
-    try:
-        subscription = decode_subscription(data)
-    except ConsumerProtocolError:
-        return _Decoded(subscribed_topics([data]))
-    return _Decoded(
-        frozenset(subscription.topics),
-        _pairs(subscription.owned_partitions),
-        subscription.generation_id,
-        subscription.rack_id,
-        subscription.user_data,
-    )
-
-
-def decode_partitions(data: bytes) -> TopicPartitions:
-    """Return the partitions of an assignment in the consumer protocol; none if it can't be read."""
-    if not data:
-        return NO_PARTITIONS
-    try:
-        return _pairs(decode_assignment(data).partitions)
-    except ConsumerProtocolError:
-        return NO_PARTITIONS
-
-
-def _pairs(partitions: Iterable[tuple[str, int]]) -> TopicPartitions:
-    return frozenset((topic, partition) for topic, partition in partitions)
 
 
 def by_topic(partitions: TopicPartitions) -> list[tuple[str, list[int]]]:

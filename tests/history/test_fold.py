@@ -6,6 +6,18 @@ from collections.abc import Sequence
 
 import pytest
 
+from groupcoord.history.causes import (
+    COORDINATOR_MOVE,
+    EXPIRY_OR_LEAVE,
+    JOIN,
+    LEADER_REJOIN,
+    LEAVE,
+    METADATA_CHANGE,
+    STATIC_REPLACE,
+    UNKNOWN,
+)
+from groupcoord.history.fold import DUPLICATE, GROUP, REBALANCE, FoldOptions, GroupFold, LogOrderError, Row
+from groupcoord.history.state import GroupState, decode_state, encode_state
 from groupcoord.member.consumer_protocol import (
     Assignment,
     Subscription,
@@ -16,18 +28,6 @@ from groupcoord.member.consumer_protocol import (
 from groupcoord.records.schemas import RecordType
 from groupcoord.records.structures import Values
 from groupcoord.records.typed import TypedRecord
-from groupcoord.spark.causes import (
-    COORDINATOR_MOVE,
-    EXPIRY_OR_LEAVE,
-    JOIN,
-    LEADER_REJOIN,
-    LEAVE,
-    METADATA_CHANGE,
-    STATIC_REPLACE,
-    UNKNOWN,
-)
-from groupcoord.spark.group_state import GroupState, decode_state, encode_state
-from groupcoord.spark.history import DUPLICATE, GROUP, REBALANCE, FoldOptions, GroupFold, LogOrderError, Row
 
 SESSION_MS = 10_000
 TOPIC_ID = "AWOEiKsoQr2TO7n23NCAlg"

@@ -12,7 +12,8 @@ from collections.abc import Iterable
 
 from attrs import define, frozen
 
-from groupcoord.spark.views import CLASSIC, GroupView, MemberView, TopicPartition
+from groupcoord.history.embedded import TopicPartition
+from groupcoord.history.views import CLASSIC, GroupView, MemberView
 
 JOIN = "join"
 LEAVE = "leave"

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from groupcoord.history.causes import EXPIRY_OR_LEAVE, JOIN, LEAVE, METADATA_CHANGE, STATIC_REPLACE, UNKNOWN
+from groupcoord.history.fold import GENERATION, GROUP, MEMBER, REBALANCE, FoldOptions, GroupFold, Row
+from groupcoord.history.state import GroupState, decode_state, encode_state
 from groupcoord.records.typed import parse_record
-from groupcoord.spark.causes import EXPIRY_OR_LEAVE, JOIN, LEAVE, METADATA_CHANGE, STATIC_REPLACE, UNKNOWN
-from groupcoord.spark.group_state import GroupState, decode_state, encode_state
-from groupcoord.spark.history import GENERATION, GROUP, MEMBER, REBALANCE, FoldOptions, GroupFold, Row
 
 BROKER_GROUPS = Path(__file__).with_name("broker_groups.json.xz")
 CLOSE_MS = 15_000

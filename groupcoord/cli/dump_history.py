@@ -1,0 +1,124 @@
+"""``groupcoord dump --history``: the histories of groups as JSON lines, or as rows of the table."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from groupcoord.cli.dump_selection import Selection
+from groupcoord.cli.dump_table import Row, time_text, topic_text
+from groupcoord.history import DUPLICATE, GENERATION, GROUP, MEMBER, REBALANCE, HistoryRow, LogHistory
+from groupcoord.records.salvage import SoundBatch
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+def histories(
+    log_partition: int | None, files: Iterable[Iterable[SoundBatch]], selection: Selection
+) -> Iterator[HistoryRow]:
+    """Yield the wanted rows of a log partition, group by group.
+
+    Args:
+        log_partition: its number, if it is known.
+        files: the batches of each of its files, in the order of the log.
+        selection: what is wanted. What lies before the times asked for is read all the same: it tells who was there.
+    """
+    history = LogHistory(log_partition, group_ids=selection.group_ids or None)
+    for file in files:
+        history.begin_file()
+        for sound in file:
+            history.add(sound)
+    for row in history.rows():
+        if selection.has_type(row.kind) and selection.has_time(row.log_timestamp_ms):
+            yield row
+
+
+def json_line(row: HistoryRow, *, raw: bool = False) -> str:
+    """Return a row as JSON: the columns of the pipeline's table of its kind, and what it is.
+
+    Args:
+        row: the row.
+        raw: leave the bytes of a member's subscription there, in base 64.
+    """
+    place = {"kind": row.kind, "group_id": row.group_id, "log_partition": row.log_partition}
+    values = dict(row.values)
+    if row.kind == MEMBER:
+        values["subscription"] = _subscription(values["subscription"], raw=raw)
+    told = {"log_offset": row.log_offset, "log_timestamp_ms": row.log_timestamp_ms}
+    return _encode(place | values | told)
+
+
+def _subscription(subscription: dict[str, Any], *, raw: bool) -> dict[str, Any]:
+    """Return a subscription without its bytes, or with them in base 64."""
+    data, user_data = subscription["raw"], subscription["user_data"]
+    told = {name: value for name, value in subscription.items() if name != "raw"}
+    told["user_data"] = None if user_data is None else user_data.hex()
+    return told | {"raw": None if data is None else b64encode(data).decode("ascii")} if raw else told
+
+
+def table_row(row: HistoryRow) -> Row:
+    """Return a row for the eye."""
+    return Row(
+        "" if row.log_partition is None else str(row.log_partition),
+        str(row.log_offset),
+        "" if row.log_timestamp_ms is None else time_text(row.log_timestamp_ms),
+        row.kind,
+        row.group_id,
+        _TEXTS[row.kind](row.values),
+    )
+
+
+def _generation_text(values: dict[str, Any]) -> str:
+    parts = [f"generation {values['generation']}", values["protocol_type"] or "no protocol type"]
+    parts += [values["protocol"]] if values["protocol"] else []
+    parts.append(_members(values["member_count"]))
+    return ", ".join(parts)
+
+
+def _member_text(values: dict[str, Any]) -> str:
+    name = values["member_id"] + (f" ({values['instance_id']})" if values["instance_id"] else "")
+    leads = " leads," if values["is_leader"] else ""
+    subscription = values["subscription"]
+    topics = subscription["topics"]
+    wanted = [*(topics or ()), *([f"/{subscription['topic_regex']}/"] if subscription["topic_regex"] else ())]
+    told = "what can't be read" if topics is None and not wanted else " ".join(wanted) or "nothing"
+    held = [{"topic": one["topic"] or one["topic_id"], "partitions": one["partitions"]} for one in values["assignment"]]
+    number = "generation" if values["member_epoch"] is None else "epoch"
+    return (
+        f"{name}:{leads} {number} {values['generation']}, client {values['client_id']} at {values['client_host']}, "
+        f"subscribes to {told}; has {' '.join(map(topic_text, held)) or 'nothing'}"
+    )
+
+
+def _rebalance_text(values: dict[str, Any]) -> str:
+    before = "" if values["from_generation"] is None else f"{values['from_generation']} "
+    sure = f"{values['confidence']:.0%} sure" if values["confidence"] else "not shown by the log"
+    others = [cause for cause in values["causes"] if cause != values["cause"]]
+    also = f", also {' and '.join(others)}" if others else ""
+    return f"{before}-> {values['to_generation']}: {values['cause']} ({sure}){also}\n{values['evidence']}"
+
+
+def _duplicate_text(values: dict[str, Any]) -> str:
+    partition = f"{values['topic']}-{values['topic_partition']}"
+    return f"generation {values['generation']}: {partition} belongs to {' and '.join(values['member_ids'])}"
+
+
+def _group_text(values: dict[str, Any]) -> str:
+    number = "generation" if values["type"] == "Classic" else "epoch"
+    parts = [values["type"], values["state"], f"{number} {values['generation_or_epoch']}"]
+    return ", ".join([*parts, _members(values["member_count"])])
+
+
+def _members(count: int) -> str:
+    return f"{count} member{'' if count == 1 else 's'}"
+
+
+_TEXTS: dict[str, Callable[[dict[str, Any]], str]] = {
+    GENERATION: _generation_text,
+    MEMBER: _member_text,
+    REBALANCE: _rebalance_text,
+    DUPLICATE: _duplicate_text,
+    GROUP: _group_text,
+}

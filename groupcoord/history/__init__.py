@@ -1,0 +1,38 @@
+"""What happened to groups, from the records of ``__consumer_offsets``: generations, members, rebalances and why.
+
+Pure Python on records: neither Spark nor numpy, neither files nor a clock. :class:`LogHistory` takes the batches of one
+log partition and gives the rows of every group; :class:`GroupFold` takes the records of one group, for programs that
+bring them in order themselves, as the pipeline on Spark does. Names of rows are those of the pipeline's tables.
+"""
+
+from groupcoord.history.causes import CAUSES
+from groupcoord.history.fold import (
+    DEPARTURE,
+    DUPLICATE,
+    GENERATION,
+    GROUP,
+    MEMBER,
+    REBALANCE,
+    FoldOptions,
+    GroupFold,
+    LogOrderError,
+    Row,
+)
+from groupcoord.history.log import KINDS, HistoryRow, LogHistory
+
+__all__ = [
+    "CAUSES",
+    "DEPARTURE",
+    "DUPLICATE",
+    "GENERATION",
+    "GROUP",
+    "KINDS",
+    "MEMBER",
+    "REBALANCE",
+    "FoldOptions",
+    "GroupFold",
+    "HistoryRow",
+    "LogHistory",
+    "LogOrderError",
+    "Row",
+]

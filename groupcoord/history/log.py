@@ -1,0 +1,253 @@
+"""The histories of all groups of a log partition, from its batches.
+
+A group's records lie among those of all others, and what a fold has to know beforehand (the names of topics, how far
+compaction has come) may stand behind them. So the records of groups are gathered first, and of committed
+offsets what tells that a member lived: the last one of each partition between two records of its group. Memory grows
+with that, not with the number of commits; each group's rows are made when they are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from operator import itemgetter
+from typing import NamedTuple
+
+from attrs import define, field
+
+from groupcoord.core.records import ZERO_UUID, OffsetCommitRecord
+from groupcoord.history.fold import (
+    DEPARTURE,
+    DUPLICATE,
+    GENERATION,
+    GROUP,
+    MEMBER,
+    REBALANCE,
+    FoldOptions,
+    GroupFold,
+    Row,
+)
+from groupcoord.records.codec import decode_record
+from groupcoord.records.salvage import SoundBatch
+from groupcoord.records.structures import uuid_text
+from groupcoord.records.typed import group_id_of, parse_key, parse_record
+
+KINDS = (GENERATION, MEMBER, REBALANCE, DUPLICATE, GROUP)
+"""Kinds of rows: the last is the group as a coordinator that loads the log would find it."""
+
+_OFFSET_KEYS = (b"\x00\x00", b"\x00\x01")
+_NO_LEADER_EPOCH = -1
+
+
+class HistoryRow(NamedTuple):
+    """Something that the log shows of a group.
+
+    Attributes:
+        group_id: the group.
+        log_partition: where its records lie; None if that is not known.
+        log_offset: of the record that shows it; of a row of kind ``group`` the last record that is about the group.
+        log_timestamp_ms: of that record; None if it is not in the log any more.
+        kind: one of :data:`KINDS`.
+        values: by the names of the pipeline's table of this kind.
+    """
+
+    group_id: str
+    log_partition: int | None
+    log_offset: int
+    log_timestamp_ms: int | None
+    kind: str
+    values: Row
+
+
+class LogHistory:
+    """Gathers the records of one log partition, and tells the history of each group.
+
+    Call :meth:`begin_file` and :meth:`add` for what each file holds, in the order of the log, and :meth:`rows` at last.
+
+    Args:
+        log_partition: which it is; None if that is not known.
+        group_ids: only these groups; None: all.
+        session_timeout_ms: ``group.consumer.session.timeout.ms`` of the brokers, to tell members of KIP-848 groups that
+            left from those that expired; the log does not tell it. None: who was there 5 s before is taken to have
+            left, with less confidence.
+    """
+
+    def __init__(
+        self,
+        log_partition: int | None = None,
+        *,
+        group_ids: Container[str] | None = None,
+        session_timeout_ms: int | None = None,
+    ) -> None:
+        self.log_partition = log_partition
+        self._group_ids = group_ids
+        self._session_timeout_ms = session_timeout_ms
+        self._groups: dict[str, _Gathered] = {}
+        self._files: list[_Span] = []
+        self._file = _Span()
+
+    def begin_file(self) -> None:
+        """What is added from now on is of the next file: compaction works file by file."""
+        if self._file.count:
+            self._files.append(self._file)
+        self._file = _Span()
+
+    def add(self, sound: SoundBatch) -> None:
+        """Take a batch."""
+        batch = sound.batch
+        self._file.add(sound)
+        if batch.is_control:
+            return
+        leader_epoch = None if batch.leader_epoch == _NO_LEADER_EPOCH else batch.leader_epoch
+        is_transactional = batch.is_transactional
+        for log_offset, timestamp_ms, key, value in sound.records:
+            if key is None:
+                continue
+            if key[:2] in _OFFSET_KEYS:
+                if value is not None:
+                    self._add_commit(log_offset, timestamp_ms, key, value, is_transactional)
+            elif (parsed := parse_key(key)) is not None:
+                group = self._group(group_id_of(parsed[1]))
+                if group is not None:
+                    group.add_record(_GroupRecord(log_offset, timestamp_ms, key, value, leader_epoch))
+
+    def _add_commit(self, log_offset: int, timestamp_ms: int, key: bytes, value: bytes, is_transactional: bool) -> None:
+        record = decode_record(key, value)
+        if not isinstance(record, OffsetCommitRecord):
+            return
+        group = self._group(record.group_id)
+        if group is None:
+            return
+        if record.topic_id is not ZERO_UUID:
+            group.topic_names[uuid_text(record.topic_id.bytes)] = record.topic
+        # Who commits in a transaction may be gone when its marker comes.
+        place = None if is_transactional else (record.topic, record.partition)
+        group.add_commit(_Commit(log_offset, timestamp_ms, place))
+
+    def _group(self, group_id: str) -> _Gathered | None:
+        group = self._groups.get(group_id)
+        if group is None and (self._group_ids is None or group_id in self._group_ids):
+            group = self._groups[group_id] = _Gathered()
+        return group
+
+    def rows(self) -> Iterator[HistoryRow]:
+        """Yield the rows of one group after the other, in the order in which they appear in the log.
+
+        Within a group they come as soon as they are certain: first what the log shows, then how it ends.
+        """
+        self.begin_file()
+        options = FoldOptions(self._session_timeout_ms, _complete_from(self._files))
+        for group_id, gathered in self._groups.items():
+            fold = GroupFold(group_id, self.log_partition, options)
+            yield from _rows_of(fold, gathered)
+
+
+@define
+class _Span:
+    """The records of one file: the first and the last offset, and how many there are."""
+
+    first: int = -1
+    last: int = -1
+    count: int = 0
+
+    def add(self, sound: SoundBatch) -> None:
+        if sound.records:
+            offsets = [record[0] for record in sound.records]
+            self.first = min(offsets) if self.count == 0 else min(self.first, *offsets)
+            self.last = max(self.last, *offsets)
+            self.count += len(offsets)
+
+
+def _complete_from(files: list[_Span]) -> int:
+    """Return the offset from which on no record of a log is missing.
+
+    Compaction works from the start of a log: it leaves files with gaps, and behind them files without. Bytes that can't
+    be read leave a gap too.
+    """
+    complete, end = 0, 0
+    for file in sorted(files, key=lambda file: (file.first, file.last)):
+        if file.last - file.first + 1 != file.count:
+            complete = file.last + 1
+        elif file.first != end:
+            complete = file.first
+        end = file.last + 1
+    return complete
+
+
+class _GroupRecord(NamedTuple):
+    """A record of a group or of a member, as it lies in the log."""
+
+    log_offset: int
+    timestamp_ms: int
+    key: bytes
+    value: bytes | None
+    leader_epoch: int | None
+
+
+class _Commit(NamedTuple):
+    """A committed offset: of which topic and partition, unless a transaction has it."""
+
+    log_offset: int
+    timestamp_ms: int
+    place: tuple[str, int] | None
+
+
+@define
+class _Gathered:
+    """What the log holds of one group.
+
+    Attributes:
+        entries: its records, and the last commits between them.
+        topic_names: by the topics' ids.
+    """
+
+    entries: list[_GroupRecord | _Commit] = field(factory=list)
+    topic_names: dict[str, str] = field(factory=dict)
+    _last_offset: int = -1
+    # Where the last commit of each partition since the group's last record stands among the entries.
+    _commits: dict[tuple[str, int] | None, int] = field(factory=dict)
+
+    def add_record(self, record: _GroupRecord) -> None:
+        self.entries.append(record)
+        self._commits.clear()
+        self._last_offset = record.log_offset
+
+    def add_commit(self, commit: _Commit) -> None:
+        if commit.log_offset <= self._last_offset:
+            self._commits.clear()  # another copy of the log begins: what came before may belong behind this
+        self._last_offset = commit.log_offset
+        index = self._commits.setdefault(commit.place, len(self.entries))
+        if index < len(self.entries):
+            self.entries[index] = commit
+        else:
+            self.entries.append(commit)
+
+
+def _rows_of(fold: GroupFold, gathered: _Gathered) -> Iterator[HistoryRow]:
+    for topic_id, topic in gathered.topic_names.items():
+        fold.name_topic(topic_id, topic)
+    times_ms: dict[int, int] = {}
+    for entry in sorted(gathered.entries, key=itemgetter(0)):
+        times_ms[entry.log_offset] = entry.timestamp_ms
+        _feed(fold, entry)
+        yield from _taken(fold, times_ms)
+    fold.finish()
+    yield from _taken(fold, times_ms)
+
+
+def _feed(fold: GroupFold, entry: _GroupRecord | _Commit) -> None:
+    if isinstance(entry, _Commit):
+        if entry.place is None:
+            fold.exists(entry.log_offset)
+        else:
+            fold.committed(entry.log_offset, entry.timestamp_ms, *entry.place)
+    elif entry.log_offset > fold.last_offset:  # damaged logs, and two copies of one, hold a record twice
+        record = parse_record(entry.key, entry.value)
+        if record is not None:
+            fold.apply(entry.log_offset, entry.timestamp_ms, record, entry.leader_epoch)
+
+
+def _taken(fold: GroupFold, times_ms: dict[int, int]) -> Iterator[HistoryRow]:
+    for kind, row in fold.take_rows():
+        if kind != DEPARTURE:
+            log_offset = row.get("log_offset", fold.last_offset)
+            yield HistoryRow(fold.group_id, fold.log_partition, log_offset, times_ms.get(log_offset), kind, row)

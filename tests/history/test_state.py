@@ -1,0 +1,53 @@
+"""What is kept of a group is the group, in a form that is known."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from groupcoord.history.fold import GroupFold
+from groupcoord.history.state import CLASSES, GroupState, KnownOffset, StateVersionError, decode_state, encode_state
+
+
+def test_a_blob_is_a_group() -> None:
+    """What is decoded is what was encoded, and its form is one byte."""
+    fold = GroupFold("g", 3)
+    fold.name_topic("id", "name")
+    fold.committed(5, 50, "t", 1)
+    state = GroupState(fold, {("t", 1): KnownOffset(5, 7, -1, "déjà vu", 50, -1, bytes(range(16)))})
+    blob = encode_state(state)
+
+    assert blob[0] == 1
+    assert decode_state(blob) == state
+
+
+def test_a_blob_of_another_version_is_refused() -> None:
+    """The message says what to do."""
+    for blob in (b"", b"\x02" + encode_state(GroupState(GroupFold("g")))[1:]):
+        with pytest.raises(StateVersionError, match="follow with the version that wrote it"):
+            decode_state(blob)
+
+
+def test_the_form_of_blobs_is_pinned() -> None:
+    """Whoever changes an attribute of what is kept changes BLOB_VERSION, and this list."""
+    assert {one.__name__: len(attrs.fields(one)) for one in CLASSES} == {
+        "GroupState": 2,
+        "KnownOffset": 7,
+        "GroupFold": 15,
+        "FoldOptions": 2,
+        "OpenRebalance": 6,
+        "EpochGroup": 19,
+        "GroupView": 9,
+        "MemberView": 18,
+    }
+
+
+def test_tombstones_wait_for_open_transactions() -> None:
+    """A tombstone is forgotten once no transaction can bring an older commit."""
+    state = GroupState(GroupFold("g"))
+    state.learn(("t", 0), KnownOffset(9, None, None, None, None, None, None))
+    state.forget_tombstones(5)
+    state.learn(("t", 0), KnownOffset(6, 1, -1, "", 0, -1, None))
+    assert state.offsets["t", 0].log_offset == 9
+    state.forget_tombstones(10)
+    assert state.offsets == {}
