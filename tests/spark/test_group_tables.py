@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from pyspark.sql.types import StructType
 
 import groupcoord.spark as pipeline
 from groupcoord.core.records import GroupMetadataRecord, MemberRecord, OffsetCommitRecord, Record, TransactionMarker
+from groupcoord.history import LogHistory
 from groupcoord.member.consumer_protocol import (
     Assignment,
     Subscription,
@@ -21,11 +23,13 @@ from groupcoord.member.consumer_protocol import (
 )
 from groupcoord.records.batches import encode_batch
 from groupcoord.records.codec import encode_record
+from groupcoord.records.salvage import SoundBatch, salvage_batches
 from groupcoord.spark import group_schemas
 from groupcoord.spark.anomalies import Thresholds
 from groupcoord.spark.groups import complete_from
 from groupcoord.spark.schemas import END_OFFSETS
 
+from ..bench.spark_logs import write_log
 from ..docs.markdown import DOCS
 
 SCHEMAS = {
@@ -167,6 +171,41 @@ def test_tables_are_on_the_page(name: str) -> None:
     lines = [f"| {field.name} | {field.metadata['comment']} |" for field in SCHEMAS[name]]
 
     assert "\n".join(["| column | |", "|---|---|", *lines, ""]) in (DOCS / "spark.md").read_text("utf-8")
+
+
+def told_without_spark(folder: Path) -> list[str]:
+    """Return the history of every group as the pure reading of the files tells it, in a form that can be compared."""
+    rows: list[dict[str, Any]] = []
+    for partition in sorted(folder.glob("__consumer_offsets-*")):
+        found = LogHistory(int(partition.name.rpartition("-")[2]))
+        for path in sorted(partition.glob("*.log")):
+            found.begin_file()
+            data = path.read_bytes()
+            for one in salvage_batches(lambda start, size, data=data: data[start : start + size], len(data)):
+                if isinstance(one, SoundBatch):
+                    found.add(one)
+        rows += [{"group_id": row.group_id, row.kind: row.values} for row in found.rows()]
+    return sorted(json.dumps(row, default=bytes.hex, sort_keys=True) for row in rows)
+
+
+def told_by_spark(folded: DataFrame) -> list[str]:
+    """Return the same rows of a history on Spark."""
+    rows = []
+    for row in folded.where("kind != 'departure'").collect():
+        values = row[row.kind].asDict(recursive=True)
+        rows.append({"group_id": row.group_id, row.kind: values})
+    return sorted(json.dumps(row, default=bytes.hex, sort_keys=True) for row in rows)
+
+
+def test_the_history_is_the_same_without_spark(
+    spark: SparkSession, broker_log: Path, broker_records: DataFrame, tmp_path: Path
+) -> None:
+    """Every row: of a real broker's log, and of a large one with many groups that rebalance and transactions."""
+    write_log(tmp_path, records=60_000, partitions=3, groups=40)
+    large = pipeline.history(pipeline.read_log(spark, tmp_path))
+
+    assert told_without_spark(broker_log) == told_by_spark(pipeline.history(broker_records))
+    assert told_without_spark(tmp_path) == told_by_spark(large)
 
 
 def test_groups_of_a_broker(spark: SparkSession, broker_log: Path) -> None:
