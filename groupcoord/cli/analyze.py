@@ -109,7 +109,7 @@ def _settings(words: list[str]) -> dict[str, str]:
 def _told_errors() -> Iterator[None]:
     """Tell what goes wrong in one line, and exit; that Spark is missing too, so it is imported inside."""
     try:
-        from groupcoord.spark.errors import PipelineError
+        from groupcoord.columns.errors import PipelineError
         from groupcoord.spark.running import SparkFailedError
     except ModuleNotFoundError as error:
         _give_up(f"{error.name} is not installed; try: pip install groupcoord[serve,spark]")

@@ -16,9 +16,10 @@ offsets are columns already. Within a group ``log_offset`` is the order; rows of
 as nothing shuffles them.
 """
 
+from groupcoord.columns.errors import InputError, PipelineError
 from groupcoord.spark.anomalies import Thresholds, anomalies, stale_groups
-from groupcoord.spark.errors import InputError, JavaNotFoundError, PipelineError
 from groupcoord.spark.groups import generations, groups, history, members, rebalances
+from groupcoord.spark.java import JavaNotFoundError
 from groupcoord.spark.load import partition_load
 from groupcoord.spark.reading import from_messages, read_log
 from groupcoord.spark.sessions import register, session

@@ -6,13 +6,13 @@ from attrs import frozen
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from groupcoord.columns.schema import KIND_RECORD
 from groupcoord.core.retention import MS_PER_MINUTE
 from groupcoord.history.fold import DUPLICATE
 from groupcoord.history.views import CLASSIC
 from groupcoord.spark.group_schemas import ANOMALIES, STALE_GROUPS
 from groupcoord.spark.groups import groups, history_of, rebalances
 from groupcoord.spark.report_text import told_limit
-from groupcoord.spark.schemas import KIND_RECORD
 from groupcoord.spark.tables import commits_of, current_offsets
 
 OFFSET_REWIND, COMMITS_STOPPED, STALLED = "offset rewind", "commits stopped", "stalled"

@@ -12,8 +12,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from groupcoord.clock import Clock, SystemClock
+from groupcoord.columns.errors import InputError
 from groupcoord.spark.analysis import COUNTS, group_tables, make_report, write_report
-from groupcoord.spark.errors import InputError
 from groupcoord.spark.inputs import LogInput
 from groupcoord.spark.output import OutputDirectory
 from groupcoord.spark.reading import log_options

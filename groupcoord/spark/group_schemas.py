@@ -17,7 +17,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from groupcoord.spark.schemas import _schema
+from groupcoord.spark.schemas import table_schema
 
 _INT, _LONG, _DOUBLE, _STRING, _BOOLEAN = IntegerType(), LongType(), DoubleType(), StringType(), BooleanType()
 _STRINGS = ArrayType(_STRING)
@@ -35,7 +35,7 @@ _SUBSCRIPTION = (
 )
 _ASSIGNMENT = StructType().add("topic", _STRING).add("topic_id", _STRING).add("partitions", ArrayType(_INT))
 
-GENERATIONS = _schema(
+GENERATIONS = table_schema(
     ("group_id", _STRING, "the group"),
     ("generation", _INT, "its number"),
     ("protocol_type", _STRING, "consumer, connect, ...; null before the first member"),
@@ -49,7 +49,7 @@ GENERATIONS = _schema(
 )
 """Every generation of a classic group that the log holds; one whose static member was replaced comes again."""
 
-MEMBERS = _schema(
+MEMBERS = table_schema(
     ("group_id", _STRING, "the group"),
     ("type", _STRING, "Classic, Consumer, Share or Streams"),
     ("generation", _INT, "of a classic group, else the group's epoch"),
@@ -68,7 +68,7 @@ MEMBERS = _schema(
 )
 """The members of every generation; of an epoch those that it began with, and what they had when it ended."""
 
-GROUPS = _schema(
+GROUPS = table_schema(
     ("group_id", _STRING, "the group"),
     ("type", _STRING, "Classic, Consumer, Share or Streams"),
     ("state", _STRING, "as Kafka calls it"),
@@ -85,7 +85,7 @@ GROUPS = _schema(
 )
 """Every group as a coordinator that loads the log would describe it."""
 
-REBALANCES = _schema(
+REBALANCES = table_schema(
     ("group_id", _STRING, "the group"),
     ("type", _STRING, "Classic, Consumer, Share or Streams; the type after it"),
     ("from_generation", _INT, "or epoch; null: nothing before is in the log"),
@@ -129,7 +129,7 @@ def _without(schema: StructType, *names: str) -> StructType:
 
 _PLACE = ("group_id", "log_partition")
 
-HISTORY = _schema(
+HISTORY = table_schema(
     ("group_id", _STRING, "the group"),
     ("log_partition", _INT, "where its records lie"),
     ("kind", _STRING, "which of the other columns is set"),
@@ -142,7 +142,7 @@ HISTORY = _schema(
 )
 """What the fold of each group gives: the rows of several tables in one."""
 
-ANOMALIES = _schema(
+ANOMALIES = table_schema(
     ("group_id", _STRING, "the group"),
     ("kind", _STRING, "which anomaly"),
     ("status", _STRING, "Burrow's word for it: REWIND, STOP or STALL; null where it has none"),
@@ -159,7 +159,7 @@ ANOMALIES = _schema(
 """What is wrong with groups: offset rewind, commits stopped, stalled, commit storm, rebalance storm, flapping member,
 duplicate owner."""
 
-STALE_GROUPS = _schema(
+STALE_GROUPS = table_schema(
     ("group_id", _STRING, "the group"),
     ("type", _STRING, "Classic, Consumer, Share or Streams"),
     ("state", _STRING, "as Kafka calls it"),
@@ -174,7 +174,7 @@ STALE_GROUPS = _schema(
 )
 """Groups that lose offsets if nobody uses them, by the rules of KIP-211; checks of retention come some minutes late."""
 
-DIFFERENCES = _schema(
+DIFFERENCES = table_schema(
     ("group_id", _STRING, "the group"),
     ("topic", _STRING, "of an offset; null: about the group"),
     ("topic_partition", _INT, "goes with topic"),

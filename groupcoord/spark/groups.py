@@ -14,12 +14,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from groupcoord.columns.schema import KIND_CONTROL, KIND_RECORD
 from groupcoord.history.fold import DEPARTURE, GENERATION, GROUP, MEMBER, REBALANCE, FoldOptions, GroupFold
 from groupcoord.records.schemas import RecordType
 from groupcoord.records.structures import uuid_text
 from groupcoord.records.typed import parse_record
 from groupcoord.spark.group_schemas import GENERATIONS, GROUPS, HISTORY, MEMBERS, REBALANCES
-from groupcoord.spark.schemas import KIND_CONTROL, KIND_RECORD
 from groupcoord.spark.tables import current_offsets, is_offset_record
 
 ROWS_MAX = 4_096

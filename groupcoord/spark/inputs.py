@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from attrs import field, frozen
 from pyspark.sql import DataFrame, SparkSession
 
-from groupcoord.spark.errors import InputError
-from groupcoord.spark.files import FileSet, find_segments
+from groupcoord.columns.errors import InputError
+from groupcoord.columns.files import FileSet, find_segments
 from groupcoord.spark.schemas import END_OFFSETS
 
 
@@ -46,7 +46,7 @@ class LogInput:
             raise InputError(f"{path}: there is no such file, or it may not be read")
 
     def find_segments(self, *, may_be_empty: bool = False) -> list[FileSet]:
-        """Return the files there are now; see :func:`groupcoord.spark.files.find_segments`."""
+        """Return the files there are now; see :func:`groupcoord.columns.files.find_segments`."""
         return find_segments(self.paths, partitions=self.partitions, may_be_empty=may_be_empty)
 
     def read_end_offsets(self, spark: SparkSession) -> DataFrame | None:

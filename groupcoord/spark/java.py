@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from groupcoord.spark.errors import JavaNotFoundError
+from groupcoord.columns.errors import PipelineError
 
 JAVA_VERSION_MIN = 17
 """Spark 4 needs Java 17."""
@@ -34,6 +34,10 @@ exec "{java}" "$@"
 """
 
 logger = logging.getLogger(__name__)
+
+
+class JavaNotFoundError(PipelineError):
+    """There is no Java that Spark runs on."""
 
 
 @contextmanager

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from groupcoord.columns.schema import KIND_CONTROL, KIND_CORRUPT, KIND_READ, KIND_RECORD
 from groupcoord.records.schemas import RecordType
-from groupcoord.spark.schemas import KIND_CONTROL, KIND_CORRUPT, KIND_READ, KIND_RECORD, PARTITION_LOAD
+from groupcoord.spark.schemas import PARTITION_LOAD
 
 _OFFSET_TYPES = (int(RecordType.LEGACY_OFFSET_COMMIT), int(RecordType.OFFSET_COMMIT))
 _KEY = ("log_partition", "kind", "record_type", "group_id", "topic", "topic_partition", "key")

@@ -15,8 +15,8 @@ from fsspec.implementations.local import LocalFileSystem
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from groupcoord.spark.errors import InputError, first_line
-from groupcoord.spark.files import refusals_told
+from groupcoord.columns.errors import InputError, first_line
+from groupcoord.columns.files import refusals_told
 from groupcoord.storage.errors import DirectoryLockedError, LogDirectoryError
 from groupcoord.storage.log_directory import LOCK_FILE, lock_directory
 

@@ -7,17 +7,14 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import LongType, TimestampType
 
-from groupcoord.spark.columns import Placed, record_columns
-from groupcoord.spark.errors import InputError
-from groupcoord.spark.fields import Slices
-from groupcoord.spark.files import SPLIT_BYTES
-from groupcoord.spark.framing import PADDING_BYTES, Int64s
+from groupcoord.columns.errors import InputError
+from groupcoord.columns.files import SPLIT_BYTES
+from groupcoord.columns.messages import rows_of_messages
 from groupcoord.spark.schemas import MESSAGES, RECORDS
 from groupcoord.spark.sessions import register
 from groupcoord.spark.source import FORMAT, LogOptions
@@ -115,33 +112,6 @@ def from_messages(messages: DataFrame, *, raw_bytes: bool = False) -> DataFrame:
 def _decoder(raw_bytes: bool) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            yield _decode_messages(batch, raw_bytes)
+            yield rows_of_messages(batch, raw_bytes=raw_bytes)
 
     return decode
-
-
-def _decode_messages(batch: pa.RecordBatch, raw_bytes: bool) -> pa.RecordBatch:
-    placed = Placed(
-        _slices(batch.column("key")),
-        _slices(batch.column("value")),
-        _numbers(batch.column("offset")),
-        _numbers(batch.column("timestamp")),
-        _numbers(batch.column("partition")),
-    )
-    return record_columns(placed, RECORDS.fieldNames(), raw_bytes=raw_bytes)
-
-
-def _numbers(column: pa.Array) -> Int64s:
-    return np.asarray(column.fill_null(-1).cast(pa.int64()))
-
-
-def _slices(column: pa.Array) -> Slices:
-    column = column.cast(pa.binary())
-    _, bounds, data = column.buffers()
-    edges = np.frombuffer(bounds, np.int32)[column.offset : column.offset + len(column) + 1].astype(np.int64)
-    start = int(edges[0]) if len(edges) else 0
-    end = int(edges[-1]) if len(edges) else 0
-    content = b"" if data is None else data.slice(start, end - start).to_pybytes()
-    buffer = np.frombuffer(content + bytes(PADDING_BYTES), np.uint8)
-    is_null = np.asarray(column.is_null())
-    return Slices(buffer, edges[:-1] - start, np.where(is_null, -1, np.diff(edges)))

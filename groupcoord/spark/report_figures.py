@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from groupcoord.columns.schema import KIND_CORRUPT, KIND_READ, KIND_RECORD
 from groupcoord.history.causes import EXPIRY_OR_LEAVE
 from groupcoord.records.schemas import RecordType
 from groupcoord.spark import report_model as model
 from groupcoord.spark.report_model import Bins, GroupRow, GroupStory
 from groupcoord.spark.report_text import TEXT_LENGTH_MAX
-from groupcoord.spark.schemas import KIND_CORRUPT, KIND_READ, KIND_RECORD
 
 ANOMALY_POINTS = 5
 EXPIRY_POINTS = 3

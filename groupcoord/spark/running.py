@@ -17,7 +17,7 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from groupcoord.spark.errors import PipelineError, first_line
+from groupcoord.columns.errors import PipelineError, first_line
 from groupcoord.spark.sessions import session
 
 WRITERS_MAX = 64

@@ -11,6 +11,7 @@ of a record; a group lies in one log partition, so within a group ``log_offset``
 
 from __future__ import annotations
 
+from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import (
     BinaryType,
     BooleanType,
@@ -24,67 +25,21 @@ from pyspark.sql.types import (
     StructType,
 )
 
-KIND_RECORD = "record"
-KIND_CONTROL = "control"
-KIND_CORRUPT = "corrupt"
-KIND_READ = "read"
-KINDS = (KIND_RECORD, KIND_CONTROL, KIND_CORRUPT, KIND_READ)
-"""What a row of :data:`RECORDS` is: a record, a control record such as a transaction marker, bytes that can't be read,
-or the account of one byte range that was read."""
+from groupcoord.columns.schema import COLUMNS
 
 _SHORT, _INT, _LONG, _DOUBLE = ShortType(), IntegerType(), LongType(), DoubleType()
 _STRING, _BINARY, _BOOLEAN = StringType(), BinaryType(), BooleanType()
 
 
-def _schema(*columns: tuple[str, DataType, str]) -> StructType:
+def table_schema(*columns: tuple[str, DataType, str]) -> StructType:
     """Return a schema of nullable columns; Spark shows the third item as a column's comment."""
     return StructType([StructField(name, kind, True, {"comment": comment}) for name, kind, comment in columns])
 
 
-RECORDS = _schema(
-    ("kind", _STRING, "record, control, corrupt or read"),
-    ("log_partition", _INT, "partition of __consumer_offsets; null if the file's folder does not tell"),
-    ("log_offset", _LONG, "offset in that partition; of corrupt bytes the first that may be lost"),
-    ("log_timestamp_ms", _LONG, "the record's timestamp; -1 in message format v0"),
-    ("record_type", _SHORT, "first two bytes of the key, Kafka's number, of records alone; null without a key"),
-    ("control_type", _SHORT, "of control records: 0 abort, 1 commit, others are no transaction markers"),
-    ("group_id", _STRING, "from the key of every known type; null if the key can't be read"),
-    ("tombstone", _BOOLEAN, "the record has no value"),
-    ("value_version", _SHORT, "first two bytes of the value; null in a tombstone"),
-    ("topic", _STRING, "of committed offsets and their tombstones (types 0 and 1)"),
-    ("topic_partition", _INT, "goes with topic"),
-    ("committed_offset", _LONG, "of committed offsets, as all down to topic_id"),
-    ("leader_epoch", _INT, "-1: none"),
-    ("metadata", _STRING, "the client's text"),
-    ("commit_timestamp_ms", _LONG, "when it was committed"),
-    ("expire_timestamp_ms", _LONG, "when it expires by itself, in value version 1; -1: not set"),
-    ("topic_id", _BINARY, "16 bytes; null if not written or zero"),
-    ("producer_id", _LONG, "of the batch; -1: none"),
-    ("producer_epoch", _SHORT, "goes with it"),
-    ("is_transactional", _BOOLEAN, "part of a transaction, which a marker commits or aborts; markers themselves too"),
-    ("partition_leader_epoch", _INT, "of the log partition's leader that wrote the batch; -1: format v0, v1"),
-    ("key", _BINARY, "the key's bytes; null for offsets decoded into columns, unless raw_bytes is asked for"),
-    ("value", _BINARY, "the value's bytes; likewise"),
-    ("size_bytes", _LONG, "of key and value; of a corrupt or read range, in the file"),
-    ("file", _STRING, "where it was read"),
-    ("position", _LONG, "where its batch, or the range, starts in the file, in bytes"),
-    ("problem", _STRING, "why bytes are corrupt, or why a record was not understood; null: all is well"),
-    ("end_offset", _LONG, "of a corrupt or read range: the first offset behind it, if known"),
-    ("batch_count", _INT, "of a read range: sound batches, emptied ones too"),
-)
-"""Everything that was found in a log, one row each.
+RECORDS = table_schema(*((name, from_arrow_type(kind), comment) for name, kind, comment in COLUMNS))
+"""The table of records, as :data:`groupcoord.columns.schema.COLUMNS` declares it."""
 
-* ``kind = 'record'``: a record. A committed offset or its tombstone (``record_type`` 0 and 1) is decoded into columns,
-  and ``key`` and ``value`` are null. All others keep ``key`` and ``value`` as bytes, for
-  :func:`groupcoord.records.typed.parse_record` and :func:`groupcoord.records.codec.decode_record`; of them only the
-  group id and the value's version are decoded. A record with a ``problem`` keeps its bytes too, whatever its type.
-* ``kind = 'control'``: a control record with its bytes; ``control_type`` 0 and 1 end the transaction of
-  ``producer_id`` in that log partition.
-* ``kind = 'corrupt'``: ``size_bytes`` bytes at ``position`` of ``file`` that are no sound batch, and the ``problem``.
-* ``kind = 'read'``: the account of a byte range: the ranges of a file lie end to end from its first byte to its last.
-"""
-
-COMMITS = _schema(
+COMMITS = table_schema(
     ("log_partition", _INT, "partition of __consumer_offsets"),
     ("log_offset", _LONG, "offset in that partition"),
     ("log_timestamp_ms", _LONG, "the record's timestamp"),
@@ -104,7 +59,7 @@ COMMITS = _schema(
 )
 """One row for each commit and each tombstone; those of aborted transactions are left out."""
 
-CURRENT_OFFSETS = _schema(
+CURRENT_OFFSETS = table_schema(
     ("group_id", _STRING, "the group"),
     ("topic", _STRING, "the topic"),
     ("topic_partition", _INT, "the topic's partition"),
@@ -119,7 +74,7 @@ CURRENT_OFFSETS = _schema(
 )
 """The offsets that a coordinator would answer after loading the log: one row a group, topic and partition."""
 
-CORRUPT = _schema(
+CORRUPT = table_schema(
     ("file", _STRING, "where the bytes are"),
     ("position", _LONG, "where they start, in bytes"),
     ("size_bytes", _LONG, "how many they are"),
@@ -130,7 +85,7 @@ CORRUPT = _schema(
 )
 """Bytes that are no sound batch and were passed over."""
 
-READ_COUNTS = _schema(
+READ_COUNTS = table_schema(
     ("log_partition", _INT, "null if the file's folder does not tell"),
     ("kind", _STRING, "as in records"),
     ("record_type", _SHORT, "of records"),
@@ -141,7 +96,7 @@ READ_COUNTS = _schema(
 )
 """What was read and what was passed over, and why."""
 
-PARTITION_LOAD = _schema(
+PARTITION_LOAD = table_schema(
     ("log_partition", _INT, "partition of __consumer_offsets"),
     ("records", _LONG, "records and control records"),
     ("commits", _LONG, "committed offsets"),
@@ -164,14 +119,14 @@ PARTITION_LOAD = _schema(
 )
 """One row a log partition: how loaded it is, by whom, and what compaction would save."""
 
-END_OFFSETS = _schema(
+END_OFFSETS = table_schema(
     ("topic", _STRING, "the topic"),
     ("topic_partition", _INT, "the topic's partition"),
     ("end_offset", _LONG, "the offset after its last record"),
 )
 """What :func:`groupcoord.spark.lag` takes besides offsets: where each topic's partitions end."""
 
-LAG = _schema(
+LAG = table_schema(
     ("group_id", _STRING, "the group"),
     ("topic", _STRING, "the topic"),
     ("topic_partition", _INT, "the topic's partition"),
@@ -182,7 +137,7 @@ LAG = _schema(
 )
 """How far each group is behind."""
 
-MESSAGES = _schema(
+MESSAGES = table_schema(
     ("key", _BINARY, "the key's bytes"),
     ("value", _BINARY, "the value's bytes; null: a tombstone"),
     ("partition", _INT, "partition of __consumer_offsets"),

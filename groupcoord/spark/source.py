@@ -12,9 +12,9 @@ from fsspec.implementations.local import LocalFileSystem
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from groupcoord.spark.chunks import Origin, RowSettings
-from groupcoord.spark.errors import InputError, PipelineError
-from groupcoord.spark.files import (
+from groupcoord.columns.chunks import RowSettings
+from groupcoord.columns.errors import InputError, PipelineError
+from groupcoord.columns.files import (
     SPLIT_BYTES,
     FileRange,
     FileSet,
@@ -24,11 +24,11 @@ from groupcoord.spark.files import (
     find_segments,
     is_unchanged,
     partition_of,
-    reader_of,
 )
-from groupcoord.spark.ranges import ByteRange, one_row, range_rows
-from groupcoord.spark.schemas import KIND_CORRUPT, RECORDS
-from groupcoord.spark.tailing import Cursors, Log, advance, from_json, logs_of, ranges_between, to_json
+from groupcoord.columns.ranges import ByteRange
+from groupcoord.columns.reading import rows_of_files
+from groupcoord.columns.tailing import Cursors, Log, advance, from_json, logs_of, ranges_between, to_json
+from groupcoord.spark.schemas import RECORDS
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
@@ -76,7 +76,7 @@ class LogOptions:
         self.max_bytes = _number("max_bytes", bound, MAX_BYTES_MIN) if bound else None
 
     def find_segments(self, *, may_be_empty: bool = False) -> list[FileSet]:
-        """Return the files that the paths stand for; see :func:`groupcoord.spark.files.find_segments`."""
+        """Return the files that the paths stand for; see :func:`groupcoord.columns.files.find_segments`."""
         return find_segments(
             self.paths,
             storage_options=self.storage_options,
@@ -134,7 +134,7 @@ class LogPartition(InputPartition):
 
 
 def log_tasks(found: Iterable[FileSet], split_bytes: int = SPLIT_BYTES) -> list[LogPartition]:
-    """Cut the files that :func:`groupcoord.spark.files.find_segments` found into tasks of about ``split_bytes``."""
+    """Cut the files that :func:`groupcoord.columns.files.find_segments` found into tasks of about ``split_bytes``."""
     return [LogPartition(files.file_system, ranges) for files in found for ranges in cut(files.segments, split_bytes)]
 
 
@@ -151,34 +151,7 @@ class LogReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task."""
         assert isinstance(partition, LogPartition)
-        return log_rows(partition, self._options.settings)
-
-
-def log_rows(partition: LogPartition, settings: RowSettings) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one task. A file that is gone is a row of kind ``corrupt``; other failures are the task's."""
-    for file_range in partition.ranges:
-        segment, byte_range = file_range
-        if segment.unread is not None:
-            yield _passed_over(file_range, segment.unread, settings)
-            continue
-        read_at = reader_of(partition.file_system, segment)
-        try:
-            yield from range_rows(read_at, byte_range, Origin(segment.name, segment.partition), settings)
-        except FileNotFoundError:
-            yield _passed_over(file_range, "the file is gone", settings)
-
-
-def _passed_over(file_range: FileRange, problem: str, settings: RowSettings) -> pa.RecordBatch:
-    segment, byte_range = file_range
-    values = {
-        "kind": KIND_CORRUPT,
-        "file": segment.name,
-        "log_partition": segment.partition,
-        "position": byte_range.start,
-        "size_bytes": byte_range.end - byte_range.start,
-        "problem": problem,
-    }
-    return one_row(values, settings)
+        return rows_of_files(partition.file_system, partition.ranges, self._options.settings)
 
 
 class LogChangedError(PipelineError):
@@ -186,7 +159,7 @@ class LogChangedError(PipelineError):
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads logs as they grow. Its offset has a :class:`groupcoord.spark.tailing.Cursor` for each log partition."""
+    """Reads logs as they grow. Its offset has a :class:`groupcoord.columns.tailing.Cursor` for each log partition."""
 
     def __init__(self, options: LogOptions) -> None:
         self._options = options
@@ -250,7 +223,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         if not isinstance(partition, LogPartition):
             return  # Spark's own, where there are none
-        yield from log_rows(partition, self._options.settings)
+        yield from rows_of_files(partition.file_system, partition.ranges, self._options.settings)
         for segment, _ in partition.ranges:
             if segment.unread is None and not is_unchanged(partition.file_system, segment):
                 raise LogChangedError(f"{segment.name} was replaced or deleted while it was read; start again")

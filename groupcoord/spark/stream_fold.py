@@ -30,12 +30,12 @@ from groupcoord.history.state import GroupState, KnownOffset, decode_state, enco
 from groupcoord.records.structures import uuid_text
 from groupcoord.spark.group_schemas import HISTORY
 from groupcoord.spark.groups import NO_PARTITION, ROWS_MAX, fold_record, is_group_record, known_partition, taken_rows
-from groupcoord.spark.schemas import CURRENT_OFFSETS, _schema
+from groupcoord.spark.schemas import CURRENT_OFFSETS, table_schema
 from groupcoord.spark.tables import ABORTED, OPEN
 
 STATE = "state"
 
-STATES = _schema(
+STATES = table_schema(
     ("log_partition", IntegerType(), "where the group's records lie; -1 if that is not known"),
     ("group_id", StringType(), "the group"),
     ("blob", BinaryType(), "what groupcoord.history.state makes of it"),

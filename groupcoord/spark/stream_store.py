@@ -15,7 +15,7 @@ from attrs import evolve, field, frozen
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from groupcoord.spark.errors import PipelineError
+from groupcoord.columns.errors import PipelineError
 from groupcoord.spark.output import OutputDirectory
 
 CHECKPOINT = "checkpoint"

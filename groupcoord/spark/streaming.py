@@ -17,8 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 
-from groupcoord.spark.errors import InputError
-from groupcoord.spark.files import SPLIT_BYTES
+from groupcoord.columns.errors import InputError
+from groupcoord.columns.files import SPLIT_BYTES
 from groupcoord.spark.group_schemas import HISTORY
 from groupcoord.spark.groups import file_spans, generations, groups, known_partition, members, rebalances
 from groupcoord.spark.output import OutputDirectory

@@ -9,15 +9,9 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from groupcoord.columns.schema import KIND_CONTROL, KIND_CORRUPT, KIND_RECORD
 from groupcoord.records.schemas import RecordType
-from groupcoord.spark.schemas import (
-    COMMITS,
-    CURRENT_OFFSETS,
-    KIND_CONTROL,
-    KIND_CORRUPT,
-    KIND_RECORD,
-    LAG,
-)
+from groupcoord.spark.schemas import COMMITS, CURRENT_OFFSETS, LAG
 
 COMMITTED, ABORTED, OPEN = "committed", "aborted", "open"
 """How a transaction ended, if it did."""

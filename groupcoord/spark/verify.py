@@ -16,9 +16,11 @@ from uuid import UUID
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import IntegerType, LongType, StringType
 
 from groupcoord.clock import ManualClock
+from groupcoord.columns.schema import KIND_CONTROL, KIND_RECORD
 from groupcoord.config import Config
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.messages import DescribeGroups, GroupToFetch, OffsetFetch
@@ -39,10 +41,9 @@ from groupcoord.history.fold import GENERATION, GROUP
 from groupcoord.history.views import CLASSIC, by_topic
 from groupcoord.log_store import LoadedCommits, LogRecord, NotLeaderError, StorageError, Ticket
 from groupcoord.records.codec import decode_record
-from groupcoord.spark.columns import arrow_schema
 from groupcoord.spark.group_schemas import DIFFERENCES
 from groupcoord.spark.groups import NO_PARTITION, ROWS_MAX, history_of, known_partition, members
-from groupcoord.spark.schemas import KIND_CONTROL, KIND_RECORD, _schema
+from groupcoord.spark.schemas import table_schema
 from groupcoord.spark.tables import current_offsets, is_offset_record
 
 _KEY = ("log_partition", "group_id")
@@ -56,7 +57,7 @@ _ONE_PARTITION = Config(offsets_topic_num_partitions=1)
 RECORDS_FIELD = "records"
 _SAME_IN_A_RUN = ("topic", "metadata", "commit_timestamp_ms", "expire_timestamp_ms", "topic_id")
 
-ANSWERS = _schema(
+ANSWERS = table_schema(
     ("log_partition", IntegerType(), "where the group's records lie"),
     ("group_id", StringType(), "the group"),
     ("topic", StringType(), "of an offset; null: about the group"),
@@ -221,7 +222,7 @@ def replay_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
     Args:
         batches: rows sorted by log partition, group and offset.
     """
-    schema = arrow_schema(ANSWERS)
+    schema = to_arrow_schema(ANSWERS)
     runs = _Runs(batches)
     for key in runs:
         for answers in _batched(_answers(key, ReplayedLog(runs.entries(key)))):

@@ -6,12 +6,12 @@ import re
 import signal
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 
 import pytest
 
 from tests.clients.fleet import PARTITION_COUNT, TOPIC, serving
+from tests.history.broker_log import unpack_broker_log
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -143,8 +143,7 @@ def test_the_host_of_a_member_is_short() -> None:
 
 def test_rebalance_causes(tmp_path: Path) -> None:
     """Of a real broker's log every rebalance is told with its cause, and how many there are of each."""
-    with tarfile.open(ROOT / "tests" / "spark" / "broker_log.tar.xz") as packed:
-        packed.extractall(tmp_path, filter="data")
+    unpack_broker_log(tmp_path)
     *lines, totals = run(EXAMPLES / "rebalance_causes.py", tmp_path, cwd=tmp_path)
 
     assert totals == "join 30, leave 17, expiry or leave 4, metadata change 3, static replace 3, leader rejoin 2"

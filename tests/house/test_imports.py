@@ -29,6 +29,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         # how consumers write subscriptions and assignments, which the group's record only carries
         *("core.subscriptions", "member.consumer_protocol"),
     ),
+    "columns": (
+        *("records", "core.records", "errors"),
+        "storage",  # how segment files and their folders are named
+    ),
     "storage": ("records", "log_store", "errors", "core.records"),  # compaction tells records apart by what they are
     "wire": ("core.messages", "core.records", "errors"),  # of the records only what stands for "no id"
     "member": (
@@ -74,9 +78,11 @@ MAY_REQUIRE: dict[str, frozenset[str]] = {
     "coordinator": BASE_REQUIREMENTS,
     "laws": BASE_REQUIREMENTS,
     "history": BASE_REQUIREMENTS,
+    "columns": frozenset({"attrs", "numpy", "pyarrow", "fsspec", "crc32c"}),
     "__init__": BASE_REQUIREMENTS,
 }
-"""What the base install is made of imports no other package than these; nor does what tells histories."""
+"""What the base install is made of imports no other package than these, nor does what tells histories; columns do
+with numpy and Arrow."""
 
 PYSPARK_ONLY_IN = "spark"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 import groupcoord.spark
 
+from ..history.broker_log import unpack_broker_log
+
 ENVIRONMENT = dict(os.environ)
 """What it was before a session started."""
-
-BROKER_LOG = Path(__file__).with_name("broker_log.tar.xz")
-"""Six of the eight log partitions of an Apache Kafka 4.4.0 broker under real clients, and what they committed."""
 
 
 @pytest.fixture(scope="session")
@@ -35,10 +33,7 @@ def spark() -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def broker_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with the broker's log and ``truth.json``."""
-    folder = tmp_path_factory.mktemp("broker")
-    with tarfile.open(BROKER_LOG) as packed:
-        packed.extractall(folder, filter="data")
-    return folder
+    return unpack_broker_log(tmp_path_factory.mktemp("broker"))
 
 
 @pytest.fixture(scope="session")

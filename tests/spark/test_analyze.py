@@ -14,7 +14,7 @@ import groupcoord.spark.running
 from groupcoord.cli import USAGE_ERROR, make_app
 from groupcoord.cli.analyze import _Watch
 from groupcoord.spark.analysis import Analysis
-from groupcoord.spark.errors import JavaNotFoundError
+from groupcoord.spark.java import JavaNotFoundError
 from groupcoord.spark.running import SparkFailedError, one_run
 
 TABLES = (

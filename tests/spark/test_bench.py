@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import groupcoord.spark as pipeline
-from groupcoord.spark.chunks import RowSettings
-from groupcoord.spark.files import cut, find_segments
-from groupcoord.spark.source import LogPartition, log_rows
+from groupcoord.columns.chunks import RowSettings
+from groupcoord.columns.files import cut, find_segments
+from groupcoord.columns.reading import rows_of_files
 
 from ..bench.spark_decode import measure
 from ..bench.spark_logs import write_log
@@ -35,7 +35,7 @@ def test_large_logs_are_valid(large_log: Path) -> None:
     """Every batch is sound, and there are commits, generations and both kinds of markers."""
     (files,) = find_segments([large_log])
     (ranges,) = cut(files.segments)
-    batches = log_rows(LogPartition(files.file_system, ranges), RowSettings())
+    batches = rows_of_files(files.file_system, ranges, RowSettings())
     rows = [row for batch in batches for row in batch.to_pylist()]
     kinds = Counter((row["kind"], row["record_type"], row["control_type"], row["problem"]) for row in rows)
 

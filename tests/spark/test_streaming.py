@@ -14,13 +14,13 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 import groupcoord.spark as pipeline
+from groupcoord.columns.files import find_segments
+from groupcoord.columns.tailing import advance, logs_of, ranges_between
 from groupcoord.core.records import OffsetCommitRecord, OffsetTombstone
 from groupcoord.records.batches import iter_batches
-from groupcoord.spark.files import find_segments
 from groupcoord.spark.source import LogChangedError, LogOptions, LogPartition, LogStreamReader
 from groupcoord.spark.stream_store import Part, StreamStore
 from groupcoord.spark.streaming import FollowedTables, follow, read_log_stream
-from groupcoord.spark.tailing import advance, logs_of, ranges_between
 
 from .test_tables import GROUP, TOPIC, Log, commit
 

@@ -8,12 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from groupcoord.columns.schema import RECORDS
 from groupcoord.coordinator import LoadError
-from groupcoord.spark.columns import arrow_schema
-from groupcoord.spark.schemas import RECORDS
 from groupcoord.spark.verify import RECORDS_FIELD, replay_batches
 
-SCHEMA = arrow_schema(RECORDS)
+SCHEMA = RECORDS
 
 
 def commit(log_offset: int, group_id: str, partition: int, offset: int, **changes: Any) -> dict[str, Any]:

@@ -12,11 +12,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from groupcoord.columns.framing import Bools, Bytes, Int64s, read_varints
 from groupcoord.core.records import ZERO_UUID, OffsetCommitRecord
 from groupcoord.records.codec import decode_record
 from groupcoord.records.schemas import SCHEMAS, RecordType
 from groupcoord.records.structures import STRING
-from groupcoord.spark.framing import Bools, Bytes, Int64s, read_varints
 
 NO_KEY, UNKNOWN_TYPE, MALFORMED_KEY, UNKNOWN_VERSION, MALFORMED_VALUE, MALFORMED_CONTROL = range(1, 7)
 PROBLEMS = (
@@ -55,7 +55,7 @@ class Slices(NamedTuple):
     """Pieces of a buffer, one for each record.
 
     Attributes:
-        buffer: the bytes, padded with :data:`groupcoord.spark.framing.PADDING_BYTES`.
+        buffer: the bytes, padded with :data:`groupcoord.columns.framing.PADDING_BYTES`.
         start: where each starts.
         size: how long it is; -1: it is null.
     """

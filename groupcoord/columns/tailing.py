@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 from attrs import frozen
 from fsspec import AbstractFileSystem
 
+from groupcoord.columns.files import FileRange, FileSet, SegmentFile, reader_of
+from groupcoord.columns.ranges import ByteRange
 from groupcoord.records.batches import Batch, InvalidBatchError, TruncatedBatchError, iter_batches
 from groupcoord.records.range_checksums import ReadAt
 from groupcoord.records.salvage import find_batch
-from groupcoord.spark.files import FileRange, FileSet, SegmentFile, reader_of
-from groupcoord.spark.ranges import ByteRange
 
 CHUNK_BYTES = 4_194_304
 """How much of a file to hold at a time."""

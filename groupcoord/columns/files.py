@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 from fsspec import AbstractFileSystem
 from fsspec.core import url_to_fs
 
+from groupcoord.columns.errors import InputError, first_line
+from groupcoord.columns.ranges import ByteRange
 from groupcoord.records.range_checksums import ReadAt
-from groupcoord.spark.errors import InputError, first_line
-from groupcoord.spark.ranges import ByteRange
 from groupcoord.storage.file_names import OFFSETS_FOLDER, OTHER_FILES, PARTITION_FOLDER, SEGMENT_SUFFIX, SWAP_SUFFIX
 
 SPLIT_BYTES = 67_108_864

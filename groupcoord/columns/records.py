@@ -9,9 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyspark.sql import types
 
-from groupcoord.spark.fields import (
+from groupcoord.columns.fields import (
     MALFORMED_CONTROL,
     MALFORMED_KEY,
     MALFORMED_VALUE,
@@ -25,28 +24,11 @@ from groupcoord.spark.fields import (
     control_types,
     value_versions,
 )
-from groupcoord.spark.framing import Bools, Int64s
-from groupcoord.spark.headers import Batches
-from groupcoord.spark.schemas import KIND_CONTROL, KIND_RECORD, RECORDS
+from groupcoord.columns.framing import Bools, Int64s
+from groupcoord.columns.headers import Batches
+from groupcoord.columns.schema import KIND_CONTROL, KIND_RECORD, RECORDS
 
 _UUID = np.dtype([("high", "u8"), ("low", "u8")])
-_ARROW_TYPES: dict[type[types.DataType], pa.DataType] = {
-    types.StringType: pa.string(),
-    types.BinaryType: pa.binary(),
-    types.BooleanType: pa.bool_(),
-    types.ShortType: pa.int16(),
-    types.IntegerType: pa.int32(),
-    types.LongType: pa.int64(),
-    types.DoubleType: pa.float64(),
-}
-
-
-def arrow_schema(schema: types.StructType) -> pa.Schema:
-    """Return what Spark expects in Arrow batches of a declared schema."""
-    return pa.schema([pa.field(field.name, _ARROW_TYPES[type(field.dataType)]) for field in schema])
-
-
-ARROW_RECORDS = arrow_schema(RECORDS)
 
 
 class OfBatches(NamedTuple):
@@ -84,7 +66,7 @@ class Placed(NamedTuple):
 
 
 def record_columns(placed: Placed, columns: Sequence[str], *, raw_bytes: bool = False) -> pa.RecordBatch:
-    """Return rows of :data:`groupcoord.spark.schemas.RECORDS`, one for each record, in their order.
+    """Return rows of :data:`groupcoord.columns.schema.RECORDS`, one for each record, in their order.
 
     Args:
         placed: the records.
@@ -92,8 +74,8 @@ def record_columns(placed: Placed, columns: Sequence[str], *, raw_bytes: bool = 
         raw_bytes: keep key and value of decoded offsets too.
     """
     decoded = _Decoded(placed, raw_bytes=raw_bytes)
-    arrays = [_MAKERS[name](decoded).cast(ARROW_RECORDS.field(name).type, safe=False) for name in columns]
-    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([ARROW_RECORDS.field(name) for name in columns]))
+    arrays = [_MAKERS[name](decoded).cast(RECORDS.field(name).type, safe=False) for name in columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([RECORDS.field(name) for name in columns]))
 
 
 class _Decoded:
@@ -108,7 +90,7 @@ class _Decoded:
         version: of the value.
         control_type: of control records; ``control_is_sound``: it could be read.
         offsets: what stands in values of committed offsets; ``value_is_whole``: it could be read.
-        problem: a number of :data:`groupcoord.spark.fields.PROBLEMS`.
+        problem: a number of :data:`groupcoord.columns.fields.PROBLEMS`.
         texts: the columns of text.
         keeps_bytes: key and value are kept as they are.
     """
@@ -273,7 +255,7 @@ def _of_batch(name: str, default: int | None) -> Callable[[_Decoded], pa.Array]:
 
     def make(decoded: _Decoded) -> pa.Array:
         if decoded.placed.of_batches is None:
-            return _constant(default, decoded.count, ARROW_RECORDS.field(name).type)
+            return _constant(default, decoded.count, RECORDS.field(name).type)
         batches, number = decoded.placed.of_batches
         return pa.array(getattr(batches, name)[number])
 
@@ -286,7 +268,7 @@ def _of_value(name: str) -> Callable[[_Decoded], pa.Array]:
 
 
 def _nothing(name: str) -> Callable[[_Decoded], pa.Array]:
-    return lambda decoded: pa.nulls(decoded.count, ARROW_RECORDS.field(name).type)
+    return lambda decoded: pa.nulls(decoded.count, RECORDS.field(name).type)
 
 
 _MAKERS: dict[str, Callable[[_Decoded], pa.Array]] = {
@@ -320,4 +302,4 @@ _MAKERS: dict[str, Callable[[_Decoded], pa.Array]] = {
     "end_offset": _nothing("end_offset"),
     "batch_count": _nothing("batch_count"),
 }
-assert tuple(_MAKERS) == tuple(RECORDS.fieldNames())
+assert tuple(_MAKERS) == tuple(RECORDS.names)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from groupcoord.columns.schema import RECORDS
 from groupcoord.core.records import ZERO_UUID, OffsetCommitRecord, OffsetTombstone, OpaqueRecord, TransactionMarker
 from groupcoord.records.batches import Batch
 from groupcoord.records.codec import decode_control, decode_record
 from groupcoord.records.schemas import RecordType
 from groupcoord.records.typed import group_id_of, parse_key
-from groupcoord.spark.schemas import RECORDS
 
 Row = dict[str, Any]
 
-EMPTY: Row = dict.fromkeys(RECORDS.fieldNames())
+EMPTY: Row = dict.fromkeys(RECORDS.names)
 
 
 def scalar_row(key: bytes | None, value: bytes | None, *, is_control: bool = False) -> Row:

@@ -13,6 +13,9 @@ import numpy as np
 import pyarrow as pa
 from attrs import frozen
 
+from groupcoord.columns.chunks import Origin, RowSettings, batch_rows, sound_rows
+from groupcoord.columns.headers import Batches, given_batches, plain_batches
+from groupcoord.columns.schema import KIND_CORRUPT, KIND_READ, RECORDS
 from groupcoord.records.batches import (
     Batch,
     CorruptBatchError,
@@ -22,10 +25,6 @@ from groupcoord.records.batches import (
 )
 from groupcoord.records.range_checksums import ReadAt
 from groupcoord.records.salvage import Damage, SoundBatch, salvage_batches
-from groupcoord.spark.chunks import Origin, RowSettings, batch_rows, sound_rows
-from groupcoord.spark.columns import ARROW_RECORDS
-from groupcoord.spark.headers import Batches, given_batches, plain_batches
-from groupcoord.spark.schemas import KIND_CORRUPT, KIND_READ
 
 CHUNK_BYTES = 4_194_304
 """How much of a file to hold at a time."""
@@ -243,8 +242,8 @@ class _RangeReader:
 
 
 def one_row(values: Mapping[str, str | int | None], settings: RowSettings) -> pa.RecordBatch:
-    """Return a row of :data:`groupcoord.spark.schemas.RECORDS` that is no record; what is not given is null."""
-    schema = pa.schema([ARROW_RECORDS.field(name) for name in settings.columns])
+    """Return a row of :data:`groupcoord.columns.schema.RECORDS` that is no record; what is not given is null."""
+    schema = pa.schema([RECORDS.field(name) for name in settings.columns])
     return pa.RecordBatch.from_arrays(
         [pa.array([values.get(field.name)], field.type) for field in schema], schema=schema
     )

@@ -9,6 +9,7 @@ import numpy as np
 from attrs import field, frozen
 from crc32c import crc32c
 
+from groupcoord.columns.framing import Bools, Int64s
 from groupcoord.records.batches import (
     BATCH_HEADER_BYTES,
     CODEC_MASK,
@@ -19,7 +20,6 @@ from groupcoord.records.batches import (
     TRANSACTIONAL,
     Batch,
 )
-from groupcoord.spark.framing import Bools, Int64s
 
 _FIELDS = (
     *(("base_offset", ">i8"), ("length", ">i4"), ("leader_epoch", ">i4"), ("magic", "i1"), ("crc", ">u4")),

@@ -8,12 +8,12 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from groupcoord.columns.chunks import Origin, RowSettings
+from groupcoord.columns.ranges import LOOK_BACK_BYTES, ByteRange, range_rows
 from groupcoord.core.records import OffsetCommitRecord
 from groupcoord.records.batches import encode_batch, iter_batches
 from groupcoord.records.codec import encode_record
 from groupcoord.records.salvage import Damage, SoundBatch, salvage_batches
-from groupcoord.spark.chunks import Origin, RowSettings
-from groupcoord.spark.ranges import LOOK_BACK_BYTES, ByteRange, range_rows
 from groupcoord.testing.log_bytes import encode_any_batch
 from groupcoord.testing.logs import GeneratedLog, logs, record_bytes
 

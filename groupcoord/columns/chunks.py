@@ -10,6 +10,11 @@ import numpy as np
 import pyarrow as pa
 from attrs import frozen
 
+from groupcoord.columns.fields import Slices
+from groupcoord.columns.framing import COMPANY_MIN, PADDING_BYTES, Bools, Bytes, Frames, Int64s, frame_records
+from groupcoord.columns.headers import Batches, given_batches
+from groupcoord.columns.records import OfBatches, Placed, record_columns
+from groupcoord.columns.schema import RECORDS
 from groupcoord.records.batches import (
     BATCH_HEADER_BYTES,
     DECOMPRESSED_BYTES_MAX,
@@ -20,11 +25,6 @@ from groupcoord.records.batches import (
 )
 from groupcoord.records.compression import DecompressionError, decompress
 from groupcoord.records.salvage import SoundBatch
-from groupcoord.spark.columns import OfBatches, Placed, record_columns
-from groupcoord.spark.fields import Slices
-from groupcoord.spark.framing import COMPANY_MIN, PADDING_BYTES, Bools, Bytes, Frames, Int64s, frame_records
-from groupcoord.spark.headers import Batches, given_batches
-from groupcoord.spark.schemas import RECORDS
 
 RECORD_BYTES_MIN = 7
 """A record of format v2 with neither key nor value: seven fields of a byte."""
@@ -41,12 +41,12 @@ class RowSettings:
     """What rows are to hold.
 
     Attributes:
-        columns: of :data:`groupcoord.spark.schemas.RECORDS`, in the order wanted.
+        columns: of :data:`groupcoord.columns.schema.RECORDS`, in the order wanted.
         raw_bytes: keep key and value of decoded offsets too.
-        company_min: see :func:`groupcoord.spark.framing.frame_records`.
+        company_min: see :func:`groupcoord.columns.framing.frame_records`.
     """
 
-    columns: tuple[str, ...] = tuple(RECORDS.fieldNames())
+    columns: tuple[str, ...] = tuple(RECORDS.names)
     raw_bytes: bool = False
     company_min: int = COMPANY_MIN
 

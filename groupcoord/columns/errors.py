@@ -1,4 +1,4 @@
-"""What can go wrong before Spark has anything to do."""
+"""What can go wrong before a log is read, and how errors of others are told."""
 
 from __future__ import annotations
 
@@ -7,10 +7,6 @@ from groupcoord.errors import GroupcoordError
 
 class PipelineError(GroupcoordError):
     """The pipeline can't do what it is asked for. The message is one line for the user."""
-
-
-class JavaNotFoundError(PipelineError):
-    """There is no Java that Spark runs on."""
 
 
 class InputError(PipelineError, ValueError):
