@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
-    from groupcoord.spark.report_model import Report
+    from groupcoord.report.model import Report
 
 FAILED, USAGE_ERROR = 1, 2
 POLL_S = 0.5
@@ -233,7 +233,7 @@ def _print_troubled(console: Console, report: Report) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from groupcoord.spark.report_text import clipped, told_time
+    from groupcoord.report.text import clipped, told_time
 
     rows = [story.row for story in report.troubled if story.row.trouble]
     if not rows:

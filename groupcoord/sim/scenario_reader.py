@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
+from groupcoord.durations import parse_duration
 from groupcoord.errors import GroupcoordError
-from groupcoord.sim.durations import parse_duration
 from groupcoord.sim.toml_lines import Path
 
 REQUIRED: Any = object()

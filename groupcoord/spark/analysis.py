@@ -11,14 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from groupcoord.clock import Clock, SystemClock
-from groupcoord.spark import report_figures as figures
-from groupcoord.spark.anomalies import anomalies, stale_groups
-from groupcoord.spark.decoding import write_records
-from groupcoord.spark.groups import generations, groups, history, members, rebalances
-from groupcoord.spark.inputs import LogInput
-from groupcoord.spark.load import partition_load
-from groupcoord.spark.output import OutputDirectory
-from groupcoord.spark.report_model import (
+from groupcoord.report.model import (
     ANOMALIES_MAX,
     ANOMALIES_OF_GROUP_MAX,
     TROUBLED_MAX,
@@ -27,7 +20,14 @@ from groupcoord.spark.report_model import (
     Verification,
     summary,
 )
-from groupcoord.spark.report_page import report_page
+from groupcoord.report.page import report_page
+from groupcoord.spark import figures
+from groupcoord.spark.anomalies import anomalies, stale_groups
+from groupcoord.spark.decoding import write_records
+from groupcoord.spark.groups import generations, groups, history, members, rebalances
+from groupcoord.spark.inputs import LogInput
+from groupcoord.spark.load import partition_load
+from groupcoord.spark.output import OutputDirectory
 from groupcoord.spark.schemas import RECORDS
 from groupcoord.spark.source import LogPartition, log_tasks
 from groupcoord.spark.tables import commits, corrupt, current_offsets, lag, read_counts

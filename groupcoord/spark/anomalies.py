@@ -10,9 +10,9 @@ from groupcoord.columns.schema import KIND_RECORD
 from groupcoord.core.retention import MS_PER_MINUTE
 from groupcoord.history.fold import DUPLICATE
 from groupcoord.history.views import CLASSIC
+from groupcoord.report.text import told_limit
 from groupcoord.spark.group_schemas import ANOMALIES, STALE_GROUPS
 from groupcoord.spark.groups import groups, history_of, rebalances
-from groupcoord.spark.report_text import told_limit
 from groupcoord.spark.tables import commits_of, current_offsets
 
 OFFSET_REWIND, COMMITS_STOPPED, STALLED = "offset rewind", "commits stopped", "stalled"

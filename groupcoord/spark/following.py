@@ -13,11 +13,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from groupcoord.clock import Clock, SystemClock
 from groupcoord.columns.errors import InputError
+from groupcoord.report.model import Report
 from groupcoord.spark.analysis import COUNTS, group_tables, make_report, write_report
 from groupcoord.spark.inputs import LogInput
 from groupcoord.spark.output import OutputDirectory
 from groupcoord.spark.reading import log_options
-from groupcoord.spark.report_model import Report
 from groupcoord.spark.source import LogChangedError
 from groupcoord.spark.stream_store import CHECKPOINT
 from groupcoord.spark.streaming import FollowedTables, check_version, follow, read_log_stream

@@ -33,6 +33,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("records", "core.records", "errors"),
         "storage",  # how segment files and their folders are named
     ),
+    "durations": (),
+    "report": ("history.causes", "durations"),  # colours and words for each cause
     "storage": ("records", "log_store", "errors", "core.records"),  # compaction tells records apart by what they are
     "wire": ("core.messages", "core.records", "errors"),  # of the records only what stands for "no id"
     "member": (
@@ -47,6 +49,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "sim": (
         *("coordinator", "member", "log_store", "clock", "config", "messages", "events", "errors", "laws"),
+        *("durations", "report"),  # how it tells what came of it
         # its laws judge what is inside
         *("core.records", "core.hard_state", "core.offsets", "core.group", "core.member"),
     ),
@@ -78,11 +81,13 @@ MAY_REQUIRE: dict[str, frozenset[str]] = {
     "coordinator": BASE_REQUIREMENTS,
     "laws": BASE_REQUIREMENTS,
     "history": BASE_REQUIREMENTS,
+    "durations": frozenset(),
+    "report": BASE_REQUIREMENTS,
     "columns": frozenset({"attrs", "numpy", "pyarrow", "fsspec", "crc32c"}),
     "__init__": BASE_REQUIREMENTS,
 }
-"""What the base install is made of imports no other package than these, nor does what tells histories; columns do
-with numpy and Arrow."""
+"""What the base install is made of imports no other package than these, nor does what tells histories and makes
+pages; columns do with numpy and Arrow."""
 
 PYSPARK_ONLY_IN = "spark"
 
@@ -137,6 +142,14 @@ def test_foreign_packages_are_where_they_belong(source: Source) -> None:
         assert packages <= MAY_REQUIRE[part], f"{source.name} imports {packages - MAY_REQUIRE[part]}"
     if part != PYSPARK_ONLY_IN:
         assert "pyspark" not in packages
+
+
+def test_what_needs_no_pyspark_lies_elsewhere() -> None:
+    """The pipeline's own folder holds what imports pyspark, and how Java is found."""
+    pipeline = [source for source in package_sources() if part_of(source.module) == PYSPARK_ONLY_IN]
+    without = {source.module for source in pipeline if "pyspark" not in outer_imports(source)}
+
+    assert without == {"groupcoord.spark", "groupcoord.spark.java"}
 
 
 @pytest.mark.parametrize(("part", "lazy"), sorted(LAZY_ONLY))

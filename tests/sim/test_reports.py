@@ -13,7 +13,7 @@ from groupcoord import cli
 from groupcoord.core.rebalance import Rebalance
 from groupcoord.member import TopicPartition
 from groupcoord.sim import FleetReport, report_page, run_seed
-from groupcoord.sim.figures import Distribution, Measure, histogram
+from groupcoord.sim.figures import MEASURES, Distribution, Measure, histogram
 from groupcoord.sim.observations import RECORD_INTERVAL_MS, GroupObservations
 from groupcoord.sim.page import BAR_HEIGHT_MIN, BAR_WIDTH_MAX, plot, told_value
 from groupcoord.sim.runs import Run as SeedRun
@@ -186,8 +186,10 @@ def test_the_page_is_whole_and_needs_nothing_else() -> None:
     assert not parser.open
     assert parser.seen.count("svg") == 7
     assert parser.seen.count("rect") > 7
-    assert len(parser.ids) == 7
-    assert parser.links == [f"#{name}" for name in parser.ids]
+    measures = [measure.key for measure in MEASURES if report.values(measure.key)]
+    assert len(measures) == 7
+    assert parser.ids == ["distributions", *measures, "causes"]
+    assert parser.links == ["#distributions", "#causes", *(f"#{name}" for name in measures)]
     assert "script" not in parser.seen
     assert "&lt;b&gt;name" in page
     assert "http" not in page
@@ -202,7 +204,7 @@ def test_a_plot_can_be_read() -> None:
     assert f'height="{BAR_HEIGHT_MIN}"' in few
     assert [f">{value}</text>" in few for value in (0, 1, 2, 3)] == [True, True, True, False]
     assert "9,999 values" in few
-    assert many.count("text-anchor") == 3
+    assert many.count("text-anchor") == 3 + 1
     assert told_value(Measure("a", "a", "", ""), 12_345.5) == "12,345.50"
 
 
@@ -264,7 +266,7 @@ def test_what_others_do_is_told(simulate: Run, scenario: str, tmp_path: Path) ->
     parser.feed(page.read_text())
     assert not parser.open
     assert parser.seen.count("svg") == 9
-    assert f"<td>transaction</td><td>committed</td><td>{transactions['committed']}</td>" in page.read_text()
+    assert f'<td>transaction</td><td>committed</td><td class="n">{transactions["committed"]}</td>' in page.read_text()
 
 
 def test_measures_without_values_are_not_shown(simulate: Run, scenario: str, tmp_path: Path) -> None:

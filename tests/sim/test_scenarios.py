@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from groupcoord.durations import parse_duration, told_duration
 from groupcoord.sim import Deed, ScenarioError, parse_scenario, run_seed
 from groupcoord.sim.administrators import Administrator, AdministratorsWish
-from groupcoord.sim.durations import parse_duration, told_duration
 from groupcoord.sim.faults import ConsumerStop
 from groupcoord.sim.foreign_records import FOREIGN, ForeignRecords
 from groupcoord.sim.outsiders import SimpleConsumer

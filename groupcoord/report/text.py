@@ -1,18 +1,15 @@
-"""How a report writes times, durations, sizes and names."""
+"""How a report writes times, durations, sizes and names, in plain text."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from html import escape
 
-from groupcoord.sim.durations import UNITS_MS, told_duration
+from groupcoord.durations import UNITS_MS, told_duration
 
-NAME_LENGTH_MAX = 72
 TEXT_LENGTH_MAX = 280
 NOTHING = "-"
 
-_ESCAPES_MAX = 100
-_ESCAPED_LENGTH_MAX = len("&quot;")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST_MS = (datetime(9999, 12, 31, tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
 _SECONDS_MATTER_MS = 4 * UNITS_MS["m"]
@@ -88,7 +85,7 @@ def counted(number: int, one: str, many: str | None = None) -> str:
     return f"{number:,} {noun(number, one, many)}"
 
 
-def listed(parts: list[str]) -> str:
+def listed(parts: Sequence[str]) -> str:
     """Return ``a, b and c``."""
     return " and ".join(parts) if len(parts) < 3 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
@@ -101,16 +98,3 @@ def clipped(text: str, length_max: int = TEXT_LENGTH_MAX) -> str:
     text = text[: length_max + 1]
     shown = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text[:length_max])
     return shown[:length_max] + "…" if len(text) > length_max or len(shown) > length_max else shown
-
-
-def html_text(text: str, length_max: int = TEXT_LENGTH_MAX) -> str:
-    """Return text for a page: clipped, with HTML's own characters escaped, and bounded after that too."""
-    escaped = escape(clipped(text, length_max))
-    if len(escaped) > length_max + _ESCAPES_MAX:
-        return escape(clipped(text, length_max // _ESCAPED_LENGTH_MAX))
-    return escaped
-
-
-def html_name(name: str | None) -> str:
-    """Return the name of a group, a topic or a file for a page."""
-    return f"<code>{html_text(name, NAME_LENGTH_MAX)}</code>" if name else "<i>no name</i>" if name == "" else NOTHING

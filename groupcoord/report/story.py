@@ -15,8 +15,8 @@ from groupcoord.history.causes import (
     STATIC_REPLACE,
     UNKNOWN,
 )
-from groupcoord.spark.report_model import GroupRow, GroupStory, RebalanceRow
-from groupcoord.spark.report_text import counted, listed, told_share, told_span, told_time
+from groupcoord.report.model import GroupRow, GroupStory, RebalanceRow
+from groupcoord.report.text import counted, listed, told_share, told_span, told_time
 
 _BECAUSE = {
     JOIN: "because a member joined",

@@ -1,6 +1,8 @@
-"""The look of a report: one style sheet for light and dark, with a colour for each cause and state."""
+"""The look of all reports: one style sheet for light and dark, with a colour for each cause and state."""
 
 from __future__ import annotations
+
+from groupcoord.report.html import Html
 
 STYLE = """
 :root {
@@ -72,6 +74,9 @@ svg g:hover rect { opacity: .75; }
 .members-area { fill: var(--soft); opacity: .16; }
 .members-line { fill: none; stroke: var(--soft); stroke-width: 1.6; }
 .finding { fill: var(--bad); }
+.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 24rem), 1fr)); gap: .8rem; }
+.plots .card { margin: 0; display: flex; flex-direction: column; } .plots svg { margin-top: auto; }
+.plots h3::first-letter { text-transform: uppercase; } .plots p { font-size: .9rem; color: var(--soft); }
 @media (max-width: 44rem) {
   main { padding: 1rem .9rem 3rem; } .tiles { grid-template-columns: repeat(2, 1fr); } td code { max-width: 12rem; }
   .card { padding: .7rem .75rem; } ul { padding-left: 1.2rem; }
@@ -108,14 +113,15 @@ FILLS = {
     "load": "empty",
     "hot": "expiry",
     "commits": "dead",
+    "values": "join",
 }
 """The colour of each kind of shape: a class of the page, and the variable that it takes."""
 
 
-def style_sheet() -> str:
+def style_sheet() -> Html:
     """Return the whole style sheet."""
     fills = "".join(
         f"svg .{name}{{fill:var(--{colour})}}.key.{name}{{background:var(--{colour})}}\n"
         for name, colour in FILLS.items()
     )
-    return STYLE + fills
+    return Html(STYLE + fills)

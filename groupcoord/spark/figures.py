@@ -6,7 +6,7 @@ rebalance because a member expired or left, and one for each other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F  # noqa: N812
@@ -14,41 +14,12 @@ from pyspark.sql import functions as F  # noqa: N812
 from groupcoord.columns.schema import KIND_CORRUPT, KIND_READ, KIND_RECORD
 from groupcoord.history.causes import EXPIRY_OR_LEAVE
 from groupcoord.records.schemas import RecordType
-from groupcoord.spark import report_model as model
-from groupcoord.spark.report_model import Bins, GroupRow, GroupStory
-from groupcoord.spark.report_text import TEXT_LENGTH_MAX
+from groupcoord.report import model
+from groupcoord.report.model import Bins, GroupRow, GroupStory, bin_width_ms, bins_of
+from groupcoord.report.text import TEXT_LENGTH_MAX
 
 ANOMALY_POINTS = 5
 EXPIRY_POINTS = 3
-
-_WIDTHS_MS = tuple(
-    unit * step
-    for unit, steps in (
-        (1_000, (1, 2, 5, 10, 15, 30)),
-        (60_000, (1, 2, 5, 10, 15, 30)),
-        (3_600_000, (1, 2, 3, 6, 12)),
-        (86_400_000, (1, 2, 7)),
-    )
-    for step in steps
-)
-
-
-def bin_width_ms(span_ms: int, bins_max: int = model.BINS_MAX) -> int:
-    """Return a round width with which a span falls into at most so many bins, wherever it starts."""
-    for width_ms in _WIDTHS_MS:
-        if span_ms // width_ms + 2 <= bins_max:
-            return width_ms
-    weeks = span_ms // ((bins_max - 2) * _WIDTHS_MS[-1]) + 1
-    return weeks * _WIDTHS_MS[-1]
-
-
-def bins_of(first_ms: int, last_ms: int, counts: Mapping[str, Mapping[int, int]], width_ms: int) -> Bins:
-    """Return bins from counts by name and number of the bin since 1970."""
-    start, end = first_ms // width_ms, last_ms // width_ms
-    series = {
-        name: tuple(found.get(place, 0) for place in range(start, end + 1)) for name, found in sorted(counts.items())
-    }
-    return Bins(start * width_ms, width_ms, end - start + 1, series)
 
 
 def at_ms(name: str) -> Column:
@@ -65,7 +36,7 @@ def cut(name: str) -> Column:
 
 
 def group_figures(groups: DataFrame, rebalances: DataFrame, anomalies: DataFrame, commits: DataFrame) -> DataFrame:
-    """Return one row a group with the fields of :class:`groupcoord.spark.report_model.GroupRow`.
+    """Return one row a group with the fields of :class:`groupcoord.report.model.GroupRow`.
 
     Groups that are gone but left traces are rows too, without a state.
     """

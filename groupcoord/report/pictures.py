@@ -1,4 +1,4 @@
-"""The pictures of a report: inline SVG whose colours come from the page's style, so that they follow light and dark."""
+"""The pictures of an analysis: what happened over time, how groups are, who loads the log."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from attrs import frozen
 
 from groupcoord.history.causes import CAUSES
-from groupcoord.spark.report_model import STATES, Bins, GroupStory, PartitionRow
-from groupcoord.spark.report_text import (
+from groupcoord.report.html import Html, element, joined
+from groupcoord.report.model import STATES, Bins, GroupStory, PartitionRow
+from groupcoord.report.svg import label, line, picture, rect, titled
+from groupcoord.report.text import (
     counted,
-    html_text,
     told_clock,
     told_limit,
     told_number,
@@ -26,7 +27,6 @@ LEFT, RIGHT = 76, 12
 TICKS_MAX = 8
 COLUMN_WIDTH_MAX = 72
 PARTITIONS_LABELLED_MAX = 24
-TITLE_LENGTH_MAX = 200
 
 _CHARACTER_WIDTH = 7.5
 _LEVELS = (10, 15, 20, 25, 30, 40, 50, 60, 80, 100)
@@ -81,7 +81,7 @@ def in_order(names: Iterable[str], order: Sequence[str]) -> list[str]:
     return sorted(names, key=lambda name: (order.index(name) if name in order else len(order), name))
 
 
-def cause_time_line(bins: Bins) -> str:
+def cause_time_line(bins: Bins) -> Html:
     """Return rebalances over time, stacked by cause."""
     height, top, floor = 200, 14, 172
     names = in_order((name for name in bins.series if bins.total(name)), CAUSES)
@@ -95,17 +95,17 @@ def cause_time_line(bins: Bins) -> str:
     return _plot(height, "rebalances over time by cause", parts)
 
 
-def _column(axis: Axis, bins: Bins, place: int, counts: Mapping[str, int], floor: float, scale: float) -> str:
+def _column(axis: Axis, bins: Bins, place: int, counts: Mapping[str, int], floor: float, scale: float) -> Html:
     left, right = _edges(axis, bins, place)
     told = ", ".join(f"{name} {count:,}" for name, count in counts.items())
     parts, y = [], floor
     for name, count in counts.items():
         y -= count * scale
-        parts.append(_rect(left, y, right - left, count * scale, cause_class(name)))
-    return _titled(f"{told_time(bins.start_ms + place * bins.width_ms)}: {told}", parts)
+        parts.append(rect(left, y, right - left, count * scale, cause_class(name)))
+    return titled(f"{told_time(bins.start_ms + place * bins.width_ms)}: {told}", parts)
 
 
-def churn_time_line(bins: Bins) -> str:
+def churn_time_line(bins: Bins) -> Html:
     """Return members that joined, above the line, and that left, below it."""
     height, top, bottom = 190, 14, 164
     middle = (top + bottom) / 2
@@ -113,32 +113,32 @@ def churn_time_line(bins: Bins) -> str:
     highest = max((*joined, *left), default=0)
     scale = (middle - top) / _round_up(highest)
     axis = Axis(bins.start_ms, bins.end_ms)
-    parts = [_times(axis, top, bottom), _line(LEFT, middle, WIDTH - RIGHT, middle, "axis")]
+    parts = [_times(axis, top, bottom), line(LEFT, middle, WIDTH - RIGHT, middle, "axis")]
     most = _round_up(highest)
-    parts += [_label(LEFT - 6, y + 4, f"{most:,}", "end") for y in (top, bottom)]
+    parts += [label(LEFT - 6, y + 4, f"{most:,}", "end") for y in (top, bottom)]
     for place, (up, down) in enumerate(zip(joined, left, strict=True)):
         if up or down:
             start, end = _edges(axis, bins, place)
             told = f"{told_time(bins.start_ms + place * bins.width_ms)}: {up:,} joined, {down:,} left"
-            shapes = [_rect(start, middle - up * scale, end - start, up * scale, "joined")] if up else []
-            shapes += [_rect(start, middle, end - start, down * scale, "left")] if down else []
-            parts.append(_titled(told, shapes))
+            shapes = [rect(start, middle - up * scale, end - start, up * scale, "joined")] if up else []
+            shapes += [rect(start, middle, end - start, down * scale, "left")] if down else []
+            parts.append(titled(told, shapes))
     return _plot(height, "members that joined and left over time", parts)
 
 
-def state_bar(counts: Mapping[str, int]) -> str:
+def state_bar(counts: Mapping[str, int]) -> Html:
     """Return how many groups are in each state, as one bar."""
     total = sum(counts.values())
     x, parts = 0.0, []
     for state in in_order((name for name, count in counts.items() if count), STATES):
         width = WIDTH * counts[state] / total
         told = f"{state}: {counts[state]:,} of {counted(total, 'group')}"
-        parts.append(_titled(told, [_rect(x, 0, max(width - 1, 0.5), 26, state_class(state))]))
+        parts.append(titled(told, [rect(x, 0, max(width - 1, 0.5), 26, state_class(state))]))
         x += width
-    return _svg(26, "groups by state", parts)
+    return picture(WIDTH, 26, "groups by state", parts)
 
 
-def load_columns(partitions: Sequence[PartitionRow]) -> str:
+def load_columns(partitions: Sequence[PartitionRow]) -> Html:
     """Return the records of each log partition, its hottest group at the bottom."""
     height, top, floor = 190, 14, 160
     highest = max((row.records for row in partitions), default=0)
@@ -154,13 +154,13 @@ def load_columns(partitions: Sequence[PartitionRow]) -> str:
         if row.hottest_group is not None:
             told += f"; {told_share(row.hottest_group_share)} of group {row.hottest_group}"
         shapes = [
-            _rect(x + gap / 2, floor - row.records * scale, width - gap, (row.records - hot) * scale, "load"),
-            _rect(x + gap / 2, floor - hot * scale, width - gap, hot * scale, "hot"),
+            rect(x + gap / 2, floor - row.records * scale, width - gap, (row.records - hot) * scale, "load"),
+            rect(x + gap / 2, floor - hot * scale, width - gap, hot * scale, "hot"),
         ]
-        parts.append(_titled(told, shapes))
+        parts.append(titled(told, shapes))
         if place % every == 0:
-            parts.append(_label(x + width / 2, floor + 16, _partition_name(row), "middle"))
-    parts.append(_label(LEFT - 6, floor + 16, "partition", "end"))
+            parts.append(label(x + width / 2, floor + 16, _partition_name(row), "middle"))
+    parts.append(label(LEFT - 6, floor + 16, "partition", "end"))
     return _plot(height, "records of each log partition", parts)
 
 
@@ -168,15 +168,15 @@ def _partition_name(row: PartitionRow) -> str:
     return "?" if row.log_partition is None else str(row.log_partition)
 
 
-def group_picture(story: GroupStory, axis: Axis) -> str:
+def group_picture(story: GroupStory, axis: Axis) -> Html:
     """Return one group over time: how many members, its rebalances by cause, findings, and its commits."""
     members = (18, 78)
     events = (92, 116)
     commits = (136, 180)
     parts = [_times(axis, members[0], commits[1])]
     for name, (top, bottom) in (("members", members), ("rebalances", events), ("commits", commits)):
-        parts.append(_label(LEFT - 6, (top + bottom) / 2 + 4, name, "end"))
-        parts.append(_line(LEFT, bottom, WIDTH - RIGHT, bottom, "axis"))
+        parts.append(label(LEFT - 6, (top + bottom) / 2 + 4, name, "end"))
+        parts.append(line(LEFT, bottom, WIDTH - RIGHT, bottom, "axis"))
     parts += _member_steps(story, axis, *members)
     parts += _rebalance_marks(story, axis, *events)
     parts += _anomaly_marks(story, axis, members[0] - 6)
@@ -184,7 +184,7 @@ def group_picture(story: GroupStory, axis: Axis) -> str:
     return _plot(204, f"group {story.row.group_id} over time", parts)
 
 
-def _member_steps(story: GroupStory, axis: Axis, top: float, bottom: float) -> list[str]:
+def _member_steps(story: GroupStory, axis: Axis, top: float, bottom: float) -> list[Html]:
     if not story.members:
         return []
     most = max(1, *(count for _, count in story.members))
@@ -199,13 +199,13 @@ def _member_steps(story: GroupStory, axis: Axis, top: float, bottom: float) -> l
     area = f"{first:.1f},{bottom} {' '.join(points)} {last},{bottom}"
     told = f"at most {counted(most, 'member')}"
     return [
-        _titled(told, [f'<polygon class="members-area" points="{area}"/>']),
-        f'<polyline class="members-line" points="{" ".join(points)}"/>',
-        _label(WIDTH - RIGHT, top - 4, told, "end"),
+        titled(told, [element("polygon", class_="members-area", points=area)]),
+        element("polyline", class_="members-line", points=" ".join(points)),
+        label(WIDTH - RIGHT, top - 4, told, "end"),
     ]
 
 
-def _rebalance_marks(story: GroupStory, axis: Axis, top: float, bottom: float) -> list[str]:
+def _rebalance_marks(story: GroupStory, axis: Axis, top: float, bottom: float) -> list[Html]:
     parts = []
     for one in story.rebalances:
         end_ms = one.ended_ms if one.ended_ms is not None else one.started_ms
@@ -217,24 +217,24 @@ def _rebalance_marks(story: GroupStory, axis: Axis, top: float, bottom: float) -
         took = "" if start_ms == end_ms else f", {told_span(end_ms - start_ms)}"
         told = f"{told_time(end_ms)}{generation}: {one.cause}{took}"
         width = max(end - start, 3.0)
-        parts.append(_titled(told, [_rect(end - width, top, width, bottom - top, cause_class(one.cause))]))
+        parts.append(titled(told, [rect(end - width, top, width, bottom - top, cause_class(one.cause))]))
     return parts
 
 
-def _anomaly_marks(story: GroupStory, axis: Axis, top: float) -> list[str]:
+def _anomaly_marks(story: GroupStory, axis: Axis, top: float) -> list[Html]:
     parts = []
     for anomaly in story.anomalies:
         if anomaly.first_ms is None:
             continue
         x = axis.x(anomaly.first_ms)
-        shape = f'<path class="finding" d="M{x - 5:.1f},{top}h10l-5,8z"/>'
+        shape = element("path", class_="finding", d=f"M{x - 5:.1f},{top}h10l-5,8z")
         parts.append(
-            _titled(f"{told_time(anomaly.first_ms)}: {anomaly.kind} {anomaly.subject}: {anomaly.evidence}", [shape])
+            titled(f"{told_time(anomaly.first_ms)}: {anomaly.kind} {anomaly.subject}: {anomaly.evidence}", [shape])
         )
     return parts
 
 
-def _commit_columns(story: GroupStory, axis: Axis, top: float, bottom: float) -> list[str]:
+def _commit_columns(story: GroupStory, axis: Axis, top: float, bottom: float) -> list[Html]:
     bins = story.commits
     if bins is None:
         return []
@@ -246,9 +246,9 @@ def _commit_columns(story: GroupStory, axis: Axis, top: float, bottom: float) ->
             start, end = _edges(axis, bins, place)
             height = (bottom - top) * count / highest
             told = f"{told_time(bins.start_ms + place * bins.width_ms)}: {counted(count, 'commit')}"
-            parts.append(_titled(told, [_rect(start, bottom - height, end - start, height, "commits")]))
+            parts.append(titled(told, [rect(start, bottom - height, end - start, height, "commits")]))
     most = f"at most {counted(highest, 'commit')} in {told_limit(bins.width_ms)}"
-    return [*parts, _label(WIDTH - RIGHT, top - 3, most, "end")]
+    return [*parts, label(WIDTH - RIGHT, top - 3, most, "end")]
 
 
 def _edges(axis: Axis, bins: Bins, place: int) -> tuple[float, float]:
@@ -265,53 +265,31 @@ def _round_up(highest: int) -> int:
     return next(size * step // 10 for step in _LEVELS if size * step >= highest * 10)
 
 
-def _levels(highest: int, top: float, floor: float) -> str:
+def _levels(highest: int, top: float, floor: float) -> Html:
     """Return the lines and numbers of a vertical scale."""
     most = _round_up(highest)
     parts = []
     for level in sorted({0, most // 2, most}):
         y = floor - (floor - top) * level / most
-        parts.append(_line(LEFT, y, WIDTH - RIGHT, y, "axis" if level == 0 else "grid"))
-        parts.append(_label(LEFT - 6, y + 4, told_number(level), "end"))
-    return "".join(parts)
+        parts.append(line(LEFT, y, WIDTH - RIGHT, y, "axis" if level == 0 else "grid"))
+        parts.append(label(LEFT - 6, y + 4, told_number(level), "end"))
+    return joined(parts)
 
 
-def _times(axis: Axis, top: float, floor: float) -> str:
+def _times(axis: Axis, top: float, floor: float) -> Html:
     parts = []
     for at_ms in axis.ticks():
         x = axis.x(at_ms)
-        parts.append(_line(x, top, x, floor, "grid"))
+        parts.append(line(x, top, x, floor, "grid"))
         told = told_clock(at_ms, axis.span_ms)
         reach = len(told) * _CHARACTER_WIDTH / 2
-        parts.append(_label(min(x, WIDTH - reach), floor + 16, told, "middle"))
-    return "".join(parts)
+        parts.append(label(min(x, WIDTH - reach), floor + 16, told, "middle"))
+    return joined(parts)
 
 
-def _svg(height: int, label: str, parts: Iterable[str]) -> str:
-    return f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{html_text(label)}">{"".join(parts)}</svg>'
-
-
-def _plot(height: int, label: str, parts: Iterable[str]) -> str:
+def _plot(height: int, told: str, parts: Iterable[Html]) -> Html:
     """Return a picture with labels in it: where it does not fit, it is scrolled instead of shrunk."""
-    return f'<div class="plot" tabindex="0">{_svg(height, label, parts)}</div>'
-
-
-def _titled(told: str, shapes: Iterable[str]) -> str:
-    return f"<g><title>{html_text(told, TITLE_LENGTH_MAX)}</title>{''.join(shapes)}</g>"
-
-
-def _rect(x: float, y: float, width: float, height: float, style: str) -> str:
-    return (
-        f'<rect class="{style}" x="{x:.1f}" y="{y:.1f}" width="{max(width, 0.5):.1f}" height="{max(height, 0):.1f}"/>'
-    )
-
-
-def _line(x1: float, y1: float, x2: float, y2: float, style: str) -> str:
-    return f'<line class="{style}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
-
-
-def _label(x: float, y: float, text: str, anchor: str) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{html_text(text)}</text>'
+    return element("div", picture(WIDTH, height, told, parts), class_="plot", tabindex=0)
 
 
 def _slug(name: str) -> str:

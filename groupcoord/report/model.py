@@ -31,6 +31,17 @@ READ_COUNTS_MAX = 200
 PARTITIONS_MAX = 200
 DIFFERENCES_MAX = 50
 
+_WIDTHS_MS = tuple(
+    unit * step
+    for unit, steps in (
+        (1_000, (1, 2, 5, 10, 15, 30)),
+        (60_000, (1, 2, 5, 10, 15, 30)),
+        (3_600_000, (1, 2, 3, 6, 12)),
+        (86_400_000, (1, 2, 7)),
+    )
+    for step in steps
+)
+
 STATES = ("Stable", "CompletingRebalance", "PreparingRebalance", "Reconciling", "Assigning", "Empty", "Dead")
 """States of groups in the order in which they are drawn; others come behind them."""
 
@@ -59,6 +70,24 @@ class Bins:
     def total(self, name: str) -> int:
         """Return the sum of one series."""
         return sum(self.series.get(name, ()))
+
+
+def bin_width_ms(span_ms: int, bins_max: int = BINS_MAX) -> int:
+    """Return a round width with which a span falls into at most so many bins, wherever it starts."""
+    for width_ms in _WIDTHS_MS:
+        if span_ms // width_ms + 2 <= bins_max:
+            return width_ms
+    weeks = span_ms // ((bins_max - 2) * _WIDTHS_MS[-1]) + 1
+    return weeks * _WIDTHS_MS[-1]
+
+
+def bins_of(first_ms: int, last_ms: int, counts: Mapping[str, Mapping[int, int]], width_ms: int) -> Bins:
+    """Return bins from counts by name and number of the bin since 1970."""
+    start, end = first_ms // width_ms, last_ms // width_ms
+    series = {
+        name: tuple(found.get(place, 0) for place in range(start, end + 1)) for name, found in sorted(counts.items())
+    }
+    return Bins(start * width_ms, width_ms, end - start + 1, series)
 
 
 @frozen
@@ -132,7 +161,7 @@ class GroupRow:
     """One group in a table.
 
     Attributes:
-        trouble: points: see :mod:`groupcoord.spark.report_figures`.
+        trouble: points: see :mod:`groupcoord.spark.figures`.
         type: classic, consumer, …
         state: as a coordinator would answer; None if it would not know the group any more.
         generation: or the group's epoch.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from groupcoord.history.causes import CAUSES, EXPIRY_OR_LEAVE, JOIN, LEAVE, UNKNOWN
-from groupcoord.spark import report_model as model
+from groupcoord.report import model
 
 START_MS = 1_795_245_817_000
 MINUTE_MS = 60_000
