@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 from operator import itemgetter
 from typing import NamedTuple
+from uuid import UUID
 
 from attrs import define, field
 
@@ -118,7 +119,7 @@ class LogHistory:
         if group is None:
             return
         if record.topic_id is not ZERO_UUID:
-            group.topic_names[uuid_text(record.topic_id.bytes)] = record.topic
+            group.topic_names[record.topic_id] = record.topic
         # Who commits in a transaction may be gone when its marker comes.
         place = None if is_transactional else (record.topic, record.partition)
         group.add_commit(_Commit(log_offset, timestamp_ms, place))
@@ -201,7 +202,7 @@ class _Gathered:
     """
 
     entries: list[_GroupRecord | _Commit] = field(factory=list)
-    topic_names: dict[str, str] = field(factory=dict)
+    topic_names: dict[UUID, str] = field(factory=dict)
     _last_offset: int = -1
     # Where the last commit of each partition since the group's last record stands among the entries.
     _commits: dict[tuple[str, int] | None, int] = field(factory=dict)
@@ -224,7 +225,7 @@ class _Gathered:
 
 def _rows_of(fold: GroupFold, gathered: _Gathered) -> Iterator[HistoryRow]:
     for topic_id, topic in gathered.topic_names.items():
-        fold.name_topic(topic_id, topic)
+        fold.name_topic(uuid_text(topic_id.bytes), topic)
     times_ms: dict[int, int] = {}
     for entry in sorted(gathered.entries, key=itemgetter(0)):
         times_ms[entry.log_offset] = entry.timestamp_ms
