@@ -13,7 +13,6 @@ from typing import Annotated, NoReturn
 import typer
 
 from groupcoord.cli.dump_files import PathError, Segment, find_segments, read_segment, unread_files
-from groupcoord.cli.dump_history import histories, json_line, table_row
 from groupcoord.cli.dump_json import JsonLines
 from groupcoord.cli.dump_selection import Selection, SelectionError, parse_kinds, parse_time, parse_types
 from groupcoord.cli.dump_table import Row, TableRows, pages
@@ -196,6 +195,8 @@ def _record_lines(reading: _Reading, selection: Selection, raw: bool) -> _Lines:
 
 
 def _history_lines(reading: _Reading, selection: Selection, raw: bool) -> _Lines:
+    from groupcoord.cli.dump_history import histories, json_line
+
     for partition, files in reading.files():
         for row in histories(partition, files, selection):
             line = json_line(row, raw=raw)
@@ -227,6 +228,8 @@ def _record_rows(reading: _Reading, selection: Selection) -> Iterator[Row]:
 
 
 def _history_rows(reading: _Reading, selection: Selection) -> Iterator[Row]:
+    from groupcoord.cli.dump_history import histories, table_row
+
     for partition, files in reading.files():
         yield from map(table_row, histories(partition, files, selection))
 

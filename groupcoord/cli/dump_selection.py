@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 
 from attrs import frozen
 
-from groupcoord.history import KINDS
 from groupcoord.records.batches import BatchRecord
 from groupcoord.records.describe import UNKNOWN
 from groupcoord.records.schemas import RecordType
@@ -93,6 +92,8 @@ def parse_kinds(words: Iterable[str]) -> frozenset[str]:
     Raises:
         SelectionError: there is no such kind.
     """
+    from groupcoord.history import KINDS
+
     kinds = frozenset(word.strip().lower() for word in words)
     for kind in sorted(kinds.difference(KINDS)):
         raise SelectionError(f"--type {kind!r} is no kind of row of a history; there are {', '.join(KINDS)}")
