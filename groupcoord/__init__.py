@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from groupcoord.config import Config
     from groupcoord.coordinator import GroupCoordinator, LoadError
     from groupcoord.core.authorization import Operation, Resource, ResourceType
-    from groupcoord.core.effects import Reply
     from groupcoord.core.partitions import PartitionStatus
+    from groupcoord.core.replies import Reply
     from groupcoord.core.states import GroupState
     from groupcoord.core.topics import TopicResolver
     from groupcoord.errors import ConfigError, ErrorCode, GroupcoordError, InvariantError, StoreContractError
@@ -65,7 +65,7 @@ _MODULES = {
     "MemoryLogStore": "log_store",
     "Operation": "core.authorization",
     "PartitionStatus": "core.partitions",
-    "Reply": "core.effects",
+    "Reply": "core.replies",
     "Resource": "core.authorization",
     "ResourceType": "core.authorization",
     "StoreContractError": "errors",

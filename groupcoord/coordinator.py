@@ -17,7 +17,7 @@ from uuid import UUID
 from groupcoord.clock import Clock, SystemClock
 from groupcoord.config import Config
 from groupcoord.core.authorization import Authorize, Principal
-from groupcoord.core.effects import Append, Effects, Reply, Token
+from groupcoord.core.effects import Append, Effects
 from groupcoord.core.events import AppendFailures, Counters, Event
 from groupcoord.core.front import Front, VerifyTransaction
 from groupcoord.core.gathering import Gathering, original_tokens
@@ -56,6 +56,7 @@ from groupcoord.core.observer import Observer
 from groupcoord.core.partition import Partition
 from groupcoord.core.partitions import Partitions, PartitionStatus
 from groupcoord.core.records import ZERO_UUID
+from groupcoord.core.replies import Reply, Token
 from groupcoord.core.routing import Cluster, Owner
 from groupcoord.core.states import GroupState
 from groupcoord.core.timers import Timer, TimerQueue

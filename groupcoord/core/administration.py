@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from groupcoord.core.continuations import WhenDeleted
-from groupcoord.core.effects import Token
 from groupcoord.core.events import Cause
 from groupcoord.core.group import GroupMetadata
 from groupcoord.core.messages import DeletedGroup, DeleteGroupsResponse, DescribedGroup, ListedGroup
 from groupcoord.core.records import GroupTombstone, OffsetTombstone, Record
-from groupcoord.core.shard import Burial, Deferred, Shard
+from groupcoord.core.replies import Reply, Token
+from groupcoord.core.shard import Shard, Writing
 from groupcoord.core.states import GroupState
 from groupcoord.errors import ErrorCode
 
@@ -60,14 +60,13 @@ class Administration:
             group = self._shard.groups.get(group_id)
             error_code = self._deletion_error(group)
             if group is not None and error_code is ErrorCode.NONE:
-                records += self.bury(group)
+                records += self.begin_deletion(group)
                 groups.append(group)
             results.append(DeletedGroup(group_id, error_code))
         response = DeleteGroupsResponse(tuple(results))
         if records:
-            self._shard.journal.begin(
-                records, WhenDeleted(tuple(groups), Cause.DELETION, len(records) - len(groups), token, response)
-            )
+            written = WhenDeleted(tuple(groups), Cause.DELETION, len(records) - len(groups))
+            self._shard.journal.begin(records, written, Reply(token, response))
         else:
             self._shard.effects.reply(token, response)
 
@@ -77,29 +76,26 @@ class Administration:
             return ErrorCode.GROUP_ID_NOT_FOUND
         return ErrorCode.NONE if group.state is GroupState.EMPTY else ErrorCode.NON_EMPTY_GROUP
 
-    def bury(self, group: GroupMetadata) -> list[Record]:
-        """Take a group out of requests' sight; return the tombstones of its offsets and of itself."""
+    def begin_deletion(self, group: GroupMetadata) -> list[Record]:
+        """Let requests for a group wait; return the tombstones of its offsets and of itself."""
         shard = self._shard
         shard.disarm(group)
         group.pending_members.clear()
         del shard.groups[group.group_id]
-        shard.burials[group.group_id] = Burial(group, [])
+        shard.writings[group.group_id] = Writing(group, [])
         keys = shard.journal.hard.offsets.known_keys(group.group_id)
         tombstones: list[Record] = [OffsetTombstone(group.group_id, topic, index) for topic, index in keys]
         return [*tombstones, GroupTombstone(group.group_id)]
 
-    def on_durable(self, written: WhenDeleted, now_ms: int) -> list[Deferred]:
-        """The groups are gone for good. Return the requests that waited for this."""
+    def on_durable(self, written: WhenDeleted, now_ms: int) -> None:
+        """The groups are gone for good."""
         self._shard.observer.offsets_removed(written.offset_count, written.cause)
         for group in written.groups:
             group.to(GroupState.DEAD, now_ms)
             self._shard.observer.group_removed(group, written.cause, now_ms)
-        if written.response is not None:
-            self._shard.effects.reply(written.token, written.response)
-        return self._end_burials(written)
 
-    def on_failure(self, written: WhenDeleted, error_code: ErrorCode, now_ms: int) -> list[Deferred]:
-        """The tombstones could not be written: the groups are back. Return the requests that waited for this.
+    def on_failure(self, written: WhenDeleted, now_ms: int) -> None:
+        """The tombstones could not be written: the groups are back.
 
         Nobody has seen a group for which nothing else was written either: that one is gone.
         """
@@ -109,17 +105,3 @@ class Administration:
             else:
                 group.to(GroupState.DEAD, now_ms)
                 self._shard.observer.group_removed(group, Cause.CREATION_FAILED, now_ms)
-        self.refuse(written, error_code)
-        return self._end_burials(written)
-
-    def refuse(self, written: WhenDeleted, error_code: ErrorCode) -> None:
-        """Tell who wants the groups deleted, if anybody still waits, that they could not be."""
-        if written.response is not None:
-            results = tuple(
-                entry._replace(error_code=error_code) if entry.error_code is ErrorCode.NONE else entry
-                for entry in written.response.results
-            )
-            self._shard.effects.reply(written.token, DeleteGroupsResponse(results))
-
-    def _end_burials(self, written: WhenDeleted) -> list[Deferred]:
-        return [entry for group in written.groups for entry in self._shard.burials.pop(group.group_id).deferred]

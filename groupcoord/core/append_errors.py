@@ -1,7 +1,20 @@
-"""What a client is told when a write that its answer depends on has failed."""
+"""What is answered instead when the append that an answer waits for was refused, or takes too long."""
 
 from __future__ import annotations
 
+from attrs import evolve
+
+from groupcoord.core.messages import (
+    CompleteTransactionResponse,
+    DeleteGroupsResponse,
+    LeaveGroupResponse,
+    OffsetCommitResponse,
+    OffsetDeleteResponse,
+    PartitionResult,
+    TopicResult,
+    TxnOffsetCommitResponse,
+)
+from groupcoord.core.replies import Reply
 from groupcoord.errors import ErrorCode
 
 _TRANSLATION = {
@@ -38,3 +51,43 @@ def for_transaction_coordinator(error_code: ErrorCode) -> ErrorCode:
     It knows partitions and their leaders, not group coordinators; the log's own trouble is passed on as it is.
     """
     return ErrorCode.NOT_LEADER_OR_FOLLOWER if error_code in _OF_THE_COORDINATOR else error_code
+
+
+def refused(held: Reply, append_error: ErrorCode) -> Reply:
+    """Return the reply that takes the place of one that waited for an append.
+
+    Args:
+        held: what would have been answered; of its parts, those that were refused before keep their errors.
+        append_error: what the log store says.
+
+    Raises:
+        TypeError: no answer of this kind waits for the log.
+    """
+    response, error_code = held.response, for_client(append_error)
+    match response:
+        case OffsetCommitResponse() | TxnOffsetCommitResponse():
+            topics = tuple(_refused_topic(topic, error_code) for topic in response.topics)
+            return Reply(held.token, evolve(response, topics=topics))
+        case LeaveGroupResponse():
+            # The members are gone all the same; a restart would bring the last durable generation back.
+            return Reply(held.token, LeaveGroupResponse(error_code))
+        case OffsetDeleteResponse():
+            return Reply(held.token, OffsetDeleteResponse(error_code))
+        case DeleteGroupsResponse():
+            results = tuple(
+                entry._replace(error_code=error_code) if entry.error_code is ErrorCode.NONE else entry
+                for entry in response.results
+            )
+            return Reply(held.token, DeleteGroupsResponse(results))
+        case CompleteTransactionResponse():
+            return Reply(held.token, CompleteTransactionResponse(for_transaction_coordinator(append_error)))
+    raise TypeError(f"no answer of this kind waits for the log: {response!r}")
+
+
+def _refused_topic(topic: TopicResult, error_code: ErrorCode) -> TopicResult:
+    return topic._replace(
+        partitions=tuple(
+            PartitionResult(index, error_code if earlier_error is ErrorCode.NONE else earlier_error)
+            for index, earlier_error in topic.partitions
+        )
+    )

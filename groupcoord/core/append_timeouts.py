@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from groupcoord.core.continuations import Continuation
+from groupcoord.core.effects import Append
 from groupcoord.core.shard import Shard
 from groupcoord.core.timers import Timer, TimerKey
 
@@ -34,14 +34,14 @@ class AppendTimeouts:
         if self.timer.deadline_ms is None:
             self._shard.timers.arm(self.timer, deadline_ms)
 
-    def take_overdue(self, now_ms: int) -> list[Continuation]:
-        """Return what waits for the appends that are overdue since the last call, oldest first."""
+    def take_overdue(self, now_ms: int) -> list[Append]:
+        """Return the appends that are overdue since the last call, oldest first."""
         self._drop_answered()
         in_flight = self._shard.journal.in_flight
         overdue = []
         while self._deadlines and self._deadlines[0][1] <= now_ms:
             number, _ = self._deadlines.popleft()
-            overdue.append(in_flight[number - in_flight[0].number].continuation)
+            overdue.append(in_flight[number - in_flight[0].number])
         if self._deadlines:
             self._shard.timers.arm(self.timer, self._deadlines[0][1])
         return overdue

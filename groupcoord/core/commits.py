@@ -9,7 +9,7 @@ from uuid import UUID
 from groupcoord.core.continuations import WhenCommitted, WhenWritten
 from groupcoord.core.creation import Creation
 from groupcoord.core.drafting import NO_LEADER_EPOCH, draft_commit
-from groupcoord.core.effects import Token
+from groupcoord.core.events import Cause
 from groupcoord.core.group import CONSUMER_PROTOCOL_TYPE, GroupMetadata
 from groupcoord.core.member import MemberMetadata
 from groupcoord.core.messages import (
@@ -40,6 +40,7 @@ from groupcoord.core.records import (
     Record,
     TransactionMarker,
 )
+from groupcoord.core.replies import Reply, Token
 from groupcoord.core.shard import Shard
 from groupcoord.core.states import GroupState
 from groupcoord.errors import ErrorCode
@@ -50,6 +51,7 @@ NO_OFFSET = -1
 _NOT_COMMITTED: CommittedOffset = (-1, NO_OFFSET, NO_LEADER_EPOCH, OffsetCommitRecord("", "", -1, NO_OFFSET))
 
 _make_fetched, _make_topic, _make_group = maker(FetchedOffset), maker(FetchedTopic), maker(FetchedGroup)
+_make_reply = maker(Reply)
 _get_metadata = attrgetter("metadata")
 
 
@@ -117,7 +119,8 @@ class Commits:
     ) -> None:
         offset_count = len(records)
         if offset_count:
-            self._journal.begin_commit(records, WhenCommitted(group_id, token, response, offset_count))
+            held = _make_reply((token, response))
+            self._journal.begin_commit(records, WhenCommitted(group_id, offset_count), held)
         else:
             self._effects.reply(token, response)
 
@@ -154,25 +157,13 @@ class Commits:
             return member
         return ErrorCode.NONE if request.generation_id == group.generation_id else ErrorCode.ILLEGAL_GENERATION
 
-    def on_durable(self, written: WhenCommitted) -> None:
+    def on_durable(self, written: WhenCommitted, now_ms: int) -> None:
         """The offsets are in the log."""
         self._shard.observer.counters.offset_commits += written.offset_count
-        if written.response is not None:
-            self._effects.reply(written.token, written.response)
 
-    def on_failure(self, written: WhenCommitted, error_code: ErrorCode) -> None:
-        """Nothing was written: every partition that was accepted gets the error."""
-        if written.response is None:
-            return
-        topics = tuple(
-            topic._replace(
-                partitions=tuple(
-                    p._replace(error_code=error_code) if p.error_code is ErrorCode.NONE else p for p in topic.partitions
-                )
-            )
-            for topic in written.response.topics
-        )
-        self._effects.reply(written.token, type(written.response)(topics))
+    def on_written(self, written: WhenWritten, now_ms: int) -> None:
+        """A marker is in the log, or the tombstones of deleted offsets are."""
+        self._shard.observer.offsets_removed(written.deleted_offset_count, Cause.DELETION)
 
     # ------------------------------------------------------------ ends of transactions, OffsetDelete
 
@@ -187,7 +178,8 @@ class Commits:
         marker = TransactionMarker(
             request.producer_id, request.producer_epoch, request.committed, request.coordinator_epoch
         )
-        self._journal.begin([marker], WhenWritten(token, CompleteTransactionResponse(ErrorCode.NONE)))
+        held = Reply(token, CompleteTransactionResponse(ErrorCode.NONE))
+        self._journal.begin([marker], WhenWritten(), held)
 
     def delete(self, request: OffsetDelete, token: Token, now_ms: int) -> None:
         """Delete offsets of topics that the group does not subscribe to."""
@@ -209,7 +201,7 @@ class Commits:
             topics.append(TopicResult(name, ZERO_UUID, tuple(PartitionResult(index, result) for index in indexes)))
         response = OffsetDeleteResponse(ErrorCode.NONE, tuple(topics))
         if records:
-            self._journal.begin(records, WhenWritten(token, response, len(records)))
+            self._journal.begin(records, WhenWritten(len(records)), Reply(token, response))
         else:
             self._effects.reply(token, response)
 

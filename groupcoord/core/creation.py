@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from groupcoord.core.continuations import concerns
 from groupcoord.core.events import Cause
 from groupcoord.core.group import GroupMetadata
 from groupcoord.core.messages import JoinGroupResponse, SyncGroupResponse
@@ -40,7 +39,7 @@ class Creation:
         """The append ``number`` failed: groups made since the one before never were, unless more of them follows."""
         journal = self._shard.journal
         for group in journal.unseen.pop(number, ()):
-            followers = (entry.number for entry in journal.in_flight if concerns(entry.continuation, group))
+            followers = (entry.number for entry in journal.in_flight if entry.continuation.concerns(group))
             first_follower = next(followers, None)
             if first_follower is not None:
                 group.first_append = first_follower

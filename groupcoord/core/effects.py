@@ -4,29 +4,30 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attrs import define
 
+from groupcoord.core.group import GroupMetadata
 from groupcoord.core.messages import Response
 from groupcoord.core.records import Record
+from groupcoord.core.replies import Reply, Token
 from groupcoord.interpreter import maker
 
-if TYPE_CHECKING:
-    from groupcoord.core.continuations import Continuation
-
-Token = Any
-"""Whatever the caller gave with a request; it comes back with the answer, once."""
-
-
-class Reply(NamedTuple):
-    """The answer to the request that came with ``token``; None: Kafka never answers it, so nothing is sent."""
-
-    token: Token
-    response: Response | None
-
-
 _make_reply = maker(Reply)
+
+
+class Continuation:
+    """What follows when the log has answered an append: small data, so that a core can be copied and printed.
+
+    Each kind of it has a row in the table of :class:`~groupcoord.core.partition.Partition`, which says who goes on. Who
+    waits for the append is not its business: see :attr:`Append.held`.
+    """
+
+    __slots__ = ()
+
+    def concerns(self, group: GroupMetadata) -> bool:
+        """Tell whether the append is about a group: that it was begun says that the group is there."""
+        return False
 
 
 @define(eq=False)
@@ -35,12 +36,15 @@ class Append:
 
     Attributes:
         continuation: what follows when the log store has answered.
+        held: the answers that leave when the records are durable. Refusals take their place when they are not, or when
+            that takes too long; nobody waits after that.
     """
 
     partition: int
     number: int
     records: Sequence[Record]
     continuation: Continuation
+    held: list[Reply]
 
 
 class Effects:

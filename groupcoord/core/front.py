@@ -13,7 +13,7 @@ from attrs import evolve
 from groupcoord.config import Config
 from groupcoord.core.authorization import OPERATIONS_ON_A_GROUP, Authorize, Operation, Permissions, Principal
 from groupcoord.core.commits import refused_topics
-from groupcoord.core.effects import Effects, Token
+from groupcoord.core.effects import Effects
 from groupcoord.core.gathering import Gathering
 from groupcoord.core.messages import (
     CompleteTransaction,
@@ -48,6 +48,7 @@ from groupcoord.core.messages import (
 )
 from groupcoord.core.partitions import Partitions, PartitionStatus
 from groupcoord.core.refusals import refuse
+from groupcoord.core.replies import Token
 from groupcoord.core.routing import Cluster, find_coordinator
 from groupcoord.core.shard import GroupRequest
 from groupcoord.core.topics import (

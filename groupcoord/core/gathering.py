@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from attrs import define, evolve
 
-from groupcoord.core.effects import Reply, Token
 from groupcoord.core.messages import (
     DeletedGroup,
     DeleteGroupsResponse,
@@ -16,6 +15,7 @@ from groupcoord.core.messages import (
     TopicResult,
     TxnOffsetCommitResponse,
 )
+from groupcoord.core.replies import Reply, Token
 from groupcoord.core.topics import merge_results
 from groupcoord.errors import ErrorCode
 

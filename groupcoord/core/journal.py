@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from groupcoord.core.continuations import Continuation, WhenCommitted
-from groupcoord.core.effects import Append, Effects
+from groupcoord.core.effects import Append, Continuation, Effects
 from groupcoord.core.group import GroupMetadata
 from groupcoord.core.hard_state import HardState
 from groupcoord.core.records import OffsetCommitRecord, PlainCommits, Record
+from groupcoord.core.replies import Reply
 from groupcoord.errors import InvariantError, StoreContractError
 
 
@@ -35,24 +35,34 @@ class Journal:
         self._partition = partition
         self._effects = effects
 
-    def begin(self, records: Sequence[Record], continuation: Continuation) -> None:
-        """Ask for ``records`` to be made durable together; ``continuation`` says what follows."""
+    def begin(self, records: Sequence[Record], continuation: Continuation, *held: Reply) -> Append:
+        """Ask for ``records`` to be made durable together.
+
+        Args:
+            records: at least one.
+            continuation: what follows when the log has answered.
+            held: the answers that wait for it.
+
+        Returns:
+            The append, which may still hold further answers.
+        """
         number = self.next_number
         self.next_number = number + 1
-        append = Append(self._partition, number, records, continuation)
+        append = Append(self._partition, number, records, continuation, list(held))
         self.in_flight.append(append)
         self._effects.appends.append(append)
+        return append
 
-    def begin_commit(self, records: Sequence[OffsetCommitRecord], continuation: WhenCommitted) -> None:
+    def begin_commit(self, records: Sequence[OffsetCommitRecord], continuation: Continuation, held: Reply) -> None:
         """As :meth:`begin`, for commits: they are pending until then."""
         self.hard.offsets.begin(self.next_number, records)
-        self.begin(records, continuation)
+        self.begin(records, continuation, held)
 
-    def acknowledge(self, number: int, base_offset: int) -> list[Continuation]:
+    def acknowledge(self, number: int, base_offset: int) -> list[Append]:
         """Apply every append up to ``number``, whose first record lies at ``base_offset``.
 
         Returns:
-            What follows, in order. Nothing for a late answer to an append from before the last load.
+            These appends, in order. Nothing for a late answer to an append from before the last load.
 
         Raises:
             StoreContractError: the append was already answered or never made, or an offset went back.
@@ -82,13 +92,13 @@ class Journal:
                 hard.apply(record, base_offset)
                 base_offset += 1
         self.next_log_offset = base_offset
-        return [entry.continuation for entry in answered]
+        return answered
 
-    def fail(self, number: int) -> Continuation | None:
+    def fail(self, number: int) -> Append | None:
         """Drop the oldest append, which was refused.
 
         Returns:
-            What follows. None for a late answer to an append from before the last load.
+            The append. None for a late answer to an append from before the last load.
 
         Raises:
             StoreContractError: ``number`` isn't the oldest unanswered append.
@@ -99,7 +109,7 @@ class Journal:
             raise StoreContractError(f"log partition {self._partition}: append {number} failed out of turn")
         entry = self.in_flight.popleft()
         self.hard.offsets.settle(number)
-        return entry.continuation
+        return entry
 
     def _answered(self, number: int) -> list[Append]:
         in_flight = self.in_flight

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from groupcoord.core.effects import Token
 from groupcoord.core.messages import DescribedMember, JoinedMember, JoinProtocol
 from groupcoord.core.records import MemberRecord
+from groupcoord.core.replies import Token
 from groupcoord.core.timers import Timer
 
 

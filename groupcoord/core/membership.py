@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from groupcoord.core.continuations import WhenAssigned, WhenCreated, WhenEmptied
+from groupcoord.core.continuations import WhenAssigned, WhenCreated
 from groupcoord.core.creation import Creation
-from groupcoord.core.effects import Token
+from groupcoord.core.effects import Append
 from groupcoord.core.events import Cause, Trigger
 from groupcoord.core.group import GroupMetadata
 from groupcoord.core.member import MemberMetadata, Parked
@@ -22,6 +22,7 @@ from groupcoord.core.messages import (
 )
 from groupcoord.core.rebalance import CAN_REBALANCE, Rebalance
 from groupcoord.core.refusals import allows_session_timeout
+from groupcoord.core.replies import Reply, Token
 from groupcoord.core.shard import Shard
 from groupcoord.core.states import GroupState
 from groupcoord.core.static_members import StaticMembers
@@ -232,16 +233,16 @@ class Membership:
             for entry in request.members
         )
         response = LeaveGroupResponse(ErrorCode.NONE, left)
-        written: WhenEmptied | None = None
+        emptied: Append | None = None
         gone = [entry.member_id for entry in left if entry.error_code is ErrorCode.NONE]
         if group is not None and gone:
-            written = self._after_leave(group, Trigger(Cause.LEAVE, gone[0]), now_ms)
-        if written is None:
+            emptied = self._after_leave(group, Trigger(Cause.LEAVE, gone[0]), now_ms)
+        if emptied is None:
             self._effects.reply(token, response)
         else:
-            written.token, written.response = token, response
+            emptied.held.append(Reply(token, response))
 
-    def _after_leave(self, group: GroupMetadata, trigger: Trigger, now_ms: int) -> WhenEmptied | None:
+    def _after_leave(self, group: GroupMetadata, trigger: Trigger, now_ms: int) -> Append | None:
         # Kafka 4 starts a rebalance also when only an id left that never joined.
         if group.state in CAN_REBALANCE and group.state is not GroupState.EMPTY:
             return self._rebalance.start(group, trigger, now_ms)

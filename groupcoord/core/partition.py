@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, assert_never
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from groupcoord.config import Config
 from groupcoord.core.administration import Administration
-from groupcoord.core.append_errors import for_client, for_transaction_coordinator
+from groupcoord.core.append_errors import for_client, refused
 from groupcoord.core.append_timeouts import AppendTimeouts
 from groupcoord.core.commits import Commits
 from groupcoord.core.continuations import (
-    Continuation,
     WhenAssigned,
     WhenCommitted,
     WhenCreated,
@@ -22,14 +21,13 @@ from groupcoord.core.continuations import (
     WhenWritten,
 )
 from groupcoord.core.creation import Creation
-from groupcoord.core.effects import Effects, Token
+from groupcoord.core.effects import Append, Continuation, Effects
 from groupcoord.core.events import Cause, Trigger
 from groupcoord.core.group import GroupMetadata
 from groupcoord.core.hard_state import HardState
 from groupcoord.core.membership import Membership
 from groupcoord.core.messages import (
     CompleteTransaction,
-    CompleteTransactionResponse,
     DescribedGroup,
     FetchedGroup,
     GroupToFetch,
@@ -37,11 +35,9 @@ from groupcoord.core.messages import (
     JoinGroup,
     JoinGroupResponse,
     LeaveGroup,
-    LeaveGroupResponse,
     ListedGroup,
     OffsetCommit,
     OffsetDelete,
-    OffsetDeleteResponse,
     SyncGroup,
     SyncGroupResponse,
     TxnOffsetCommit,
@@ -50,12 +46,31 @@ from groupcoord.core.observer import Observer
 from groupcoord.core.rebalance import Rebalance
 from groupcoord.core.records import PlainCommits, Record
 from groupcoord.core.refusals import refuse
+from groupcoord.core.replies import Token
 from groupcoord.core.retention import Retention
-from groupcoord.core.shard import Deferred, GroupRequest, Shard
+from groupcoord.core.shard import GroupRequest, Shard, Waiting
 from groupcoord.core.states import GroupState
 from groupcoord.core.static_members import StaticMembers
 from groupcoord.core.timers import Timer, TimerKey, TimerQueue
 from groupcoord.errors import ErrorCode, InvariantError
+
+
+def _nothing(written: Continuation, *_: object) -> None:
+    """Nothing follows."""
+
+
+class Outcome(NamedTuple):
+    """What follows an append besides the answers that it holds, as the log decides.
+
+    Attributes:
+        durable: its records are in the log.
+        refused: they are not, and never will be; the error is what clients see.
+        overdue: nobody waits longer (``offsets.commit.timeout.ms``). Durable or refused is still to come.
+    """
+
+    durable: Callable[[Any, int], None] = _nothing
+    refused: Callable[[Any, ErrorCode, int], None] = _nothing
+    overdue: Callable[[Any, ErrorCode, int], None] = _nothing
 
 
 class Partition:
@@ -87,8 +102,9 @@ class Partition:
             new_member_id=new_member_id,
             first_append=first_append,
         )
+        self._effects = effects
         self._journal = self._shard.journal
-        self._burials = self._shard.burials
+        self._writings = self._shard.writings
         self._rebalance = Rebalance(self._shard)
         self._static_members = StaticMembers(self._shard, self._rebalance)
         self._administration = Administration(self._shard)
@@ -106,14 +122,29 @@ class Partition:
             TxnOffsetCommit: self._commits.commit_transactional,
             OffsetDelete: self._commits.delete,
         }
+        self._outcomes: dict[type[Continuation], Outcome] = {
+            WhenCommitted: Outcome(self._commits.on_durable),
+            WhenWritten: Outcome(self._commits.on_written),
+            WhenDeleted: Outcome(self._on_deleted, self._on_deletion_failed),
+            WhenCreated: Outcome(),
+            WhenEmptied: Outcome(),
+            WhenAssigned: Outcome(
+                self._rebalance.assign, self._rebalance.fail_assignment, overdue=self._rebalance.fail_assignment
+            ),
+            WhenReplaced: Outcome(
+                self._static_members.on_durable,
+                self._static_members.on_failure,
+                overdue=self._static_members.on_failure,
+            ),
+        }
 
     # ------------------------------------------------------------ requests
 
     def handle(self, request: GroupRequest, token: Token, now_ms: int) -> None:
         """Take a request that concerns one group."""
-        burials = self._burials
-        if burials and request.group_id in burials:
-            burials[request.group_id].deferred.append(Deferred(request, token))
+        writings = self._writings
+        if writings and request.group_id in writings:
+            writings[request.group_id].waiting.append(Waiting(request, token))
         else:
             self._handlers[type(request)](request, token, now_ms)
 
@@ -149,8 +180,8 @@ class Partition:
             self._retention.sweep(now_ms)
             return
         if key.kind == "append":
-            for continuation in self._append_timeouts.take_overdue(now_ms):
-                self._stop_waiting(continuation, now_ms)
+            for append in self._append_timeouts.take_overdue(now_ms):
+                self._stop_waiting(append, now_ms)
             return
         group = self._shard.groups[key.group_id]
         if key.kind == "session":
@@ -177,8 +208,10 @@ class Partition:
         Raises:
             StoreContractError: the log store broke its contract.
         """
-        for continuation in self._journal.acknowledge(number, base_offset):
-            self._resume(continuation, now_ms)
+        for append in self._journal.acknowledge(number, base_offset):
+            self._effects.replies += append.held
+            written = append.continuation
+            self._outcomes[type(written)].durable(written, now_ms)
 
     def append_failed(self, number: int, error_code: ErrorCode, now_ms: int) -> None:
         """The append ``number`` was refused, with Kafka's code for the reason.
@@ -186,70 +219,39 @@ class Partition:
         Raises:
             StoreContractError: it isn't the oldest append in flight.
         """
-        continuation = self._journal.fail(number)
-        if continuation is not None:
+        append = self._journal.fail(number)
+        if append is not None:
             self._creation.undo(number, for_client(error_code), now_ms)
-            self._give_up(continuation, error_code, now_ms)
+            self._refuse_held(append, error_code)
+            written = append.continuation
+            self._outcomes[type(written)].refused(written, for_client(error_code), now_ms)
             self._retention.wake(now_ms)
 
-    def _stop_waiting(self, continuation: Continuation, now_ms: int) -> None:
+    def _stop_waiting(self, append: Append, now_ms: int) -> None:
         """Tell whoever waits for an append that it takes too long.
 
-        Its records may still come to the log, and then they count; only the answer has been given. A group that is
-        being created or deleted stays as it is until the log answers.
+        Its records may still come to the log, and then they count; only the answer has been given.
         """
-        if isinstance(continuation, WhenDeleted):
-            self._administration.refuse(continuation, for_client(ErrorCode.REQUEST_TIMED_OUT))
-        elif not isinstance(continuation, WhenCreated):
-            self._give_up(continuation, ErrorCode.REQUEST_TIMED_OUT, now_ms)
-        if not isinstance(continuation, WhenCreated | WhenAssigned | WhenReplaced):
-            continuation.response = None
+        self._refuse_held(append, ErrorCode.REQUEST_TIMED_OUT)
+        written = append.continuation
+        self._outcomes[type(written)].overdue(written, for_client(ErrorCode.REQUEST_TIMED_OUT), now_ms)
 
-    def _resume(self, continuation: Continuation, now_ms: int) -> None:
-        match continuation:
-            case WhenCommitted():
-                self._commits.on_durable(continuation)
-            case WhenDeleted():
-                self._handle_deferred(self._administration.on_durable(continuation, now_ms), now_ms)
-            case WhenCreated():
-                pass
-            case WhenAssigned():
-                self._rebalance.assign(continuation, now_ms)
-            case WhenReplaced():
-                self._static_members.on_durable(continuation)
-            case WhenEmptied():
-                if continuation.response is not None:
-                    self._shard.effects.reply(continuation.token, continuation.response)
-            case WhenWritten(token=token, response=response):
-                self._shard.observer.offsets_removed(continuation.deleted_offset_count, Cause.DELETION)
-                if response is not None:
-                    self._shard.effects.reply(token, response)
-            case _:
-                assert_never(continuation)
+    def _refuse_held(self, append: Append, append_error: ErrorCode) -> None:
+        self._effects.replies += [refused(reply, append_error) for reply in append.held]
+        append.held.clear()
 
-    def _give_up(self, continuation: Continuation, append_error: ErrorCode, now_ms: int) -> None:
-        error_code = for_client(append_error)
-        match continuation:
-            case WhenCommitted():
-                self._commits.on_failure(continuation, error_code)
-            case WhenDeleted():
-                self._handle_deferred(self._administration.on_failure(continuation, error_code, now_ms), now_ms)
-            case WhenAssigned():
-                self._rebalance.fail_assignment(continuation, error_code, now_ms)
-            case WhenReplaced():
-                self._static_members.on_failure(continuation, error_code, now_ms)
-            case WhenEmptied():
-                # The members are gone all the same; a restart would bring the last durable generation back.
-                if continuation.response is not None:
-                    self._shard.effects.reply(continuation.token, LeaveGroupResponse(error_code))
-            case WhenWritten(token=token, response=CompleteTransactionResponse()):
-                refusal = CompleteTransactionResponse(for_transaction_coordinator(append_error))
-                self._shard.effects.reply(token, refusal)
-            case WhenWritten(token=token, response=OffsetDeleteResponse()):
-                self._shard.effects.reply(token, OffsetDeleteResponse(error_code))
+    def _on_deleted(self, written: WhenDeleted, now_ms: int) -> None:
+        self._administration.on_durable(written, now_ms)
+        self._end_writings(written.groups, now_ms)
 
-    def _handle_deferred(self, deferred: list[Deferred], now_ms: int) -> None:
-        for request, token in deferred:
+    def _on_deletion_failed(self, written: WhenDeleted, error_code: ErrorCode, now_ms: int) -> None:
+        self._administration.on_failure(written, now_ms)
+        self._end_writings(written.groups, now_ms)
+
+    def _end_writings(self, groups: Iterable[GroupMetadata], now_ms: int) -> None:
+        """The log has answered what the requests of these groups waited for."""
+        ended = [self._writings.pop(group.group_id) for group in groups]
+        for request, token in [entry for writing in ended for entry in writing.waiting]:
             self.handle(request, token, now_ms)
 
     # ------------------------------------------------------------ life cycle
@@ -285,12 +287,11 @@ class Partition:
 
     def unload(self, now_ms: int, error_code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
         """Stop coordinating: appends in flight fail with ``error_code``, then what waits is told NOT_COORDINATOR."""
-        deferred = [entry for burial in self._shard.burials.values() for entry in burial.deferred]
-        for burial in self._shard.burials.values():
-            burial.deferred.clear()
-        for request, token in deferred:
-            refusal = refuse(request, ErrorCode.NOT_COORDINATOR, self._shard.config)
-            self._shard.effects.reply(token, refusal)
+        for writing in self._writings.values():
+            for request, token in writing.waiting:
+                refusal = refuse(request, ErrorCode.NOT_COORDINATOR, self._shard.config)
+                self._effects.reply(token, refusal)
+            writing.waiting.clear()
         for entry in list(self._journal.in_flight):
             self.append_failed(entry.number, error_code, now_ms)
         for group in self._shard.groups.values():
@@ -307,9 +308,9 @@ class Partition:
             join = group.take_join(member)
             if join is not None:
                 refusal = JoinGroupResponse(ErrorCode.NOT_COORDINATOR, member.member_id)
-                self._shard.effects.reply(join.token, refusal)
+                self._effects.reply(join.token, refusal)
             if member.parked_sync is not None:
-                self._shard.effects.reply(member.parked_sync.token, SyncGroupResponse(ErrorCode.NOT_COORDINATOR))
+                self._effects.reply(member.parked_sync.token, SyncGroupResponse(ErrorCode.NOT_COORDINATOR))
                 member.parked_sync = None
 
     @property
@@ -355,10 +356,8 @@ class Partition:
     def parked_tokens(self) -> list[Token]:
         """Return the token of every request that waits here, for joins, syncs and the log."""
         tokens = [token for group in self._shard.groups.values() for token in group.parked_tokens()]
-        for entry in self._journal.in_flight:
-            if getattr(entry.continuation, "response", None) is not None:
-                tokens.append(getattr(entry.continuation, "token", None))
-        tokens += [entry.token for burial in self._shard.burials.values() for entry in burial.deferred]
+        tokens += [reply.token for append in self._journal.in_flight for reply in append.held]
+        tokens += [entry.token for writing in self._writings.values() for entry in writing.waiting]
         return tokens
 
     def check(self, armed: Iterable[Timer]) -> None:
@@ -383,7 +382,7 @@ class Partition:
         for timer in armed:
             if id(timer) not in owned:
                 raise InvariantError(f"{timer!r} has no owner")
-        known = self._shard.groups.keys() | self._shard.burials.keys()
+        known = self._shard.groups.keys() | self._writings.keys()
         if not self._journal.hard.groups.keys() <= known:
             raise InvariantError(f"the log has groups that memory lacks: {self._journal.hard.groups.keys() - known}")
 

@@ -7,6 +7,7 @@ KIP-134 (initial delay), KIP-345 (static members), the pending-sync time-out (KA
 from __future__ import annotations
 
 from groupcoord.core.continuations import WhenAssigned, WhenEmptied
+from groupcoord.core.effects import Append
 from groupcoord.core.events import Cause, Trigger
 from groupcoord.core.group import GroupMetadata
 from groupcoord.core.member import MemberMetadata
@@ -32,19 +33,19 @@ class Rebalance:
 
     # ------------------------------------------------------------ entering and ending the join phase
 
-    def start_or_complete(self, group: GroupMetadata, trigger: Trigger, now_ms: int) -> WhenEmptied | None:
+    def start_or_complete(self, group: GroupMetadata, trigger: Trigger, now_ms: int) -> Append | None:
         """After membership changed: start a rebalance, or end the join phase under way if nobody is missing."""
         if group.state in CAN_REBALANCE:
             return self.start(group, trigger, now_ms)
         return self.complete_if_joined(group, now_ms)
 
-    def start(self, group: GroupMetadata, trigger: Trigger, now_ms: int) -> WhenEmptied | None:
+    def start(self, group: GroupMetadata, trigger: Trigger, now_ms: int) -> Append | None:
         """Move to PreparingRebalance and wait for joins.
 
         From Empty it waits for company (KIP-134); else until all have joined or the longest rebalance time-out is over.
 
         Returns:
-            The continuation of the record that was written, if the group ended in Empty at once.
+            The append of the record that the group is Empty, if it came to that at once.
         """
         self._observer.rebalance_started(group, trigger, now_ms)
         if group.state is GroupState.COMPLETING_REBALANCE:
@@ -61,7 +62,7 @@ class Rebalance:
         self._timers.arm(group.join_timer, now_ms + max(group.rebalance_timeout_ms, 0))
         return None
 
-    def complete_if_joined(self, group: GroupMetadata, now_ms: int) -> WhenEmptied | None:
+    def complete_if_joined(self, group: GroupMetadata, now_ms: int) -> Append | None:
         """End the join phase if nobody is missing; the initial rebalance waits for its timer all the same."""
         if group.state is GroupState.PREPARING_REBALANCE and group.all_joined and not group.is_initial_rebalance:
             return self.complete_join(group, now_ms)
@@ -77,7 +78,7 @@ class Rebalance:
         else:
             self.complete_join(group, now_ms)
 
-    def complete_join(self, group: GroupMetadata, now_ms: int) -> WhenEmptied | None:
+    def complete_join(self, group: GroupMetadata, now_ms: int) -> Append | None:
         """Form the next generation of those who joined, or fall back to Empty.
 
         Dynamic members that did not join are dropped; static ones stay with their old protocols (KIP-345). If only
@@ -106,14 +107,13 @@ class Rebalance:
         self._timers.arm(group.sync_timer, now_ms + max(group.rebalance_timeout_ms, 0))
         return None
 
-    def _fall_empty(self, group: GroupMetadata, now_ms: int) -> WhenEmptied:
+    def _fall_empty(self, group: GroupMetadata, now_ms: int) -> Append:
         group.protocol_name = None
         group.subscribed_topics = group.subscriptions()
         group.to(GroupState.EMPTY, now_ms)
-        written = WhenEmptied(group)
-        self._journal.begin([group.to_record({})], written)
+        append = self._journal.begin([group.to_record({})], WhenEmptied(group))
         self._observer.rebalance_completed(group, now_ms)
-        return written
+        return append
 
     def _answer_joins(self, group: GroupMetadata, now_ms: int) -> None:
         for member_id, member in group.members.items():

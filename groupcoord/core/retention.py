@@ -82,7 +82,7 @@ class Retention:
         for group in list(self._shard.groups.values()):
             keys, nothing_left = self._due(group, now_ms)
             if nothing_left and group.state is GroupState.EMPTY:
-                expired.add(self._administration.bury(group), (group,))
+                expired.add(self._administration.begin_deletion(group), (group,))
             else:
                 expired.add([OffsetTombstone(group.group_id, topic, index) for topic, index in keys])
         expired.write()

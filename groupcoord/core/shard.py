@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from groupcoord.config import Config
-from groupcoord.core.effects import Effects, Token
+from groupcoord.core.effects import Effects
 from groupcoord.core.group import GroupMetadata
 from groupcoord.core.journal import Journal
 from groupcoord.core.messages import (
@@ -19,24 +19,32 @@ from groupcoord.core.messages import (
     TxnOffsetCommit,
 )
 from groupcoord.core.observer import Observer
+from groupcoord.core.replies import Token
 from groupcoord.core.timers import TimerQueue
 
 GroupRequest = JoinGroup | SyncGroup | Heartbeat | LeaveGroup | OffsetCommit | TxnOffsetCommit | OffsetDelete
 """Requests that concern one group and may wait or write."""
 
 
-class Deferred(NamedTuple):
-    """A request that met a group whose tombstones are on their way: whether the group is gone is the log's to say."""
+class Waiting(NamedTuple):
+    """A request that met a group's :class:`Writing`: what it is answered depends on the log."""
 
     request: GroupRequest
     token: Token
 
 
-class Burial(NamedTuple):
-    """A group whose tombstones are on their way to the log, and the requests that wait for the outcome."""
+class Writing(NamedTuple):
+    """A group's write in flight on which all else depends, and the requests that wait for its outcome.
+
+    Such a write are the tombstones of a group: whether it is gone is the log's to say.
+
+    Attributes:
+        group: as the log knows it until then, which is what readers see.
+        waiting: handled in their order as soon as the log has answered.
+    """
 
     group: GroupMetadata
-    deferred: list[Deferred]
+    waiting: list[Waiting]
 
 
 class Shard:
@@ -44,12 +52,11 @@ class Shard:
 
     Attributes:
         groups: group id → soft state of each group that requests meet.
-        burials: group id → a group whose tombstones are on their way to the log; readers still see it.
+        writings: group id → the write in flight that a group's requests have to wait for.
         new_member_id: makes a member id from its prefix, the client's or the instance's id.
     """
 
     __slots__ = (
-        "burials",
         "config",
         "effects",
         "groups",
@@ -58,6 +65,7 @@ class Shard:
         "observer",
         "partition",
         "timers",
+        "writings",
     )
 
     def __init__(
@@ -78,7 +86,7 @@ class Shard:
         self.observer = observer
         self.new_member_id = new_member_id
         self.groups: dict[str, GroupMetadata] = {}
-        self.burials: dict[str, Burial] = {}
+        self.writings: dict[str, Writing] = {}
         self.journal = Journal(partition, effects, first_append)
 
     def is_seen(self, group: GroupMetadata) -> bool:
@@ -87,13 +95,13 @@ class Shard:
 
     def visible(self, group_id: str) -> GroupMetadata | None:
         """Return the group that readers see under this id: what the log says, not what is on its way there."""
-        burial = self.burials.get(group_id)
-        group = burial.group if burial is not None else self.groups.get(group_id)
+        writing = self.writings.get(group_id)
+        group = writing.group if writing is not None else self.groups.get(group_id)
         return group if group is not None and self.is_seen(group) else None
 
     def visible_groups(self) -> list[GroupMetadata]:
         """Return all groups that readers see."""
-        group_ids = self.groups.keys() | self.burials.keys()
+        group_ids = self.groups.keys() | self.writings.keys()
         return [group for group in map(self.visible, sorted(group_ids)) if group is not None]
 
     def disarm(self, group: GroupMetadata) -> None:

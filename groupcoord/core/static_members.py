@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from groupcoord.core.continuations import WhenReplaced
-from groupcoord.core.effects import Token
 from groupcoord.core.events import Cause, Trigger
 from groupcoord.core.group import GroupMetadata
 from groupcoord.core.member import MemberMetadata, Parked
 from groupcoord.core.messages import JoinGroup, JoinGroupResponse, SyncGroupResponse
 from groupcoord.core.rebalance import Rebalance
+from groupcoord.core.replies import Token
 from groupcoord.core.shard import Shard
 from groupcoord.core.states import GroupState
 from groupcoord.core.timers import Timer, TimerKey
@@ -70,7 +70,7 @@ class StaticMembers:
         member.session_timer = Timer(TimerKey("session", self._shard.partition, group.group_id, member_id))
         self._rebalance.renew_session(member, now_ms)
 
-    def on_durable(self, written: WhenReplaced) -> None:
+    def on_durable(self, written: WhenReplaced, now_ms: int) -> None:
         """Answer the returning member. If the group left Stable meanwhile, the rebalance under way answers it."""
         group = written.group
         member = group.members.get(written.new_member_id)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 
 from attrs import define
 
-from groupcoord.core.effects import Reply
 from groupcoord.core.messages import (
     Heartbeat,
     HeartbeatResponse,
@@ -28,6 +27,7 @@ from groupcoord.core.messages import (
     TxnOffsetCommit,
     TxnOffsetCommitResponse,
 )
+from groupcoord.core.replies import Reply
 from groupcoord.errors import ErrorCode
 from groupcoord.member.consumer_protocol import Subscription, encode_subscription
 from groupcoord.testing.laws import require

@@ -16,8 +16,8 @@ from hypothesis.errors import InvalidArgument
 from groupcoord.clock import ManualClock
 from groupcoord.config import Config
 from groupcoord.coordinator import GroupCoordinator
-from groupcoord.core.effects import Reply
 from groupcoord.core.messages import Request, Response
+from groupcoord.core.replies import Reply
 from groupcoord.log_store import LogRecord, MemoryLogStore
 from groupcoord.testing.fleet import Consumer, Fleet
 

@@ -20,7 +20,6 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 from groupcoord.clock import ManualClock
 from groupcoord.config import Config
 from groupcoord.coordinator import GroupCoordinator, GroupState
-from groupcoord.core.effects import Reply
 from groupcoord.core.events import GroupRemoved
 from groupcoord.core.messages import (
     CompleteTransaction,
@@ -34,6 +33,7 @@ from groupcoord.core.messages import (
     TopicToDelete,
     TxnOffsetCommit,
 )
+from groupcoord.core.replies import Reply
 from groupcoord.log_store import (
     LogStore,
     LogStoreError,

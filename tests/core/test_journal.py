@@ -6,11 +6,12 @@ import pytest
 
 from groupcoord import InvariantError, StoreContractError
 from groupcoord.core.continuations import WhenCommitted, WhenCreated
-from groupcoord.core.effects import Effects
+from groupcoord.core.effects import Append, Effects
 from groupcoord.core.group import GroupMetadata
 from groupcoord.core.journal import Journal
 from groupcoord.core.messages import OffsetCommitResponse
 from groupcoord.core.records import CommittedTopic, OffsetCommitRecord, PlainCommits
+from groupcoord.core.replies import Reply
 
 FIRST = 7
 
@@ -21,15 +22,14 @@ def journal() -> Journal:
     return Journal(3, Effects(), FIRST)
 
 
-def commit(journal: Journal, *offsets: int) -> tuple[PlainCommits, WhenCommitted]:
-    """Begin an append of these offsets, one for each partition from 0 on."""
+def commit(journal: Journal, *offsets: int) -> Append:
+    """Begin an append of these offsets, one for each partition from 0 on; return it."""
     like = OffsetCommitRecord("group", "orders", 0, offsets[0])
     indexes, epochs = tuple(range(len(offsets))), (-1,) * len(offsets)
     records = PlainCommits([CommittedTopic(like, indexes, offsets, epochs)])
-    written = WhenCommitted("group", None, OffsetCommitResponse(()), len(records))
-    journal.begin_commit(records, written)
+    journal.begin_commit(records, WhenCommitted("group", len(records)), Reply("token", OffsetCommitResponse(())))
     journal.check()
-    return records, written
+    return journal.in_flight[-1]
 
 
 def offsets_of(journal: Journal) -> dict[int, tuple[int, ...]]:
@@ -42,35 +42,37 @@ def test_begin() -> None:
     """Appends are numbered from the first one on and handed out in order; nothing is durable yet."""
     effects = Effects()
     journal = Journal(3, effects, FIRST)
-    first, _ = commit(journal, 1)
-    second, _ = commit(journal, 2, 3)
-    asked = [(append.partition, append.number, append.records) for append in effects.appends]
-    assert asked == [(3, 7, first), (3, 8, second)]
+    first, second = commit(journal, 1), commit(journal, 2, 3)
+    assert list(effects.appends) == [first, second]
+    assert [(append.partition, append.number, len(append.records)) for append in effects.appends] == [
+        (3, 7, 1),
+        (3, 8, 2),
+    ]
     assert list(journal.hard.offsets.pending) == [7, 8]
     assert offsets_of(journal) == {}
 
 
 def test_acknowledge(journal: Journal) -> None:
-    """The records count from their offsets on, and what waited follows."""
-    _, written = commit(journal, 1, 2)
-    assert journal.acknowledge(7, 40) == [written]
+    """The records count from their offsets on; what follows and who waits comes back with the append."""
+    append = commit(journal, 1, 2)
+    assert journal.acknowledge(7, 40) == [append]
+    assert append.held == [Reply("token", OffsetCommitResponse(()))]
     assert offsets_of(journal) == {0: (40, 1), 1: (41, 2)}
     assert (journal.next_log_offset, len(journal.in_flight), journal.hard.offsets.pending) == (42, 0, {})
 
 
 def test_an_acknowledgement_stands_for_all_before(journal: Journal) -> None:
     """The earlier appends lie right before the one that is acknowledged."""
-    expected = [commit(journal, 1, 1)[1], commit(journal, 2)[1], commit(journal, 0, 0, 3)[1]]
+    expected = [commit(journal, 1, 1), commit(journal, 2), commit(journal, 0, 0, 3)]
     later = commit(journal, 9)
     assert journal.acknowledge(9, 13) == expected
     assert offsets_of(journal) == {0: (13, 0), 1: (14, 0), 2: (15, 3)}
-    assert [entry.continuation for entry in journal.in_flight] == [later[1]]
+    assert list(journal.in_flight) == [later]
 
 
 def test_fail(journal: Journal) -> None:
     """A refused append leaves no trace; the next one is the oldest."""
-    _, first = commit(journal, 1)
-    _, second = commit(journal, 2)
+    first, second = commit(journal, 1), commit(journal, 2)
     assert journal.fail(7) is first
     assert journal.acknowledge(8, 0) == [second]
     assert offsets_of(journal) == {0: (0, 2)}

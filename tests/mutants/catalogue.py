@@ -255,7 +255,7 @@ MUTANTS = (
     Mutant(
         "the answer to the last leave does not wait for the log",
         "membership.py",
-        "        if written is None:\n            self._effects.reply(token, response)",
+        "        if emptied is None:\n            self._effects.reply(token, response)",
         "        if True:\n            self._effects.reply(token, response)",
     ),
     # ---------------------------------------------------------------- static members
@@ -471,8 +471,8 @@ MUTANTS = (
     Mutant(
         "who was told that the log is slow is told again",
         "partition.py",
-        "            continuation.response = None\n",
-        "            pass\n",
+        "        append.held.clear()\n",
+        "",
     ),
     Mutant(
         "an append is overdue a moment late",
@@ -483,8 +483,8 @@ MUTANTS = (
     Mutant(
         "a slow deletion brings the group back",
         "partition.py",
-        "        if isinstance(continuation, WhenDeleted):\n",
-        "        if isinstance(continuation, WhenDeleted) and continuation.response is None:\n",
+        "WhenDeleted: Outcome(self._on_deleted, self._on_deletion_failed),",
+        "WhenDeleted: Outcome(self._on_deleted, self._on_deletion_failed, self._on_deletion_failed),",
     ),
     Mutant(
         "a marker of an earlier transaction ends the present one",

@@ -1,0 +1,100 @@
+"""What follows an append: every kind has its row, and every answer that may wait for the log can be refused."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+
+import pytest
+
+from groupcoord import ErrorCode
+from groupcoord.core import continuations
+from groupcoord.core.append_errors import refused
+from groupcoord.core.effects import Continuation
+from groupcoord.core.messages import (
+    CompleteTransactionResponse,
+    DeletedGroup,
+    DeleteGroupsResponse,
+    HeartbeatResponse,
+    LeaveGroupResponse,
+    LeftMember,
+    OffsetCommitResponse,
+    OffsetDeleteResponse,
+    PartitionResult,
+    Response,
+    TopicResult,
+    TxnOffsetCommitResponse,
+)
+from groupcoord.core.records import ZERO_UUID
+from groupcoord.core.replies import Reply
+
+from .driver import Driver, Group
+
+
+def kinds(parent: type[Continuation] = Continuation) -> Iterator[type[Continuation]]:
+    """Yield every kind of continuation that a handler can leave: those that no other kind refines."""
+    children = parent.__subclasses__()
+    if not children:
+        yield parent
+    for child in children:
+        yield from kinds(child)
+
+
+def test_every_kind_has_its_row() -> None:
+    """The table says of each kind of continuation what follows, and of nothing else."""
+    partition = Driver().coordinator.partition(0)
+    assert partition is not None
+    assert set(kinds()) == set(partition._outcomes)
+    assert {kind.__module__ for kind in kinds()} == {continuations.__name__}
+
+
+def test_a_leave_that_empties_the_group_waits_beside_the_record() -> None:
+    """Who waits is kept with the append, and what follows it is the same whether somebody does."""
+    driver = Driver(late=True)
+    group = Group(driver, "g")
+    (member_id,) = group.stable("a")
+    partition = driver.coordinator.partition(0)
+    assert partition is not None
+    left = group.leave(member_id)
+    (append,) = partition._journal.in_flight
+    assert [reply.token for reply in append.held] == [left]
+    assert partition.parked_tokens() == [left]
+    twin = copy.deepcopy(append)
+    driver.write()
+    assert (append.held, len(twin.held)) == ([Reply(left, left.answers[0])], 1)
+
+
+def results(*errors: ErrorCode) -> tuple[TopicResult, ...]:
+    """Return the results of a topic with these errors, one for each partition."""
+    return (TopicResult("t", ZERO_UUID, tuple(PartitionResult(index, error) for index, error in enumerate(errors))),)
+
+
+NONE, TOO_LARGE = ErrorCode.NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE
+LOG_ERROR, SEEN = ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+@pytest.mark.parametrize(
+    ("response", "refusal"),
+    [
+        (OffsetCommitResponse(results(NONE, TOO_LARGE)), OffsetCommitResponse(results(SEEN, TOO_LARGE))),
+        (TxnOffsetCommitResponse(results(TOO_LARGE, NONE)), TxnOffsetCommitResponse(results(TOO_LARGE, SEEN))),
+        (LeaveGroupResponse(NONE, (LeftMember("m", None, NONE),)), LeaveGroupResponse(SEEN)),
+        (OffsetDeleteResponse(NONE, results(NONE)), OffsetDeleteResponse(SEEN)),
+        (
+            DeleteGroupsResponse((DeletedGroup("a", NONE), DeletedGroup("b", ErrorCode.NON_EMPTY_GROUP))),
+            DeleteGroupsResponse((DeletedGroup("a", SEEN), DeletedGroup("b", ErrorCode.NON_EMPTY_GROUP))),
+        ),
+        # A transaction coordinator knows partitions and their leaders: the log's own error is passed on.
+        (CompleteTransactionResponse(NONE), CompleteTransactionResponse(LOG_ERROR)),
+    ],
+    ids=lambda response: type(response).__name__,
+)
+def test_what_a_refused_request_is_answered(response: Response, refusal: Response) -> None:
+    """What would have been accepted gets the error that clients see; what was refused before keeps its own."""
+    assert refused(Reply("token", response), LOG_ERROR) == Reply("token", refusal)
+
+
+def test_answers_that_never_wait() -> None:
+    """An answer that promises nothing durable can't be refused by the log."""
+    with pytest.raises(TypeError, match="HeartbeatResponse"):
+        refused(Reply("token", HeartbeatResponse(NONE)), LOG_ERROR)
