@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from groupcoord.clock import Clock, ManualClock, SystemClock
     from groupcoord.config import Config
     from groupcoord.coordinator import GroupCoordinator, LoadError
-    from groupcoord.core.authorization import Operation, Resource, ResourceType
-    from groupcoord.core.partitions import PartitionStatus
+    from groupcoord.core.classic.states import GroupState
+    from groupcoord.core.front.authorization import Operation, Resource, ResourceType
+    from groupcoord.core.front.partition_table import PartitionStatus
+    from groupcoord.core.front.topics import TopicResolver
     from groupcoord.core.replies import Reply
-    from groupcoord.core.states import GroupState
-    from groupcoord.core.topics import TopicResolver
     from groupcoord.errors import ConfigError, ErrorCode, GroupcoordError, InvariantError, StoreContractError
     from groupcoord.log_store import LogRecord, LogStore, LogStoreError, MemoryLogStore, Ticket
 
@@ -55,7 +55,7 @@ _MODULES = {
     "ErrorCode": "errors",
     "GroupcoordError": "errors",
     "GroupCoordinator": "coordinator",
-    "GroupState": "core.states",
+    "GroupState": "core.classic.states",
     "InvariantError": "errors",
     "LoadError": "coordinator",
     "LogRecord": "log_store",
@@ -63,15 +63,15 @@ _MODULES = {
     "LogStoreError": "log_store",
     "ManualClock": "clock",
     "MemoryLogStore": "log_store",
-    "Operation": "core.authorization",
-    "PartitionStatus": "core.partitions",
+    "Operation": "core.front.authorization",
+    "PartitionStatus": "core.front.partition_table",
     "Reply": "core.replies",
-    "Resource": "core.authorization",
-    "ResourceType": "core.authorization",
+    "Resource": "core.front.authorization",
+    "ResourceType": "core.front.authorization",
     "StoreContractError": "errors",
     "SystemClock": "clock",
     "Ticket": "log_store",
-    "TopicResolver": "core.topics",
+    "TopicResolver": "core.front.topics",
 }
 """Where the public names are."""
 

@@ -16,11 +16,15 @@ from uuid import UUID
 
 from groupcoord.clock import Clock, SystemClock
 from groupcoord.config import Config
-from groupcoord.core.authorization import Authorize, Principal
+from groupcoord.core.classic.states import GroupState
 from groupcoord.core.effects import Append, Effects
 from groupcoord.core.events import AppendFailures, Counters, Event
-from groupcoord.core.front import Front, VerifyTransaction
-from groupcoord.core.gathering import Gathering, original_tokens
+from groupcoord.core.front.authorization import Authorize, Principal
+from groupcoord.core.front.front import Front, VerifyTransaction
+from groupcoord.core.front.partition_table import PartitionStatus, PartitionTable
+from groupcoord.core.front.routing import Cluster, Owner
+from groupcoord.core.front.split_requests import SplitRequests, original_tokens
+from groupcoord.core.front.topics import AnyTopic, TopicResolver
 from groupcoord.core.messages import (
     CompleteTransaction,
     CompleteTransactionResponse,
@@ -54,13 +58,9 @@ from groupcoord.core.messages import (
 )
 from groupcoord.core.observer import Observer
 from groupcoord.core.partition import Partition
-from groupcoord.core.partitions import Partitions, PartitionStatus
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.core.replies import Reply, Token
-from groupcoord.core.routing import Cluster, Owner
-from groupcoord.core.states import GroupState
 from groupcoord.core.timers import Timer, TimerQueue
-from groupcoord.core.topics import AnyTopic, TopicResolver
 from groupcoord.errors import ErrorCode, GroupcoordError, StoreContractError
 from groupcoord.interpreter import maker
 from groupcoord.log_store import (
@@ -158,19 +158,19 @@ class GroupCoordinator:
         self.log_store = log_store or MemoryLogStore()
         self._new_member_id = new_member_id
         count = self.config.offsets_topic_num_partitions
-        self._partitions = Partitions(count)
+        self._partitions = PartitionTable(count)
         self._loading: dict[int, tuple[Partition, Iterator[LogRecord] | None, int]] = {}
         self._leader_epochs = [-1] * count
         self._next_appends = [0] * count
         self._effects = Effects()
-        self._gathering = Gathering()
+        self._split_requests = SplitRequests()
         self._timers = TimerQueue()
         self._observer = Observer()
         self._cluster = Cluster(node, owner, count)
         self._front = Front(
             config=self.config,
             effects=self._effects,
-            gathering=self._gathering,
+            split_requests=self._split_requests,
             partitions=self._partitions,
             topics=topics or AnyTopic(),
             cluster=self._cluster,
@@ -209,7 +209,7 @@ class GroupCoordinator:
     def take_replies(self) -> list[Reply]:
         """Return the answers since the last call, in the order in which they were given."""
         replies, self._effects.replies = self._effects.replies, []
-        return list(self._gathering.finish(replies)) if self._gathering.awaited else replies
+        return list(self._split_requests.join(replies)) if self._split_requests.awaited else replies
 
     @overload
     def call(self, request: JoinGroup, principal: Principal = None) -> JoinGroupResponse: ...

@@ -13,7 +13,7 @@ from typing import Any
 from groupcoord.coordinator import GroupCoordinator, GroupState
 from groupcoord.core.hard_state import HardState
 from groupcoord.core.messages import GroupToFetch, OffsetFetch
-from groupcoord.core.offsets import OffsetsOfGroup, record_of
+from groupcoord.core.offsets.cache import OffsetsOfGroup, record_of
 from groupcoord.core.partition import Partition
 from groupcoord.core.records import (
     NO_PRODUCER_ID,

@@ -1,31 +1,31 @@
-"""DescribeGroups, ListGroups and DeleteGroups inside one shard."""
+"""DescribeGroups, ListGroups and DeleteGroups inside one context."""
 
 from __future__ import annotations
 
-from groupcoord.core.continuations import WhenDeleted
+from groupcoord.core.classic.group import GroupMetadata
+from groupcoord.core.classic.states import GroupState
+from groupcoord.core.context import HandlerContext, Writing
 from groupcoord.core.events import Cause
-from groupcoord.core.group import GroupMetadata
 from groupcoord.core.messages import DeletedGroup, DeleteGroupsResponse, DescribedGroup, ListedGroup
+from groupcoord.core.offsets.continuations import WhenDeleted
 from groupcoord.core.records import GroupTombstone, OffsetTombstone, Record
 from groupcoord.core.replies import Reply, Token
-from groupcoord.core.shard import Shard, Writing
-from groupcoord.core.states import GroupState
 from groupcoord.errors import ErrorCode
 
 CLASSIC_GROUP_TYPE = "classic"
 
 
 class Administration:
-    """Handles what administrators ask of one shard."""
+    """Handles what administrators ask of one context."""
 
-    __slots__ = ("_shard",)
+    __slots__ = ("_context",)
 
-    def __init__(self, shard: Shard) -> None:
-        self._shard = shard
+    def __init__(self, context: HandlerContext) -> None:
+        self._context = context
 
     def describe_group(self, group_id: str) -> DescribedGroup:
         """Describe a group as it stands; metadata and protocol are shown in Stable only."""
-        group = self._shard.visible(group_id)
+        group = self._context.visible(group_id)
         if group is None:
             return DescribedGroup(
                 group_id,
@@ -48,7 +48,7 @@ class Administration:
             return []
         return [
             ListedGroup(group.group_id, group.protocol_type or "", group.state.value, CLASSIC_GROUP_TYPE)
-            for group in self._shard.visible_groups()
+            for group in self._context.visible_groups()
             if not states or group.state.value.lower() in states
         ]
 
@@ -57,7 +57,7 @@ class Administration:
         results, groups = [], []
         records: list[Record] = []
         for group_id in group_ids:
-            group = self._shard.groups.get(group_id)
+            group = self._context.groups.get(group_id)
             error_code = self._deletion_error(group)
             if group is not None and error_code is ErrorCode.NONE:
                 records += self.begin_deletion(group)
@@ -66,9 +66,9 @@ class Administration:
         response = DeleteGroupsResponse(tuple(results))
         if records:
             written = WhenDeleted(tuple(groups), Cause.DELETION, len(records) - len(groups))
-            self._shard.journal.begin(records, written, Reply(token, response))
+            self._context.journal.begin(records, written, Reply(token, response))
         else:
-            self._shard.effects.reply(token, response)
+            self._context.effects.reply(token, response)
 
     @staticmethod
     def _deletion_error(group: GroupMetadata | None) -> ErrorCode:
@@ -78,21 +78,21 @@ class Administration:
 
     def begin_deletion(self, group: GroupMetadata) -> list[Record]:
         """Let requests for a group wait; return the tombstones of its offsets and of itself."""
-        shard = self._shard
-        shard.disarm(group)
+        context = self._context
+        context.disarm(group)
         group.pending_members.clear()
-        del shard.groups[group.group_id]
-        shard.writings[group.group_id] = Writing(group, [])
-        keys = shard.journal.hard.offsets.known_keys(group.group_id)
+        del context.groups[group.group_id]
+        context.writings[group.group_id] = Writing(group, [])
+        keys = context.journal.hard.offsets.known_keys(group.group_id)
         tombstones: list[Record] = [OffsetTombstone(group.group_id, topic, index) for topic, index in keys]
         return [*tombstones, GroupTombstone(group.group_id)]
 
     def on_durable(self, written: WhenDeleted, now_ms: int) -> None:
         """The groups are gone for good."""
-        self._shard.observer.offsets_removed(written.offset_count, written.cause)
+        self._context.observer.offsets_removed(written.offset_count, written.cause)
         for group in written.groups:
             group.to(GroupState.DEAD, now_ms)
-            self._shard.observer.group_removed(group, written.cause, now_ms)
+            self._context.observer.group_removed(group, written.cause, now_ms)
 
     def on_failure(self, written: WhenDeleted, now_ms: int) -> None:
         """The tombstones could not be written: the groups are back.
@@ -100,8 +100,8 @@ class Administration:
         Nobody has seen a group for which nothing else was written either: that one is gone.
         """
         for group in written.groups:
-            if self._shard.is_seen(group):
-                self._shard.groups[group.group_id] = group
+            if self._context.is_seen(group):
+                self._context.groups[group.group_id] = group
             else:
                 group.to(GroupState.DEAD, now_ms)
-                self._shard.observer.group_removed(group, Cause.CREATION_FAILED, now_ms)
+                self._context.observer.group_removed(group, Cause.CREATION_FAILED, now_ms)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from groupcoord.core.classic.group import GroupMetadata
+from groupcoord.core.classic.states import GroupState
+from groupcoord.core.context import HandlerContext
 from groupcoord.core.events import Cause
-from groupcoord.core.group import GroupMetadata
 from groupcoord.core.messages import JoinGroupResponse, SyncGroupResponse
-from groupcoord.core.retention import Retention
-from groupcoord.core.shard import Shard
-from groupcoord.core.states import GroupState
+from groupcoord.core.offsets.retention import Retention
 from groupcoord.errors import ErrorCode
 
 
 class Creation:
-    """Makes the groups of one shard, and takes them back.
+    """Makes the groups of one log partition, and takes them back.
 
     A group is there for requests at once, and for readers as soon as an append is durable that began after it was made,
     whomever that append is for. So does Kafka 4, which keeps a version of its memory for each write. A group for which
@@ -20,36 +20,36 @@ class Creation:
     it, the next check for expired offsets deletes it, and a join that finds it writes no record of an empty group.
     """
 
-    __slots__ = ("_retention", "_shard")
+    __slots__ = ("_context", "_retention")
 
-    def __init__(self, shard: Shard, retention: Retention) -> None:
-        self._shard = shard
+    def __init__(self, context: HandlerContext, retention: Retention) -> None:
+        self._context = context
         self._retention = retention
 
     def create(self, group_id: str, now_ms: int) -> GroupMetadata:
         """Make an empty group."""
-        journal = self._shard.journal
-        group = GroupMetadata(group_id, self._shard.partition, now_ms, first_append=journal.next_number)
-        self._shard.groups[group_id] = group
+        journal = self._context.journal
+        group = GroupMetadata(group_id, self._context.partition, now_ms, first_append=journal.next_number)
+        self._context.groups[group_id] = group
         journal.unseen.setdefault(group.first_append, []).append(group)
         self._retention.wake(now_ms)
         return group
 
     def undo(self, number: int, error_code: ErrorCode, now_ms: int) -> None:
         """The append ``number`` failed: groups made since the one before never were, unless more of them follows."""
-        journal = self._shard.journal
+        journal = self._context.journal
         for group in journal.unseen.pop(number, ()):
             followers = (entry.number for entry in journal.in_flight if entry.continuation.concerns(group))
             first_follower = next(followers, None)
             if first_follower is not None:
                 group.first_append = first_follower
                 journal.unseen.setdefault(first_follower, []).append(group)
-            elif self._shard.groups.get(group.group_id) is group:
+            elif self._context.groups.get(group.group_id) is group:
                 self._forget(group, error_code, now_ms)
 
     def _forget(self, group: GroupMetadata, error_code: ErrorCode, now_ms: int) -> None:
         """Drop a group that never was. Kafka leaves its waiting joins without an answer; here they get the error."""
-        effects = self._shard.effects
+        effects = self._context.effects
         for member in group.members.values():
             join = group.take_join(member)
             if join is not None:
@@ -57,7 +57,7 @@ class Creation:
             if member.parked_sync is not None:
                 effects.reply(member.parked_sync.token, SyncGroupResponse(error_code))
                 member.parked_sync = None
-        self._shard.disarm(group)
-        del self._shard.groups[group.group_id]
+        self._context.disarm(group)
+        del self._context.groups[group.group_id]
         group.to(GroupState.DEAD, now_ms)
-        self._shard.observer.group_removed(group, Cause.CREATION_FAILED, now_ms)
+        self._context.observer.group_removed(group, Cause.CREATION_FAILED, now_ms)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from attrs import define
 
-from groupcoord.core.group import GroupMetadata
+from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.messages import Response
 from groupcoord.core.records import Record
 from groupcoord.core.replies import Reply, Token

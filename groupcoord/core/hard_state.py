@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from groupcoord.core.offsets import OffsetCache
+from groupcoord.core.offsets.cache import OffsetCache
 from groupcoord.core.records import (
     GroupMetadataRecord,
     GroupTombstone,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
+from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.effects import Append, Continuation, Effects
-from groupcoord.core.group import GroupMetadata
 from groupcoord.core.hard_state import HardState
 from groupcoord.core.records import OffsetCommitRecord, PlainCommits, Record
 from groupcoord.core.replies import Reply

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from groupcoord.core.classic.group import GroupMetadata
+from groupcoord.core.classic.member import MemberMetadata
 from groupcoord.core.events import (
     AppendFailures,
     Cause,
@@ -18,8 +20,6 @@ from groupcoord.core.events import (
     RebalanceStarted,
     Trigger,
 )
-from groupcoord.core.group import GroupMetadata
-from groupcoord.core.member import MemberMetadata
 
 MAX_TRIGGERS = 16
 """A rebalance that is started over again and again remembers its first reasons only."""

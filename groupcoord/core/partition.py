@@ -10,22 +10,17 @@ from groupcoord.config import Config
 from groupcoord.core.administration import Administration
 from groupcoord.core.append_errors import for_client, refused
 from groupcoord.core.append_timeouts import AppendTimeouts
-from groupcoord.core.commits import Commits
-from groupcoord.core.continuations import (
-    WhenAssigned,
-    WhenCommitted,
-    WhenCreated,
-    WhenDeleted,
-    WhenEmptied,
-    WhenReplaced,
-    WhenWritten,
-)
+from groupcoord.core.classic.continuations import WhenAssigned, WhenCreated, WhenEmptied, WhenReplaced
+from groupcoord.core.classic.group import GroupMetadata
+from groupcoord.core.classic.membership import Membership
+from groupcoord.core.classic.rebalance import Rebalance
+from groupcoord.core.classic.states import GroupState
+from groupcoord.core.classic.static_members import StaticMembers
+from groupcoord.core.context import GroupRequest, HandlerContext, Waiting
 from groupcoord.core.creation import Creation
 from groupcoord.core.effects import Append, Continuation, Effects
 from groupcoord.core.events import Cause, Trigger
-from groupcoord.core.group import GroupMetadata
 from groupcoord.core.hard_state import HardState
-from groupcoord.core.membership import Membership
 from groupcoord.core.messages import (
     CompleteTransaction,
     DescribedGroup,
@@ -43,14 +38,12 @@ from groupcoord.core.messages import (
     TxnOffsetCommit,
 )
 from groupcoord.core.observer import Observer
-from groupcoord.core.rebalance import Rebalance
+from groupcoord.core.offsets.commits import Commits
+from groupcoord.core.offsets.continuations import WhenCommitted, WhenDeleted, WhenWritten
+from groupcoord.core.offsets.retention import Retention
 from groupcoord.core.records import PlainCommits, Record
 from groupcoord.core.refusals import refuse
 from groupcoord.core.replies import Token
-from groupcoord.core.retention import Retention
-from groupcoord.core.shard import GroupRequest, Shard, Waiting
-from groupcoord.core.states import GroupState
-from groupcoord.core.static_members import StaticMembers
 from groupcoord.core.timers import Timer, TimerKey, TimerQueue
 from groupcoord.errors import ErrorCode, InvariantError
 
@@ -93,7 +86,7 @@ class Partition:
         first_append: int = 0,
     ) -> None:
         self.index = index
-        self._shard = Shard(
+        self._context = HandlerContext(
             index,
             config=config,
             effects=effects,
@@ -103,16 +96,16 @@ class Partition:
             first_append=first_append,
         )
         self._effects = effects
-        self._journal = self._shard.journal
-        self._writings = self._shard.writings
-        self._rebalance = Rebalance(self._shard)
-        self._static_members = StaticMembers(self._shard, self._rebalance)
-        self._administration = Administration(self._shard)
-        self._retention = Retention(self._shard, self._administration)
-        self._creation = Creation(self._shard, self._retention)
-        self._membership = Membership(self._shard, self._creation, self._rebalance, self._static_members)
-        self._commits = Commits(self._shard, self._creation)
-        self._append_timeouts = AppendTimeouts(self._shard)
+        self._journal = self._context.journal
+        self._writings = self._context.writings
+        self._rebalance = Rebalance(self._context)
+        self._static_members = StaticMembers(self._context, self._rebalance)
+        self._administration = Administration(self._context)
+        self._retention = Retention(self._context, self._administration)
+        self._creation = Creation(self._context, self._retention)
+        self._membership = Membership(self._context, self._creation, self._rebalance, self._static_members)
+        self._commits = Commits(self._context, self._creation)
+        self._append_timeouts = AppendTimeouts(self._context)
         self._handlers: dict[type, Callable[[Any, Token, int], None]] = {
             JoinGroup: self._membership.join,
             SyncGroup: self._membership.sync,
@@ -183,7 +176,7 @@ class Partition:
             for append in self._append_timeouts.take_overdue(now_ms):
                 self._stop_waiting(append, now_ms)
             return
-        group = self._shard.groups[key.group_id]
+        group = self._context.groups[key.group_id]
         if key.kind == "session":
             self._rebalance.on_session_timer(group, key.member_id, now_ms)
         elif key.kind == "join":
@@ -277,11 +270,11 @@ class Partition:
                 group = GroupMetadata(group_id, self.index, None)
             else:
                 group = GroupMetadata.from_record(record_of_group, self.index)
-            self._shard.groups[group_id] = group
-            self._shard.observer.group_loaded(group, now_ms)
+            self._context.groups[group_id] = group
+            self._context.observer.group_loaded(group, now_ms)
             for member in group.members.values():
                 self._rebalance.renew_session(member, now_ms)
-            if len(group.members) > self._shard.config.group_max_size:
+            if len(group.members) > self._context.config.group_max_size:
                 self._rebalance.start(group, Trigger(Cause.LOAD), now_ms)
         self._retention.start(now_ms)
 
@@ -289,21 +282,21 @@ class Partition:
         """Stop coordinating: appends in flight fail with ``error_code``, then what waits is told NOT_COORDINATOR."""
         for writing in self._writings.values():
             for request, token in writing.waiting:
-                refusal = refuse(request, ErrorCode.NOT_COORDINATOR, self._shard.config)
+                refusal = refuse(request, ErrorCode.NOT_COORDINATOR, self._context.config)
                 self._effects.reply(token, refusal)
             writing.waiting.clear()
         for entry in list(self._journal.in_flight):
             self.append_failed(entry.number, error_code, now_ms)
-        for group in self._shard.groups.values():
+        for group in self._context.groups.values():
             self._abandon(group)
             group.to(GroupState.DEAD, now_ms)
-            self._shard.observer.group_removed(group, Cause.UNLOAD, now_ms)
-        self._shard.groups.clear()
-        self._shard.timers.cancel(self._retention.timer)
-        self._shard.timers.cancel(self._append_timeouts.timer)
+            self._context.observer.group_removed(group, Cause.UNLOAD, now_ms)
+        self._context.groups.clear()
+        self._context.timers.cancel(self._retention.timer)
+        self._context.timers.cancel(self._append_timeouts.timer)
 
     def _abandon(self, group: GroupMetadata) -> None:
-        self._shard.disarm(group)
+        self._context.disarm(group)
         for member in group.members.values():
             join = group.take_join(member)
             if join is not None:
@@ -323,7 +316,7 @@ class Partition:
     @property
     def groups(self) -> dict[str, GroupMetadata]:
         """The groups that requests meet, by id. For observers and tests: change nothing."""
-        return self._shard.groups
+        return self._context.groups
 
     @property
     def hard(self) -> HardState:
@@ -355,7 +348,7 @@ class Partition:
 
     def parked_tokens(self) -> list[Token]:
         """Return the token of every request that waits here, for joins, syncs and the log."""
-        tokens = [token for group in self._shard.groups.values() for token in group.parked_tokens()]
+        tokens = [token for group in self._context.groups.values() for token in group.parked_tokens()]
         tokens += [reply.token for append in self._journal.in_flight for reply in append.held]
         tokens += [entry.token for writing in self._writings.values() for entry in writing.waiting]
         return tokens
@@ -371,26 +364,26 @@ class Partition:
         """
         self._journal.check()
         owned: set[int] = {id(self._retention.timer), id(self._append_timeouts.timer)}
-        for group_id, group in self._shard.groups.items():
+        for group_id, group in self._context.groups.items():
             if group_id != group.group_id:
                 raise InvariantError(f"group {group.group_id!r} is kept under {group_id!r}")
             group.check()
             self._check_log(group)
             owned.update(id(timer) for timer in _timers_of(group))
-        if self._retention.timer.deadline_ms is None and self._shard.groups:
+        if self._retention.timer.deadline_ms is None and self._context.groups:
             raise InvariantError("there are groups, but no sweep will come")
         for timer in armed:
             if id(timer) not in owned:
                 raise InvariantError(f"{timer!r} has no owner")
-        known = self._shard.groups.keys() | self._writings.keys()
+        known = self._context.groups.keys() | self._writings.keys()
         if not self._journal.hard.groups.keys() <= known:
             raise InvariantError(f"the log has groups that memory lacks: {self._journal.hard.groups.keys() - known}")
 
     def _check_log(self, group: GroupMetadata) -> None:
         record = self._journal.hard.groups.get(group.group_id)
-        if self._shard.is_seen(group) == (group in self._journal.unseen.get(group.first_append, ())):
+        if self._context.is_seen(group) == (group in self._journal.unseen.get(group.first_append, ())):
             raise InvariantError(f"{group!r} is seen and waits to be, or neither")
-        if group.group_id in self._journal.hard.groups and not self._shard.is_seen(group):
+        if group.group_id in self._journal.hard.groups and not self._context.is_seen(group):
             raise InvariantError(f"{group!r} is not seen, but the log has it")
         if group.state is GroupState.STABLE and (record is None or record.generation_id != group.generation_id):
             raise InvariantError(f"{group!r} is Stable, but the log has {record!r}")

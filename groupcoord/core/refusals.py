@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from groupcoord.config import Config
-from groupcoord.core.commits import refused_topics
+from groupcoord.core.context import GroupRequest
 from groupcoord.core.messages import (
     Heartbeat,
     HeartbeatResponse,
@@ -23,7 +23,7 @@ from groupcoord.core.messages import (
     TxnOffsetCommit,
     TxnOffsetCommitResponse,
 )
-from groupcoord.core.shard import GroupRequest
+from groupcoord.core.offsets.commits import refused_topics
 from groupcoord.errors import ErrorCode
 
 _STATES_OF_A_PARTITION = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 from uuid import UUID
 
-from groupcoord.core.authorization import UNRESTRICTED, Operation, Permissions
+from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.host.topics import (

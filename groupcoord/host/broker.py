@@ -16,7 +16,7 @@ from uuid import UUID
 from groupcoord.clock import Clock
 from groupcoord.config import Config
 from groupcoord.coordinator import GroupCoordinator, random_member_id
-from groupcoord.core.authorization import Authorize, Permissions, Principal
+from groupcoord.core.front.authorization import Authorize, Permissions, Principal
 from groupcoord.core.messages import Node, TxnOffsetCommit
 from groupcoord.host.admin import answer_create_partitions, answer_create_topics, answer_delete_topics
 from groupcoord.host.connection import Connection

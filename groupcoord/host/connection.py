@@ -11,7 +11,7 @@ import logging
 import struct
 from typing import TYPE_CHECKING
 
-from groupcoord.core.authorization import Principal
+from groupcoord.core.front.authorization import Principal
 from groupcoord.wire import ProtocolError, RequestHeader, WireResponse, decode_request, encode_response
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from collections import Counter
 from itertools import groupby
 from uuid import UUID
 
-from groupcoord.core.authorization import UNRESTRICTED, Operation, Permissions
+from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ErrorCode
 from groupcoord.host.metadata import LEADER_EPOCH
 from groupcoord.host.topics import Topic, TopicRegistry

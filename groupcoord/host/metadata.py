@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 from uuid import UUID
 
-from groupcoord.core.authorization import UNRESTRICTED, Operation, Permissions
+from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED, Node
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode

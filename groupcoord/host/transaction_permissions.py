@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from groupcoord.core.authorization import Operation, Permissions
+from groupcoord.core.front.authorization import Operation, Permissions
 from groupcoord.core.messages import PartitionResult, TopicResult
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode

@@ -21,7 +21,7 @@ from attrs import define, field
 from groupcoord.clock import Clock
 from groupcoord.config import Config
 from groupcoord.coordinator import GroupCoordinator
-from groupcoord.core.authorization import UNRESTRICTED, Operation, Permissions, Principal
+from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions, Principal
 from groupcoord.core.messages import CompleteTransaction, PartitionResult, TopicResult, TxnOffsetCommit
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode

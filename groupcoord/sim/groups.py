@@ -6,8 +6,8 @@ from math import lcm
 from typing import TYPE_CHECKING
 
 from groupcoord.coordinator import GroupState
-from groupcoord.core.group import GroupMetadata
-from groupcoord.core.member import MemberMetadata
+from groupcoord.core.classic.group import GroupMetadata
+from groupcoord.core.classic.member import MemberMetadata
 from groupcoord.member import TopicPartition
 from groupcoord.member.states import MemberState
 from groupcoord.messages import Node

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from groupcoord.core.hard_state import HardState
-from groupcoord.core.offsets import record_of
+from groupcoord.core.offsets.cache import record_of
 from groupcoord.core.records import (
     NO_PRODUCER_ID,
     GroupMetadataRecord,

@@ -7,7 +7,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from groupcoord.columns.schema import KIND_RECORD
-from groupcoord.core.retention import MS_PER_MINUTE
+from groupcoord.core.offsets.retention import MS_PER_MINUTE
 from groupcoord.history.fold import DUPLICATE
 from groupcoord.history.views import CLASSIC
 from groupcoord.report.text import told_limit

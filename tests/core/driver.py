@@ -14,7 +14,7 @@ from uuid import UUID
 from attrs import evolve
 
 from groupcoord import Config, ErrorCode, GroupCoordinator, GroupState, ManualClock, MemoryLogStore, TopicResolver
-from groupcoord.core.group import GroupMetadata
+from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.records import ZERO_UUID, Record
 from groupcoord.log_store import LogStoreError
 from groupcoord.messages import (

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from groupcoord import ErrorCode, GroupState, InvariantError
-from groupcoord.core.group import GroupMetadata
-from groupcoord.core.member import MemberMetadata, Parked
+from groupcoord.core.classic.group import GroupMetadata
+from groupcoord.core.classic.member import MemberMetadata, Parked
 from groupcoord.core.records import GroupMetadataRecord
 from groupcoord.core.timers import Timer, TimerKey
 from tests.core.driver import protocols_of

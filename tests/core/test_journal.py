@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from groupcoord import InvariantError, StoreContractError
-from groupcoord.core.continuations import WhenCommitted, WhenCreated
+from groupcoord.core.classic.continuations import WhenCreated
+from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.effects import Append, Effects
-from groupcoord.core.group import GroupMetadata
 from groupcoord.core.journal import Journal
 from groupcoord.core.messages import OffsetCommitResponse
+from groupcoord.core.offsets.continuations import WhenCommitted
 from groupcoord.core.records import CommittedTopic, OffsetCommitRecord, PlainCommits
 from groupcoord.core.replies import Reply
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from groupcoord import InvariantError
-from groupcoord.core.offsets import OffsetCache
+from groupcoord.core.offsets.cache import OffsetCache
 from groupcoord.core.records import OffsetCommitRecord, OffsetTombstone, TransactionMarker
 
 PLAIN, COMMIT, ABORT, TOMBSTONE = "plain", "commit", "abort", "tombstone"

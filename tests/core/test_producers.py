@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from groupcoord import ErrorCode
-from groupcoord.core import producers
-from groupcoord.core.producers import Producers
+from groupcoord.core.offsets import producers
+from groupcoord.core.offsets.producers import Producers
 
 OLD, FENCED, NONE = (
     ErrorCode.INVALID_PRODUCER_EPOCH,

@@ -7,8 +7,8 @@ import itertools
 import pytest
 
 from groupcoord import GroupState
-from groupcoord.core.group import GroupMetadata
-from groupcoord.core.states import LEGAL_TRANSITIONS, check_transition
+from groupcoord.core.classic.group import GroupMetadata
+from groupcoord.core.classic.states import LEGAL_TRANSITIONS, check_transition
 from groupcoord.errors import IllegalTransitionError
 
 EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GroupState

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from groupcoord import ErrorCode, Operation, Resource
-from groupcoord.core.authorization import CLUSTER
+from groupcoord.core.front.authorization import CLUSTER
 from tests.host.rules import (
     CLUSTER_DENIED,
     GROUP,

@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from groupcoord import Config, ManualClock, MemoryLogStore
-from groupcoord.core.authorization import Authorize
+from groupcoord.core.front.authorization import Authorize
 from groupcoord.host.broker import Broker, anonymous
 from groupcoord.host.connection import Connection
 from groupcoord.host.topics import TopicRegistry

@@ -285,7 +285,7 @@ def test_a_subscription_that_cannot_be_read(metadata: bytes) -> None:
 
 def test_more_offsets_expire_than_an_append_should_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sweep writes its tombstones in several appends; a group goes with its last offset."""
-    monkeypatch.setattr("groupcoord.core.retention.MAX_RECORDS_PER_APPEND", 50)
+    monkeypatch.setattr("groupcoord.core.offsets.retention.MAX_RECORDS_PER_APPEND", 50)
     story = Story()
     story.commit_much("wide", 120)
     story.submit(OffsetCommit("beta", story.offsets("orders", 0)))
@@ -314,7 +314,7 @@ def test_more_timers_are_due_than_a_tick_fires(monkeypatch: pytest.MonkeyPatch) 
 def test_more_groups_are_asked_for_than_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where groups belong is remembered for so many of them; the rest is found out anew."""
     story = Story()
-    monkeypatch.setattr("groupcoord.core.partitions.MAX_CACHED_ROUTES", 10)
+    monkeypatch.setattr("groupcoord.core.front.partition_table.MAX_CACHED_ROUTES", 10)
     for _ in range(2):
         described = story.coordinator.call(DescribeGroups(tuple(f"g{number}" for number in range(25))))
         assert len(described.groups) == 25
@@ -412,7 +412,7 @@ def test_late_answers_of_a_log_that_was_loaded_again() -> None:
 
 def test_more_producers_than_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of producers that wrote long ago, nothing is known any more: the markers of their transactions are taken."""
-    monkeypatch.setattr("groupcoord.core.producers.TRACKED_PRODUCERS_MAX", 2)
+    monkeypatch.setattr("groupcoord.core.offsets.producers.TRACKED_PRODUCERS_MAX", 2)
     story = Story()
     for producer_id in (7, 8, 9):
         story.submit(TxnOffsetCommit("alpha", story.offsets("orders", 0), producer_id, 3))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from groupcoord import GroupCoordinator, GroupState
-from groupcoord.core.group import GroupMetadata
+from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.records import OffsetTombstone, Record
 from groupcoord.events import (
     Event,

@@ -16,7 +16,7 @@ from groupcoord import (
     MemoryLogStore,
     PartitionStatus,
 )
-from groupcoord.core.authorization import Operation, Resource, ResourceType
+from groupcoord.core.front.authorization import Operation, Resource, ResourceType
 from groupcoord.core.records import OffsetCommitRecord
 from groupcoord.messages import (
     DescribeGroups,

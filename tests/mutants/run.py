@@ -48,7 +48,7 @@ def apply(mutant: Mutant, root: Path) -> None:
     path.write_text(source.replace(mutant.old, mutant.new))
 
 
-NO_MUTANT = Mutant("the suite without a bug", "states.py", "class GroupState(Enum):", "class GroupState(Enum):")
+NO_MUTANT = Mutant("the suite without a bug", "classic/states.py", "class GroupState(Enum):", "class GroupState(Enum):")
 
 
 def try_mutant(mutant: Mutant) -> Result:

@@ -34,7 +34,7 @@ from uuid import NAMESPACE_DNS, UUID, uuid5
 from attrs import define, field
 
 from groupcoord import ErrorCode, LogStoreError
-from groupcoord.core.group import GroupMetadata
+from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.member.consumer_protocol import Subscription, encode_subscription
 from groupcoord.messages import (
     CompleteTransaction,

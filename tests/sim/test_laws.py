@@ -6,8 +6,8 @@ import pytest
 from attrs import evolve
 
 from groupcoord import ErrorCode, GroupCoordinator
-from groupcoord.core.membership import Membership
-from groupcoord.core.rebalance import Rebalance
+from groupcoord.core.classic.membership import Membership
+from groupcoord.core.classic.rebalance import Rebalance
 from groupcoord.core.records import GroupMetadataRecord
 from groupcoord.log_store import LogRecord, Ticket
 from groupcoord.member.assignors.range import RangeAssignor

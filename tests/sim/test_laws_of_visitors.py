@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from groupcoord import Config, ErrorCode
-from groupcoord.core import commits
 from groupcoord.core.administration import Administration
-from groupcoord.core.drafting import draft_commit
 from groupcoord.core.messages import DeletedGroup, DeleteGroupsResponse, ListedGroup
-from groupcoord.core.offsets import OffsetCache
+from groupcoord.core.offsets.cache import OffsetCache, commits
+from groupcoord.core.offsets.drafting import draft_commit
+from groupcoord.core.offsets.retention import Retention
 from groupcoord.core.records import NO_PRODUCER_ID, OffsetCommitRecord, TransactionMarker
-from groupcoord.core.retention import Retention
 from groupcoord.sim import ClusterOptions, run_seed
 from groupcoord.sim.administrators import Administrator, AdministratorsWish
 from groupcoord.sim.faults import Fault
@@ -126,7 +125,7 @@ def test_a_group_that_is_not_really_deleted(monkeypatch: pytest.MonkeyPatch) -> 
 
     def lazy(self: Administration, group_ids: list[str], token: Any) -> None:
         results = tuple(DeletedGroup(group_id, ErrorCode.NONE) for group_id in group_ids)
-        self._shard.effects.reply(token, DeleteGroupsResponse(results))
+        self._context.effects.reply(token, DeleteGroupsResponse(results))
 
     monkeypatch.setattr(Administration, "delete_groups", lazy)
 

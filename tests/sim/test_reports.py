@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from groupcoord import cli
-from groupcoord.core.rebalance import Rebalance
+from groupcoord.core.classic.rebalance import Rebalance
 from groupcoord.member import TopicPartition
 from groupcoord.sim import FleetReport, report_page, run_seed
 from groupcoord.sim.figures import MEASURES, Distribution, Measure, histogram

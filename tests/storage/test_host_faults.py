@@ -13,7 +13,7 @@ import pytest
 
 from groupcoord import Config, ErrorCode, ManualClock
 from groupcoord.coordinator import LoadError
-from groupcoord.core.partitions import PartitionStatus
+from groupcoord.core.front.partition_table import PartitionStatus
 from groupcoord.host.broker import Broker
 from groupcoord.messages import (
     GroupToFetch,

@@ -1,4 +1,4 @@
-"""OffsetCommit, TxnOffsetCommit, OffsetFetch and OffsetDelete inside one shard, and the ends of transactions."""
+"""OffsetCommit, TxnOffsetCommit, OffsetFetch and OffsetDelete in one log partition, and the ends of transactions."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from operator import attrgetter
 from uuid import UUID
 
-from groupcoord.core.continuations import WhenCommitted, WhenWritten
+from groupcoord.core.classic.group import CONSUMER_PROTOCOL_TYPE, GroupMetadata
+from groupcoord.core.classic.member import MemberMetadata
+from groupcoord.core.classic.states import GroupState
+from groupcoord.core.context import HandlerContext
 from groupcoord.core.creation import Creation
-from groupcoord.core.drafting import NO_LEADER_EPOCH, draft_commit
 from groupcoord.core.events import Cause
-from groupcoord.core.group import CONSUMER_PROTOCOL_TYPE, GroupMetadata
-from groupcoord.core.member import MemberMetadata
 from groupcoord.core.messages import (
     CompleteTransaction,
     CompleteTransactionResponse,
@@ -31,7 +31,9 @@ from groupcoord.core.messages import (
     TxnOffsetCommit,
     TxnOffsetCommitResponse,
 )
-from groupcoord.core.offsets import CommittedOffset
+from groupcoord.core.offsets.cache import CommittedOffset
+from groupcoord.core.offsets.continuations import WhenCommitted, WhenWritten
+from groupcoord.core.offsets.drafting import NO_LEADER_EPOCH, draft_commit
 from groupcoord.core.records import (
     NO_TIMESTAMP,
     ZERO_UUID,
@@ -41,8 +43,6 @@ from groupcoord.core.records import (
     TransactionMarker,
 )
 from groupcoord.core.replies import Reply, Token
-from groupcoord.core.shard import Shard
-from groupcoord.core.states import GroupState
 from groupcoord.errors import ErrorCode
 from groupcoord.interpreter import maker
 
@@ -56,19 +56,19 @@ _get_metadata = attrgetter("metadata")
 
 
 class Commits:
-    """Handles the offset requests of one shard."""
+    """Handles the offset requests of one context."""
 
-    __slots__ = ("_config", "_creation", "_effects", "_groups", "_journal", "_offsets", "_shard", "_timers")
+    __slots__ = ("_config", "_context", "_creation", "_effects", "_groups", "_journal", "_offsets", "_timers")
 
-    def __init__(self, shard: Shard, creation: Creation) -> None:
-        self._shard = shard
+    def __init__(self, context: HandlerContext, creation: Creation) -> None:
+        self._context = context
         self._creation = creation
-        self._config = shard.config
-        self._effects = shard.effects
-        self._groups = shard.groups
-        self._journal = shard.journal
-        self._offsets = shard.journal.hard.offsets
-        self._timers = shard.timers
+        self._config = context.config
+        self._effects = context.effects
+        self._groups = context.groups
+        self._journal = context.journal
+        self._offsets = context.journal.hard.offsets
+        self._timers = context.timers
 
     # ------------------------------------------------------------ OffsetCommit, TxnOffsetCommit
 
@@ -159,11 +159,11 @@ class Commits:
 
     def on_durable(self, written: WhenCommitted, now_ms: int) -> None:
         """The offsets are in the log."""
-        self._shard.observer.counters.offset_commits += written.offset_count
+        self._context.observer.counters.offset_commits += written.offset_count
 
     def on_written(self, written: WhenWritten, now_ms: int) -> None:
         """A marker is in the log, or the tombstones of deleted offsets are."""
-        self._shard.observer.offsets_removed(written.deleted_offset_count, Cause.DELETION)
+        self._context.observer.offsets_removed(written.deleted_offset_count, Cause.DELETION)
 
     # ------------------------------------------------------------ ends of transactions, OffsetDelete
 
@@ -214,7 +214,7 @@ class Commits:
         """
         assert wanted.group_id is not None
         group_id, offsets = wanted.group_id, self._offsets
-        is_known = self._shard.visible(group_id) is not None
+        is_known = self._context.visible(group_id) is not None
         committed = offsets.of_group(group_id) if is_known else {}
         checks_stability = require_stable and is_known and offsets.has_open_transaction(group_id)
         named = wanted.topics

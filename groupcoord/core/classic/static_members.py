@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from groupcoord.core.continuations import WhenReplaced
+from groupcoord.core.classic.continuations import WhenReplaced
+from groupcoord.core.classic.group import GroupMetadata
+from groupcoord.core.classic.member import MemberMetadata, Parked
+from groupcoord.core.classic.rebalance import Rebalance
+from groupcoord.core.classic.states import GroupState
+from groupcoord.core.context import HandlerContext
 from groupcoord.core.events import Cause, Trigger
-from groupcoord.core.group import GroupMetadata
-from groupcoord.core.member import MemberMetadata, Parked
 from groupcoord.core.messages import JoinGroup, JoinGroupResponse, SyncGroupResponse
-from groupcoord.core.rebalance import Rebalance
 from groupcoord.core.replies import Token
-from groupcoord.core.shard import Shard
-from groupcoord.core.states import GroupState
 from groupcoord.core.timers import Timer, TimerKey
 from groupcoord.errors import ErrorCode
 
 
 class StaticMembers:
-    """Replaces static members of one shard, and puts the old id back when the new one could not be made durable."""
+    """Replaces static members, and puts the old id back when the new one could not be made durable."""
 
-    __slots__ = ("_effects", "_rebalance", "_shard")
+    __slots__ = ("_context", "_effects", "_rebalance")
 
-    def __init__(self, shard: Shard, rebalance: Rebalance) -> None:
-        self._shard = shard
-        self._effects = shard.effects
+    def __init__(self, context: HandlerContext, rebalance: Rebalance) -> None:
+        self._context = context
+        self._effects = context.effects
         self._rebalance = rebalance
 
     def replace(self, group: GroupMetadata, member_id: str, request: JoinGroup, token: Token, now_ms: int) -> None:
@@ -43,12 +43,12 @@ class StaticMembers:
             member.session_timeout_ms,
         )
         self._rename(group, member, member_id, now_ms)
-        self._shard.observer.member_replaced(group, written.old_member_id, member, now_ms)
+        self._context.observer.member_replaced(group, written.old_member_id, member, now_ms)
         group.update(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
         group.park_join(member, Parked(token, request.supports_skip_assignment))
         if group.state is GroupState.STABLE and group.select_protocol() == group.protocol_name:
             assignments = {key: other.assignment for key, other in group.members.items()}
-            self._shard.journal.begin([group.to_record(assignments)], written)
+            self._context.journal.begin([group.to_record(assignments)], written)
         else:
             self._rebalance.start_or_complete(group, Trigger(Cause.STATIC_REPLACE, member_id), now_ms)
 
@@ -66,8 +66,8 @@ class StaticMembers:
             member.parked_sync = None
         group.rename(member, member_id)
         member.is_new = False
-        self._shard.timers.cancel(member.session_timer)
-        member.session_timer = Timer(TimerKey("session", self._shard.partition, group.group_id, member_id))
+        self._context.timers.cancel(member.session_timer)
+        member.session_timer = Timer(TimerKey("session", self._context.partition, group.group_id, member_id))
         self._rebalance.renew_session(member, now_ms)
 
     def on_durable(self, written: WhenReplaced, now_ms: int) -> None:
@@ -110,7 +110,7 @@ class StaticMembers:
             return
         group.update(member, written.old_protocols, written.old_rebalance_timeout_ms, written.old_session_timeout_ms)
         self._rename(group, member, written.old_member_id, now_ms)
-        self._shard.observer.member_replaced(group, written.new_member_id, member, now_ms)
+        self._context.observer.member_replaced(group, written.new_member_id, member, now_ms)
         self._effects.reply(
             join.token,
             JoinGroupResponse(

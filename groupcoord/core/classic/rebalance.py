@@ -1,35 +1,35 @@
 """The course of a rebalance: collecting joins, forming a generation, handing out assignments, and the timers of it all.
 
-:mod:`~groupcoord.core.membership` says what a request does to a group; here is what the group then does. Kafka's rules:
-KIP-134 (initial delay), KIP-345 (static members), the pending-sync time-out (KAFKA-12890).
+:mod:`~groupcoord.core.classic.membership` says what a request does to a group; here is what the group then does.
+Kafka's rules: KIP-134 (initial delay), KIP-345 (static members), the pending-sync time-out (KAFKA-12890).
 """
 
 from __future__ import annotations
 
-from groupcoord.core.continuations import WhenAssigned, WhenEmptied
+from groupcoord.core.classic.continuations import WhenAssigned, WhenEmptied
+from groupcoord.core.classic.group import GroupMetadata
+from groupcoord.core.classic.member import MemberMetadata
+from groupcoord.core.classic.states import GroupState
+from groupcoord.core.context import HandlerContext
 from groupcoord.core.effects import Append
 from groupcoord.core.events import Cause, Trigger
-from groupcoord.core.group import GroupMetadata
-from groupcoord.core.member import MemberMetadata
 from groupcoord.core.messages import JoinGroupResponse, SyncGroupResponse
-from groupcoord.core.shard import Shard
-from groupcoord.core.states import GroupState
 from groupcoord.errors import ErrorCode
 
 CAN_REBALANCE = frozenset({GroupState.EMPTY, GroupState.STABLE, GroupState.COMPLETING_REBALANCE})
 
 
 class Rebalance:
-    """Moves the groups of one shard through their generations."""
+    """Moves the groups of one log partition through their generations."""
 
     __slots__ = ("_config", "_effects", "_journal", "_observer", "_timers")
 
-    def __init__(self, shard: Shard) -> None:
-        self._observer = shard.observer
-        self._config = shard.config
-        self._effects = shard.effects
-        self._timers = shard.timers
-        self._journal = shard.journal
+    def __init__(self, context: HandlerContext) -> None:
+        self._observer = context.observer
+        self._config = context.config
+        self._effects = context.effects
+        self._timers = context.timers
+        self._journal = context.journal
 
     # ------------------------------------------------------------ entering and ending the join phase
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from uuid import UUID
 
 from groupcoord.core.administration import Administration
-from groupcoord.core.continuations import WhenDeleted
+from groupcoord.core.classic.group import CONSUMER_PROTOCOL_TYPE, GroupMetadata
+from groupcoord.core.classic.states import GroupState
+from groupcoord.core.context import HandlerContext
 from groupcoord.core.events import Cause
-from groupcoord.core.group import CONSUMER_PROTOCOL_TYPE, GroupMetadata
 from groupcoord.core.journal import Journal
-from groupcoord.core.offsets import record_of
+from groupcoord.core.offsets.cache import record_of
+from groupcoord.core.offsets.continuations import WhenDeleted
 from groupcoord.core.records import NO_TIMESTAMP, ZERO_UUID, OffsetCommitRecord, OffsetTombstone, Record
-from groupcoord.core.shard import Shard
-from groupcoord.core.states import GroupState
 from groupcoord.core.timers import Timer, TimerKey
 
 MS_PER_MINUTE = 60_000
@@ -51,14 +51,14 @@ class _Expired:
 
 
 class Retention:
-    """Sweeps one shard every ``offsets.retention.check.interval.ms``, while it has groups."""
+    """Sweeps one log partition every ``offsets.retention.check.interval.ms``, while it has groups."""
 
-    __slots__ = ("_administration", "_shard", "_swept_ms", "timer")
+    __slots__ = ("_administration", "_context", "_swept_ms", "timer")
 
-    def __init__(self, shard: Shard, administration: Administration) -> None:
-        self._shard = shard
+    def __init__(self, context: HandlerContext, administration: Administration) -> None:
+        self._context = context
         self._administration = administration
-        self.timer = Timer(TimerKey("expiry", shard.partition))
+        self.timer = Timer(TimerKey("expiry", context.partition))
         self._swept_ms = 0
 
     def start(self, now_ms: int) -> None:
@@ -71,15 +71,15 @@ class Retention:
 
         When groups come after a pause, sweeps go on at the moments at which they would have come without it.
         """
-        if self._shard.groups and self.timer.deadline_ms is None:
-            interval_ms = self._shard.config.offsets_retention_check_interval_ms
+        if self._context.groups and self.timer.deadline_ms is None:
+            interval_ms = self._context.config.offsets_retention_check_interval_ms
             passed_ms = (now_ms - self._swept_ms) % interval_ms
-            self._shard.timers.arm(self.timer, now_ms + interval_ms - passed_ms)
+            self._context.timers.arm(self.timer, now_ms + interval_ms - passed_ms)
 
     def sweep(self, now_ms: int) -> None:
         """Write tombstones for everything that is due, and arm the next sweep."""
-        expired = _Expired(self._shard.journal)
-        for group in list(self._shard.groups.values()):
+        expired = _Expired(self._context.journal)
+        for group in list(self._context.groups.values()):
             keys, nothing_left = self._due(group, now_ms)
             if nothing_left and group.state is GroupState.EMPTY:
                 expired.add(self._administration.begin_deletion(group), (group,))
@@ -93,10 +93,10 @@ class Retention:
 
         Offsets on their way to the log and those of open transactions count as well.
         """
-        offsets = self._shard.journal.hard.offsets
+        offsets = self._context.journal.hard.offsets
         found = [
             record_of(index, entry)
-            for group_id in self._shard.groups
+            for group_id in self._context.groups
             for index, entry in offsets.of_group(group_id).get(topic, {}).items()
         ]
         found += [record for records in offsets.pending.values() for record in records]
@@ -108,11 +108,11 @@ class Retention:
             OffsetTombstone(group_id, topic, index) for group_id, index in keys if (group_id, index) not in newer
         ]
         if records:
-            self._shard.journal.begin(records, WhenDeleted((), Cause.DELETION, len(records)))
+            self._context.journal.begin(records, WhenDeleted((), Cause.DELETION, len(records)))
 
     def _due(self, group: GroupMetadata, now_ms: int) -> tuple[list[tuple[str, int]], bool]:
         """Return what expires of a group, and whether nothing then keeps it."""
-        offsets = self._shard.journal.hard.offsets
+        offsets = self._context.journal.hard.offsets
         group_id = group.group_id
         pending = set(offsets.pending_keys(group_id))
         due, kept = [], False
@@ -135,7 +135,7 @@ class Retention:
             return False
         if record.expire_timestamp_ms != NO_TIMESTAMP:
             return now_ms >= record.expire_timestamp_ms
-        return now_ms - base_ms >= self._shard.config.offsets_retention_minutes * MS_PER_MINUTE
+        return now_ms - base_ms >= self._context.config.offsets_retention_minutes * MS_PER_MINUTE
 
 
 def _age_base_ms(group: GroupMetadata, record: OffsetCommitRecord) -> int | None:

@@ -1,4 +1,4 @@
-"""What the handlers of one log partition share."""
+"""What the handlers of one log partition work on, and the requests that they take."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from groupcoord.config import Config
+from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.effects import Effects
-from groupcoord.core.group import GroupMetadata
 from groupcoord.core.journal import Journal
 from groupcoord.core.messages import (
     Heartbeat,
@@ -47,8 +47,8 @@ class Writing(NamedTuple):
     waiting: list[Waiting]
 
 
-class Shard:
-    """The state of one log partition, and the ways out of it.
+class HandlerContext:
+    """What the handlers of one log partition share: its state, and the ways out of it.
 
     Attributes:
         groups: group id → soft state of each group that requests meet.

@@ -29,7 +29,7 @@ _ERRORS = {
 }
 
 
-class Partitions:
+class PartitionTable:
     """A table of log partitions by number.
 
     Attributes:

@@ -7,7 +7,7 @@ from itertools import repeat
 
 from attrs import evolve
 
-from groupcoord.core.producers import Producers
+from groupcoord.core.offsets.producers import Producers
 from groupcoord.core.records import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,

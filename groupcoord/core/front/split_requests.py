@@ -1,4 +1,4 @@
-"""Answers that are made of several: those of log partitions, or a group's and what was refused before it."""
+"""Requests that are answered in parts: by several log partitions, or by a group and by what refuses before it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from attrs import define, evolve
 
+from groupcoord.core.front.topics import merge_results
 from groupcoord.core.messages import (
     DeletedGroup,
     DeleteGroupsResponse,
@@ -16,12 +17,11 @@ from groupcoord.core.messages import (
     TxnOffsetCommitResponse,
 )
 from groupcoord.core.replies import Reply, Token
-from groupcoord.core.topics import merge_results
 from groupcoord.errors import ErrorCode
 
 
 @define(eq=False)
-class RefusedTopics:
+class PartlyRefused:
     """Stands for the token of a request some topics of which were refused before the group saw it."""
 
     token: Token
@@ -29,7 +29,7 @@ class RefusedTopics:
 
 
 @define(eq=False)
-class Deletion:
+class SplitDeletion:
     """Stands for the token of a deletion of groups that ``missing`` log partitions have still to answer."""
 
     token: Token
@@ -39,16 +39,16 @@ class Deletion:
 
 def original_tokens(tokens: list[Token]) -> list[Token]:
     """Return the callers' tokens behind those that the core knows, each request's once."""
-    distinct = dict.fromkeys(token for token in tokens if isinstance(token, RefusedTopics | Deletion))
-    plain = [token for token in tokens if not isinstance(token, RefusedTopics | Deletion)]
-    return plain + [gather.token for gather in distinct]
+    distinct = dict.fromkeys(token for token in tokens if isinstance(token, PartlyRefused | SplitDeletion))
+    plain = [token for token in tokens if not isinstance(token, PartlyRefused | SplitDeletion)]
+    return plain + [split.token for split in distinct]
 
 
-class Gathering:
-    """Keeps count of the answers that are awaited for such requests.
+class SplitRequests:
+    """Splits requests and joins the parts of their answers.
 
     Attributes:
-        awaited: how many; while it is 0, replies need no look.
+        awaited: how many parts are still to come; while it is 0, replies need no look.
     """
 
     __slots__ = ("awaited",)
@@ -56,26 +56,26 @@ class Gathering:
     def __init__(self) -> None:
         self.awaited = 0
 
-    def beside(self, token: Token, refused: tuple[TopicResult, ...]) -> Token:
+    def partly_refused(self, token: Token, refused: tuple[TopicResult, ...]) -> Token:
         """Return the token for the rest of a request, of which the topics ``refused`` are answered already."""
         if not refused:
             return token
         self.awaited += 1
-        return RefusedTopics(token, refused)
+        return PartlyRefused(token, refused)
 
-    def deletion(self, token: Token, results: list[DeletedGroup], missing: int) -> Deletion:
+    def deletion(self, token: Token, results: list[DeletedGroup], missing: int) -> SplitDeletion:
         """Return the token for a deletion that ``missing`` log partitions answer, besides the ``results`` so far."""
         self.awaited += missing
-        return Deletion(token, results, missing)
+        return SplitDeletion(token, results, missing)
 
-    def finish(self, replies: list[Reply]) -> Iterator[Reply]:
-        """Return the replies, those to gathered requests completed; one that still lacks a part is left out."""
+    def join(self, replies: list[Reply]) -> Iterator[Reply]:
+        """Return the replies, those of split requests as one; one that still lacks a part is left out."""
         for reply in replies:
             token, response = reply
-            if isinstance(token, RefusedTopics):
+            if isinstance(token, PartlyRefused):
                 self.awaited -= 1
                 yield Reply(token.token, _merge(token.refused, response))
-            elif isinstance(token, Deletion):
+            elif isinstance(token, SplitDeletion):
                 assert isinstance(response, DeleteGroupsResponse)
                 self.awaited -= 1
                 token.results += response.results

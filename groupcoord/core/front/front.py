@@ -1,4 +1,4 @@
-"""What a request meets before its group: permissions, topics, the way to its log partition, and gathered answers.
+"""What a request meets before its group: permissions, topics, and the way to its log partition.
 
 Kafka does this in its request layer (``KafkaApis``) and ``GroupCoordinatorService``.
 """
@@ -11,10 +11,21 @@ from typing import Any
 from attrs import evolve
 
 from groupcoord.config import Config
-from groupcoord.core.authorization import OPERATIONS_ON_A_GROUP, Authorize, Operation, Permissions, Principal
-from groupcoord.core.commits import refused_topics
+from groupcoord.core.context import GroupRequest
 from groupcoord.core.effects import Effects
-from groupcoord.core.gathering import Gathering
+from groupcoord.core.front.authorization import OPERATIONS_ON_A_GROUP, Authorize, Operation, Permissions, Principal
+from groupcoord.core.front.partition_table import PartitionStatus, PartitionTable
+from groupcoord.core.front.routing import Cluster, find_coordinator
+from groupcoord.core.front.split_requests import SplitRequests
+from groupcoord.core.front.topics import (
+    TopicResolver,
+    hide_topics,
+    identify_topics,
+    merge_results,
+    resolve_commit,
+    resolve_delete,
+    resolve_fetch,
+)
 from groupcoord.core.messages import (
     CompleteTransaction,
     CompleteTransactionResponse,
@@ -46,20 +57,9 @@ from groupcoord.core.messages import (
     TxnOffsetCommit,
     TxnOffsetCommitResponse,
 )
-from groupcoord.core.partitions import Partitions, PartitionStatus
+from groupcoord.core.offsets.commits import refused_topics
 from groupcoord.core.refusals import refuse
 from groupcoord.core.replies import Token
-from groupcoord.core.routing import Cluster, find_coordinator
-from groupcoord.core.shard import GroupRequest
-from groupcoord.core.topics import (
-    TopicResolver,
-    hide_topics,
-    identify_topics,
-    merge_results,
-    resolve_commit,
-    resolve_delete,
-    resolve_fetch,
-)
 from groupcoord.errors import ErrorCode
 
 VerifyTransaction = Callable[[TxnOffsetCommit], ErrorCode]
@@ -76,9 +76,9 @@ class Front:
         "_cluster",
         "_config",
         "_effects",
-        "_gathering",
         "_handlers",
         "_partitions",
+        "_split_requests",
         "_topics",
         "_verify_transaction",
     )
@@ -88,8 +88,8 @@ class Front:
         *,
         config: Config,
         effects: Effects,
-        gathering: Gathering,
-        partitions: Partitions,
+        split_requests: SplitRequests,
+        partitions: PartitionTable,
         topics: TopicResolver,
         cluster: Cluster,
         authorize: Authorize | None,
@@ -97,7 +97,7 @@ class Front:
     ) -> None:
         self._config = config
         self._effects = effects
-        self._gathering = gathering
+        self._split_requests = split_requests
         self._partitions = partitions
         self._topics = topics
         self._cluster = cluster
@@ -196,7 +196,7 @@ class Front:
         if request.group_id is None:
             topics, refused = (), merge_results(refused, refused_topics(topics, ErrorCode.INVALID_GROUP_ID))
         if topics:
-            return topics, self._gathering.beside(token, refused)
+            return topics, self._split_requests.partly_refused(token, refused)
         results = merge_results(refused, ())
         is_plain = isinstance(request, OffsetCommit)
         self._effects.reply(token, OffsetCommitResponse(results) if is_plain else TxnOffsetCommitResponse(results))
@@ -216,7 +216,8 @@ class Front:
             self._refuse(request, token, ErrorCode.GROUP_AUTHORIZATION_FAILED)
             return
         topics, refused = resolve_delete(request.topics, self._topics, permissions)
-        self._to_group(OffsetDelete(request.group_id, topics), self._gathering.beside(token, refused), now_ms)
+        token = self._split_requests.partly_refused(token, refused)
+        self._to_group(OffsetDelete(request.group_id, topics), token, now_ms)
 
     def _complete_transaction(
         self, request: CompleteTransaction, token: Token, permissions: Permissions | None, now_ms: int
@@ -308,7 +309,7 @@ class Front:
                 served.setdefault(index, []).append(group_id)
         if not served:
             self._effects.reply(token, DeleteGroupsResponse(tuple(results)))
-        deletion = self._gathering.deletion(token, results, len(served))
+        deletion = self._split_requests.deletion(token, results, len(served))
         for index, group_ids in served.items():
             partition = self._partitions.active[index]
             assert partition is not None

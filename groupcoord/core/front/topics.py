@@ -11,8 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
-from groupcoord.core.authorization import Operation, Permissions
-from groupcoord.core.commits import no_offset
+from groupcoord.core.front.authorization import Operation, Permissions
 from groupcoord.core.messages import (
     FetchedGroup,
     FetchedTopic,
@@ -25,6 +24,7 @@ from groupcoord.core.messages import (
     TopicToDelete,
     TopicToFetch,
 )
+from groupcoord.core.offsets.commits import no_offset
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.interpreter import maker

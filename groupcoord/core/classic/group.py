@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
+from groupcoord.core.classic.member import MemberMetadata, Parked
+from groupcoord.core.classic.states import GroupState, check_transition
 from groupcoord.core.java import hash_map_order
-from groupcoord.core.member import MemberMetadata, Parked
 from groupcoord.core.messages import JoinedMember, JoinProtocol
 from groupcoord.core.records import NO_TIMESTAMP, GroupMetadataRecord
 from groupcoord.core.replies import Token
-from groupcoord.core.states import GroupState, check_transition
 from groupcoord.core.subscriptions import subscribed_topics
 from groupcoord.core.timers import Timer, TimerKey
 from groupcoord.errors import ErrorCode, InvariantError

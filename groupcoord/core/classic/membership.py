@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from groupcoord.core.continuations import WhenAssigned, WhenCreated
+from groupcoord.core.classic.continuations import WhenAssigned, WhenCreated
+from groupcoord.core.classic.group import GroupMetadata
+from groupcoord.core.classic.member import MemberMetadata, Parked
+from groupcoord.core.classic.rebalance import CAN_REBALANCE, Rebalance
+from groupcoord.core.classic.states import GroupState
+from groupcoord.core.classic.static_members import StaticMembers
+from groupcoord.core.context import HandlerContext
 from groupcoord.core.creation import Creation
 from groupcoord.core.effects import Append
 from groupcoord.core.events import Cause, Trigger
-from groupcoord.core.group import GroupMetadata
-from groupcoord.core.member import MemberMetadata, Parked
 from groupcoord.core.messages import (
     Heartbeat,
     HeartbeatResponse,
@@ -20,12 +24,8 @@ from groupcoord.core.messages import (
     SyncGroup,
     SyncGroupResponse,
 )
-from groupcoord.core.rebalance import CAN_REBALANCE, Rebalance
 from groupcoord.core.refusals import allows_session_timeout
 from groupcoord.core.replies import Reply, Token
-from groupcoord.core.shard import Shard
-from groupcoord.core.states import GroupState
-from groupcoord.core.static_members import StaticMembers
 from groupcoord.core.timers import Timer, TimerKey
 from groupcoord.errors import ErrorCode
 
@@ -36,16 +36,18 @@ _HEARTBEAT_RESPONSES = {code: HeartbeatResponse(code) for code in ErrorCode}
 
 
 class Membership:
-    """Handles the membership requests of one shard."""
+    """Handles the membership requests of one context."""
 
-    __slots__ = ("_config", "_creation", "_effects", "_groups", "_rebalance", "_shard", "_static_members", "_timers")
+    __slots__ = ("_config", "_context", "_creation", "_effects", "_groups", "_rebalance", "_static_members", "_timers")
 
-    def __init__(self, shard: Shard, creation: Creation, rebalance: Rebalance, static_members: StaticMembers) -> None:
-        self._shard = shard
-        self._config = shard.config
-        self._effects = shard.effects
-        self._groups = shard.groups
-        self._timers = shard.timers
+    def __init__(
+        self, context: HandlerContext, creation: Creation, rebalance: Rebalance, static_members: StaticMembers
+    ) -> None:
+        self._context = context
+        self._config = context.config
+        self._effects = context.effects
+        self._groups = context.groups
+        self._timers = context.timers
         self._rebalance = rebalance
         self._creation = creation
         self._static_members = static_members
@@ -70,7 +72,7 @@ class Membership:
             # The record of the empty group is written even when the join itself is refused, as Kafka 4 does.
             record = group.to_record({})
             self._join_group(group, request, token, now_ms)
-            self._shard.journal.begin([record], WhenCreated(group))
+            self._context.journal.begin([record], WhenCreated(group))
 
     def _join_group(self, group: GroupMetadata, request: JoinGroup, token: Token, now_ms: int) -> None:
         member_id = request.member_id
@@ -107,11 +109,11 @@ class Membership:
 
     def _join_new(self, group: GroupMetadata, request: JoinGroup, token: Token, now_ms: int) -> None:
         instance_id = request.group_instance_id
-        member_id = self._shard.new_member_id(request.client_id if instance_id is None else instance_id)
+        member_id = self._context.new_member_id(request.client_id if instance_id is None else instance_id)
         if instance_id is not None and instance_id in group.static_members:
             self._static_members.replace(group, member_id, request, token, now_ms)
         elif instance_id is None and request.requires_known_member_id:
-            timer = Timer(TimerKey("session", self._shard.partition, group.group_id, member_id))
+            timer = Timer(TimerKey("session", self._context.partition, group.group_id, member_id))
             group.pending_members[member_id] = timer
             self._timers.arm(timer, now_ms + request.session_timeout_ms)
             self._refuse_join(token, ErrorCode.MEMBER_ID_REQUIRED, member_id)
@@ -121,7 +123,7 @@ class Membership:
     def _add_member(self, group: GroupMetadata, member_id: str, request: JoinGroup, token: Token, now_ms: int) -> None:
         timer = group.pending_members.pop(member_id, None)
         if timer is None:
-            timer = Timer(TimerKey("session", self._shard.partition, group.group_id, member_id))
+            timer = Timer(TimerKey("session", self._context.partition, group.group_id, member_id))
         member = MemberMetadata(
             member_id,
             group_instance_id=request.group_instance_id,
@@ -139,7 +141,7 @@ class Membership:
         if group.is_initial_rebalance:
             group.new_member_added = True
         self._timers.arm(timer, now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
-        self._shard.observer.member_added(group, member, now_ms)
+        self._context.observer.member_added(group, member, now_ms)
         self._rebalance.start_or_complete(group, Trigger(Cause.JOIN, member_id), now_ms)
 
     def _rejoin(
@@ -195,7 +197,7 @@ class Membership:
         if group.leader == member.member_id:
             assignments = dict(request.assignments)
             written = WhenAssigned(group, group.generation_id, assignments)
-            self._shard.journal.begin([group.to_record(assignments)], written)
+            self._context.journal.begin([group.to_record(assignments)], written)
 
     # ------------------------------------------------------------ Heartbeat
 

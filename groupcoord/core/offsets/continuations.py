@@ -1,0 +1,41 @@
+"""What follows an append of offsets, or of their tombstones and those of their groups."""
+
+from __future__ import annotations
+
+from attrs import define
+
+from groupcoord.core.classic.group import GroupMetadata
+from groupcoord.core.effects import Continuation
+from groupcoord.core.events import Cause
+
+
+@define(eq=False)
+class WhenCommitted(Continuation):
+    """Offsets are committed."""
+
+    group_id: str
+    offset_count: int
+
+    def concerns(self, group: GroupMetadata) -> bool:
+        """Tell whether the offsets are this group's."""
+        return self.group_id == group.group_id
+
+
+@define(eq=False)
+class WhenDeleted(Continuation):
+    """Groups and offsets are gone for good, or come back."""
+
+    groups: tuple[GroupMetadata, ...]
+    cause: Cause
+    offset_count: int
+
+    def concerns(self, group: GroupMetadata) -> bool:
+        """Tell whether this group is to be deleted."""
+        return any(deleted is group for deleted in self.groups)
+
+
+@define(eq=False)
+class WhenWritten(Continuation):
+    """A transaction marker, or tombstones of so many offsets, are durable: nobody but those who wait goes on."""
+
+    deleted_offset_count: int = 0
