@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import Any
+from typing import TypeVar
 
 from groupcoord import Config, ErrorCode, GroupCoordinator
 from groupcoord.messages import (
     GroupToFetch,
     Heartbeat,
     JoinGroup,
-    JoinGroupResponse,
     JoinProtocol,
     LeaveGroup,
     LeavingMember,
@@ -30,6 +29,8 @@ from groupcoord.messages import (
     SyncGroup,
     TopicToCommit,
 )
+
+R = TypeVar("R")
 
 GROUP, JOB = "workers", "job"
 SHARDS, ITEMS_PER_SHARD = 8, 6
@@ -45,9 +46,9 @@ class AsyncCoordinator:
         self._coordinator.load_all()
         self._timer: asyncio.TimerHandle | None = None
 
-    async def ask(self, request: Request) -> Any:
+    async def ask(self, request: Request[R]) -> R:
         """Return the answer to ``request``, whenever it comes."""
-        answer = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self._coordinator.submit(request, token=answer)
         self._deliver()
         return await answer
@@ -102,7 +103,7 @@ class Worker:
 
     async def _join_and_sync(self) -> list[int] | None:
         """Join the next generation; return this worker's shards, or None if there is a newer generation already."""
-        joined: JoinGroupResponse = await self._coordinator.ask(
+        joined = await self._coordinator.ask(
             JoinGroup(GROUP, self._member_id, JOB, (JoinProtocol("deal", b""),), SESSION_TIMEOUT_MS, 1_000)
         )
         self._member_id = "" if joined.error_code is ErrorCode.UNKNOWN_MEMBER_ID else joined.member_id

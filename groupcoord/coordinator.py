@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
-from typing import overload
+from typing import TypeVar, cast
 from uuid import UUID
 
 from groupcoord.clock import Clock, SystemClock
@@ -25,37 +25,7 @@ from groupcoord.core.front.partition_table import PartitionStatus, PartitionTabl
 from groupcoord.core.front.routing import Cluster, Owner
 from groupcoord.core.front.split_requests import SplitRequests, original_tokens
 from groupcoord.core.front.topics import AnyTopic, TopicResolver
-from groupcoord.core.messages import (
-    CompleteTransaction,
-    CompleteTransactionResponse,
-    DeleteGroups,
-    DeleteGroupsResponse,
-    DescribeGroups,
-    DescribeGroupsResponse,
-    FindCoordinator,
-    FindCoordinatorResponse,
-    Heartbeat,
-    HeartbeatResponse,
-    JoinGroup,
-    JoinGroupResponse,
-    LeaveGroup,
-    LeaveGroupResponse,
-    ListGroups,
-    ListGroupsResponse,
-    Node,
-    OffsetCommit,
-    OffsetCommitResponse,
-    OffsetDelete,
-    OffsetDeleteResponse,
-    OffsetFetch,
-    OffsetFetchResponse,
-    Request,
-    Response,
-    SyncGroup,
-    SyncGroupResponse,
-    TxnOffsetCommit,
-    TxnOffsetCommitResponse,
-)
+from groupcoord.core.messages import Node, Request
 from groupcoord.core.observer import Observer
 from groupcoord.core.partition import Partition
 from groupcoord.core.records import ZERO_UUID
@@ -79,6 +49,8 @@ LOCAL_NODE = Node(1, "127.0.0.1", 9092)
 MAX_TIMERS_PER_TICK = 10_000
 MANY_OBJECTS = 100_000
 """So many that it takes the cyclic garbage collector 10 ms and more to look through them."""
+
+R = TypeVar("R")
 
 _make_ticket = maker(Ticket)
 
@@ -211,34 +183,8 @@ class GroupCoordinator:
         replies, self._effects.replies = self._effects.replies, []
         return list(self._split_requests.join(replies)) if self._split_requests.awaited else replies
 
-    @overload
-    def call(self, request: JoinGroup, principal: Principal = None) -> JoinGroupResponse: ...
-    @overload
-    def call(self, request: SyncGroup, principal: Principal = None) -> SyncGroupResponse: ...
-    @overload
-    def call(self, request: Heartbeat, principal: Principal = None) -> HeartbeatResponse: ...
-    @overload
-    def call(self, request: LeaveGroup, principal: Principal = None) -> LeaveGroupResponse: ...
-    @overload
-    def call(self, request: OffsetCommit, principal: Principal = None) -> OffsetCommitResponse: ...
-    @overload
-    def call(self, request: TxnOffsetCommit, principal: Principal = None) -> TxnOffsetCommitResponse: ...
-    @overload
-    def call(self, request: CompleteTransaction, principal: Principal = None) -> CompleteTransactionResponse: ...
-    @overload
-    def call(self, request: OffsetFetch, principal: Principal = None) -> OffsetFetchResponse: ...
-    @overload
-    def call(self, request: OffsetDelete, principal: Principal = None) -> OffsetDeleteResponse: ...
-    @overload
-    def call(self, request: DescribeGroups, principal: Principal = None) -> DescribeGroupsResponse: ...
-    @overload
-    def call(self, request: ListGroups, principal: Principal = None) -> ListGroupsResponse: ...
-    @overload
-    def call(self, request: DeleteGroups, principal: Principal = None) -> DeleteGroupsResponse: ...
-    @overload
-    def call(self, request: FindCoordinator, principal: Principal = None) -> FindCoordinatorResponse: ...
-    def call(self, request: Request, principal: Principal = None) -> Response:
-        """Return the answer of a request that is answered at once.
+    def call(self, request: Request[R], principal: Principal = None) -> R:
+        """Return the answer of a request that is answered at once, whose type is that of the request.
 
         Raises:
             LookupError: the answer has to wait (for other members, or for the log).
@@ -249,7 +195,7 @@ class GroupCoordinator:
         for reply in self._effects.replies:
             if reply.token is token and reply.response is not None:
                 self._effects.replies.remove(reply)
-                return reply.response
+                return cast(R, reply.response)
         raise LookupError(f"{type(request).__name__} is not answered at once")
 
     # ------------------------------------------------------------ time
@@ -488,6 +434,8 @@ class GroupCoordinator:
         self._settle(self.clock.now_ms())
 
     def _stop(self, partition: Partition, error_code: ErrorCode, status: PartitionStatus) -> None:
+        for request, token in partition.take_waiting():
+            self._front.refuse_unserved(request, token, ErrorCode.NOT_COORDINATOR)
         partition.unload(self.clock.now_ms(), error_code)
         self._next_appends[partition.index] = partition.next_append
         self._partitions.withdraw(partition.index, status)

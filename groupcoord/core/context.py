@@ -1,35 +1,24 @@
-"""What the handlers of one log partition work on, and the requests that they take."""
+"""What the handlers of one log partition work on."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from groupcoord.config import Config
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.effects import Effects
 from groupcoord.core.journal import Journal
-from groupcoord.core.messages import (
-    Heartbeat,
-    JoinGroup,
-    LeaveGroup,
-    OffsetCommit,
-    OffsetDelete,
-    SyncGroup,
-    TxnOffsetCommit,
-)
+from groupcoord.core.messages.request import GroupRequest
 from groupcoord.core.observer import Observer
 from groupcoord.core.replies import Token
 from groupcoord.core.timers import TimerQueue
-
-GroupRequest = JoinGroup | SyncGroup | Heartbeat | LeaveGroup | OffsetCommit | TxnOffsetCommit | OffsetDelete
-"""Requests that concern one group and may wait or write."""
 
 
 class Waiting(NamedTuple):
     """A request that met a group's :class:`Writing`: what it is answered depends on the log."""
 
-    request: GroupRequest
+    request: GroupRequest[Any]
     token: Token
 
 

@@ -16,7 +16,7 @@ from groupcoord.core.classic.membership import Membership
 from groupcoord.core.classic.rebalance import Rebalance
 from groupcoord.core.classic.states import GroupState
 from groupcoord.core.classic.static_members import StaticMembers
-from groupcoord.core.context import GroupRequest, HandlerContext, Waiting
+from groupcoord.core.context import HandlerContext, Waiting
 from groupcoord.core.creation import Creation
 from groupcoord.core.effects import Append, Continuation, Effects
 from groupcoord.core.events import Cause, Trigger
@@ -37,12 +37,12 @@ from groupcoord.core.messages import (
     SyncGroupResponse,
     TxnOffsetCommit,
 )
+from groupcoord.core.messages.request import GroupRequest
 from groupcoord.core.observer import Observer
 from groupcoord.core.offsets.commits import Commits
 from groupcoord.core.offsets.continuations import WhenCommitted, WhenDeleted, WhenWritten
 from groupcoord.core.offsets.retention import Retention
 from groupcoord.core.records import PlainCommits, Record
-from groupcoord.core.refusals import refuse
 from groupcoord.core.replies import Token
 from groupcoord.core.timers import Timer, TimerKey, TimerQueue
 from groupcoord.errors import ErrorCode, InvariantError
@@ -278,13 +278,18 @@ class Partition:
                 self._rebalance.start(group, Trigger(Cause.LOAD), now_ms)
         self._retention.start(now_ms)
 
-    def unload(self, now_ms: int, error_code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
-        """Stop coordinating: appends in flight fail with ``error_code``, then what waits is told NOT_COORDINATOR."""
+    def take_waiting(self) -> list[Waiting]:
+        """Return the requests that wait for a write of their group; they are not handled any more."""
+        waiting = [entry for writing in self._writings.values() for entry in writing.waiting]
         for writing in self._writings.values():
-            for request, token in writing.waiting:
-                refusal = refuse(request, ErrorCode.NOT_COORDINATOR, self._context.config)
-                self._effects.reply(token, refusal)
             writing.waiting.clear()
+        return waiting
+
+    def unload(self, now_ms: int, error_code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
+        """Stop coordinating: appends in flight fail with ``error_code``, then what waits is told NOT_COORDINATOR.
+
+        Requests that wait for a write of their group are to be taken before.
+        """
         for entry in list(self._journal.in_flight):
             self.append_failed(entry.number, error_code, now_ms)
         for group in self._context.groups.values():

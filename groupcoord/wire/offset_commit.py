@@ -11,15 +11,8 @@ import struct
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-from groupcoord.core.messages import (
-    AllAccepted,
-    OffsetColumns,
-    OffsetCommit,
-    OffsetCommitResponse,
-    OffsetToCommit,
-    PartitionResult,
-    TopicToCommit,
-)
+from groupcoord.core.messages import OffsetCommit, OffsetCommitResponse, OffsetToCommit, PartitionResult, TopicToCommit
+from groupcoord.core.messages.columns import AllAccepted, OffsetColumns
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import primitives
 from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange

@@ -13,7 +13,6 @@ from functools import lru_cache
 from typing import TypeGuard
 
 from groupcoord.core.messages import (
-    FetchedColumns,
     FetchedGroup,
     FetchedOffset,
     FetchedTopic,
@@ -22,6 +21,7 @@ from groupcoord.core.messages import (
     OffsetFetchResponse,
     TopicToFetch,
 )
+from groupcoord.core.messages.columns import FetchedColumns
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.wire import primitives
 from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groupcoord import GroupCoordinator, ManualClock, MemoryLogStore
-from groupcoord.core.messages import AllAccepted, FetchedColumns, OffsetColumns
+from groupcoord.core.messages.columns import AllAccepted, FetchedColumns, OffsetColumns
 from groupcoord.core.records import CommittedTopic, OffsetCommitRecord, PlainCommits
 from groupcoord.errors import ErrorCode
 from groupcoord.messages import (

@@ -75,7 +75,7 @@ MAY_REQUIRE: dict[str, frozenset[str]] = {
     "errors": frozenset(),
     "clock": frozenset(),
     "config": BASE_REQUIREMENTS,
-    "core": BASE_REQUIREMENTS,
+    "core": BASE_REQUIREMENTS | {"typing_extensions"},  # for type checkers, which bring it
     "messages": BASE_REQUIREMENTS,
     "events": BASE_REQUIREMENTS,
     "log_store": BASE_REQUIREMENTS,

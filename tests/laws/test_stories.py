@@ -10,7 +10,7 @@ import pytest
 from attrs import evolve
 
 from groupcoord import ErrorCode, GroupCoordinator, GroupState, LogRecord, ManualClock, PartitionStatus, Ticket
-from groupcoord.core.messages import OffsetColumns
+from groupcoord.core.messages.columns import OffsetColumns
 from groupcoord.core.records import GroupTombstone, OpaqueRecord
 from groupcoord.errors import StoreContractError
 from groupcoord.log_store import NotEnoughReplicasError, StorageError

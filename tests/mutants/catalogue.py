@@ -457,7 +457,7 @@ MUTANTS = (
     ),
     Mutant(
         "heartbeats are refused while a partition loads",
-        "refusals.py",
+        "front/refusals.py",
         "return HeartbeatResponse(ErrorCode.NONE if is_loading else error_code)",
         "return HeartbeatResponse(error_code)",
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from groupcoord.config import Config
 from groupcoord.core.classic.continuations import WhenAssigned, WhenCreated
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.classic.member import MemberMetadata, Parked
@@ -24,7 +25,6 @@ from groupcoord.core.messages import (
     SyncGroup,
     SyncGroupResponse,
 )
-from groupcoord.core.refusals import allows_session_timeout
 from groupcoord.core.replies import Reply, Token
 from groupcoord.core.timers import Timer, TimerKey
 from groupcoord.errors import ErrorCode
@@ -33,6 +33,11 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 """How long the first join of a member may wait before it is given up (KAFKA-7610); not configurable in Kafka."""
 
 _HEARTBEAT_RESPONSES = {code: HeartbeatResponse(code) for code in ErrorCode}
+
+
+def allows_session_timeout(config: Config, session_timeout_ms: int) -> bool:
+    """Tell whether a join may bring this session time-out; both bounds are allowed."""
+    return config.group_min_session_timeout_ms <= session_timeout_ms <= config.group_max_session_timeout_ms
 
 
 class Membership:

@@ -7,8 +7,10 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from groupcoord.errors import ErrorCode
+from groupcoord.interpreter import plain_members
 
 
+@plain_members
 class Operation(IntEnum):
     """What somebody wants to do, by Kafka's numbers (``AclOperation``)."""
 
@@ -115,6 +117,10 @@ class Permissions:
     def cluster_operations(self) -> int:
         """Return what is allowed on the cluster, as Metadata reports it."""
         return self._bits(OPERATIONS_ON_THE_CLUSTER, *CLUSTER)
+
+    def group_error(self, group_id: str | None, operation: Operation) -> ErrorCode:
+        """Return GROUP_AUTHORIZATION_FAILED, or NONE if this is allowed."""
+        return ErrorCode.NONE if self.on_group(group_id, operation) else ErrorCode.GROUP_AUTHORIZATION_FAILED
 
     def topic_error(self, topic: str, operation: Operation) -> ErrorCode:
         """Return TOPIC_AUTHORIZATION_FAILED, or NONE if this is allowed."""

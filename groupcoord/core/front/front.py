@@ -8,13 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from attrs import evolve
+from attrs import evolve, frozen
 
 from groupcoord.config import Config
-from groupcoord.core.context import GroupRequest
 from groupcoord.core.effects import Effects
 from groupcoord.core.front.authorization import OPERATIONS_ON_A_GROUP, Authorize, Operation, Permissions, Principal
 from groupcoord.core.front.partition_table import PartitionStatus, PartitionTable
+from groupcoord.core.front.refusals import (
+    refuse_commit,
+    refuse_heartbeat,
+    refuse_join,
+    refuse_transactional_commit,
+    unserved_error,
+)
 from groupcoord.core.front.routing import Cluster, find_coordinator
 from groupcoord.core.front.split_requests import SplitRequests
 from groupcoord.core.front.topics import (
@@ -43,22 +49,27 @@ from groupcoord.core.messages import (
     Heartbeat,
     JoinGroup,
     LeaveGroup,
+    LeaveGroupResponse,
     ListedGroup,
     ListGroups,
     ListGroupsResponse,
     OffsetCommit,
     OffsetCommitResponse,
     OffsetDelete,
+    OffsetDeleteResponse,
     OffsetFetch,
     OffsetFetchResponse,
     Request,
+    Response,
     SyncGroup,
+    SyncGroupResponse,
     TopicToCommit,
     TxnOffsetCommit,
     TxnOffsetCommitResponse,
 )
+from groupcoord.core.messages.request import GroupRequest
 from groupcoord.core.offsets.commits import refused_topics
-from groupcoord.core.refusals import refuse
+from groupcoord.core.partition import Partition
 from groupcoord.core.replies import Token
 from groupcoord.errors import ErrorCode
 
@@ -66,6 +77,22 @@ VerifyTransaction = Callable[[TxnOffsetCommit], ErrorCode]
 """Returns NONE if the producer may commit offsets of this group in its transaction, or why not; must not raise."""
 
 ALL_OPERATIONS_ON_A_GROUP = sum(1 << operation for operation in OPERATIONS_ON_A_GROUP)
+
+
+@frozen
+class Route:
+    """How the requests of one type are taken.
+
+    Attributes:
+        permission: returns NONE, or why the asker may not make a request; None where it is asked for each of the things
+            that a request names.
+        handler: takes a request that may be made.
+        refusal: the answer that carries an error alone; None where each of the things is refused by itself.
+    """
+
+    permission: Callable[[Permissions, Any], ErrorCode] | None
+    handler: Callable[[Any, Token, Permissions | None, int], None]
+    refusal: Callable[[Any, ErrorCode], Response] | None
 
 
 class Front:
@@ -76,8 +103,8 @@ class Front:
         "_cluster",
         "_config",
         "_effects",
-        "_handlers",
         "_partitions",
+        "_routes",
         "_split_requests",
         "_topics",
         "_verify_transaction",
@@ -103,20 +130,22 @@ class Front:
         self._cluster = cluster
         self._authorize = authorize
         self._verify_transaction = verify_transaction
-        self._handlers: dict[type, Callable[[Any, Token, Permissions | None, int], None]] = {
-            JoinGroup: self._to_group_of_member,
-            SyncGroup: self._to_group_of_member,
-            Heartbeat: self._to_group_of_member,
-            LeaveGroup: self._to_group_of_member,
-            OffsetCommit: self._commit,
-            TxnOffsetCommit: self._commit_transactional,
-            CompleteTransaction: self._complete_transaction,
-            OffsetFetch: self._fetch,
-            OffsetDelete: self._delete_offsets,
-            DescribeGroups: self._describe,
-            ListGroups: self._list,
-            DeleteGroups: self._delete,
-            FindCoordinator: self._find_coordinators,
+        self._routes: dict[type[Request], Route] = {
+            JoinGroup: Route(_may_read_group, self._to_group, refuse_join),
+            SyncGroup: Route(_may_read_group, self._to_group, lambda _, error_code: SyncGroupResponse(error_code)),
+            Heartbeat: Route(_may_read_group, self._to_group, refuse_heartbeat),
+            LeaveGroup: Route(_may_read_group, self._to_group, lambda _, error_code: LeaveGroupResponse(error_code)),
+            OffsetCommit: Route(_may_read_group, self._commit, refuse_commit),
+            TxnOffsetCommit: Route(_may_commit_in_transaction, self._commit_transactional, refuse_transactional_commit),
+            OffsetDelete: Route(
+                _may_delete_group, self._delete_offsets, lambda _, error_code: OffsetDeleteResponse(error_code)
+            ),
+            OffsetFetch: Route(None, self._fetch, None),
+            CompleteTransaction: Route(None, self._complete_transaction, None),
+            DescribeGroups: Route(None, self._describe, None),
+            ListGroups: Route(None, self._list, None),
+            DeleteGroups: Route(None, self._delete, None),
+            FindCoordinator: Route(None, self._find_coordinators, None),
         }
 
     def handle(self, request: Request, token: Token, principal: Principal, now_ms: int) -> None:
@@ -125,38 +154,39 @@ class Front:
         Raises:
             TypeError: this is no request of the coordinator.
         """
-        handler = self._handlers.get(type(request))
-        if handler is None:
+        route = self._routes.get(type(request))
+        if route is None:
             raise TypeError(f"{type(request).__name__} is no request of the group coordinator")
-        permissions = None if self._authorize is None else Permissions(self._authorize, principal)
-        handler(request, token, permissions, now_ms)
+        permissions = None
+        if self._authorize is not None:
+            permissions = Permissions(self._authorize, principal)
+            error_code = ErrorCode.NONE if route.permission is None else route.permission(permissions, request)
+            if error_code is not ErrorCode.NONE:
+                self._refuse(request, token, error_code)
+                return
+        route.handler(request, token, permissions, now_ms)
+
+    def refuse_unserved(self, request: GroupRequest, token: Token, error_code: ErrorCode) -> None:
+        """Refuse a request whose log partition isn't served, or no longer, for this reason."""
+        self._refuse(request, token, unserved_error(request, error_code, self._config))
+
+    def _refuse(self, request: Request, token: Token, error_code: ErrorCode) -> None:
+        refusal = self._routes[type(request)].refusal
+        assert refusal is not None, "what is refused as a whole has an answer for that"
+        self._effects.reply(token, refusal(request, error_code))
 
     # ------------------------------------------------------------ requests for one group
 
-    def _to_group_of_member(
-        self, request: GroupRequest, token: Token, permissions: Permissions | None, now_ms: int
-    ) -> None:
-        if permissions is None or permissions.on_group(request.group_id, Operation.READ):
-            self._to_group(request, token, now_ms)
-        else:
-            self._refuse(request, token, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-
-    def _to_group(self, request: GroupRequest, token: Token, now_ms: int) -> None:
+    def _to_group(self, request: GroupRequest, token: Token, permissions: Permissions | None, now_ms: int) -> None:
         partitions = self._partitions
         index = partitions.index_of(request.group_id or "")
         partition = partitions.active[index]
         if partition is not None:
             partition.handle(request, token, now_ms)
         else:
-            self._refuse(request, token, partitions.refusal(index))
-
-    def _refuse(self, request: GroupRequest, token: Token, error_code: ErrorCode) -> None:
-        self._effects.reply(token, refuse(request, error_code, self._config))
+            self.refuse_unserved(request, token, partitions.refusal(index))
 
     def _commit(self, request: OffsetCommit, token: Token, permissions: Permissions | None, now_ms: int) -> None:
-        if permissions is not None and not permissions.on_group(request.group_id, Operation.READ):
-            self._refuse(request, token, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-            return
         topics, token = self._resolve(request, token, permissions)
         if topics:
             resolved = OffsetCommit(
@@ -167,24 +197,17 @@ class Front:
                 request.group_instance_id,
                 request.retention_time_ms,
             )
-            self._to_group(resolved, token, now_ms)
+            self._to_group(resolved, token, permissions, now_ms)
 
     def _commit_transactional(
         self, request: TxnOffsetCommit, token: Token, permissions: Permissions | None, now_ms: int
     ) -> None:
-        if permissions is not None:
-            if not permissions.on_transactional_id(request.transactional_id, Operation.WRITE):
-                self._refuse(request, token, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-                return
-            if not permissions.on_group(request.group_id, Operation.READ):
-                self._refuse(request, token, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-                return
         topics, token = self._resolve(request, token, permissions)
         if topics:
             resolved = evolve(request, topics=topics)
             error_code = self._transaction_error(resolved)
             if error_code is ErrorCode.NONE:
-                self._to_group(resolved, token, now_ms)
+                self._to_group(resolved, token, permissions, now_ms)
             else:
                 self._refuse(resolved, token, error_code)
 
@@ -212,12 +235,9 @@ class Front:
     def _delete_offsets(
         self, request: OffsetDelete, token: Token, permissions: Permissions | None, now_ms: int
     ) -> None:
-        if permissions is not None and not permissions.on_group(request.group_id, Operation.DELETE):
-            self._refuse(request, token, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-            return
         topics, refused = resolve_delete(request.topics, self._topics, permissions)
         token = self._split_requests.partly_refused(token, refused)
-        self._to_group(OffsetDelete(request.group_id, topics), token, now_ms)
+        self._to_group(OffsetDelete(request.group_id, topics), token, permissions, now_ms)
 
     def _complete_transaction(
         self, request: CompleteTransaction, token: Token, permissions: Permissions | None, now_ms: int
@@ -228,21 +248,27 @@ class Front:
         else:
             self._effects.reply(token, CompleteTransactionResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
-    # ------------------------------------------------------------ reading offsets
+    # ------------------------------------------------------------ requests that name several groups, one by one
+
+    def _partition_of(
+        self, group_id: str | None, operation: Operation, permissions: Permissions | None
+    ) -> Partition | ErrorCode:
+        """Return the log partition that serves a group, or what is said of the group instead."""
+        if permissions is not None and not permissions.on_group(group_id, operation):
+            return ErrorCode.GROUP_AUTHORIZATION_FAILED
+        if group_id is None:
+            return ErrorCode.INVALID_GROUP_ID
+        index = self._partitions.index_of(group_id)
+        return self._partitions.active[index] or self._partitions.refusal(index)
 
     def _fetch(self, request: OffsetFetch, token: Token, permissions: Permissions | None, now_ms: int) -> None:
         groups = [self._fetch_group(wanted, request, permissions) for wanted in request.groups]
         self._effects.reply(token, OffsetFetchResponse(tuple(groups)))
 
     def _fetch_group(self, wanted: GroupToFetch, request: OffsetFetch, permissions: Permissions | None) -> FetchedGroup:
-        if permissions is not None and not permissions.on_group(wanted.group_id, Operation.DESCRIBE):
-            return FetchedGroup(wanted.group_id or "", ErrorCode.GROUP_AUTHORIZATION_FAILED, ())
-        if wanted.group_id is None:
-            return FetchedGroup("", ErrorCode.INVALID_GROUP_ID, ())
-        index = self._partitions.index_of(wanted.group_id)
-        partition = self._partitions.active[index]
-        if partition is None:
-            return FetchedGroup(wanted.group_id, self._partitions.refusal(index), ())
+        partition = self._partition_of(wanted.group_id, Operation.DESCRIBE, permissions)
+        if not isinstance(partition, Partition):
+            return FetchedGroup(wanted.group_id or "", partition, ())
         named, refused = resolve_fetch(wanted, self._topics, permissions)
         fetched = partition.fetch(named, require_stable=request.require_stable)
         if wanted.topics is None:
@@ -251,32 +277,24 @@ class Front:
             return identify_topics(fetched, self._topics) if request.uses_topic_ids else fetched
         return fetched._replace(topics=fetched.topics + refused) if refused else fetched
 
-    # ------------------------------------------------------------ administration
-
     def _describe(self, request: DescribeGroups, token: Token, permissions: Permissions | None, now_ms: int) -> None:
-        refused, described = [], []
+        refused: list[DescribedGroup] = []
+        described: list[DescribedGroup] = []
         for group_id in request.group_ids:
-            if permissions is not None and not permissions.on_group(group_id, Operation.DESCRIBE):
-                refused.append(DescribedGroup(group_id or "", ErrorCode.GROUP_AUTHORIZATION_FAILED))
+            partition = self._partition_of(group_id, Operation.DESCRIBE, permissions)
+            if not isinstance(partition, Partition):
+                group = DescribedGroup(group_id or "", partition)
+                (refused if partition is ErrorCode.GROUP_AUTHORIZATION_FAILED else described).append(group)
                 continue
-            group = self._describe_group(group_id)
-            is_shown = group.error_code in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND)
-            if request.include_authorized_operations and is_shown:
+            assert group_id is not None
+            group = partition.describe_group(group_id)
+            if request.include_authorized_operations:
                 allowed = (
                     ALL_OPERATIONS_ON_A_GROUP if permissions is None else permissions.group_operations(group.group_id)
                 )
                 group = evolve(group, authorized_operations=allowed)
             described.append(group)
         self._effects.reply(token, DescribeGroupsResponse(tuple(refused + described)))
-
-    def _describe_group(self, group_id: str | None) -> DescribedGroup:
-        if group_id is None:
-            return DescribedGroup("", ErrorCode.INVALID_GROUP_ID)
-        index = self._partitions.index_of(group_id)
-        partition = self._partitions.active[index]
-        if partition is None:
-            return DescribedGroup(group_id, self._partitions.refusal(index))
-        return partition.describe_group(group_id)
 
     def _list(self, request: ListGroups, token: Token, permissions: Permissions | None, now_ms: int) -> None:
         if self._partitions.is_closed:
@@ -296,23 +314,18 @@ class Front:
 
     def _delete(self, request: DeleteGroups, token: Token, permissions: Permissions | None, now_ms: int) -> None:
         results: list[DeletedGroup] = []
-        served: dict[int, list[str]] = {}
+        served: dict[Partition, list[str]] = {}
         for group_id in dict.fromkeys(request.group_ids):
-            index = -1 if group_id is None else self._partitions.index_of(group_id)
-            if permissions is not None and not permissions.on_group(group_id, Operation.DELETE):
-                results.append(DeletedGroup(group_id or "", ErrorCode.GROUP_AUTHORIZATION_FAILED))
-            elif group_id is None:
-                results.append(DeletedGroup("", ErrorCode.INVALID_GROUP_ID))
-            elif self._partitions.active[index] is None:
-                results.append(DeletedGroup(group_id, self._partitions.refusal(index)))
+            partition = self._partition_of(group_id, Operation.DELETE, permissions)
+            if isinstance(partition, Partition):
+                assert group_id is not None
+                served.setdefault(partition, []).append(group_id)
             else:
-                served.setdefault(index, []).append(group_id)
+                results.append(DeletedGroup(group_id or "", partition))
         if not served:
             self._effects.reply(token, DeleteGroupsResponse(tuple(results)))
         deletion = self._split_requests.deletion(token, results, len(served))
-        for index, group_ids in served.items():
-            partition = self._partitions.active[index]
-            assert partition is not None
+        for partition, group_ids in served.items():
             partition.delete_groups(group_ids, deletion)
 
     def _find_coordinators(
@@ -323,6 +336,20 @@ class Front:
             error_code = ErrorCode.NONE if permissions is None else _find_error(request, key, permissions)
             coordinators.append(find_coordinator(request, key, self._cluster, error_code))
         self._effects.reply(token, FindCoordinatorResponse(tuple(coordinators)))
+
+
+def _may_read_group(permissions: Permissions, request: GroupRequest) -> ErrorCode:
+    return permissions.group_error(request.group_id, Operation.READ)
+
+
+def _may_delete_group(permissions: Permissions, request: GroupRequest) -> ErrorCode:
+    return permissions.group_error(request.group_id, Operation.DELETE)
+
+
+def _may_commit_in_transaction(permissions: Permissions, request: TxnOffsetCommit) -> ErrorCode:
+    if not permissions.on_transactional_id(request.transactional_id, Operation.WRITE):
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    return permissions.group_error(request.group_id, Operation.READ)
 
 
 def _find_error(request: FindCoordinator, key: str, permissions: Permissions) -> ErrorCode:

@@ -16,7 +16,6 @@ from groupcoord.core.messages import (
     FetchedGroup,
     FetchedTopic,
     GroupToFetch,
-    OffsetColumns,
     OffsetToCommit,
     PartitionResult,
     TopicResult,
@@ -24,6 +23,7 @@ from groupcoord.core.messages import (
     TopicToDelete,
     TopicToFetch,
 )
+from groupcoord.core.messages.columns import OffsetColumns
 from groupcoord.core.offsets.commits import no_offset
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode

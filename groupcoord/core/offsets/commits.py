@@ -15,7 +15,6 @@ from groupcoord.core.events import Cause
 from groupcoord.core.messages import (
     CompleteTransaction,
     CompleteTransactionResponse,
-    FetchedColumns,
     FetchedGroup,
     FetchedOffset,
     FetchedTopic,
@@ -31,6 +30,7 @@ from groupcoord.core.messages import (
     TxnOffsetCommit,
     TxnOffsetCommitResponse,
 )
+from groupcoord.core.messages.columns import FetchedColumns
 from groupcoord.core.offsets.cache import CommittedOffset
 from groupcoord.core.offsets.continuations import WhenCommitted, WhenWritten
 from groupcoord.core.offsets.drafting import NO_LEADER_EPOCH, draft_commit

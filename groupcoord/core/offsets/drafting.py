@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from groupcoord.core.messages import AllAccepted, OffsetColumns, PartitionResult, TopicResult, TopicToCommit
+from groupcoord.core.messages import PartitionResult, TopicResult, TopicToCommit
+from groupcoord.core.messages.columns import AllAccepted, OffsetColumns
 from groupcoord.core.records import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,

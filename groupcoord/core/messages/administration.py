@@ -1,0 +1,98 @@
+"""What administrators ask: describe, list and delete groups."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from attrs import define, frozen
+
+from groupcoord.core.messages.request import Request
+from groupcoord.errors import ErrorCode
+
+AUTHORIZED_OPERATIONS_OMITTED = -(2**31)
+
+
+class DescribedMember(NamedTuple):
+    """A member as administrators see it."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    member_metadata: bytes
+    member_assignment: bytes
+
+
+@frozen
+class DescribedGroup:
+    """One group; an absent one is GROUP_ID_NOT_FOUND and ``Dead`` (request versions below 6 see error NONE)."""
+
+    group_id: str
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+    group_state: str = ""
+    protocol_type: str = ""
+    protocol_data: str = ""
+    members: tuple[DescribedMember, ...] = ()
+    authorized_operations: int = AUTHORIZED_OPERATIONS_OMITTED
+
+
+@frozen
+class DescribeGroupsResponse:
+    """One entry for each group asked for."""
+
+    groups: tuple[DescribedGroup, ...]
+
+
+@define
+class DescribeGroups(Request[DescribeGroupsResponse]):
+    """Describe classic groups (API key 15)."""
+
+    group_ids: tuple[str | None, ...]
+    include_authorized_operations: bool = False
+
+
+class ListedGroup(NamedTuple):
+    """One line of the list."""
+
+    group_id: str
+    protocol_type: str
+    group_state: str
+    group_type: str
+
+
+@frozen
+class ListGroupsResponse:
+    """While a log partition loads, the whole list is refused."""
+
+    error_code: ErrorCode
+    groups: tuple[ListedGroup, ...] = ()
+
+
+@define
+class ListGroups(Request[ListGroupsResponse]):
+    """List groups by state (KIP-518) and type (KIP-848); empty filters let all pass (API key 16)."""
+
+    states_filter: tuple[str, ...] = ()
+    types_filter: tuple[str, ...] = ()
+
+
+class DeletedGroup(NamedTuple):
+    """What became of one group; a name sent twice is answered once."""
+
+    group_id: str
+    error_code: ErrorCode
+
+
+@frozen
+class DeleteGroupsResponse:
+    """One entry for each distinct group."""
+
+    results: tuple[DeletedGroup, ...]
+
+
+@define
+class DeleteGroups(Request[DeleteGroupsResponse]):
+    """Delete empty groups and their offsets (API key 42)."""
+
+    group_ids: tuple[str | None, ...]

@@ -1,0 +1,140 @@
+"""Committing and deleting offsets, and the ends of transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from attrs import define, frozen
+
+from groupcoord.core.messages.membership import UNKNOWN_GENERATION_ID, UNKNOWN_MEMBER_ID
+from groupcoord.core.messages.request import GroupRequest, Request
+from groupcoord.core.records import ZERO_UUID
+from groupcoord.errors import ErrorCode
+
+
+@define
+class OffsetToCommit:
+    """One partition of an :class:`OffsetCommit`."""
+
+    partition_index: int
+    committed_offset: int
+    committed_leader_epoch: int = -1
+    committed_metadata: str | None = ""
+
+
+@define
+class TopicToCommit:
+    """One topic of a commit: by name, or (``name`` None, request version 10) by topic id."""
+
+    name: str | None
+    partitions: Sequence[OffsetToCommit]
+    topic_id: UUID = ZERO_UUID
+
+
+class PartitionResult(NamedTuple):
+    """What became of one partition of a commit or a deletion."""
+
+    partition_index: int
+    error_code: ErrorCode
+
+
+class TopicResult(NamedTuple):
+    """What became of one topic of a commit or a deletion; named as the request named it."""
+
+    name: str | None
+    topic_id: UUID
+    partitions: Sequence[PartitionResult]
+
+
+@frozen
+class OffsetCommitResponse:
+    """There is no top-level error: a refused request has its error on every partition."""
+
+    topics: tuple[TopicResult, ...]
+
+
+@define
+class OffsetCommit(GroupRequest[OffsetCommitResponse]):
+    """Commit offsets (API key 8).
+
+    ``generation_id`` is negative for a consumer outside of group management. ``retention_time_ms`` -1: the broker's
+    retention (a request of version 2 to 4 may bring its own).
+    """
+
+    group_id: str | None
+    topics: tuple[TopicToCommit, ...]
+    generation_id: int = UNKNOWN_GENERATION_ID
+    member_id: str = UNKNOWN_MEMBER_ID
+    group_instance_id: str | None = None
+    retention_time_ms: int = -1
+
+
+@frozen
+class TxnOffsetCommitResponse:
+    """There is no top-level error: a refused request has its error on every partition."""
+
+    topics: tuple[TopicResult, ...]
+
+
+@define
+class TxnOffsetCommit(GroupRequest[TxnOffsetCommitResponse]):
+    """Commit offsets as part of a producer's transaction (API key 28, KIP-98; member fields: KIP-447).
+
+    Whether the producer may do so is for the coordinator's ``verify_transaction`` to say. The offsets stay invisible
+    until :class:`CompleteTransaction` commits them. ``adds_group``: the group need not be in the transaction yet
+    (KIP-890, request versions from 5).
+    """
+
+    group_id: str
+    topics: tuple[TopicToCommit, ...]
+    producer_id: int
+    producer_epoch: int
+    transactional_id: str = ""
+    generation_id: int = UNKNOWN_GENERATION_ID
+    member_id: str = UNKNOWN_MEMBER_ID
+    group_instance_id: str | None = None
+    adds_group: bool = True
+
+
+@frozen
+class CompleteTransactionResponse:
+    """NOT_LEADER_OR_FOLLOWER tells the transaction coordinator to look for the partition elsewhere."""
+
+    error_code: ErrorCode
+
+
+@define
+class CompleteTransaction(Request[CompleteTransactionResponse]):
+    """End a producer's transaction on one log partition: its offsets appear there, or vanish (KIP-98)."""
+
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    committed: bool
+    coordinator_epoch: int = 0
+
+
+@define
+class TopicToDelete:
+    """One topic of an :class:`OffsetDelete`."""
+
+    name: str
+    partition_indexes: tuple[int, ...]
+
+
+@frozen
+class OffsetDeleteResponse:
+    """A top-level error comes without topics."""
+
+    error_code: ErrorCode
+    topics: tuple[TopicResult, ...] = ()
+
+
+@define
+class OffsetDelete(GroupRequest[OffsetDeleteResponse]):
+    """Delete committed offsets of topics that the group does not subscribe to (API key 47, KIP-496)."""
+
+    group_id: str
+    topics: tuple[TopicToDelete, ...]

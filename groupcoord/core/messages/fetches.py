@@ -1,0 +1,78 @@
+"""Reading committed offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from attrs import define, frozen
+
+from groupcoord.core.messages.request import Request
+from groupcoord.core.records import ZERO_UUID
+from groupcoord.errors import ErrorCode
+
+
+@define
+class TopicToFetch:
+    """One topic whose offsets are wanted: by name, or (``name`` None, request version 10) by topic id."""
+
+    name: str | None
+    partition_indexes: tuple[int, ...]
+    topic_id: UUID = ZERO_UUID
+
+
+@define
+class GroupToFetch:
+    """One group whose offsets are wanted; ``topics`` None: all it has. The member fields are KIP-848's."""
+
+    group_id: str | None
+    topics: tuple[TopicToFetch, ...] | None = None
+    member_id: str | None = None
+    member_epoch: int = -1
+
+
+class FetchedOffset(NamedTuple):
+    """The committed offset of one partition; offset -1: there is none."""
+
+    partition_index: int
+    committed_offset: int
+    committed_leader_epoch: int
+    metadata: str
+    error_code: ErrorCode
+
+
+class FetchedTopic(NamedTuple):
+    """The committed offsets of one topic."""
+
+    name: str | None
+    topic_id: UUID
+    partitions: Sequence[FetchedOffset]
+
+
+class FetchedGroup(NamedTuple):
+    """The committed offsets of one group; a group-level error comes without topics."""
+
+    group_id: str
+    error_code: ErrorCode
+    topics: tuple[FetchedTopic, ...]
+
+
+@frozen
+class OffsetFetchResponse:
+    """One entry for each group asked for, a group named twice twice."""
+
+    groups: tuple[FetchedGroup, ...]
+
+
+@define
+class OffsetFetch(Request[OffsetFetchResponse]):
+    """Read committed offsets (API key 9).
+
+    ``require_stable`` (KIP-447): answer UNSTABLE_OFFSET_COMMIT where a transaction is open. ``uses_topic_ids``:
+    answer with ids.
+    """
+
+    groups: tuple[GroupToFetch, ...]
+    require_stable: bool = False
+    uses_topic_ids: bool = False

@@ -1,0 +1,69 @@
+"""Requests and responses as types: each request has its row, and says what it is answered with."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Iterator
+
+import pytest
+
+import groupcoord.messages
+from groupcoord import GroupCoordinator
+from groupcoord.core import messages
+from groupcoord.core.messages.request import GroupRequest, Request
+
+
+def kinds(parent: type[Request] = Request) -> Iterator[type[Request]]:
+    """Yield every type of request."""
+    for child in parent.__subclasses__():
+        if child is not GroupRequest:
+            yield child
+        yield from kinds(child)
+
+
+KINDS = sorted(set(kinds()), key=lambda kind: kind.__name__)
+
+
+@pytest.fixture(scope="module")
+def coordinator() -> GroupCoordinator:
+    """A coordinator that serves everything."""
+    coordinator = GroupCoordinator()
+    coordinator.load_all()
+    return coordinator
+
+
+def test_every_request_has_its_row(coordinator: GroupCoordinator) -> None:
+    """The front's table says of each type of request who may make it and who takes it, and of nothing else."""
+    assert set(coordinator._front._routes) == set(KINDS)
+
+
+def test_every_request_for_one_group_has_its_handler(coordinator: GroupCoordinator) -> None:
+    """What waits or writes is taken by the log partition of its group, and can be refused as a whole."""
+    partition = coordinator.partition(0)
+    assert partition is not None
+    of_groups = {kind for kind in KINDS if issubclass(kind, GroupRequest)}
+    assert set(partition._handlers) == of_groups
+    refused = {kind for kind, route in coordinator._front._routes.items() if route.refusal is not None}
+    assert refused == of_groups
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_a_request_carries_the_type_of_its_response(kind: type[Request]) -> None:
+    """It is that of its own name, and one of the responses."""
+    (base,) = kind.__orig_bases__
+    (response,) = typing.get_args(base)
+    assert response.__name__ == f"{kind.__name__}Response"
+    assert response in typing.get_args(messages.Response)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_a_request_is_small(kind: type[Request]) -> None:
+    """It has slots alone, whatever it inherits: there are very many of them."""
+    assert not hasattr(kind.__new__(kind), "__dict__")
+
+
+def test_the_public_module_has_what_is_listed() -> None:
+    """``groupcoord.messages`` is the list of the core's messages: all requests and all responses are in it."""
+    public = {name for name in vars(groupcoord.messages) if name[0].isalpha()}
+    assert public == set(messages.__all__)
+    assert {kind.__name__ for kind in (*KINDS, *typing.get_args(messages.Response))} < set(messages.__all__)
