@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
 
-from groupcoord.coordinator import GroupCoordinator, GroupState
+from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.hard_state import HardState
 from groupcoord.core.messages import GroupToFetch, OffsetFetch
 from groupcoord.core.offsets.cache import OffsetsOfGroup, record_of
@@ -319,10 +319,8 @@ def check_size(coordinator: GroupCoordinator) -> None:
     limit = coordinator.config.group_max_size
     for partition in _served(coordinator):
         for group in partition.groups.values():
-            require(group.waiting_joins <= limit, f"{group!r} lets {group.waiting_joins} join; {limit} may")
-            if len(group.members) > limit and group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
-                dynamic_count = len(group.members) - len(group.static_members)
-                require(dynamic_count <= limit, f"{group!r} has {dynamic_count} dynamic members; {limit} may join")
+            size = group.counted_size()
+            require(size <= limit, f"{group!r} counts {size} members; {limit} may join")
 
 
 def check_generations_grow(log_store: LogStore, partition: int) -> None:
@@ -443,7 +441,7 @@ def _transactions(entries: list[LogRecord]) -> list[tuple[int, int]]:
 
 def _lasting(facts: dict[str, Any]) -> dict[str, object]:
     """Return hard state without the groups that have neither a record nor an offset."""
-    return {**facts, "groups": {key: value for key, value in facts["groups"].items() if value is not None}}
+    return {**facts, "groups": {key: value for key, value in facts["groups"].items() if value}}
 
 
 def _difference(name: str, found: object, other_name: str, other: object, path: str = "") -> str:

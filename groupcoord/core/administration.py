@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.classic.states import GroupState
 from groupcoord.core.context import HandlerContext, Writing
 from groupcoord.core.events import Cause
+from groupcoord.core.groups import AnyGroup
 from groupcoord.core.messages import DeletedGroup, DeleteGroupsResponse, DescribedGroup, ListedGroup
 from groupcoord.core.offsets.continuations import WhenDeleted
-from groupcoord.core.records import GroupTombstone, OffsetTombstone, Record
+from groupcoord.core.records import OffsetTombstone, Record
 from groupcoord.core.replies import Reply, Token
 from groupcoord.errors import ErrorCode
-
-CLASSIC_GROUP_TYPE = "classic"
 
 
 class Administration:
@@ -24,32 +22,20 @@ class Administration:
         self._context = context
 
     def describe_group(self, group_id: str) -> DescribedGroup:
-        """Describe a group as it stands; metadata and protocol are shown in Stable only."""
+        """Describe a group as it stands."""
         group = self._context.visible(group_id)
         if group is None:
-            return DescribedGroup(
-                group_id,
-                ErrorCode.GROUP_ID_NOT_FOUND,
-                f"Group {group_id} not found.",
-                GroupState.DEAD.value,
-            )
-        shown_protocol = group.protocol_name if group.state is GroupState.STABLE else None
-        return DescribedGroup(
-            group_id,
-            group_state=group.state.value,
-            protocol_type=group.protocol_type or "",
-            protocol_data=shown_protocol or "",
-            members=tuple(member.described(shown_protocol) for member in group.members.values()),
-        )
+            error_message = f"Group {group_id} not found."
+            return DescribedGroup(group_id, ErrorCode.GROUP_ID_NOT_FOUND, error_message, GroupState.DEAD.value)
+        return group.described()
 
     def list_groups(self, states: frozenset[str], types: frozenset[str]) -> list[ListedGroup]:
         """List groups whose state and type pass the filters, which are in lower case; an empty filter passes all."""
-        if types and CLASSIC_GROUP_TYPE not in types:
-            return []
         return [
-            ListedGroup(group.group_id, group.protocol_type or "", group.state.value, CLASSIC_GROUP_TYPE)
-            for group in self._context.visible_groups()
-            if not states or group.state.value.lower() in states
+            listed
+            for listed in (group.listed() for group in self._context.visible_groups())
+            if (not states or listed.group_state.lower() in states)
+            and (not types or listed.group_type.lower() in types)
         ]
 
     def delete_groups(self, group_ids: list[str], token: Token) -> None:
@@ -71,12 +57,12 @@ class Administration:
             self._context.effects.reply(token, response)
 
     @staticmethod
-    def _deletion_error(group: GroupMetadata | None) -> ErrorCode:
+    def _deletion_error(group: AnyGroup | None) -> ErrorCode:
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
-        return ErrorCode.NONE if group.state is GroupState.EMPTY else ErrorCode.NON_EMPTY_GROUP
+        return ErrorCode.NONE if group.is_empty else ErrorCode.NON_EMPTY_GROUP
 
-    def begin_deletion(self, group: GroupMetadata) -> list[Record]:
+    def begin_deletion(self, group: AnyGroup) -> list[Record]:
         """Let requests for a group wait; return the tombstones of its offsets and of itself."""
         context = self._context
         context.disarm(group)
@@ -85,13 +71,13 @@ class Administration:
         context.writings[group.group_id] = Writing(group, [])
         keys = context.journal.hard.offsets.known_keys(group.group_id)
         tombstones: list[Record] = [OffsetTombstone(group.group_id, topic, index) for topic, index in keys]
-        return [*tombstones, GroupTombstone(group.group_id)]
+        return tombstones + group.tombstones()
 
     def on_durable(self, written: WhenDeleted, now_ms: int) -> None:
         """The groups are gone for good."""
         self._context.observer.offsets_removed(written.offset_count, written.cause)
         for group in written.groups:
-            group.to(GroupState.DEAD, now_ms)
+            group.end(now_ms)
             self._context.observer.group_removed(group, written.cause, now_ms)
 
     def on_failure(self, written: WhenDeleted, now_ms: int) -> None:
@@ -103,5 +89,5 @@ class Administration:
             if self._context.is_seen(group):
                 self._context.groups[group.group_id] = group
             else:
-                group.to(GroupState.DEAD, now_ms)
+                group.end(now_ms)
                 self._context.observer.group_removed(group, Cause.CREATION_FAILED, now_ms)

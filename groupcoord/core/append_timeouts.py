@@ -6,7 +6,7 @@ from collections import deque
 
 from groupcoord.core.context import HandlerContext
 from groupcoord.core.effects import Append
-from groupcoord.core.timers import Timer, TimerKey
+from groupcoord.core.timers import Timer, TimerKey, TimerKind
 
 
 class AppendTimeouts:
@@ -22,7 +22,7 @@ class AppendTimeouts:
     __slots__ = ("_context", "_deadlines", "timer")
 
     def __init__(self, context: HandlerContext) -> None:
-        self.timer = Timer(TimerKey("append", context.partition))
+        self.timer = Timer(TimerKey(TimerKind.APPEND, context.partition))
         self._context = context
         self._deadlines: deque[tuple[int, int]] = deque()
 

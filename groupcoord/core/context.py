@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from groupcoord.config import Config
-from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.effects import Effects
+from groupcoord.core.groups import AnyGroup
 from groupcoord.core.journal import Journal
 from groupcoord.core.messages.request import GroupRequest
 from groupcoord.core.observer import Observer
@@ -32,7 +32,7 @@ class Writing(NamedTuple):
         waiting: handled in their order as soon as the log has answered.
     """
 
-    group: GroupMetadata
+    group: AnyGroup
     waiting: list[Waiting]
 
 
@@ -74,30 +74,26 @@ class HandlerContext:
         self.timers = timers
         self.observer = observer
         self.new_member_id = new_member_id
-        self.groups: dict[str, GroupMetadata] = {}
+        self.groups: dict[str, AnyGroup] = {}
         self.writings: dict[str, Writing] = {}
         self.journal = Journal(partition, effects, first_append)
 
-    def is_seen(self, group: GroupMetadata) -> bool:
+    def is_seen(self, group: AnyGroup) -> bool:
         """Tell whether something that was written after the group was made is durable: until then no reader sees it."""
         return group.first_append <= self.journal.last_durable
 
-    def visible(self, group_id: str) -> GroupMetadata | None:
+    def visible(self, group_id: str) -> AnyGroup | None:
         """Return the group that readers see under this id: what the log says, not what is on its way there."""
         writing = self.writings.get(group_id)
         group = writing.group if writing is not None else self.groups.get(group_id)
         return group if group is not None and self.is_seen(group) else None
 
-    def visible_groups(self) -> list[GroupMetadata]:
+    def visible_groups(self) -> list[AnyGroup]:
         """Return all groups that readers see."""
         group_ids = self.groups.keys() | self.writings.keys()
         return [group for group in map(self.visible, sorted(group_ids)) if group is not None]
 
-    def disarm(self, group: GroupMetadata) -> None:
+    def disarm(self, group: AnyGroup) -> None:
         """Cancel every timer of a group, which is about to be dropped or rebuilt."""
-        self.timers.cancel(group.join_timer)
-        self.timers.cancel(group.sync_timer)
-        for timer in group.pending_members.values():
+        for timer in group.timers():
             self.timers.cancel(timer)
-        for member in group.members.values():
-            self.timers.cancel(member.session_timer)

@@ -6,29 +6,34 @@ from collections.abc import Iterator
 
 from groupcoord.core.offsets.cache import OffsetCache
 from groupcoord.core.records import (
+    CLASSIC_GROUP_KEY,
     GroupMetadataRecord,
     GroupTombstone,
     OffsetCommitRecord,
     OffsetTombstone,
     PlainCommits,
     Record,
+    RecordKey,
     TransactionMarker,
 )
+
+LoggedGroupRecord = tuple[int, GroupMetadataRecord]
+"""The place of a group's record in the log, and the record."""
+
+RecordsOfGroup = dict[RecordKey, LoggedGroupRecord]
 
 
 class HardState:
     """Changes only in :meth:`apply` (and its form for whole commits): the same for live traffic, loading and checks.
 
     Attributes:
-        groups: group id → its last record; None for a group that only has (or had) offsets.
-        group_log_offsets: group id → where its last record lies, for those that have one.
+        groups: group id → the last record of each of its keys; empty for a group that only has (or had) offsets.
         offsets: committed offsets and open transactions.
         opaque_count: records of unknown kinds that were passed over.
     """
 
     def __init__(self) -> None:
-        self.groups: dict[str, GroupMetadataRecord | None] = {}
-        self.group_log_offsets: dict[str, int] = {}
+        self.groups: dict[str, RecordsOfGroup] = {}
         self.offsets = OffsetCache()
         self.opaque_count = 0
 
@@ -38,16 +43,15 @@ class HardState:
             case PlainCommits():
                 self.apply_plain_commits(record, log_offset)
             case OffsetCommitRecord():
-                self.groups.setdefault(record.group_id, None)
+                if record.group_id not in self.groups:
+                    self.groups[record.group_id] = {}
                 self.offsets.apply_commit(record, log_offset)
             case GroupMetadataRecord():
-                self.groups[record.group_id] = record
-                self.group_log_offsets[record.group_id] = log_offset
+                self.groups.setdefault(record.group_id, {})[record.key] = (log_offset, record)
             case OffsetTombstone():
                 self.offsets.apply_tombstone(record)
             case GroupTombstone():
-                self.groups.pop(record.group_id, None)
-                self.group_log_offsets.pop(record.group_id, None)
+                self._forget(record.group_id, record.key)
             case TransactionMarker():
                 self.offsets.apply_marker(record)
             case _:
@@ -55,15 +59,28 @@ class HardState:
 
     def apply_plain_commits(self, commits: PlainCommits, log_offset: int) -> None:
         """Take over one plain commit, found from ``log_offset`` on: :meth:`apply` for each record, in one pass."""
-        self.groups.setdefault(commits.topics[0].like.group_id, None)
+        group_id = commits.topics[0].like.group_id
+        if group_id not in self.groups:
+            self.groups[group_id] = {}
         self.offsets.apply_plain_commits(commits, log_offset)
 
-    def group_records(self) -> Iterator[tuple[int, GroupMetadataRecord]]:
-        """Return the last record of each group that has one, with its log offset."""
-        for group_id, log_offset in self.group_log_offsets.items():
-            record = self.groups[group_id]
-            assert record is not None
-            yield log_offset, record
+    def _forget(self, group_id: str, key: RecordKey) -> None:
+        """Take a tombstone over; without any record left, nobody knows the group any more."""
+        records = self.groups.get(group_id)
+        if records is not None:
+            records.pop(key, None)
+            if not records:
+                del self.groups[group_id]
+
+    def classic_record(self, group_id: str) -> GroupMetadataRecord | None:
+        """Return the last record of a classic group; None if it has none."""
+        logged = self.groups.get(group_id, {}).get(CLASSIC_GROUP_KEY)
+        return None if logged is None else logged[1]
+
+    def group_records(self) -> Iterator[LoggedGroupRecord]:
+        """Return the last record of each key of each group, with its log offset."""
+        for records in self.groups.values():
+            yield from records.values()
 
     def facts(self) -> dict[str, object]:
         """Return all of it as plain values that compare equal for equal states."""

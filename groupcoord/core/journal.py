@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.effects import Append, Continuation, Effects
+from groupcoord.core.groups import AnyGroup
 from groupcoord.core.hard_state import HardState
 from groupcoord.core.records import OffsetCommitRecord, PlainCommits, Record
 from groupcoord.core.replies import Reply
@@ -30,7 +30,7 @@ class Journal:
         self.next_log_offset = 0
         self.next_number = first_number
         self.last_durable = first_number - 1
-        self.unseen: dict[int, list[GroupMetadata]] = {}
+        self.unseen: dict[int, list[AnyGroup]] = {}
         self._first_number = first_number
         self._partition = partition
         self._effects = effects

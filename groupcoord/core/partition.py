@@ -11,15 +11,14 @@ from groupcoord.core.administration import Administration
 from groupcoord.core.append_errors import for_client, refused
 from groupcoord.core.append_timeouts import AppendTimeouts
 from groupcoord.core.classic.continuations import WhenAssigned, WhenCreated, WhenEmptied, WhenReplaced
-from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.classic.membership import Membership
 from groupcoord.core.classic.rebalance import Rebalance
-from groupcoord.core.classic.states import GroupState
 from groupcoord.core.classic.static_members import StaticMembers
 from groupcoord.core.context import HandlerContext, Waiting
 from groupcoord.core.creation import Creation
 from groupcoord.core.effects import Append, Continuation, Effects
-from groupcoord.core.events import Cause, Trigger
+from groupcoord.core.events import Cause
+from groupcoord.core.groups import AnyGroup
 from groupcoord.core.hard_state import HardState
 from groupcoord.core.messages import (
     CompleteTransaction,
@@ -28,13 +27,11 @@ from groupcoord.core.messages import (
     GroupToFetch,
     Heartbeat,
     JoinGroup,
-    JoinGroupResponse,
     LeaveGroup,
     ListedGroup,
     OffsetCommit,
     OffsetDelete,
     SyncGroup,
-    SyncGroupResponse,
     TxnOffsetCommit,
 )
 from groupcoord.core.messages.request import GroupRequest
@@ -44,7 +41,7 @@ from groupcoord.core.offsets.continuations import WhenCommitted, WhenDeleted, Wh
 from groupcoord.core.offsets.retention import Retention
 from groupcoord.core.records import PlainCommits, Record
 from groupcoord.core.replies import Token
-from groupcoord.core.timers import Timer, TimerKey, TimerQueue
+from groupcoord.core.timers import Timer, TimerKey, TimerKind, TimerQueue
 from groupcoord.errors import ErrorCode, InvariantError
 
 
@@ -115,6 +112,13 @@ class Partition:
             TxnOffsetCommit: self._commits.commit_transactional,
             OffsetDelete: self._commits.delete,
         }
+        self._timer_handlers: dict[TimerKind, Callable[[TimerKey, int], None]] = {
+            TimerKind.SESSION: self._rebalance.on_session_timer,
+            TimerKind.JOIN: self._rebalance.on_join_timer,
+            TimerKind.SYNC: self._rebalance.on_sync_timer,
+            TimerKind.APPEND: self._on_append_timer,
+            TimerKind.EXPIRY: self._retention.on_timer,
+        }
         self._outcomes: dict[type[Continuation], Outcome] = {
             WhenCommitted: Outcome(self._commits.on_durable),
             WhenWritten: Outcome(self._commits.on_written),
@@ -169,20 +173,7 @@ class Partition:
 
     def on_timer(self, key: TimerKey, now_ms: int) -> None:
         """A timer of this partition is due."""
-        if key.kind == "expiry":
-            self._retention.sweep(now_ms)
-            return
-        if key.kind == "append":
-            for append in self._append_timeouts.take_overdue(now_ms):
-                self._stop_waiting(append, now_ms)
-            return
-        group = self._context.groups[key.group_id]
-        if key.kind == "session":
-            self._rebalance.on_session_timer(group, key.member_id, now_ms)
-        elif key.kind == "join":
-            self._rebalance.on_join_timer(group, now_ms)
-        else:
-            self._rebalance.on_sync_timer(group, now_ms)
+        self._timer_handlers[key.kind](key, now_ms)
 
     # ------------------------------------------------------------ the log's answers
 
@@ -220,6 +211,10 @@ class Partition:
             self._outcomes[type(written)].refused(written, for_client(error_code), now_ms)
             self._retention.wake(now_ms)
 
+    def _on_append_timer(self, key: TimerKey, now_ms: int) -> None:
+        for append in self._append_timeouts.take_overdue(now_ms):
+            self._stop_waiting(append, now_ms)
+
     def _stop_waiting(self, append: Append, now_ms: int) -> None:
         """Tell whoever waits for an append that it takes too long.
 
@@ -241,7 +236,7 @@ class Partition:
         self._administration.on_failure(written, now_ms)
         self._end_writings(written.groups, now_ms)
 
-    def _end_writings(self, groups: Iterable[GroupMetadata], now_ms: int) -> None:
+    def _end_writings(self, groups: Iterable[AnyGroup], now_ms: int) -> None:
         """The log has answered what the requests of these groups waited for."""
         ended = [self._writings.pop(group.group_id) for group in groups]
         for request, token in [entry for writing in ended for entry in writing.waiting]:
@@ -260,22 +255,9 @@ class Partition:
         self._journal.load(record, log_offset)
 
     def loaded(self, now_ms: int) -> None:
-        """The log was replayed: bring the groups to life and start the clocks.
-
-        Every member's session starts now; a group that is larger than ``group.max.size`` rebalances, and the first to
-        rejoin stay (KIP-389).
-        """
-        for group_id, record_of_group in self._journal.hard.groups.items():
-            if record_of_group is None:
-                group = GroupMetadata(group_id, self.index, None)
-            else:
-                group = GroupMetadata.from_record(record_of_group, self.index)
-            self._context.groups[group_id] = group
-            self._context.observer.group_loaded(group, now_ms)
-            for member in group.members.values():
-                self._rebalance.renew_session(member, now_ms)
-            if len(group.members) > self._context.config.group_max_size:
-                self._rebalance.start(group, Trigger(Cause.LOAD), now_ms)
+        """The log was replayed: bring the groups to life and start the clocks."""
+        for group_id in self._journal.hard.groups:
+            self._membership.bring_to_life(group_id, now_ms)
         self._retention.start(now_ms)
 
     def take_waiting(self) -> list[Waiting]:
@@ -293,23 +275,13 @@ class Partition:
         for entry in list(self._journal.in_flight):
             self.append_failed(entry.number, error_code, now_ms)
         for group in self._context.groups.values():
-            self._abandon(group)
-            group.to(GroupState.DEAD, now_ms)
+            self._context.disarm(group)
+            self._membership.abandon(group)
+            group.end(now_ms)
             self._context.observer.group_removed(group, Cause.UNLOAD, now_ms)
         self._context.groups.clear()
         self._context.timers.cancel(self._retention.timer)
         self._context.timers.cancel(self._append_timeouts.timer)
-
-    def _abandon(self, group: GroupMetadata) -> None:
-        self._context.disarm(group)
-        for member in group.members.values():
-            join = group.take_join(member)
-            if join is not None:
-                refusal = JoinGroupResponse(ErrorCode.NOT_COORDINATOR, member.member_id)
-                self._effects.reply(join.token, refusal)
-            if member.parked_sync is not None:
-                self._effects.reply(member.parked_sync.token, SyncGroupResponse(ErrorCode.NOT_COORDINATOR))
-                member.parked_sync = None
 
     @property
     def next_append(self) -> int:
@@ -319,7 +291,7 @@ class Partition:
     # ------------------------------------------------------------ looking inside
 
     @property
-    def groups(self) -> dict[str, GroupMetadata]:
+    def groups(self) -> dict[str, AnyGroup]:
         """The groups that requests meet, by id. For observers and tests: change nothing."""
         return self._context.groups
 
@@ -373,8 +345,9 @@ class Partition:
             if group_id != group.group_id:
                 raise InvariantError(f"group {group.group_id!r} is kept under {group_id!r}")
             group.check()
-            self._check_log(group)
-            owned.update(id(timer) for timer in _timers_of(group))
+            self._check_seen(group)
+            group.check_durable(self._journal.hard.groups.get(group_id))
+            owned.update(id(timer) for timer in group.timers())
         if self._retention.timer.deadline_ms is None and self._context.groups:
             raise InvariantError("there are groups, but no sweep will come")
         for timer in armed:
@@ -384,16 +357,9 @@ class Partition:
         if not self._journal.hard.groups.keys() <= known:
             raise InvariantError(f"the log has groups that memory lacks: {self._journal.hard.groups.keys() - known}")
 
-    def _check_log(self, group: GroupMetadata) -> None:
-        record = self._journal.hard.groups.get(group.group_id)
-        if self._context.is_seen(group) == (group in self._journal.unseen.get(group.first_append, ())):
+    def _check_seen(self, group: AnyGroup) -> None:
+        is_seen = self._context.is_seen(group)
+        if is_seen == (group in self._journal.unseen.get(group.first_append, ())):
             raise InvariantError(f"{group!r} is seen and waits to be, or neither")
-        if group.group_id in self._journal.hard.groups and not self._context.is_seen(group):
+        if group.group_id in self._journal.hard.groups and not is_seen:
             raise InvariantError(f"{group!r} is not seen, but the log has it")
-        if group.state is GroupState.STABLE and (record is None or record.generation_id != group.generation_id):
-            raise InvariantError(f"{group!r} is Stable, but the log has {record!r}")
-
-
-def _timers_of(group: GroupMetadata) -> list[Timer]:
-    sessions = [member.session_timer for member in group.members.values()]
-    return [group.join_timer, group.sync_timer, *group.pending_members.values(), *sessions]

@@ -8,7 +8,7 @@ they are not frozen because a commit makes one for each partition. Sources: Kafk
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 from uuid import UUID
 
 from attrs import define
@@ -134,6 +134,12 @@ class MemberRecord:
     assignment: bytes
 
 
+RecordKey = tuple[int, str]
+"""The type of a group's record, and what its key names besides the group: nothing, or a member."""
+
+CLASSIC_GROUP_KEY: RecordKey = (2, "")
+
+
 @define
 class GroupMetadataRecord:
     """A generation of a classic group with its members and their assignments (record type 2).
@@ -151,12 +157,16 @@ class GroupMetadataRecord:
     value_version: int | None = None
     raw_value: bytes | None = None
 
+    key: ClassVar[RecordKey] = CLASSIC_GROUP_KEY
+
 
 @define
 class GroupTombstone:
     """A classic group is gone (record type 2 without a value)."""
 
     group_id: str
+
+    key: ClassVar[RecordKey] = CLASSIC_GROUP_KEY
 
 
 @define

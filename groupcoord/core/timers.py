@@ -8,17 +8,35 @@ entries lie: it must not depend on who looked at the queue in between.
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import NamedTuple
 
 from sortedcontainers import SortedDict
 
 from groupcoord.errors import InvariantError
+from groupcoord.interpreter import plain_members
+
+
+@plain_members
+class TimerKind(Enum):
+    """What timers are for. The table of :class:`~groupcoord.core.partition.Partition` says who goes on."""
+
+    SESSION = "session"
+    """A member of a classic group, or an id that was handed out, was silent for too long."""
+    JOIN = "join"
+    """The time to join a classic group's next generation is over."""
+    SYNC = "sync"
+    """The time to sync in a classic group's generation is over."""
+    APPEND = "append"
+    """An append may be overdue."""
+    EXPIRY = "expiry"
+    """Offsets and groups are looked through for what nobody uses any more."""
 
 
 class TimerKey(NamedTuple):
     """Whom a timer belongs to: what it is for, the log partition, the group and (for sessions) the member."""
 
-    kind: str
+    kind: TimerKind
     partition: int
     group_id: str = ""
     member_id: str = ""

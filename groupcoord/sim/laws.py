@@ -86,7 +86,7 @@ class Laws:
     def joined(self, group_id: str, generation_id: int) -> None:
         """A member was told its assignment: the log knows that generation."""
         partition = self._cluster.partition_of(group_id)
-        record = self.log.follow(partition).groups.get(group_id)
+        record = self.log.follow(partition).classic_record(group_id)
         require(
             record is not None and record.generation_id >= generation_id,
             f"a member of {group_id!r} has an assignment of generation {generation_id}, the log has {record!r}",

@@ -49,7 +49,7 @@ class LogLaws:
                 case GroupTombstone():
                     self._generations.pop(record.group_id, None)
                 case OffsetTombstone():
-                    self._check_removal(record, hard.groups.get(record.group_id))
+                    self._check_removal(record, hard.classic_record(record.group_id))
                 case TransactionMarker():
                     self._ended[partition, record.producer_id] = record.producer_epoch
             hard.apply(record, entry.offset)
@@ -100,8 +100,8 @@ class LogLaws:
         """Return all that is durable in the end, without log offsets: what is left out of the log leaves no gap."""
         lines = []
         for hard in self.replayed:
-            for group_id, record in sorted(hard.groups.items()):
-                lines.append(f"{group_id} {record!r}")
+            for group_id, records in sorted(hard.groups.items()):
+                lines.append(f"{group_id} {[record for _, record in records.values()]!r}")
             for _, topics in sorted(hard.offsets.committed.items()):
                 for _, partitions in sorted(topics.items()):
                     lines += [repr(record_of(index, entry)) for index, entry in sorted(partitions.items())]

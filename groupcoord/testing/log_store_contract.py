@@ -302,7 +302,7 @@ def _facts(hard: HardState) -> dict[str, Any]:
     """Return a state without groups that only had offsets: these vanish with the last record that names them."""
     facts: dict[str, Any] = hard.facts()
     named = facts["committed"].keys() | {key[0] for keys in facts["transactions"].values() for key in keys}
-    groups = {key: value for key, value in facts["groups"].items() if value is not None or key in named}
+    groups = {key: value for key, value in facts["groups"].items() if value or key in named}
     return {**facts, "groups": groups}
 
 

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 from attrs import evolve
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from groupcoord import GroupCoordinator, ManualClock, MemoryLogStore
@@ -30,6 +30,9 @@ from groupcoord.messages import (
 )
 from groupcoord.wire.header import RequestHeader
 from groupcoord.wire.protocol import encode_response
+
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""How long an example takes is the machine's affair."""
 
 START_MS = 1_700_000_000_000
 Row = tuple[int, int, int]
@@ -56,6 +59,7 @@ def outcome(request: OffsetCommit | TxnOffsetCommit) -> tuple[Any, ...]:
     return response, partition.hard_facts(), log
 
 
+@unhurried
 @given(commits=commits, is_transactional=st.booleans())
 def test_columns_commit_like_rows(commits: list[tuple[str, list[Row]]], is_transactional: bool) -> None:
     """The same answer, the same hard state, the same bytes: repeated partitions and topics included."""
@@ -77,6 +81,7 @@ def test_an_expiry_takes_columns_apart() -> None:
     assert outcome(request) == outcome(OffsetCommit("group", as_rows, retention_time_ms=1_000))
 
 
+@unhurried
 @given(
     committed=st.dictionaries(
         st.integers(0, 9), st.tuples(st.integers(0, 2**62), st.integers(-1, 9), st.sampled_from(["", "", "", "m"]))

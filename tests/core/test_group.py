@@ -10,7 +10,7 @@ from groupcoord import ErrorCode, GroupState, InvariantError
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.classic.member import MemberMetadata, Parked
 from groupcoord.core.records import GroupMetadataRecord
-from groupcoord.core.timers import Timer, TimerKey
+from groupcoord.core.timers import Timer, TimerKey, TimerKind
 from tests.core.driver import protocols_of
 
 
@@ -24,7 +24,7 @@ def member(member_id: str, *names: str, instance: str | None = None, rebalance_m
         rebalance_timeout_ms=rebalance_ms,
         session_timeout_ms=10_000,
         protocols=protocols_of(*(names or ("range",))),
-        session_timer=Timer(TimerKey("session", 0, "group", member_id)),
+        session_timer=Timer(TimerKey(TimerKind.SESSION, 0, "group", member_id)),
     )
 
 
@@ -225,7 +225,7 @@ BREAKS: dict[str, Callable[[GroupMetadata], object]] = {
     "static index and members mirror each other": lambda group: group.static_members.update(i="a"),
     "protocol counts are those of the members": lambda group: group.supported_protocols.update(["range"]),
     "waiting joins are counted": lambda group: setattr(group, "waiting_joins", 1),
-    "a pending id is no member": lambda group: group.pending_members.update(a=Timer(TimerKey("session", 0))),
+    "a pending id is no member": lambda group: group.pending_members.update(a=Timer(TimerKey(TimerKind.SESSION, 0))),
     "members imply that the group is not empty": lambda group: setattr(group, "state", GroupState.EMPTY),
     "the leader is a member": lambda group: setattr(group, "leader", "stranger"),
     "a sync waits only while completing": _stranger_syncs,

@@ -101,7 +101,7 @@ def test_a_deleted_group_has_no_timers(driver: Driver, group: Group) -> None:
     driver.delete("group")
     driver.sleep(SESSION_MS)
     assert group.state is None
-    assert [timer.key.kind for timer in driver.coordinator._timers.armed()] == ["expiry"]
+    assert [timer.key.kind.value for timer in driver.coordinator._timers.armed()] == ["expiry"]
 
 
 def test_a_new_session_timeout(driver: Driver, group: Group) -> None:

@@ -155,7 +155,7 @@ def test_joins_of_a_group_that_never_was(driver: Driver, group: Group) -> None:
     driver.refuse(NotLeaderError())
     assert [sent.joined for sent in joins] == [JoinGroupResponse(ErrorCode.NOT_COORDINATOR, "")] * 2
     assert group.state is None
-    assert {timer.key.kind for timer in driver.coordinator._timers.armed()} == {"append", "expiry"}
+    assert {timer.key.kind.value for timer in driver.coordinator._timers.armed()} == {"append", "expiry"}
 
 
 def test_more_records_follow(driver: Driver, group: Group) -> None:

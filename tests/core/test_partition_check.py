@@ -9,7 +9,7 @@ import pytest
 
 from groupcoord import InvariantError
 from groupcoord.core.records import GroupMetadataRecord
-from groupcoord.core.timers import Timer, TimerKey
+from groupcoord.core.timers import Timer, TimerKey, TimerKind
 from tests.core.driver import Driver, Group
 
 
@@ -19,7 +19,7 @@ def _misplaced(driver: Driver) -> None:
 
 
 def _orphan_timer(driver: Driver) -> None:
-    driver.coordinator._timers.arm(Timer(TimerKey("session", 0, "group", "nobody")), 10**15)
+    driver.coordinator._timers.arm(Timer(TimerKey(TimerKind.SESSION, 0, "group", "nobody")), 10**15)
 
 
 def _forgotten_group(driver: Driver) -> None:
@@ -46,7 +46,8 @@ def _unseen_though_in_the_log(driver: Driver) -> None:
 
 def _of_another_generation(driver: Driver) -> None:
     hard = driver.coordinator.partition(0)._journal.hard
-    hard.groups["group"] = GroupMetadataRecord("group", "consumer", 99, "range", "a-1")
+    record = GroupMetadataRecord("group", "consumer", 99, "range", "a-1")
+    hard.groups["group"] = {record.key: (0, record)}
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from groupcoord import InvariantError
-from groupcoord.core.timers import Timer, TimerKey, TimerQueue
+from groupcoord.core.timers import Timer, TimerKey, TimerKind, TimerQueue
+
+from .driver import Driver
 
 
 def timer(name: str = "t") -> Timer:
     """Return a timer that is not armed."""
-    return Timer(TimerKey("session", 0, "group", name))
+    return Timer(TimerKey(TimerKind.SESSION, 0, "group", name))
 
 
 @pytest.fixture
@@ -122,9 +124,8 @@ def test_check(queue: TimerQueue, deadline_ms: int | None) -> None:
 
 def test_repr() -> None:
     """A timer tells its owner and its deadline."""
-    assert repr(timer("x")) == (
-        "Timer(TimerKey(kind='session', partition=0, group_id='group', member_id='x'), deadline_ms=None)"
-    )
+    key = "TimerKey(kind=<TimerKind.SESSION: 'session'>, partition=0, group_id='group', member_id='x')"
+    assert repr(timer("x")) == f"Timer({key}, deadline_ms=None)"
 
 
 class PlainTimers:
@@ -180,3 +181,10 @@ def test_like_a_plain_list(steps: list[tuple]) -> None:
         assert {one.key.member_id: one.deadline_ms for one in queue.armed()} == {
             name: deadline for name, (deadline, _) in plain.armed.items()
         }
+
+
+def test_every_kind_has_its_row() -> None:
+    """The table of a log partition says of each kind of timer who goes on."""
+    partition = Driver().coordinator.partition(0)
+    assert partition is not None
+    assert set(partition._timer_handlers) == set(TimerKind)

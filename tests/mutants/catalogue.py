@@ -298,26 +298,26 @@ MUTANTS = (
     # ---------------------------------------------------------------- offsets
     Mutant(
         "a commit of another generation is taken",
-        "offsets/commits.py",
-        "if request.generation_id != group.generation_id:",
+        "classic/group.py",
+        "if request.generation_id != self.generation_id:",
         "if False:",
     ),
     Mutant(
         "commits are taken while assignments are awaited",
-        "offsets/commits.py",
+        "classic/group.py",
         "            return ErrorCode.REBALANCE_IN_PROGRESS\n",
         "            pass\n",
     ),
     Mutant(
         "commits do not renew the session",
-        "offsets/commits.py",
-        "        self._timers.arm(member.session_timer, now_ms + member.session_timeout_ms)\n",
+        "classic/group.py",
+        "        timers.arm(member.session_timer, now_ms + member.session_timeout_ms)\n",
         "",
     ),
     Mutant(
         "a producer's commit of another generation is taken",
-        "offsets/commits.py",
-        "return ErrorCode.NONE if request.generation_id == group.generation_id else ErrorCode.ILLEGAL_GENERATION",
+        "classic/group.py",
+        "return ErrorCode.NONE if request.generation_id == self.generation_id else ErrorCode.ILLEGAL_GENERATION",
         "return ErrorCode.NONE",
     ),
     Mutant(
@@ -352,14 +352,14 @@ MUTANTS = (
     ),
     Mutant(
         "offsets of subscribed topics expire",
-        "offsets/retention.py",
+        "classic/group.py",
         "return None if record.topic in topics else record.commit_timestamp_ms",
         "return record.commit_timestamp_ms",
     ),
     Mutant(
         "offsets expire during a rebalance",
-        "offsets/retention.py",
-        "or group.state is not GroupState.STABLE or topics is None",
+        "classic/group.py",
+        "or self.state is not GroupState.STABLE or topics is None",
         "or topics is None",
     ),
     Mutant(
@@ -371,13 +371,13 @@ MUTANTS = (
     Mutant(
         "a deleted group leaves its offsets behind",
         "administration.py",
-        "return [*tombstones, GroupTombstone(group.group_id)]",
-        "return [GroupTombstone(group.group_id)]",
+        "return tombstones + group.tombstones()",
+        "return group.tombstones()",
     ),
     Mutant(
         "groups with members can be deleted",
         "administration.py",
-        "return ErrorCode.NONE if group.state is GroupState.EMPTY else ErrorCode.NON_EMPTY_GROUP",
+        "return ErrorCode.NONE if group.is_empty else ErrorCode.NON_EMPTY_GROUP",
         "return ErrorCode.NONE",
     ),
     # ---------------------------------------------------------------- transactions
@@ -426,22 +426,21 @@ MUTANTS = (
     ),
     Mutant(
         "sessions do not start with a load",
-        "partition.py",
-        "            for member in group.members.values():\n"
-        "                self._rebalance.renew_session(member, now_ms)\n",
+        "classic/membership.py",
+        "        for member in group.members.values():\n            self._rebalance.renew_session(member, now_ms)\n",
         "",
     ),
     Mutant(
         "an oversized group is served after a load",
-        "partition.py",
-        "if len(group.members) > self._context.config.group_max_size:",
+        "classic/membership.py",
+        "if len(group.members) > self._config.group_max_size:",
         "if False:",
     ),
     Mutant(
         "waiting requests are forgotten when the partition moves",
         "partition.py",
-        "            self._abandon(group)\n",
-        "            self._context.disarm(group)\n",
+        "            self._membership.abandon(group)\n",
+        "",
     ),
     Mutant(
         "the hash of -2^31 is masked instead of 0",

@@ -35,7 +35,7 @@ def test_ownership_counts_from_the_assignment_on(monkeypatch: pytest.MonkeyPatch
     generations: set[int] = set()
 
     def assigned(self: Laws, consumer: str, key: tuple[str, str, int], generation_id: int) -> None:
-        record = self.log.follow(self._cluster.partition_of(key[0])).groups[key[0]]
+        record = self.log.follow(self._cluster.partition_of(key[0])).classic_record(key[0])
         assert record is not None
         assert record.generation_id >= generation_id
         generations.add(generation_id)

@@ -57,7 +57,7 @@ def state(records: Iterable[LogRecord]) -> dict[str, Any]:
     with_offsets = facts["committed"].keys() | {
         group_id for keys in facts["transactions"].values() for group_id, _, _ in keys
     }
-    groups = {key: value for key, value in facts["groups"].items() if value is not None or key in with_offsets}
+    groups = {key: value for key, value in facts["groups"].items() if value or key in with_offsets}
     return {**facts, "groups": groups}
 
 

@@ -59,5 +59,5 @@ def test_nobody_joins_a_full_group(monkeypatch: pytest.MonkeyPatch, is_static: b
     check_size(coordinator)
     coordinator.submit(joins[2])
 
-    with pytest.raises(LawBrokenError, match="lets 3 join; 2 may"):
+    with pytest.raises(LawBrokenError, match="counts 3 members; 2 may join"):
         check_size(coordinator)

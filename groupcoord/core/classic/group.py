@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 from groupcoord.core.classic.member import MemberMetadata, Parked
 from groupcoord.core.classic.states import GroupState, check_transition
+from groupcoord.core.hard_state import RecordsOfGroup
 from groupcoord.core.java import hash_map_order
-from groupcoord.core.messages import JoinedMember, JoinProtocol
-from groupcoord.core.records import NO_TIMESTAMP, GroupMetadataRecord
+from groupcoord.core.messages import (
+    DescribedGroup,
+    JoinedMember,
+    JoinProtocol,
+    ListedGroup,
+    OffsetCommit,
+    TxnOffsetCommit,
+)
+from groupcoord.core.records import (
+    CLASSIC_GROUP_KEY,
+    NO_TIMESTAMP,
+    GroupMetadataRecord,
+    GroupTombstone,
+    OffsetCommitRecord,
+    Record,
+)
 from groupcoord.core.replies import Token
 from groupcoord.core.subscriptions import subscribed_topics
-from groupcoord.core.timers import Timer, TimerKey
+from groupcoord.core.timers import Timer, TimerKey, TimerKind, TimerQueue
 from groupcoord.errors import ErrorCode, InvariantError
 
 BEFORE_ALL_APPENDS = -1
 CONSUMER_PROTOCOL_TYPE = "consumer"
+CLASSIC_GROUP_TYPE = "classic"
 
 
 class GroupMetadata:
@@ -56,8 +73,8 @@ class GroupMetadata:
         self.first_append = first_append
         self.new_member_added = False
         self.remaining_delay_ms = 0
-        self.join_timer = Timer(TimerKey("join", partition, group_id))
-        self.sync_timer = Timer(TimerKey("sync", partition, group_id))
+        self.join_timer = Timer(TimerKey(TimerKind.JOIN, partition, group_id))
+        self.sync_timer = Timer(TimerKey(TimerKind.SYNC, partition, group_id))
 
     @classmethod
     def from_record(cls, record: GroupMetadataRecord, partition: int) -> GroupMetadata:
@@ -80,7 +97,7 @@ class GroupMetadata:
                     else rebalance_timeout_ms,
                     session_timeout_ms=member.session_timeout_ms,
                     protocols=(JoinProtocol(record.protocol_name or "", member.subscription),),
-                    session_timer=Timer(TimerKey("session", partition, record.group_id, member.member_id)),
+                    session_timer=Timer(TimerKey(TimerKind.SESSION, partition, record.group_id, member.member_id)),
                     assignment=member.assignment,
                     is_new=False,
                 )
@@ -287,7 +304,119 @@ class GroupMetadata:
             ),
         )
 
+    # ------------------------------------------------------------ what is asked of any kind of group
+
+    @property
+    def is_empty(self) -> bool:
+        """True without members: also while an id that was handed out is awaited."""
+        return self.state is GroupState.EMPTY
+
+    def commit_error(self, request: OffsetCommit, timers: TimerQueue, now_ms: int) -> ErrorCode:
+        """Return NONE if the request may commit: a member of this generation, or anybody while the group is empty.
+
+        A member that may is alive, and its session starts anew.
+        """
+        if request.generation_id < 0 and self.state is GroupState.EMPTY:
+            return ErrorCode.NONE
+        if _is_anonymous(request):
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        member = self.identify(request.member_id, request.group_instance_id)
+        if not isinstance(member, MemberMetadata):
+            return member
+        if request.generation_id != self.generation_id:
+            return ErrorCode.ILLEGAL_GENERATION
+        if self.state is GroupState.COMPLETING_REBALANCE:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        timers.arm(member.session_timer, now_ms + member.session_timeout_ms)
+        return ErrorCode.NONE
+
+    def transactional_commit_error(self, request: TxnOffsetCommit) -> ErrorCode:
+        """Return NONE if the request may commit. Unlike a plain commit, it need not name a member."""
+        if _is_anonymous(request) or (request.generation_id < 0 and self.state is GroupState.EMPTY):
+            return ErrorCode.NONE
+        member = self.identify(request.member_id, request.group_instance_id)
+        if isinstance(member, ErrorCode):
+            return member
+        return ErrorCode.NONE if request.generation_id == self.generation_id else ErrorCode.ILLEGAL_GENERATION
+
+    def offset_deletion_error(self) -> ErrorCode:
+        """Return NONE if offsets may be deleted on request: what members of an unknown type use cannot be known."""
+        if self.state is not GroupState.EMPTY and self.protocol_type != CONSUMER_PROTOCOL_TYPE:
+            return ErrorCode.NON_EMPTY_GROUP
+        return ErrorCode.NONE
+
+    def uses_topic(self, topic: str) -> bool:
+        """Tell whether members used a topic when the last join phase ended; any, if that can't be read."""
+        if self.subscribed_topics is None:
+            return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+        return topic in self.subscribed_topics
+
+    def offset_age_base_ms(self, record: OffsetCommitRecord) -> int | None:
+        """Return the moment from which an offset's age counts; None if it must not expire now.
+
+        That is the commit for a group that never had members and for topics that a Stable one doesn't use, and else
+        the moment at which the group fell empty (KIP-211).
+        """
+        if self.protocol_type is None:
+            return record.commit_timestamp_ms
+        if self.state is GroupState.EMPTY:
+            return record.commit_timestamp_ms if self.state_timestamp_ms is None else self.state_timestamp_ms
+        topics = self.subscribed_topics
+        if self.protocol_type != CONSUMER_PROTOCOL_TYPE or self.state is not GroupState.STABLE or topics is None:
+            return None
+        return None if record.topic in topics else record.commit_timestamp_ms
+
+    def listed(self) -> ListedGroup:
+        """Return the group as ListGroups shows it."""
+        return ListedGroup(self.group_id, self.protocol_type or "", self.state.value, CLASSIC_GROUP_TYPE)
+
+    def described(self) -> DescribedGroup:
+        """Return the group as DescribeGroups shows it: metadata and protocol in Stable only."""
+        shown_protocol = self.protocol_name if self.state is GroupState.STABLE else None
+        return DescribedGroup(
+            self.group_id,
+            group_state=self.state.value,
+            protocol_type=self.protocol_type or "",
+            protocol_data=shown_protocol or "",
+            members=tuple(member.described(shown_protocol) for member in self.members.values()),
+        )
+
+    def tombstones(self) -> list[Record]:
+        """Return the tombstone of the group's one record."""
+        return [GroupTombstone(self.group_id)]
+
+    def end(self, now_ms: int) -> None:
+        """The group is gone from this coordinator."""
+        self.to(GroupState.DEAD, now_ms)
+
+    def timers(self) -> Iterator[Timer]:
+        """Return all timers of the group, armed or not."""
+        yield self.join_timer
+        yield self.sync_timer
+        yield from self.pending_members.values()
+        yield from (member.session_timer for member in self.members.values())
+
+    def counted_size(self) -> int:
+        """Return how many members count for ``group.max.size``: those whose joins wait, or the dynamic ones.
+
+        A static member that has not joined again when a rebalance ends stays in the generation beside as many others
+        as may join.
+        """
+        if self.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
+            return self.waiting_joins
+        return max(self.waiting_joins, len(self.members) - len(self.static_members))
+
     # ------------------------------------------------------------ checks
+
+    def check_durable(self, records: RecordsOfGroup | None) -> None:
+        """Prove that the log has the generation of a Stable group.
+
+        Raises:
+            InvariantError: it does not.
+        """
+        _, record = (records or {}).get(CLASSIC_GROUP_KEY, (None, None))
+        if self.state is GroupState.STABLE and (record is None or record.generation_id != self.generation_id):
+            raise InvariantError(f"{self!r} is Stable, but the log has {record!r}")
 
     def check(self) -> None:
         """Prove the group's invariants.
@@ -325,3 +454,8 @@ class GroupMetadata:
 
     def __repr__(self) -> str:
         return f"GroupMetadata({self.group_id!r}, {self.state.value}, generation_id={self.generation_id})"
+
+
+def _is_anonymous(request: OffsetCommit | TxnOffsetCommit) -> bool:
+    """Tell whether a commit names neither a generation nor a member."""
+    return request.generation_id < 0 and not request.member_id and request.group_instance_id is None

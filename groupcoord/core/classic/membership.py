@@ -26,7 +26,7 @@ from groupcoord.core.messages import (
     SyncGroupResponse,
 )
 from groupcoord.core.replies import Reply, Token
-from groupcoord.core.timers import Timer, TimerKey
+from groupcoord.core.timers import Timer, TimerKey, TimerKind
 from groupcoord.errors import ErrorCode
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
@@ -118,7 +118,7 @@ class Membership:
         if instance_id is not None and instance_id in group.static_members:
             self._static_members.replace(group, member_id, request, token, now_ms)
         elif instance_id is None and request.requires_known_member_id:
-            timer = Timer(TimerKey("session", self._context.partition, group.group_id, member_id))
+            timer = Timer(TimerKey(TimerKind.SESSION, self._context.partition, group.group_id, member_id))
             group.pending_members[member_id] = timer
             self._timers.arm(timer, now_ms + request.session_timeout_ms)
             self._refuse_join(token, ErrorCode.MEMBER_ID_REQUIRED, member_id)
@@ -128,7 +128,7 @@ class Membership:
     def _add_member(self, group: GroupMetadata, member_id: str, request: JoinGroup, token: Token, now_ms: int) -> None:
         timer = group.pending_members.pop(member_id, None)
         if timer is None:
-            timer = Timer(TimerKey("session", self._context.partition, group.group_id, member_id))
+            timer = Timer(TimerKey(TimerKind.SESSION, self._context.partition, group.group_id, member_id))
         member = MemberMetadata(
             member_id,
             group_instance_id=request.group_instance_id,
@@ -268,6 +268,36 @@ class Membership:
             return member
         self._rebalance.remove_member(group, member, Cause.LEAVE, now_ms)
         return ErrorCode.NONE
+
+    # ------------------------------------------------------------ life cycle of the log partition
+
+    def bring_to_life(self, group_id: str, now_ms: int) -> None:
+        """A load is over: make the group of what the log has of it.
+
+        Every member's session starts now; a group that is larger than ``group.max.size`` rebalances, and the first to
+        rejoin stay (KIP-389).
+        """
+        record = self._context.journal.hard.classic_record(group_id)
+        if record is None:
+            group = GroupMetadata(group_id, self._context.partition, None)
+        else:
+            group = GroupMetadata.from_record(record, self._context.partition)
+        self._groups[group_id] = group
+        self._context.observer.group_loaded(group, now_ms)
+        for member in group.members.values():
+            self._rebalance.renew_session(member, now_ms)
+        if len(group.members) > self._config.group_max_size:
+            self._rebalance.start(group, Trigger(Cause.LOAD), now_ms)
+
+    def abandon(self, group: GroupMetadata) -> None:
+        """The group is coordinated elsewhere: send whoever waits in it there."""
+        for member in group.members.values():
+            join = group.take_join(member)
+            if join is not None:
+                self._refuse_join(join.token, ErrorCode.NOT_COORDINATOR, member.member_id)
+            if member.parked_sync is not None:
+                self._effects.reply(member.parked_sync.token, SyncGroupResponse(ErrorCode.NOT_COORDINATOR))
+                member.parked_sync = None
 
 
 def _differs(given: str | None, current: str | None) -> bool:

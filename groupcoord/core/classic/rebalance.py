@@ -14,6 +14,7 @@ from groupcoord.core.context import HandlerContext
 from groupcoord.core.effects import Append
 from groupcoord.core.events import Cause, Trigger
 from groupcoord.core.messages import JoinGroupResponse, SyncGroupResponse
+from groupcoord.core.timers import TimerKey
 from groupcoord.errors import ErrorCode
 
 CAN_REBALANCE = frozenset({GroupState.EMPTY, GroupState.STABLE, GroupState.COMPLETING_REBALANCE})
@@ -22,12 +23,13 @@ CAN_REBALANCE = frozenset({GroupState.EMPTY, GroupState.STABLE, GroupState.COMPL
 class Rebalance:
     """Moves the groups of one log partition through their generations."""
 
-    __slots__ = ("_config", "_effects", "_journal", "_observer", "_timers")
+    __slots__ = ("_config", "_effects", "_groups", "_journal", "_observer", "_timers")
 
     def __init__(self, context: HandlerContext) -> None:
         self._observer = context.observer
         self._config = context.config
         self._effects = context.effects
+        self._groups = context.groups
         self._timers = context.timers
         self._journal = context.journal
 
@@ -68,8 +70,9 @@ class Rebalance:
             return self.complete_join(group, now_ms)
         return None
 
-    def on_join_timer(self, group: GroupMetadata, now_ms: int) -> None:
+    def on_join_timer(self, key: TimerKey, now_ms: int) -> None:
         """The time to join is over; the initial rebalance is extended while newcomers keep arriving."""
+        group = self._groups[key.group_id]
         if group.is_initial_rebalance and group.new_member_added and group.remaining_delay_ms:
             group.new_member_added = False
             delay_ms = min(max(self._config.group_initial_rebalance_delay_ms, 0), group.remaining_delay_ms)
@@ -186,8 +189,9 @@ class Rebalance:
         if not group.pending_sync:
             self._timers.cancel(group.sync_timer)
 
-    def on_sync_timer(self, group: GroupMetadata, now_ms: int) -> None:
+    def on_sync_timer(self, key: TimerKey, now_ms: int) -> None:
         """The time to sync is over: members that did not are removed, the leader and static members included."""
+        group = self._groups[key.group_id]
         late = [group.members[member_id] for member_id in group.pending_sync if member_id in group.members]
         for member in late:
             self.remove_member(group, member, Cause.SYNC_TIMEOUT, now_ms)
@@ -199,8 +203,9 @@ class Rebalance:
         """Let the member's session start anew."""
         self._timers.arm(member.session_timer, now_ms + member.session_timeout_ms)
 
-    def on_session_timer(self, group: GroupMetadata, member_id: str, now_ms: int) -> None:
+    def on_session_timer(self, key: TimerKey, now_ms: int) -> None:
         """A member, or an id that was handed out, was silent for too long."""
+        group, member_id = self._groups[key.group_id], key.member_id
         if group.pending_members.pop(member_id, None) is None:
             member = group.members[member_id]
             if member.keeps_session:

@@ -11,7 +11,7 @@ from groupcoord.core.context import HandlerContext
 from groupcoord.core.events import Cause, Trigger
 from groupcoord.core.messages import JoinGroup, JoinGroupResponse, SyncGroupResponse
 from groupcoord.core.replies import Token
-from groupcoord.core.timers import Timer, TimerKey
+from groupcoord.core.timers import Timer, TimerKey, TimerKind
 from groupcoord.errors import ErrorCode
 
 
@@ -67,7 +67,7 @@ class StaticMembers:
         group.rename(member, member_id)
         member.is_new = False
         self._context.timers.cancel(member.session_timer)
-        member.session_timer = Timer(TimerKey("session", self._context.partition, group.group_id, member_id))
+        member.session_timer = Timer(TimerKey(TimerKind.SESSION, self._context.partition, group.group_id, member_id))
         self._rebalance.renew_session(member, now_ms)
 
     def on_durable(self, written: WhenReplaced, now_ms: int) -> None:

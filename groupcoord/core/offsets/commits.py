@@ -6,9 +6,6 @@ from collections.abc import Sequence
 from operator import attrgetter
 from uuid import UUID
 
-from groupcoord.core.classic.group import CONSUMER_PROTOCOL_TYPE, GroupMetadata
-from groupcoord.core.classic.member import MemberMetadata
-from groupcoord.core.classic.states import GroupState
 from groupcoord.core.context import HandlerContext
 from groupcoord.core.creation import Creation
 from groupcoord.core.events import Cause
@@ -79,7 +76,11 @@ class Commits:
         """
         assert request.group_id is not None
         group = self._groups.get(request.group_id)
-        error_code = self._validate(group, request, now_ms)
+        if group is not None:
+            error_code = group.commit_error(request, self._timers, now_ms)
+        else:
+            # Outside of group management anybody may commit; a simple group comes of it.
+            error_code = ErrorCode.NONE if request.generation_id < 0 else ErrorCode.GROUP_ID_NOT_FOUND
         if error_code is not ErrorCode.NONE:
             self._effects.reply(token, OffsetCommitResponse(refused_topics(request.topics, error_code)))
             return
@@ -94,7 +95,12 @@ class Commits:
     def commit_transactional(self, request: TxnOffsetCommit, token: Token, now_ms: int) -> None:
         """Commit offsets as part of a transaction: they are durable when answered, but invisible until its marker."""
         group = self._groups.get(request.group_id)
-        error_code = self._validate_transactional(group, request)
+        if not request.group_id:
+            error_code = ErrorCode.INVALID_GROUP_ID
+        elif group is not None:
+            error_code = group.transactional_commit_error(request)
+        else:
+            error_code = ErrorCode.NONE if request.generation_id < 0 else ErrorCode.GROUP_ID_NOT_FOUND
         if error_code is not ErrorCode.NONE:
             self._effects.reply(token, TxnOffsetCommitResponse(refused_topics(request.topics, error_code)))
             return
@@ -124,39 +130,6 @@ class Commits:
         else:
             self._effects.reply(token, response)
 
-    def _validate(self, group: GroupMetadata | None, request: OffsetCommit, now_ms: int) -> ErrorCode:
-        """Return NONE if the request may commit; a member that may is alive."""
-        if group is None:
-            # Outside of group management anybody may commit; a simple group comes of it.
-            return ErrorCode.NONE if request.generation_id < 0 else ErrorCode.GROUP_ID_NOT_FOUND
-        if request.generation_id < 0 and group.state is GroupState.EMPTY:
-            return ErrorCode.NONE
-        if _is_anonymous(request):
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        member = group.identify(request.member_id, request.group_instance_id)
-        if not isinstance(member, MemberMetadata):
-            return member
-        if request.generation_id != group.generation_id:
-            return ErrorCode.ILLEGAL_GENERATION
-        if group.state is GroupState.COMPLETING_REBALANCE:
-            return ErrorCode.REBALANCE_IN_PROGRESS
-        self._timers.arm(member.session_timer, now_ms + member.session_timeout_ms)
-        return ErrorCode.NONE
-
-    @staticmethod
-    def _validate_transactional(group: GroupMetadata | None, request: TxnOffsetCommit) -> ErrorCode:
-        """Return NONE if the request may commit. Unlike a plain commit, it need not name a member."""
-        if not request.group_id:
-            return ErrorCode.INVALID_GROUP_ID
-        if group is None:
-            return ErrorCode.NONE if request.generation_id < 0 else ErrorCode.GROUP_ID_NOT_FOUND
-        if _is_anonymous(request) or (request.generation_id < 0 and group.state is GroupState.EMPTY):
-            return ErrorCode.NONE
-        member = group.identify(request.member_id, request.group_instance_id)
-        if isinstance(member, ErrorCode):
-            return member
-        return ErrorCode.NONE if request.generation_id == group.generation_id else ErrorCode.ILLEGAL_GENERATION
-
     def on_durable(self, written: WhenCommitted, now_ms: int) -> None:
         """The offsets are in the log."""
         self._context.observer.counters.offset_commits += written.offset_count
@@ -184,7 +157,10 @@ class Commits:
     def delete(self, request: OffsetDelete, token: Token, now_ms: int) -> None:
         """Delete offsets of topics that the group does not subscribe to."""
         group = self._groups.get(request.group_id)
-        error_code = _deletion_error(group) if request.group_id else ErrorCode.INVALID_GROUP_ID
+        if not request.group_id:
+            error_code = ErrorCode.INVALID_GROUP_ID
+        else:
+            error_code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.offset_deletion_error()
         if group is None or error_code is not ErrorCode.NONE:
             self._effects.reply(token, OffsetDeleteResponse(error_code))
             return
@@ -192,7 +168,7 @@ class Commits:
         records: list[Record] = []
         topics = []
         for name, indexes in ((topic.name, topic.partition_indexes) for topic in request.topics):
-            if _is_subscribed(group, name):
+            if group.uses_topic(name):
                 result = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             else:
                 result = ErrorCode.NONE
@@ -279,24 +255,3 @@ def refused_topics(topics: tuple[TopicToCommit, ...], error_code: ErrorCode) -> 
         )
         for topic in topics
     )
-
-
-def _is_anonymous(request: OffsetCommit | TxnOffsetCommit) -> bool:
-    """Tell whether a commit names neither a generation nor a member."""
-    return request.generation_id < 0 and not request.member_id and request.group_instance_id is None
-
-
-def _deletion_error(group: GroupMetadata | None) -> ErrorCode:
-    """Return why no offset of a group can be deleted: what members of an unknown type use cannot be known."""
-    if group is None:
-        return ErrorCode.GROUP_ID_NOT_FOUND
-    if group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
-        return ErrorCode.NON_EMPTY_GROUP
-    return ErrorCode.NONE
-
-
-def _is_subscribed(group: GroupMetadata, topic: str) -> bool:
-    """Tell whether the group used a topic when its last join phase ended; one that can't be read may use any."""
-    if group.subscribed_topics is None:
-        return group.protocol_type == CONSUMER_PROTOCOL_TYPE
-    return topic in group.subscribed_topics

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from attrs import define
 
-from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.effects import Continuation
 from groupcoord.core.events import Cause
+from groupcoord.core.groups import AnyGroup
 
 
 @define(eq=False)
@@ -16,7 +16,7 @@ class WhenCommitted(Continuation):
     group_id: str
     offset_count: int
 
-    def concerns(self, group: GroupMetadata) -> bool:
+    def concerns(self, group: AnyGroup) -> bool:
         """Tell whether the offsets are this group's."""
         return self.group_id == group.group_id
 
@@ -25,11 +25,11 @@ class WhenCommitted(Continuation):
 class WhenDeleted(Continuation):
     """Groups and offsets are gone for good, or come back."""
 
-    groups: tuple[GroupMetadata, ...]
+    groups: tuple[AnyGroup, ...]
     cause: Cause
     offset_count: int
 
-    def concerns(self, group: GroupMetadata) -> bool:
+    def concerns(self, group: AnyGroup) -> bool:
         """Tell whether this group is to be deleted."""
         return any(deleted is group for deleted in self.groups)
 

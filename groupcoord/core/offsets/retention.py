@@ -5,15 +5,14 @@ from __future__ import annotations
 from uuid import UUID
 
 from groupcoord.core.administration import Administration
-from groupcoord.core.classic.group import CONSUMER_PROTOCOL_TYPE, GroupMetadata
-from groupcoord.core.classic.states import GroupState
 from groupcoord.core.context import HandlerContext
 from groupcoord.core.events import Cause
+from groupcoord.core.groups import AnyGroup
 from groupcoord.core.journal import Journal
 from groupcoord.core.offsets.cache import record_of
 from groupcoord.core.offsets.continuations import WhenDeleted
 from groupcoord.core.records import NO_TIMESTAMP, ZERO_UUID, OffsetCommitRecord, OffsetTombstone, Record
-from groupcoord.core.timers import Timer, TimerKey
+from groupcoord.core.timers import Timer, TimerKey, TimerKind
 
 MS_PER_MINUTE = 60_000
 
@@ -30,9 +29,9 @@ class _Expired:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._records: list[Record] = []
-        self._emptied: tuple[GroupMetadata, ...] = ()
+        self._emptied: tuple[AnyGroup, ...] = ()
 
-    def add(self, records: list[Record], emptied: tuple[GroupMetadata, ...] = ()) -> None:
+    def add(self, records: list[Record], emptied: tuple[AnyGroup, ...] = ()) -> None:
         """Add the tombstones of a group, the last of which is that of the group itself if it is ``emptied``."""
         if len(self._records) + len(records) > MAX_RECORDS_PER_APPEND:
             self.write()
@@ -58,7 +57,7 @@ class Retention:
     def __init__(self, context: HandlerContext, administration: Administration) -> None:
         self._context = context
         self._administration = administration
-        self.timer = Timer(TimerKey("expiry", context.partition))
+        self.timer = Timer(TimerKey(TimerKind.EXPIRY, context.partition))
         self._swept_ms = 0
 
     def start(self, now_ms: int) -> None:
@@ -76,12 +75,12 @@ class Retention:
             passed_ms = (now_ms - self._swept_ms) % interval_ms
             self._context.timers.arm(self.timer, now_ms + interval_ms - passed_ms)
 
-    def sweep(self, now_ms: int) -> None:
+    def on_timer(self, key: TimerKey, now_ms: int) -> None:
         """Write tombstones for everything that is due, and arm the next sweep."""
         expired = _Expired(self._context.journal)
         for group in list(self._context.groups.values()):
             keys, nothing_left = self._due(group, now_ms)
-            if nothing_left and group.state is GroupState.EMPTY:
+            if nothing_left and group.is_empty:
                 expired.add(self._administration.begin_deletion(group), (group,))
             else:
                 expired.add([OffsetTombstone(group.group_id, topic, index) for topic, index in keys])
@@ -110,7 +109,7 @@ class Retention:
         if records:
             self._context.journal.begin(records, WhenDeleted((), Cause.DELETION, len(records)))
 
-    def _due(self, group: GroupMetadata, now_ms: int) -> tuple[list[tuple[str, int]], bool]:
+    def _due(self, group: AnyGroup, now_ms: int) -> tuple[list[tuple[str, int]], bool]:
         """Return what expires of a group, and whether nothing then keeps it."""
         offsets = self._context.journal.hard.offsets
         group_id = group.group_id
@@ -129,22 +128,10 @@ class Retention:
                     kept = True
         return due, not kept and not pending and not offsets.has_open_transaction(group_id)
 
-    def _is_due(self, group: GroupMetadata, record: OffsetCommitRecord, now_ms: int) -> bool:
-        base_ms = _age_base_ms(group, record)
+    def _is_due(self, group: AnyGroup, record: OffsetCommitRecord, now_ms: int) -> bool:
+        base_ms = group.offset_age_base_ms(record)
         if base_ms is None:
             return False
         if record.expire_timestamp_ms != NO_TIMESTAMP:
             return now_ms >= record.expire_timestamp_ms
         return now_ms - base_ms >= self._context.config.offsets_retention_minutes * MS_PER_MINUTE
-
-
-def _age_base_ms(group: GroupMetadata, record: OffsetCommitRecord) -> int | None:
-    """Return the moment from which an offset's age counts; None if it must not expire now."""
-    if group.protocol_type is None:
-        return record.commit_timestamp_ms
-    if group.state is GroupState.EMPTY:
-        return record.commit_timestamp_ms if group.state_timestamp_ms is None else group.state_timestamp_ms
-    topics = group.subscribed_topics
-    if group.protocol_type != CONSUMER_PROTOCOL_TYPE or group.state is not GroupState.STABLE or topics is None:
-        return None
-    return None if record.topic in topics else record.commit_timestamp_ms

@@ -1,0 +1,93 @@
+"""What the rest of the core asks of a group, whatever its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from groupcoord.core.classic.group import GroupMetadata
+from groupcoord.core.hard_state import RecordsOfGroup
+from groupcoord.core.messages import DescribedGroup, ListedGroup, OffsetCommit, TxnOffsetCommit
+from groupcoord.core.records import OffsetCommitRecord, Record
+from groupcoord.core.replies import Token
+from groupcoord.core.timers import Timer, TimerQueue
+from groupcoord.errors import ErrorCode
+
+
+class Group(Protocol):
+    """The questions that each kind of group answers: of commits, retention, administration, and checks.
+
+    Attributes:
+        group_id: its id.
+        first_append: readers see the group when the append with this number or a later one is durable.
+    """
+
+    group_id: str
+    first_append: int
+
+    @property
+    def is_empty(self) -> bool:
+        """True if nobody is in it, so that it may be deleted, and expires when no offset keeps it."""
+
+    # ------------------------------------------------------------ offsets
+
+    def commit_error(self, request: OffsetCommit, timers: TimerQueue, now_ms: int) -> ErrorCode:
+        """Return NONE if the request may commit; a member that may is alive, and its session starts anew."""
+
+    def transactional_commit_error(self, request: TxnOffsetCommit) -> ErrorCode:
+        """Return NONE if the request may commit in its producer's transaction."""
+
+    def offset_deletion_error(self) -> ErrorCode:
+        """Return NONE if offsets of topics that nobody uses may be deleted on request."""
+
+    def uses_topic(self, topic: str) -> bool:
+        """Tell whether members use a topic, so that its offsets are not deleted on request."""
+
+    def offset_age_base_ms(self, record: OffsetCommitRecord) -> int | None:
+        """Return the moment from which an offset's age counts; None if it must not expire now (KIP-211)."""
+
+    # ------------------------------------------------------------ administration
+
+    def listed(self) -> ListedGroup:
+        """Return the group as ListGroups shows it."""
+
+    def described(self) -> DescribedGroup:
+        """Return the group as DescribeGroups shows it."""
+
+    def tombstones(self) -> list[Record]:
+        """Return the records without which the log knows nothing of the group but its offsets."""
+
+    def end(self, now_ms: int) -> None:
+        """The group is gone from this coordinator. That is final; nobody waits in it any more."""
+
+    # ------------------------------------------------------------ looking inside
+
+    def timers(self) -> Iterator[Timer]:
+        """Return all timers of the group, armed or not."""
+
+    def parked_tokens(self) -> list[Token]:
+        """Return the tokens of all requests that wait in the group."""
+
+    def counted_size(self) -> int:
+        """Return how many members count for the limit of the group's size."""
+
+    def check(self) -> None:
+        """Prove the group's invariants.
+
+        Raises:
+            InvariantError: one does not hold.
+        """
+
+    def check_durable(self, records: RecordsOfGroup | None) -> None:
+        """Prove that the log has what the group has told its members.
+
+        Args:
+            records: what the log has of the group; None if it does not know it.
+
+        Raises:
+            InvariantError: it has something else.
+        """
+
+
+AnyGroup = GroupMetadata
+"""The kinds of groups that there are."""
