@@ -16,7 +16,14 @@ The coordinator's requests and responses are those of :mod:`groupcoord.core.mess
 from groupcoord.wire.api import Answered, VersionRange
 from groupcoord.wire.errors import ProtocolError, UnknownApiError, UnsupportedVersionError
 from groupcoord.wire.header import RequestHeader
-from groupcoord.wire.protocol import WireRequest, WireResponse, decode_request, encode_response, load_newest
+from groupcoord.wire.protocol import (
+    WireRequest,
+    WireResponse,
+    decode_request,
+    encode_response,
+    encode_response_parts,
+    load_newest,
+)
 from groupcoord.wire.registry import API_VERSIONS
 
 __all__ = [
@@ -31,5 +38,6 @@ __all__ = [
     "WireResponse",
     "decode_request",
     "encode_response",
+    "encode_response_parts",
     "load_newest",
 ]

@@ -4,7 +4,7 @@
 without adding (KIP-890); meant for brokers, while clients use 3 at most.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from groupcoord.core.messages import TopicResult
@@ -12,6 +12,7 @@ from groupcoord.wire import schema
 from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
 from groupcoord.wire.fencing import fenced
 from groupcoord.wire.header import RequestHeader
+from groupcoord.wire.pacing import paced
 from groupcoord.wire.transaction_messages import (
     AddPartitionsToTxn,
     AddPartitionsToTxnResponse,
@@ -25,7 +26,7 @@ _CLIENTS_PREFIX = "v3_and_below_"
 
 def _request(values: Mapping[str, Any], header: RequestHeader, client_host: str) -> AddPartitionsToTxn:
     if header.api_version >= 4:
-        transactions = tuple(_transaction(transaction) for transaction in values["transactions"])
+        transactions = tuple(_transaction(transaction) for transaction in paced(values["transactions"]))
         return AddPartitionsToTxn(transactions, is_from_broker=True)
     own = {name.removeprefix(_CLIENTS_PREFIX): value for name, value in values.items()}
     return AddPartitionsToTxn((_transaction(own),))
@@ -36,7 +37,7 @@ def _transaction(values: Mapping[str, Any]) -> PartitionsToAdd:
         transactional_id=values["transactional_id"],
         producer_id=values["producer_id"],
         producer_epoch=values["producer_epoch"],
-        topics=tuple(TopicPartitions(topic["name"], topic["partitions"]) for topic in values["topics"]),
+        topics=tuple(TopicPartitions(topic["name"], topic["partitions"]) for topic in paced(values["topics"])),
         verify_only=values.get("verify_only", False),
     )
 
@@ -48,21 +49,21 @@ def _response(response: AddPartitionsToTxnResponse, header: RequestHeader) -> sc
         return {"throttle_time_ms": 0, "results_by_topic_v3_and_below": _topics(result.topics, version)}
     results = [
         {"transactional_id": result.transactional_id, "topic_results": _topics(result.topics, version)}
-        for result in response.results
+        for result in paced(response.results)
     ]
     return {"throttle_time_ms": 0, "error_code": response.error_code, "results_by_transaction": results}
 
 
-def _topics(topics: Iterable[TopicResult], version: int) -> list[schema.Values]:
+def _topics(topics: tuple[TopicResult, ...], version: int) -> list[schema.Values]:
     return [
         {
             "name": topic.name,
             "results_by_partition": [
                 {"partition_index": index, "partition_error_code": fenced(error_code, version, since=2)}
-                for index, error_code in topic.partitions
+                for index, error_code in paced(topic.partitions)
             ],
         }
-        for topic in topics
+        for topic in paced(topics)
     ]
 
 

@@ -18,6 +18,10 @@ Encoder = Callable[[Any, RequestHeader], bytes]
 """``encode(response, header)`` gives the body of an answer."""
 
 
+PartsEncoder = Callable[[Any, RequestHeader], list[bytes]]
+"""``encode(response, header)`` gives the body of an answer in parts, of which some may be the same object."""
+
+
 class VersionRange(NamedTuple):
     """The versions of an API that are served, both ends included."""
 
@@ -33,6 +37,7 @@ class Api:
         name: Kafka's name.
         flexible_from: the first version with compact lengths and tagged fields (KIP-482), in header and body alike.
         make_decoder, make_encoder: called once for each version, when it is first used.
+        make_parts_encoder: the same in parts, for answers that may say one thing many times; made whenever it is used.
         has_flexible_response_header: False for ApiVersions alone, whose answer must be readable for any client
             (KIP-511).
         listed_from: the lowest version that ApiVersions lists, where that is lower than what is served (Produce).
@@ -44,6 +49,7 @@ class Api:
     flexible_from: int
     make_decoder: Callable[[int], Decoder]
     make_encoder: Callable[[int], Encoder]
+    make_parts_encoder: Callable[[int], PartsEncoder] | None = None
     has_flexible_response_header: bool = True
     listed_from: int | None = None
 

@@ -10,13 +10,14 @@ from groupcoord.wire import schema
 from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
 from groupcoord.wire.broker_messages import CreatePartitions, CreatePartitionsResponse, CreatePartitionsTopic
 from groupcoord.wire.header import RequestHeader
+from groupcoord.wire.pacing import paced
 
 _KEY = 37
 
 
 def _request(values: Mapping[str, Any], header: RequestHeader, client_host: str) -> CreatePartitions:
     return CreatePartitions(
-        tuple(_topic(topic) for topic in values["topics"]), values["timeout_ms"], values["validate_only"]
+        tuple(_topic(topic) for topic in paced(values["topics"])), values["timeout_ms"], values["validate_only"]
     )
 
 
@@ -28,7 +29,7 @@ def _topic(topic: Mapping[str, Any]) -> CreatePartitionsTopic:
 
 
 def _response(response: CreatePartitionsResponse, header: RequestHeader) -> schema.Values:
-    return {"throttle_time_ms": 0, "results": [result._asdict() for result in response.results]}
+    return {"throttle_time_ms": 0, "results": [result._asdict() for result in paced(response.results)]}
 
 
 def _decoder(version: int) -> Decoder:

@@ -19,6 +19,7 @@ from groupcoord.wire.broker_messages import (
     CreateTopicsResponse,
 )
 from groupcoord.wire.header import RequestHeader
+from groupcoord.wire.pacing import paced
 
 _KEY = 19
 
@@ -29,16 +30,16 @@ def _request(values: Mapping[str, Any], header: RequestHeader, client_host: str)
             topic["name"],
             topic["num_partitions"],
             topic["replication_factor"],
-            tuple(CreatableReplicaAssignment(**assignment) for assignment in topic["assignments"]),
-            tuple(CreatableTopicConfig(**config) for config in topic["configs"]),
+            tuple(CreatableReplicaAssignment(**assignment) for assignment in paced(topic["assignments"])),
+            tuple(CreatableTopicConfig(**config) for config in paced(topic["configs"])),
         )
-        for topic in values["topics"]
+        for topic in paced(values["topics"])
     )
     return CreateTopics(topics, values["timeout_ms"], values["validate_only"])
 
 
 def _response(response: CreateTopicsResponse, header: RequestHeader) -> schema.Values:
-    return {"throttle_time_ms": 0, "topics": [_topic(topic) for topic in response.topics]}
+    return {"throttle_time_ms": 0, "topics": [_topic(topic) for topic in paced(response.topics)]}
 
 
 def _topic(topic: CreatedTopic) -> schema.Values:
@@ -49,7 +50,7 @@ def _topic(topic: CreatedTopic) -> schema.Values:
         "error_message": topic.error_message,
         "num_partitions": topic.num_partitions,
         "replication_factor": topic.replication_factor,
-        "configs": None if topic.configs is None else [config._asdict() for config in topic.configs],
+        "configs": None if topic.configs is None else [config._asdict() for config in paced(topic.configs)],
     }
     if topic.topic_config_error_code is not ErrorCode.NONE:
         values["topic_config_error_code"] = topic.topic_config_error_code

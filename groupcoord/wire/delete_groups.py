@@ -11,6 +11,7 @@ from groupcoord.core.messages import DeleteGroups, DeleteGroupsResponse
 from groupcoord.wire import schema
 from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
 from groupcoord.wire.header import RequestHeader
+from groupcoord.wire.pacing import paced
 
 _KEY = 42
 
@@ -41,7 +42,7 @@ def _request(values: Mapping[str, Any], header: RequestHeader, client_host: str)
 def _response(response: DeleteGroupsResponse, header: RequestHeader) -> schema.Values:
     results = [
         {"group_id": result.group_id, "error_code": result.error_code, "error_message": None}
-        for result in response.results
+        for result in paced(response.results)
     ]
     return {"throttle_time_ms": 0, "results": results}
 

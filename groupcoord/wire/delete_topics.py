@@ -10,20 +10,21 @@ from groupcoord.wire import schema
 from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
 from groupcoord.wire.broker_messages import DeleteTopics, DeleteTopicsResponse, TopicReference
 from groupcoord.wire.header import RequestHeader
+from groupcoord.wire.pacing import paced
 
 _KEY = 20
 
 
 def _request(values: Mapping[str, Any], header: RequestHeader, client_host: str) -> DeleteTopics:
     if header.api_version >= 6:
-        topics = tuple(TopicReference(topic["name"], topic["topic_id"]) for topic in values["topics"])
+        topics = tuple(TopicReference(topic["name"], topic["topic_id"]) for topic in paced(values["topics"]))
     else:
-        topics = tuple(TopicReference(name) for name in values["topic_names"])
+        topics = tuple(TopicReference(name) for name in paced(values["topic_names"]))
     return DeleteTopics(topics, values["timeout_ms"])
 
 
 def _response(response: DeleteTopicsResponse, header: RequestHeader) -> schema.Values:
-    return {"throttle_time_ms": 0, "responses": [topic._asdict() for topic in response.responses]}
+    return {"throttle_time_ms": 0, "responses": [topic._asdict() for topic in paced(response.responses)]}
 
 
 def _decoder(version: int) -> Decoder:

@@ -15,8 +15,9 @@ from groupcoord.core.messages import (
 )
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import schema
-from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
+from groupcoord.wire.api import Api, Decoder, Encoder, PartsEncoder, VersionRange
 from groupcoord.wire.header import RequestHeader
+from groupcoord.wire.pacing import paced
 
 _KEY = 15
 
@@ -26,7 +27,15 @@ def _request(values: Mapping[str, Any], header: RequestHeader, client_host: str)
 
 
 def _response(response: DescribeGroupsResponse, header: RequestHeader) -> schema.Values:
-    return {"throttle_time_ms": 0, "groups": [_group(group, header.api_version) for group in response.groups]}
+    return {"throttle_time_ms": 0, "groups": [_group(group, header.api_version) for group in paced(response.groups)]}
+
+
+def _response_of_groups(response: DescribeGroupsResponse, header: RequestHeader) -> schema.Values:
+    return {"throttle_time_ms": 0, "groups": response.groups}
+
+
+def _group_in_version(group: DescribedGroup, header: RequestHeader) -> schema.Values:
+    return _group(group, header.api_version)
 
 
 def _group(group: DescribedGroup, version: int) -> schema.Values:
@@ -53,4 +62,8 @@ def _encoder(version: int) -> Encoder:
     return schema.response_encoder(_KEY, version, _response)
 
 
-API = Api(_KEY, "DescribeGroups", VersionRange(0, 6), 5, _decoder, _encoder)
+def _parts_encoder(version: int) -> PartsEncoder:
+    return schema.response_parts_encoder(_KEY, version, "groups", _response_of_groups, _group_in_version)
+
+
+API = Api(_KEY, "DescribeGroups", VersionRange(0, 6), 5, _decoder, _encoder, _parts_encoder)

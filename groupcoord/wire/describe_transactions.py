@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from groupcoord.wire import schema
-from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
+from groupcoord.wire.api import Api, Decoder, Encoder, PartsEncoder, VersionRange
 from groupcoord.wire.header import RequestHeader
+from groupcoord.wire.pacing import paced
 from groupcoord.wire.transaction_messages import (
     DescribedTransaction,
     DescribeTransactions,
@@ -20,8 +21,12 @@ def _request(values: Mapping[str, Any], header: RequestHeader, client_host: str)
 
 
 def _response(response: DescribeTransactionsResponse, header: RequestHeader) -> schema.Values:
-    states = [_transaction(transaction) for transaction in response.transactions]
+    states = [_transaction(transaction) for transaction in paced(response.transactions)]
     return {"throttle_time_ms": 0, "transaction_states": states}
+
+
+def _response_of_transactions(response: DescribeTransactionsResponse, header: RequestHeader) -> schema.Values:
+    return {"throttle_time_ms": 0, "transaction_states": response.transactions}
 
 
 def _transaction(transaction: DescribedTransaction) -> schema.Values:
@@ -33,7 +38,7 @@ def _transaction(transaction: DescribedTransaction) -> schema.Values:
         "transaction_start_time_ms": transaction.transaction_start_time_ms,
         "producer_id": transaction.producer_id,
         "producer_epoch": transaction.producer_epoch,
-        "topics": [{"topic": topic.name, "partitions": topic.partition_indexes} for topic in transaction.topics],
+        "topics": [{"topic": topic.name, "partitions": topic.partition_indexes} for topic in paced(transaction.topics)],
     }
 
 
@@ -45,4 +50,10 @@ def _encoder(version: int) -> Encoder:
     return schema.response_encoder(_KEY, version, _response)
 
 
-API = Api(_KEY, "DescribeTransactions", VersionRange(0, 0), 0, _decoder, _encoder)
+def _parts_encoder(version: int) -> PartsEncoder:
+    return schema.response_parts_encoder(
+        _KEY, version, "transaction_states", _response_of_transactions, lambda transaction, _: _transaction(transaction)
+    )
+
+
+API = Api(_KEY, "DescribeTransactions", VersionRange(0, 0), 0, _decoder, _encoder, _parts_encoder)

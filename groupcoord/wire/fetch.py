@@ -23,6 +23,7 @@ from groupcoord.wire.broker_messages import (
     ForgottenTopic,
 )
 from groupcoord.wire.header import RequestHeader
+from groupcoord.wire.pacing import paced
 
 _KEY = 1
 
@@ -32,7 +33,7 @@ def _request(values: Mapping[str, Any], header: RequestHeader, client_host: str)
     return Fetch(
         tuple(
             FetchTopic(topic.get("topic"), topic.get("topic_id", ZERO_UUID), _partitions(topic["partitions"]))
-            for topic in values["topics"]
+            for topic in paced(values["topics"])
         ),
         max_wait_ms=values["max_wait_ms"],
         min_bytes=values["min_bytes"],
@@ -60,7 +61,7 @@ def _partitions(partitions: tuple[Mapping[str, Any], ...]) -> tuple[FetchPartiti
             partition.get("last_fetched_epoch", -1),
             partition.get("log_start_offset", -1),
         )
-        for partition in partitions
+        for partition in paced(partitions)
     )
 
 
@@ -73,9 +74,9 @@ def _response(response: FetchResponse, header: RequestHeader) -> schema.Values:
             {
                 "topic": topic.name,
                 "topic_id": topic.topic_id,
-                "partitions": [_partition(partition) for partition in topic.partitions],
+                "partitions": [_partition(partition) for partition in paced(topic.partitions)],
             }
-            for topic in response.topics
+            for topic in paced(response.topics)
         ],
     }
 

@@ -20,6 +20,7 @@ from groupcoord.errors import ErrorCode
 from groupcoord.wire import schema
 from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
 from groupcoord.wire.header import RequestHeader
+from groupcoord.wire.pacing import paced
 
 _KEY = 10
 _MESSAGES = {
@@ -44,7 +45,10 @@ def _request(values: Mapping[str, Any], header: RequestHeader, client_host: str)
 
 def _response(response: FindCoordinatorResponse, header: RequestHeader) -> schema.Values:
     if header.api_version >= 4:
-        return {"throttle_time_ms": 0, "coordinators": [_coordinator(found, header) for found in response.coordinators]}
+        return {
+            "throttle_time_ms": 0,
+            "coordinators": [_coordinator(found, header) for found in paced(response.coordinators)],
+        }
     (found,) = response.coordinators
     message = _MESSAGES.get(found.error_code, found.error_code.name)
     return {"throttle_time_ms": 0, **_coordinator(found, header), "error_message": message}

@@ -11,6 +11,7 @@ from groupcoord.core.messages import LeaveGroup, LeaveGroupResponse, LeavingMemb
 from groupcoord.wire import schema
 from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
 from groupcoord.wire.header import RequestHeader
+from groupcoord.wire.pacing import paced
 
 _KEY = 13
 
@@ -18,14 +19,14 @@ _KEY = 13
 def _request(values: Mapping[str, Any], header: RequestHeader, client_host: str) -> LeaveGroup:
     if header.api_version <= 2:
         return LeaveGroup(values["group_id"], (LeavingMember(values["member_id"]),))
-    return LeaveGroup(values["group_id"], tuple(LeavingMember(**member) for member in values["members"]))
+    return LeaveGroup(values["group_id"], tuple(LeavingMember(**member) for member in paced(values["members"])))
 
 
 def _response(response: LeaveGroupResponse, header: RequestHeader) -> schema.Values:
     error_code = response.error_code
     if header.api_version <= 2 and not error_code and response.members:
         error_code = response.members[0].error_code
-    members = [member._asdict() for member in response.members]
+    members = [member._asdict() for member in paced(response.members)]
     return {"throttle_time_ms": 0, "error_code": error_code, "members": members}
 
 

@@ -10,6 +10,7 @@ from groupcoord.core.messages import ListGroups, ListGroupsResponse
 from groupcoord.wire import schema
 from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
 from groupcoord.wire.header import RequestHeader
+from groupcoord.wire.pacing import paced
 
 _KEY = 16
 
@@ -19,7 +20,7 @@ def _request(values: Mapping[str, Any], header: RequestHeader, client_host: str)
 
 
 def _response(response: ListGroupsResponse, header: RequestHeader) -> schema.Values:
-    groups = [group._asdict() for group in response.groups]
+    groups = [group._asdict() for group in paced(response.groups)]
     return {"throttle_time_ms": 0, "error_code": response.error_code, "groups": groups}
 
 

@@ -11,6 +11,7 @@ from groupcoord.wire import schema
 from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
 from groupcoord.wire.broker_messages import ListOffsets, ListOffsetsPartition, ListOffsetsResponse, ListOffsetsTopic
 from groupcoord.wire.header import RequestHeader
+from groupcoord.wire.pacing import paced
 
 _KEY = 2
 _NEW_TIMESTAMPS = {7: -3, 8: -4, 9: -5, 11: -6}
@@ -19,8 +20,10 @@ _NEW_TIMESTAMPS = {7: -3, 8: -4, 9: -5, 11: -6}
 
 def _request(values: Mapping[str, Any], header: RequestHeader, client_host: str) -> ListOffsets:
     topics = tuple(
-        ListOffsetsTopic(topic["name"], tuple(ListOffsetsPartition(**partition) for partition in topic["partitions"]))
-        for topic in values["topics"]
+        ListOffsetsTopic(
+            topic["name"], tuple(ListOffsetsPartition(**partition) for partition in paced(topic["partitions"]))
+        )
+        for topic in paced(values["topics"])
     )
     return ListOffsets(
         topics,
@@ -35,8 +38,8 @@ def _response(response: ListOffsetsResponse, header: RequestHeader) -> schema.Va
     return {
         "throttle_time_ms": 0,
         "topics": [
-            {"name": topic.name, "partitions": [partition._asdict() for partition in topic.partitions]}
-            for topic in response.topics
+            {"name": topic.name, "partitions": [partition._asdict() for partition in paced(topic.partitions)]}
+            for topic in paced(response.topics)
         ],
     }
 

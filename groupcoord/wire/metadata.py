@@ -23,6 +23,7 @@ from groupcoord.wire.broker_messages import (
     TopicReference,
 )
 from groupcoord.wire.header import RequestHeader
+from groupcoord.wire.pacing import paced
 
 _KEY = 3
 
@@ -31,7 +32,9 @@ def _request(values: Mapping[str, Any], header: RequestHeader, client_host: str)
     topics: tuple[TopicReference, ...] | None = None
     # In version 0 there is no null: no topic means all.
     if values["topics"] is not None and (values["topics"] or header.api_version > 0):
-        topics = tuple(TopicReference(topic["name"], topic.get("topic_id", ZERO_UUID)) for topic in values["topics"])
+        topics = tuple(
+            TopicReference(topic["name"], topic.get("topic_id", ZERO_UUID)) for topic in paced(values["topics"])
+        )
         error_code = _reference_error(topics, header.api_version)
         if error_code is not None:
             return Answered(_refusal(topics, error_code))
@@ -45,8 +48,8 @@ def _request(values: Mapping[str, Any], header: RequestHeader, client_host: str)
 
 def _reference_error(topics: tuple[TopicReference, ...], version: int) -> ErrorCode | None:
     """Give the error of a list that names topics in a way this version may not, or not at all."""
-    has_ids = any(topic.topic_id != ZERO_UUID for topic in topics)
-    has_nulls = any(topic.name is None for topic in topics)
+    has_ids = any(topic.topic_id != ZERO_UUID for topic in paced(topics))
+    has_nulls = any(topic.name is None for topic in paced(topics))
     if version < 12 and (has_ids or has_nulls):
         return ErrorCode.INVALID_REQUEST
     # Where there are ids, names are not looked at.
@@ -54,17 +57,17 @@ def _reference_error(topics: tuple[TopicReference, ...], version: int) -> ErrorC
 
 
 def _refusal(topics: tuple[TopicReference, ...], error_code: ErrorCode) -> MetadataResponse:
-    refused = tuple(MetadataTopic(error_code, topic.name or "", topic.topic_id) for topic in topics)
+    refused = tuple(MetadataTopic(error_code, topic.name or "", topic.topic_id) for topic in paced(topics))
     return MetadataResponse(brokers=(), topics=refused)
 
 
 def _response(response: MetadataResponse, header: RequestHeader) -> schema.Values:
     return {
         "throttle_time_ms": 0,
-        "brokers": [broker._asdict() for broker in response.brokers],
+        "brokers": [broker._asdict() for broker in paced(response.brokers)],
         "cluster_id": response.cluster_id,
         "controller_id": response.controller_id,
-        "topics": [_topic(topic, header.api_version) for topic in response.topics],
+        "topics": [_topic(topic, header.api_version) for topic in paced(response.topics)],
         "cluster_authorized_operations": response.cluster_authorized_operations,
         "error_code": response.error_code,
     }
@@ -76,7 +79,7 @@ def _topic(topic: MetadataTopic, version: int) -> schema.Values:
         "name": topic.name if version >= 12 else topic.name or "",
         "topic_id": topic.topic_id,
         "is_internal": topic.is_internal,
-        "partitions": [MetadataPartition._asdict(partition) for partition in topic.partitions],
+        "partitions": [MetadataPartition._asdict(partition) for partition in paced(topic.partitions)],
         "topic_authorized_operations": topic.authorized_operations,
     }
 

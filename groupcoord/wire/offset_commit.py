@@ -17,6 +17,7 @@ from groupcoord.errors import ErrorCode
 from groupcoord.wire import primitives
 from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
 from groupcoord.wire.header import RequestHeader
+from groupcoord.wire.pacing import paced
 from groupcoord.wire.primitives import (
     INT32,
     INT32_FROM,
@@ -81,7 +82,7 @@ def _read_partitions(frame: bytes, position: int) -> tuple[Sequence[OffsetToComm
     if columns is not None:
         return columns, position + count * _OFFSET_EPOCH_AND_LENGTH.size
     partitions = []
-    for _ in range(check_array_length(frame, position, count)):
+    for _ in paced(range(check_array_length(frame, position, count))):
         partition_index, offset, leader_epoch, length = _OFFSET_EPOCH_AND_LENGTH.unpack_from(frame, position)
         position += 18
         metadata: str | None = ""
@@ -95,7 +96,7 @@ def _read_partitions_without_epoch(frame: bytes, position: int) -> tuple[Sequenc
     """Versions 2 to 5."""
     count, position = read_array_length(frame, position)
     partitions = []
-    for _ in range(count):
+    for _ in paced(range(count)):
         partition_index, offset, length = _OFFSET_AND_LENGTH.unpack_from(frame, position)
         position += 14
         metadata: str | None = ""
@@ -112,7 +113,7 @@ def _read_flexible_partitions(frame: bytes, position: int) -> tuple[Sequence[Off
     if columns is not None:
         return columns, position + count * _FLEXIBLE_OFFSET.size
     partitions = []
-    for _ in range(count):
+    for _ in paced(range(count)):
         partition_index, offset, leader_epoch, length, tag_count = _FLEXIBLE_OFFSET.unpack_from(frame, position)
         metadata: str | None = ""
         if length == 1 and tag_count == 0:
@@ -141,7 +142,7 @@ def _plain_decoder(version: int) -> Decoder:
             position += 8
         count, position = read_array_length(frame, position)
         topics = []
-        for _ in range(count):
+        for _ in paced(range(count)):
             name, position = read_string(frame, position)
             partitions, position = read_partitions(frame, position)
             topics.append(TopicToCommit(name, partitions))
@@ -160,7 +161,7 @@ def _flexible_decoder(version: int) -> Decoder:
         group_instance_id, position = read_compact_nullable_string(frame, position)
         count, position = read_compact_array_length(frame, position)
         topics = []
-        for _ in range(count):
+        for _ in paced(range(count)):
             if uses_topic_ids:
                 topic_id, position = read_uuid(frame, position)
                 partitions, position = _read_flexible_partitions(frame, position)
@@ -178,7 +179,7 @@ def _flexible_decoder(version: int) -> Decoder:
 
 def _write_results(partitions: Sequence[PartitionResult], pack: Callable[[int, int], bytes]) -> bytes:
     if type(partitions) is not AllAccepted:
-        return b"".join([pack(index, error) for index, error in partitions])
+        return b"".join([pack(index, error) for index, error in paced(partitions)])
     indexes = partitions.partition_indexes
     return _write_few_accepted(indexes, pack) if len(indexes) <= _CACHED_RESULTS_MAX else _write_accepted(indexes, pack)
 
@@ -194,7 +195,7 @@ _write_few_accepted = lru_cache(maxsize=1_024)(_write_accepted)
 def _write_results_until_8(partitions: Sequence[PartitionResult], pack: Callable[[int, int], bytes]) -> bytes:
     """There, nobody tells a group that is absent from a wrong generation."""
     if type(partitions) is not AllAccepted:
-        known = [PartitionResult(index, _ERRORS_UNTIL_8.get(error, error)) for index, error in partitions]
+        known = [PartitionResult(index, _ERRORS_UNTIL_8.get(error, error)) for index, error in paced(partitions)]
         partitions = tuple(known)
     return _write_results(partitions, pack)
 
@@ -205,7 +206,7 @@ def _plain_encoder(version: int) -> Encoder:
 
     def encode(response: OffsetCommitResponse, header: RequestHeader) -> bytes:
         parts = [throttle_time, INT32.pack(len(response.topics))]
-        for name, _, partitions in response.topics:
+        for name, _, partitions in paced(response.topics):
             results = _write_results_until_8(partitions, pack)
             parts += (primitives.write_string(name or ""), INT32.pack(len(partitions)), results)
         return b"".join(parts)
@@ -220,7 +221,7 @@ def _flexible_encoder(version: int) -> Encoder:
 
     def encode(response: OffsetCommitResponse, header: RequestHeader) -> bytes:
         parts = [b"\x00\x00\x00\x00", write_uvarint(len(response.topics) + 1)]
-        for name, topic_id, partitions in response.topics:
+        for name, topic_id, partitions in paced(response.topics):
             topic = topic_id.bytes if version >= 10 else primitives.write_compact_string(name or "")
             results = write_results(partitions, pack)
             parts += (topic, write_uvarint(len(partitions) + 1), results, b"\x00")

@@ -7,29 +7,32 @@ from groupcoord.core.messages import OffsetDelete, OffsetDeleteResponse, TopicRe
 from groupcoord.wire import schema
 from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
 from groupcoord.wire.header import RequestHeader
+from groupcoord.wire.pacing import paced
 
 _KEY = 47
 _NEVER_FLEXIBLE = 0x7FFF
 
 
 def _request(values: Mapping[str, Any], header: RequestHeader, client_host: str) -> OffsetDelete:
-    return OffsetDelete(values["group_id"], tuple(_topic_to_delete(topic) for topic in values["topics"]))
+    return OffsetDelete(values["group_id"], tuple(_topic_to_delete(topic) for topic in paced(values["topics"])))
 
 
 def _topic_to_delete(values: Mapping[str, Any]) -> TopicToDelete:
-    return TopicToDelete(values["name"], tuple(partition["partition_index"] for partition in values["partitions"]))
+    return TopicToDelete(
+        values["name"], tuple(partition["partition_index"] for partition in paced(values["partitions"]))
+    )
 
 
 def _response(response: OffsetDeleteResponse, header: RequestHeader) -> schema.Values:
     return {
         "error_code": response.error_code,
         "throttle_time_ms": 0,
-        "topics": [_topic(topic) for topic in response.topics],
+        "topics": [_topic(topic) for topic in paced(response.topics)],
     }
 
 
 def _topic(topic: TopicResult) -> schema.Values:
-    return {"name": topic.name, "partitions": [partition._asdict() for partition in topic.partitions]}
+    return {"name": topic.name, "partitions": [partition._asdict() for partition in paced(topic.partitions)]}
 
 
 def _decoder(version: int) -> Decoder:

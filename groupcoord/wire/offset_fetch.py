@@ -24,9 +24,11 @@ from groupcoord.core.messages import (
 from groupcoord.core.messages.columns import FetchedColumns
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.wire import primitives
-from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
+from groupcoord.wire.api import Api, Decoder, Encoder, PartsEncoder, VersionRange
 from groupcoord.wire.errors import ProtocolError
 from groupcoord.wire.header import RequestHeader
+from groupcoord.wire.pacing import paced
+from groupcoord.wire.parts import write_each
 from groupcoord.wire.primitives import (
     INT16,
     INT32,
@@ -67,7 +69,7 @@ def _read_topics(frame: bytes, position: int, nullable: bool) -> tuple[_Topics, 
     if nullable and length < 0:
         return None, position
     topics = []
-    for _ in range(check_array_length(frame, position, length)):
+    for _ in paced(range(check_array_length(frame, position, length))):
         name, position = read_string(frame, position)
         count, position = read_array_length(frame, position)
         indexes, position = _read_indexes(frame, position, count)
@@ -81,7 +83,7 @@ def _read_flexible_topics(frame: bytes, position: int, uses_topic_ids: bool) -> 
     if length < 0:
         return None, position
     topics = []
-    for _ in range(check_array_length(frame, position, length)):
+    for _ in paced(range(check_array_length(frame, position, length))):
         name, topic_id = None, ZERO_UUID
         if uses_topic_ids:
             topic_id, position = read_uuid(frame, position)
@@ -127,7 +129,7 @@ def _batch_decoder(version: int) -> Decoder:
     def decode(frame: bytes, position: int, header: RequestHeader, client_host: str) -> OffsetFetch:
         count, position = read_compact_array_length(frame, position)
         groups = []
-        for _ in range(count):
+        for _ in paced(range(count)):
             group_id, position = read_compact_string(frame, position)
             member_id, member_epoch = None, -1
             if has_member:
@@ -163,6 +165,14 @@ def _rows(row: str, count: int) -> struct.Struct:
 def _pack_columns(row: str, *columns: Sequence[int]) -> bytes:
     """Return rows of numbers, given column by column."""
     width, count = len(columns), len(columns[0])
+    if count > _COLUMNS_LENGTH_MAX:
+        portions = range(0, count, _COLUMNS_LENGTH_MAX)
+        return b"".join(
+            [
+                _pack_columns(row, *(column[start : start + _COLUMNS_LENGTH_MAX] for column in columns))
+                for start in paced(portions)
+            ]
+        )
     fields = [0] * (width * count)
     for place, column in enumerate(columns):
         fields[place::width] = column
@@ -171,7 +181,7 @@ def _pack_columns(row: str, *columns: Sequence[int]) -> bytes:
 
 def _are_columns(partitions: Sequence[FetchedOffset]) -> TypeGuard[FetchedColumns]:
     """Tell whether :func:`_pack_columns` can write them."""
-    return type(partitions) is FetchedColumns and len(partitions.offsets) <= _COLUMNS_LENGTH_MAX
+    return type(partitions) is FetchedColumns
 
 
 def _write_offsets(partitions: Sequence[FetchedOffset]) -> bytes:
@@ -181,7 +191,7 @@ def _write_offsets(partitions: Sequence[FetchedOffset]) -> bytes:
     return b"".join(
         [
             _OFFSET.pack(index, offset) + primitives.write_string(metadata) + INT16.pack(error_code)
-            for index, offset, _, metadata, error_code in partitions
+            for index, offset, _, metadata, error_code in paced(partitions)
         ]
     )
 
@@ -195,7 +205,7 @@ def _write_offsets_and_epochs(partitions: Sequence[FetchedOffset]) -> bytes:
             _OFFSET_AND_EPOCH.pack(index, offset, leader_epoch)
             + primitives.write_string(metadata)
             + INT16.pack(error_code)
-            for index, offset, leader_epoch, metadata, error_code in partitions
+            for index, offset, leader_epoch, metadata, error_code in paced(partitions)
         ]
     )
 
@@ -206,7 +216,7 @@ def _write_flexible_offsets(partitions: Sequence[FetchedOffset]) -> bytes:
         indexes = partitions.partition_indexes
         no_metadata = [1] * len(indexes)
         return _pack_columns("iqiB3x", indexes, partitions.offsets, partitions.leader_epochs, no_metadata)
-    return b"".join([_write_flexible_offset(*partition) for partition in partitions])
+    return b"".join([_write_flexible_offset(*partition) for partition in paced(partitions)])
 
 
 def _write_flexible_offset(index: int, offset: int, leader_epoch: int, metadata: str, error_code: int) -> bytes:
@@ -216,7 +226,7 @@ def _write_flexible_offset(index: int, offset: int, leader_epoch: int, metadata:
 
 def _write_flexible_topics(topics: tuple[FetchedTopic, ...], uses_topic_ids: bool) -> bytes:
     parts = [primitives.write_uvarint(len(topics) + 1)]
-    for name, topic_id, partitions in topics:
+    for name, topic_id, partitions in paced(topics):
         parts.append(topic_id.bytes if uses_topic_ids else primitives.write_compact_string(name or ""))
         parts.append(primitives.write_uvarint(len(partitions) + 1))
         parts.append(_write_flexible_offsets(partitions))
@@ -238,7 +248,7 @@ def _with_error_everywhere(group: FetchedGroup, header: RequestHeader) -> Fetche
                 ZERO_UUID,
                 tuple(FetchedOffset(index, -1, -1, "", group.error_code) for index in topic.partition_indexes),
             )
-            for topic in topics
+            for topic in paced(topics)
         ),
     )
 
@@ -272,12 +282,29 @@ def _batch_encoder(version: int) -> Encoder:
 
     def encode(response: OffsetFetchResponse, header: RequestHeader) -> bytes:
         parts = [b"\x00\x00\x00\x00", primitives.write_uvarint(len(response.groups) + 1)]
-        for group_id, error_code, topics in response.groups:
+        for group_id, error_code, topics in paced(response.groups):
             parts.append(primitives.write_compact_string(group_id))
             parts.append(_write_flexible_topics(topics, uses_topic_ids))
             parts.append(INT16.pack(error_code) + b"\x00")
         parts.append(b"\x00")
         return b"".join(parts)
+
+    return encode
+
+
+def _parts_encoder(version: int) -> PartsEncoder:
+    encode_in_one = _encoder(version)
+    if version < 8:
+        return lambda response, header: [encode_in_one(response, header)]
+    uses_topic_ids = version >= 10
+
+    def write_group(group: FetchedGroup) -> bytes:
+        topics = _write_flexible_topics(group.topics, uses_topic_ids)
+        return b"%b%b%b\x00" % (primitives.write_compact_string(group.group_id), topics, INT16.pack(group.error_code))
+
+    def encode(response: OffsetFetchResponse, header: RequestHeader) -> list[bytes]:
+        groups = write_each(response.groups, write_group)
+        return [b"\x00\x00\x00\x00", primitives.write_uvarint(len(groups) + 1), *groups, b"\x00"]
 
     return encode
 
@@ -288,4 +315,4 @@ def _encoder(version: int) -> Encoder:
     return _encode_single_group if version >= 6 else _plain_encoder(version)
 
 
-API = Api(9, "OffsetFetch", VersionRange(1, 10), 6, _decoder, _encoder)
+API = Api(9, "OffsetFetch", VersionRange(1, 10), 6, _decoder, _encoder, _parts_encoder)

@@ -31,6 +31,9 @@ INT16_FROM = INT16.unpack_from
 INT32_FROM = INT32.unpack_from
 
 MAX_STRING_BYTES = 0x7FFF
+MAX_ARRAY_LENGTH = 1_000_000
+"""Brokers of Kafka 4.4 close the connection on a longer one."""
+
 UTF8_AS_JAVA = "groupcoord-utf8-as-java"
 
 
@@ -140,9 +143,11 @@ def read_uuid(frame: bytes, position: int) -> tuple[UUID, int]:
 
 
 def check_array_length(frame: bytes, position: int, length: int) -> int:
-    """Refuse null, and more entries than bytes are left (each takes at least one); Kafka has the same bound."""
+    """Refuse null, and more entries than Kafka takes, or than bytes are left (each takes at least one)."""
     if length < 0:
         raise ProtocolError("an array is null that may not be")
+    if length > MAX_ARRAY_LENGTH:
+        raise ProtocolError(f"an array claims {length} entries; the longest has {MAX_ARRAY_LENGTH}")
     if length > len(frame) - position:
         raise ProtocolError(f"an array claims {length} entries where {len(frame) - position} bytes are left")
     return length

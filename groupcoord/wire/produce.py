@@ -18,6 +18,7 @@ from groupcoord.wire import schema
 from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
 from groupcoord.wire.broker_messages import Produce, ProducedPartition, ProduceResponse, ProduceTopic
 from groupcoord.wire.header import RequestHeader
+from groupcoord.wire.pacing import paced
 
 _KEY = 0
 
@@ -28,9 +29,9 @@ def _request(values: Mapping[str, Any], header: RequestHeader, client_host: str)
             ProduceTopic(
                 topic.get("name"),
                 topic.get("topic_id", ZERO_UUID),
-                tuple(partition["index"] for partition in topic["partition_data"]),
+                tuple(partition["index"] for partition in paced(topic["partition_data"])),
             )
-            for topic in values["topic_data"]
+            for topic in paced(values["topic_data"])
         ),
         values["acks"],
         values["transactional_id"],
@@ -44,9 +45,9 @@ def _response(response: ProduceResponse, header: RequestHeader) -> schema.Values
             {
                 "name": topic.name,
                 "topic_id": topic.topic_id,
-                "partition_responses": [_partition(partition) for partition in topic.partitions],
+                "partition_responses": [_partition(partition) for partition in paced(topic.partitions)],
             }
-            for topic in response.topics
+            for topic in paced(response.topics)
         ],
     }
 

@@ -12,6 +12,7 @@ from groupcoord.wire.api import Answered, Api, Decoder, Encoder
 from groupcoord.wire.broker_messages import ApiVersions, BrokerRequest, BrokerResponse
 from groupcoord.wire.errors import ProtocolError, UnknownApiError, UnsupportedVersionError
 from groupcoord.wire.header import RequestHeader
+from groupcoord.wire.parts import FRAME_BYTES_MAX
 from groupcoord.wire.primitives import INT32_FROM, UTF8_AS_JAVA, skip_tagged_fields
 from groupcoord.wire.registry import APIS
 from groupcoord.wire.transaction_messages import TransactionRequest, TransactionResponse
@@ -110,6 +111,25 @@ def encode_response(header: RequestHeader, response: WireResponse) -> bytes:
     tagged_fields, encode = entry
     body = tagged_fields + encode(response, header)
     return _pack_length_and_correlation_id(len(body) + 4, header.correlation_id) + body
+
+
+def encode_response_parts(header: RequestHeader, response: WireResponse) -> list[bytes]:
+    """Write the answer to a request like :func:`encode_response`, in parts of which some may be the same object.
+
+    An answer that says one thing many times takes no more memory than one that says it once.
+
+    Raises:
+        ProtocolError: as :func:`encode_response`; or the answer is too large (:mod:`groupcoord.wire.parts`).
+    """
+    api = _served_api(header)
+    if api.make_parts_encoder is None or not _is_supported(api, header.api_version):
+        return [encode_response(header, response)]
+    tagged_fields, _ = _encoders.get((header.api_key << 16) + header.api_version) or _load_encoder(header)
+    parts = api.make_parts_encoder(header.api_version)(response, header)
+    size = 4 + len(tagged_fields) + sum(map(len, parts))
+    if size > FRAME_BYTES_MAX:
+        raise ProtocolError(f"the answer of {size} bytes is larger than a frame can be")
+    return [_pack_length_and_correlation_id(size, header.correlation_id) + tagged_fields, *parts]
 
 
 def load_newest() -> Iterator[None]:

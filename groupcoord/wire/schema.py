@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import typing
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import UnionType
 from typing import Any
 
@@ -21,6 +22,8 @@ from groupcoord.core.records import ZERO_UUID
 from groupcoord.wire import primitives
 from groupcoord.wire.errors import ProtocolError
 from groupcoord.wire.header import RequestHeader
+from groupcoord.wire.pacing import paced
+from groupcoord.wire.parts import write_each
 from groupcoord.wire.primitives import INT8, INT16, INT32, INT64, Reader, Writer
 
 Values = dict[str, Any]
@@ -85,6 +88,49 @@ def encoder_of(
 
     def encode(response: Any, header: RequestHeader) -> bytes:
         return write(to_values(response, header))
+
+    return encode
+
+
+def response_parts_encoder(
+    api_key: int,
+    version: int,
+    array: str,
+    to_values: Callable[[Any, RequestHeader], Values],
+    element_values: Callable[[Any, RequestHeader], Values],
+) -> Callable[[Any, RequestHeader], list[bytes]]:
+    """Like :func:`response_encoder`, in parts: one for each element of the answer's main array.
+
+    Args:
+        api_key, version: which response.
+        array: the main array's name. What ``to_values`` gives for it are the elements as they are.
+        to_values: as in :func:`response_encoder`.
+        element_values: gives the fields of one element.
+    """
+    from kio.index import load_response_schema
+
+    schema = load_response_schema(api_key, version)
+    flexible: bool = schema.__flexible__
+    plain, _ = _fields_of(schema)
+    writers = [
+        (name, _element_writer(field.element, False, flexible) if name == array else _field_writer(field, flexible))
+        for name, field in plain
+    ]
+
+    def write_element(write: Writer, header: RequestHeader, element: Any) -> bytes:
+        return write(element_values(element, header))
+
+    def encode(response: Any, header: RequestHeader) -> list[bytes]:
+        values = to_values(response, header)
+        parts: list[bytes] = []
+        for name, write in writers:
+            if name == array:
+                elements = values[name]
+                parts.append(primitives.write_uvarint(len(elements) + 1) if flexible else INT32.pack(len(elements)))
+                parts += write_each(elements, partial(write_element, write, header))
+            else:
+                parts.append(write(values[name]))
+        return [*parts, b"\x00"] if flexible else parts
 
     return encode
 
@@ -169,7 +215,7 @@ def _array_reader(name: str, read_element: Reader[Any], is_nullable: bool, flexi
         if length < 0 and is_nullable:
             return None, position
         elements = []
-        for _ in range(primitives.check_array_length(frame, position, length)):
+        for _ in paced(range(primitives.check_array_length(frame, position, length))):
             element, position = read_element(frame, position)
             elements.append(element)
         return tuple(elements), position
@@ -244,7 +290,7 @@ def _field_writer(field: _FieldType, flexible: bool) -> Writer:
         if elements is None:
             return b"\x00" if flexible else b"\xff\xff\xff\xff"
         length = primitives.write_uvarint(len(elements) + 1) if flexible else INT32.pack(len(elements))
-        return length + b"".join([write_element(element) for element in elements])
+        return length + b"".join([write_element(element) for element in paced(elements)])
 
     return write
 

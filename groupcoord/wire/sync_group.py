@@ -15,6 +15,7 @@ from groupcoord.errors import ErrorCode
 from groupcoord.wire import primitives, schema
 from groupcoord.wire.api import Answered, Api, Decoder, Encoder, VersionRange
 from groupcoord.wire.header import RequestHeader
+from groupcoord.wire.pacing import paced
 from groupcoord.wire.primitives import INT16
 
 _KEY = 14
@@ -32,7 +33,9 @@ def _request(values: Mapping[str, Any], header: RequestHeader, client_host: str)
         group_instance_id=values.get("group_instance_id"),
         protocol_type=protocol_type,
         protocol_name=protocol_name,
-        assignments=tuple(SyncAssignment(given["member_id"], given["assignment"]) for given in values["assignments"]),
+        assignments=tuple(
+            SyncAssignment(given["member_id"], given["assignment"]) for given in paced(values["assignments"])
+        ),
     )
 
 

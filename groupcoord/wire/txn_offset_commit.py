@@ -27,6 +27,7 @@ from groupcoord.errors import ErrorCode
 from groupcoord.wire import schema
 from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
 from groupcoord.wire.header import RequestHeader
+from groupcoord.wire.pacing import paced
 
 _KEY = 28
 
@@ -96,7 +97,7 @@ class TxnOffsetCommitResponseV6:
 def _request(values: Mapping[str, Any], header: RequestHeader, client_host: str) -> TxnOffsetCommit:
     return TxnOffsetCommit(
         group_id=values["group_id"],
-        topics=tuple(_topic_to_commit(topic) for topic in values["topics"]),
+        topics=tuple(_topic_to_commit(topic) for topic in paced(values["topics"])),
         producer_id=values["producer_id"],
         producer_epoch=values["producer_epoch"],
         transactional_id=values["transactional_id"],
@@ -115,7 +116,7 @@ def _topic_to_commit(values: Mapping[str, Any]) -> TopicToCommit:
             offset.get("committed_leader_epoch", -1),
             offset["committed_metadata"],
         )
-        for offset in values["partitions"]
+        for offset in paced(values["partitions"])
     )
     return TopicToCommit(values.get("name"), offsets, values.get("topic_id") or ZERO_UUID)
 
@@ -142,11 +143,12 @@ def _encoder(version: int) -> Encoder:
     errors = _errors_of(version)
 
     def values(response: TxnOffsetCommitResponse, header: RequestHeader) -> schema.Values:
-        return {"throttle_time_ms": 0, "topics": [topic_values(topic) for topic in response.topics]}
+        return {"throttle_time_ms": 0, "topics": [topic_values(topic) for topic in paced(response.topics)]}
 
     def topic_values(topic: TopicResult) -> schema.Values:
         partitions = [
-            {"partition_index": index, "error_code": errors.get(error, error)} for index, error in topic.partitions
+            {"partition_index": index, "error_code": errors.get(error, error)}
+            for index, error in paced(topic.partitions)
         ]
         return {"name": topic.name or "", "topic_id": topic.topic_id, "partitions": partitions}
 

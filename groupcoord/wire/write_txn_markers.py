@@ -10,6 +10,7 @@ from groupcoord.core.messages import TopicResult
 from groupcoord.wire import schema
 from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
 from groupcoord.wire.header import RequestHeader
+from groupcoord.wire.pacing import paced
 from groupcoord.wire.transaction_messages import (
     MarkerToWrite,
     TopicPartitions,
@@ -21,11 +22,11 @@ _KEY = 27
 
 
 def _request(values: Mapping[str, Any], header: RequestHeader, client_host: str) -> WriteTxnMarkers:
-    return WriteTxnMarkers(tuple(_marker(marker) for marker in values["markers"]))
+    return WriteTxnMarkers(tuple(_marker(marker) for marker in paced(values["markers"])))
 
 
 def _marker(values: Mapping[str, Any]) -> MarkerToWrite:
-    topics = tuple(TopicPartitions(topic["name"], topic["partition_indexes"]) for topic in values["topics"])
+    topics = tuple(TopicPartitions(topic["name"], topic["partition_indexes"]) for topic in paced(values["topics"]))
     return MarkerToWrite(
         values["producer_id"],
         values["producer_epoch"],
@@ -38,14 +39,14 @@ def _marker(values: Mapping[str, Any]) -> MarkerToWrite:
 def _response(response: WriteTxnMarkersResponse, header: RequestHeader) -> schema.Values:
     return {
         "markers": [
-            {"producer_id": marker.producer_id, "topics": [_topic(topic) for topic in marker.topics]}
-            for marker in response.markers
+            {"producer_id": marker.producer_id, "topics": [_topic(topic) for topic in paced(marker.topics)]}
+            for marker in paced(response.markers)
         ]
     }
 
 
 def _topic(topic: TopicResult) -> schema.Values:
-    return {"name": topic.name, "partitions": [partition._asdict() for partition in topic.partitions]}
+    return {"name": topic.name, "partitions": [partition._asdict() for partition in paced(topic.partitions)]}
 
 
 def _decoder(version: int) -> Decoder:

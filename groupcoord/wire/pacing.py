@@ -1,0 +1,87 @@
+"""Pauses in long work: what reads or writes a great many things stops between two of them, and goes on later.
+
+One thread serves every peer, so a request that names a million things must not be read, or its answer be written, in
+one go. Readers and writers pass over what they read and write with :func:`paced`; whoever calls them through
+:func:`in_portions` gets control back whenever its :class:`Pace` says that time is up. Called directly they run to the
+end, as any function does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextvars import ContextVar
+from functools import partial
+from time import perf_counter
+from typing import Any, TypeVar
+
+from greenlet import getcurrent, greenlet
+
+T = TypeVar("T")
+
+SHORT = 64
+"""So many entries are passed over without a look at the clock."""
+
+_pause: ContextVar[Callable[[], object] | None] = ContextVar("groupcoord_pause", default=None)
+
+
+class Pace:
+    """How long the work that is being done may go on.
+
+    Args:
+        now_s: a clock that never goes back, in seconds.
+
+    Attributes:
+        now_s: that clock.
+        until_s: the time at which work pauses.
+    """
+
+    __slots__ = ("now_s", "until_s")
+
+    def __init__(self, now_s: Callable[[], float] = perf_counter) -> None:
+        self.now_s = now_s
+        self.until_s = 0.0
+
+
+def paced(entries: Sequence[T]) -> Iterable[T]:
+    """Return the entries, between which work that is done in portions may pause."""
+    if len(entries) <= SHORT:
+        return entries
+    pause = _pause.get()
+    return entries if pause is None else _with_pauses(entries, pause)
+
+
+def _with_pauses(entries: Sequence[T], pause: Callable[[], object]) -> Iterator[T]:
+    for entry in entries:
+        pause()
+        yield entry
+
+
+def in_portions(pace: Pace, function: Callable[..., T], *arguments: Any) -> Generator[None, None, T]:
+    """Call a function that passes over its entries with :func:`paced`; yield whenever it is to go on later.
+
+    The function must depend on nothing that may change in the meantime. Closing the generator ends it.
+    """
+    work = greenlet(partial(_call, pace, function, arguments))
+    try:
+        result = work.switch()
+        while not work.dead:
+            yield
+            result = work.switch()
+    finally:
+        if not work.dead:
+            work.throw()
+    returned: T = result
+    return returned
+
+
+def _call(pace: Pace, function: Callable[..., T], arguments: tuple[Any, ...]) -> T:
+    caller = getcurrent().parent
+    assert caller is not None
+    now_s, give_back = pace.now_s, caller.switch
+
+    def pause() -> None:
+        if now_s() >= pace.until_s:
+            give_back()
+
+    _pause.set(pause)  # a greenlet has a context of its own
+    return function(*arguments)

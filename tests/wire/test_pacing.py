@@ -1,0 +1,159 @@
+"""Pauses in long work: where it stops, that it goes on, and that it comes to the same result."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from groupcoord.core.messages import FetchedGroup, FetchedTopic, OffsetFetchResponse
+from groupcoord.core.messages.columns import FetchedColumns
+from groupcoord.core.records import ZERO_UUID
+from groupcoord.errors import ErrorCode
+from groupcoord.wire import ProtocolError, RequestHeader, decode_request, encode_response, encode_response_parts, parts
+from groupcoord.wire.pacing import SHORT, Pace, in_portions, paced
+from groupcoord.wire.primitives import MAX_ARRAY_LENGTH
+from tests.wire.kio_client import request_frame
+
+
+def steps(limit: int) -> Pace:
+    """Return a pace that says after so many looks at the clock that time is up."""
+    looks = 0
+
+    def now_s() -> float:
+        nonlocal looks
+        looks += 1
+        return float(looks % limit == 0)
+
+    pace = Pace(now_s)
+    pace.until_s = 1.0
+    return pace
+
+
+def drive(work: Generator[None, None, Any]) -> tuple[Any, int]:
+    """Return what work comes to, and how often it has paused."""
+    pauses = 0
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            return done.value, pauses
+        pauses += 1
+
+
+def total(numbers: range) -> int:
+    result = 0
+    for number in paced(numbers):
+        result += number
+    return result
+
+
+def test_work_pauses_and_goes_on() -> None:
+    """Control comes back each time that time is up, and the result is that of one go."""
+    assert drive(in_portions(steps(100), total, range(1_000))) == (sum(range(1_000)), 10)
+
+
+def test_short_work_does_not_look_at_the_clock() -> None:
+    """A few entries are handed out as they are, and nothing pauses outside of portions."""
+    few, many = range(SHORT), range(SHORT + 1)
+    assert paced(few) is few
+    assert paced(many) is many
+    assert drive(in_portions(steps(1), total, few)) == (sum(few), 0)
+
+
+def test_work_that_is_given_up_ends() -> None:
+    """Closing the generator ends the function where it stands, and what it has to put in order is put in order."""
+    ended = []
+
+    def endless() -> None:
+        try:
+            while True:
+                total(range(1_000))
+        finally:
+            ended.append(True)
+
+    work = in_portions(steps(10), endless)
+    next(work)
+    assert not ended
+    work.close()
+    assert ended
+
+
+def test_an_error_comes_out() -> None:
+    """What the function raises is raised where it is driven from."""
+
+    def fail() -> None:
+        total(range(1_000))
+        raise ProtocolError("no")
+
+    with pytest.raises(ProtocolError, match="no"):
+        list(in_portions(steps(50), fail))
+
+
+def test_two_works_in_turns() -> None:
+    """Works that are driven in turns don't disturb each other."""
+    works = [in_portions(steps(10 + number), total, range(number, 500)) for number in range(3)]
+    results: dict[int, int] = {}
+    while len(results) < len(works):
+        for number, work in enumerate(works):
+            if number not in results:
+                try:
+                    next(work)
+                except StopIteration as done:
+                    results[number] = done.value
+    assert results == {number: sum(range(number, 500)) for number in range(3)}
+
+
+def names(count: int) -> bytes:
+    return request_frame(15, 4, {"groups": ["g"] * count, "include_authorized_operations": False})
+
+
+def test_a_request_read_in_portions_is_the_same() -> None:
+    """Reading a long request with pauses gives what reading it at once gives."""
+    frame = names(5_000)
+    read, pauses = drive(in_portions(steps(100), decode_request, frame, "/127.0.0.1"))
+    assert read == decode_request(frame, "/127.0.0.1")
+    assert pauses > 10
+
+
+def test_the_longest_array() -> None:
+    """An array of a million entries is read; a longer one is refused without reading it, as Kafka 4.4 does."""
+    header = names(0)[:-5]
+    longest = header + struct.pack(">i", MAX_ARRAY_LENGTH) + bytes(2 * MAX_ARRAY_LENGTH) + b"\x00"
+    _, request = decode_request(longest, "/127.0.0.1")
+    assert len(request.group_ids) == MAX_ARRAY_LENGTH  # type: ignore[union-attr]
+    too_long = header + struct.pack(">i", MAX_ARRAY_LENGTH + 1) + bytes(2 * MAX_ARRAY_LENGTH + 2) + b"\x00"
+    with pytest.raises(ProtocolError, match="claims 1000001 entries; the longest has 1000000"):
+        decode_request(too_long, "/127.0.0.1")
+
+
+def wide_answer(count: int) -> OffsetFetchResponse:
+    columns = FetchedColumns(tuple(range(600)), tuple(range(600)), (5,) * 600)
+    group = FetchedGroup("g", ErrorCode.NONE, (FetchedTopic("t", ZERO_UUID, columns),))
+    return OffsetFetchResponse((group,) * count)
+
+
+@pytest.mark.parametrize("version", [1, 4, 5, 6, 8, 10])
+def test_an_answer_in_parts_is_the_same(version: int) -> None:
+    """Joined, the parts of an answer are the answer."""
+    header, response = RequestHeader(9, version, 77), wide_answer(3 if version >= 8 else 1)
+    assert b"".join(encode_response_parts(header, response)) == encode_response(header, response)
+
+
+def test_what_is_said_many_times_takes_memory_once() -> None:
+    """A group that an answer holds a thousand times is written once."""
+    answer_parts = encode_response_parts(RequestHeader(9, 8, 1), wide_answer(1_000))
+    assert len(answer_parts) > 1_000
+    assert len({id(part) for part in answer_parts}) < 10
+
+
+def test_an_answer_that_takes_too_much_memory_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Different groups are counted; one that repeats is not."""
+    monkeypatch.setattr(parts, "ANSWER_MEMORY_MAX_BYTES", 100_000)
+    header = RequestHeader(9, 8, 1)
+    encode_response_parts(header, wide_answer(1_000))
+    groups = tuple(wide_answer(1).groups[0] for _ in range(10))
+    with pytest.raises(ProtocolError, match="larger than 100000 bytes"):
+        encode_response_parts(header, OffsetFetchResponse(groups))
