@@ -112,6 +112,11 @@ class InProcessServer:
             if ticks > _MAX_TICKS_AT_ONE_MOMENT:
                 raise TargetError(f"the broker's next deadline stays at {deadline_ms} however often tick() is called")
             guarded(self._broker.tick)
+            self.handle_waiting()
+
+    def handle_waiting(self) -> None:
+        """Have the broker handle what it has received."""
+        guarded(self._broker.handle_waiting)
 
     def restart(self) -> None:
         """Forget the broker and make a new one over its logs and topics. See :meth:`Server.restart`."""
@@ -136,6 +141,7 @@ class InProcessStream:
         """Hand ``data`` to the broker. See :meth:`Stream.send`."""
         connection = self._open()
         guarded(lambda: connection.receive_data(data))
+        self._server.handle_waiting()
 
     def receive(self, timeout_ms: float) -> bytes:
         """Return the broker's bytes, if any come within ``timeout_ms`` of virtual time. See :meth:`Stream.receive`."""
@@ -159,7 +165,9 @@ class InProcessStream:
 
     def _has_news(self) -> bool:
         connection = self._open()
-        self._received += guarded(connection.take_output)
+        while output := guarded(connection.take_output):
+            self._received += output
+            self._server.handle_waiting()
         return bool(self._received) or connection.closing is not None
 
     def _open(self) -> Connection:

@@ -8,8 +8,9 @@ Group and offset requests go to the :class:`~groupcoord.GroupCoordinator`, trans
 from __future__ import annotations
 
 import heapq
-from collections import deque
 from collections.abc import Callable
+from functools import partial
+from time import perf_counter
 from typing import Any, Protocol, runtime_checkable
 from uuid import UUID
 
@@ -22,12 +23,14 @@ from groupcoord.host.admin import answer_create_partitions, answer_create_topics
 from groupcoord.host.connection import Connection
 from groupcoord.host.data import answer_fetch, answer_list_offsets, answer_produce
 from groupcoord.host.metadata import answer_api_versions, answer_metadata
+from groupcoord.host.portions import DIVISIBLE, FEW, Answer, Work, in_portions_of
 from groupcoord.host.reloading import Reloading
 from groupcoord.host.topics import OFFSETS_TOPIC, TopicRegistry
 from groupcoord.host.transaction_log import MemoryTransactionLog
 from groupcoord.host.transaction_markers import answer_write_txn_markers
 from groupcoord.host.transaction_permissions import refuse
 from groupcoord.host.transactions import TransactionCoordinator
+from groupcoord.host.turns import Turns
 from groupcoord.log_store import LogStore
 from groupcoord.wire import Answered, WireResponse
 from groupcoord.wire.broker_messages import (
@@ -41,6 +44,7 @@ from groupcoord.wire.broker_messages import (
     Metadata,
     Produce,
 )
+from groupcoord.wire.pacing import Pace, in_portions
 from groupcoord.wire.transaction_messages import (
     AddOffsetsToTxn,
     AddPartitionsToTxn,
@@ -52,6 +56,9 @@ from groupcoord.wire.transaction_messages import (
 
 DEFAULT_NODE = Node(1, "127.0.0.1", 9092)
 STALE_WAITS_LIMIT = 64
+
+PACED = frozenset((AddPartitionsToTxn, Fetch, ListOffsets, Produce, WriteTxnMarkers))
+"""Requests that name partitions, and whose handlers pause between them before they change anything."""
 
 ANONYMOUS = "User:ANONYMOUS"
 """Kafka's principal of connections without a log-in."""
@@ -80,8 +87,9 @@ class Broker:
     >>> broker = Broker(config=Config(), clock=ManualClock(), log_store=MemoryLogStore())
     >>> connection = broker.connect("/127.0.0.1")
 
-    Feed bytes with :meth:`Connection.receive_data`. Afterwards, and after :meth:`tick`, send what the connections
-    named by :meth:`take_dirty` have to say. Calls must come from one thread.
+    Feed bytes with :meth:`Connection.receive_data`. Afterwards, and after :meth:`tick`, call :meth:`run_turn` as long
+    as it returns True, and send what the connections named by :meth:`take_dirty` have to say. Calls must come from one
+    thread.
 
     Args:
         config: every limit and time-out.
@@ -94,6 +102,8 @@ class Broker:
         authorize: decides who may do what, asked wherever Kafka asks its authorizer; all is allowed if left out.
         principal_of: returns for whom a new connection speaks, by its client's host in Kafka's form; by default all
             are ``User:ANONYMOUS``.
+        now_s: measures what requests cost, so that each connection gets its turn: a clock that never goes back, in
+            seconds.
 
     Raises:
         LoadError: not one log partition can be read. If only some can't, they are logged and the others served.
@@ -103,7 +113,8 @@ class Broker:
         coordinator: the group coordinator.
         transactions: the transaction coordinator.
         dirty: connections with output, for :meth:`take_dirty`.
-        ready: connections whose waiting requests can go on, for :meth:`handle_ready`.
+        turns: connections whose requests wait to be handled, for :meth:`run_turn`.
+        pace: how long the work of a turn may go on.
     """
 
     def __init__(
@@ -118,13 +129,16 @@ class Broker:
         transaction_log: MemoryTransactionLog | None = None,
         authorize: Authorize | None = None,
         principal_of: Callable[[str], Principal] = anonymous,
+        now_s: Callable[[], float] = perf_counter,
     ) -> None:
         self.config = config
         self.clock = clock
         self.log_store = log_store
         self.topics = TopicRegistry() if topics is None else topics
         self.dirty: list[Connection] = []
-        self.ready: deque[Connection] = deque()
+        self.now_s = now_s
+        self.pace = Pace(now_s)
+        self.turns = Turns(self.pace)
         self._node = node
         self._authorize = authorize
         self._principal_of = principal_of
@@ -132,24 +146,7 @@ class Broker:
         self._wait_queue: list[tuple[int, int, Connection]] = []
         self._wait_number = 0
         self._seen_deadlines: tuple[int, int | None] = (-1, None)
-        self._handlers: dict[type, Handler] = {
-            Answered: lambda connection, request: request.response,
-            ApiVersions: self._api_versions,
-            Metadata: self._metadata,
-            CreateTopics: self._create_topics,
-            CreatePartitions: self._create_partitions,
-            DeleteTopics: self._delete_topics,
-            ListOffsets: self._list_offsets,
-            Fetch: self._fetch,
-            Produce: self._produce,
-            InitProducerId: self._guarded(lambda _, request: self.transactions.init_producer_id(request)),
-            AddPartitionsToTxn: self._guarded(self._add_partitions),
-            AddOffsetsToTxn: self._guarded(lambda _, request: self.transactions.add_offsets(request)),
-            TxnOffsetCommit: self._commit_in_transaction,
-            EndTxn: self._guarded(lambda connection, request: self.transactions.end(request, connection)),
-            WriteTxnMarkers: self._guarded(self._write_markers),
-            DescribeTransactions: self._describe_transactions,
-        }
+        self._handlers = self._handlers_by_request()
         if self.topics.get(OFFSETS_TOPIC) is None:
             store_id: UUID | None = getattr(log_store, "topic_id", None)
             with self.topics.edit() as edit:
@@ -176,6 +173,27 @@ class Broker:
         )
         self.transactions.recover()
         self.deliver_replies()
+
+    def _handlers_by_request(self) -> dict[type, Handler]:
+        """Return what answers each request that doesn't go to the group coordinator as it is."""
+        return {
+            Answered: lambda connection, request: request.response,
+            ApiVersions: self._api_versions,
+            Metadata: self._metadata,
+            CreateTopics: self._create_topics,
+            CreatePartitions: self._create_partitions,
+            DeleteTopics: self._delete_topics,
+            ListOffsets: self._list_offsets,
+            Fetch: self._fetch,
+            Produce: self._produce,
+            InitProducerId: self._guarded(lambda _, request: self.transactions.init_producer_id(request)),
+            AddPartitionsToTxn: self._guarded(self._add_partitions),
+            AddOffsetsToTxn: self._guarded(lambda _, request: self.transactions.add_offsets(request)),
+            TxnOffsetCommit: self._commit_in_transaction,
+            EndTxn: self._guarded(lambda connection, request: self.transactions.end(request, connection)),
+            WriteTxnMarkers: self._guarded(self._write_markers),
+            **dict.fromkeys(DIVISIBLE, self._answer_divisible),
+        }
 
     @property
     def node(self) -> Node:
@@ -235,7 +253,6 @@ class Broker:
         self.coordinator.tick()
         self.transactions.tick()
         self.deliver_replies()
-        self.handle_ready()
 
     def deliver_replies(self) -> None:
         """Pass on what the coordinator has answered, for a host whose log store acknowledges appends later."""
@@ -264,17 +281,31 @@ class Broker:
         """Handle one decoded request of a connection."""
         handler = self._handlers.get(type(request))
         if handler is None:
-            self.coordinator.submit(request, connection, connection.principal)
-            for token, response in self.coordinator.take_replies():
-                token.answer(response)
+            self._submit(request, connection, connection.principal)
         else:
             # None: the answer waits, and so does the connection; or it was given; or there is nothing to say.
             connection.answer(handler(connection, request))
 
-    def handle_ready(self) -> None:
-        """Handle the requests that waited behind one that has been answered since."""
-        while self.ready:
-            self.ready.popleft().handle_backlog()
+    def handle_long(self, connection: Connection, request: Any) -> Work[None]:
+        """Handle a request that took long to read: in portions, where that can be."""
+        handler = self._handlers.get(type(request))
+        if handler is not None and type(request) in PACED:
+            connection.answer((yield from in_portions(self.pace, handler, connection, request)))
+        elif not self._answer_in_portions(connection, request):
+            self.handle(connection, request)
+
+    def run_turn(self) -> bool:
+        """Handle requests that wait, of one connection after the other, for some milliseconds.
+
+        Returns:
+            True if more are waiting.
+        """
+        return self.turns.run()
+
+    def handle_waiting(self) -> None:
+        """Handle all requests that wait, however long it takes: for hosts that look after nothing else meanwhile."""
+        while self.turns.run():
+            pass
 
     def disconnected(self, connection: Connection) -> None:
         """Forget a connection that was closed."""
@@ -354,8 +385,36 @@ class Broker:
     def _write_markers(self, connection: Connection, request: WriteTxnMarkers) -> WireResponse | None:
         return answer_write_txn_markers(request, connection, self.coordinator, self.topics)
 
-    def _describe_transactions(self, connection: Connection, request: DescribeTransactions) -> WireResponse | None:
-        return self.transactions.describe(request, self._permissions(connection))
+    # ------------------------------------------------------------ what can be answered in portions
+
+    def _answer_divisible(self, connection: Connection, request: Any) -> WireResponse | None:
+        if DIVISIBLE[type(request)](request) > FEW:
+            self._answer_in_portions(connection, request)
+        elif type(request) is DescribeTransactions:
+            return self.transactions.describe(request, self._permissions(connection))
+        else:
+            self._submit(request, connection, connection.principal)
+        return None
+
+    def _answer_in_portions(self, connection: Connection, request: Any) -> bool:
+        work = in_portions_of(request, partial(self._ask, connection))
+        if work is not None:
+            connection.answer_in_portions(work)
+        return work is not None
+
+    def _ask(self, connection: Connection, request: Any) -> Answer:
+        """Have a portion of a connection's request answered."""
+        answer = Answer()
+        if type(request) is DescribeTransactions:
+            answer.answer(self.transactions.describe(request, self._permissions(connection)))
+        else:
+            self._submit(request, answer, connection.principal)
+        return answer
+
+    def _submit(self, request: Any, token: Connection | Answer, principal: Principal) -> None:
+        self.coordinator.submit(request, token, principal)
+        for replied, response in self.coordinator.take_replies():
+            replied.answer(response)
 
     def _delivered(self, response: WireResponse | None) -> WireResponse | None:
         """Pass on what the group coordinator answered to what came before this response."""

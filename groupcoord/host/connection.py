@@ -1,18 +1,29 @@
 """One client's connection without its socket: bytes in, bytes out.
 
 Requests of a connection are handled one at a time and in order, as a Kafka broker does: while one waits for its
-answer (a join, a long poll), the frames behind it wait as well. Sources: ``NetworkReceive``, ``SocketServer`` of
-Apache Kafka 4.4.
+answer (a join, a long poll), the frames behind it wait as well. Long ones are read, and long answers are written, a
+portion whenever it is the connection's turn. Sources: ``NetworkReceive``, ``SocketServer`` of Apache Kafka 4.4.
 """
 
 from __future__ import annotations
 
 import logging
 import struct
+from collections import deque
+from inspect import GEN_RUNNING, getgeneratorstate
 from typing import TYPE_CHECKING
 
 from groupcoord.core.front.authorization import Principal
-from groupcoord.wire import ProtocolError, RequestHeader, WireResponse, decode_request, encode_response
+from groupcoord.host.portions import Answer, Work, is_long
+from groupcoord.wire import (
+    ProtocolError,
+    RequestHeader,
+    WireResponse,
+    decode_request,
+    encode_response,
+    encode_response_parts,
+)
+from groupcoord.wire.pacing import in_portions
 
 if TYPE_CHECKING:
     from groupcoord.host.broker import Broker
@@ -24,9 +35,16 @@ TLS_PREFIX = b"\x16\x03"
 HTTP_PREFIXES = (b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI")
 
 _SIZE_FROM = struct.Struct(">I").unpack_from
+_SIGNED_SIZE_FROM = struct.Struct(">i").unpack_from
+
+LONG_REQUEST_BYTES = 16 * 1024
+"""Requests of this size and more are read in portions: it can take longer than a peer may hold up the others."""
 
 BACKLOG_LIMIT_BYTES = 256 * 1024
-"""While a request waits, reading goes on until this many bytes lie behind it."""
+"""Reading goes on until this many bytes of requests wait."""
+
+OUTPUT_PORTION_BYTES = 256 * 1024
+"""Answers are handed out in portions of about this size."""
 
 OUTPUT_LIMIT_BYTES = 1024 * 1024
 """No further request is handled while this many bytes of answers have not been taken."""
@@ -36,27 +54,39 @@ class Connection:
     """A connection as :meth:`Broker.connect` makes it.
 
     Feed it with :meth:`receive_data`, write what :meth:`take_output` gives, and when :attr:`closing` is set, write
-    the rest and close. An answer may come at any time: :meth:`Broker.take_dirty` names the connections that have
+    the rest and close. One request is handled at once; those behind it when :meth:`Broker.run_turn` gives the
+    connection its turn. An answer may come at any time: :meth:`Broker.take_dirty` names the connections that have
     output.
 
     Attributes:
         client_host: where the client is, in Kafka's form (``/127.0.0.1``).
         principal: for whom it speaks.
         closing: why the host must close the connection; None while it may go on.
+        active_at_s: when something was received or sent, by the broker's stopwatch.
+        cost_s: what its requests have cost lately, in seconds; see :class:`~groupcoord.host.turns.Turns`.
+        cost_at_s: when that was counted.
+        output_bytes: how many bytes wait for :meth:`take_output`.
+        is_queued: True while it waits for its turn.
     """
 
     __slots__ = (
+        "_awaited",
         "_broker",
         "_buffer",
         "_header",
         "_is_dirty",
-        "_is_handling",
+        "_is_long",
         "_is_paused",
         "_max_request_bytes",
         "_output",
-        "_output_bytes",
+        "_work",
+        "active_at_s",
         "client_host",
         "closing",
+        "cost_at_s",
+        "cost_s",
+        "is_queued",
+        "output_bytes",
         "principal",
     )
 
@@ -64,64 +94,108 @@ class Connection:
         self.client_host = client_host
         self.principal = principal
         self.closing: str | None = None
+        self.active_at_s = broker.now_s()
+        self.cost_s = 0.0
+        self.cost_at_s = 0.0
+        self.is_queued = False
         self._broker = broker
         self._max_request_bytes = max_request_bytes
         self._buffer = bytearray()
         self._header: RequestHeader | None = None  # of the request that has no answer yet
-        self._output: list[bytes] = []
-        self._output_bytes = 0
+        self._work: Work[None] | None = None  # on a long request, or a long answer
+        self._awaited: Answer | None = None  # without which that can't go on
+        self._output: deque[bytes | memoryview] = deque()
+        self.output_bytes = 0
         self._is_dirty = False
-        self._is_handling = False
+        self._is_long = False  # whether the request that has no answer yet is, and so its answer may be
         self._is_paused = False
 
     # ------------------------------------------------------------ for the host
 
     def receive_data(self, data: bytes) -> None:
-        """Take bytes from the peer and handle every whole request among them that may be handled now."""
+        """Take bytes from the peer, and handle the request in them if nobody else has to go before it."""
         # Nearly always this is exactly one request, and nothing waits.
+        broker = self._broker
+        self.active_at_s = start_s = broker.now_s()
         size = len(data) - SIZE_BYTES
         if (
             self._header is None
             and not self._buffer
             and 0 < size <= self._max_request_bytes
+            and size < LONG_REQUEST_BYTES
             and _SIZE_FROM(data)[0] == size
-            and self._output_bytes < OUTPUT_LIMIT_BYTES
+            and self.output_bytes < OUTPUT_LIMIT_BYTES
             and not self._is_paused
             and self.closing is None
+            and self._work is None
+            and broker.turns.may_go_first(self, start_s)
         ):
             self._handle(data[SIZE_BYTES:])
+            self.cost_s += broker.now_s() - start_s
         elif self.closing is None:
             self._buffer += data
-            self.handle_backlog()
-        if self._broker.ready:
-            self._broker.handle_ready()
+            self._wait_for_turn()
+
+    def take_turn(self) -> bool:
+        """Handle what has been received, or a portion of a long request, until the broker's pace says that time is up.
+
+        Returns:
+            True if there is more to do now.
+        """
+        pace = self._broker.pace
+        while self._can_handle():
+            if self._work is not None:
+                self._go_on(self._work)
+            else:
+                self._handle_next()
+            if pace.now_s() >= pace.until_s:
+                return self._can_handle()
+        return False
 
     def take_output(self) -> bytes:
-        """Return the bytes to send now, once; empty if there are none.
+        """Return bytes to send now, once; empty if there are none.
 
-        Requests that were held back because there was too much output are handled then, so call it until it returns
-        nothing.
+        Of much output it is a part. Requests that were held back because there was too much of it wait for their turn
+        then, so call it, and :meth:`Broker.run_turn`, until both have nothing more.
         """
         self._is_dirty = False
         output = self._output
         if not output:
             return b""
-        taken = output[0] if len(output) == 1 else b"".join(output)
-        output.clear()
-        self._output_bytes = 0
-        if len(taken) >= OUTPUT_LIMIT_BYTES:
-            self.handle_backlog()
+        was_blocked = self.output_bytes >= OUTPUT_LIMIT_BYTES
+        taken = bytes(output.popleft())
+        if output:
+            parts: list[bytes | memoryview] = [taken]
+            size = len(taken)
+            while output and size < OUTPUT_PORTION_BYTES:
+                size += len(output[0])
+                parts.append(output.popleft())
+            taken = b"".join(parts)
+        self.output_bytes -= len(taken)
+        if was_blocked and self.output_bytes < OUTPUT_LIMIT_BYTES:
+            self._wait_for_turn()
         return taken
 
     @property
     def wants_reading(self) -> bool:
-        """False while the host should not read: paused, or too many bytes wait behind an unanswered request."""
-        return not self._is_paused and (len(self._buffer) < BACKLOG_LIMIT_BYTES or not self._is_blocked())
+        """False while the host should not read: paused, or many bytes wait to be handled."""
+        return not self._is_paused and (len(self._buffer) < BACKLOG_LIMIT_BYTES or not self._has_frame())
 
     @property
     def is_waiting(self) -> bool:
         """True while a request has no answer yet."""
-        return self._header is not None
+        return self._header is not None or self._work is not None
+
+    def end(self, reason: str) -> None:
+        """Take no further request: the host closes the connection when it has sent what there is."""
+        self.closing = self.closing or reason
+        self._buffer.clear()
+        self._drop_work()
+
+    @property
+    def is_busy(self) -> bool:
+        """True while something that was received can be handled, without anything else happening before."""
+        return self.is_queued or self._work is not None
 
     def pause(self) -> None:
         """Handle no further request: the peer does not take its answers."""
@@ -130,16 +204,15 @@ class Connection:
     def resume(self) -> None:
         """Go on after :meth:`pause`."""
         self._is_paused = False
-        self.handle_backlog()
-        if self._broker.ready:
-            self._broker.handle_ready()
+        self._wait_for_turn()
 
     def close(self) -> None:
         """Forget everything: the peer is gone. The answer to a waiting request will be dropped."""
-        self.closing = "closed"
+        self.closing = self.closing or "closed"
         self._header = None
         self._buffer.clear()
-        self._output = []
+        self._output.clear()
+        self._drop_work()
         self._broker.disconnected(self)
 
     # ------------------------------------------------------------ for the broker
@@ -152,6 +225,10 @@ class Connection:
         header = self._header
         if response is None or header is None:
             return
+        if self._is_long or is_long(response):
+            self._is_long = False
+            self._work_on(self._write_long(header, response))
+            return
         try:
             frame = encode_response(header, response)
         except ProtocolError as error:
@@ -162,52 +239,74 @@ class Connection:
             return
         self._header = None
         self._output.append(frame)
-        self._output_bytes += len(frame)
+        self.output_bytes += len(frame)
         self._mark_dirty()
-        if self._buffer and not self._is_handling:
-            self._broker.ready.append(self)
+        if self._buffer:
+            self._wait_for_turn()
 
     def skip_answer(self) -> None:
         """Take the request that is being handled as done: its client wants no answer."""
         self._header = None
+        self._is_long = False
+
+    def answer_in_portions(self, work: Work[WireResponse]) -> None:
+        """Have the waiting request answered with what ``work`` returns, of which a portion is done at each turn."""
+        self._is_long = True
+        self._work_on(self._answer_when_done(work))
 
     def refuse(self, reason: str) -> None:
         """Have the connection closed: its request is none, or can't be answered."""
         self.closing = reason
         self._buffer.clear()
+        self._drop_work()
         self._mark_dirty()
 
-    def handle_backlog(self) -> None:
-        """Handle the whole requests that lie in the buffer, as far as they may be handled now."""
-        buffer = self._buffer
-        start, end = 0, len(buffer)
-        self._is_handling = True
-        while not self._is_blocked() and end - start >= SIZE_BYTES:
-            size = int.from_bytes(buffer[start : start + SIZE_BYTES], "big", signed=True)
-            if not 0 <= size <= self._max_request_bytes:
-                self.refuse(_bad_size(size, bytes(buffer[start : start + SIZE_BYTES]), self._max_request_bytes))
-                break
-            if end - start - SIZE_BYTES < size:
-                break
-            start += SIZE_BYTES + size
-            self._handle(bytes(memoryview(buffer)[start - size : start]))
-        self._is_handling = False
-        del buffer[:start]
-
     # ------------------------------------------------------------ inside
+
+    def _work_on(self, work: Work[None]) -> None:
+        self._work = work
+        self._broker.turns.add(self)
 
     def _mark_dirty(self) -> None:
         if not self._is_dirty:
             self._is_dirty = True
             self._broker.dirty.append(self)
 
-    def _is_blocked(self) -> bool:
-        return (
-            self._header is not None
-            or self._is_paused
-            or self._output_bytes >= OUTPUT_LIMIT_BYTES
-            or self.closing is not None
-        )
+    def _wait_for_turn(self) -> None:
+        if not self.is_queued and self._can_handle():
+            self._broker.turns.add(self)
+
+    def _can_handle(self) -> bool:
+        """Tell whether there is something to do that waits for nothing but the connection's turn."""
+        if self._is_paused or self.closing is not None or self.output_bytes >= OUTPUT_LIMIT_BYTES:
+            return False
+        if self._work is not None:
+            return self._awaited is None
+        return self._header is None and self._has_frame()
+
+    def _has_frame(self) -> bool:
+        """Tell whether the buffer begins with a whole request, or with a size that no request has."""
+        buffer = self._buffer
+        if len(buffer) < SIZE_BYTES:
+            return False
+        size = _SIGNED_SIZE_FROM(buffer)[0]
+        return len(buffer) - SIZE_BYTES >= size or not 0 <= size <= self._max_request_bytes
+
+    def _handle_next(self) -> None:
+        buffer = self._buffer
+        (size,) = _SIGNED_SIZE_FROM(buffer)
+        if not 0 <= size <= self._max_request_bytes:
+            self.refuse(_bad_size(size, bytes(buffer[:SIZE_BYTES]), self._max_request_bytes))
+            return
+        if len(buffer) >= BACKLOG_LIMIT_BYTES:
+            self._mark_dirty()  # so that the host reads on, even if nothing is answered
+        end = SIZE_BYTES + size
+        frame = bytes(memoryview(buffer)[SIZE_BYTES:end])
+        del buffer[:end]
+        if size < LONG_REQUEST_BYTES:
+            self._handle(frame)
+        else:
+            self._work_on(self._read_long(frame))
 
     def _handle(self, frame: bytes) -> None:
         try:
@@ -221,6 +320,60 @@ class Connection:
     def _fail(self, what: str) -> None:
         logger.exception("%s, so the connection of %s is closed", what, self.client_host)
         self.refuse(f"internal error: {what}")
+
+    # ------------------------------------------------------------ long requests and answers
+
+    def _go_on(self, work: Work[None]) -> None:
+        """Do a portion of long work: until it is done, it has to wait for an answer, or time is up."""
+        pace = self._broker.pace
+        try:
+            while self._work is work:
+                awaited = next(work)
+                if awaited is not None and awaited.response is None:
+                    self._awaited = awaited
+                    awaited.on_answer = self._awaited_has_come
+                    return
+                if pace.now_s() >= pace.until_s:
+                    return
+            work.close()
+        except StopIteration:
+            if self._work is work:
+                self._work = None
+        except ProtocolError as error:
+            self.refuse(str(error))
+        except Exception:
+            self._fail("a long request could not be handled")
+
+    def _awaited_has_come(self) -> None:
+        self._awaited = None
+        self._wait_for_turn()
+
+    def _read_long(self, frame: bytes) -> Work[None]:
+        self._is_long = True
+        self._header, request = yield from in_portions(self._broker.pace, decode_request, frame, self.client_host)
+        yield from self._broker.handle_long(self, request)
+
+    def _answer_when_done(self, work: Work[WireResponse]) -> Work[None]:
+        self.answer((yield from work))
+
+    def _write_long(self, header: RequestHeader, response: WireResponse) -> Work[None]:
+        parts = yield from in_portions(self._broker.pace, encode_response_parts, header, response)
+        self._header = None
+        for part in parts:
+            if len(part) <= OUTPUT_PORTION_BYTES:
+                self._output.append(part)
+            else:
+                view = memoryview(part)
+                self._output += (
+                    view[start : start + OUTPUT_PORTION_BYTES] for start in range(0, len(part), OUTPUT_PORTION_BYTES)
+                )
+            self.output_bytes += len(part)
+        self._mark_dirty()
+
+    def _drop_work(self) -> None:
+        work, self._work, self._awaited = self._work, None, None
+        if work is not None and getgeneratorstate(work) != GEN_RUNNING:
+            work.close()
 
 
 def _bad_size(size: int, prefix: bytes, max_request_bytes: int) -> str:

@@ -41,6 +41,7 @@ from groupcoord.wire.broker_messages import (
     ProducedTopic,
     ProduceResponse,
 )
+from groupcoord.wire.pacing import paced
 
 LATEST, EARLIEST, EARLIEST_LOCAL = -1, -2, -4
 NO_LEADER_EPOCH = -1
@@ -64,21 +65,21 @@ def answer_list_offsets(
     """
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         error_code = ErrorCode.UNKNOWN_SERVER_ERROR
-        return ListOffsetsResponse(tuple(_refused_listing(topic, error_code) for topic in request.topics))
+        return ListOffsetsResponse(tuple(_refused_listing(topic, error_code) for topic in paced(request.topics)))
     listed, denied = [], []
-    for topic in request.topics:
+    for topic in paced(request.topics):
         if not permissions.on_topic(topic.name, Operation.DESCRIBE):
             denied.append(_refused_listing(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
             continue
         partition_count = topics.partition_count(topic.name) or 0
-        asked = Counter(partition.partition_index for partition in topic.partitions)
+        asked = Counter(partition.partition_index for partition in paced(topic.partitions))
         partitions = {
             partition.partition_index: (
                 _list(partition, partition_count, request.lowest_timestamp)
                 if asked[partition.partition_index] == 1
                 else ListedOffsetsPartition(partition.partition_index, ErrorCode.INVALID_REQUEST)
             )
-            for partition in topic.partitions
+            for partition in paced(topic.partitions)
         }
         if partitions:
             listed.append(ListedOffsetsTopic(topic.name, tuple(partitions.values())))
@@ -86,7 +87,9 @@ def answer_list_offsets(
 
 
 def _refused_listing(topic: ListOffsetsTopic, error_code: ErrorCode) -> ListedOffsetsTopic:
-    partitions = [ListedOffsetsPartition(partition.partition_index, error_code) for partition in topic.partitions]
+    partitions = [
+        ListedOffsetsPartition(partition.partition_index, error_code) for partition in paced(topic.partitions)
+    ]
     return ListedOffsetsTopic(topic.name, tuple(partitions))
 
 
@@ -131,7 +134,7 @@ def answer_fetch(
     read: list[tuple[FetchTopic, FetchedPartitionData]] = []
     without_topic: list[tuple[FetchTopic, FetchedPartitionData]] = []
     refused: list[tuple[FetchTopic, FetchedPartitionData]] = []
-    for topic in request.topics:
+    for topic in paced(request.topics):
         known = topics.get_by_id(topic.topic_id) if topic.name is None else topics.get(topic.name)
         name = topic.name if known is None else known.name
         error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -141,7 +144,7 @@ def answer_fetch(
             error_code, known = ErrorCode.TOPIC_AUTHORIZATION_FAILED, None
         errors = without_topic if name is None else refused
         partition_count = 0 if known is None else known.partition_count
-        for index, partition in {partition.partition_index: partition for partition in topic.partitions}.items():
+        for index, partition in {partition.partition_index: partition for partition in paced(topic.partitions)}.items():
             if 0 <= index < partition_count:
                 read.append((topic, _fetch(partition, request)))
             else:
@@ -178,9 +181,9 @@ def _unexpected_fetch(request: Fetch) -> FetchResponse:
         FetchedTopicData(
             topic.name,
             topic.topic_id,
-            tuple(FetchedPartitionData(partition.partition_index, error_code) for partition in topic.partitions),
+            tuple(FetchedPartitionData(partition.partition_index, error_code) for partition in paced(topic.partitions)),
         )
-        for topic in request.topics
+        for topic in paced(request.topics)
         if topic.name is not None
     ]
     return FetchResponse(error_code, topics=tuple(fetched))
@@ -193,7 +196,7 @@ def answer_produce(request: Produce, topics: TopicRegistry, permissions: Permiss
         transactional_id, Operation.WRITE
     )
     answered: dict[tuple[str | None, UUID], dict[int, ProducedPartition]] = {}
-    for topic in request.topics:
+    for topic in paced(request.topics):
         partitions = answered.setdefault((topic.name, topic.topic_id), {}) if topic.partition_indexes else {}
         known = topics.get_by_id(topic.topic_id) if topic.name is None else topics.get(topic.name)
         name = topic.name if known is None else known.name
@@ -203,7 +206,7 @@ def answer_produce(request: Produce, topics: TopicRegistry, permissions: Permiss
             refusal = ErrorCode.UNKNOWN_TOPIC_ID
         else:
             refusal = permissions.topic_error(name, Operation.WRITE)
-        for index in topic.partition_indexes:
+        for index in paced(topic.partition_indexes):
             if refusal is ErrorCode.NONE:
                 partitions[index] = _refuse_records(index, known, request.acks)
             else:

@@ -81,10 +81,15 @@ class LimitedLog:
         """Write or count an error; see :meth:`log`."""
         self.log(logging.ERROR, kind, now_s, message, *arguments)
 
-    def report(self, now_s: float) -> None:
-        """Tell what was left out in intervals that are over, and forget them."""
+    def report(self, now_s: float, *, ends: bool = False) -> None:
+        """Tell what was left out in intervals that are over, and forget them.
+
+        Args:
+            now_s: the time, in seconds.
+            ends: tell of all intervals: no more lines will come.
+        """
         for kind, interval in list(self._intervals.items()):
-            if now_s - interval.started_s >= self._interval_s:
+            if ends or now_s - interval.started_s >= self._interval_s:
                 del self._intervals[kind]
                 self._tell(kind, interval, now_s)
 

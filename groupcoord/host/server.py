@@ -1,31 +1,30 @@
 """The asyncio host: sockets around a :class:`~groupcoord.host.broker.Broker`. It feeds, flushes and wakes; it decides
 nothing.
 
-Everything runs in one thread, the event loop's. What a peer can make the host keep is bounded: a request by
-``socket.request.max.bytes``, requests behind an unanswered one by ``BACKLOG_LIMIT_BYTES``, answers that the peer does
-not read by ``WRITE_LIMIT_BYTES`` and what one more round of handling adds; after ``DRAIN_TIMEOUT_S`` it is
-disconnected.
+Everything runs in one thread, the event loop's, in turns that are bounded in time. What a peer can make the host keep
+is bounded, too: a request by ``socket.request.max.bytes``, requests that wait by ``BACKLOG_LIMIT_BYTES``, answers that
+the peer does not read by ``WRITE_LIMIT_BYTES`` and one answer more; after ``DRAIN_TIMEOUT_S`` it is disconnected.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import ipaddress
 import logging
+import math
 import socket
+import sys
 from types import TracebackType
-from typing import Protocol, cast, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from groupcoord.config import INT64_MAX
 from groupcoord.host.broker import Broker
 from groupcoord.host.connection import Connection
+from groupcoord.host.limited_log import LimitedLog
+from groupcoord.host.peer import Peer
 from groupcoord.log_store import LogStoreError
 
 logger = logging.getLogger("groupcoord.host")
 
-WRITE_LIMIT_BYTES = 1024 * 1024
-DRAIN_TIMEOUT_S = 30.0
 SHUTDOWN_TIMEOUT_S = 2.0
 RETRY_S = 1.0
 RELOAD_S = 1.0
@@ -34,6 +33,9 @@ COMPACTION_PAUSE_S = 0.02
 SHORTEST_SWEEP_S, LONGEST_SWEEP_S = 0.01, 30.0
 LONGEST_TIMER_S = 86_400.0
 """Event loops don't take absurd times; the timer is set anew when it fires."""
+
+DESCRIPTOR_RESERVE = 32
+"""So many file descriptors are left to the log when there are too many connections."""
 
 NEVER_MS = INT64_MAX
 ACCEPT_BACKLOG = 1024
@@ -55,134 +57,14 @@ class CompactingStore(Protocol):
         """Do one portion, which takes a millisecond or two; return True if there is more to do."""
 
 
-def kafka_host(address: str) -> str:
-    """Return an IP address in the form in which Kafka reports a client's host: ``/127.0.0.1``, ``/0:0:0:0:0:0:0:1``."""
-    plain, percent, scope = address.partition("%")
-    try:
-        parsed = ipaddress.ip_address(plain)
-    except ValueError:
-        return f"/{address}"
-    if parsed.version == 4:
-        return f"/{plain}"
-    if parsed.ipv4_mapped is not None:
-        return f"/{parsed.ipv4_mapped}"
-    return "/" + ":".join(f"{int(group, 16):x}" for group in parsed.exploded.split(":")) + percent + scope
+def descriptor_limit() -> int:
+    """Return how many files and sockets this process may have open."""
+    if sys.platform == "win32":
+        return sys.maxsize
+    import resource
 
-
-class _Peer(asyncio.Protocol):
-    """One socket."""
-
-    def __init__(self, server: Server) -> None:
-        self._server = server
-        self._drain_timer: asyncio.TimerHandle | None = None
-        self._is_reading = True
-        self.connection: Connection | None = None
-        self.transport: asyncio.Transport
-        self.address = "?"
-        self.last_active_s = server.loop.time()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are no subclasses of asyncio's, so there is nothing to assert here.
-        self.transport = cast(asyncio.Transport, transport)
-        peer_name = self.transport.get_extra_info("peername") or ("unknown", 0)
-        self.address = f"{peer_name[0]}:{peer_name[1]}"
-        sock = self.transport.get_extra_info("socket")
-        with contextlib.suppress(OSError):
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.transport.set_write_buffer_limits(high=WRITE_LIMIT_BYTES)
-        self.connection = self._server.accept(self, kafka_host(peer_name[0]))
-        if self.connection is None:
-            self.transport.abort()
-
-    def data_received(self, data: bytes) -> None:
-        connection, server = self.connection, self._server
-        if connection is None:
-            return
-        connection.receive_data(data)
-        self.last_active_s = server.loop.time()
-        server.flush_soon()
-        if not connection.wants_reading:
-            self._read_if_wanted()
-
-    def flush(self, now_s: float) -> None:
-        """Send what the connection has to say; close if it must be.
-
-        Args:
-            now_s: the loop's time.
-        """
-        connection = self.connection
-        if connection is None:
-            return
-        output = connection.take_output()
-        if output:
-            self.last_active_s = now_s
-            self.transport.write(output)
-        if connection.closing is not None:
-            self.transport.write(connection.take_output())
-            self.disconnect(connection.closing)
-        elif not self._is_reading:
-            self._read_if_wanted()
-
-    def pause_writing(self) -> None:
-        """The peer does not read its answers: handle nothing more until it does."""
-        if self.connection is None:
-            return
-        self.connection.pause()
-        self._read_if_wanted()
-        reason = f"did not read its answers for {DRAIN_TIMEOUT_S:g} s"
-        self._drain_timer = self._server.loop.call_later(DRAIN_TIMEOUT_S, self.disconnect, reason)
-
-    def resume_writing(self) -> None:
-        """The peer reads again."""
-        self._cancel_drain_timer()
-        if self.connection is None:
-            return
-        self.connection.resume()
-        self._server.flush()
-        self._read_if_wanted()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._cancel_drain_timer()
-        self._let_go()
-
-    def disconnect(self, reason: str, level: int = logging.WARNING) -> None:
-        """Close the connection and log why.
-
-        Answers that were given before are still sent, unless the peer does not read.
-        """
-        if self.connection is None:
-            return
-        logger.log(level, "closed the connection of %s: %s", self.address, reason)
-        is_stuck = self._drain_timer is not None
-        self._cancel_drain_timer()
-        self._let_go()
-        if is_stuck:
-            self.transport.abort()
-        else:
-            self.transport.close()
-
-    def _let_go(self) -> None:
-        connection, self.connection = self.connection, None
-        if connection is not None:
-            connection.close()
-            self._server.forget(connection)
-
-    def _read_if_wanted(self) -> None:
-        connection = self.connection
-        if connection is None or self.transport.is_closing():
-            return
-        is_wanted = connection.wants_reading
-        if is_wanted != self._is_reading:
-            self._is_reading = is_wanted
-            if is_wanted:
-                self.transport.resume_reading()
-            else:
-                self.transport.pause_reading()
-
-    def _cancel_drain_timer(self) -> None:
-        if self._drain_timer is not None:
-            self._drain_timer.cancel()
-            self._drain_timer = None
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if soft == resource.RLIM_INFINITY else soft
 
 
 class Server:
@@ -207,9 +89,10 @@ class Server:
         self.port = port
         self.loop: asyncio.AbstractEventLoop
         self._sock = sock
+        self.log = LimitedLog(logger)
         self._listener: asyncio.Server | None = None
-        self._peers: dict[Connection, _Peer] = {}
-        self._send_handle: asyncio.Handle | None = None
+        self._peers: dict[Connection, Peer] = {}
+        self._turn_handle: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._sweep_timer: asyncio.TimerHandle | None = None
@@ -251,7 +134,9 @@ class Server:
         if self._listener is not None:
             self._listener.close()
             self._listener = None
-        self.flush()
+        self._turn()
+        if self._turn_handle is not None:
+            self._turn_handle.cancel()
         timers = (self._timer, self._sweep_timer, self._flush_timer, self._reload_timer, self._compaction_timer)
         for timer in timers:
             if timer is not None:
@@ -265,6 +150,7 @@ class Server:
         for peer in peers:
             peer.transport.abort()
         self.broker.close()
+        self.log.report(self.broker.now_s(), ends=True)
 
     @property
     def connection_count(self) -> int:
@@ -273,35 +159,46 @@ class Server:
 
     # ------------------------------------------------------------ for the peers
 
-    def accept(self, peer: _Peer, client_host: str) -> Connection | None:
-        """Return a new connection; None if ``max.connections`` are open already."""
+    def accept(self, peer: Peer, client_host: str, descriptor: int) -> Connection | None:
+        """Return a new connection; None if ``max.connections`` are open already, or file descriptors are running out.
+
+        Args:
+            peer: its socket.
+            client_host: where the client is, in Kafka's form.
+            descriptor: the socket's file descriptor: the lowest that was free.
+        """
         limit = self.broker.config.max_connections
         if len(self._peers) >= limit:
-            logger.warning("refused the connection of %s: max.connections (%d) are open", peer.address, limit)
+            self._refuse(peer, "too many connections", f"max.connections ({limit}) are open")
+            return None
+        descriptors = descriptor_limit()
+        if descriptor >= descriptors - min(DESCRIPTOR_RESERVE, descriptors // 8):
+            self._refuse(peer, "too many open files", f"too many open files: {descriptor} of {descriptors} (ulimit -n)")
             return None
         connection = self.broker.connect(client_host)
         self._peers[connection] = peer
         return connection
+
+    def _refuse(self, peer: Peer, kind: str, reason: str) -> None:
+        self.log.warning(kind, self.broker.now_s(), "refused the connection of %s: %s", peer.address, reason)
 
     def forget(self, connection: Connection) -> None:
         """A connection is closed."""
         self._peers.pop(connection, None)
 
     def flush_soon(self) -> None:
-        """Flush when all sockets were read that have something now.
+        """Flush when all sockets were read that have something now, and let those have their turn who wait for it.
 
         Most of what a small answer costs is waking whoever waits for it; many that are sent one after the other wake a
         client, or its processor, once.
         """
-        if self._send_handle is None:
-            self._send_handle = self.loop.call_soon(self.flush)
+        if self._turn_handle is None:
+            self._turn_handle = self.loop.call_soon(self._turn)
 
     def flush(self) -> None:
         """Send everything that the broker has to say, and set the timer if it wants to be woken, or woken earlier."""
-        if self._send_handle is not None:
-            self._send_handle.cancel()
-            self._send_handle = None
-        broker, now_s = self.broker, self.loop.time()
+        broker = self.broker
+        now_s = broker.now_s()
         while broker.dirty:
             for connection in broker.take_dirty():
                 peer = self._peers.get(connection)
@@ -311,11 +208,23 @@ class Server:
             deadline_ms = broker.next_deadline_ms()
             if deadline_ms is not None and (self._timer is None or deadline_ms < self._timer_ms):
                 self._wake_at(deadline_ms)
+        if broker.turns.waiting:
+            self.flush_soon()
+
+    def _turn(self) -> None:
+        """Answer what was asked, then give others their turn; what is left waits until the sockets were looked at."""
+        self._turn_handle = None
+        broker = self.broker
+        self.flush()
+        if broker.run_turn():
+            self.flush_soon()
+        if broker.dirty:
+            self.flush()
 
     # ------------------------------------------------------------ timers
 
-    def _new_peer(self) -> _Peer:
-        return _Peer(self)
+    def _new_peer(self) -> Peer:
+        return Peer(self)
 
     def _wake_at(self, deadline_ms: int) -> None:
         # A later deadline leaves the timer as it is: it then fires once for nothing, which is cheaper than moving it
@@ -339,12 +248,13 @@ class Server:
 
     def _sweep_idle(self) -> None:
         """Close the connections that said nothing for ``connections.max.idle.ms``. One timer serves them all."""
+        now_s = self.broker.now_s()
+        self.log.report(now_s)
         idle_s = self.broker.config.connections_max_idle_ms / 1000
         if idle_s < 0:
-            return
-        now_s = self.loop.time()
-        for peer in list(self._peers.values()):
-            if now_s - peer.last_active_s >= idle_s:
+            idle_s = math.inf
+        for connection, peer in list(self._peers.items()):
+            if now_s - connection.active_at_s >= idle_s:
                 peer.disconnect(f"idle for {idle_s:g} s (connections.max.idle.ms)", logging.INFO)
         pause_s = min(max(idle_s / 4, SHORTEST_SWEEP_S), LONGEST_SWEEP_S)
         self._sweep_timer = self.loop.call_later(pause_s, self._sweep_idle)

@@ -16,6 +16,7 @@ from groupcoord.core.messages import CompleteTransaction, PartitionResult, Topic
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.host.topics import OFFSETS_TOPIC, TopicRegistry
+from groupcoord.wire.pacing import paced
 from groupcoord.wire.transaction_messages import (
     MarkerToWrite,
     WriteTxnMarkers,
@@ -88,14 +89,14 @@ def answer_write_txn_markers(
     """
     pending = _Request(token)
     submissions: list[tuple[CompleteTransaction, Callable[[ErrorCode], None]]] = []
-    for marker in request.markers:
+    for marker in paced(request.markers):
         results: Results = []
         pending.markers.append((marker.producer_id, results))
-        for name, indexes in marker.topics:
+        for name, indexes in paced(marker.topics):
             count = topics.partition_count(name) or 0
             found: list[PartitionResult] = []
             results.append((name, found))
-            for index in indexes:
+            for index in paced(indexes):
                 error_code = _error(marker, index, count)
                 found.append(PartitionResult(index, error_code))
                 if error_code is ErrorCode.NONE and name == OFFSETS_TOPIC:

@@ -7,6 +7,7 @@ from groupcoord.core.messages import PartitionResult, TopicResult
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.host.topics import TopicRegistry
+from groupcoord.wire.pacing import paced
 from groupcoord.wire.transaction_messages import (
     AddedPartitions,
     AddOffsetsToTxn,
@@ -67,26 +68,29 @@ def _refuse_partitions(request: AddPartitionsToTxn, permissions: Permissions) ->
     if request.is_from_broker:
         is_allowed = permissions.on_cluster(Operation.CLUSTER_ACTION)
         return None if is_allowed else AddPartitionsToTxnResponse((), CLUSTER_DENIED)
-    if all(_may_write(wanted.transactional_id, permissions) for wanted in request.transactions):
+    if all(_may_write(wanted.transactional_id, permissions) for wanted in paced(request.transactions)):
         return None
     return AddPartitionsToTxnResponse(
         tuple(
             AddedPartitions(wanted.transactional_id, _results(wanted.topics, ID_DENIED))
-            for wanted in request.transactions
+            for wanted in paced(request.transactions)
         )
     )
 
 
 def _refuse_markers(request: WriteTxnMarkers) -> WriteTxnMarkersResponse:
     return WriteTxnMarkersResponse(
-        tuple(WrittenMarker(marker.producer_id, _results(marker.topics, CLUSTER_DENIED)) for marker in request.markers)
+        tuple(
+            WrittenMarker(marker.producer_id, _results(marker.topics, CLUSTER_DENIED))
+            for marker in paced(request.markers)
+        )
     )
 
 
 def _results(topics: tuple[TopicPartitions, ...], error_code: ErrorCode) -> tuple[TopicResult, ...]:
     return tuple(
         TopicResult(
-            topic.name, ZERO_UUID, tuple(PartitionResult(index, error_code) for index in topic.partition_indexes)
+            topic.name, ZERO_UUID, tuple(PartitionResult(index, error_code) for index in paced(topic.partition_indexes))
         )
-        for topic in topics
+        for topic in paced(topics)
     )

@@ -30,6 +30,7 @@ from groupcoord.host.topics import INTERNAL_TOPICS, OFFSETS_TOPIC, TopicRegistry
 from groupcoord.host.transaction_log import MemoryTransactionLog, TransactionLogError, Value
 from groupcoord.host.transaction_markers import Answerable, MarkerToken
 from groupcoord.host.transaction_state import TopicPartition, Transaction, TransactionState
+from groupcoord.wire.pacing import paced
 from groupcoord.wire.transaction_messages import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -290,13 +291,15 @@ class TransactionCoordinator:
                     wanted.transactional_id,
                     self._add_partitions(wanted, None if request.is_from_broker else permissions),
                 )
-                for wanted in request.transactions
+                for wanted in paced(request.transactions)
             )
         )
 
     def _add_partitions(self, wanted: PartitionsToAdd, permissions: Permissions | None) -> tuple[TopicResult, ...]:
         partitions = frozenset(
-            TopicPartition(topic.name, index) for topic in wanted.topics for index in topic.partition_indexes
+            TopicPartition(topic.name, index)
+            for topic in paced(wanted.topics)
+            for index in paced(topic.partition_indexes)
         )
         errors = {partition: self._existence_error(partition, permissions) for partition in partitions}
         if any(errors.values()):
@@ -318,9 +321,9 @@ class TransactionCoordinator:
             TopicResult(
                 name,
                 ZERO_UUID,
-                tuple(PartitionResult(index, errors[TopicPartition(name, index)]) for index in indexes),
+                tuple(PartitionResult(index, errors[TopicPartition(name, index)]) for index in paced(indexes)),
             )
-            for name, indexes in wanted.topics
+            for name, indexes in paced(wanted.topics)
         )
 
     def _existence_error(self, partition: TopicPartition, permissions: Permissions | None) -> ErrorCode:

@@ -163,6 +163,7 @@ class ServerThread:
             while (due_ms := broker.next_deadline_ms()) is not None and due_ms <= end_ms:
                 clock.advance_to(max(due_ms, clock.now_ms()))
                 broker.tick()
+                broker.handle_waiting()
                 self._server.flush()
             clock.advance_to(end_ms)
 

@@ -70,6 +70,7 @@ def test_no_frame_does_harm() -> None:
     for frame in made(3, LAYOUTS, FRAME_COUNT):
         connection = broker.connect("/127.0.0.1")
         connection.receive_data(frame)
+        broker.handle_waiting()
         while connection.take_output():
             outcomes["answered"] += 1
         broker.take_dirty()

@@ -142,6 +142,9 @@ class FakeBroker:
             self.deadlines.pop(0)
             self.output += b"%d " % self.clock.now_ms()
 
+    def handle_waiting(self) -> None:
+        """Nothing waits here."""
+
     def receive_data(self, data: bytes) -> None:
         if data == b"crash":
             raise ZeroDivisionError("oops")

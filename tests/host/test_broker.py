@@ -22,6 +22,7 @@ from groupcoord.core.messages import (
 from groupcoord.host.broker import STALE_WAITS_LIMIT, Broker
 from groupcoord.host.topics import OFFSETS_TOPIC
 from groupcoord.log_store import AppendTimedOutError
+from tests.host.driving import feed
 from tests.host.kafka_bytes import correlation_ids, fetch, frame, heartbeat, string
 
 
@@ -56,13 +57,14 @@ def committed(broker: Broker) -> list[tuple[str | None, int]]:
 def test_a_fetch_waits_on_the_injected_clock(broker: Broker, clock: ManualClock) -> None:
     """A long poll that finds nothing is answered when its time is over; the broker says when that is."""
     connection = broker.connect("/127.0.0.1")
-    connection.receive_data(fetch(1, "t", 42, 500) + heartbeat(2))
+    feed(connection, fetch(1, "t", 42, 500) + heartbeat(2))
     assert broker.next_deadline_ms() == clock.now_ms() + 500
     clock.advance(499)
     broker.tick()
     assert connection.take_output() == b""
     clock.advance(1)
     broker.tick()
+    broker.handle_waiting()
     assert correlation_ids(connection.take_output()) == [1, 2]
     later_ms = broker.next_deadline_ms()
     assert later_ms is None or later_ms > clock.now_ms()
@@ -71,8 +73,8 @@ def test_a_fetch_waits_on_the_injected_clock(broker: Broker, clock: ManualClock)
 def test_fetches_end_in_the_order_of_their_deadlines(broker: Broker, clock: ManualClock) -> None:
     """Each waits for its own time."""
     slow, fast = broker.connect("/127.0.0.1"), broker.connect("/127.0.0.1")
-    slow.receive_data(fetch(1, "t", 0, 300))
-    fast.receive_data(fetch(2, "t", 0, 100))
+    feed(slow, fetch(1, "t", 0, 300))
+    feed(fast, fetch(2, "t", 0, 100))
     clock.advance(150)
     broker.tick()
     assert broker.take_dirty() == [fast]
@@ -86,7 +88,7 @@ def test_waits_of_peers_that_left_are_not_kept(broker: Broker) -> None:
     """Clients that come, ask for a very long poll and go leave nothing behind."""
     for _ in range(10 * STALE_WAITS_LIMIT):
         connection = broker.connect("/127.0.0.1")
-        connection.receive_data(fetch(1, "t", 0, 2**31 - 1))
+        feed(connection, fetch(1, "t", 0, 2**31 - 1))
         connection.close()
     assert len(broker._wait_queue) <= 2 * STALE_WAITS_LIMIT
 
@@ -98,7 +100,7 @@ def test_deleting_a_topic_deletes_its_offsets(broker: Broker) -> None:
     assert commit(broker, 7) == commit(broker, 8, "other") == "NONE"
     connection = broker.connect("/127.0.0.1")
     body = b"\x00\x00\x00\x01" + string("t") + b"\x00\x00\x10\x00"
-    connection.receive_data(frame(20, 1, 5, body))
+    feed(connection, frame(20, 1, 5, body))
     assert correlation_ids(connection.take_output()) == [5]
     assert committed(broker) == [("other", 8)]
     assert commit(broker, 9) == "UNKNOWN_TOPIC_OR_PARTITION"

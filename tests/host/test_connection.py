@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
 from groupcoord.host.broker import Broker
-from groupcoord.host.connection import BACKLOG_LIMIT_BYTES, OUTPUT_LIMIT_BYTES, Connection
+from groupcoord.host.connection import BACKLOG_LIMIT_BYTES, OUTPUT_LIMIT_BYTES, OUTPUT_PORTION_BYTES
 from groupcoord.host.topics import TopicRegistry
+from tests.host.driving import drain, feed
 from tests.host.kafka_bytes import (
     api_versions,
     blob,
@@ -46,19 +47,13 @@ def advance(broker: Broker, duration_ms: int) -> None:
     assert isinstance(broker.clock, ManualClock)
     broker.clock.advance(duration_ms)
     broker.tick()
-
-
-def drain(connection: Connection) -> bytes:
-    output = b""
-    while taken := connection.take_output():
-        output += taken
-    return output
+    broker.handle_waiting()
 
 
 def test_one_request_one_answer() -> None:
     """A whole request is answered at once, with its correlation id."""
     connection = make_broker().connect("/127.0.0.1")
-    connection.receive_data(heartbeat(77))
+    feed(connection, heartbeat(77))
     (answer,) = split(connection.take_output())
     assert heartbeat_error(answer) == ErrorCode.UNKNOWN_MEMBER_ID
     assert answer[:4] == struct.pack(">i", 77)
@@ -89,21 +84,21 @@ def test_any_chunking_gives_the_same_answers(requests: list[bytes], sizes: list[
     whole = broker.connect("/127.0.0.1")
     one_by_one = b""
     for request in requests:
-        whole.receive_data(request)
+        feed(whole, request)
         one_by_one += drain(whole)
     stream = b"".join(requests)
     chunked = broker.connect("/127.0.0.1")
     for size in sizes:
-        chunked.receive_data(stream[:size])
+        feed(chunked, stream[:size])
         stream = stream[size:]
-    chunked.receive_data(stream)
+    feed(chunked, stream)
     assert drain(chunked) == one_by_one
 
 
 def test_answers_given_at_once_leave_in_one_write() -> None:
     """Pipelined requests cost one write, not one each."""
     connection = make_broker().connect("/127.0.0.1")
-    connection.receive_data(b"".join(heartbeat(number) for number in range(50)))
+    feed(connection, b"".join(heartbeat(number) for number in range(50)))
     assert correlation_ids(connection.take_output()) == list(range(50))
 
 
@@ -111,11 +106,11 @@ def test_requests_wait_behind_a_join() -> None:
     """While a join waits, nothing behind it is handled; then all is answered in order. Other connections go on."""
     broker = make_broker()
     waiting, other = broker.connect("/127.0.0.1"), broker.connect("/127.0.0.2")
-    waiting.receive_data(join(1) + heartbeat(2)[:7])
-    waiting.receive_data(heartbeat(2)[7:] + metadata(3, "t"))
+    feed(waiting, join(1) + heartbeat(2)[:7])
+    feed(waiting, heartbeat(2)[7:] + metadata(3, "t"))
     assert drain(waiting) == b""
     assert waiting.is_waiting
-    other.receive_data(heartbeat(9))
+    feed(other, heartbeat(9))
     assert correlation_ids(drain(other)) == [9]
     broker.take_dirty()
     advance(broker, 1_000)
@@ -127,8 +122,8 @@ def test_one_request_releases_another_connection() -> None:
     """A sync by the leader answers the follower's, and the requests that the follower had sent behind it."""
     broker = make_broker()
     leader, follower = broker.connect("/127.0.0.1"), broker.connect("/127.0.0.1")
-    leader.receive_data(join(1))
-    follower.receive_data(join(2))
+    feed(leader, join(1))
+    feed(follower, join(2))
     advance(broker, 1_000)  # the second join has prolonged the delay
     advance(broker, 1_000)
     _, generation, leader_id, first_id = read_join(split(drain(leader))[0])
@@ -136,10 +131,10 @@ def test_one_request_releases_another_connection() -> None:
     assert leader_id in (first_id, second_id)
     if leader_id == second_id:
         leader, follower, first_id, second_id = follower, leader, second_id, first_id
-    follower.receive_data(sync(3, "g", generation, second_id) + heartbeat(4, "g", generation, second_id))
+    feed(follower, sync(3, "g", generation, second_id) + heartbeat(4, "g", generation, second_id))
     assert drain(follower) == b""
     broker.take_dirty()
-    leader.receive_data(sync(5, "g", generation, first_id, (first_id, b"a"), (second_id, b"b")))
+    feed(leader, sync(5, "g", generation, first_id, (first_id, b"a"), (second_id, b"b")))
     assert set(broker.take_dirty()) == {leader, follower}
     answers = split(drain(follower))
     assert answers[0] == struct.pack(">ih", 3, 0) + blob(b"b")
@@ -150,17 +145,17 @@ def test_a_request_that_is_never_answered_leaves_the_connection_waiting() -> Non
     """A sync replaced by the same member's next one gets no answer, and what came behind it is not handled."""
     broker = make_broker()
     leader, follower, again = (broker.connect("/127.0.0.1") for _ in range(3))
-    leader.receive_data(join(1))
-    follower.receive_data(join(2))
+    feed(leader, join(1))
+    feed(follower, join(2))
     advance(broker, 1_000)  # the second join has prolonged the delay
     advance(broker, 1_000)
     _, generation, leader_id, first_id = read_join(split(drain(leader))[0])
     second_id = read_join(split(drain(follower))[0])[3]
     if leader_id == second_id:
         leader, follower, first_id, second_id = follower, leader, second_id, first_id
-    follower.receive_data(sync(3, "g", generation, second_id) + heartbeat(4))
-    again.receive_data(sync(5, "g", generation, second_id))
-    leader.receive_data(sync(6, "g", generation, first_id))
+    feed(follower, sync(3, "g", generation, second_id) + heartbeat(4))
+    feed(again, sync(5, "g", generation, second_id))
+    feed(leader, sync(6, "g", generation, first_id))
     assert correlation_ids(drain(again)) == [5]
     assert drain(follower) == b""
     assert follower.is_waiting
@@ -189,9 +184,9 @@ def test_bytes_that_are_no_request_end_the_connection(data: bytes, reason: str, 
     """There is one clear reason, earlier answers are still given, and nothing after it is looked at."""
     broker = make_broker()
     connection = broker.connect("/127.0.0.1")
-    connection.receive_data(heartbeat(1) + data[:cut])
-    connection.receive_data(data[cut:] if cut else b"")
-    connection.receive_data(heartbeat(2))
+    feed(connection, heartbeat(1) + data[:cut])
+    feed(connection, data[cut:] if cut else b"")
+    feed(connection, heartbeat(2))
     assert connection.closing is not None
     assert len(connection.closing) > 10
     assert "\n" not in connection.closing
@@ -206,16 +201,16 @@ def test_a_request_of_exactly_the_limit_is_taken() -> None:
     empty = len(frame(3, 1, 1, b"\x00\x00\x00\x01" + string(""))) - 4
     request = metadata(1, "x" * (LIMIT - empty))
     assert len(request) - 4 == LIMIT
-    connection.receive_data(request)
+    feed(connection, request)
     assert correlation_ids(drain(connection)) == [1]
-    connection.receive_data(metadata(2, "x" * (LIMIT - empty + 1)))
+    feed(connection, metadata(2, "x" * (LIMIT - empty + 1)))
     assert connection.closing is not None
 
 
 def test_a_huge_length_allocates_nothing() -> None:
     """A length of 2 GB in four bytes is refused by looking at it."""
     connection = make_broker(socket_request_max_bytes=2**31 - 1).connect("/127.0.0.1")
-    connection.receive_data(struct.pack(">i", 2**31 - 1))
+    feed(connection, struct.pack(">i", 2**31 - 1))
     assert connection.closing is None
     assert connection.wants_reading
 
@@ -225,8 +220,8 @@ def test_a_huge_length_allocates_nothing() -> None:
 def test_garbage_never_raises(garbage: bytes) -> None:
     """Whatever a peer sends, a connection answers, waits for more or is to be closed, but is not an internal error."""
     connection = make_broker().connect("/127.0.0.1")
-    connection.receive_data(garbage)
-    connection.receive_data(blob(garbage))
+    feed(connection, garbage)
+    feed(connection, blob(garbage))
     assert connection.closing is None or "internal" not in connection.closing
 
 
@@ -234,11 +229,11 @@ def test_reading_stops_when_too_much_waits() -> None:
     """Behind an unanswered request only so much is kept; once it is answered all of it is handled."""
     broker = make_broker()
     connection = broker.connect("/127.0.0.1")
-    connection.receive_data(join(0))
+    feed(connection, join(0))
     count = 0
     while connection.wants_reading:
         count += 1
-        connection.receive_data(heartbeat(count))
+        feed(connection, heartbeat(count))
         assert count * len(heartbeat(1)) < BACKLOG_LIMIT_BYTES + 100
     advance(broker, 1_000)
     assert correlation_ids(drain(connection)) == list(range(count + 1))
@@ -251,26 +246,30 @@ def test_output_that_nobody_takes_stops_the_handling() -> None:
     with broker.topics.edit() as edit:
         edit.create("large", 5_000)
     connection = broker.connect("/127.0.0.1")
-    connection.receive_data(metadata(0, "large"))
+    feed(connection, metadata(0, "large"))
     answer_bytes = len(connection.take_output())
-    connection.receive_data(b"".join(metadata(number, "large") for number in range(100)))
+    feed(connection, b"".join(metadata(number, "large") for number in range(100)))
     assert not connection.is_waiting
     outputs = []
     while taken := connection.take_output():
-        assert len(taken) < OUTPUT_LIMIT_BYTES + answer_bytes
+        assert len(taken) < OUTPUT_PORTION_BYTES + answer_bytes
+        assert connection.output_bytes < OUTPUT_LIMIT_BYTES + answer_bytes
         outputs.append(taken)
+        broker.handle_waiting()
     assert len(outputs) > 3
     assert correlation_ids(b"".join(outputs)) == list(range(100))
 
 
 def test_a_paused_connection_handles_nothing() -> None:
     """Between pause and resume requests only pile up."""
-    connection = make_broker().connect("/127.0.0.1")
+    broker = make_broker()
+    connection = broker.connect("/127.0.0.1")
     connection.pause()
-    connection.receive_data(heartbeat(1))
+    feed(connection, heartbeat(1))
     assert not connection.wants_reading
     assert drain(connection) == b""
     connection.resume()
+    broker.handle_waiting()
     assert connection.wants_reading
     assert correlation_ids(drain(connection)) == [1]
 
@@ -280,9 +279,9 @@ def test_a_closed_connection_is_forgotten() -> None:
     broker = make_broker()
     joined, fetching = broker.connect("/127.0.0.1"), broker.connect("/127.0.0.1")
     before_ms = broker.next_deadline_ms()
-    fetching.receive_data(fetch(1, "t", 0, 10))
+    feed(fetching, fetch(1, "t", 0, 10))
     assert broker.next_deadline_ms() == 10
-    joined.receive_data(join(1) + heartbeat(2))
+    feed(joined, join(1) + heartbeat(2))
     fetching.close()
     joined.close()
     advance(broker, 1_000)
@@ -301,12 +300,12 @@ def test_a_bug_ends_one_connection(monkeypatch: pytest.MonkeyPatch, caplog: pyte
 
     with monkeypatch.context() as patch, caplog.at_level(logging.ERROR, "groupcoord.host"):
         patch.setattr(broker.coordinator, "submit", explode)
-        unlucky.receive_data(heartbeat(1) + heartbeat(2))
+        feed(unlucky, heartbeat(1) + heartbeat(2))
     assert unlucky.closing == "internal error: a request could not be handled"
     (record,) = caplog.records
     assert record.exc_info is not None
     assert "boom" in caplog.text
-    other.receive_data(heartbeat(3))
+    feed(other, heartbeat(3))
     assert correlation_ids(drain(other)) == [3]
 
 
@@ -314,7 +313,7 @@ def test_an_answer_that_can_not_be_encoded_ends_the_connection(caplog: pytest.Lo
     """A wrong answer is our bug: logged, and the connection is closed instead of hanging."""
     broker = make_broker()
     connection = broker.connect("/127.0.0.1")
-    connection.receive_data(join(1))
+    feed(connection, join(1))
     connection.answer(object())  # type: ignore[arg-type]
     assert connection.closing == "internal error: the answer could not be encoded"
     assert "Traceback" in caplog.text

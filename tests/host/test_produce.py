@@ -13,6 +13,7 @@ from groupcoord.host.connection import Connection
 from groupcoord.host.data import NO_DATA, answer_produce
 from groupcoord.host.topics import OFFSETS_TOPIC, TopicRegistry
 from groupcoord.wire.broker_messages import Produce, ProduceTopic
+from tests.host.driving import feed
 from tests.host.kafka_bytes import array, blob, correlation_ids, frame, heartbeat, split, string
 
 NO_ID, TOPIC_ID, OTHER_ID = UUID(int=0), UUID(int=1), UUID(int=99)
@@ -92,7 +93,7 @@ def produce(correlation_id: int, acks: int, *partition_indexes: int) -> bytes:
 
 def test_round_trip(connection: Connection) -> None:
     """A request on the wire has its answer on the wire, and the connection goes on."""
-    connection.receive_data(produce(5, 1, 0) + heartbeat(6))
+    feed(connection, produce(5, 1, 0) + heartbeat(6))
     answer, _ = split(connection.take_output())
     result = struct.pack(">ihqq", 0, ErrorCode.POLICY_VIOLATION, -1, -1)
     assert answer == struct.pack(">i", 5) + array([string("t") + array([result])]) + bytes(4)
@@ -100,8 +101,8 @@ def test_round_trip(connection: Connection) -> None:
 
 def test_acks_0(connection: Connection) -> None:
     """No answer is awaited, so there is none; an error closes the connection, as in Kafka."""
-    connection.receive_data(produce(1, 0) + heartbeat(2))
+    feed(connection, produce(1, 0) + heartbeat(2))
     assert correlation_ids(connection.take_output()) == [2]
-    connection.receive_data(produce(3, 0, 0) + heartbeat(4))
+    feed(connection, produce(3, 0, 0) + heartbeat(4))
     assert connection.take_output() == b""
     assert connection.closing == f"Produce with acks=0 failed: {NO_DATA}"

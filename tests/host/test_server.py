@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import struct
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -14,13 +15,19 @@ import pytest
 
 from groupcoord import Config, MemoryLogStore, SystemClock
 from groupcoord.core.messages import Node
+from groupcoord.host import peer as peer_module
 from groupcoord.host import server as server_module
+from groupcoord.host import turns as turns_module
 from groupcoord.host.broker import Broker
 from groupcoord.host.connection import Connection
-from groupcoord.host.server import Server, kafka_host
+from groupcoord.host.limited_log import BURST
+from groupcoord.host.peer import kafka_host
+from groupcoord.host.server import Server
 from tests.host.kafka_bytes import correlation_ids, fetch, heartbeat, join, metadata
+from tests.host.wire_world import COMMIT, offset, wire_frame
 
 DEADLINE_S = 10.0
+WIDE_OFFSET = offset(0, metadata="m" * 4_000)
 
 
 def loop_factories() -> list[Any]:
@@ -42,7 +49,9 @@ def run(request: pytest.FixtureRequest) -> Callable[[Awaitable[None]], None]:
 
 
 @asynccontextmanager
-async def serving(store: MemoryLogStore | None = None, **config: int) -> AsyncIterator[Server]:
+async def serving(
+    store: MemoryLogStore | None = None, *, send_buffer_bytes: int | None = None, **config: int
+) -> AsyncIterator[Server]:
     broker = Broker(
         config=Config(**config),
         clock=SystemClock(),
@@ -51,9 +60,22 @@ async def serving(store: MemoryLogStore | None = None, **config: int) -> AsyncIt
     )
     with broker.topics.edit() as edit:
         edit.create("t", 1)
-        edit.create("large", 5_000)
-    async with Server(broker, port=0) as server:
+    connection = broker.connect("/127.0.0.1")
+    connection.receive_data(wire_frame(8, 8, COMMIT | {"topics": ({"name": "t", "partitions": (WIDE_OFFSET,)},)}))
+    connection.close()
+    broker.handle_waiting()
+    sock = socket.create_server(("127.0.0.1", 0))
+    if send_buffer_bytes is not None:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
+    async with Server(broker, sock=sock) as server:
         yield server
+
+
+def wide_fetch(correlation_id: int, groups: int = 3_000) -> bytes:
+    """Return a request of some kilobytes that is answered with 4 KB for each group."""
+    wanted = [{"group_id": "g", "member_id": None, "member_epoch": -1, "topics": None}] * groups
+    request = wire_frame(9, 8, {"groups": wanted, "require_stable": False})
+    return request[:8] + struct.pack(">i", correlation_id) + request[12:]
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -105,6 +127,7 @@ def test_answers_leave_together(run: Any, monkeypatch: pytest.MonkeyPatch) -> No
         steps.append("write")
         return take_output(self)
 
+    monkeypatch.setattr(turns_module, "TURN_S", 10.0)
     monkeypatch.setattr(Connection, "receive_data", receive)
     monkeypatch.setattr(Connection, "take_output", take)
 
@@ -112,6 +135,7 @@ def test_answers_leave_together(run: Any, monkeypatch: pytest.MonkeyPatch) -> No
         async with serving() as server:
             clients = [await connect(server) for _ in range(5)]
             await until(lambda: server.connection_count == 5)
+            steps.clear()
             for _, writer in clients:
                 writer.write(metadata(1))
             assert [await answers(reader, 1) for reader, _ in clients] == [[1]] * 5
@@ -156,15 +180,14 @@ def test_a_slow_reader_hurts_only_itself(
     run: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Who does not read its answers is no longer read from, then disconnected with one log line; others are served."""
-    monkeypatch.setattr(server_module, "DRAIN_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(peer_module, "DRAIN_TIMEOUT_S", 0.3)
 
     async def test() -> None:
         async with serving() as server:
             slow = socket.create_connection(("127.0.0.1", server.port))
             slow.setblocking(False)
-            requests = b"".join(metadata(number, "large") for number in range(2_000))
             loop = asyncio.get_running_loop()
-            sending = asyncio.create_task(loop.sock_sendall(slow, requests * 20))
+            sending = asyncio.create_task(loop.sock_sendall(slow, wide_fetch(1) * 200))
             reader, writer = await connect(server)
             await until(lambda: server.connection_count == 2)
             for number in range(20):
@@ -190,14 +213,116 @@ def test_a_reader_that_catches_up_goes_on(run: Any) -> None:
     async def test() -> None:
         async with serving() as server:
             reader, writer = await connect(server)
-            count = 60
-            writer.write(b"".join(metadata(number, "large") for number in range(count)))
+            count = 4
+            writer.write(b"".join(wide_fetch(number) for number in range(count)))
             await until(lambda: any(peer._drain_timer for peer in server._peers.values()))
             assert await answers(reader, count) == list(range(count))
             assert server.connection_count == 1
             writer.close()
 
     run(test())
+
+
+def test_a_closing_connection_that_does_not_read_is_let_go(
+    run: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After a bad frame a peer that reads nothing keeps its socket for a time-out only, and counts until then."""
+    monkeypatch.setattr(peer_module, "CLOSE_TIMEOUT_S", 0.3)
+
+    async def test() -> None:
+        async with serving(send_buffer_bytes=4_096, max_connections=2) as server:
+            reader, writer = await connect(server)
+            stuck = socket.create_connection(("127.0.0.1", server.port))
+            stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            stuck.sendall(wide_fetch(1, groups=200) + b"GET / HTTP/1.1\r\n\r\n")
+            await until(lambda: "speaks HTTP" in caplog.text)
+            assert server.connection_count == 2
+            refused_reader, refused_writer = await connect(server)
+            with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+                await refused_reader.readexactly(1)
+            refused_writer.close()
+            await until(lambda: server.connection_count == 1)
+            writer.write(heartbeat(1))
+            assert await answers(reader, 1) == [1]
+            writer.close()
+            stuck.close()
+
+    run(test())
+
+
+def test_a_half_closed_connection_is_answered_and_let_go(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a peer asked before it ended its stream is answered, all of it; then the connection is closed."""
+    monkeypatch.setattr(turns_module, "TURN_S", 1e-6)
+
+    async def test() -> None:
+        async with serving() as server:
+            reader, writer = await connect(server)
+            writer.write(b"".join(heartbeat(number) for number in range(50)))
+            writer.write_eof()
+            assert await answers(reader, 50) == list(range(50))
+            assert await reader.read() == b""
+            await until(lambda: server.connection_count == 0)
+            writer.close()
+
+    run(test())
+
+
+def test_a_half_closed_connection_that_waits_is_let_go(run: Any) -> None:
+    """Nobody waits for the answer to a join of a peer that has ended its stream."""
+
+    async def test() -> None:
+        async with serving() as server:
+            _, writer = await connect(server)
+            writer.write(join(1))
+            await until(lambda: any(connection.is_waiting for connection in server._peers))
+            writer.write_eof()
+            await until(lambda: server.connection_count == 0)
+            writer.close()
+
+    run(test())
+
+
+def test_a_large_answer_takes_little_memory(run: Any) -> None:
+    """Twelve megabytes that say one thing three thousand times are read by the peer, and never lie in the server."""
+
+    async def test() -> None:
+        async with serving() as server:
+            reader, writer = await connect(server)
+            writer.write(wide_fetch(7))
+            size = int.from_bytes(await reader.readexactly(4), "big")
+            assert size > 12_000_000
+            largest = 0
+            while size:
+                size -= len(await reader.read(min(size, 65_536)))
+                for peer in server._peers.values():
+                    largest = max(largest, peer.transport.get_write_buffer_size())
+            assert largest < 2_000_000
+            writer.close()
+
+    run(test())
+
+
+def test_too_many_open_files(run: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """When descriptors run out new connections are refused, with a line that says so, and the open ones go on."""
+
+    async def test() -> None:
+        async with serving() as server:
+            reader, writer = await connect(server)
+            await until(lambda: server.connection_count == 1)
+            monkeypatch.setattr(server_module, "descriptor_limit", lambda: 4)
+            for _ in range(BURST + 3):
+                refused_reader, refused_writer = await connect(server)
+                with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+                    await refused_reader.readexactly(1)
+                refused_writer.close()
+            writer.write(heartbeat(1))
+            assert await answers(reader, 1) == [1]
+            writer.close()
+
+    run(test())
+    assert len(caplog.records) == BURST + 1
+    assert "too many open files" in caplog.records[0].message
+    assert "3 lines left out" in caplog.records[-1].message
 
 
 def test_idle_connections_are_closed(run: Any, caplog: pytest.LogCaptureFixture) -> None:

@@ -13,6 +13,7 @@ import pytest
 from groupcoord import ErrorCode
 from groupcoord.wire import primitives, schema
 from groupcoord.wire.txn_offset_commit import TxnOffsetCommitRequestV6, TxnOffsetCommitResponseV6
+from tests.host.driving import drain, feed
 from tests.host.rules import errors
 from tests.host.wire_world import NO_ID, OTHER_ID, TOPIC_ID, U_ID, Body, World, offset
 
@@ -266,8 +267,8 @@ def commit_by_id(world: World, *topics: tuple[UUID, tuple[int, ...]], **changes:
     header = struct.pack(">hhih", 28, 6, 1, -1) + primitives.write_uvarint(0)
     frame = header + schema.struct_writer(TxnOffsetCommitRequestV6)(body)
     connection = world.broker.connect("/127.0.0.1")
-    connection.receive_data(struct.pack(">i", len(frame)) + frame)
-    answer, _ = schema.struct_reader(TxnOffsetCommitResponseV6)(connection.take_output(), 9)
+    feed(connection, struct.pack(">i", len(frame)) + frame)
+    answer, _ = schema.struct_reader(TxnOffsetCommitResponseV6)(drain(connection), 9)
     return errors(answer["topics"])
 
 

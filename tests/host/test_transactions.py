@@ -15,6 +15,7 @@ from groupcoord.host.transaction_state import LAST_EPOCH
 from groupcoord.host.transactions import KEY_PREFIX, RETRY_MS
 from groupcoord.wire.broker_messages import ApiVersions, Feature
 from groupcoord.wire.transaction_messages import TopicPartitions
+from tests.host.driving import drain, feed
 from tests.host.transaction_world import CHECK_INTERVAL_MS, WRITER, Client, World, names
 from tests.wire.kio_client import read_response, request_frame
 
@@ -395,8 +396,8 @@ def test_the_version_decides_whether_the_group_is_added(client: Client, version:
     }
     request = request_frame(28, version, body)
     connection = client.broker.connect("/127.0.0.1")
-    connection.receive_data(len(request).to_bytes(4, "big") + request)
-    (topic,) = read_response(28, version, connection.take_output())["topics"]
+    feed(connection, len(request).to_bytes(4, "big") + request)
+    (topic,) = read_response(28, version, drain(connection))["topics"]
     assert [ErrorCode(result["error_code"]).name for result in topic["partitions"]] == [error]
 
 

@@ -18,6 +18,7 @@ from groupcoord.core.front.authorization import Authorize
 from groupcoord.host.broker import Broker, anonymous
 from groupcoord.host.connection import Connection
 from groupcoord.host.topics import TopicRegistry
+from tests.host.driving import drain, feed
 from tests.wire.kio_client import read_response, request_frame
 
 LEADER, FOLLOWER, STATIC, NEWCOMER = "client-1", "client-2", "i-3", "client-4"
@@ -68,6 +69,12 @@ COMMIT: Body = {
 }
 
 
+def wire_frame(api_key: int, version: int, body: Body) -> bytes:
+    """Return a request with the length in front."""
+    data = request_frame(api_key, version, body)
+    return struct.pack(">i", len(data)) + data
+
+
 class World:
     """One broker, asked over a new connection each time.
 
@@ -105,8 +112,7 @@ class World:
     def send(self, api_key: int, version: int, body: Body) -> Sent:
         """Send a request, whose answer may come later."""
         connection = self.broker.connect("/127.0.0.1")
-        frame = request_frame(api_key, version, body)
-        connection.receive_data(struct.pack(">i", len(frame)) + frame)
+        feed(connection, wire_frame(api_key, version, body))
         return Sent(connection, api_key, version)
 
     def ask(self, api_key: int, version: int, body: Body) -> Body:
@@ -208,7 +214,7 @@ class Sent:
     def answer(self) -> Body | None:
         """Return the answer without its throttle time; None if there is none yet."""
         assert self.connection.closing is None
-        output = self.connection.take_output()
+        output = drain(self.connection)
         if not output:
             return None
         values = read_response(*self._api, output)

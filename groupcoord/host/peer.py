@@ -1,0 +1,184 @@
+"""One socket of the server: bytes to and from its connection, and when it ends.
+
+A peer that does not read is given up after ``DRAIN_TIMEOUT_S``, and one whose connection is being closed after
+``CLOSE_TIMEOUT_S``; until its socket is gone it counts for ``max.connections``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import socket
+from typing import TYPE_CHECKING, cast
+
+from groupcoord.host.connection import Connection
+
+if TYPE_CHECKING:
+    from groupcoord.host.server import Server
+
+WRITE_LIMIT_BYTES = 1024 * 1024
+DRAIN_TIMEOUT_S = 30.0
+CLOSE_TIMEOUT_S = 5.0
+
+CLOSED = "closed the connection of %s: %s"
+
+
+def kafka_host(address: str) -> str:
+    """Return an IP address in the form in which Kafka reports a client's host: ``/127.0.0.1``, ``/0:0:0:0:0:0:0:1``."""
+    plain, percent, scope = address.partition("%")
+    try:
+        parsed = ipaddress.ip_address(plain)
+    except ValueError:
+        return f"/{address}"
+    if parsed.version == 4:
+        return f"/{plain}"
+    if parsed.ipv4_mapped is not None:
+        return f"/{parsed.ipv4_mapped}"
+    return "/" + ":".join(f"{int(group, 16):x}" for group in parsed.exploded.split(":")) + percent + scope
+
+
+class Peer(asyncio.Protocol):
+    """One socket of a server."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._drain_timer: asyncio.TimerHandle | None = None
+        self._close_timer: asyncio.TimerHandle | None = None
+        self._is_reading = True
+        self._is_closing = False
+        self._has_ended = False
+        self.connection: Connection | None = None
+        self.transport: asyncio.Transport
+        self.address = "?"
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client has connected."""
+        # uvloop's transports are no subclasses of asyncio's, so there is nothing to assert here.
+        self.transport = cast(asyncio.Transport, transport)
+        peer_name = self.transport.get_extra_info("peername")
+        if peer_name is None:  # it is gone already
+            self.transport.abort()
+            return
+        self.address = f"{peer_name[0]}:{peer_name[1]}"
+        sock = self.transport.get_extra_info("socket")
+        with contextlib.suppress(OSError):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.transport.set_write_buffer_limits(high=WRITE_LIMIT_BYTES)
+        self.connection = self._server.accept(self, kafka_host(peer_name[0]), sock.fileno())
+        if self.connection is None:
+            self.transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Something has come."""
+        connection, server = self.connection, self._server
+        if connection is None:
+            return
+        connection.receive_data(data)
+        server.flush_soon()
+        if not connection.wants_reading:
+            self._read_if_wanted()
+        if server.broker.turns.is_over and server.broker.dirty:
+            server.flush()  # who was answered in this turn need not wait for those who weren't
+
+    def eof_received(self) -> bool:
+        """The peer sends nothing more: close when what it has sent is handled, as Kafka's selector does."""
+        connection = self.connection
+        self._has_ended = True
+        if connection is not None and (connection.is_busy or connection.output_bytes):
+            self._arm_close_timer()
+        else:
+            self.disconnect("the peer has ended it", logging.DEBUG)
+        return True
+
+    def flush(self, now_s: float) -> None:
+        """Send what the connection has to say; close if it must be.
+
+        Args:
+            now_s: the time of the broker's stopwatch.
+        """
+        connection = self.connection
+        if connection is None:
+            return
+        output = connection.take_output()
+        if output:
+            connection.active_at_s = now_s
+            self.transport.write(output)
+            while connection.output_bytes and self._drain_timer is None:
+                self.transport.write(connection.take_output())
+        if self._is_closing:
+            if not connection.output_bytes:
+                self.transport.close()
+        elif connection.closing is not None:
+            self.disconnect(connection.closing)
+        elif self._has_ended and not (connection.is_busy or connection.output_bytes):
+            self.disconnect("the peer has ended it", logging.DEBUG)
+        elif not self._is_reading:
+            self._read_if_wanted()
+
+    def pause_writing(self) -> None:
+        """The peer does not read its answers: handle nothing more until it does."""
+        reason = f"did not read its answers for {DRAIN_TIMEOUT_S:g} s"
+        self._drain_timer = self._server.loop.call_later(DRAIN_TIMEOUT_S, self.disconnect, reason)
+        if self.connection is not None:
+            self.connection.pause()
+            self._read_if_wanted()
+
+    def resume_writing(self) -> None:
+        """The peer reads again."""
+        self._cancel_drain_timer()
+        if self.connection is None:
+            return
+        self.connection.resume()
+        self.flush(self._server.broker.now_s())
+        self._server.flush_soon()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is gone."""
+        self._cancel_drain_timer()
+        if self._close_timer is not None:
+            self._close_timer.cancel()
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.close()
+            self._server.forget(connection)
+
+    def disconnect(self, reason: str, level: int = logging.WARNING) -> None:
+        """Close the connection and log why.
+
+        Answers that were given before are still sent, unless the peer does not read.
+        """
+        connection = self.connection
+        if connection is None or self._is_closing:
+            return
+        self._server.log.log(level, "closed connection", self._server.broker.now_s(), CLOSED, self.address, reason)
+        self._is_closing = True
+        connection.end(reason)
+        if self._drain_timer is not None:
+            self.transport.abort()
+            return
+        self._arm_close_timer()
+        self._read_if_wanted()
+        self.flush(self._server.broker.now_s())
+
+    def _arm_close_timer(self) -> None:
+        if self._close_timer is None:
+            self._close_timer = self._server.loop.call_later(CLOSE_TIMEOUT_S, self.transport.abort)
+
+    def _read_if_wanted(self) -> None:
+        connection = self.connection
+        if connection is None or self.transport.is_closing():
+            return
+        is_wanted = not self._is_closing and not self._has_ended and connection.wants_reading
+        if is_wanted != self._is_reading:
+            self._is_reading = is_wanted
+            if is_wanted:
+                self.transport.resume_reading()
+            else:
+                self.transport.pause_reading()
+
+    def _cancel_drain_timer(self) -> None:
+        if self._drain_timer is not None:
+            self._drain_timer.cancel()
+            self._drain_timer = None

@@ -1,0 +1,267 @@
+"""Requests that name many things, answered in portions: each thing once, however often it is named.
+
+Kafka answers a request that names one group of 2,000 offsets 5,000 times with 200 MB. So is it done here; but what is
+asked for several times is looked up once, and between two things others get their turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Hashable, Sequence
+from typing import Any, TypeVar
+
+from groupcoord.core.messages import (
+    DeletedGroup,
+    DeleteGroups,
+    DeleteGroupsResponse,
+    DescribedGroup,
+    DescribeGroups,
+    DescribeGroupsResponse,
+    FetchedGroup,
+    FetchedOffset,
+    FetchedTopic,
+    FindCoordinator,
+    FindCoordinatorResponse,
+    FoundCoordinator,
+    GroupToFetch,
+    LeaveGroup,
+    LeaveGroupResponse,
+    LeftMember,
+    ListGroupsResponse,
+    OffsetDelete,
+    OffsetDeleteResponse,
+    OffsetFetch,
+    OffsetFetchResponse,
+    PartitionResult,
+    TopicResult,
+    TopicToDelete,
+    TopicToFetch,
+)
+from groupcoord.core.records import ZERO_UUID
+from groupcoord.errors import ErrorCode
+from groupcoord.wire.broker_messages import MetadataResponse
+from groupcoord.wire.transaction_messages import (
+    DescribedTransaction,
+    DescribeTransactions,
+    DescribeTransactionsResponse,
+)
+
+F = TypeVar("F")
+T = TypeVar("T")
+
+FEW = 8
+"""A request that names no more than so many things is answered in one go."""
+
+MANY_ENTRIES = 1_000
+"""So many members or offsets are looked at in one go; an answer with more entries is written in portions."""
+
+REFUSED_TOPICS = frozenset((ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+
+
+class Answer:
+    """A token for one portion: keeps the answer, and tells when it has come.
+
+    Attributes:
+        response: the answer, once it is there.
+        on_answer: called when the answer comes, if it comes later.
+    """
+
+    __slots__ = ("on_answer", "response")
+
+    def __init__(self) -> None:
+        self.response: Any = None
+        self.on_answer: Callable[[], None] | None = None
+
+    def answer(self, response: Any) -> None:
+        """Take the answer."""
+        self.response = response
+        if self.on_answer is not None:
+            self.on_answer()
+
+
+Ask = Callable[[Any], Answer]
+"""Asks whoever answers a request of this type."""
+
+Work = Generator[Answer | None, None, T]
+"""Yields None where others may have their turn, or an answer that has to be there before it goes on."""
+
+
+def _one_by_one(names: Sequence[T], key_of: Callable[[T], Hashable], ask_about: Callable[[T], F]) -> Work[list[F]]:
+    """Ask once about each name, and return what was found for all of them, in their order."""
+    found: dict[Hashable, F] = {}
+    keys = []
+    for name in names:
+        key = key_of(name)
+        keys.append(key)
+        if key not in found:
+            found[key] = ask_about(name)
+            yield None
+    return [found[key] for key in keys]
+
+
+def _itself(name: T) -> T:
+    return name
+
+
+def _fetch_offsets(request: OffsetFetch, ask: Ask) -> Work[OffsetFetchResponse]:
+    def fetch(wanted: GroupToFetch) -> FetchedGroup:
+        answer = ask(OffsetFetch((wanted,), request.require_stable, request.uses_topic_ids))
+        fetched: FetchedGroup = answer.response.groups[0]
+        return fetched
+
+    if max(map(_count_offsets, request.groups)) <= MANY_ENTRIES:
+        groups = yield from _one_by_one(request.groups, _key_of_fetch, fetch)
+    else:
+        groups = []
+        for wanted in request.groups:
+            groups.append((yield from _fetch_by_topic(wanted, fetch)))
+    return OffsetFetchResponse(tuple(groups))
+
+
+def _fetch_by_topic(wanted: GroupToFetch, fetch: Callable[[GroupToFetch], FetchedGroup]) -> Work[FetchedGroup]:
+    """Fetch the offsets of a group that are named one by one; as without portions, refused topics come last."""
+    if wanted.topics is None:
+        return fetch(wanted)
+    group = fetch(GroupToFetch(wanted.group_id, (), wanted.member_id, wanted.member_epoch))
+    read: list[FetchedTopic] = []
+    refused: list[FetchedTopic] = []
+    for topic in wanted.topics:
+        partitions: list[FetchedOffset] = []
+        for start in range(0, max(len(topic.partition_indexes), 1), MANY_ENTRIES):
+            indexes = topic.partition_indexes[start : start + MANY_ENTRIES]
+            part = TopicToFetch(topic.name, indexes, topic.topic_id)
+            found = fetch(GroupToFetch(wanted.group_id, (part,), wanted.member_id, wanted.member_epoch))
+            if found.error_code is not ErrorCode.NONE:
+                return found
+            partitions += (partition for fetched in found.topics for partition in fetched.partitions)
+            yield None
+        is_refused = bool(partitions) and partitions[0].error_code in REFUSED_TOPICS
+        (refused if is_refused else read).append(FetchedTopic(topic.name, topic.topic_id, tuple(partitions)))
+    return group._replace(topics=tuple(read + refused))
+
+
+def _count_offsets(wanted: GroupToFetch) -> int:
+    return 0 if wanted.topics is None else sum(1 + len(topic.partition_indexes) for topic in wanted.topics)
+
+
+def _key_of_fetch(wanted: GroupToFetch) -> Hashable:
+    """Return what those have in common that want all offsets of one group; others are taken as they are."""
+    return (wanted.group_id, wanted.member_id, wanted.member_epoch) if wanted.topics is None else id(wanted)
+
+
+def _describe_groups(request: DescribeGroups, ask: Ask) -> Work[DescribeGroupsResponse]:
+    def describe(group_id: str | None) -> DescribedGroup:
+        asked = DescribeGroups((group_id,), request.include_authorized_operations)
+        described: DescribedGroup = ask(asked).response.groups[0]
+        return described
+
+    groups = yield from _one_by_one(request.group_ids, _itself, describe)
+    denied = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    # As in Kafka, groups that the asker may not see come first.
+    return DescribeGroupsResponse(tuple(sorted(groups, key=lambda group: group.error_code is not denied)))
+
+
+def _find_coordinators(request: FindCoordinator, ask: Ask) -> Work[FindCoordinatorResponse]:
+    def find(key: str) -> FoundCoordinator:
+        found: FoundCoordinator = ask(
+            FindCoordinator(request.key_type, (key,), supports_share_keys=request.supports_share_keys)
+        ).response.coordinators[0]
+        return found
+
+    coordinators = yield from _one_by_one(request.keys, _itself, find)
+    return FindCoordinatorResponse(tuple(coordinators))
+
+
+def _describe_transactions(request: DescribeTransactions, ask: Ask) -> Work[DescribeTransactionsResponse]:
+    def describe(transactional_id: str) -> DescribedTransaction:
+        described: DescribedTransaction = ask(DescribeTransactions((transactional_id,))).response.transactions[0]
+        return described
+
+    transactions = yield from _one_by_one(request.transactional_ids, _itself, describe)
+    return DescribeTransactionsResponse(tuple(transactions))
+
+
+def _delete_groups(request: DeleteGroups, ask: Ask) -> Work[DeleteGroupsResponse]:
+    results: list[DeletedGroup] = []
+    for group_id in dict.fromkeys(request.group_ids):
+        answer = ask(DeleteGroups((group_id,)))
+        if answer.response is None:
+            yield answer
+        results += answer.response.results
+        yield None
+    return DeleteGroupsResponse(tuple(results))
+
+
+def _leave(request: LeaveGroup, ask: Ask) -> Work[LeaveGroupResponse]:
+    left: list[LeftMember] = []
+    for start in range(0, len(request.members), MANY_ENTRIES):
+        answer = ask(LeaveGroup(request.group_id, request.members[start : start + MANY_ENTRIES]))
+        if answer.response is None:
+            yield answer
+        response: LeaveGroupResponse = answer.response
+        if response.error_code is not ErrorCode.NONE:
+            return response
+        left += response.members
+        yield None
+    return LeaveGroupResponse(ErrorCode.NONE, tuple(left))
+
+
+def _delete_offsets(request: OffsetDelete, ask: Ask) -> Work[OffsetDeleteResponse]:
+    topics: list[TopicResult] = []
+    for topic in request.topics:
+        partitions: list[PartitionResult] = []
+        for start in range(0, max(len(topic.partition_indexes), 1), MANY_ENTRIES):
+            indexes = topic.partition_indexes[start : start + MANY_ENTRIES]
+            answer = ask(OffsetDelete(request.group_id, (TopicToDelete(topic.name, indexes),)))
+            if answer.response is None:
+                yield answer
+            response: OffsetDeleteResponse = answer.response
+            if response.error_code is not ErrorCode.NONE:
+                return response
+            partitions += (partition for found in response.topics for partition in found.partitions)
+            yield None
+        topics.append(TopicResult(topic.name, ZERO_UUID, tuple(partitions)))
+    return OffsetDeleteResponse(ErrorCode.NONE, tuple(topics))
+
+
+_PORTIONS: dict[type, Callable[[Any, Ask], Work[Any]]] = {
+    OffsetFetch: _fetch_offsets,
+    OffsetDelete: _delete_offsets,
+    DescribeGroups: _describe_groups,
+    DeleteGroups: _delete_groups,
+    LeaveGroup: _leave,
+    FindCoordinator: _find_coordinators,
+    DescribeTransactions: _describe_transactions,
+}
+
+DIVISIBLE: dict[type, Callable[[Any], int]] = {
+    OffsetFetch: lambda request: len(request.groups),
+    DescribeGroups: lambda request: len(request.group_ids),
+    DeleteGroups: lambda request: len(request.group_ids),
+    FindCoordinator: lambda request: len(request.keys),
+    DescribeTransactions: lambda request: len(request.transactional_ids),
+}
+"""How many things a request names of which each can take long, even if the request is short."""
+
+
+def in_portions_of(request: object, ask: Ask) -> Work[Any] | None:
+    """Return the work of answering a request bit by bit; None if it can't be divided."""
+    answer = _PORTIONS.get(type(request))
+    return None if answer is None else answer(request, ask)
+
+
+_ENTRIES: dict[type, Callable[[Any], int]] = {
+    OffsetFetchResponse: lambda response: (
+        sum(len(topic.partitions) for group in response.groups for topic in group.topics)
+        if len(response.groups) <= FEW
+        else MANY_ENTRIES
+    ),
+    DescribeGroupsResponse: lambda response: sum(1 + len(group.members) for group in response.groups[:MANY_ENTRIES]),
+    ListGroupsResponse: lambda response: len(response.groups),
+    MetadataResponse: lambda response: sum(1 + len(topic.partitions) for topic in response.topics[:MANY_ENTRIES]),
+}
+
+
+def is_long(response: object) -> bool:
+    """Tell whether writing an answer takes so long that others should get their turn meanwhile."""
+    entries = _ENTRIES.get(type(response))
+    return entries is not None and entries(response) >= MANY_ENTRIES

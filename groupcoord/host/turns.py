@@ -1,0 +1,124 @@
+"""Which connection's request is handled next, so that no peer can hold up the others.
+
+A broker's requests are handled in turns, each of which is bounded in time; between two turns the host looks at its
+sockets. Of a connection one request is handled, or a portion of a long one, or as many short ones as take no longer.
+Then it is another connection's turn: those that have cost little lately go before those that have cost much, and among
+equals the one that has waited longest. Apache Kafka mutes a connection's channel while one of its requests is handled
+(``SocketServer``), which gives each connection its turn, too.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Protocol
+
+from groupcoord.wire.pacing import Pace
+
+TURN_S = 0.004
+"""How long requests are handled before answers leave and sockets are looked at again."""
+
+PORTION_S = 0.001
+"""How long requests of one connection are handled, or a long one is worked on, before it is another one's turn."""
+
+HALF_LIFE_S = 1.0
+"""What a connection has cost counts half as much after this time."""
+
+LEVELS_S = (0.005, 0.05, 0.3)
+"""Bounds between those who have cost little lately and those who have cost more and more."""
+
+
+class TakesTurns(Protocol):
+    """Something that has requests to handle."""
+
+    cost_s: float
+    cost_at_s: float
+    is_queued: bool
+
+    def take_turn(self) -> bool:
+        """Handle requests, or a portion of one, until the pace says so; return True if there is more to do now."""
+
+
+class Turns:
+    """Those whose requests wait to be handled, and for how long the present turn goes on.
+
+    Args:
+        pace: the clock, and the end of what may be worked on in one go.
+
+    Attributes:
+        waiting: how many wait.
+        is_over: True if somebody could not go first since the turn had lasted long enough.
+    """
+
+    __slots__ = ("_end_s", "_levels", "_now_s", "_pace", "is_over", "waiting")
+
+    def __init__(self, pace: Pace) -> None:
+        self._pace = pace
+        self._now_s = pace.now_s
+        self._levels: tuple[deque[TakesTurns], ...] = tuple(deque() for _ in range(len(LEVELS_S) + 1))
+        self._end_s = 0.0
+        self.is_over = False
+        self.waiting = 0
+
+    def may_go_first(self, who: TakesTurns, now_s: float) -> bool:
+        """Tell whether a request that has just arrived may be handled without queueing.
+
+        It may until the turn is over, unless others wait and its connection isn't one of those that have cost little.
+        """
+        if now_s >= self._end_s:
+            if self._end_s:
+                self.is_over = True
+                return False
+            self._end_s = now_s + TURN_S
+        return not self.waiting or self._level(who, now_s) == 0
+
+    def add(self, who: TakesTurns) -> None:
+        """Let somebody wait for a turn, once."""
+        if not who.is_queued:
+            who.is_queued = True
+            self.waiting += 1
+            self._levels[self._level(who, self._now_s())].append(who)
+
+    def run(self) -> bool:
+        """Handle what waits, for the time of one turn; then a new turn begins.
+
+        Returns:
+            True if more waits.
+        """
+        if self.waiting:
+            start_s = now_s = self._now_s()
+            self._promote(now_s)
+            end_s = start_s + TURN_S
+            while self.waiting and now_s < end_s:
+                now_s = self._run_next(now_s)
+        self._end_s = 0.0
+        self.is_over = False
+        return self.waiting > 0
+
+    def _run_next(self, start_s: float) -> float:
+        who = next(level for level in self._levels if level).popleft()
+        self._pace.until_s = start_s + PORTION_S
+        has_more = who.take_turn()
+        now_s = self._now_s()
+        who.cost_s += now_s - start_s
+        who.is_queued = False
+        self.waiting -= 1
+        if has_more:
+            self.add(who)
+        return now_s
+
+    def _level(self, who: TakesTurns, now_s: float) -> int:
+        cost_s = who.cost_s
+        if cost_s > LEVELS_S[0]:
+            cost_s *= 0.5 ** ((now_s - who.cost_at_s) / HALF_LIFE_S)
+            who.cost_s = cost_s
+            who.cost_at_s = now_s
+        return sum(cost_s > bound_s for bound_s in LEVELS_S)
+
+    def _promote(self, now_s: float) -> None:
+        """Move the first of each level to where it belongs by now: who has waited long enough has cost little."""
+        for level in self._levels[1:]:
+            if level:
+                who = level[0]
+                better = self._levels[self._level(who, now_s)]
+                if better is not level:
+                    better.append(level.popleft())

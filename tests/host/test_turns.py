@@ -1,0 +1,148 @@
+"""Whose request is handled next: turns bounded in time, and those who cost little before those who cost much."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from groupcoord.host.turns import HALF_LIFE_S, LEVELS_S, PORTION_S, TURN_S, Turns
+from groupcoord.wire.pacing import Pace
+
+
+class Stopwatch:
+    """Time that passes when somebody works."""
+
+    def __init__(self) -> None:
+        self.time_s = 1_000.0
+
+    def __call__(self) -> float:
+        return self.time_s
+
+
+class Worker:
+    """Somebody with requests of a fixed cost, who does as many in a turn as the pace allows, but at least one."""
+
+    def __init__(self, name: str, world: World, cost_s: float, requests: int) -> None:
+        self.name = name
+        self.cost_s = 0.0
+        self.cost_at_s = 0.0
+        self.is_queued = False
+        self.requests = requests
+        self._world = world
+        self._request_s = cost_s
+
+    def take_turn(self) -> bool:
+        world = self._world
+        while self.requests:
+            self.requests -= 1
+            world.stopwatch.time_s += self._request_s
+            world.handled.append(self.name)
+            if world.stopwatch.time_s >= world.pace.until_s:
+                break
+        return self.requests > 0
+
+
+class World:
+    """Turns over a stopwatch."""
+
+    def __init__(self) -> None:
+        self.stopwatch = Stopwatch()
+        self.pace = Pace(self.stopwatch)
+        self.turns = Turns(self.pace)
+        self.handled: list[str] = []
+
+    def add(self, name: str, cost_s: float, requests: int) -> Worker:
+        worker = Worker(name, self, cost_s, requests)
+        self.turns.add(worker)
+        return worker
+
+
+def test_everybody_gets_a_turn() -> None:
+    """Of many who have as much to do, none is served twice a portion more than another."""
+    world = World()
+    for number in range(5):
+        world.add(f"peer {number}", PORTION_S / 4, 100)
+    world.turns.run()
+    served = Counter(world.handled)
+    assert len(served) == min(5, round(TURN_S / PORTION_S))
+    while world.turns.run():
+        served = Counter(world.handled)
+        assert max(served.values()) - min(served.values()) <= 8
+    assert set(Counter(world.handled).values()) == {100}
+
+
+def test_a_turn_ends() -> None:
+    """A turn lasts no longer than it may, and one request."""
+    world = World()
+    for number in range(50):
+        world.add(f"peer {number}", 0.014, 100)
+    begin_s = world.stopwatch.time_s
+    assert world.turns.run()
+    assert world.stopwatch.time_s - begin_s <= TURN_S + 0.014
+
+
+def test_who_has_cost_little_goes_first() -> None:
+    """Somebody who comes late and asks little waits for one expensive request at most."""
+    world = World()
+    for number in range(50):
+        world.add(f"heavy {number}", 0.014, 100)
+    for _ in range(400):
+        world.turns.run()
+    world.handled.clear()
+    world.add("light", 0.0001, 1)
+    world.turns.run()
+    assert world.handled[0] == "light"
+
+
+def test_who_has_waited_long_enough_is_served() -> None:
+    """Costs are forgotten with time: whoever was expensive gets a turn, though others never stop asking."""
+    world = World()
+    heavy = world.add("heavy", 1.0, 3)
+    while not heavy.cost_s:
+        world.turns.run()
+    light = world.add("light", PORTION_S, 10**9)
+    begin_s = world.stopwatch.time_s
+    while heavy.requests:
+        world.turns.run()
+        assert world.stopwatch.time_s - begin_s < 40 * HALF_LIFE_S
+    assert light.requests
+
+
+def test_the_first_of_a_turn_need_not_queue() -> None:
+    """A request that arrives is handled at once until the turn has lasted long enough; then all wait for the next."""
+    world = World()
+    peer = Worker("peer", world, 0.001, 1)
+    now_s = world.stopwatch.time_s
+    assert world.turns.may_go_first(peer, now_s)
+    assert world.turns.may_go_first(peer, now_s + TURN_S * 0.9)
+    assert not world.turns.is_over
+    assert not world.turns.may_go_first(peer, now_s + TURN_S)
+    assert world.turns.is_over
+    assert not world.turns.run()
+    assert not world.turns.is_over
+    assert world.turns.may_go_first(peer, now_s + TURN_S)
+
+
+def test_who_has_cost_much_queues_behind_others() -> None:
+    """While others wait, only those go first who have cost little lately."""
+    world = World()
+    world.add("waiting", 0.001, 1)
+    cheap, dear = Worker("cheap", world, 0.001, 1), Worker("dear", world, 0.001, 1)
+    dear.cost_s, dear.cost_at_s = LEVELS_S[0] * 2, world.stopwatch.time_s
+    assert world.turns.may_go_first(cheap, world.stopwatch.time_s)
+    assert not world.turns.may_go_first(dear, world.stopwatch.time_s)
+
+
+@given(st.lists(st.tuples(st.floats(0.00001, 0.05), st.integers(1, 20)), min_size=1, max_size=20))
+@settings(max_examples=100, deadline=None)
+def test_all_is_handled_in_the_end(peers: list[tuple[float, int]]) -> None:
+    """Whatever requests cost, each is handled once and the queue is empty then."""
+    world = World()
+    for number, (cost_s, requests) in enumerate(peers):
+        world.add(str(number), cost_s, requests)
+    while world.turns.run():
+        pass
+    assert world.turns.waiting == 0
+    assert Counter(world.handled) == {str(number): requests for number, (_, requests) in enumerate(peers)}
