@@ -9,11 +9,8 @@ from collections.abc import Iterable
 
 from attrs import frozen
 
-from groupcoord.core.subscriptions import subscribed_topics
-from groupcoord.member import consumer_protocol
-from groupcoord.member.consumer_protocol import ConsumerProtocolError
-
-CONSUMER_PROTOCOL_TYPE = consumer_protocol.PROTOCOL_TYPE
+from groupcoord import consumer_protocol
+from groupcoord.consumer_protocol import ConsumerProtocolError, subscribed_topics
 
 TopicPartition = tuple[str, int]
 TopicPartitions = frozenset[TopicPartition]

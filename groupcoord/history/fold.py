@@ -11,9 +11,10 @@ from typing import Any
 
 from attrs import define, evolve, field
 
+from groupcoord.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from groupcoord.errors import GroupcoordError
 from groupcoord.history.causes import STATIC_REPLACE, UNKNOWN, Explanation, LastCommits, Surroundings, explain
-from groupcoord.history.embedded import CONSUMER_PROTOCOL_TYPE, TopicPartition, TopicPartitions
+from groupcoord.history.embedded import TopicPartition, TopicPartitions
 from groupcoord.history.epochs import MODERN_TYPES, EpochGroup, types_of
 from groupcoord.history.views import (
     CLASSIC,

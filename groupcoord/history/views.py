@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from attrs import define
 
+from groupcoord.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from groupcoord.history.embedded import (
-    CONSUMER_PROTOCOL_TYPE,
     NO_PARTITIONS,
     NO_SUBSCRIPTION,
     TopicPartition,

@@ -7,6 +7,7 @@ from enum import Enum
 
 from attrs import define
 
+from groupcoord.consumer_protocol import TopicPartition
 from groupcoord.core.messages import (
     OffsetCommit,
     OffsetCommitResponse,
@@ -17,7 +18,6 @@ from groupcoord.core.messages import (
 from groupcoord.errors import ErrorCode
 from groupcoord.member.backoff import ExponentialBackoff
 from groupcoord.member.config import MemberConfig
-from groupcoord.member.consumer_protocol import TopicPartition
 from groupcoord.member.link import CoordinatorLink
 from groupcoord.member.outputs import CommitCompleted, CommitFailure, OffsetAndMetadata, Output, Send
 from groupcoord.member.reactions import Reaction, reaction_to

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from attrs import define
 
+from groupcoord.consumer_protocol import TopicPartition
 from groupcoord.core.messages import GroupToFetch, OffsetFetch, OffsetFetchResponse, Response, TopicToFetch
 from groupcoord.errors import ErrorCode
 from groupcoord.member.backoff import ExponentialBackoff
 from groupcoord.member.config import MemberConfig
-from groupcoord.member.consumer_protocol import TopicPartition
 from groupcoord.member.link import CoordinatorLink
 from groupcoord.member.outputs import OffsetAndMetadata, OffsetsFetched, Output, Send
 from groupcoord.member.reactions import Reaction, reaction_to

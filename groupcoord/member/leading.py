@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-from groupcoord.core.messages import JoinGroupResponse, SyncAssignment
-from groupcoord.member.assignors import Assignor, RebalanceProtocol
-from groupcoord.member.consumer_protocol import (
+from groupcoord.consumer_protocol import (
     Assignment,
     ConsumerProtocolError,
     Subscription,
@@ -15,6 +13,8 @@ from groupcoord.member.consumer_protocol import (
     decode_subscription,
     encode_assignment,
 )
+from groupcoord.core.messages import JoinGroupResponse, SyncAssignment
+from groupcoord.member.assignors import Assignor, RebalanceProtocol
 from groupcoord.member.outputs import AssignmentNeeded, ComputedAssignment, MetadataNeeded, Output
 from groupcoord.member.subscription import SubscriptionState
 from groupcoord.member.watch import TopicWatch

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+from groupcoord.consumer_protocol import TopicPartition
 from groupcoord.core.messages import (
     Node,
     Response,
@@ -16,7 +17,6 @@ from groupcoord.member.closing import CloseOperation
 from groupcoord.member.commits import Commit, CommitKind, Commits
 from groupcoord.member.conductor import Conductor
 from groupcoord.member.config import MemberConfig
-from groupcoord.member.consumer_protocol import TopicPartition
 from groupcoord.member.errors import IllegalCallError
 from groupcoord.member.fetches import Fetch, Fetches
 from groupcoord.member.heartbeats import Heartbeats

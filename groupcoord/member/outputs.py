@@ -7,6 +7,7 @@ from enum import Enum
 
 from attrs import define, field, frozen
 
+from groupcoord.consumer_protocol import Assignment, Subscription, TopicPartition
 from groupcoord.core.messages import (
     FindCoordinator,
     Heartbeat,
@@ -19,7 +20,6 @@ from groupcoord.core.messages import (
 )
 from groupcoord.errors import ErrorCode
 from groupcoord.member.assignors import Assignor, Cluster
-from groupcoord.member.consumer_protocol import Assignment, Subscription, TopicPartition
 
 MemberRequest = FindCoordinator | JoinGroup | SyncGroup | Heartbeat | LeaveGroup | OffsetCommit | OffsetFetch
 """The requests that a member sends."""

@@ -7,6 +7,15 @@ from enum import Enum
 
 from attrs import frozen
 
+from groupcoord.consumer_protocol import (
+    CONSUMER_PROTOCOL_TYPE,
+    Assignment,
+    ConsumerProtocolError,
+    Subscription,
+    TopicPartition,
+    decode_assignment,
+    encode_subscription,
+)
 from groupcoord.core.messages import (
     JoinGroup,
     JoinGroupResponse,
@@ -20,15 +29,6 @@ from groupcoord.errors import ErrorCode
 from groupcoord.member.assignors import Assignor, RebalanceProtocol
 from groupcoord.member.commits import Commit, Commits
 from groupcoord.member.config import MemberConfig
-from groupcoord.member.consumer_protocol import (
-    PROTOCOL_TYPE,
-    Assignment,
-    ConsumerProtocolError,
-    Subscription,
-    TopicPartition,
-    decode_assignment,
-    encode_subscription,
-)
 from groupcoord.member.heartbeats import Heartbeats
 from groupcoord.member.leading import Leading, LeadingError
 from groupcoord.member.link import CoordinatorLink
@@ -278,7 +278,7 @@ class Rebalance:
         request = JoinGroup(
             group_id=config.group_id or "",
             member_id=standing.generation.member_id,
-            protocol_type=PROTOCOL_TYPE,
+            protocol_type=CONSUMER_PROTOCOL_TYPE,
             protocols=protocols,
             session_timeout_ms=config.session_timeout_ms,
             rebalance_timeout_ms=config.max_poll_interval_ms,
@@ -307,8 +307,10 @@ class Rebalance:
             self._malformed("JoinGroup", f"{type(response).__name__} is no answer to it")
         elif response.error_code is not ErrorCode.NONE:
             self._react("JoinGroup", JoinGroup, send, response.error_code, response.member_id)
-        elif response.protocol_type not in (None, PROTOCOL_TYPE):
-            self._malformed("JoinGroup", f"its protocol type is {response.protocol_type!r}, not {PROTOCOL_TYPE!r}")
+        elif response.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE):
+            self._malformed(
+                "JoinGroup", f"its protocol type is {response.protocol_type!r}, not {CONSUMER_PROTOCOL_TYPE!r}"
+            )
         elif standing.state is not MemberState.PREPARING_REBALANCE:
             self._fail("JoinGroup", ErrorCode.NONE, Reaction.RETRY, "the member has left meanwhile")
         elif response.protocol_name not in self._assignors:
@@ -360,7 +362,7 @@ class Rebalance:
             generation_id=generation.generation_id,
             member_id=generation.member_id,
             group_instance_id=self._config.group_instance_id,
-            protocol_type=PROTOCOL_TYPE,
+            protocol_type=CONSUMER_PROTOCOL_TYPE,
             protocol_name=generation.protocol_name,
             assignments=assignments,
         )
@@ -374,8 +376,10 @@ class Rebalance:
             self._malformed("SyncGroup", f"{type(response).__name__} is no answer to it")
         elif response.error_code is not ErrorCode.NONE:
             self._react("SyncGroup", SyncGroup, send, response.error_code, "")
-        elif response.protocol_type not in (None, PROTOCOL_TYPE):
-            self._malformed("SyncGroup", f"its protocol type is {response.protocol_type!r}, not {PROTOCOL_TYPE!r}")
+        elif response.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE):
+            self._malformed(
+                "SyncGroup", f"its protocol type is {response.protocol_type!r}, not {CONSUMER_PROTOCOL_TYPE!r}"
+            )
         elif standing.is_reset or standing.state is not MemberState.COMPLETING_REBALANCE:
             self._fail("SyncGroup", ErrorCode.NONE, Reaction.REJOIN, "the generation was reset meanwhile")
         elif response.protocol_name not in (None, generation.protocol_name):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 
-from groupcoord.member.consumer_protocol import TopicPartition
+from groupcoord.consumer_protocol import TopicPartition
 from groupcoord.member.errors import IllegalCallError
 from groupcoord.member.outputs import OffsetAndMetadata
 

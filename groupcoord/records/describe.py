@@ -12,15 +12,19 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable
-from struct import error as StructError  # noqa: N812
 from typing import Any
 
-from groupcoord.records.primitives import MalformedError
-from groupcoord.records.schemas import ASSIGNMENT, CONSUMER_PROTOCOL_VERSION, SUBSCRIPTION, RecordType
-from groupcoord.records.structures import UNKNOWN_TAGS, Structure, Values, reader_of
+from groupcoord.consumer_protocol import (
+    CONSUMER_PROTOCOL_TYPE,
+    ConsumerProtocolError,
+    Fields,
+    read_assignment,
+    read_subscription,
+)
+from groupcoord.records.schemas import RecordType
+from groupcoord.records.structures import UNKNOWN_TAGS, Values
 from groupcoord.records.typed import parse_key, parse_value
 
-CONSUMER_PROTOCOL_TYPE = "consumer"
 UNKNOWN = "UNKNOWN"
 
 CONTROL_NAMES = {
@@ -33,8 +37,6 @@ CONTROL_NAMES = {
     6: "KRAFT_VOTERS",
 }
 """The types of control records under Kafka's names; transactions write the first two."""
-
-_UNREADABLE = (MalformedError, StructError, IndexError, UnicodeDecodeError)
 
 
 def describe_record(key: bytes | None, value: bytes | None, *, raw: bool = False) -> dict[str, Any]:
@@ -88,7 +90,7 @@ def describe_control(key: bytes | None, value: bytes | None) -> dict[str, Any]:
 
 def describe_subscription(data: bytes) -> dict[str, Any] | str:
     """Return a member's subscription in the consumer protocol, or its bytes in hexadecimal if it can't be read."""
-    return _describe_protocol(SUBSCRIPTION, data)
+    return _describe_protocol(read_subscription, data)
 
 
 def describe_assignment(data: bytes) -> dict[str, Any] | str:
@@ -96,7 +98,7 @@ def describe_assignment(data: bytes) -> dict[str, Any] | str:
 
     No bytes at all, which a member has whose group's leader gave it nothing, are the empty string.
     """
-    return _describe_protocol(ASSIGNMENT, data)
+    return _describe_protocol(read_assignment, data)
 
 
 def record_name(key: bytes | None) -> str:
@@ -162,15 +164,10 @@ def _describe_tags_everywhere(values: Values) -> None:
                 _describe_tags_everywhere(element)
 
 
-def _describe_protocol(schema: Structure, data: bytes) -> dict[str, Any] | str:
-    """As Kafka does, read a version newer than the newest known like that one, whatever follows behind it."""
-    version = int.from_bytes(data[:2], "big", signed=True)
+def _describe_protocol(read: Callable[[bytes], tuple[int, Fields, int]], data: bytes) -> dict[str, Any] | str:
     try:
-        if len(data) < 2 or version < 0:
-            return data.hex()
-        values: Values
-        values, end = reader_of(schema, min(version, CONSUMER_PROTOCOL_VERSION), False)(data, 2)
-    except _UNREADABLE:
+        version, values, end = read(data)
+    except ConsumerProtocolError:
         return data.hex()
     if values["userData"] is not None:
         values["userData"] = values["userData"].hex()

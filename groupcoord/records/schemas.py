@@ -261,20 +261,3 @@ SCHEMAS: dict[RecordType, RecordSchema] = {
     ),
 }
 """Every record type that a broker of a released version writes."""
-
-OWNED_PARTITIONS = structure(Field("topic", STRING), Field("partitions", _NUMBERS))
-"""Partitions of one topic, in the consumer protocol."""
-
-CONSUMER_PROTOCOL_VERSION = 3
-
-SUBSCRIPTION = structure(
-    Field("topics", _STRINGS),
-    Field("userData", BYTES, nullable=True),
-    Field("ownedPartitions", Array(OWNED_PARTITIONS), since=1),
-    Field("generationId", INT32, since=2),
-    Field("rackId", STRING, since=3, nullable=True),
-)
-"""What a member of a classic group of type ``consumer`` sends for each assignor; an int16 version precedes it."""
-
-ASSIGNMENT = structure(Field("assignedPartitions", Array(OWNED_PARTITIONS)), Field("userData", BYTES, nullable=True))
-"""What it is given, behind an int16 version too."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from groupcoord.consumer_protocol import TopicPartition, decode_assignment
 from groupcoord.coordinator import GroupState
 from groupcoord.errors import ErrorCode
 from groupcoord.laws import require
-from groupcoord.member.consumer_protocol import TopicPartition, decode_assignment
 from groupcoord.messages import DeleteGroupsResponse, DescribedGroup, ListGroupsResponse
 
 STATES = {state.value for state in GroupState if state is not GroupState.DEAD}

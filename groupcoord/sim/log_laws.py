@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from groupcoord.consumer_protocol import decode_subscription
 from groupcoord.core.hard_state import HardState
 from groupcoord.core.offsets.cache import record_of
 from groupcoord.core.records import (
@@ -15,7 +16,6 @@ from groupcoord.core.records import (
     TransactionMarker,
 )
 from groupcoord.laws import OffsetLedger, require
-from groupcoord.member.consumer_protocol import decode_subscription
 from groupcoord.sim.cluster import Cluster
 
 

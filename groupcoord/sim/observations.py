@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import define, field
 
-from groupcoord.member.consumer_protocol import TopicPartition
+from groupcoord.consumer_protocol import TopicPartition
 
 RECORD_INTERVAL_MS = 10
 """Each partition gets one record in so many milliseconds, so offsets tell time."""

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from attrs import define, frozen
 
+from groupcoord.consumer_protocol import partitions_by_topic
 from groupcoord.errors import ErrorCode
 from groupcoord.laws import require
-from groupcoord.member.consumer_protocol import partitions_by_topic
 from groupcoord.messages import (
     CompleteTransaction,
     CompleteTransactionResponse,

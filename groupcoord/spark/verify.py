@@ -22,6 +22,7 @@ from pyspark.sql.types import IntegerType, LongType, StringType
 from groupcoord.clock import ManualClock
 from groupcoord.columns.schema import KIND_CONTROL, KIND_RECORD
 from groupcoord.config import Config
+from groupcoord.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.messages import DescribeGroups, GroupToFetch, OffsetFetch
 from groupcoord.core.records import (
@@ -36,7 +37,7 @@ from groupcoord.core.records import (
     TransactionMarker,
 )
 from groupcoord.errors import ErrorCode
-from groupcoord.history.embedded import CONSUMER_PROTOCOL_TYPE, NO_PARTITIONS, decode_partitions
+from groupcoord.history.embedded import NO_PARTITIONS, decode_partitions
 from groupcoord.history.fold import GENERATION, GROUP
 from groupcoord.history.views import CLASSIC, by_topic
 from groupcoord.log_store import LoadedCommits, LogRecord, NotLeaderError, StorageError, Ticket

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 from attrs import define
 
+from groupcoord.consumer_protocol import Subscription, encode_subscription
 from groupcoord.core.messages import (
     Heartbeat,
     HeartbeatResponse,
@@ -29,7 +30,6 @@ from groupcoord.core.messages import (
 )
 from groupcoord.core.replies import Reply
 from groupcoord.errors import ErrorCode
-from groupcoord.member.consumer_protocol import Subscription, encode_subscription
 from groupcoord.testing.laws import require
 
 TOPIC = "orders"

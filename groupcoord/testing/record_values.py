@@ -8,7 +8,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from groupcoord.records.schemas import ASSIGNMENT, CONSUMER_PROTOCOL_VERSION, SCHEMAS, SUBSCRIPTION, RecordType
+from groupcoord.consumer_protocol import NEWEST_VERSION, write_assignment, write_subscription
+from groupcoord.records.schemas import SCHEMAS, RecordType
 from groupcoord.records.structures import (
     BYTES,
     STRING,
@@ -20,7 +21,6 @@ from groupcoord.records.structures import (
     Structure,
     Values,
     uuid_text,
-    writer_of,
 )
 from groupcoord.records.typed import TypedRecord
 
@@ -32,6 +32,14 @@ _TAG_DEFAULTS = (0, -1, uuid_text(bytes(16)))
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 names = st.text(st.sampled_from("abcäz019._-"), min_size=1, max_size=8)
+
+_int32s = st.integers(-(2**31), 2**31 - 1)
+_user_data = st.none() | st.binary(max_size=12)
+_topic_partitions = st.lists(
+    st.fixed_dictionaries({"topic": texts, "partitions": st.lists(_int32s, max_size=ELEMENTS_MAX)}),
+    max_size=ELEMENTS_MAX,
+)
+_protocol_versions = st.integers(0, NEWEST_VERSION)
 
 
 @st.composite
@@ -52,21 +60,22 @@ def typed_records(
 
 def subscriptions() -> st.SearchStrategy[bytes]:
     """Return what members of groups of type ``consumer`` send for an assignor, in every version."""
-    return _protocol_bytes(SUBSCRIPTION)
+    fields = st.fixed_dictionaries(
+        {
+            "topics": st.lists(texts, max_size=ELEMENTS_MAX),
+            "userData": _user_data,
+            "ownedPartitions": _topic_partitions,
+            "generationId": _int32s,
+            "rackId": st.none() | texts,
+        }
+    )
+    return st.builds(write_subscription, fields, _protocol_versions)
 
 
 def assignments() -> st.SearchStrategy[bytes]:
     """Return what members of groups of type ``consumer`` are given, in every version."""
-    return _protocol_bytes(ASSIGNMENT)
-
-
-def _protocol_bytes(schema: Structure) -> st.SearchStrategy[bytes]:
-    def of_version(version: int) -> st.SearchStrategy[bytes]:
-        write: Callable[[Any], bytes] = writer_of(schema, version, False)
-        prefix = version.to_bytes(2, "big")
-        return _structures(schema, version, False, False).map(lambda values: prefix + write(values))
-
-    return st.integers(0, CONSUMER_PROTOCOL_VERSION).flatmap(of_version)
+    fields = st.fixed_dictionaries({"assignedPartitions": _topic_partitions, "userData": _user_data})
+    return st.builds(write_assignment, fields, _protocol_versions)
 
 
 def _structures(schema: Structure, version: int, flexible: bool, unknown_tags: bool) -> st.SearchStrategy[Values]:

@@ -20,9 +20,9 @@ from collections.abc import Callable
 
 from attrs import evolve
 
+from groupcoord.consumer_protocol import Subscription, decode_subscription, encode_subscription
 from groupcoord.coordinator import collector_paused
 from groupcoord.member.assignors import ASSIGNORS, Assignor, Cluster, ClusterTopic
-from groupcoord.member.consumer_protocol import Subscription, decode_subscription, encode_subscription
 
 ROUNDS = 3
 RACKS = ("rack-a", "rack-b", "rack-c")

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from groupcoord.core.records import GroupMetadataRecord, GroupTombstone, MemberRecord, OffsetCommitRecord, Record
-from groupcoord.member.consumer_protocol import (
+from groupcoord.consumer_protocol import (
     Assignment,
     Subscription,
     TopicPartition,
     encode_assignment,
     encode_subscription,
 )
+from groupcoord.core.records import GroupMetadataRecord, GroupTombstone, MemberRecord, OffsetCommitRecord, Record
 
 from .test_dump import batch, run
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupcoord.core.java import hash_bucket, hash_map_order, partition_for, string_hash, string_sort_key
+from groupcoord.java import hash_bucket, hash_map_order, partition_for, string_hash, string_sort_key
 
 GOLDEN = [
     ("", 0, 0),

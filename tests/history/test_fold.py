@@ -6,6 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 
+from groupcoord.consumer_protocol import (
+    Assignment,
+    Subscription,
+    TopicPartition,
+    encode_assignment,
+    encode_subscription,
+)
 from groupcoord.history.causes import (
     COORDINATOR_MOVE,
     EXPIRY_OR_LEAVE,
@@ -18,13 +25,6 @@ from groupcoord.history.causes import (
 )
 from groupcoord.history.fold import DUPLICATE, GROUP, REBALANCE, FoldOptions, GroupFold, LogOrderError, Row
 from groupcoord.history.state import GroupState, decode_state, encode_state
-from groupcoord.member.consumer_protocol import (
-    Assignment,
-    Subscription,
-    TopicPartition,
-    encode_assignment,
-    encode_subscription,
-)
 from groupcoord.records.schemas import RecordType
 from groupcoord.records.structures import Values
 from groupcoord.records.typed import TypedRecord

@@ -6,6 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
+from groupcoord.consumer_protocol import (
+    Assignment,
+    Subscription,
+    TopicPartition,
+    encode_assignment,
+    encode_subscription,
+)
 from groupcoord.core.records import (
     GroupMetadataRecord,
     MemberRecord,
@@ -16,13 +23,6 @@ from groupcoord.core.records import (
 )
 from groupcoord.history import GENERATION, GROUP, MEMBER, REBALANCE, HistoryRow, LogHistory
 from groupcoord.history.causes import COORDINATOR_MOVE, EXPIRY_OR_LEAVE, LEAVE, UNKNOWN
-from groupcoord.member.consumer_protocol import (
-    Assignment,
-    Subscription,
-    TopicPartition,
-    encode_assignment,
-    encode_subscription,
-)
 from groupcoord.records.batches import encode_batch
 from groupcoord.records.codec import encode_record
 from groupcoord.records.salvage import SoundBatch, salvage_batches

@@ -17,18 +17,21 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "interpreter": (),
     "errors": ("interpreter",),
     "clock": (),
+    "java": (),
+    # Below the core, which looks for topics in it, though it is the members' language: one reader for both.
+    "consumer_protocol": ("errors", "java"),
     "config": ("errors",),  # it raises ConfigError
-    "core": ("errors", "config", "interpreter"),
+    "core": ("errors", "config", "interpreter", "java", "consumer_protocol"),
     "messages": ("core.messages",),
     "events": ("core.events",),
-    "records": ("core.records", "errors"),
+    "records": ("core.records", "errors", "consumer_protocol"),  # it shows what is embedded in records
     "log_store": ("core", "errors", "config", "clock", "records"),
     "coordinator": ("core", "errors", "config", "clock", "log_store", "records", "interpreter"),
     "laws": ("coordinator", "core", "errors", "log_store"),
     "history": (
         *("records", "core.records", "errors"),
         # how consumers write subscriptions and assignments, which the group's record only carries
-        *("core.subscriptions", "member.consumer_protocol"),
+        "consumer_protocol",
     ),
     "columns": (
         *("records", "core.records", "errors"),
@@ -39,8 +42,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "storage": ("records", "log_store", "errors", "core.records"),  # compaction tells records apart by what they are
     "wire": ("core.messages", "core.records", "errors"),  # of the records only what stands for "no id"
     "member": (
-        *("core.messages", "errors"),
-        *("core.java", "records"),  # assignors walk maps as Java does; the schemas of the consumer protocol
+        *("core.messages", "errors", "consumer_protocol"),
+        "java",  # assignors walk maps as it does
         "config",  # how settings are named and checked
     ),
     "host": (
@@ -50,6 +53,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "sim": (
         *("coordinator", "member", "log_store", "clock", "config", "messages", "events", "errors", "laws"),
+        "consumer_protocol",
         *("durations", "report"),  # how it tells what came of it
         # its laws judge what is inside
         *("core.records", "core.hard_state", "core.offsets", "core.classic"),
@@ -74,6 +78,8 @@ MAY_REQUIRE: dict[str, frozenset[str]] = {
     "interpreter": frozenset(),
     "errors": frozenset(),
     "clock": frozenset(),
+    "java": frozenset(),
+    "consumer_protocol": BASE_REQUIREMENTS,
     "config": BASE_REQUIREMENTS,
     "core": BASE_REQUIREMENTS | {"typing_extensions"},  # for type checkers, which bring it
     "messages": BASE_REQUIREMENTS,

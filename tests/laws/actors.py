@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from attrs import define, evolve, field
 
 from groupcoord import ErrorCode
+from groupcoord.consumer_protocol import Subscription, encode_subscription
 from groupcoord.messages import (
     JoinGroup,
     JoinGroupResponse,
@@ -25,8 +26,7 @@ from groupcoord.testing.fleet import REBALANCE_TIMEOUT_MS, Consumer
 
 def subscription(*topics: str) -> bytes:
     """Return a consumer's metadata: the embedded protocol's version 0."""
-    names = b"".join(len(name).to_bytes(2, "big") + name.encode() for name in topics)
-    return b"\x00\x00" + len(topics).to_bytes(4, "big") + names + b"\x00\x00\x00\x00"
+    return encode_subscription(Subscription(topics, user_data=b""), 0)
 
 
 @define

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+from groupcoord.consumer_protocol import encode_assignment, encode_subscription
 from groupcoord.errors import ErrorCode
 from groupcoord.member import (
     Assignment,
@@ -20,7 +21,6 @@ from groupcoord.member import (
     Subscription,
     TopicPartition,
 )
-from groupcoord.member.consumer_protocol import encode_assignment, encode_subscription
 from groupcoord.messages import (
     NO_NODE,
     FindCoordinator,

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from groupcoord.consumer_protocol import encode_assignment
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.member import (
@@ -23,7 +24,6 @@ from groupcoord.member import (
     Send,
     TopicPartition,
 )
-from groupcoord.member.consumer_protocol import encode_assignment
 from groupcoord.messages import (
     FetchedGroup,
     FindCoordinator,

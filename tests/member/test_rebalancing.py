@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from groupcoord.consumer_protocol import decode_subscription, encode_assignment
 from groupcoord.errors import ErrorCode
 from groupcoord.member import (
     Assignment,
@@ -19,7 +20,6 @@ from groupcoord.member import (
     RejoinRequested,
     Subscription,
 )
-from groupcoord.member.consumer_protocol import decode_subscription, encode_assignment
 from groupcoord.messages import (
     Heartbeat,
     HeartbeatResponse,

@@ -34,8 +34,8 @@ from uuid import NAMESPACE_DNS, UUID, uuid5
 from attrs import define, field
 
 from groupcoord import ErrorCode, LogStoreError
+from groupcoord.consumer_protocol import Subscription, encode_subscription
 from groupcoord.core.classic.group import GroupMetadata
-from groupcoord.member.consumer_protocol import Subscription, encode_subscription
 from groupcoord.messages import (
     CompleteTransaction,
     DeleteGroups,

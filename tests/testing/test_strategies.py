@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.errors import InvalidArgument
 
 from groupcoord import ErrorCode, GroupCoordinator, ManualClock, messages, testing
-from groupcoord.core.subscriptions import subscribed_topics
+from groupcoord.consumer_protocol import subscribed_topics
 from groupcoord.host.topics import check_topic_name
 from groupcoord.messages import JoinGroup, LeaveGroup, OffsetCommit, Request
 from groupcoord.testing.registration import NAMES

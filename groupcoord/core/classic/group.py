@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from groupcoord.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from groupcoord.core.classic.member import MemberMetadata, Parked
 from groupcoord.core.classic.states import GroupState, check_transition
 from groupcoord.core.hard_state import RecordsOfGroup
-from groupcoord.core.java import hash_map_order
 from groupcoord.core.messages import (
     DescribedGroup,
     JoinedMember,
@@ -26,12 +26,11 @@ from groupcoord.core.records import (
     Record,
 )
 from groupcoord.core.replies import Token
-from groupcoord.core.subscriptions import subscribed_topics
 from groupcoord.core.timers import Timer, TimerKey, TimerKind, TimerQueue
 from groupcoord.errors import ErrorCode, InvariantError
+from groupcoord.java import hash_map_order
 
 BEFORE_ALL_APPENDS = -1
-CONSUMER_PROTOCOL_TYPE = "consumer"
 CLASSIC_GROUP_TYPE = "classic"
 
 

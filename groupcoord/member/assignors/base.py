@@ -12,9 +12,9 @@ from typing import Protocol
 
 from attrs import field, frozen
 
-from groupcoord.core.java import hash_map_order
+from groupcoord.consumer_protocol import Assignment, Subscription
 from groupcoord.errors import GroupcoordError
-from groupcoord.member.consumer_protocol import Assignment, Subscription
+from groupcoord.java import hash_map_order
 
 
 class RebalanceProtocol(Enum):

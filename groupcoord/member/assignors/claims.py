@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from attrs import define, field
 
-from groupcoord.core.java import hash_map_order, string_sort_key
+from groupcoord.consumer_protocol import Subscription, TopicPartition
 from groupcoord.core.messages import UNKNOWN_GENERATION_ID
+from groupcoord.java import hash_map_order, string_sort_key
 from groupcoord.member.assignors.base import Cluster, ClusterTopic, subscribed_topics
-from groupcoord.member.consumer_protocol import Subscription, TopicPartition
 
 
 class Claim(NamedTuple):

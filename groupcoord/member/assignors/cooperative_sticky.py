@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from groupcoord.consumer_protocol import Assignment, Subscription
 from groupcoord.core.messages import UNKNOWN_GENERATION_ID
 from groupcoord.member.assignors.base import Cluster, RebalanceProtocol
 from groupcoord.member.assignors.claims import Claim
 from groupcoord.member.assignors.sticky_assignment import assign_sticky
 from groupcoord.member.assignors.sticky_user_data import decode_generation, encode_generation
-from groupcoord.member.consumer_protocol import Assignment, Subscription
 
 
 class CooperativeStickyAssignor:

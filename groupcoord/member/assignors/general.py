@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from groupcoord.core.java import hash_map_order
+from groupcoord.java import hash_map_order
 from groupcoord.member.assignors.balancing import Balancer
 from groupcoord.member.assignors.claims import StickyGroup
 from groupcoord.member.assignors.loads import FewestFirst, Loads

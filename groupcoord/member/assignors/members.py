@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from groupcoord.core.java import string_sort_key
-from groupcoord.member.consumer_protocol import Subscription
+from groupcoord.consumer_protocol import Subscription
+from groupcoord.java import string_sort_key
 
 
 def members_in_order(subscriptions: Mapping[str, Subscription], visiting_order: list[str]) -> list[str]:

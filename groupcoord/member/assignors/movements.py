@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from groupcoord.core.java import hash_bucket, string_hash
+from groupcoord.java import hash_bucket, string_hash
 from groupcoord.member.assignors.claims import PartitionNumbers
 
 Pair = tuple[int, int]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
+from groupcoord.consumer_protocol import Subscription
 from groupcoord.member.assignors.base import are_racks_useful, racks_by_partition
 from groupcoord.member.assignors.claims import StickyGroup
-from groupcoord.member.consumer_protocol import Subscription
 
 
 class Racks:

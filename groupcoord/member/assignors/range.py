@@ -6,7 +6,8 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
-from groupcoord.core.java import hash_map_order, string_sort_key
+from groupcoord.consumer_protocol import Assignment, Subscription, TopicPartition
+from groupcoord.java import hash_map_order, string_sort_key
 from groupcoord.member.assignors.base import (
     Cluster,
     ClusterTopic,
@@ -16,7 +17,6 @@ from groupcoord.member.assignors.base import (
     subscribed_topics,
 )
 from groupcoord.member.assignors.members import members_in_order, subscribers_by_topic
-from groupcoord.member.consumer_protocol import Assignment, Subscription, TopicPartition
 
 
 class RangeAssignor(StatelessAssignor):

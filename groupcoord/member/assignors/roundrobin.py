@@ -5,10 +5,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping
 
-from groupcoord.core.java import hash_map_order, string_sort_key
+from groupcoord.consumer_protocol import Assignment, Subscription, TopicPartition
+from groupcoord.java import hash_map_order, string_sort_key
 from groupcoord.member.assignors.base import Cluster, StatelessAssignor, subscribed_topics
 from groupcoord.member.assignors.members import members_in_order, subscribers_by_topic
-from groupcoord.member.consumer_protocol import Assignment, Subscription, TopicPartition
 
 
 class RoundRobinAssignor(StatelessAssignor):

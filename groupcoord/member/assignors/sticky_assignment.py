@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 
 from attrs import define
 
+from groupcoord.consumer_protocol import Assignment, Subscription, TopicPartition
 from groupcoord.member.assignors.base import Cluster
 from groupcoord.member.assignors.claims import Claim, settle_claims
 from groupcoord.member.assignors.constrained import ConstrainedAssignment
 from groupcoord.member.assignors.general import GeneralAssignment
 from groupcoord.member.assignors.racks import Racks
-from groupcoord.member.consumer_protocol import Assignment, Subscription, TopicPartition
 
 
 @define

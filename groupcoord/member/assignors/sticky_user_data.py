@@ -11,19 +11,18 @@ from collections.abc import Iterable
 from struct import Struct
 from struct import error as StructError  # noqa: N812
 
-from groupcoord.core.java import hash_map_order
-from groupcoord.core.messages import UNKNOWN_GENERATION_ID
+from groupcoord.consumer_protocol import (
+    UNKNOWN_GENERATION_ID,
+    TopicPartition,
+    partitions_by_topic,
+    read_partitions,
+    write_partitions,
+)
+from groupcoord.java import hash_map_order
 from groupcoord.member.assignors.claims import Claim
-from groupcoord.member.consumer_protocol import TopicPartition, partitions_by_topic
-from groupcoord.records.primitives import MalformedError
-from groupcoord.records.schemas import OWNED_PARTITIONS
-from groupcoord.records.structures import INT32, Array, Field, reader_of, structure, writer_of
 
-_PREVIOUS = Field("previous_assignment", Array(OWNED_PARTITIONS))
-_VERSION_0 = structure(_PREVIOUS)
-_VERSION_1 = structure(_PREVIOUS, Field("generation", INT32))
 _GENERATION = Struct(">i")
-_UNREADABLE = (MalformedError, StructError, IndexError, UnicodeDecodeError)
+_UNREADABLE = (StructError, ValueError)
 
 
 def encode_sticky_user_data(partitions: Iterable[TopicPartition], generation_id: int) -> bytes:
@@ -35,7 +34,7 @@ def encode_sticky_user_data(partitions: Iterable[TopicPartition], generation_id:
     """
     grouped = partitions_by_topic(partitions)
     previous = [{"topic": topic, "partitions": grouped[topic]} for topic in hash_map_order(grouped)]
-    return writer_of(_VERSION_1, 0, False)({"previous_assignment": previous, "generation": generation_id})
+    return write_partitions(previous) + _GENERATION.pack(generation_id)
 
 
 def decode_sticky_user_data(data: bytes | None) -> Claim:
@@ -45,18 +44,12 @@ def decode_sticky_user_data(data: bytes | None) -> Claim:
     """
     if not data:
         return Claim((), None)
-    for version in (_VERSION_1, _VERSION_0):
-        try:
-            values, _ = reader_of(version, 0, False)(data, 0)
-        except _UNREADABLE:
-            continue
-        partitions = tuple(
-            TopicPartition(topic["topic"], number)
-            for topic in values["previous_assignment"]
-            for number in topic["partitions"]
-        )
-        return Claim(partitions, values.get("generation"))
-    return Claim((), UNKNOWN_GENERATION_ID)
+    try:
+        topics, end = read_partitions(data, 0)
+    except _UNREADABLE:
+        return Claim((), UNKNOWN_GENERATION_ID)
+    partitions = tuple(TopicPartition(topic["topic"], number) for topic in topics for number in topic["partitions"])
+    return Claim(partitions, _GENERATION.unpack_from(data, end)[0] if len(data) >= end + _GENERATION.size else None)
 
 
 def encode_generation(generation_id: int) -> bytes:

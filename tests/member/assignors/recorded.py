@@ -9,9 +9,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from groupcoord.core.java import hash_bucket, string_hash
+from groupcoord.consumer_protocol import Assignment, Subscription, TopicPartition, partitions_by_topic
+from groupcoord.java import hash_bucket, string_hash
 from groupcoord.member.assignors import Cluster, ClusterTopic
-from groupcoord.member.consumer_protocol import Assignment, Subscription, TopicPartition, partitions_by_topic
 
 DATA = Path(__file__).parents[1] / "data"
 Record = dict[str, Any]

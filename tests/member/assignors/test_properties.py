@@ -12,9 +12,9 @@ from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from groupcoord.consumer_protocol import Assignment, Subscription, TopicPartition
 from groupcoord.member.assignors import ASSIGNORS, Cluster, ClusterTopic, RebalanceProtocol
 from groupcoord.member.assignors.sticky_user_data import encode_sticky_user_data
-from groupcoord.member.consumer_protocol import Assignment, Subscription, TopicPartition
 
 Assignments = Mapping[str, Assignment]
 Subscriptions = dict[str, Subscription]
