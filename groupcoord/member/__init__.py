@@ -2,10 +2,10 @@
 
 from groupcoord.consumer_protocol import Assignment, Subscription, TopicPartition
 from groupcoord.member.assignors import Assignor, Cluster, ClusterTopic, RebalanceProtocol
-from groupcoord.member.closing import CloseOperation
 from groupcoord.member.config import MemberConfig
-from groupcoord.member.errors import IllegalCallError
+from groupcoord.member.dispatch import CloseOperation
 from groupcoord.member.machine import Member
+from groupcoord.member.membership import TRANSITIONS, IllegalCallError, MemberState
 from groupcoord.member.outputs import (
     AssignmentNeeded,
     Closed,
@@ -30,7 +30,6 @@ from groupcoord.member.outputs import (
     Send,
 )
 from groupcoord.member.reactions import REACTIONS, Reaction, reaction_to
-from groupcoord.member.states import TRANSITIONS, MemberState
 
 __all__ = [
     "REACTIONS",

@@ -16,15 +16,13 @@ from groupcoord.core.messages import (
     TopicToCommit,
 )
 from groupcoord.errors import ErrorCode
-from groupcoord.member.backoff import ExponentialBackoff
 from groupcoord.member.config import MemberConfig
 from groupcoord.member.link import CoordinatorLink
+from groupcoord.member.membership import NO_GENERATION, Generation, MembershipManager, MemberState
 from groupcoord.member.outputs import CommitCompleted, CommitFailure, OffsetAndMetadata, Output, Send
 from groupcoord.member.reactions import Reaction, reaction_to
-from groupcoord.member.standing import NO_GENERATION, Generation, Standing
-from groupcoord.member.states import MemberState
 from groupcoord.member.subscription import SubscriptionState
-from groupcoord.member.times import NEVER_MS
+from groupcoord.member.timing import NEVER_MS, ExponentialBackoff
 
 _FAILED = "the member has failed"
 
@@ -79,8 +77,8 @@ class Commits:
         "_completed",
         "_config",
         "_link",
+        "_membership",
         "_outputs",
-        "_standing",
         "_subscription",
         "_syncs",
         "_waiting",
@@ -91,14 +89,14 @@ class Commits:
         self,
         config: MemberConfig,
         link: CoordinatorLink,
-        standing: Standing,
+        membership: MembershipManager,
         subscription: SubscriptionState,
         backoff: ExponentialBackoff,
         outputs: list[Output],
     ) -> None:
         self._config = config
         self._link = link
-        self._standing = standing
+        self._membership = membership
         self._subscription = subscription
         self._backoff = backoff
         self._outputs = outputs
@@ -113,7 +111,7 @@ class Commits:
     def begin_async(self, commit: Commit, now_ms: int) -> None:
         """Commit once. Without a coordinator, wait for one lookup; when that fails, so does the commit."""
         self.tell_completed(now_ms)
-        if self._standing.has_ended:
+        if self._membership.has_ended:
             self._finish(commit, CommitFailure.ERROR, ErrorCode.NONE, _FAILED)
         elif not commit.offsets:
             self._finish(commit, None)
@@ -126,7 +124,7 @@ class Commits:
     def begin_sync(self, commit: Commit, now_ms: int) -> None:
         """Commit, and repeat that while errors may pass and there is time."""
         self.tell_completed(now_ms)
-        if self._standing.has_ended:
+        if self._membership.has_ended:
             self._finish(commit, CommitFailure.ERROR, ErrorCode.NONE, _FAILED)
         commit.retry_ms = now_ms
         self._syncs.append(commit)
@@ -157,10 +155,10 @@ class Commits:
         generation = NO_GENERATION
         group_instance_id = None
         if self._subscription.is_automatic:
-            if self._standing.state is not MemberState.STABLE:
+            if self._membership.state is not MemberState.STABLE:
                 self._refuse(commit)
                 return
-            generation = self._standing.generation
+            generation = self._membership.generation
             group_instance_id = self._config.group_instance_id
         by_topic: dict[str, list[OffsetToCommit]] = {}
         for (topic, partition), offset in commit.offsets.items():
@@ -177,7 +175,7 @@ class Commits:
 
     def _refuse(self, commit: Commit) -> None:
         """The group's partitions can't be committed without being in the group."""
-        if self._standing.is_rebalancing:
+        if self._membership.is_rebalancing:
             failure, message = CommitFailure.REBALANCE_IN_PROGRESS, "the member is in a rebalance"
         else:
             failure, message = CommitFailure.COMMIT_FAILED, "the member is not in the group"
@@ -239,13 +237,13 @@ class Commits:
 
     def _malformed(self, commit: Commit, message: str) -> None:
         self._finish(commit, CommitFailure.ERROR, ErrorCode.UNKNOWN_SERVER_ERROR, message)
-        self._standing.fail("OffsetCommit", ErrorCode.UNKNOWN_SERVER_ERROR, message)
+        self._membership.fail("OffsetCommit", ErrorCode.UNKNOWN_SERVER_ERROR, message)
 
     def _react(self, purpose: _Purpose, error_code: ErrorCode, message: str, now_ms: int) -> None:
-        commit, standing = purpose.commit, self._standing
+        commit, membership = purpose.commit, self._membership
         reaction = reaction_to(OffsetCommit, error_code)
-        is_current = purpose.generation == standing.generation
-        is_preparing = standing.state is MemberState.PREPARING_REBALANCE
+        is_current = purpose.generation == membership.generation
+        is_preparing = membership.state is MemberState.PREPARING_REBALANCE
         stale = CommitFailure.REBALANCE_IN_PROGRESS if is_preparing else CommitFailure.COMMIT_FAILED
         if reaction is Reaction.RETRY:
             self._retry(commit, error_code, message, now_ms)
@@ -253,19 +251,19 @@ class Commits:
             self._link.lose(f"error response {error_code.name}")
             self._retry(commit, error_code, message, now_ms)
         elif reaction is Reaction.REJOIN:
-            standing.request_rejoin("offset commit failed since group is already rebalancing")
+            membership.request_rejoin("offset commit failed since group is already rebalancing")
             self._finish(commit, CommitFailure.REBALANCE_IN_PROGRESS, error_code, message)
         elif reaction is Reaction.REPORT:
             self._finish(commit, CommitFailure.ERROR, error_code, message)
         elif reaction is Reaction.FAIL:
             self._finish(commit, CommitFailure.ERROR if is_current else stale, error_code, message)
             if is_current:
-                standing.fail("OffsetCommit", error_code, message)
+                membership.fail("OffsetCommit", error_code, message)
         elif not is_current and is_preparing:
             self._finish(commit, CommitFailure.REBALANCE_IN_PROGRESS, error_code, message)
         else:
             reason = f"encountered {error_code.name} from OFFSET_COMMIT response"
-            standing.reset(reason, forget_member_id=reaction is Reaction.RESET_MEMBER_ID)
+            membership.reset(reason, forget_member_id=reaction is Reaction.RESET_MEMBER_ID)
             self._finish(commit, CommitFailure.COMMIT_FAILED, error_code, message)
 
     def _retry(self, commit: Commit, error_code: ErrorCode, message: str, now_ms: int) -> None:

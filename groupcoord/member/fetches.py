@@ -7,13 +7,12 @@ from attrs import define
 from groupcoord.consumer_protocol import TopicPartition
 from groupcoord.core.messages import GroupToFetch, OffsetFetch, OffsetFetchResponse, Response, TopicToFetch
 from groupcoord.errors import ErrorCode
-from groupcoord.member.backoff import ExponentialBackoff
 from groupcoord.member.config import MemberConfig
 from groupcoord.member.link import CoordinatorLink
+from groupcoord.member.membership import MembershipManager
 from groupcoord.member.outputs import OffsetAndMetadata, OffsetsFetched, Output, Send
 from groupcoord.member.reactions import Reaction, reaction_to
-from groupcoord.member.standing import Standing
-from groupcoord.member.times import NEVER_MS
+from groupcoord.member.timing import NEVER_MS, ExponentialBackoff
 
 _FAILED = "the member has failed"
 
@@ -33,19 +32,19 @@ class Fetch:
 class Fetches:
     """The questions that have no answer yet."""
 
-    __slots__ = ("_backoff", "_fetches", "_group_id", "_link", "_outputs", "_standing")
+    __slots__ = ("_backoff", "_fetches", "_group_id", "_link", "_membership", "_outputs")
 
     def __init__(
         self,
         config: MemberConfig,
         link: CoordinatorLink,
-        standing: Standing,
+        membership: MembershipManager,
         backoff: ExponentialBackoff,
         outputs: list[Output],
     ) -> None:
         self._group_id = config.group_id
         self._link = link
-        self._standing = standing
+        self._membership = membership
         self._backoff = backoff
         self._outputs = outputs
         self._fetches: list[Fetch] = []
@@ -54,7 +53,7 @@ class Fetches:
         """Ask. For no partitions the answer is there at once."""
         fetch.retry_ms = now_ms
         self._fetches.append(fetch)
-        if self._standing.has_ended:
+        if self._membership.has_ended:
             self._finish(fetch, ErrorCode.UNKNOWN_SERVER_ERROR, _FAILED)
         elif not fetch.partitions:
             fetch.outcome = OffsetsFetched(fetch.fetch_id, {})
@@ -121,7 +120,7 @@ class Fetches:
 
     def _malformed(self, fetch: Fetch, message: str) -> None:
         self._finish(fetch, ErrorCode.UNKNOWN_SERVER_ERROR, message)
-        self._standing.fail("OffsetFetch", ErrorCode.UNKNOWN_SERVER_ERROR, message)
+        self._membership.fail("OffsetFetch", ErrorCode.UNKNOWN_SERVER_ERROR, message)
 
     def _retry(self, fetch: Fetch, now_ms: int) -> None:
         fetch.retry_ms = now_ms + self._backoff.wait_ms(fetch.attempts)

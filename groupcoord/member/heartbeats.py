@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from groupcoord.core.messages import Heartbeat, HeartbeatResponse, Response
 from groupcoord.errors import ErrorCode
-from groupcoord.member.backoff import ExponentialBackoff
 from groupcoord.member.config import MemberConfig
 from groupcoord.member.link import CoordinatorLink
+from groupcoord.member.membership import Generation, MembershipManager, MemberState
 from groupcoord.member.outputs import Send
 from groupcoord.member.reactions import Reaction, reaction_to
-from groupcoord.member.standing import Generation, Standing
-from groupcoord.member.states import MemberState
-from groupcoord.member.times import NEVER_MS
+from groupcoord.member.timing import NEVER_MS, ExponentialBackoff
 
 
 class Heartbeats:
@@ -33,9 +31,9 @@ class Heartbeats:
         "_backoff",
         "_config",
         "_link",
+        "_membership",
         "_request",
         "_request_generation",
-        "_standing",
         "is_enabled",
         "next_ms",
         "poll_deadline_ms",
@@ -43,11 +41,11 @@ class Heartbeats:
     )
 
     def __init__(
-        self, config: MemberConfig, link: CoordinatorLink, standing: Standing, backoff: ExponentialBackoff
+        self, config: MemberConfig, link: CoordinatorLink, membership: MembershipManager, backoff: ExponentialBackoff
     ) -> None:
         self._config = config
         self._link = link
-        self._standing = standing
+        self._membership = membership
         self._backoff = backoff
         self._attempts = 0
         self._request: Heartbeat | None = None
@@ -76,7 +74,7 @@ class Heartbeats:
         """Do what is due; return whether the application has not polled for too long."""
         if not self.is_enabled:
             return False
-        if not self._standing.is_joined:
+        if not self._membership.is_joined:
             self.is_enabled = False
             return False
         if self._link.node is not None and now_ms >= self.session_deadline_ms:
@@ -87,7 +85,7 @@ class Heartbeats:
         return not self.beat_on(now_ms)
 
     def _make_request(self) -> Heartbeat:
-        generation = self._standing.generation
+        generation = self._membership.generation
         if self._request is None or self._request_generation is not generation:
             config = self._config
             self._request = Heartbeat(
@@ -99,7 +97,7 @@ class Heartbeats:
     def receive(self, send: Send, response: Response, now_ms: int) -> None:
         """Take the answer to a heartbeat."""
         if not isinstance(response, HeartbeatResponse):
-            self._standing.fail(
+            self._membership.fail(
                 "Heartbeat", ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(response).__name__} is no answer to it"
             )
         elif response.error_code is ErrorCode.NONE:
@@ -108,13 +106,13 @@ class Heartbeats:
             self._react(send, response.error_code, now_ms)
 
     def _react(self, send: Send, error_code: ErrorCode, now_ms: int) -> None:
-        standing = self._standing
+        membership = self._membership
         reaction = reaction_to(Heartbeat, error_code)
         reason = f"encountered {error_code.name} from HEARTBEAT response"
         if reaction is Reaction.REJOIN:
             # It still counts as alive: the coordinator keeps the member for as long as the rebalance may take.
-            if standing.state is MemberState.STABLE:
-                standing.request_rejoin("group is already rebalancing")
+            if membership.state is MemberState.STABLE:
+                membership.request_rejoin("group is already rebalancing")
             self._attempts = 0
             self.restart_session(now_ms)
         elif reaction is Reaction.FIND_COORDINATOR:
@@ -122,13 +120,13 @@ class Heartbeats:
             self.failed(now_ms)
         elif reaction is Reaction.RETRY:
             self.failed(now_ms)
-        elif send.purpose != standing.generation:
+        elif send.purpose != membership.generation:
             self.restart_session(now_ms)  # an answer to what the member was before says nothing about it now
         elif reaction is Reaction.FAIL:
-            standing.reset(reason, forget_member_id=True)
-            standing.fail("Heartbeat", error_code, f"the instance id {self._config.group_instance_id!r} is fenced")
+            membership.reset(reason, forget_member_id=True)
+            membership.fail("Heartbeat", error_code, f"the instance id {self._config.group_instance_id!r} is fenced")
         else:
-            standing.reset(reason, forget_member_id=reaction is Reaction.RESET_MEMBER_ID)
+            membership.reset(reason, forget_member_id=reaction is Reaction.RESET_MEMBER_ID)
             self.failed(now_ms)
 
     def failed(self, now_ms: int) -> None:
@@ -152,6 +150,6 @@ class Heartbeats:
 
     def deadline_ms(self) -> int:
         """Return when :meth:`tick` has something to do, apart from looking for the coordinator."""
-        if not self.is_enabled or self._link.node is None or not self._standing.is_joined:
+        if not self.is_enabled or self._link.node is None or not self._membership.is_joined:
             return NEVER_MS
         return min(self.next_ms, self.session_deadline_ms, self.poll_deadline_ms)

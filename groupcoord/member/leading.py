@@ -1,8 +1,11 @@
-"""The leader's part of a rebalance: read all subscriptions, know the topics, get an assignment, write it down."""
+"""The leader's part of a rebalance: read all subscriptions, know the topics, get an assignment, write it down.
+
+It also watches the topics from then on: new partitions need a new assignment.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 
 from groupcoord.consumer_protocol import (
@@ -14,10 +17,9 @@ from groupcoord.consumer_protocol import (
     encode_assignment,
 )
 from groupcoord.core.messages import JoinGroupResponse, SyncAssignment
-from groupcoord.member.assignors import Assignor, RebalanceProtocol
+from groupcoord.member.assignors import Assignor, Cluster, ClusterTopic, RebalanceProtocol
 from groupcoord.member.outputs import AssignmentNeeded, ComputedAssignment, MetadataNeeded, Output
 from groupcoord.member.subscription import SubscriptionState
-from groupcoord.member.watch import TopicWatch
 
 BUILT_IN = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
 """These assign partitions of subscribed topics only."""
@@ -55,7 +57,7 @@ class Leading:
         "_stage",
         "_subscription",
         "_subscriptions",
-        "_watch",
+        "_topic_metadata",
         "assignments",
         "generation_id",
     )
@@ -66,7 +68,7 @@ class Leading:
         assignor: Assignor,
         protocol: RebalanceProtocol,
         subscription: SubscriptionState,
-        watch: TopicWatch,
+        topic_metadata: TopicMetadata,
         outputs: list[Output],
     ) -> None:
         self.generation_id = joined.generation_id
@@ -74,7 +76,7 @@ class Leading:
         self._assignor = assignor
         self._protocol = protocol
         self._subscription = subscription
-        self._watch = watch
+        self._topic_metadata = topic_metadata
         self._outputs = outputs
         self._skips = joined.skip_assignment
         self._computed: Mapping[str, Assignment] | None = None
@@ -92,7 +94,7 @@ class Leading:
 
     @property
     def _is_waiting_for_topics(self) -> bool:
-        return self._watch.missing(self._subscription.group_topics)
+        return self._topic_metadata.missing(self._subscription.group_topics)
 
     def step(self) -> bool:
         """Go on as far as possible; return whether the assignment is complete.
@@ -107,19 +109,21 @@ class Leading:
             else:
                 self._stage = _Stage.ASSIGNMENT
                 self._outputs.append(
-                    AssignmentNeeded(self.generation_id, self._assignor, self._watch.cluster, self._subscriptions)
+                    AssignmentNeeded(
+                        self.generation_id, self._assignor, self._topic_metadata.cluster, self._subscriptions
+                    )
                 )
         if self._stage is _Stage.MORE_TOPICS and not self._is_waiting_for_topics:
             self._look()
             self._stage = _Stage.DONE
         if self._stage is not _Stage.DONE:
             return False
-        self._watch.remember()
+        self._topic_metadata.remember()
         self.assignments = tuple(_write(member_id, given) for member_id, given in (self._computed or {}).items())
         return True
 
     def _look(self) -> None:
-        self._watch.look(self._subscription.watched_topics())
+        self._topic_metadata.look(self._subscription.watched_topics())
 
     def computed(self, computed: ComputedAssignment) -> None:
         """Take the assignor's result.
@@ -176,3 +180,67 @@ def _checked(name: str, assignments: object) -> Mapping[str, Assignment]:
     ):
         return assignments
     raise LeadingError(f"the assignor {name!r} returned no assignment for each member id")
+
+
+_Racks = tuple[frozenset[str | None], ...]
+_Snapshot = dict[str, tuple[int, _Racks]]
+
+
+class TopicMetadata:
+    """The cluster's topics, now and when the leader assigned.
+
+    Attributes:
+        cluster: what is known now.
+        has_changed: the topics are not any more as they were when this member assigned.
+        is_fresh: all topics were told since the last rebalance; what a pattern needs before a join.
+        is_asked: they were asked for.
+    """
+
+    __slots__ = ("_absent", "_assigned", "_compares_racks", "_now", "cluster", "has_changed", "is_asked", "is_fresh")
+
+    def __init__(self, *, compares_racks: bool) -> None:
+        self._compares_racks = compares_racks
+        self._absent: frozenset[str] = frozenset()
+        self._now: _Snapshot = {}
+        self._assigned: _Snapshot | None = None
+        self.cluster = Cluster()
+        self.has_changed = False
+        self.is_fresh = False
+        self.is_asked = False
+
+    def update(self, cluster: Cluster, asked: Iterable[str]) -> None:
+        """Take a new picture of the cluster.
+
+        Args:
+            cluster: the topics there are.
+            asked: topics that it must tell of; those that it does not hold don't exist.
+        """
+        self.cluster = cluster
+        self._absent = frozenset(topic for topic in asked if topic not in cluster.topics)
+        self.is_fresh = True
+        self.is_asked = False
+
+    def look(self, topics: Iterable[str]) -> None:
+        """Compare these topics with what they were when this member assigned."""
+        known = self.cluster.topics
+        self._now = {topic: self._picture(known[topic]) for topic in topics if topic in known}
+        self.has_changed = self._assigned is not None and self._assigned != self._now
+
+    def _picture(self, topic: ClusterTopic) -> tuple[int, _Racks]:
+        if not self._compares_racks or topic.replica_racks is None:
+            return topic.partition_count, ()
+        return topic.partition_count, tuple(frozenset(racks) for racks in topic.replica_racks)
+
+    def missing(self, topics: Iterable[str]) -> bool:
+        """Tell whether any of these topics was never told of."""
+        return any(topic not in self.cluster.topics and topic not in self._absent for topic in topics)
+
+    def remember(self) -> None:
+        """The assignment is made of what is known now."""
+        self._assigned = self._now
+        self.has_changed = False
+
+    def forget(self) -> None:
+        """Somebody else leads."""
+        self._assigned = None
+        self.has_changed = False

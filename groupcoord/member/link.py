@@ -11,11 +11,10 @@ from groupcoord.core.messages import (
     Response,
 )
 from groupcoord.errors import ErrorCode
-from groupcoord.member.backoff import ExponentialBackoff
 from groupcoord.member.config import MemberConfig
 from groupcoord.member.outputs import CoordinatorFound, CoordinatorLost, MemberRequest, Output, Send
 from groupcoord.member.reactions import Reaction, reaction_to
-from groupcoord.member.times import NEVER_MS
+from groupcoord.member.timing import NEVER_MS, ExponentialBackoff
 
 
 class CoordinatorLink:

@@ -12,28 +12,24 @@ from groupcoord.core.messages import (
 )
 from groupcoord.errors import ConfigError, ErrorCode
 from groupcoord.member.assignors import ASSIGNORS, Assignor, Cluster, RebalanceProtocol
-from groupcoord.member.backoff import ExponentialBackoff
-from groupcoord.member.closing import CloseOperation
 from groupcoord.member.commits import Commit, CommitKind, Commits
-from groupcoord.member.conductor import Conductor
 from groupcoord.member.config import MemberConfig
-from groupcoord.member.errors import IllegalCallError
+from groupcoord.member.dispatch import CloseOperation, Dispatcher
 from groupcoord.member.fetches import Fetch, Fetches
 from groupcoord.member.heartbeats import Heartbeats
+from groupcoord.member.leading import TopicMetadata
 from groupcoord.member.link import CoordinatorLink
-from groupcoord.member.listener import ListenerGate
+from groupcoord.member.membership import IllegalCallError, MembershipManager, MemberState
 from groupcoord.member.outputs import (
     ComputedAssignment,
+    ListenerGate,
     MetadataNeeded,
     OffsetAndMetadata,
     Output,
 )
 from groupcoord.member.rebalance import Rebalance
-from groupcoord.member.standing import Standing
-from groupcoord.member.states import MemberState
 from groupcoord.member.subscription import SubscriptionState, to_offset
-from groupcoord.member.times import NEVER_MS
-from groupcoord.member.watch import TopicWatch
+from groupcoord.member.timing import NEVER_MS, ExponentialBackoff
 
 
 def no_jitter() -> float:
@@ -69,18 +65,18 @@ class Member:
     __slots__ = (
         "_assignors",
         "_commits",
-        "_conductor",
         "_config",
+        "_dispatcher",
         "_fetches",
         "_gate",
         "_heartbeats",
         "_last_id",
         "_link",
+        "_membership",
         "_outputs",
         "_rebalance",
-        "_standing",
         "_subscription",
-        "_watch",
+        "_topic_metadata",
     )
 
     def __init__(
@@ -96,38 +92,38 @@ class Member:
         self._assignors = tuple(assignors) if assignors is not None else _named(config.partition_assignment_strategy)
         self._outputs: list[Output] = []
         backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
-        self._standing = Standing(self._outputs)
+        self._membership = MembershipManager(self._outputs)
         self._link = CoordinatorLink(config, backoff, self._outputs)
         self._subscription = SubscriptionState(excludes_internal=config.exclude_internal_topics)
-        self._watch = TopicWatch(compares_racks=bool(config.client_rack))
+        self._topic_metadata = TopicMetadata(compares_racks=bool(config.client_rack))
         self._gate = ListenerGate(self._outputs, waits=waits_for_listener)
-        self._heartbeats = Heartbeats(config, self._link, self._standing, backoff)
-        self._commits = Commits(config, self._link, self._standing, self._subscription, backoff, self._outputs)
+        self._heartbeats = Heartbeats(config, self._link, self._membership, backoff)
+        self._commits = Commits(config, self._link, self._membership, self._subscription, backoff, self._outputs)
         self._commits.restart_interval(now_ms)
-        self._fetches = Fetches(config, self._link, self._standing, backoff, self._outputs)
+        self._fetches = Fetches(config, self._link, self._membership, backoff, self._outputs)
         self._rebalance = Rebalance(
             config,
             self._assignors,
             _common_protocol(self._assignors),
             link=self._link,
-            standing=self._standing,
+            membership=self._membership,
             subscription=self._subscription,
             commits=self._commits,
             heartbeats=self._heartbeats,
-            watch=self._watch,
+            topic_metadata=self._topic_metadata,
             gate=self._gate,
             outputs=self._outputs,
         )
-        self._conductor = Conductor(
+        self._dispatcher = Dispatcher(
             config,
             link=self._link,
-            standing=self._standing,
+            membership=self._membership,
             subscription=self._subscription,
             commits=self._commits,
             fetches=self._fetches,
             heartbeats=self._heartbeats,
             rebalance=self._rebalance,
-            watch=self._watch,
+            topic_metadata=self._topic_metadata,
             gate=self._gate,
             outputs=self._outputs,
         )
@@ -151,7 +147,7 @@ class Member:
             return
         self._subscription.subscribe(wanted)
         self._want_topics()
-        self._conductor.settle(now_ms)
+        self._dispatcher.settle(now_ms)
 
     def subscribe_pattern(self, pattern: str, now_ms: int) -> None:
         """Subscribe to all topics whose whole names match a regular expression.
@@ -163,10 +159,10 @@ class Member:
 
         self._check_may_subscribe()
         try:
-            self._subscription.subscribe_pattern(pattern, self._watch.cluster.topics)
+            self._subscription.subscribe_pattern(pattern, self._topic_metadata.cluster.topics)
         except re.error as error:
             raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
-        self._conductor.settle(now_ms)
+        self._dispatcher.settle(now_ms)
 
     def assign(self, partitions: Iterable[TopicPartition], now_ms: int) -> None:
         """Take these partitions, without group management; none at all is :meth:`unsubscribe`.
@@ -182,15 +178,15 @@ class Member:
             return
         self._subscription.assign(wanted)
         self._want_topics()
-        self._conductor.settle(now_ms)
+        self._dispatcher.settle(now_ms)
 
     def unsubscribe(self, now_ms: int) -> None:
         """Give up all partitions and the subscription, and leave the group (a static member: without a word)."""
 
         self._check_open()
         self._rebalance.drop_all()
-        self._conductor.is_unsubscribing = True
-        self._conductor.settle(now_ms)
+        self._dispatcher.is_unsubscribing = True
+        self._dispatcher.settle(now_ms)
 
     def poll(self, now_ms: int, timeout_ms: int = 0) -> None:
         """Be in the application's ``poll`` from now until ``now_ms + timeout_ms``: join and rejoin as needed.
@@ -200,17 +196,17 @@ class Member:
         """
 
         self._check_open()
-        self._conductor.poll_until_ms = now_ms + timeout_ms
+        self._dispatcher.poll_until_ms = now_ms + timeout_ms
         self._heartbeats.polled(now_ms + timeout_ms)
-        self._conductor.progress(now_ms)
-        self._conductor.settle(now_ms)
+        self._dispatcher.progress(now_ms)
+        self._dispatcher.settle(now_ms)
 
     def enforce_rebalance(self, now_ms: int, reason: str = "") -> None:
         """Join again with the next poll, though there is no need (KIP-568)."""
 
         self._check_open()
-        self._standing.request_rejoin(reason or "rebalance enforced by user")
-        self._conductor.settle(now_ms)
+        self._membership.request_rejoin(reason or "rebalance enforced by user")
+        self._dispatcher.settle(now_ms)
 
     def consumed(self, positions: Mapping[TopicPartition, int | OffsetAndMetadata]) -> None:
         """Say where the application is: the next offset to read, by partition. Automatic commits commit this.
@@ -256,7 +252,7 @@ class Member:
         wait_ms = self._config.default_api_timeout_ms if timeout_ms is None else timeout_ms
         commit = self._new_commit(offsets, CommitKind.SYNC, now_ms + wait_ms)
         self._commits.begin_sync(commit, now_ms)
-        self._conductor.settle(now_ms)
+        self._dispatcher.settle(now_ms)
         return commit.commit_id
 
     def commit_async(self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata], now_ms: int) -> int:
@@ -267,7 +263,7 @@ class Member:
 
         commit = self._new_commit(offsets, CommitKind.ASYNC, 0)
         self._commits.begin_async(commit, now_ms)
-        self._conductor.settle(now_ms)
+        self._dispatcher.settle(now_ms)
         return commit.commit_id
 
     def fetch_offsets(self, partitions: Iterable[TopicPartition], now_ms: int, timeout_ms: int | None = None) -> int:
@@ -279,7 +275,7 @@ class Member:
         self._last_id += 1
         fetch = Fetch(self._last_id, wanted, now_ms + wait_ms)
         self._fetches.begin(fetch, now_ms)
-        self._conductor.settle(now_ms)
+        self._dispatcher.settle(now_ms)
         return fetch.fetch_id
 
     def close(self, now_ms: int, timeout_ms: int = 30_000, operation: CloseOperation = CloseOperation.DEFAULT) -> None:
@@ -293,9 +289,9 @@ class Member:
             operation: whether to leave the group.
         """
 
-        if self._conductor.closing is None:
-            self._conductor.close(now_ms, now_ms + timeout_ms, operation)
-        self._conductor.settle(now_ms)
+        if self._dispatcher.closing is None:
+            self._dispatcher.close(now_ms, now_ms + timeout_ms, operation)
+        self._dispatcher.settle(now_ms)
 
     def recover(self, now_ms: int) -> None:
         """Go on after a :class:`Failed`: the next poll joins again. What the member owned counts as lost.
@@ -306,13 +302,13 @@ class Member:
             IllegalCallError: the member has not failed.
         """
 
-        if self._standing.state is not MemberState.FAILED:
-            raise IllegalCallError(f"the member has not failed: it is {self._standing.state.value}")
-        self._standing.reset("the application goes on after a failure", forget_member_id=False)
-        self._standing.move(MemberState.UNJOINED)
+        if self._membership.state is not MemberState.FAILED:
+            raise IllegalCallError(f"the member has not failed: it is {self._membership.state.value}")
+        self._membership.reset("the application goes on after a failure", forget_member_id=False)
+        self._membership.move(MemberState.UNJOINED)
         self._rebalance.recover()
         self._gate.is_shut = False
-        self._conductor.settle(now_ms)
+        self._dispatcher.settle(now_ms)
 
     # ------------------------------------------------------------ what the host brings
 
@@ -322,7 +318,7 @@ class Member:
         send = self._link.in_flight.pop(request_id, None)
         if send is None:
             return
-        self._conductor.receive(send, response, now_ms)
+        self._dispatcher.receive(send, response, now_ms)
 
     def request_failed(self, request_id: int, error_code: ErrorCode, now_ms: int) -> None:
         """Take note that a request has no answer.
@@ -341,14 +337,14 @@ class Member:
             self._link.broken.append(send)
             self._link.lose("disconnected")
         else:
-            self._conductor.failed(send, error_code, now_ms)
-        self._conductor.settle(now_ms)
+            self._dispatcher.failed(send, error_code, now_ms)
+        self._dispatcher.settle(now_ms)
 
     def disconnected(self, now_ms: int) -> None:
         """Take note that the connection to the coordinator is lost; every request to it has no answer."""
 
         self._link.lose("disconnected")
-        self._conductor.settle(now_ms)
+        self._dispatcher.settle(now_ms)
 
     def update_metadata(self, cluster: Cluster, now_ms: int) -> None:
         """Take what is known of topics now. It takes the place of what was known before.
@@ -358,17 +354,17 @@ class Member:
             now_ms: the time.
         """
 
-        self._watch.update(cluster, (*self._subscription.watched_topics(), *(self.metadata_topics or ())))
+        self._topic_metadata.update(cluster, (*self._subscription.watched_topics(), *(self.metadata_topics or ())))
         self._subscription.match(cluster.topics)
-        self._watch.look(self._subscription.watched_topics())
+        self._topic_metadata.look(self._subscription.watched_topics())
         self._rebalance.lead(now_ms)
-        self._conductor.settle(now_ms)
+        self._dispatcher.settle(now_ms)
 
     def assignment_computed(self, computed: ComputedAssignment, now_ms: int) -> None:
         """Take the result of :meth:`AssignmentNeeded.compute`. One that comes too late is left aside."""
 
         self._rebalance.lead(now_ms, computed)
-        self._conductor.settle(now_ms)
+        self._dispatcher.settle(now_ms)
 
     def listener_returned(self, now_ms: int) -> None:
         """Go on after an event that the member waits with (``waits_for_listener``); otherwise this does nothing."""
@@ -376,14 +372,14 @@ class Member:
         if not self._gate.is_shut:
             return
         self._gate.is_shut = False
-        self._conductor.progress(now_ms)
-        self._conductor.settle(now_ms)
+        self._dispatcher.progress(now_ms)
+        self._dispatcher.settle(now_ms)
 
     def tick(self, now_ms: int) -> None:
         """Do what is due by now."""
 
-        if now_ms >= self._conductor.deadline_ms:
-            self._conductor.tick(now_ms)
+        if now_ms >= self._dispatcher.deadline_ms:
+            self._dispatcher.tick(now_ms)
 
     # ------------------------------------------------------------ what the host takes
 
@@ -397,23 +393,23 @@ class Member:
     def next_deadline_ms(self) -> int | None:
         """Return when :meth:`tick` is wanted at the latest; None: not before something else happens."""
 
-        deadline_ms = self._conductor.deadline_ms
+        deadline_ms = self._dispatcher.deadline_ms
         return deadline_ms if deadline_ms < NEVER_MS else None
 
     @property
     def state(self) -> MemberState:
         """Where the member is in its life."""
-        return self._standing.state
+        return self._membership.state
 
     @property
     def member_id(self) -> str:
         """The id that the coordinator gave; empty before, and after leaving."""
-        return self._standing.generation.member_id
+        return self._membership.generation.member_id
 
     @property
     def generation_id(self) -> int:
         """The generation that the member is in, or -1."""
-        return self._standing.generation.generation_id
+        return self._membership.generation.generation_id
 
     @property
     def is_leader(self) -> bool:
@@ -448,21 +444,21 @@ class Member:
         """Whether nothing but heartbeats will happen until the next input or another deadline than theirs."""
 
         return (
-            self._standing.state is MemberState.STABLE
+            self._membership.state is MemberState.STABLE
             and self._link.node is not None
             and not self._link.in_flight
             and self._commits.is_idle
             and self._fetches.is_idle
-            and self._conductor.closing is None
+            and self._dispatcher.closing is None
             and not self._rebalance.is_needed
         )
 
     # ------------------------------------------------------------ inside
 
     def _check_open(self) -> None:
-        if self._conductor.closing is not None:
+        if self._dispatcher.closing is not None:
             raise IllegalCallError("the member is closed")
-        if self._conductor.is_unsubscribing:
+        if self._dispatcher.is_unsubscribing:
             raise IllegalCallError("the member unsubscribes: its listener has not returned")
 
     def _check_has_group(self) -> None:
@@ -484,7 +480,7 @@ class Member:
         return Commit(self._last_id, converted, kind, deadline_ms)
 
     def _want_topics(self) -> None:
-        if self._watch.missing(self._subscription.metadata_topics() or ()):
+        if self._topic_metadata.missing(self._subscription.metadata_topics() or ()):
             self._outputs.append(MetadataNeeded(self._subscription.metadata_topics()))
 
 

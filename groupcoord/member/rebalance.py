@@ -30,13 +30,14 @@ from groupcoord.member.assignors import Assignor, RebalanceProtocol
 from groupcoord.member.commits import Commit, Commits
 from groupcoord.member.config import MemberConfig
 from groupcoord.member.heartbeats import Heartbeats
-from groupcoord.member.leading import Leading, LeadingError
+from groupcoord.member.leading import Leading, LeadingError, TopicMetadata
 from groupcoord.member.link import CoordinatorLink
-from groupcoord.member.listener import ListenerGate
+from groupcoord.member.membership import Generation, MembershipManager, MemberState
 from groupcoord.member.outputs import (
     CommitFailure,
     ComputedAssignment,
     Joined,
+    ListenerGate,
     MetadataNeeded,
     Output,
     PartitionsAssigned,
@@ -45,11 +46,8 @@ from groupcoord.member.outputs import (
     Send,
 )
 from groupcoord.member.reactions import Reaction, reaction_to
-from groupcoord.member.standing import Generation, Standing
-from groupcoord.member.states import MemberState
 from groupcoord.member.subscription import SubscriptionKind, SubscriptionState
-from groupcoord.member.times import NEVER_MS
-from groupcoord.member.watch import TopicWatch
+from groupcoord.member.timing import NEVER_MS
 
 REASON_LENGTH_MAX = 255
 """Reasons are cut to this many characters (KIP-800)."""
@@ -102,12 +100,12 @@ class Rebalance:
         "_kept",
         "_leading",
         "_link",
+        "_membership",
         "_outputs",
         "_protocol",
-        "_standing",
         "_step",
         "_subscription",
-        "_watch",
+        "_topic_metadata",
         "is_leader",
         "retry_ms",
     )
@@ -119,11 +117,11 @@ class Rebalance:
         protocol: RebalanceProtocol,
         *,
         link: CoordinatorLink,
-        standing: Standing,
+        membership: MembershipManager,
         subscription: SubscriptionState,
         commits: Commits,
         heartbeats: Heartbeats,
-        watch: TopicWatch,
+        topic_metadata: TopicMetadata,
         gate: ListenerGate,
         outputs: list[Output],
     ) -> None:
@@ -131,11 +129,11 @@ class Rebalance:
         self._assignors = {assignor.name: assignor for assignor in assignors}
         self._protocol = protocol
         self._link = link
-        self._standing = standing
+        self._membership = membership
         self._subscription = subscription
         self._commits = commits
         self._heartbeats = heartbeats
-        self._watch = watch
+        self._topic_metadata = topic_metadata
         self._gate = gate
         self._outputs = outputs
         self._step = _Step.NONE
@@ -156,26 +154,26 @@ class Rebalance:
     def is_needed(self) -> bool:
         """Whether there is something to do before all partitions are as they should be."""
         return (
-            self._standing.rejoin_needed
+            self._membership.rejoin_needed
             or self._is_joining
             or self._step is not _Step.NONE
-            or self._watch.has_changed
+            or self._topic_metadata.has_changed
             or self._subscription.has_changed
         )
 
     def _note_changes(self) -> None:
         """Join again since the topics or the subscription changed, unless that is to be done anyhow."""
-        if not self._standing.rejoin_needed and not self._is_joining and self._step is _Step.NONE:
-            if self._watch.has_changed:
-                self._standing.request_rejoin("cached metadata has changed")
+        if not self._membership.rejoin_needed and not self._is_joining and self._step is _Step.NONE:
+            if self._topic_metadata.has_changed:
+                self._membership.request_rejoin("cached metadata has changed")
             elif self._subscription.has_changed:
-                self._standing.request_rejoin("subscription has changed")
+                self._membership.request_rejoin("subscription has changed")
 
     def progress(self, now_ms: int) -> bool:
         """Go on as far as possible; return whether all is done."""
         while self.is_needed:
             self._note_changes()
-            if self._gate.is_shut or self._standing.has_ended:
+            if self._gate.is_shut or self._membership.has_ended:
                 return False
             if self._step is not _Step.NONE:
                 self._listener_done(now_ms)
@@ -189,7 +187,7 @@ class Rebalance:
                     return False
             elif not self._has_fresh_topics():
                 return False
-            elif self._standing.needs_prepare:
+            elif self._membership.needs_prepare:
                 if not self._prepare(now_ms):
                     return False
             else:
@@ -205,10 +203,10 @@ class Rebalance:
 
     def _has_fresh_topics(self) -> bool:
         """With a pattern, what matches is looked at again before each join, so that few rebalances are needed."""
-        if self._subscription.kind is not SubscriptionKind.PATTERN or self._watch.is_fresh:
+        if self._subscription.kind is not SubscriptionKind.PATTERN or self._topic_metadata.is_fresh:
             return True
-        if not self._watch.is_asked:
-            self._watch.is_asked = True
+        if not self._topic_metadata.is_asked:
+            self._topic_metadata.is_asked = True
             self._outputs.append(MetadataNeeded(None))
         return False
 
@@ -222,11 +220,11 @@ class Rebalance:
         self._commit_deadline_ms = None
         self.retry_ms = None
         self._commits.tell_completed(now_ms)
-        self._standing.needs_prepare = False
+        self._membership.needs_prepare = False
         self._step = _Step.PREPARING
         owned = tuple(self._subscription.positions)
         self._kept = ()
-        if self._standing.is_stranger:
+        if self._membership.is_stranger:
             if owned:
                 self._gate.tell(PartitionsLost(owned))
         elif self._protocol is RebalanceProtocol.EAGER:
@@ -264,30 +262,30 @@ class Rebalance:
     # ------------------------------------------------------------ the join
 
     def _join(self, now_ms: int) -> None:
-        standing, config = self._standing, self._config
+        membership, config = self._membership, self._config
         self.retry_ms = None
         try:
             protocols = tuple(self._protocol_of(assignor) for assignor in self._assignors.values())
         except Exception as error:  # an assignor may be the user's own, and a topic's name may be too long
             message = f"the subscription can't be written: {type(error).__name__}: {error}"
-            standing.fail("", ErrorCode.UNKNOWN_SERVER_ERROR, message)
+            membership.fail("", ErrorCode.UNKNOWN_SERVER_ERROR, message)
             return
         self._subscription.joined_topics = self._subscription.topics
-        standing.move(MemberState.PREPARING_REBALANCE)
+        membership.move(MemberState.PREPARING_REBALANCE)
         self._is_joining = True
         request = JoinGroup(
             group_id=config.group_id or "",
-            member_id=standing.generation.member_id,
+            member_id=membership.generation.member_id,
             protocol_type=CONSUMER_PROTOCOL_TYPE,
             protocols=protocols,
             session_timeout_ms=config.session_timeout_ms,
             rebalance_timeout_ms=config.max_poll_interval_ms,
             group_instance_id=config.group_instance_id,
             client_id=config.client_id,
-            reason=standing.rejoin_reason[:REASON_LENGTH_MAX],
+            reason=membership.rejoin_reason[:REASON_LENGTH_MAX],
         )
         timeout_ms = max(config.request_timeout_ms, config.max_poll_interval_ms + JOIN_SLACK_MS)
-        self._link.send(request, now_ms, standing.generation, timeout_ms)
+        self._link.send(request, now_ms, membership.generation, timeout_ms)
 
     def _protocol_of(self, assignor: Assignor) -> JoinProtocol:
         topics = self._subscription.topics
@@ -295,14 +293,14 @@ class Rebalance:
             topics=topics,
             user_data=assignor.subscription_user_data(topics),
             owned_partitions=tuple(self._subscription.positions),
-            generation_id=self._standing.generation.generation_id,
+            generation_id=self._membership.generation.generation_id,
             rack_id=self._config.client_rack or None,
         )
         return JoinProtocol(assignor.name, encode_subscription(subscription))
 
     def receive_join(self, send: Send, response: Response, now_ms: int) -> None:
         """Take the answer to a join; the sync follows without waiting for a poll."""
-        standing = self._standing
+        membership = self._membership
         if not isinstance(response, JoinGroupResponse):
             self._malformed("JoinGroup", f"{type(response).__name__} is no answer to it")
         elif response.error_code is not ErrorCode.NONE:
@@ -311,14 +309,14 @@ class Rebalance:
             self._malformed(
                 "JoinGroup", f"its protocol type is {response.protocol_type!r}, not {CONSUMER_PROTOCOL_TYPE!r}"
             )
-        elif standing.state is not MemberState.PREPARING_REBALANCE:
+        elif membership.state is not MemberState.PREPARING_REBALANCE:
             self._fail("JoinGroup", ErrorCode.NONE, Reaction.RETRY, "the member has left meanwhile")
         elif response.protocol_name not in self._assignors:
             self._malformed("JoinGroup", f"it names the protocol {response.protocol_name!r}, which was not offered")
         else:
-            standing.move(MemberState.COMPLETING_REBALANCE)
+            membership.move(MemberState.COMPLETING_REBALANCE)
             self._heartbeats.enable(now_ms)
-            standing.generation = Generation(response.generation_id, response.member_id, response.protocol_name)
+            membership.generation = Generation(response.generation_id, response.member_id, response.protocol_name)
             if response.leader == response.member_id:
                 self._lead(response, now_ms)
             else:
@@ -327,7 +325,9 @@ class Rebalance:
     def _lead(self, joined: JoinGroupResponse, now_ms: int) -> None:
         assignor = self._assignors[str(joined.protocol_name)]
         try:
-            self._leading = Leading(joined, assignor, self._protocol, self._subscription, self._watch, self._outputs)
+            self._leading = Leading(
+                joined, assignor, self._protocol, self._subscription, self._topic_metadata, self._outputs
+            )
         except LeadingError as error:
             self._malformed("JoinGroup", str(error))
             return
@@ -337,7 +337,7 @@ class Rebalance:
     def lead(self, now_ms: int, computed: ComputedAssignment | None = None) -> None:
         """As leader, go on with the assignment: more topics are known, or the assignor is done."""
         leading = self._leading
-        if leading is None or not self._standing.is_at(MemberState.COMPLETING_REBALANCE, leading.generation_id):
+        if leading is None or not self._membership.is_at(MemberState.COMPLETING_REBALANCE, leading.generation_id):
             return
         try:
             if computed is not None:
@@ -353,7 +353,7 @@ class Rebalance:
     # ------------------------------------------------------------ the sync
 
     def _sync(self, assignments: tuple[SyncAssignment, ...], now_ms: int) -> None:
-        generation = self._standing.generation
+        generation = self._membership.generation
         if self._link.node is None:
             self._fail("SyncGroup", ErrorCode.NONE, Reaction.RETRY, "the coordinator is not known")
             return
@@ -370,8 +370,8 @@ class Rebalance:
 
     def receive_sync(self, send: Send, response: Response, now_ms: int) -> None:
         """Take the answer to a sync; the events of the assignment wait for a poll."""
-        standing = self._standing
-        generation = standing.generation
+        membership = self._membership
+        generation = membership.generation
         if not isinstance(response, SyncGroupResponse):
             self._malformed("SyncGroup", f"{type(response).__name__} is no answer to it")
         elif response.error_code is not ErrorCode.NONE:
@@ -380,15 +380,15 @@ class Rebalance:
             self._malformed(
                 "SyncGroup", f"its protocol type is {response.protocol_type!r}, not {CONSUMER_PROTOCOL_TYPE!r}"
             )
-        elif standing.is_reset or standing.state is not MemberState.COMPLETING_REBALANCE:
+        elif membership.is_reset or membership.state is not MemberState.COMPLETING_REBALANCE:
             self._fail("SyncGroup", ErrorCode.NONE, Reaction.REJOIN, "the generation was reset meanwhile")
         elif response.protocol_name not in (None, generation.protocol_name):
             expected = generation.protocol_name
             self._malformed("SyncGroup", f"its protocol is {response.protocol_name!r}, not {expected!r}")
         else:
-            standing.move(MemberState.STABLE)
-            standing.rejoin_reason = ""
-            standing.rejoin_needed = False
+            membership.move(MemberState.STABLE)
+            membership.rejoin_reason = ""
+            membership.rejoin_needed = False
             self._assignment = response.assignment
             self._outputs.append(
                 Joined(generation.generation_id, generation.member_id, str(generation.protocol_name), self.is_leader)
@@ -403,16 +403,18 @@ class Rebalance:
         self._fail(api, error_code, reaction, f"no answer: {error_code.name}")
 
     def _react(self, api: str, kind: type, send: Send, error_code: ErrorCode, member_id: str) -> None:
-        standing = self._standing
+        membership = self._membership
         reaction = reaction_to(kind, error_code)
         if reaction is Reaction.FIND_COORDINATOR:
             self._link.lose(f"error response {error_code.name}")
         elif reaction is Reaction.TAKE_MEMBER_ID:
-            standing.generation = Generation(member_id=member_id)
-            standing.request_rejoin(f"need to re-join with the given member-id: {member_id}")
-        elif reaction in (Reaction.RESET_MEMBER_ID, Reaction.RESET_GENERATION) and send.purpose == standing.generation:
+            membership.generation = Generation(member_id=member_id)
+            membership.request_rejoin(f"need to re-join with the given member-id: {member_id}")
+        elif (
+            reaction in (Reaction.RESET_MEMBER_ID, Reaction.RESET_GENERATION) and send.purpose == membership.generation
+        ):
             reason = f"encountered {error_code.name} from {_JAVA_NAMES[api]} response"
-            standing.reset(reason, forget_member_id=reaction is Reaction.RESET_MEMBER_ID)
+            membership.reset(reason, forget_member_id=reaction is Reaction.RESET_MEMBER_ID)
         self._fail(api, error_code, reaction, error_code.name)
 
     def _malformed(self, api: str, message: str) -> None:
@@ -423,29 +425,29 @@ class Rebalance:
         self._leading = None
         if reaction is Reaction.FAIL:
             self._is_joining = False
-            self._standing.fail(api, error_code, message)
+            self._membership.fail(api, error_code, message)
         elif self._is_joining:
             self._failure = _JoinFailure(api, error_code, reaction, message)
 
     def _finish_join(self, now_ms: int) -> bool:
         """Deal with the end of a join; return False if there is none yet."""
-        standing = self._standing
+        membership = self._membership
         if self._assignment is not None:
             assignment, self._assignment = self._assignment, None
             self._is_joining = False
-            if standing.is_reset or standing.state is not MemberState.STABLE:
-                standing.reset("rebalance failed since the generation was modified meanwhile", forget_member_id=True)
+            if membership.is_reset or membership.state is not MemberState.STABLE:
+                membership.reset("rebalance failed since the generation was modified meanwhile", forget_member_id=True)
             else:
                 self._complete(assignment, now_ms)
             return True
-        if self._leading is not None and standing.state is not MemberState.COMPLETING_REBALANCE:
+        if self._leading is not None and membership.state is not MemberState.COMPLETING_REBALANCE:
             self._fail("SyncGroup", ErrorCode.NONE, Reaction.REJOIN, "the generation was reset meanwhile")
         if self._failure is None:
             return False
         failure, self._failure = self._failure, None
         self._is_joining = False
         if failure.reaction is not Reaction.TAKE_MEMBER_ID:
-            standing.request_rejoin(f"rebalance failed due to {failure.error_code.name}")
+            membership.request_rejoin(f"rebalance failed due to {failure.error_code.name}")
         if failure.reaction in (Reaction.RETRY, Reaction.FIND_COORDINATOR):
             self.retry_ms = now_ms + self._config.retry_backoff_ms
         return True
@@ -454,17 +456,17 @@ class Rebalance:
 
     def _complete(self, data: bytes, now_ms: int) -> None:
         """Read the assignment, and tell what was revoked and what was assigned, in this order."""
-        standing = self._standing
-        standing.needs_prepare = True
+        membership = self._membership
+        membership.needs_prepare = True
         if not self.is_leader:
-            self._watch.forget()
+            self._topic_metadata.forget()
         try:
             self._assigned = _read(data)
         except ConsumerProtocolError as error:
             self._malformed("SyncGroup", str(error))
             return
         if not self._subscription.allows(self._assigned.partitions):
-            standing.request_rejoin("received assignment does not match the current subscription")
+            membership.request_rejoin("received assignment does not match the current subscription")
             return
         self._step = _Step.REVOKING
         if self._protocol is RebalanceProtocol.COOPERATIVE:
@@ -474,23 +476,23 @@ class Rebalance:
             revoked = tuple(partition for partition in owned if partition not in assigned)
             if revoked:
                 self._gate.tell(PartitionsRevoked(revoked))
-                standing.request_rejoin("need to revoke partitions and re-join")
+                membership.request_rejoin("need to revoke partitions and re-join")
 
     def _assign(self, now_ms: int) -> None:
         given = self._assigned
         assert given is not None
         self._assigned = None
-        generation = self._standing.generation
+        generation = self._membership.generation
         owned = self._subscription.positions
         added = tuple(sorted({partition for partition in given.partitions if partition not in owned}))
         problem = self._tell_assignor(str(generation.protocol_name), given, generation.generation_id)
         self._commits.restart_interval(now_ms)
         self._subscription.assign_from_group(given.partitions)
-        self._watch.is_fresh = False
+        self._topic_metadata.is_fresh = False
         self._step = _Step.ASSIGNING
         self._gate.tell(PartitionsAssigned(added))
         if problem is not None:
-            self._standing.fail("", ErrorCode.UNKNOWN_SERVER_ERROR, problem)
+            self._membership.fail("", ErrorCode.UNKNOWN_SERVER_ERROR, problem)
 
     def _tell_assignor(self, name: str, given: Assignment, generation_id: int) -> str | None:
         """Let the assignor know what the member got. It may be the user's own: what it raises is returned, in words."""
@@ -511,7 +513,7 @@ class Rebalance:
         owned = tuple(self._subscription.positions)
         if not self._subscription.is_automatic or not owned:
             return
-        if self._standing.is_stranger or self._standing.is_rebalancing or self._standing.has_ended:
+        if self._membership.is_stranger or self._membership.is_rebalancing or self._membership.has_ended:
             self._gate.tell(PartitionsLost(owned))
         else:
             self._gate.tell(PartitionsRevoked(owned))

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 
 from groupcoord.consumer_protocol import TopicPartition
-from groupcoord.member.errors import IllegalCallError
+from groupcoord.member.membership import IllegalCallError
 from groupcoord.member.outputs import OffsetAndMetadata
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})

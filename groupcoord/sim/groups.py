@@ -9,7 +9,7 @@ from groupcoord.coordinator import GroupState
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.classic.member import MemberMetadata
 from groupcoord.member import TopicPartition
-from groupcoord.member.states import MemberState
+from groupcoord.member.membership import MemberState
 from groupcoord.messages import Node
 from groupcoord.sim.consumers import Consumer
 from groupcoord.sim.elision import Elision

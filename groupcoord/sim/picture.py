@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from groupcoord.member.states import MemberState
+from groupcoord.member.membership import MemberState
 from groupcoord.sim.consumers import Consumer
 from groupcoord.sim.world import World
 

@@ -10,7 +10,7 @@ import pytest
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode, IllegalTransitionError
 from groupcoord.member import TRANSITIONS, Failed, MemberState
-from groupcoord.member.standing import Standing
+from groupcoord.member.membership import MembershipManager
 from groupcoord.messages import (
     FetchedGroup,
     FetchedOffset,
@@ -147,12 +147,12 @@ def test_a_malformed_answer(come: Callable[[], Script], kind: type, answer: Any,
 @pytest.mark.parametrize("target", MemberState)
 def test_transitions(state: MemberState, target: MemberState) -> None:
     """The table's moves are made; every other raises, and changes nothing."""
-    standing = Standing([])
-    standing.state = state
+    membership = MembershipManager([])
+    membership.state = state
     if target in TRANSITIONS[state]:
-        standing.move(target)
-        assert standing.state is target
+        membership.move(target)
+        assert membership.state is target
     else:
         with pytest.raises(IllegalTransitionError):
-            standing.move(target)
-        assert standing.state is state
+            membership.move(target)
+        assert membership.state is state

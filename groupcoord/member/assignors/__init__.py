@@ -15,10 +15,9 @@ from groupcoord.member.assignors.base import (
     RebalanceProtocol,
     StatelessAssignor,
 )
-from groupcoord.member.assignors.cooperative_sticky import CooperativeStickyAssignor
 from groupcoord.member.assignors.range import RangeAssignor
 from groupcoord.member.assignors.roundrobin import RoundRobinAssignor
-from groupcoord.member.assignors.sticky import StickyAssignor
+from groupcoord.member.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
 
 ASSIGNORS: Mapping[str, Callable[[], Assignor]] = {
     RangeAssignor.name: RangeAssignor,

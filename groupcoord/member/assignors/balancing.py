@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
+from heapq import heapify, heappop, heappush, heapreplace
 
+from groupcoord.java import hash_bucket, string_hash
 from groupcoord.member.assignors.base import AssignmentError
-from groupcoord.member.assignors.claims import StickyGroup
-from groupcoord.member.assignors.loads import FewestFirst, LargestOwner, Loads
-from groupcoord.member.assignors.movements import PartitionMovements
+from groupcoord.member.assignors.claims import PartitionNumbers, StickyGroup
 
 
 class Balancer:
@@ -178,3 +179,187 @@ class Balancer:
             owners = [self._owner[number] for number in self._numbers.of_topic(topic)]
             self._largest[topic] = LargestOwner(owners, self._loads.sizes)
         return self._largest[topic]
+
+
+class Loads:
+    """How many partitions each member has.
+
+    Attributes:
+        sizes: the numbers, by member.
+    """
+
+    def __init__(self, sizes: list[int]) -> None:
+        self.sizes = sizes
+        self._floors = list(sizes)
+        self._rankings: list[list[FewestFirst]] = [[] for _ in sizes]
+
+    def grew(self, member: int) -> None:
+        """Count one partition more."""
+        self.sizes[member] += 1
+
+    def shrank(self, member: int) -> None:
+        """Count one partition less, and have every ranking know of it."""
+        self.sizes[member] -= 1
+        size = self.sizes[member]
+        if size < self._floors[member]:
+            # Half of it, so that a member which gives up thousands of partitions is not ranked anew for each.
+            self._floors[member] = size // 2
+            for ranking in self._rankings[member]:
+                ranking.add(member, size // 2)
+
+    def rank(self, members: list[int]) -> FewestFirst:
+        """Return a ranking of these members."""
+        ranking = FewestFirst(self, members)
+        for member in members:
+            self._rankings[member].append(ranking)
+            self.came_up(member)
+        return ranking
+
+    def came_up(self, member: int) -> None:
+        """Note that a ranking has a member's exact size, and no smaller one any more."""
+        self._floors[member] = max(self._floors[member], self.sizes[member])
+
+
+class FewestFirst:
+    """Members by how many partitions they have, then by themselves.
+
+    Each member has an entry that is not larger than its size. An entry that is smaller is replaced when it comes up.
+    """
+
+    def __init__(self, loads: Loads, members: list[int]) -> None:
+        self._loads = loads
+        self._heap = [(loads.sizes[member], member) for member in members]
+        heapify(self._heap)
+
+    def first(self) -> tuple[int, int]:
+        """Return size and member for the one that has the fewest partitions."""
+        heap, sizes = self._heap, self._loads.sizes
+        size, member = heap[0]
+        while size != sizes[member]:
+            heapreplace(heap, (sizes[member], member))
+            self._loads.came_up(member)
+            size, member = heap[0]
+        return size, member
+
+    def add(self, member: int, size: int) -> None:
+        """Add an entry for a member that takes part; it is the smallest one for it."""
+        heappush(self._heap, (size, member))
+
+
+class LargestOwner:
+    """Of the owners of one topic's partitions, the one that has the most partitions, of any topic.
+
+    Args:
+        owners: for each partition of the topic its owner.
+        sizes: how many partitions each member has. They change elsewhere; what shrank is noticed when it comes up.
+    """
+
+    def __init__(self, owners: Iterable[int], sizes: list[int]) -> None:
+        self._sizes = sizes
+        self._counts = Counter(owners)
+        self._largest_entry = {owner: -sizes[owner] for owner in self._counts}
+        self._heap = [(entry, owner) for owner, entry in self._largest_entry.items()]
+        heapify(self._heap)
+
+    def size(self) -> int:
+        """Return how many partitions the largest owner has."""
+        heap, sizes = self._heap, self._sizes
+        while True:
+            entry, owner = heap[0]
+            now = -sizes[owner]
+            if not self._counts[owner] or entry != self._largest_entry[owner]:
+                heappop(heap)
+            elif entry != now:
+                self._largest_entry[owner] = now
+                heapreplace(heap, (now, owner))
+            else:
+                return -entry
+
+    def lost(self, owner: int) -> None:
+        """Take note that an owner has one of the topic's partitions less."""
+        self._counts[owner] -= 1
+
+    def gained(self, owner: int) -> None:
+        """Take note that a member has one of the topic's partitions more."""
+        self._counts[owner] += 1
+        self.grew(owner)
+
+    def grew(self, owner: int) -> None:
+        """Take note that an owner has more partitions now, of whatever topic."""
+        self._largest_entry[owner] = -self._sizes[owner]
+        heappush(self._heap, (-self._sizes[owner], owner))
+
+
+Pair = tuple[int, int]
+
+
+class PartitionMovements:
+    """Remembers each moved partition's first and last owner. Source: ``PartitionMovements`` of Kafka's Java client."""
+
+    def __init__(self, numbers: PartitionNumbers) -> None:
+        self._numbers = numbers
+        self._pairs: dict[int, Pair] = {}
+        self._moved: dict[int, dict[Pair, _JavaSet]] = {}
+        self._topic_hashes: dict[int, int] = {}
+
+    def note(self, number: int, old_owner: int, new_owner: int) -> None:
+        """Remember that a partition moves."""
+        first_owner = old_owner
+        if number in self._pairs:
+            first_owner = self._forget(number)
+            if first_owner == new_owner:
+                return
+        topic = self._numbers.topic_of[number]
+        pair = (first_owner, new_owner)
+        self._pairs[number] = pair
+        self._moved.setdefault(topic, {}).setdefault(pair, _JavaSet()).add(number, self._hash(number))
+
+    def partition_to_move(self, number: int, old_owner: int, new_owner: int) -> int:
+        """Return which partition to move: if one of the topic went the other way before, that one goes back."""
+        moved = self._moved.get(self._numbers.topic_of[number])
+        if not moved:
+            return number
+        if number in self._pairs:
+            old_owner = self._pairs[number][0]
+        reverse = moved.get((new_owner, old_owner))
+        return number if reverse is None else reverse.first()
+
+    def _forget(self, number: int) -> int:
+        pair = self._pairs.pop(number)
+        moved = self._moved[self._numbers.topic_of[number]]
+        moved[pair].discard(number)
+        if not moved[pair]:
+            del moved[pair]
+        return pair[0]
+
+    def _hash(self, number: int) -> int:
+        """Return Java's hash code of a ``TopicPartition``."""
+        topic = self._numbers.topic_of[number]
+        if topic not in self._topic_hashes:
+            self._topic_hashes[topic] = string_hash(self._numbers.topics[topic])
+        return 31 * (31 + self._numbers.partition_of[number]) + self._topic_hashes[topic]
+
+
+class _JavaSet:
+    """Numbers in a ``HashSet``, for the sake of the one that comes first."""
+
+    def __init__(self) -> None:
+        self._hashes: dict[int, int] = {}
+        self._buckets = 16
+
+    def __bool__(self) -> bool:
+        return bool(self._hashes)
+
+    def add(self, number: int, hash_code: int) -> None:
+        """Add a number that is not in the set."""
+        self._hashes[number] = hash_code
+        if len(self._hashes) > self._buckets * 3 // 4:
+            self._buckets *= 2
+
+    def discard(self, number: int) -> None:
+        """Take a number out; the table stays as large as it was."""
+        del self._hashes[number]
+
+    def first(self) -> int:
+        """Return what an iterator meets first: the lowest bucket, and in it what was added first."""
+        return min(self._hashes, key=lambda number: hash_bucket(self._hashes[number], self._buckets))

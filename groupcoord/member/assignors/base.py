@@ -1,4 +1,4 @@
-"""What an assignor is: the interface that the member's state machine knows, and what it is given.
+"""What an assignor is: the interface that the member's state machine knows, what it is given, and what assignors share.
 
 An assignor runs at the group's leader. From the cluster's topics and every member's subscription it makes every
 member's assignment. It does no I/O. Source of the interface: ``ConsumerPartitionAssignor`` of Kafka's Java client.
@@ -14,7 +14,7 @@ from attrs import field, frozen
 
 from groupcoord.consumer_protocol import Assignment, Subscription
 from groupcoord.errors import GroupcoordError
-from groupcoord.java import hash_map_order
+from groupcoord.java import hash_map_order, string_sort_key
 
 
 class RebalanceProtocol(Enum):
@@ -142,3 +142,41 @@ def racks_by_partition(topic: ClusterTopic) -> list[frozenset[str]]:
     if topic.replica_racks is None:
         return [frozenset()] * topic.partition_count
     return [frozenset(rack for rack in racks if rack is not None) for racks in topic.replica_racks]
+
+
+def members_in_order(subscriptions: Mapping[str, Subscription], visiting_order: list[str]) -> list[str]:
+    """Return the member ids: static members by their instance id, then the others by member id.
+
+    Args:
+        subscriptions: by member id.
+        visiting_order: the order that stays among members with the same instance id.
+    """
+
+    def place(member_id: str) -> tuple[bool, bytes]:
+        instance_id = subscriptions[member_id].group_instance_id
+        return instance_id is None, string_sort_key(member_id if instance_id is None else instance_id)
+
+    return sorted(visiting_order, key=place)
+
+
+def subscribers_by_topic(subscriptions: Mapping[str, Subscription], members: list[str]) -> dict[str, tuple[int, ...]]:
+    """Return for each topic the positions in ``members`` of those who subscribe to it, ascending.
+
+    Members with equal subscriptions are looked at together, and topics with the same subscribers share one list.
+    """
+    alike: dict[tuple[str, ...], list[int]] = {}
+    for position, member_id in enumerate(members):
+        alike.setdefault(subscriptions[member_id].topics, []).append(position)
+    crowds = list(alike.values())
+    crowds_of: dict[str, list[int]] = {}
+    for crowd, topics in enumerate(alike):
+        for topic in dict.fromkeys(topics):
+            crowds_of.setdefault(topic, []).append(crowd)
+    merged: dict[tuple[int, ...], tuple[int, ...]] = {}
+    subscribers: dict[str, tuple[int, ...]] = {}
+    for topic, chosen in crowds_of.items():
+        key = tuple(chosen)
+        if key not in merged:
+            merged[key] = tuple(sorted(position for crowd in chosen for position in crowds[crowd]))
+        subscribers[topic] = merged[key]
+    return subscribers

@@ -13,10 +13,11 @@ from groupcoord.member.assignors.base import (
     ClusterTopic,
     StatelessAssignor,
     are_racks_useful,
+    members_in_order,
     racks_by_partition,
     subscribed_topics,
+    subscribers_by_topic,
 )
-from groupcoord.member.assignors.members import members_in_order, subscribers_by_topic
 
 
 class RangeAssignor(StatelessAssignor):

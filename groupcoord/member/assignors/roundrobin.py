@@ -7,8 +7,13 @@ from collections.abc import Mapping
 
 from groupcoord.consumer_protocol import Assignment, Subscription, TopicPartition
 from groupcoord.java import hash_map_order, string_sort_key
-from groupcoord.member.assignors.base import Cluster, StatelessAssignor, subscribed_topics
-from groupcoord.member.assignors.members import members_in_order, subscribers_by_topic
+from groupcoord.member.assignors.base import (
+    Cluster,
+    StatelessAssignor,
+    members_in_order,
+    subscribed_topics,
+    subscribers_by_topic,
+)
 
 
 class RoundRobinAssignor(StatelessAssignor):

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from groupcoord.consumer_protocol import TopicPartition
-from groupcoord.member.assignors.balancing import Balancer
+from groupcoord.member.assignors.balancing import Balancer, LargestOwner, Loads, PartitionMovements
 from groupcoord.member.assignors.base import ClusterTopic
 from groupcoord.member.assignors.claims import PartitionNumbers, StickyGroup
-from groupcoord.member.assignors.loads import LargestOwner, Loads
-from groupcoord.member.assignors.movements import PartitionMovements
 
 
 def balancer_of(assigned: list[list[int]], partition_count: int) -> Balancer:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from groupcoord.consumer_protocol import Assignment, Subscription, TopicPartition
 from groupcoord.member.assignors import ASSIGNORS, Cluster, ClusterTopic, RebalanceProtocol
-from groupcoord.member.assignors.sticky_user_data import encode_sticky_user_data
+from groupcoord.member.assignors.claims import encode_sticky_user_data
 
 Assignments = Mapping[str, Assignment]
 Subscriptions = dict[str, Subscription]

@@ -1,13 +1,48 @@
-"""How a member stands with its group: its state and generation, and whether it must join again."""
+"""Where a member stands in its group: its state, the moves between states, its generation, whether it must join again.
+
+The first four states are those of Kafka's Java consumer (``AbstractCoordinator.MemberState``); the last two are what
+becomes of a consumer object there when it throws, or is closed. From the table of moves the diagram in the docs is
+drawn.
+"""
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import NamedTuple
 
 from groupcoord.core.messages import UNKNOWN_GENERATION_ID, UNKNOWN_MEMBER_ID
-from groupcoord.errors import ErrorCode, IllegalTransitionError
+from groupcoord.errors import ErrorCode, GroupcoordError, IllegalTransitionError
 from groupcoord.member.outputs import Failed, Output, RejoinRequested
-from groupcoord.member.states import TRANSITIONS, MemberState
+
+
+class MemberState(Enum):
+    """Where a member is in its life."""
+
+    UNJOINED = "Unjoined"
+    """Not in the group. Heartbeats: none. Ways out: the next poll joins."""
+    PREPARING_REBALANCE = "PreparingRebalance"
+    """A JoinGroup is on its way or waits at the coordinator. Heartbeats: none. Ways out: the join's answer."""
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    """Joined; the leader assigns, the others wait for it. Heartbeats: yes. Ways out: the sync's answer."""
+    STABLE = "Stable"
+    """Has an assignment. Heartbeats: yes. Ways out: a rejoin, leaving, or the word that it is no member any more."""
+    FAILED = "Failed"
+    """Gave up, with a :class:`~groupcoord.member.Failed` event. Sends nothing. Ways out: ``recover`` or ``close``."""
+    CLOSED = "Closed"
+    """Final."""
+
+
+_ALWAYS = (MemberState.UNJOINED, MemberState.FAILED, MemberState.CLOSED)
+
+TRANSITIONS: dict[MemberState, tuple[MemberState, ...]] = {
+    MemberState.UNJOINED: (*_ALWAYS, MemberState.PREPARING_REBALANCE),
+    MemberState.PREPARING_REBALANCE: (*_ALWAYS, MemberState.PREPARING_REBALANCE, MemberState.COMPLETING_REBALANCE),
+    MemberState.COMPLETING_REBALANCE: (*_ALWAYS, MemberState.PREPARING_REBALANCE, MemberState.STABLE),
+    MemberState.STABLE: (*_ALWAYS, MemberState.PREPARING_REBALANCE),
+    MemberState.FAILED: (MemberState.UNJOINED, MemberState.CLOSED),
+    MemberState.CLOSED: (),
+}
+"""From each state, the states that may follow."""
 
 
 class Generation(NamedTuple):
@@ -25,8 +60,8 @@ _REBALANCING = (MemberState.PREPARING_REBALANCE, MemberState.COMPLETING_REBALANC
 _ENDED = (MemberState.FAILED, MemberState.CLOSED)
 
 
-class Standing:
-    """The state and the generation, with the moves that several parts of a member make.
+class MembershipManager:
+    """Keeps the state and the generation, and makes the moves that several parts of a member ask for.
 
     Attributes:
         state: where the member is in its life.
@@ -114,3 +149,7 @@ class Standing:
         if not self.has_ended:
             self.move(MemberState.FAILED)
             self._outputs.append(Failed(api, error_code, message))
+
+
+class IllegalCallError(GroupcoordError):
+    """A member was told to do what it can't in its present condition, such as to subscribe after it was closed."""

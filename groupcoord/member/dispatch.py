@@ -1,6 +1,10 @@
-"""Sets the parts of a member going, in the right order, after each input."""
+"""Sets the parts of a member going, in the right order, after each input; the last of it is closing."""
 
 from __future__ import annotations
+
+from enum import Enum
+
+from attrs import define
 
 from groupcoord.core.messages import (
     FindCoordinator,
@@ -15,27 +19,52 @@ from groupcoord.core.messages import (
     SyncGroup,
 )
 from groupcoord.errors import ErrorCode
-from groupcoord.member.closing import CloseOperation, Closing, ClosingStep
 from groupcoord.member.commits import Commit, CommitKind, Commits
 from groupcoord.member.config import MemberConfig
 from groupcoord.member.fetches import Fetches
 from groupcoord.member.heartbeats import Heartbeats
+from groupcoord.member.leading import TopicMetadata
 from groupcoord.member.link import CoordinatorLink
-from groupcoord.member.listener import ListenerGate
-from groupcoord.member.outputs import Closed, LeftGroup, Output, Send
+from groupcoord.member.membership import MembershipManager, MemberState
+from groupcoord.member.outputs import Closed, LeftGroup, ListenerGate, Output, Send
 from groupcoord.member.rebalance import REASON_LENGTH_MAX, Rebalance
-from groupcoord.member.standing import Standing
-from groupcoord.member.states import MemberState
 from groupcoord.member.subscription import SubscriptionKind, SubscriptionState
-from groupcoord.member.times import NEVER_MS
-from groupcoord.member.watch import TopicWatch
+from groupcoord.member.timing import NEVER_MS
+
+
+class CloseOperation(Enum):
+    """What closing a member means for its membership (KIP-1092)."""
+
+    DEFAULT = "default"
+    """A dynamic member leaves; a static one stays until its session's time is over."""
+    LEAVE_GROUP = "leave_group"
+    REMAIN_IN_GROUP = "remain_in_group"
+
+
+class ClosingStep(Enum):
+    """What closing waits for."""
+
+    COMMITS = "the last automatic commit, and commits that wait for the coordinator"
+    LISTENER = "the application's listener"
+    ANSWERS = "answers to what was sent"
+
+
+@define(eq=False)
+class Closing:
+    """How far closing has come."""
+
+    deadline_ms: int
+    operation: CloseOperation
+    commit: Commit | None
+    step: ClosingStep = ClosingStep.COMMITS
+
 
 _POLL_TIMEOUT_REASON = "consumer poll timeout has expired."
 _UNSUBSCRIBE_REASON = "the consumer unsubscribed from all topics"
 _CLOSE_REASON = "the consumer is being closed"
 
 
-class Conductor:
+class Dispatcher:
     """Hands inputs to the parts, and lets those go on that can.
 
     Attributes:
@@ -53,13 +82,13 @@ class Conductor:
         "_heartbeats",
         "_is_quiet",
         "_link",
+        "_membership",
         "_others_ms",
         "_outputs",
         "_poll_due_ms",
         "_rebalance",
-        "_standing",
         "_subscription",
-        "_watch",
+        "_topic_metadata",
         "closing",
         "deadline_ms",
         "is_unsubscribing",
@@ -71,25 +100,25 @@ class Conductor:
         config: MemberConfig,
         *,
         link: CoordinatorLink,
-        standing: Standing,
+        membership: MembershipManager,
         subscription: SubscriptionState,
         commits: Commits,
         fetches: Fetches,
         heartbeats: Heartbeats,
         rebalance: Rebalance,
-        watch: TopicWatch,
+        topic_metadata: TopicMetadata,
         gate: ListenerGate,
         outputs: list[Output],
     ) -> None:
         self._config = config
         self._link = link
-        self._standing = standing
+        self._membership = membership
         self._subscription = subscription
         self._commits = commits
         self._fetches = fetches
         self._heartbeats = heartbeats
         self._rebalance = rebalance
-        self._watch = watch
+        self._topic_metadata = topic_metadata
         self._gate = gate
         self._outputs = outputs
         self.closing: Closing | None = None
@@ -149,7 +178,7 @@ class Conductor:
     def _looked_up(self, response: Response, now_ms: int) -> None:
         entry = self._link.found(response)
         if entry is None:
-            self._standing.fail(
+            self._membership.fail(
                 "FindCoordinator", ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(response).__name__} is no answer to it"
             )
         elif entry.error_code is not ErrorCode.NONE:
@@ -162,7 +191,7 @@ class Conductor:
         may_repeat = self._link.lookup_failed(error_code, now_ms)
         self._commits.lookup_failed(error_code)
         if not may_repeat:
-            self._standing.fail("FindCoordinator", error_code, error_code.name)
+            self._membership.fail("FindCoordinator", error_code, error_code.name)
 
     # ------------------------------------------------------------ going on
 
@@ -217,14 +246,14 @@ class Conductor:
         self._look_ahead(now_ms)
 
     def _rest_if_failed(self, now_ms: int) -> None:
-        if self._standing.has_ended:
+        if self._membership.has_ended:
             self._link.rest()
             self._commits.give_up(now_ms)
             self._fetches.give_up(now_ms)
 
     def progress(self, now_ms: int) -> None:
         """Do what the application's poll does."""
-        if self._standing.has_ended or self.closing is not None or self.is_unsubscribing:
+        if self._membership.has_ended or self.closing is not None or self.is_unsubscribing:
             return
         self._commits.tell_completed(now_ms)
         kind = self._subscription.kind
@@ -237,10 +266,10 @@ class Conductor:
 
     def leave(self, operation: CloseOperation, reason: str, now_ms: int) -> None:
         """Leave the group, if the member is in it; a static one just forgets that it was, unless told otherwise."""
-        standing, config = self._standing, self._config
-        if standing.state in (MemberState.UNJOINED, MemberState.CLOSED):
+        membership, config = self._membership, self._config
+        if membership.state in (MemberState.UNJOINED, MemberState.CLOSED):
             return
-        member_id = standing.generation.member_id
+        member_id = membership.generation.member_id
         wants = operation is CloseOperation.LEAVE_GROUP or (
             operation is CloseOperation.DEFAULT and config.group_instance_id is None
         )
@@ -249,12 +278,12 @@ class Conductor:
             leaving = LeavingMember(member_id, reason=reason[:REASON_LENGTH_MAX])
             self._link.send(LeaveGroup(config.group_id or "", (leaving,)), now_ms)
         self._outputs.append(LeftGroup(reason, is_sent))
-        standing.forget("consumer pro-actively leaving the group")
+        membership.forget("consumer pro-actively leaving the group")
 
     def _finish_unsubscribing(self, now_ms: int) -> None:
         self.is_unsubscribing = False
         self._subscription.unsubscribe()
-        self._watch.forget()
+        self._topic_metadata.forget()
         self.leave(CloseOperation.DEFAULT, _UNSUBSCRIBE_REASON, now_ms)
 
     # ------------------------------------------------------------ closing
@@ -264,7 +293,7 @@ class Conductor:
         commit = None
         self._gate.is_shut = False
         offsets = self._subscription.all_consumed()
-        if self._config.enable_auto_commit and offsets and not self._standing.has_ended:
+        if self._config.enable_auto_commit and offsets and not self._membership.has_ended:
             commit = Commit(0, offsets, CommitKind.SYNC, deadline_ms)
             self._commits.begin_sync(commit, now_ms)
         self.closing = Closing(deadline_ms, operation, commit)
@@ -286,10 +315,10 @@ class Conductor:
             self._end(now_ms)
 
     def _end(self, now_ms: int) -> None:
-        if self._standing.state is not MemberState.CLOSED:
+        if self._membership.state is not MemberState.CLOSED:
             self._link.abandon()
             self._commits.tell_completed(now_ms)
-            self._standing.move(MemberState.CLOSED)
+            self._membership.move(MemberState.CLOSED)
             self._outputs.append(Closed())
 
     # ------------------------------------------------------------ time
@@ -297,7 +326,7 @@ class Conductor:
     def _look_ahead(self, now_ms: int) -> None:
         """Work out when there is something to do without any input, and whether that is all heartbeats."""
         others_ms = NEVER_MS
-        is_quiet = self._standing.state is MemberState.STABLE and self._link.node is not None
+        is_quiet = self._membership.state is MemberState.STABLE and self._link.node is not None
         if not self._commits.is_idle:
             is_quiet = False
             others_ms = self._commits.deadline_ms()
@@ -309,7 +338,7 @@ class Conductor:
             others_ms = min(others_ms, self._poll_due_ms)
         else:
             is_quiet = False
-            if self._standing.state is not MemberState.CLOSED:
+            if self._membership.state is not MemberState.CLOSED:
                 others_ms = min(others_ms, self.closing.deadline_ms)
         self._is_quiet = is_quiet and not self._rebalance.is_needed
         self._others_ms = others_ms
@@ -318,7 +347,7 @@ class Conductor:
     def _next_in_poll_ms(self) -> int:
         """Return when the application's poll has something to do, if it still runs then."""
         kind = self._subscription.kind
-        if kind is SubscriptionKind.NONE or self.is_unsubscribing or self._standing.has_ended:
+        if kind is SubscriptionKind.NONE or self.is_unsubscribing or self._membership.has_ended:
             return NEVER_MS
         if kind is not SubscriptionKind.MANUAL and self._rebalance.is_needed:
             deadline_ms = self._rebalance.deadline_ms()

@@ -1,8 +1,12 @@
-"""How long to wait before the next try (KIP-580)."""
+"""When a member does things: never, or when a wait is over. Times are milliseconds of the host's clock."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+
+NEVER_MS = 2**63
+"""Later than every time that a host can name."""
+
 
 JITTER = 0.2
 """The wait is up to this part shorter or longer, so that clients don't all come back at the same time."""
