@@ -30,11 +30,11 @@ def simulate(
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds to run.")] = 20,
     first_seed: Annotated[int, typer.Option("--first-seed", min=0, help="The first of them.")] = 0,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Run this seed alone and print its story, one line per event.")
+        int | None, typer.Option(min=0, help="Run this seed alone and print its trace, one line per event.")
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="How many processes.")] = max(os.cpu_count() or 1, 1),
-    no_elision: Annotated[
-        bool, typer.Option("--no-elision", help="Leave nothing out while groups are steady. The story is the same.")
+    no_fast_forward: Annotated[
+        bool, typer.Option("--no-fast-forward", help="Skip nothing while groups are steady. The trace is the same.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report as one HTML page.")] = None,
@@ -51,18 +51,18 @@ def simulate(
     name, options_of = "small fleets with everything going wrong", swarm_options
     if scenario is not None:
         name, options_of = _load(scenario)
-    if no_elision:
+    if no_fast_forward:
         chosen = options_of
 
-        def without_elision(number: int) -> WorldOptions:
-            return evolve(chosen(number), elides=False)
+        def step_by_step(number: int) -> WorldOptions:
+            return evolve(chosen(number), fast_forwards=False)
 
-        options_of = without_elision
+        options_of = step_by_step
     command = "groupcoord simulate" + (f" {shlex.quote(str(scenario))}" if scenario is not None else "")
     if seed is not None:
         if as_json or html is not None:
-            _give_up("--seed tells the story of one seed; for its report use --seeds 1 --first-seed and its number")
-        _tell(seed, options_of(seed))
+            _give_up("--seed prints the trace of one seed; for its report use --seeds 1 --first-seed and its number")
+        _print_trace(seed, options_of(seed))
         return
     report = _run(name, range(first_seed, first_seed + seeds), options_of, jobs, progress=not as_json)
     if html is not None:
@@ -96,8 +96,8 @@ def _load(path: Path) -> tuple[str, Callable[[int], WorldOptions]]:
     return scenario.name, scenario.options_of
 
 
-def _tell(seed: int, options: WorldOptions) -> None:
-    """Print the story of one seed."""
+def _print_trace(seed: int, options: WorldOptions) -> None:
+    """Print the trace of one seed."""
     from groupcoord.sim import LEGEND, World, picture
 
     world: World
@@ -110,7 +110,7 @@ def _tell(seed: int, options: WorldOptions) -> None:
     print(LEGEND)
     try:
         outcome = world.run()
-    except Exception as error:  # whatever is wrong, the story so far tells how it came about
+    except Exception as error:  # whatever is wrong, the trace so far shows how it came about
         print(f"{type(error).__name__}: {error}")
         raise typer.Exit(FAILED) from error
     print(
@@ -149,7 +149,7 @@ def _write_page(path: Path, report: FleetReport, command: str) -> None:
 def _print_report(report: FleetReport, command: str) -> None:
     from rich.console import Console
 
-    from groupcoord.sim.page import told_seeds
+    from groupcoord.sim.reports.page import describe_seeds
 
     console = Console(highlight=False)
     for run in report.failed:
@@ -161,10 +161,10 @@ def _print_report(report: FleetReport, command: str) -> None:
     figures = report.to_json()
     causes = ", ".join(f"{cause} {count}" for cause, count in report.causes().items())
     console.print(f"rebalances by cause: {causes or 'none'}", markup=False, soft_wrap=True)
-    _print_deeds(console, report)
+    _print_operations(console, report)
     style = "bold red" if report.failed else "bold green"
     console.print(
-        f"{told_seeds(report)}, {figures['heartbeats']:,} heartbeats, {figures['commits']:,} commits of consumers: "
+        f"{describe_seeds(report)}, {figures['heartbeats']:,} heartbeats, {figures['commits']:,} commits of consumers: "
         + (f"{len(report.failed)} broke a law" if report.failed else "every law held"),
         style=style,
         markup=False,
@@ -175,8 +175,8 @@ def _print_report(report: FleetReport, command: str) -> None:
 def _print_table(console: Console, report: FleetReport) -> None:
     from rich.table import Table
 
-    from groupcoord.sim.figures import MEASURES
-    from groupcoord.sim.page import told_value
+    from groupcoord.sim.reports.measures import MEASURES
+    from groupcoord.sim.reports.page import format_value
 
     table = Table(title=report.name)
     table.add_column("")
@@ -188,14 +188,14 @@ def _print_table(console: Console, report: FleetReport) -> None:
         if not found.count:
             continue
         values = (found.least, *found.percentiles.values(), found.most)
-        table.add_row(measure.title, f"{found.count:,}", *(told_value(measure, value) for value in values))
+        table.add_row(measure.title, f"{found.count:,}", *(format_value(measure, value) for value in values))
     console.print(table)
 
 
-def _print_deeds(console: Console, report: FleetReport) -> None:
+def _print_operations(console: Console, report: FleetReport) -> None:
     """Print a line for each thing that clients did."""
     outcomes: dict[tuple[str, str], list[str]] = {}
-    for deed, count in report.deeds().items():
-        outcomes.setdefault((deed.who, deed.what), []).append(f"{deed.outcome} {count:,}")
-    for (who, what), told in outcomes.items():
-        console.print(f"{who}, {what}: {', '.join(told)}", markup=False, soft_wrap=True)
+    for operation, count in report.operations().items():
+        outcomes.setdefault((operation.client, operation.name), []).append(f"{operation.outcome} {count:,}")
+    for (client, name), found in outcomes.items():
+        console.print(f"{client}, {name}: {', '.join(found)}", markup=False, soft_wrap=True)

@@ -1,32 +1,74 @@
-"""Whole worlds on a virtual clock: consumers, coordinators, a network, and what goes wrong. One seed, one story."""
+"""Whole worlds on a virtual clock: consumers, coordinators, a network, and what goes wrong, all from one seed."""
 
 from groupcoord.laws import LawBrokenError
-from groupcoord.sim.options import ClusterOptions, GroupOptions, WorldOptions
-from groupcoord.sim.page import report_page
-from groupcoord.sim.picture import LEGEND, picture
-from groupcoord.sim.runs import FleetReport, Run, collect, run_seed, run_seeds
-from groupcoord.sim.scenario import Scenario, parse_scenario
-from groupcoord.sim.scenario_reader import ScenarioError
-from groupcoord.sim.swarm import swarm_options
-from groupcoord.sim.world import Deed, Outcome, World
+from groupcoord.sim.actors.administrators import AdminAction, Administrator
+from groupcoord.sim.actors.fault import Fault
+from groupcoord.sim.actors.foreign_records import ForeignRecords
+from groupcoord.sim.actors.options import GroupOptions
+from groupcoord.sim.actors.producers import TransactionalProducer
+from groupcoord.sim.actors.simple_consumers import SimpleConsumer
+from groupcoord.sim.actors.stage import ClientOperation
+from groupcoord.sim.cluster.options import ClusterOptions
+from groupcoord.sim.reports.page import report_page
+from groupcoord.sim.reports.picture import LEGEND, picture
+from groupcoord.sim.reports.runs import FleetReport, Run, collect, run_seed, run_seeds
+from groupcoord.sim.scenarios.faults import (
+    BrokenConnections,
+    BusyApplication,
+    ClockJump,
+    ConsumerCrash,
+    ConsumerPause,
+    ConsumerStop,
+    CutOff,
+    LogTrouble,
+    LossyNetwork,
+    Migration,
+    NodeCrash,
+    TopicGrowth,
+    rolling_restart,
+)
+from groupcoord.sim.scenarios.file import Scenario, parse_scenario
+from groupcoord.sim.scenarios.options import WorldOptions
+from groupcoord.sim.scenarios.swarm import swarm_options
+from groupcoord.sim.scenarios.table_reader import ScenarioError
+from groupcoord.sim.world import Outcome, World
 
 __all__ = [
     "LEGEND",
+    "AdminAction",
+    "Administrator",
+    "BrokenConnections",
+    "BusyApplication",
+    "ClientOperation",
+    "ClockJump",
     "ClusterOptions",
-    "Deed",
+    "ConsumerCrash",
+    "ConsumerPause",
+    "ConsumerStop",
+    "CutOff",
+    "Fault",
     "FleetReport",
+    "ForeignRecords",
     "GroupOptions",
     "LawBrokenError",
+    "LogTrouble",
+    "LossyNetwork",
+    "Migration",
+    "NodeCrash",
     "Outcome",
     "Run",
     "Scenario",
     "ScenarioError",
+    "SimpleConsumer",
+    "TopicGrowth",
+    "TransactionalProducer",
     "World",
     "WorldOptions",
     "collect",
     "parse_scenario",
     "picture",
     "report_page",
+    "rolling_restart",
     "run_seed",
     "run_seeds",
     "swarm_options",

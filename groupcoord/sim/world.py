@@ -1,9 +1,6 @@
-"""A whole simulated world: one seed, one story."""
+"""A whole simulated world: a cluster, who acts on it, what goes wrong, and the laws; run from one seed."""
 
 from __future__ import annotations
-
-from collections import Counter
-from typing import NamedTuple
 
 from attrs import frozen
 
@@ -18,53 +15,39 @@ from groupcoord.events import (
     RebalanceStarted,
 )
 from groupcoord.laws import require
-from groupcoord.member import Cluster as TopicMetadata
-from groupcoord.member import TopicPartition
 from groupcoord.messages import Request, Response
-from groupcoord.sim.answers import errors_of
-from groupcoord.sim.cluster import Cluster
-from groupcoord.sim.cluster_log import StoreFault
-from groupcoord.sim.consumers import Consumer
-from groupcoord.sim.elision import Disturbances, Elision
-from groupcoord.sim.faults import Fault, LogTrouble, touched
-from groupcoord.sim.groups import SimulatedGroup
-from groupcoord.sim.laws import Laws
-from groupcoord.sim.nodes import CoordinatorNode
-from groupcoord.sim.options import WorldOptions
-from groupcoord.sim.randomness import stream
-from groupcoord.sim.scheduler import WORLD_RANK, Scheduler, rank_of_deadline
-from groupcoord.sim.story import LineSink, Story
-from groupcoord.sim.transactions import Transactions
+from groupcoord.sim.actors.answers import errors_of
+from groupcoord.sim.actors.consumers import Consumer
+from groupcoord.sim.actors.fast_forward import Disturbances, FastForward
+from groupcoord.sim.actors.fault import Fault
+from groupcoord.sim.actors.population import Population
+from groupcoord.sim.actors.stage import Stage, Topics
+from groupcoord.sim.actors.transactions import Transactions
+from groupcoord.sim.cluster.log import StoreFault
+from groupcoord.sim.cluster.nodes import CoordinatorNode
+from groupcoord.sim.cluster.simulated_cluster import SimulatedCluster
+from groupcoord.sim.kernel.randomness import stream
+from groupcoord.sim.kernel.scheduler import WORLD_RANK, Scheduler, rank_of_deadline
+from groupcoord.sim.kernel.trace import LineSink, Trace
+from groupcoord.sim.laws.run_laws import RunLaws
+from groupcoord.sim.scenarios.faults import LogTrouble
+from groupcoord.sim.scenarios.options import WorldOptions
 
 START_MS = 1_700_000_000_000
 REST_STEP_MS = 1_000
 
 
-class Deed(NamedTuple):
-    """Something that a client did and that is counted: of consumers what made them fail, of others everything.
-
-    Attributes:
-        who: what kind of client.
-        what: the request's type, or what else was done.
-        outcome: the first error in the answer, ``NONE``, or what else came of it.
-    """
-
-    who: str
-    what: str
-    outcome: str
-
-
 @frozen
 class Outcome:
-    """How a story ended.
+    """How a run ended.
 
     Attributes:
-        seed: whose story it is.
-        digest: stands for the whole of it.
-        line_count: how many lines it has.
+        seed: which run it was.
+        digest: of its trace, and of what was durable in the end.
+        line_count: how many lines the trace has.
         duration_ms: how much virtual time it took.
         rest_ms: how long everything took to come to rest after the last fault.
-        heartbeats, commits: how many were sent, those that were left out included.
+        heartbeats, commits: how many were sent, those that were skipped included.
         events: how many things the simulator did.
         looks: how often it looked at the costly laws.
     """
@@ -86,18 +69,17 @@ class World:
     Args:
         seed: everything that is left to chance comes from it.
         options: what the world is like.
-        sink: takes each line of the story as it happens.
+        sink: takes each line of the trace as it happens.
 
     Attributes:
+        start_ms: when the run begins, in milliseconds since the Unix epoch.
         scheduler: the clock.
         cluster: nodes, network and log.
-        topics: the topics there are.
+        stage: what actors have around them.
+        population: the groups of consumers.
         groups: in the order of the options.
         consumers: all of them, by number.
-        story, laws: what happened, and whether it may.
-        transactions: those of all producers.
-        deeds: how often clients did what.
-        round_trip_ms: no answer takes longer while nothing is wrong, but for those that wait for others.
+        trace, laws: what happened, and whether it may.
     """
 
     def __init__(self, seed: int, options: WorldOptions, sink: LineSink | None = None) -> None:
@@ -105,11 +87,9 @@ class World:
         self.options = options
         self.start_ms = START_MS
         self.scheduler = Scheduler(START_MS)
-        self.story = Story(START_MS, sink)
-        self._counts = dict(options.topics)
-        self.topics = TopicMetadata.of(self._counts)
+        self.trace = Trace(START_MS, sink)
         troubles = [fault for fault in options.faults if isinstance(fault, LogTrouble)]
-        self.cluster = Cluster(
+        self.cluster = SimulatedCluster(
             self.scheduler,
             options.cluster,
             seed=seed,
@@ -117,72 +97,38 @@ class World:
                 StoreFault(START_MS + f.start_ms, START_MS + f.end_ms, f.flush_ms, f.refusal_percent) for f in troubles
             ],
         )
-        cluster = options.cluster
-        self.round_trip_ms = 2 * cluster.most_latency_ms + 2 * cluster.flush_ms
-        self.transactions = Transactions()
-        self.deeds: Counter[Deed] = Counter()
-        self.cluster.verify_transaction = self.transactions.verify
-        self.laws = Laws(self.cluster, options.law_interval_ms, self.transactions)
-        self.groups: list[SimulatedGroup] = []
-        for group_options in options.groups:
-            self.groups.append(SimulatedGroup(group_options, self, sum(len(g.consumers) for g in self.groups)))
-        self.consumers: list[Consumer] = [consumer for group in self.groups for consumer in group.consumers]
-        self._group_of = {group.options.group_id: group for group in self.groups}
-        self._client_count = len(self.consumers)
+        transactions = Transactions()
+        self.laws = RunLaws(self.cluster, options.law_interval_ms, transactions)
+        self.stage = Stage(
+            seed=seed,
+            scheduler=self.scheduler,
+            cluster=self.cluster,
+            topics=Topics(options.topics),
+            trace=self.trace,
+            ownership=self.laws,
+            transactions=transactions,
+            consumer_count=sum(group.consumer_count for group in options.groups),
+        )
+        self.population = Population(options.groups, self.stage)
+        self.groups = self.population.groups
+        self.consumers = self.population.consumers
         self._is_calm = False
-        self.cluster.on_event = self._on_event
-        self.cluster.on_answer = self._on_answer
+        self.cluster.environment.verify_transaction = transactions.verify
+        self.cluster.environment.on_event = self._on_event
+        self.cluster.environment.on_answer = self._on_answer
         self.cluster.on_change = self._on_change
         self.cluster.on_crash = self.laws.crashed
 
-    def group(self, group_id: str) -> SimulatedGroup:
-        """Return the group of this name."""
-        return self._group_of[group_id]
-
-    def next_client_number(self) -> int:
-        """Return a number for a client that is no consumer."""
-        self._client_count += 1
-        return self._client_count
-
-    def count(self, who: str, what: str, outcome: str) -> None:
-        """Count something that a client did (see :class:`Deed`)."""
-        self.deeds[Deed(who, what, outcome)] += 1
-
-    # ------------------------------------------------------------ topics
-
-    def partitions_of(self, topics: tuple[str, ...]) -> tuple[TopicPartition, ...]:
-        """Return all partitions of topics."""
-        return tuple(TopicPartition(name, index) for name in topics for index in range(self._counts[name]))
-
-    def grow(self, topic: str, partition_count: int) -> None:
-        """Give a topic more partitions."""
-        old_count = self._counts[topic]
-        if partition_count <= old_count:
-            return
-        self.tell(f"{topic} grows from {old_count} to {partition_count} partitions")
-        self._counts[topic] = partition_count
-        self.topics = TopicMetadata.of(self._counts)
-        added = tuple(TopicPartition(topic, index) for index in range(old_count, partition_count))
-        for group in self.groups:
-            if topic in group.options.topics:
-                group.observations.add_partitions(added, self.scheduler.time_ms)
-        for consumer in self.consumers:
-            consumer.metadata_changed()
-
-    # ------------------------------------------------------------ the story
-
-    def tell(self, what: str) -> None:
-        """Add a line about the world."""
-        self.story.tell(self.scheduler.time_ms, "world", what)
+    # ------------------------------------------------------------ what the cluster does
 
     def _on_change(self, who: str, what: str) -> None:
-        self.story.tell(self.scheduler.time_ms, who, what)
+        self.trace.record(self.scheduler.time_ms, who, what)
         for group in self.groups:
             group.disturbed()
 
     def _on_event(self, node: CoordinatorNode, event: Event) -> None:
         self.laws.on_event(node, event)
-        group = self._group_of.get(event.group_id)
+        group = self.population.find(event.group_id)
         if group is not None:
             group.disturbed()
         if isinstance(event, RebalanceStarted):
@@ -190,14 +136,14 @@ class World:
         elif isinstance(event, RebalanceCompleted) and group is not None:
             causes = tuple(trigger.cause.value for trigger in event.triggers)
             group.observations.rebalanced(event.duration_ms, causes)
-        self.story.tell(event.at_ms, node.name, f"{event.group_id}: {described(event)}")
+        self.trace.record(event.at_ms, node.name, f"{event.group_id}: {describe(event)}")
 
     def _on_answer(self, node: CoordinatorNode, request: Request, response: Response) -> None:
         errors = errors_of(response)
         self.laws.on_answer(node, request, response, is_clean=not errors)
         for error in errors:
             name, who = type(request).__name__, getattr(request, "member_id", "")
-            self.story.tell(self.scheduler.time_ms, node.name, f"answers {name} of {who or 'somebody'}: {error}")
+            self.trace.record(self.scheduler.time_ms, node.name, f"answers {name} of {who or 'somebody'}: {error}")
 
     # ------------------------------------------------------------ running
 
@@ -210,17 +156,17 @@ class World:
         options = self.options
         end_ms = START_MS + max([options.duration_ms, *(fault.end_ms + 1 for fault in options.faults)])
         self.cluster.start()
-        self._lay_down(end_ms)
+        self._schedule(end_ms)
         self.scheduler.run_until(end_ms, self.laws.after_event)
         for group in self.groups:
-            group.elision = None
+            group.on_heartbeat = None
         rest_ms = self._come_to_rest(end_ms)
         self._is_calm = True
         self.scheduler.run_until(self.scheduler.time_ms + options.calm_ms, self.laws.after_event)
         self.laws.conclude()
         return self._conclude(rest_ms)
 
-    def _lay_down(self, end_ms: int) -> None:
+    def _schedule(self, end_ms: int) -> None:
         for fault in self.options.faults:
             self.scheduler.at(START_MS + fault.start_ms, WORLD_RANK, self._begin, fault)
             self.scheduler.at(START_MS + fault.end_ms, WORLD_RANK, self._end, fault)
@@ -229,26 +175,26 @@ class World:
             starts = [START_MS + chance.randint(0, group.options.start_spread_ms) for _ in group.consumers]
             for consumer, start_ms in zip(group.consumers, starts, strict=True):
                 self.scheduler.at(start_ms, rank_of_deadline(consumer.number), _start, consumer)
-            if self.options.elides:
+            if self.options.fast_forwards:
                 windows = [
                     (START_MS + fault.start_ms, START_MS + fault.end_ms)
                     for fault in self.options.faults
-                    if touched(fault, group)
+                    if fault.affects(group.options.group_id)
                 ]
                 windows += [(start_ms, start_ms) for start_ms in starts]
-                group.elision = Elision(group, Disturbances(windows, end_ms), self.options.cluster.most_latency_ms)
+                group.on_heartbeat = FastForward(group, self.stage, Disturbances(windows, end_ms)).consider
 
     def _begin(self, fault: Fault) -> None:
         self._disturb(fault)
-        fault.begin(self)
+        fault.begin(self.stage, self.population)
 
     def _end(self, fault: Fault) -> None:
         self._disturb(fault)
-        fault.end(self)
+        fault.end(self.stage, self.population)
 
     def _disturb(self, fault: Fault) -> None:
         for group in self.groups:
-            if touched(fault, group):
+            if fault.affects(group.options.group_id):
                 group.disturbed()
 
     def _come_to_rest(self, end_ms: int) -> int:
@@ -263,11 +209,11 @@ class World:
         now_ms = self.scheduler.time_ms
         for group in self.groups:
             group.observations.finish(now_ms)
-        self.story.conclude(self.laws.log.told())
+        self.trace.conclude(self.laws.log.describe())
         return Outcome(
             seed=self.seed,
-            digest=self.story.digest(),
-            line_count=self.story.line_count,
+            digest=self.trace.digest(),
+            line_count=self.trace.line_count,
             duration_ms=now_ms - START_MS,
             rest_ms=rest_ms,
             heartbeats=sum(consumer.heartbeats_sent for consumer in self.consumers),
@@ -281,7 +227,7 @@ def _start(consumer: Consumer) -> None:
     consumer.start()
 
 
-def described(event: Event) -> str:
+def describe(event: Event) -> str:
     """Return what happened to a group, in words."""
     match event:
         case MemberAdded(member_id=member_id):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -53,3 +53,38 @@ def imported_modules(tree: ast.AST) -> Iterator[str]:
             assert node.level == 0, "imports inside the package are absolute"
             assert node.module is not None
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def import_graph() -> dict[str, set[str]]:
+    """Return for each module of the package those others of it that the module imports, wherever in its file."""
+    modules = {source.module for source in package_sources()}
+    graph = {}
+    for source in package_sources():
+        imported = {_module_of(name, modules) for name in imported_modules(source.tree)}
+        graph[source.module] = {name for name in imported if name and name != source.module}
+    return graph
+
+
+def _module_of(name: str, modules: set[str]) -> str:
+    """Return the module that a dotted name leads to; empty if it is none of these."""
+    while name and name not in modules:
+        name = name.rpartition(".")[0]
+    return name
+
+
+def circles(graph: Mapping[str, set[str]]) -> list[frozenset[str]]:
+    """Return the largest sets of names each of which reaches all others of its set."""
+    reached = {name: _reached_from(name, graph) for name in graph}
+    found = {frozenset(other for other in reached[name] if name in reached.get(other, ())) for name in graph}
+    return sorted((circle for circle in found if circle), key=sorted)
+
+
+def _reached_from(start: str, graph: Mapping[str, set[str]]) -> set[str]:
+    reached: set[str] = set()
+    waiting = [start]
+    while waiting:
+        for name in graph.get(waiting.pop(), ()):
+            if name not in reached:
+                reached.add(name)
+                waiting.append(name)
+    return reached

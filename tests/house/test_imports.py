@@ -9,7 +9,7 @@ from graphlib import CycleError, TopologicalSorter
 
 import pytest
 
-from .sources import Source, imported_modules, package_sources
+from .sources import Source, circles, import_graph, imported_modules, package_sources
 
 EVERYTHING = "*"
 
@@ -100,6 +100,15 @@ WITHOUT_CIRCLES = tuple(part for part in MAY_IMPORT if part not in ("host", "sim
 """Parts whose files can be read one after the other, each built on those before it."""
 
 PYSPARK_ONLY_IN = "spark"
+
+KNOWN_CIRCLES = {
+    frozenset(f"groupcoord.core.{name}" for name in ("continuations", "effects", "group", "member")),
+    frozenset(f"groupcoord.host.{name}" for name in ("broker", "connection")),
+}
+"""Files that import each other all the same."""
+
+LAYERED = ("sim",)
+"""Parts whose sub-packages are layers: they don't import each other in a circle either."""
 
 
 def part_of(module: str) -> str:
@@ -198,6 +207,34 @@ def test_the_core_does_no_io() -> None:
             found = {module.split(".")[0] for module in imported_modules(source.tree)} & forbidden
 
             assert not found, f"{source.name} imports {found}"
+
+
+def test_no_files_import_each_other() -> None:
+    """No file reaches itself through what it imports, be it inside a function or for the types alone."""
+    found = [circle for circle in circles(import_graph()) if circle not in KNOWN_CIRCLES]
+
+    assert not found, "; ".join(", ".join(sorted(circle)) for circle in found)
+
+
+@pytest.mark.parametrize("part", LAYERED)
+def test_sub_packages_are_layers(part: str) -> None:
+    """The sub-packages of a part import each other in one direction."""
+    prefix = f"groupcoord.{part}."
+    graph: dict[str, set[str]] = {}
+    for module, imported in import_graph().items():
+        if module.startswith(prefix):
+            names = {name.removeprefix(prefix).split(".")[0] for name in imported if name.startswith(prefix)}
+            package = module.removeprefix(prefix).split(".")[0]
+            graph.setdefault(package, set()).update(names - {package})
+
+    assert not circles(graph)
+
+
+def test_circles_are_found() -> None:
+    """Two files that import each other are a circle, as are three; one that is only imported belongs to none."""
+    graph = {"a": {"b"}, "b": {"a", "leaf"}, "c": {"d"}, "d": {"e"}, "e": {"c", "a"}, "leaf": set()}
+
+    assert set(circles(graph)) == {frozenset("ab"), frozenset("cde")}
 
 
 def test_the_table_names_only_what_there_can_be() -> None:

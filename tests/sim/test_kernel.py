@@ -24,14 +24,14 @@ from groupcoord.messages import (
     TopicToCommit,
 )
 from groupcoord.sim import ClusterOptions
-from groupcoord.sim.clocks import LocalClock
-from groupcoord.sim.cluster import Cluster
-from groupcoord.sim.cluster_log import ClusterLog, Leader, NodeLog, StoreFault
-from groupcoord.sim.elision import Disturbances
-from groupcoord.sim.network import BURST_MAX, Connection, Exchange, Network
-from groupcoord.sim.nodes import CoordinatorNode
-from groupcoord.sim.randomness import Chance, Latency, mixed, stable_number
-from groupcoord.sim.scheduler import Scheduler
+from groupcoord.sim.actors.fast_forward import Disturbances
+from groupcoord.sim.cluster.log import ClusterLog, Leader, NodeLog, StoreFault
+from groupcoord.sim.cluster.nodes import CoordinatorNode
+from groupcoord.sim.cluster.simulated_cluster import SimulatedCluster
+from groupcoord.sim.kernel.clocks import LocalClock
+from groupcoord.sim.kernel.network import BURST_MAX, Connection, Exchange, Network
+from groupcoord.sim.kernel.randomness import Chance, Latency, mixed, stable_number
+from groupcoord.sim.kernel.scheduler import Scheduler
 
 
 def test_the_order_of_one_moment() -> None:
@@ -63,10 +63,10 @@ def test_latencies_stay_in_their_bounds(least_ms: int, spread_ms: int, key: int,
 
 
 @given(st.integers(-(10**6), 10**6), st.integers(-5_000, 5_000), st.integers(0, 10**9), st.integers(0, 10**6))
-def test_a_clock_and_its_inverse(offset_ms: int, drift_ppm: int, passed_ms: int, left_out_ms: int) -> None:
+def test_a_clock_and_its_inverse(offset_ms: int, drift_ppm: int, passed_ms: int, skipped_ms: int) -> None:
     """The first moment at which a clock says so much is just that."""
     clock = LocalClock(1_000, offset_ms, drift_ppm)
-    clock.left_out_ms = left_out_ms
+    clock.skipped_ms = skipped_ms
     local_ms = clock.at(1_000 + passed_ms)
 
     world_ms = clock.world_at(local_ms)
@@ -173,15 +173,15 @@ class Coordinator:
     """Notes what becomes of appends."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[int, object]] = []
+        self.answers: list[tuple[int, object]] = []
 
     def appended(self, ticket: Ticket, base_offset: int) -> None:
         """Note it."""
-        self.told.append((ticket.number, base_offset))
+        self.answers.append((ticket.number, base_offset))
 
     def append_failed(self, ticket: Ticket, error: Exception) -> None:
         """Note it."""
-        self.told.append((ticket.number, type(error)))
+        self.answers.append((ticket.number, type(error)))
 
 
 def node_log(log: ClusterLog, scheduler: Scheduler) -> tuple[NodeLog, Coordinator, list[int]]:
@@ -220,7 +220,7 @@ def test_writes_never_overtake_each_other(faults: list[tuple[int, int, int]], ti
             coordinator.appended(Ticket(0, number), base_offset)
     scheduler.run_until(10_000)
 
-    assert coordinator.told == [(number, number) for number in range(len(times))]
+    assert coordinator.answers == [(number, number) for number in range(len(times))]
 
 
 def test_a_node_that_was_replaced_writes_nothing() -> None:
@@ -233,7 +233,7 @@ def test_a_node_that_was_replaced_writes_nothing() -> None:
     assert way.append(0, Ticket(0, 2), records()) is None
     scheduler.run_until(10)
 
-    assert coordinator.told == [(number, NotLeaderError) for number in range(3)]
+    assert coordinator.answers == [(number, NotLeaderError) for number in range(3)]
     with pytest.raises(NotLeaderError):
         way.append(0, Ticket(0, 3), records())
     assert log.memory.end_offset(0) == 0
@@ -249,18 +249,18 @@ def test_an_unknown_outcome_fails_the_partition() -> None:
         way.append(0, Ticket(0, number), records())
     scheduler.run_until(10)
 
-    assert coordinator.told == [(0, AppendTimedOutError)]
+    assert coordinator.answers == [(0, AppendTimedOutError)]
     assert failed == [0]
     assert log.memory.end_offset(0) <= 5
 
 
 def test_when_something_happens_next() -> None:
-    """Between faults the next one is told; while one is under way, it is now; after all, the end."""
+    """Between faults the next one counts; while one is under way, it is now; after all, the end."""
     disturbances = Disturbances([(100, 200), (120, 130), (400, 400)], 1_000)
 
-    told = {now_ms: disturbances.next_ms(now_ms) for now_ms in (0, 100, 125, 131, 200, 201, 399, 400, 401)}
+    next_ms = {now_ms: disturbances.next_ms(now_ms) for now_ms in (0, 100, 125, 131, 200, 201, 399, 400, 401)}
 
-    assert told == {0: 100, 100: 100, 125: 125, 131: 131, 200: 200, 201: 400, 399: 400, 400: 400, 401: 1_000}
+    assert next_ms == {0: 100, 100: 100, 125: 125, 131: 131, 200: 200, 201: 400, 399: 400, 400: 400, 401: 1_000}
 
 
 def test_an_answer_is_judged_by_the_log_of_its_moment() -> None:
@@ -268,7 +268,7 @@ def test_an_answer_is_judged_by_the_log_of_its_moment() -> None:
     fault = StoreFault(100, 1_100, flush_ms=10_000)
     scheduler = Scheduler(0)
     options = ClusterOptions(node_count=1, config=Config(offsets_topic_num_partitions=1))
-    cluster = Cluster(scheduler, options, seed=1, store_faults=[fault])
+    cluster = SimulatedCluster(scheduler, options, seed=1, store_faults=[fault])
     cluster.start()
     scheduler.run_until(99)
     (node,) = cluster.nodes
@@ -283,7 +283,7 @@ def test_an_answer_is_judged_by_the_log_of_its_moment() -> None:
     def commit(offset: int) -> OffsetCommit:
         return OffsetCommit("g", (TopicToCommit("t", (OffsetToCommit(0, offset),)),))
 
-    cluster.on_answer = judge
+    cluster.environment.on_answer = judge
     requests: list[Request] = [commit(1), commit(2), OffsetFetch((GroupToFetch("g", None),)), commit(3)]
     connections = [cluster.network.connect(Peer(), number, node) for number in (0, 1)]
     scheduler.run_until(200)

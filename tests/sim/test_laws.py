@@ -13,10 +13,9 @@ from groupcoord.core.records import GroupMetadataRecord
 from groupcoord.log_store import LogRecord, Ticket
 from groupcoord.member.assignors.range import RangeAssignor
 from groupcoord.messages import HeartbeatResponse
-from groupcoord.sim import LawBrokenError, World, run_seed
-from groupcoord.sim.cluster_log import ClusterLog
-from groupcoord.sim.faults import ConsumerPause, NodeCrash
-from groupcoord.sim.laws import Laws
+from groupcoord.sim import ConsumerPause, LawBrokenError, NodeCrash, World, run_seed
+from groupcoord.sim.cluster.log import ClusterLog
+from groupcoord.sim.laws.run_laws import RunLaws
 
 from .worlds import MEMBER, small_world
 
@@ -34,13 +33,13 @@ def test_ownership_counts_from_the_assignment_on(monkeypatch: pytest.MonkeyPatch
     """A generation in which nobody was told an assignment may be lost in a crash, and its number comes again."""
     generations: set[int] = set()
 
-    def assigned(self: Laws, consumer: str, key: tuple[str, str, int], generation_id: int) -> None:
+    def assigned(self: RunLaws, consumer: str, key: tuple[str, str, int], generation_id: int) -> None:
         record = self.log.follow(self._cluster.partition_of(key[0])).classic_record(key[0])
         assert record is not None
         assert record.generation_id >= generation_id
         generations.add(generation_id)
 
-    monkeypatch.setattr(Laws, "assigned", assigned)
+    monkeypatch.setattr(RunLaws, "assigned", assigned)
     member = evolve(MEMBER, partition_assignment_strategy=("cooperative-sticky",))
     pause = ConsumerPause(start_ms=30_000, end_ms=50_000, consumer=1, group="billing")
     World(1, small_world(pause, member=member)).run()
@@ -101,7 +100,7 @@ def test_a_load_that_leaves_something_out(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_failed_run_tells_how_it_came_about(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that broke a law carries the reason and the last lines of its story."""
+    """A run that broke a law carries the reason and the last lines of its trace."""
     monkeypatch.setattr(Rebalance, "assign", lambda self, written, now_ms: None)
 
     run = run_seed(1, small_world(settle_ms=10_000))

@@ -13,10 +13,10 @@ from groupcoord import cli
 from groupcoord.core.classic.rebalance import Rebalance
 from groupcoord.member import TopicPartition
 from groupcoord.sim import FleetReport, report_page, run_seed
-from groupcoord.sim.figures import MEASURES, Distribution, Measure, histogram
-from groupcoord.sim.observations import RECORD_INTERVAL_MS, GroupObservations
-from groupcoord.sim.page import BAR_HEIGHT_MIN, BAR_WIDTH_MAX, plot, told_value
-from groupcoord.sim.runs import Run as SeedRun
+from groupcoord.sim.actors.observations import RECORD_INTERVAL_MS, GroupObservations
+from groupcoord.sim.reports.measures import MEASURES, Distribution, Measure, histogram
+from groupcoord.sim.reports.page import BAR_HEIGHT_MIN, BAR_WIDTH_MAX, plot, format_value
+from groupcoord.sim.reports.runs import Run as SeedRun
 
 from .worlds import small_world
 
@@ -205,7 +205,7 @@ def test_a_plot_can_be_read() -> None:
     assert [f">{value}</text>" in few for value in (0, 1, 2, 3)] == [True, True, True, False]
     assert "9,999 values" in few
     assert many.count("text-anchor") == 3 + 1
-    assert told_value(Measure("a", "a", "", ""), 12_345.5) == "12,345.50"
+    assert format_value(Measure("a", "a", "", ""), 12_345.5) == "12,345.50"
 
 
 def test_seeds_that_failed_are_on_the_page() -> None:
@@ -229,7 +229,7 @@ def test_a_table_json_and_a_page(simulate: Run, scenario: str, tmp_path: Path) -
     assert "two &lt;consumers&gt;" in page.read_text()
 
     status, printed, _ = simulate(scenario, "--seeds", "3", "--jobs", "2", "--json")
-    again = simulate(scenario, "--seeds", "3", "--jobs", "1", "--json", "--no-elision")[1]
+    again = simulate(scenario, "--seeds", "3", "--jobs", "1", "--json", "--no-fast-forward")[1]
     report = json.loads(printed)
     assert status == 0
     assert report["seeds"] == 3
@@ -247,7 +247,7 @@ def test_what_others_do_is_told(simulate: Run, scenario: str, tmp_path: Path) ->
 
     status, table, _ = simulate(scenario, "--seeds", "2", "--jobs", "1", "--html", str(page))
     report = json.loads(simulate(scenario, "--seeds", "2", "--jobs", "2", "--json")[1])
-    again = json.loads(simulate(scenario, "--seeds", "2", "--jobs", "1", "--json", "--no-elision")[1])
+    again = json.loads(simulate(scenario, "--seeds", "2", "--jobs", "1", "--json", "--no-fast-forward")[1])
 
     assert status == 0
     assert report == again
@@ -300,19 +300,19 @@ def test_consumers_that_fail_are_told(simulate: Run, scenario: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("option", [("--json",), ("--html", "report.html")], ids=["json", "page"])
-def test_a_story_has_no_report(simulate: Run, scenario: str, option: tuple[str, ...]) -> None:
-    """Asking for the story of one seed and for a report at once is refused, with the way to get the report."""
+def test_a_trace_has_no_report(simulate: Run, scenario: str, option: tuple[str, ...]) -> None:
+    """Asking for the trace of one seed and for a report at once is refused, with the way to get the report."""
     status, output, error = simulate(scenario, "--seed", "2", *option)
 
     assert (status, output) == (2, "")
     assert "--seeds 1 --first-seed" in error
 
 
-def test_the_story_of_one_seed(simulate: Run, scenario: str) -> None:
+def test_the_trace_of_one_seed(simulate: Run, scenario: str) -> None:
     """A seed alone prints one line per event with a picture of everybody, and its digest."""
-    status, story, _ = simulate(scenario, "--seed", "2")
+    status, trace, _ = simulate(scenario, "--seed", "2")
 
-    lines = story.splitlines()
+    lines = trace.splitlines()
     assert status == 0
     assert lines[0].startswith("nodes:")
     assert any(line.endswith("billing-0  starts") for line in lines)
@@ -330,9 +330,9 @@ def test_a_failing_seed_is_told_with_its_command(simulate: Run, scenario: str, m
     assert "seed 7 FAILED: LawBrokenError: billing did not come to rest" in table
     assert f"replay it: groupcoord simulate {scenario} --seed 7" in table
 
-    status, story, _ = simulate(scenario, "--seed", "7")
+    status, trace, _ = simulate(scenario, "--seed", "7")
     assert status == 1
-    assert story.splitlines()[-1].startswith("LawBrokenError: billing did not come to rest")
+    assert trace.splitlines()[-1].startswith("LawBrokenError: billing did not come to rest")
 
 
 def test_without_a_scenario(simulate: Run) -> None:

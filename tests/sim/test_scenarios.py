@@ -8,13 +8,20 @@ from pathlib import Path
 import pytest
 
 from groupcoord.durations import parse_duration, told_duration
-from groupcoord.sim import Deed, ScenarioError, parse_scenario, run_seed
-from groupcoord.sim.administrators import Administrator, AdministratorsWish
-from groupcoord.sim.faults import ConsumerStop
-from groupcoord.sim.foreign_records import FOREIGN, ForeignRecords
-from groupcoord.sim.outsiders import SimpleConsumer
-from groupcoord.sim.toml_lines import line_numbers
-from groupcoord.sim.transactions import TransactionalProducer
+from groupcoord.sim import (
+    AdminAction,
+    Administrator,
+    ClientOperation,
+    ConsumerStop,
+    ForeignRecords,
+    ScenarioError,
+    SimpleConsumer,
+    TransactionalProducer,
+    parse_scenario,
+    run_seed,
+)
+from groupcoord.sim.actors.foreign_records import FOREIGN
+from groupcoord.sim.scenarios.toml_lines import line_numbers
 
 SCENARIOS = sorted((Path(__file__).parents[2] / "examples" / "scenarios").glob("*.toml"))
 
@@ -65,7 +72,7 @@ def test_a_good_file() -> None:
     assert options != scenario.options_of(4)
 
 
-VISITORS = """\
+CLIENT_EVENTS = """\
 
 [[events]]
 kind = "transactional-producer"
@@ -126,7 +133,7 @@ at = "8m"
 
 def test_clients_that_are_no_consumers() -> None:
     """Producers, simple consumers, administrators and other writers come as the file says, each under its own id."""
-    faults = parse_scenario(GOOD + VISITORS).options_of(3).faults
+    faults = parse_scenario(GOOD + CLIENT_EVENTS).options_of(3).faults
     others = [fault for fault in faults if not isinstance(fault, ConsumerStop)]
     first, second, simple, *administrators, foreign, drawn = others
 
@@ -155,12 +162,12 @@ def test_clients_that_are_no_consumers() -> None:
         pauses_ms=(7_000,),
         metadata_lengths=(9,),
     )
-    wishes = [(fault.group, fault.wish) for fault in administrators if isinstance(fault, Administrator)]
-    assert wishes == [
-        ("archive", AdministratorsWish.LOOK),
-        ("archive", AdministratorsWish.DELETE_GROUP),
-        ("billing-1", AdministratorsWish.DELETE_OFFSETS),
-        ("billing-1", AdministratorsWish.REMOVE_MEMBER),
+    actions = [(fault.group, fault.action) for fault in administrators if isinstance(fault, Administrator)]
+    assert actions == [
+        ("archive", AdminAction.LOOK),
+        ("archive", AdminAction.DELETE_GROUP),
+        ("billing-1", AdminAction.DELETE_OFFSETS),
+        ("billing-1", AdminAction.REMOVE_MEMBER),
     ]
     assert isinstance(administrators[0], Administrator)
     assert (administrators[0].looks, administrators[0].look_pause_ms) == (4, 2_000)
@@ -245,8 +252,8 @@ BAD_VISITORS = [
 @pytest.mark.parametrize(("old", "new", "message"), BAD_VISITORS, ids=[f"{new[:30]}" for _, new, _ in BAD_VISITORS])
 def test_complaints_about_other_clients_name_key_and_line(old: str, new: str, message: str) -> None:
     """Clients that are no consumers are checked as strictly as everything else."""
-    text = GOOD + VISITORS.replace(old, new, 1)
-    assert text != GOOD + VISITORS
+    text = GOOD + CLIENT_EVENTS.replace(old, new, 1)
+    assert text != GOOD + CLIENT_EVENTS
 
     with pytest.raises(ScenarioError, match=re.escape(message)):
         parse_scenario(text)
@@ -301,15 +308,14 @@ def test_exactly_once() -> None:
     run = run_seed(2, parse_scenario(text).options_of(2))
 
     assert run.failure is None
-    outcomes = {(deed.what, deed.outcome) for deed in run.deeds}
+    outcomes = {(operation.name, operation.outcome) for operation in run.operations}
     assert {("transaction", fate) for fate in ("committed", "aborted", "timed out")} <= outcomes
     assert ("TxnOffsetCommit", "INVALID_TXN_STATE") in outcomes
     assert ("OffsetDelete", "GROUP_SUBSCRIBED_TO_TOPIC") in outcomes
     assert ("DeleteGroups", "NONE") in outcomes
     (billing,) = run.groups
-    assert (
-        len(billing.values["offsets_late_ms"]) == run.deeds[Deed("transactional producer", "transaction", "committed")]
-    )
+    committed = ClientOperation("transactional producer", "transaction", "committed")
+    assert len(billing.values["offsets_late_ms"]) == run.operations[committed]
     assert max(billing.values["transaction_open_ms"]) > 30_000
 
 

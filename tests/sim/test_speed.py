@@ -1,4 +1,4 @@
-"""A large fleet over a long time: what elision buys."""
+"""A large fleet over a long time: what fast-forwarding buys."""
 
 from __future__ import annotations
 

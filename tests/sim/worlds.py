@@ -6,8 +6,7 @@ from typing import Any
 
 from groupcoord import Config
 from groupcoord.member import MemberConfig
-from groupcoord.sim import ClusterOptions, GroupOptions, WorldOptions
-from groupcoord.sim.faults import Fault
+from groupcoord.sim import ClusterOptions, Fault, GroupOptions, WorldOptions
 
 MEMBER = MemberConfig(session_timeout_ms=10_000, heartbeat_interval_ms=3_000, max_poll_interval_ms=60_000)
 

@@ -1,0 +1,1 @@
+"""Whoever acts on the cluster: groups of consumers, producers, administrators, other writers."""

@@ -1,0 +1,511 @@
+"""A simulated consumer: a real :class:`groupcoord.member.Member`, with a host and an application around it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from attrs import evolve
+
+from groupcoord.errors import ErrorCode
+from groupcoord.member import Member, MemberConfig, TopicPartition
+from groupcoord.member.outputs import (
+    AssignmentNeeded,
+    Closed,
+    CommitCompleted,
+    CoordinatorFound,
+    CoordinatorLost,
+    Failed,
+    Joined,
+    LeftGroup,
+    MetadataNeeded,
+    OffsetAndMetadata,
+    OffsetsFetched,
+    Output,
+    PartitionsAssigned,
+    PartitionsLost,
+    PartitionsRevoked,
+    RejoinRequested,
+    Send,
+)
+from groupcoord.messages import Heartbeat, HeartbeatResponse, Node, OffsetCommit, Response
+from groupcoord.sim.actors.observations import GroupObservations, head
+from groupcoord.sim.actors.options import GroupOptions
+from groupcoord.sim.actors.stage import PartitionOfGroup, Stage
+from groupcoord.sim.kernel.clocks import LocalClock
+from groupcoord.sim.kernel.network import Connection
+from groupcoord.sim.kernel.randomness import mixed, stable_number, stream
+from groupcoord.sim.kernel.scheduler import rank_of_deadline
+
+FOREVER_MS = 10**12
+"""The time-out of the poll of an application that does nothing else."""
+
+RESTART_PAUSE_MS = 3_000
+"""A consumer that has failed is started again after so long, as a supervisor would."""
+
+
+class ConsumerListener(Protocol):
+    """Hears of what consumers of a group go through."""
+
+    def disturbed(self) -> None:
+        """A consumer did something that is not part of its steady course, or it happened to it."""
+
+    def heartbeat_answered(self, consumer: Consumer) -> None:
+        """A consumer has had the answer of a heartbeat, and done what follows from it."""
+
+
+class Consumer:
+    """One consumer, over all its lives.
+
+    Args:
+        number: tells it from all others.
+        index: tells it from others of its group.
+        options: its group's.
+        stage: where it acts.
+        observations: its group's.
+        listener: hears of what it goes through.
+
+    Attributes:
+        name: for the trace.
+        is_alive: its process runs.
+        is_frozen: its process runs, but gets no time (garbage collection, a virtual machine that moves).
+        is_busy: its application works and does not poll.
+        will_restart: it has failed, and a supervisor is about to start it again.
+        is_closing: its application has closed it; the member ends what is left to do.
+        is_restless: it wants to join again, or closes.
+        member: the consumer's machine; None while it is dead.
+        owned: the partitions it believes to own, with the offset at which it began, None before it knows.
+        in_flight: how many of its requests have no answer.
+        clock: its own.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        index: int,
+        options: GroupOptions,
+        stage: Stage,
+        observations: GroupObservations,
+        listener: ConsumerListener,
+    ) -> None:
+        self.number = number
+        self.name = f"{options.group_id}-{index}"
+        self.is_alive = False
+        self.is_frozen = False
+        self.is_busy = False
+        self.is_closing = False
+        self.is_restless = False
+        self.will_restart = False
+        self.member: Member | None = None
+        self.owned: dict[TopicPartition, int | None] = {}
+        self.in_flight = 0
+        skew_ms, drift_ppm = options.clock_skew_ms, options.clock_drift_ppm
+        chance = stream(stage.seed, "clock", number)
+        self.clock = LocalClock(
+            stage.start_ms, chance.randint(-skew_ms, skew_ms), chance.randint(-drift_ppm, drift_ppm)
+        )
+        self.heartbeats_sent = 0
+        self.commits_sent = 0
+        self._options = options
+        self._stage = stage
+        self._observations = observations
+        self._listener = listener
+        self._network = stage.cluster.network
+        self._scheduler = stage.scheduler
+        self._config = _config_of(options, self.name)
+        self._life = 0
+        self._key = stable_number(stage.seed, "consumer", number)
+        self._rank = rank_of_deadline(number)
+        self._connections: dict[Node | None, Connection] = {}
+        self._requests: dict[Connection, dict[int, None]] = {}
+        self._inbox: list[tuple[Connection, int, Response | None]] = []
+        self._wake_ms: int | None = None
+        self._waiting_since_ms = 0
+        self._owes_poll = False
+        self._generation_id = self._reported_generation_id = -1
+
+    @property
+    def member_id(self) -> str:
+        """The id that its coordinator gave it, empty if it has none."""
+        return "" if self.member is None else self.member.member_id
+
+    @property
+    def config(self) -> MemberConfig:
+        """Its settings."""
+        return self._config
+
+    def record(self, what: str) -> None:
+        """Add a line about it to the trace."""
+        self._stage.trace.record(self._scheduler.time_ms, self.name, what)
+        self._listener.disturbed()
+
+    # ------------------------------------------------------------ life
+
+    def start(self) -> None:
+        """Start the process: it subscribes, and polls."""
+        if self.is_alive:
+            return
+        self._life += 1
+        self.is_alive, self.will_restart = True, False
+        self.is_frozen = self.is_busy = self.is_closing = self.is_restless = False
+        self._generation_id = self._reported_generation_id = -1
+        self._owes_poll = False
+        self.record("starts")
+        self._observations.begin(self._scheduler.time_ms)
+        now_ms = self._now_ms()
+        jitter = stream(self._stage.seed, "jitter", self.number, self._life).random
+        self.member = Member(self._config, now_ms=now_ms, random=jitter)
+        self.member.subscribe(self._options.topics, now_ms)
+        self.member.poll(now_ms, FOREVER_MS)
+        self._after_input()
+
+    def crash(self) -> None:
+        """Kill the process: nobody is told."""
+        self.will_restart = False
+        if self.is_alive:
+            self.record("crashes")
+            self._end()
+
+    def close(self) -> None:
+        """Let the application end as it should."""
+        if self.member is not None and not self.is_frozen and not self.is_closing:
+            self.is_closing = self.is_restless = True
+            self.record("closes")
+            self._report_positions()
+            self.member.close(self._now_ms())
+            self._after_input()
+
+    def _end(self) -> None:
+        for partition in list(self.owned):
+            self._give_up(partition)
+        for connection in self._connections.values():
+            self._network.close(connection)
+        self._connections.clear()
+        self._requests.clear()
+        self._inbox.clear()
+        self.in_flight = 0
+        self.is_alive, self.member, self._wake_ms = False, None, None
+
+    def freeze(self) -> None:
+        """Stop the process without ending it."""
+        if self.is_alive and not self.is_frozen:
+            self.record("stands still")
+            self.is_frozen = True
+
+    def thaw(self) -> None:
+        """Let the process go on: what has arrived meanwhile is looked at before or after the clock."""
+        if not self.is_frozen or self.member is None:
+            return
+        self.record("goes on")
+        self.is_frozen = False
+        inbox, self._inbox = self._inbox, []
+        life, looks_at_clock_first = self._life, mixed(self._key, self._scheduler.time_ms) % 2
+        if looks_at_clock_first:
+            self.member.tick(self._now_ms())
+            self._after_input()
+        self.metadata_changed()
+        if self._owes_poll:
+            self._owes_poll = False
+            self.is_busy = True
+            self.poll_again()
+        for connection, correlation_id, response in inbox:
+            if life != self._life or not self.is_alive:
+                return
+            if response is None:
+                self.disconnected(connection)
+            else:
+                self.receive(connection, correlation_id, response)
+        if self.is_alive:
+            self._wake_ms = None
+            self._schedule()
+
+    def work(self) -> None:
+        """Let the application work for a while and not poll."""
+        if self.member is not None and not self.is_frozen and not self.is_closing:
+            self.record("is busy")
+            self.is_busy = True
+            self.member.poll(self._now_ms(), 0)
+            self._after_input()
+
+    def poll_again(self) -> None:
+        """Let the application poll."""
+        if self.is_busy and self.member is not None and not self.is_closing:
+            self.is_busy = False
+            if self.is_frozen:
+                self._owes_poll = True
+                return
+            self.record("polls again")
+            self.member.poll(self._now_ms(), FOREVER_MS)
+            self._after_input()
+
+    def metadata_changed(self) -> None:
+        """Tell the member what topics there are now."""
+        if self.member is not None and not self.is_frozen:
+            self.member.update_metadata(self._stage.topics.metadata, self._now_ms())
+            self._after_input()
+
+    def is_connected(self) -> bool:
+        """Tell whether its connections carry messages, and no request has waited for longer than an answer takes."""
+        is_waiting = self.in_flight and self._scheduler.time_ms - self._waiting_since_ms > self._stage.round_trip_ms
+        return not is_waiting and not any(c.is_silent or c.is_dead for c in self._connections.values())
+
+    def break_connections(self) -> None:
+        """Break whatever it is connected to."""
+        for connection in self._connections.values():
+            self._network.reset(connection)
+
+    # ------------------------------------------------------------ time
+
+    def _now_ms(self) -> int:
+        return self.clock.at(self._scheduler.time_ms)
+
+    def _schedule(self) -> None:
+        """See that the member is called when it wants to be."""
+        assert self.member is not None
+        deadline_ms = self.member.next_deadline_ms()
+        if deadline_ms is None:
+            return
+        wake_ms = self.clock.world_at(deadline_ms)
+        if self._wake_ms is None or wake_ms < self._wake_ms:
+            self._wake_ms = wake_ms
+            self._scheduler.at(wake_ms, self._rank, self._wake, (self._life, wake_ms))
+
+    def skip(self, duration_ms: int) -> None:
+        """Let time pass of which the consumer notices nothing (see :mod:`groupcoord.sim.actors.fast_forward`)."""
+        self.clock.skipped_ms += duration_ms
+        self.heartbeats_sent += duration_ms // self._config.heartbeat_interval_ms
+        if self._config.enable_auto_commit and self.owned:
+            self.commits_sent += duration_ms // max(self._config.auto_commit_interval_ms, 1)
+        self._wake_ms = None
+        self._schedule()
+
+    def jump(self, duration_ms: int) -> None:
+        """Let its clock jump forward."""
+        if self.is_alive and not self.is_frozen:
+            self.record(f"has a clock that jumps by {duration_ms} ms")
+            self.clock.jump(duration_ms)
+            self._wake_ms = None
+            self._schedule()
+
+    def _wake(self, due: tuple[int, int]) -> None:
+        life, wake_ms = due
+        if life != self._life or wake_ms != self._wake_ms or self.member is None or self.is_frozen:
+            return
+        self._wake_ms = None
+        deadline_ms = self.member.next_deadline_ms()
+        now_ms = self._now_ms()
+        if deadline_ms is not None and deadline_ms <= now_ms:
+            self._report_positions()
+            self.member.tick(now_ms)
+            self._after_input()
+        else:
+            self._schedule()
+
+    def _report_positions(self) -> None:
+        """Tell the member how far the application is: it keeps up with what is written."""
+        if self.owned and not self.is_busy:
+            assert self.member is not None
+            position = OffsetAndMetadata(head(self._scheduler.time_ms, self._stage.start_ms))
+            self.member.consumed({p: position for p, started in self.owned.items() if started is not None})
+
+    # ------------------------------------------------------------ the network
+
+    def receive(self, connection: Connection, correlation_id: int, response: Response) -> None:
+        """Take an answer. See :class:`groupcoord.sim.kernel.network.Client`."""
+        if self.is_frozen:
+            self._inbox.append((connection, correlation_id, response))
+            return
+        requests = self._requests.get(connection)
+        if self.member is None or requests is None or correlation_id not in requests:
+            return
+        del requests[correlation_id]
+        self.in_flight -= 1
+        self.member.receive(correlation_id, response, self._now_ms())
+        self._after_input()
+        if type(response) is HeartbeatResponse:
+            self._listener.heartbeat_answered(self)
+
+    def disconnected(self, connection: Connection) -> None:
+        """Take note of a lost connection. See :class:`groupcoord.sim.kernel.network.Client`."""
+        if self.is_frozen:
+            self._inbox.append((connection, 0, None))
+            return
+        if self.member is None:
+            return
+        for node, other in list(self._connections.items()):
+            if other is not connection:
+                continue
+            lost = self._hang_up(node)
+            if node is None:
+                for request_id in lost:
+                    self.member.request_failed(request_id, ErrorCode.NETWORK_EXCEPTION, self._now_ms())
+            else:
+                self.member.disconnected(self._now_ms())
+            self._after_input()
+
+    def _hang_up(self, node: Node | None) -> list[int]:
+        """Close a connection; return the requests that had no answer."""
+        connection = self._connections.pop(node, None)
+        if connection is None:
+            return []
+        self._network.close(connection)
+        lost = list(self._requests.pop(connection, ()))
+        self.in_flight -= len(lost)
+        return lost
+
+    def _send(self, send: Send) -> None:
+        connection = self._connections.get(send.to)
+        if send.to is None and connection is not None:
+            # Another broker is asked each time.
+            self._hang_up(None)
+            connection = None
+        if connection is None:
+            nodes = self._stage.cluster.nodes
+            if send.to is None:
+                server = nodes[mixed(self._key, self._scheduler.time_ms) % len(nodes)]
+            else:
+                server = nodes[send.to.node_id - 1]
+            connection = self._network.connect(self, self.number, server)
+            self._connections[send.to] = connection
+            self._requests[connection] = {}
+        self._requests[connection][send.request_id] = None
+        if not self.in_flight:
+            self._waiting_since_ms = self._scheduler.time_ms
+        self.in_flight += 1
+        if type(send.request) is Heartbeat:
+            self.heartbeats_sent += 1
+        elif type(send.request) is OffsetCommit:
+            self.commits_sent += 1
+        self._network.send(connection, send.request_id, send.request)
+
+    # ------------------------------------------------------------ what the member puts out
+
+    def _after_input(self) -> None:
+        member = self.member
+        while member is not None and (outputs := member.take_outputs()):
+            for output in outputs:
+                if type(output) is Send:
+                    self._send(output)
+                else:
+                    self._react(output, member)
+            member = self.member
+        if member is None:
+            return
+        if self._generation_id != self._reported_generation_id:
+            # Until it is told its assignment, what it holds belongs to the generation before: this one may never come
+            # to the log, and then another one has the same number.
+            self._reported_generation_id = self._generation_id
+            for partition in self.owned:
+                self._stage.ownership.assigned(self.name, self._key_of(partition), self._generation_id)
+        self._schedule()
+
+    def _react(self, output: Output, member: Member) -> None:
+        match output:
+            case PartitionsAssigned(partitions=partitions):
+                self._assigned(partitions, member)
+            case PartitionsRevoked(partitions=partitions):
+                self._gave_up("gives up", partitions)
+            case PartitionsLost(partitions=partitions):
+                self._gave_up("has lost", partitions)
+            case OffsetsFetched():
+                self._fetched(output)
+            case Joined():
+                self._stage.ownership.joined(self._options.group_id, output.generation_id)
+                self.is_restless = False
+                self._generation_id = output.generation_id
+                role = ", leads" if output.is_leader else ""
+                self.record(
+                    f"is {output.member_id} in generation {output.generation_id} ({output.protocol_name}{role})"
+                )
+            case AssignmentNeeded():
+                member.assignment_computed(output.compute(), self._now_ms())
+            case MetadataNeeded():
+                member.update_metadata(self._stage.topics.metadata, self._now_ms())
+            case CoordinatorFound(node=node):
+                self.record(f"finds its coordinator, node {node.node_id}")
+            case CoordinatorLost():
+                self._hang_up(output.node)
+                self.record(f"loses its coordinator: {output.reason}")
+            case RejoinRequested(reason=reason):
+                self.is_restless = True
+                self.record(f"wants to join: {reason}")
+            case CommitCompleted(failure=failure) if failure is not None:
+                self.record(f"could not commit: {failure.value} {output.error_code.name}")
+            case LeftGroup(reason=reason):
+                self.record(f"leaves: {reason}")
+            case Failed():
+                name = output.error_code.name
+                self.record(f"fails: {output.api} {name}" + (f" {output.message}" if output.message != name else ""))
+                self._stage.count("consumer", f"{output.api} failed".strip(), name)
+                self._end()
+                self.will_restart = True
+                self._scheduler.at(self._scheduler.time_ms + RESTART_PAUSE_MS, self._rank, self._restart, self._life)
+            case Closed():
+                self.record("is closed")
+                self._end()
+
+    def _restart(self, life: int) -> None:
+        if life == self._life and self.will_restart:
+            self.start()
+
+    # ------------------------------------------------------------ partitions
+
+    def _key_of(self, partition: TopicPartition) -> PartitionOfGroup:
+        return (self._options.group_id, partition.topic, partition.partition)
+
+    def _assigned(self, partitions: tuple[TopicPartition, ...], member: Member) -> None:
+        now_ms = self._scheduler.time_ms
+        for partition in partitions:
+            self.owned[partition] = None
+            self._stage.ownership.assigned(self.name, self._key_of(partition), member.generation_id)
+            self._observations.assigned(self.name, partition, now_ms)
+        if partitions:
+            self.record(f"gets {listed(partitions)}")
+            member.fetch_offsets(partitions, self._now_ms(), FOREVER_MS)
+
+    def _gave_up(self, verb: str, partitions: tuple[TopicPartition, ...]) -> None:
+        for partition in partitions:
+            self._give_up(partition)
+        if partitions:
+            self.record(f"{verb} {listed(partitions)}")
+
+    def _give_up(self, partition: TopicPartition) -> None:
+        if partition in self.owned:
+            del self.owned[partition]
+            self._stage.ownership.given_up(self.name, self._key_of(partition))
+            self._observations.given_up(self.name, partition, self._scheduler.time_ms)
+
+    def _fetched(self, fetched: OffsetsFetched) -> None:
+        if fetched.error_code is not ErrorCode.NONE:
+            self.record(f"could not fetch offsets: {fetched.error_code.name}")
+            return
+        started = []
+        for partition, found in fetched.offsets.items():
+            if partition in self.owned:
+                offset = self.owned[partition] = 0 if found is None else found.offset
+                self._observations.started(self.name, partition, offset, self._scheduler.time_ms)
+                started.append(f"{partition.topic}-{partition.partition}:{offset}")
+        more = f" and {len(started) - 8} more" if len(started) > 8 else ""
+        self.record(f"goes on at {' '.join(started[:8])}{more}")
+
+
+def _config_of(options: GroupOptions, name: str) -> MemberConfig:
+    instance_id = name if options.is_static else None
+    return evolve(options.member, group_id=options.group_id, group_instance_id=instance_id, client_id=name)
+
+
+def listed(partitions: tuple[TopicPartition, ...]) -> str:
+    """Return partitions in few words: each topic with its numbers, ranges as such."""
+    numbers: dict[str, list[int]] = {}
+    for partition in partitions:
+        numbers.setdefault(partition.topic, []).append(partition.partition)
+    return " ".join(f"{topic}[{_ranges(sorted(found))}]" for topic, found in numbers.items())
+
+
+def _ranges(numbers: list[int]) -> str:
+    ranges: list[list[int]] = []
+    for number in numbers:
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)

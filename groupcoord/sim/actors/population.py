@@ -1,0 +1,49 @@
+"""All groups of consumers in a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from groupcoord.sim.actors.consumers import Consumer
+from groupcoord.sim.actors.groups import SimulatedGroup
+from groupcoord.sim.actors.options import GroupOptions
+from groupcoord.sim.actors.stage import Stage
+
+
+class Population:
+    """The groups and their consumers.
+
+    Attributes:
+        groups: in the order of the options.
+        consumers: all of them, by number.
+    """
+
+    def __init__(self, options: Sequence[GroupOptions], stage: Stage) -> None:
+        self.groups: list[SimulatedGroup] = []
+        for group_options in options:
+            self.groups.append(SimulatedGroup(group_options, stage, sum(len(g.consumers) for g in self.groups)))
+        self.consumers: list[Consumer] = [consumer for group in self.groups for consumer in group.consumers]
+        self._group_of = {group.options.group_id: group for group in self.groups}
+        self._stage = stage
+
+    def find(self, group_id: str) -> SimulatedGroup | None:
+        """Return the group of this name, or None if there is none that has consumers."""
+        return self._group_of.get(group_id)
+
+    def group(self, group_id: str) -> SimulatedGroup:
+        """Return the group of this name, which there must be."""
+        return self._group_of[group_id]
+
+    def grow(self, topic: str, partition_count: int) -> None:
+        """Give a topic more partitions; all consumers learn of it at once."""
+        stage = self._stage
+        old_count = stage.topics.partition_count(topic)
+        if partition_count <= old_count:
+            return
+        stage.record(f"{topic} grows from {old_count} to {partition_count} partitions")
+        added = stage.topics.grow(topic, partition_count)
+        for group in self.groups:
+            if topic in group.options.topics:
+                group.observations.add_partitions(added, stage.scheduler.time_ms)
+        for consumer in self.consumers:
+            consumer.metadata_changed()

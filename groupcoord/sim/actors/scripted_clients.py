@@ -1,0 +1,142 @@
+"""Clients that are no consumers: each follows a script, one step after the other, and is gone at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import NamedTuple
+
+from groupcoord.errors import ErrorCode
+from groupcoord.messages import CoordinatorType, FindCoordinator, FindCoordinatorResponse, Request, Response
+from groupcoord.sim.actors.answers import NONE, errors_of
+from groupcoord.sim.actors.groups import SimulatedGroup
+from groupcoord.sim.actors.stage import Stage
+from groupcoord.sim.kernel.network import Connection
+from groupcoord.sim.kernel.randomness import mixed, stable_number
+from groupcoord.sim.kernel.scheduler import rank_of_deadline
+
+NO_ANSWER = "no answer"
+"""What came of a request, or of the search for its node, that was lost."""
+
+REQUEST_TIMEOUT_MS = 12_000
+"""A client waits for an answer so long; then it counts as lost."""
+
+
+class Pause(NamedTuple):
+    """A step: do nothing for a while."""
+
+    duration_ms: int
+
+
+class Ask(NamedTuple):
+    """A step: send a request to the node that coordinates a group, found as clients do; None: to any node.
+
+    What comes back is the answer; None if there was none, to the request or to the search for the node.
+    """
+
+    request: Request
+    group_id: str | None
+
+
+Script = Generator[Ask | Pause, Response | None, None]
+"""What a client does: a generator of steps, which is sent the answer of each."""
+
+
+class ScriptedClient:
+    """Follows a script. See :class:`groupcoord.sim.kernel.network.Client` for how it takes answers.
+
+    While it does, the group that it can affect is not steady. What its requests are answered is counted.
+
+    Args:
+        stage: where it acts.
+        name: what kind of client it is.
+        group: which group of consumers it can affect; None if there are no consumers.
+        script: what it does.
+    """
+
+    def __init__(self, stage: Stage, name: str, group: SimulatedGroup | None, script: Script) -> None:
+        self._stage = stage
+        self._name = name
+        self._group = group
+        self._script = script
+        self._number = stage.next_client_number()
+        self._key = stable_number(stage.seed, "visitor", self._number)
+        self._connection: Connection | None = None
+        self._request: Request | None = None
+        self._asked: Ask | None = None
+        self._step = 0
+        if group is not None:
+            group.scripted_clients += 1
+        self._go_on(None)
+
+    def _go_on(self, answer: Response | None) -> None:
+        """Take the next step; ``answer`` is what the last one brought."""
+        self._step += 1
+        if self._request is not None:
+            errors = [NO_ANSWER] if answer is None else errors_of(answer)
+            self._stage.count(self._name, type(self._request).__name__, errors[0] if errors else NONE.name)
+            self._request = None
+        try:
+            step = self._script.send(answer)
+        except StopIteration:
+            if self._group is not None:
+                self._group.scripted_clients -= 1
+                self._group.disturbed()
+            return
+        if isinstance(step, Pause):
+            self._wake_in(step.duration_ms)
+            return
+        self._request = step.request
+        if step.group_id is None:
+            self._send(step.request, mixed(self._key, self._stage.scheduler.time_ms))
+        else:
+            self._asked = step
+            search = FindCoordinator(CoordinatorType.GROUP, (step.group_id,))
+            self._send(search, mixed(self._key, self._stage.scheduler.time_ms))
+
+    def _wake_in(self, duration_ms: int) -> None:
+        scheduler = self._stage.scheduler
+        scheduler.at(scheduler.time_ms + duration_ms, rank_of_deadline(self._number), self._wake, self._step)
+
+    def _wake(self, step: int) -> None:
+        """A pause is over, or the time for an answer."""
+        if step == self._step:
+            self._lose()
+
+    def _send(self, request: Request, place: int) -> None:
+        """Send a request to the node at a place, counted round and round."""
+        cluster = self._stage.cluster
+        self._connection = cluster.network.connect(self, self._number, cluster.nodes[place % len(cluster.nodes)])
+        self._wake_in(REQUEST_TIMEOUT_MS)
+        cluster.network.send(self._connection, self._step, request)
+
+    def receive(self, connection: Connection, correlation_id: int, response: Response) -> None:
+        """Take an answer."""
+        if connection is not self._connection:
+            return
+        self._hang_up()
+        asked, self._asked = self._asked, None
+        if asked is None:
+            self._go_on(response)
+            return
+        assert isinstance(response, FindCoordinatorResponse)
+        (found,) = response.coordinators
+        if found.error_code is ErrorCode.NONE:
+            self._step += 1
+            self._send(asked.request, found.node.node_id - 1)
+        else:
+            self._go_on(None)
+
+    def disconnected(self, connection: Connection) -> None:
+        """Take note of a lost connection."""
+        if connection is self._connection:
+            self._lose()
+
+    def _lose(self) -> None:
+        self._hang_up()
+        self._asked = None
+        self._go_on(None)
+
+    def _hang_up(self) -> None:
+        if self._connection is not None:
+            self._stage.cluster.network.close(self._connection)
+            self._connection = None

@@ -1,0 +1,1 @@
+"""The simulated cluster: its log, its nodes, and who leads what."""

@@ -1,0 +1,281 @@
+"""The durable log of the simulated cluster, and each node's way to it: slow, failing or fenced when a fault says so."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, Protocol
+
+from attrs import frozen
+
+from groupcoord.core.records import GroupMetadataRecord
+from groupcoord.laws import compacted
+from groupcoord.log_store import (
+    AppendTimedOutError,
+    LogRecord,
+    LogStoreError,
+    MemoryLogStore,
+    NotEnoughReplicasError,
+    NotLeaderError,
+    RecordTooLargeError,
+    StorageError,
+    Ticket,
+)
+from groupcoord.sim.kernel.randomness import mixed, stable_number
+from groupcoord.sim.kernel.scheduler import Scheduler, rank_of_node
+
+REFUSALS: tuple[type[LogStoreError], ...] = (
+    NotEnoughReplicasError,
+    NotLeaderError,
+    RecordTooLargeError,
+    StorageError,
+    AppendTimedOutError,
+)
+
+
+class Leader(NamedTuple):
+    """Who may write to a log partition; ``node_id`` -1: nobody."""
+
+    node_id: int
+    epoch: int
+
+
+NOBODY = Leader(-1, -1)
+
+
+@frozen
+class StoreFault:
+    """A time in which the log is slow or refuses to write.
+
+    Attributes:
+        start_ms, end_ms: from and until when (milliseconds since the Unix epoch).
+        flush_ms: how rarely it writes meanwhile; longer than the whole time: not until the end.
+        refusal_percent: how many writes in a hundred fail.
+    """
+
+    start_ms: int
+    end_ms: int
+    flush_ms: int = 0
+    refusal_percent: int = 0
+
+
+class Answers(Protocol):
+    """Takes what becomes of appends: :class:`groupcoord.GroupCoordinator` does."""
+
+    def appended(self, ticket: Ticket, base_offset: int) -> None:
+        """The append was written."""
+
+    def append_failed(self, ticket: Ticket, error: LogStoreError) -> None:
+        """The append was refused, or nobody knows."""
+
+
+class ClusterLog:
+    """What is durable, whoever wrote it: the log partitions, their leaders, and when they write.
+
+    A write is durable at the next flush. When that is depends on the moment alone, not on what others write, so it
+    makes no difference to the rest of the world who else writes or leaves it out.
+
+    Attributes:
+        memory: the log itself.
+        leaders: log partition → who may write to it.
+        fresh: log partition → records written since somebody last took them (the laws follow the log with them).
+        unwritten_empties: groups that have become empty, but the record that says so was refused.
+    """
+
+    def __init__(
+        self, scheduler: Scheduler, partition_count: int, *, seed: int, flush_ms: int, faults: Iterable[StoreFault] = ()
+    ) -> None:
+        self.memory = MemoryLogStore()
+        self.leaders = [NOBODY] * partition_count
+        self.fresh: list[list[LogRecord]] = [[] for _ in range(partition_count)]
+        self.unwritten_empties: set[str] = set()
+        self._scheduler = scheduler
+        self._flush_ms = flush_ms
+        self._faults = tuple(faults)
+        self._chance_key = stable_number(seed, "chance of the log")
+        self._compacted: dict[int, tuple[int, list[LogRecord]]] = {}
+
+    def durable_ms(self, now_ms: int) -> int:
+        """Return when a write that is made now is durable; now if the log writes at once."""
+        flush_ms = self._flush_ms
+        active = self._active(now_ms)
+        if active:
+            slowest = max(active, key=lambda fault: fault.flush_ms)
+            if slowest.flush_ms > flush_ms:
+                return min(slowest.end_ms, next_multiple(now_ms, slowest.flush_ms))
+        return next_multiple(now_ms, flush_ms) if flush_ms else now_ms
+
+    def refusal(self, partition: int, now_ms: int) -> LogStoreError | None:
+        """Return why a flush at this moment fails, or None if it does not."""
+        percent = max((fault.refusal_percent for fault in self._active(now_ms)), default=0)
+        number = mixed(self._chance_key + partition, now_ms) if percent else 0
+        if not percent or number % 100 >= percent:
+            return None
+        return REFUSALS[number // 100 % len(REFUSALS)]("injected")
+
+    def _active(self, now_ms: int) -> list[StoreFault]:
+        return [fault for fault in self._faults if fault.start_ms <= now_ms < fault.end_ms] if self._faults else []
+
+    def survivors(self, partition: int, count: int) -> int:
+        """Return how many of some writes whose outcome nobody knows are durable: the first so many."""
+        return mixed(self._chance_key + partition, ~self._scheduler.time_ms) % (count + 1)
+
+    def write(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int:
+        """Make records durable; return the offset of the first."""
+        entries = records[:]
+        base_offset = self.memory.append(partition, ticket, entries)
+        assert base_offset is not None
+        self.fresh[partition] += entries
+        if self.unwritten_empties:
+            self.unwritten_empties -= {e.record.group_id for e in entries if isinstance(e.record, GroupMetadataRecord)}
+        return base_offset
+
+    def write_foreign(self, partition: int, entry: LogRecord) -> None:
+        """Make a record durable that no coordinator has asked for."""
+        self.write(partition, Ticket(partition, -1), [entry])
+
+    def refused(self, records: Sequence[LogRecord]) -> None:
+        """Remember what is not written: a group that is empty all the same."""
+        for entry in records:
+            if isinstance(entry.record, GroupMetadataRecord) and not entry.record.members:
+                self.unwritten_empties.add(entry.record.group_id)
+
+    def compacted(self, partition: int) -> list[LogRecord]:
+        """Return what a cleaner would leave of a log partition, tombstones too."""
+        end_offset = self.memory.end_offset(partition)
+        known_offset, found = self._compacted.get(partition, (-1, []))
+        if known_offset != end_offset:
+            found = compacted(list(self.memory.read(partition)), 1.0, keeps_tombstones=True)
+            self._compacted[partition] = end_offset, found
+        return found
+
+
+def next_multiple(now_ms: int, interval_ms: int) -> int:
+    """Return the first multiple of an interval after now."""
+    return now_ms - now_ms % interval_ms + interval_ms
+
+
+class Waiting(NamedTuple):
+    """An append that is not durable yet."""
+
+    durable_ms: int
+    ticket: Ticket
+    records: Sequence[LogRecord]
+
+
+class NodeLog:
+    """One node's way to the log (a :class:`groupcoord.LogStore`), for as long as its process lives.
+
+    Args:
+        log: what all nodes write to.
+        node_id: the node.
+        leads: whether the node may write to a log partition: it leads it, and knows that it does.
+        scheduler: appends that are not durable at once are answered by it.
+        settle: called after answers were given to the coordinator.
+        failed: called with a log partition whose append has an unknown outcome: it must be loaded again.
+    """
+
+    def __init__(
+        self,
+        log: ClusterLog,
+        node_id: int,
+        leads: Callable[[int], bool],
+        scheduler: Scheduler,
+        settle: Callable[[], None],
+        failed: Callable[[int], None],
+    ) -> None:
+        self._log = log
+        self._node_id = node_id
+        self._leads = leads
+        self._scheduler = scheduler
+        self._settle = settle
+        self._failed = failed
+        self._waiting: dict[int, deque[Waiting]] = {}
+        self._answers: Answers | None = None
+
+    def connect(self, answers: Answers) -> None:
+        """Say who gets the answers."""
+        self._answers = answers
+
+    def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int | None:
+        """Append at once or with the next flush. See :meth:`groupcoord.LogStore.append`."""
+        log = self._log
+        waiting = self._waiting.get(partition)
+        if not waiting and not self._leads(partition):
+            # While earlier ones wait, this one is refused in its turn.
+            log.refused(records)
+            raise NotLeaderError("another node leads this log partition")
+        now_ms = self._scheduler.time_ms
+        durable_ms = log.durable_ms(now_ms)
+        if durable_ms == now_ms and not waiting:
+            error = log.refusal(partition, now_ms)
+            if error is not None:
+                if error.outcome_unknown:
+                    if log.survivors(partition, 1):
+                        log.write(partition, ticket, records)
+                    self._failed(partition)
+                log.refused(records)
+                raise error
+            return log.write(partition, ticket, records)
+        if waiting is None:
+            waiting = self._waiting[partition] = deque()
+        if waiting and waiting[-1].durable_ms > durable_ms:
+            # The log has just become faster: what was written before comes first.
+            durable_ms = waiting[-1].durable_ms
+        if not waiting or waiting[-1].durable_ms != durable_ms:
+            self._scheduler.at(durable_ms, rank_of_node(self._node_id), self._flush, partition)
+        waiting.append(Waiting(durable_ms, ticket, records))
+        return None
+
+    def read(self, partition: int) -> Iterable[LogRecord]:
+        """Return the records of a log partition, in order: as they were written or as a cleaner left them."""
+        if self._log.leaders[partition].epoch % 2:
+            return self._log.compacted(partition)
+        return self._log.memory.read(partition)
+
+    def _flush(self, partition: int) -> None:
+        """Write what is due, and answer. A failed flush fails for all of it."""
+        waiting, now_ms = self._waiting[partition], self._scheduler.time_ms
+        due = []
+        while waiting and waiting[0].durable_ms <= now_ms:
+            due.append(waiting.popleft())
+        if not due or self._answers is None:
+            return
+        error: LogStoreError | None
+        if not self._leads(partition):
+            error = NotLeaderError("another node leads this log partition")
+        else:
+            error = self._log.refusal(partition, now_ms)
+        if error is None:
+            for _, ticket, records in due:
+                self._answers.appended(ticket, self._log.write(partition, ticket, records))
+        else:
+            self._refuse(partition, due, error)
+        self._settle()
+
+    def _refuse(self, partition: int, due: list[Waiting], error: LogStoreError) -> None:
+        assert self._answers is not None
+        if error.outcome_unknown:
+            # Whether the records are there is known when the log partition is loaded again.
+            waiting = self._waiting[partition]
+            due += waiting
+            waiting.clear()
+            written = self._log.survivors(partition, len(due))
+            for _, ticket, records in due[:written]:
+                self._log.write(partition, ticket, records)
+            self._answers.append_failed(due[0].ticket, error)
+            self._failed(partition)
+            return
+        for _, ticket, records in due:
+            self._log.refused(records)
+            self._answers.append_failed(ticket, error)
+
+    def cut(self) -> None:
+        """The process dies: of what was on its way to a log partition, some first part is durable, the rest lost."""
+        self._answers = None
+        for partition, waiting in self._waiting.items():
+            if waiting and self._leads(partition):
+                written = self._log.survivors(partition, len(waiting))
+                for _, ticket, records in list(waiting)[:written]:
+                    self._log.write(partition, ticket, records)
+            waiting.clear()

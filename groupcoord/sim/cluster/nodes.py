@@ -1,0 +1,272 @@
+"""The nodes of the simulated cluster: coordinators that can be killed, started again, and told what they lead."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from groupcoord.coordinator import GroupCoordinator, PartitionStatus
+from groupcoord.errors import ErrorCode
+from groupcoord.events import Event
+from groupcoord.messages import Node, Request, Response, TxnOffsetCommit
+from groupcoord.sim.cluster.log import ClusterLog, NodeLog, StoreFault
+from groupcoord.sim.cluster.options import ClusterOptions
+from groupcoord.sim.kernel.network import Connection, Exchange, Network
+from groupcoord.sim.kernel.randomness import Latency, mixed, stable_number
+from groupcoord.sim.kernel.scheduler import Scheduler, rank_of_node
+
+RELOAD_PAUSE_MS = 1_000
+
+
+class NodeEnvironment:
+    """What all nodes of a cluster share.
+
+    Attributes:
+        scheduler: the clock.
+        options: what the cluster is like.
+        config: the settings of all coordinators.
+        network: carries requests and answers.
+        log: what is durable.
+        addresses: of all nodes, node 1 first.
+        active: the nodes that may have changed since somebody last emptied this.
+        on_event: called with each thing that happened to a group on a node.
+        on_answer: called with each answer that a node gives, before it travels.
+        verify_transaction: asked before a node takes a transactional commit.
+    """
+
+    def __init__(
+        self, scheduler: Scheduler, options: ClusterOptions, *, seed: int, store_faults: Iterable[StoreFault]
+    ) -> None:
+        self.scheduler = scheduler
+        self.options = options
+        self.config = options.config
+        self.network = Network(scheduler, seed, Latency(options.least_latency_ms, options.most_latency_ms))
+        self.log = ClusterLog(
+            scheduler,
+            options.config.offsets_topic_num_partitions,
+            seed=seed,
+            flush_ms=options.flush_ms,
+            faults=store_faults,
+        )
+        self.addresses = [Node(number, f"node-{number}", 9092) for number in range(1, options.node_count + 1)]
+        self.active: dict[CoordinatorNode, None] = {}
+        self.on_event: Callable[[CoordinatorNode, Event], None] = _ignore
+        self.on_answer: Callable[[CoordinatorNode, Request, Response], None] = _ignore
+        self.verify_transaction: Callable[[TxnOffsetCommit], ErrorCode] | None = None
+        self._id_key = stable_number(seed, "member ids")
+        self._id_count = 0
+
+    def address_of(self, node_id: int) -> Node | None:
+        """Return the address of a node, or None if there is no such one."""
+        return self.addresses[node_id - 1] if 1 <= node_id <= len(self.addresses) else None
+
+    def new_member_id(self, prefix: str) -> str:
+        """Make a member id: looks random, comes from the seed."""
+        self._id_count += 1
+        return f"{prefix}-{mixed(self._id_key, self._id_count):08x}"
+
+
+class CoordinatorNode:
+    """One node. Its coordinator, with all that it remembers, lives from :meth:`start` to :meth:`crash`.
+
+    Attributes:
+        node_id: 1, 2, …
+        is_up: its process runs.
+        coordinator: None while it is down.
+        outstanding: requests without an answer, oldest first.
+    """
+
+    def __init__(self, node_id: int, environment: NodeEnvironment) -> None:
+        self.node_id = node_id
+        self.name = f"node {node_id}"
+        self.address = environment.addresses[node_id - 1]
+        self.is_up = False
+        self.coordinator: GroupCoordinator | None = None
+        self.log: NodeLog | None = None
+        self.outstanding: dict[Exchange, None] = {}
+        self.leaders_known: list[tuple[int, int]] = []
+        self._environment = environment
+        self._scheduler = environment.scheduler
+        self._connections: dict[Connection, None] = {}
+        self._life = 0
+        self._rank = rank_of_node(node_id)
+        self._tick_ms: int | None = None
+        self._advances = -1
+        self._loading: dict[int, int] = {}
+
+    # ------------------------------------------------------------ life
+
+    def start(self) -> None:
+        """Start the process, leading nothing yet."""
+        environment = self._environment
+        self.is_up, self._life = True, self._life + 1
+        self.log = NodeLog(environment.log, self.node_id, self.leads, self._scheduler, self.settle, self._failed)
+        self.coordinator = GroupCoordinator(
+            config=environment.config,
+            clock=self._scheduler,
+            log_store=self.log,
+            node=self.address,
+            owner=self._owner,
+            verify_transaction=environment.verify_transaction,
+            new_member_id=environment.new_member_id,
+        )
+        self.log.connect(self.coordinator)
+        self.coordinator.observe()
+        self._tick_ms, self._advances = None, -1
+        self.leaders_known = [(-1, -1)] * environment.config.offsets_topic_num_partitions
+
+    def crash(self) -> None:
+        """Kill the process: its memory is gone and its connections break."""
+        assert self.log is not None
+        self._environment.active[self] = None
+        self.is_up, self.coordinator = False, None
+        self.log.cut()
+        self.outstanding.clear()
+        for connection in self._connections:
+            connection.waiting.clear()
+            self._environment.network.reset(connection)
+        self._connections.clear()
+
+    def _owner(self, partition: int) -> Node | None:
+        node_id, _ = self.leaders_known[partition]
+        return self._environment.address_of(node_id)
+
+    # ------------------------------------------------------------ requests
+
+    def receive(self, exchange: Exchange) -> None:
+        """Take a request; one connection's are worked on one after the other, as Kafka's broker does."""
+        connection = exchange.connection
+        self._connections[connection] = None
+        if connection.is_busy:
+            connection.waiting.append(exchange)
+        else:
+            self._submit(exchange)
+            self.settle()
+
+    def _submit(self, exchange: Exchange) -> None:
+        assert self.coordinator is not None
+        exchange.connection.is_busy = True
+        self.outstanding[exchange] = None
+        self.coordinator.submit(exchange.request, exchange)
+
+    def settle(self) -> None:
+        """Send out what the coordinator has to say, and see when it wants to be called."""
+        coordinator = self.coordinator
+        if coordinator is None:
+            return
+        self._environment.active[self] = None
+        unsent: deque[tuple[Exchange, Response | None]] = deque()
+        while True:
+            # An answer is judged before another lets the next request in, which may change what it is judged by.
+            for exchange, response in coordinator.take_replies():
+                if response is not None:
+                    self._environment.on_answer(self, exchange.request, response)
+                unsent.append((exchange, response))
+            if not unsent:
+                break
+            self._answer(*unsent.popleft())
+        events = coordinator.take_events()
+        if events:
+            for event in events:
+                self._environment.on_event(self, event)
+        if coordinator.timer_advances != self._advances:
+            self._advances = coordinator.timer_advances
+            self._schedule_tick()
+
+    def _answer(self, exchange: Exchange, response: Response | None) -> None:
+        del self.outstanding[exchange]
+        if response is None:
+            # Nothing is sent, so the connection stays as it is: the consumer behind it has moved on or gives up.
+            return
+        connection = exchange.connection
+        self._environment.network.answer(exchange, response)
+        connection.is_busy = False
+        if connection.waiting:
+            self._submit(connection.waiting.popleft())
+
+    # ------------------------------------------------------------ time
+
+    def _schedule_tick(self) -> None:
+        assert self.coordinator is not None
+        deadline_ms = self.coordinator.next_deadline_ms()
+        if deadline_ms is not None and (self._tick_ms is None or deadline_ms < self._tick_ms):
+            self._tick_ms = deadline_ms
+            self._scheduler.at(deadline_ms, self._rank, self._tick, (self._life, deadline_ms))
+
+    def _tick(self, due: tuple[int, int]) -> None:
+        life, deadline_ms = due
+        coordinator = self.coordinator
+        if life != self._life or deadline_ms != self._tick_ms or coordinator is None:
+            return
+        self._tick_ms = None
+        next_ms = coordinator.next_deadline_ms()
+        if next_ms is not None and next_ms <= self._scheduler.time_ms:
+            coordinator.tick()
+            self.settle()
+        self._schedule_tick()
+
+    # ------------------------------------------------------------ leading log partitions
+
+    def hear(self, partition: int, leader_id: int, epoch: int) -> None:
+        """The controller says who leads a log partition; such words can overtake each other."""
+        if self.coordinator is None:
+            return
+        if epoch > self.leaders_known[partition][1]:
+            self.leaders_known[partition] = (leader_id, epoch)
+        if leader_id != self.node_id:
+            self.coordinator.unload(partition, epoch)
+        elif self.coordinator.begin_load(partition, epoch):
+            self._loading[partition] = 0
+            self._load_on((self._life, partition))
+        self.settle()
+
+    def leads(self, partition: int) -> bool:
+        """Tell whether this node leads a log partition, and has heard so."""
+        leader = self._environment.log.leaders[partition]
+        return leader.node_id == self.node_id and self.leaders_known[partition] == leader
+
+    def is_up_to_date(self, partition: int) -> bool:
+        """Tell whether this node serves a log partition and nobody else may have written to it since."""
+        coordinator = self.coordinator
+        return (
+            coordinator is not None
+            and self.leads(partition)
+            and coordinator.status(partition) is PartitionStatus.ACTIVE
+        )
+
+    def _load_on(self, step: tuple[int, int]) -> None:
+        life, partition = step
+        if life != self._life or self.coordinator is None:
+            return
+        if self.coordinator.status(partition) is PartitionStatus.LOADING:
+            options = self._environment.options
+            # How long it takes depends on how much is left after compaction: that is the same whether what is replaced
+            # was ever written.
+            passed = self._loading.get(partition, 0) + options.load_step_records
+            is_loaded = passed >= len(self._environment.log.compacted(partition))
+            self._loading[partition] = passed
+            if is_loaded:
+                del self._loading[partition]
+                self.coordinator.continue_load(partition)
+            else:
+                self.coordinator.continue_load(partition, 1)
+                self._scheduler.at(self._scheduler.time_ms + options.load_step_ms, self._rank, self._load_on, step)
+        self.settle()
+
+    def _failed(self, partition: int) -> None:
+        """An append has an unknown outcome: the log partition is loaded again in a while, as a host does."""
+        self._scheduler.at(self._scheduler.time_ms + RELOAD_PAUSE_MS, self._rank, self._reload, (self._life, partition))
+
+    def _reload(self, due: tuple[int, int]) -> None:
+        life, partition = due
+        coordinator = self.coordinator
+        if life == self._life and coordinator is not None:
+            if coordinator.status(partition) is PartitionStatus.FAILED:
+                coordinator.begin_load(partition, self.leaders_known[partition][1])
+                self._loading[partition] = 0
+                self._load_on(due)
+            self.settle()
+
+
+def _ignore(*_: object) -> None:
+    """Nobody listens."""

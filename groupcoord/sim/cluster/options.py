@@ -1,0 +1,32 @@
+"""What a simulated cluster is like."""
+
+from __future__ import annotations
+
+from attrs import field, frozen
+
+from groupcoord.config import Config
+
+
+@frozen
+class ClusterOptions:
+    """The cluster's side of a world.
+
+    Attributes:
+        node_count: coordinators; they are called node 1, node 2, …
+        config: the settings of all of them; ``offsets_topic_num_partitions`` is how many log partitions there are.
+        least_latency_ms, most_latency_ms: how long messages take, one way.
+        flush_ms: how often the log writes; 0: at once.
+        failure_detection_ms: how long after a node died others take its log partitions over; None: they wait for it.
+        word_ms: how long at most the word of a new leader takes to a node.
+        load_step_records, load_step_ms: a load reads so many records in a step, and so long is a step.
+    """
+
+    node_count: int = 1
+    config: Config = field(factory=lambda: Config(offsets_topic_num_partitions=8))
+    least_latency_ms: int = 1
+    most_latency_ms: int = 20
+    flush_ms: int = 0
+    failure_detection_ms: int | None = None
+    word_ms: int = 50
+    load_step_records: int = 1_000
+    load_step_ms: int = 10

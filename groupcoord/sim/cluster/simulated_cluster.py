@@ -1,0 +1,136 @@
+"""The simulated cluster: nodes, their network, the log, and the controller that says who leads which log partition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from groupcoord.coordinator import GroupCoordinator
+from groupcoord.sim.cluster.log import NOBODY, Leader, StoreFault
+from groupcoord.sim.cluster.nodes import CoordinatorNode, NodeEnvironment
+from groupcoord.sim.cluster.options import ClusterOptions
+from groupcoord.sim.kernel.randomness import mixed, stable_number
+from groupcoord.sim.kernel.scheduler import WORLD_RANK, Scheduler
+
+
+class SimulatedCluster:
+    """All that clients talk to.
+
+    Attributes:
+        environment: what the nodes share; its ``on_event`` and ``on_answer`` hear of what they do.
+        scheduler, options, config, network, log: of the environment.
+        nodes: node 1 first.
+        on_crash: called with each node that is killed.
+        on_change: called with a line about nodes and log partitions.
+    """
+
+    def __init__(
+        self, scheduler: Scheduler, options: ClusterOptions, *, seed: int, store_faults: Iterable[StoreFault] = ()
+    ) -> None:
+        self.environment = environment = NodeEnvironment(scheduler, options, seed=seed, store_faults=store_faults)
+        self.scheduler = scheduler
+        self.options = options
+        self.config = options.config
+        self.network = environment.network
+        self.log = environment.log
+        self.partition_count = options.config.offsets_topic_num_partitions
+        self.nodes = [CoordinatorNode(number, environment) for number in range(1, options.node_count + 1)]
+        self.on_crash: Callable[[CoordinatorNode], None] = _ignore
+        self.on_change: Callable[[str, str], None] = _ignore
+        self._epochs = [-1] * self.partition_count
+        self._last_words = [0] * options.node_count
+        self._word_key = stable_number(seed, "words of the controller")
+        self._partition_of: dict[str, int] = {}
+
+    def start(self) -> None:
+        """Start every node; the log partitions are dealt out to them in turn."""
+        for node in self.nodes:
+            node.start()
+        for partition in range(self.partition_count):
+            self._elect(partition, self.nodes[partition % len(self.nodes)].node_id)
+
+    # ------------------------------------------------------------ who serves a group
+
+    def partition_of(self, group_id: str) -> int:
+        """Return the log partition of a group."""
+        index = self._partition_of.get(group_id)
+        if index is None:
+            index = self._partition_of[group_id] = GroupCoordinator(config=self.config).partition_of(group_id)
+        return index
+
+    def serving_node(self, group_id: str) -> CoordinatorNode | None:
+        """Return the node that serves a group and knows all of its log, or None while there is none."""
+        index = self.partition_of(group_id)
+        for node in self.nodes:
+            if node.is_up_to_date(index):
+                return node
+        return None
+
+    def serving(self, group_id: str) -> GroupCoordinator | None:
+        """Return the coordinator of :meth:`serving_node`."""
+        node = self.serving_node(group_id)
+        return None if node is None else node.coordinator
+
+    # ------------------------------------------------------------ who leads
+
+    def _elect(self, partition: int, node_id: int) -> None:
+        """Make a node the leader of a log partition. The word reaches each node in its own time, after earlier ones."""
+        self._epochs[partition] = epoch = self._epochs[partition] + 1
+        self.log.leaders[partition] = Leader(node_id, epoch)
+        for node in self.nodes:
+            if node.is_up:
+                number = mixed(self._word_key + partition * 1_000 + node.node_id, epoch)
+                heard_ms = self.scheduler.time_ms + 1 + number % self.options.word_ms
+                heard_ms = self._last_words[node.node_id - 1] = max(heard_ms, self._last_words[node.node_id - 1])
+                self.scheduler.at(heard_ms, WORLD_RANK, self._hear, (node, node_id, partition, epoch))
+
+    @staticmethod
+    def _hear(word: tuple[CoordinatorNode, int, int, int]) -> None:
+        node, leader_id, partition, epoch = word
+        node.hear(partition, leader_id, epoch)
+
+    def migrate(self, partition: int, node_id: int) -> None:
+        """Let another node lead a log partition, if that node is up."""
+        if self.nodes[node_id - 1].is_up and self.log.leaders[partition].node_id != node_id:
+            self.on_change("controller", f"log partition {partition} moves to node {node_id}")
+            self._elect(partition, node_id)
+
+    def crash(self, node: CoordinatorNode) -> None:
+        """Kill a node."""
+        if not node.is_up:
+            return
+        self.on_change(node.name, "crashes")
+        node.crash()
+        self.on_crash(node)
+        detection_ms = self.options.failure_detection_ms
+        if detection_ms is not None:
+            self.scheduler.at(self.scheduler.time_ms + detection_ms, WORLD_RANK, self._take_over, node)
+
+    def _take_over(self, dead: CoordinatorNode) -> None:
+        alive = [node for node in self.nodes if node.is_up]
+        if dead.is_up or not alive:
+            return
+        led = [index for index, leader in enumerate(self.log.leaders) if leader.node_id == dead.node_id]
+        if led:
+            self.on_change("controller", f"log partitions {_listed(led)} of {dead.name} move to others")
+        for place, partition in enumerate(led):
+            self._elect(partition, alive[(place + dead.node_id) % len(alive)].node_id)
+
+    def restart(self, node: CoordinatorNode) -> None:
+        """Start a node that is down: it leads again what nobody else took over."""
+        if node.is_up:
+            return
+        self.on_change(node.name, "starts")
+        node.start()
+        for partition, leader in enumerate(self.log.leaders):
+            if leader.node_id == node.node_id or leader == NOBODY:
+                self._elect(partition, node.node_id)
+            else:
+                self._hear((node, leader.node_id, partition, leader.epoch))
+
+
+def _ignore(*_: object) -> None:
+    """Nobody listens."""
+
+
+def _listed(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers))

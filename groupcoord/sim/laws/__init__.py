@@ -1,0 +1,1 @@
+"""What must hold in every simulated run, as only the world around coordinators and consumers can see it."""

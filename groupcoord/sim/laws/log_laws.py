@@ -1,0 +1,113 @@
+"""The laws of the log: what may follow what in it, and what all of it makes."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from groupcoord.consumer_protocol import decode_subscription
+from groupcoord.core.hard_state import HardState
+from groupcoord.core.offsets.cache import record_of
+from groupcoord.core.records import (
+    NO_PRODUCER_ID,
+    GroupMetadataRecord,
+    GroupTombstone,
+    OffsetCommitRecord,
+    OffsetTombstone,
+    TransactionMarker,
+)
+from groupcoord.laws import OffsetLedger, require
+from groupcoord.sim.cluster.simulated_cluster import SimulatedCluster
+
+
+class LogLaws:
+    """Follows what is written to the log.
+
+    Attributes:
+        replayed: log partition → the hard state that its records make.
+        ledgers: log partition → the committed offsets that they make, in the plainest way there is.
+    """
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self.replayed = [HardState() for _ in range(cluster.partition_count)]
+        self.ledgers = [OffsetLedger() for _ in range(cluster.partition_count)]
+        self._log = cluster.log
+        self._fresh = cluster.log.fresh
+        self._metadata_max = cluster.config.offset_metadata_max_bytes
+        self._generations: dict[str, int] = {}
+        self._ended: dict[tuple[int, int], int] = {}
+
+    def follow(self, partition: int) -> HardState:
+        """Take over what was written to a log partition since the last time; return what all of it makes."""
+        hard, ledger, fresh = self.replayed[partition], self.ledgers[partition], self._fresh[partition]
+        for entry in fresh:
+            record = entry.record
+            match record:
+                case OffsetCommitRecord():
+                    self._check_commit(partition, record)
+                case GroupMetadataRecord():
+                    self._check_generation(record)
+                case GroupTombstone():
+                    self._generations.pop(record.group_id, None)
+                case OffsetTombstone():
+                    self._check_removal(record, hard.classic_record(record.group_id))
+                case TransactionMarker():
+                    self._ended[partition, record.producer_id] = record.producer_epoch
+            hard.apply(record, entry.offset)
+            ledger.take(record, entry.offset)
+        fresh.clear()
+        return hard
+
+    def _check_generation(self, record: GroupMetadataRecord) -> None:
+        """A group's generation only grows for as long as the group lives."""
+        last = self._generations.get(record.group_id, 0)
+        require(record.generation_id >= last, f"the generation of {record.group_id!r} only grows in the log")
+        self._generations[record.group_id] = record.generation_id
+
+    def _check_commit(self, partition: int, record: OffsetCommitRecord) -> None:
+        """Metadata is as short as it must be, and no transaction goes on after its marker."""
+        require(
+            len(record.metadata) <= self._metadata_max,
+            f"{record!r} has metadata of more than {self._metadata_max} characters",
+        )
+        if record.producer_id != NO_PRODUCER_ID:
+            ended = self._ended.get((partition, record.producer_id), -1)
+            require(record.producer_epoch > ended, f"{record!r} is written after the marker of its transaction")
+
+    def _check_removal(self, tombstone: OffsetTombstone, group: GroupMetadataRecord | None) -> None:
+        """Offsets of a topic that a live group subscribes to are neither expired nor deleted."""
+        if group is None or group.group_id in self._log.unwritten_empties:
+            return
+        is_subscribed = any(tombstone.topic in _topics_of(member.subscription) for member in group.members)
+        require(not is_subscribed, f"{tombstone!r} is of a topic that {group!r} subscribes to")
+
+    def missing(self, partition: int, group_id: str, commits: dict[tuple[str, int], int]) -> dict[tuple[str, int], int]:
+        """Return those commits (by topic and partition) that were not written since the last :meth:`follow`."""
+        for entry in reversed(self._fresh[partition]):
+            record = entry.record
+            if type(record) is OffsetCommitRecord and record.group_id == group_id:
+                key = (record.topic, record.partition)
+                if commits.get(key) == record.offset:
+                    del commits[key]
+                    if not commits:
+                        break
+        return commits
+
+    def has_just_removed(self, partition: int, group_id: str) -> bool:
+        """Tell whether the tombstone of a group was written since the last :meth:`follow`."""
+        return any(entry.record == GroupTombstone(group_id) for entry in self._fresh[partition])
+
+    def describe(self) -> str:
+        """Return all that is durable in the end, without log offsets: what is left out of the log leaves no gap."""
+        lines = []
+        for hard in self.replayed:
+            for group_id, records in sorted(hard.groups.items()):
+                lines.append(f"{group_id} {[record for _, record in records.values()]!r}")
+            for _, topics in sorted(hard.offsets.committed.items()):
+                for _, partitions in sorted(topics.items()):
+                    lines += [repr(record_of(index, entry)) for index, entry in sorted(partitions.items())]
+        return "\n".join(lines)
+
+
+@lru_cache(maxsize=1_000)
+def _topics_of(subscription: bytes) -> frozenset[str]:
+    return frozenset(decode_subscription(subscription).topics)

@@ -1,0 +1,163 @@
+"""A simulation's report as one HTML page: no scripts, nothing from elsewhere, plots as inline SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from groupcoord.durations import told_duration
+from groupcoord.report import layout, svg
+from groupcoord.report.html import EMPTY, Html, element, joined
+from groupcoord.report.layout import Section, listing, paragraph, soft
+from groupcoord.report.text import counted
+from groupcoord.sim.reports.measures import MEASURES, Distribution, Measure, histogram
+from groupcoord.sim.reports.runs import FleetReport
+
+WIDTH, HEIGHT, MARGIN = 440, 160, 24
+BAR_WIDTH_MAX, BAR_HEIGHT_MIN = 48, 1.5
+BARS_LABELLED_MAX = 8
+
+_DISTRIBUTION_HEAD = ("@measure", "#values", "#least", "#p50", "#p90", "#p99", "#most", "#mean")
+
+
+def format_value(measure: Measure, value: float) -> str:
+    """Return a value with its unit, as people read it."""
+    if measure.unit == "ms":
+        return told_duration(value)
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
+
+
+def describe_seeds(report: FleetReport) -> str:
+    """Return how many seeds there are, and which."""
+    seeds = [run.seed for run in report.runs]
+    if len(seeds) == 1:
+        return f"1 seed ({seeds[0]})"
+    return f"{len(seeds)} seeds ({seeds[0]} to {seeds[-1]})"
+
+
+def report_page(report: FleetReport, command: str) -> str:
+    """Return the whole page.
+
+    Args:
+        report: what came of the seeds.
+        command: runs a seed again if it is followed by ``--seed`` and the seed.
+    """
+    figures = report.to_json()
+    told = (
+        f"{describe_seeds(report)}, {told_duration(figures['virtual_ms'])} of virtual time in all, "
+        f"{figures['heartbeats']:,} heartbeats, {figures['commits']:,} commits of consumers."
+    )
+    sections = [Section(name, title, make(report)) for name, title, make in _SECTIONS]
+    return layout.page(report.name, [soft(told), _result(report, command)], sections)
+
+
+def _result(report: FleetReport, command: str) -> Html:
+    if not report.failed:
+        return paragraph("Every law held in every seed.", style="note good")
+    items = [
+        joined((run.failure or "", element("br"), element("code", f"{command} --seed {run.seed}")))
+        for run in report.failed
+    ]
+    told = f"{counted(len(report.failed), 'seed')} broke a law:"
+    return element("div", paragraph(element("b", told)), listing(items), class_="note bad")
+
+
+def _distributions(report: FleetReport) -> Html:
+    plots = [plot(measure, report.values(measure.key)) for measure in MEASURES]
+    return joined((_table(report.distributions(), is_linked=True), element("div", *plots, class_="plots")))
+
+
+def _table(distributions: dict[str, Distribution], *, is_linked: bool = False) -> Html:
+    """Return a row for each measure that has values, linked to its plot if there is one."""
+    rows = []
+    for measure in MEASURES:
+        found = distributions[measure.key]
+        if found.count:
+            title = element("a", measure.title, href=f"#{measure.key}") if is_linked else measure.title
+            values = (found.least, *found.percentiles.values(), found.most, found.mean)
+            rows.append((title, f"{found.count:,}", *(format_value(measure, value) for value in values)))
+    return layout.table(_DISTRIBUTION_HEAD, rows) if rows else _NONE
+
+
+def _causes(report: FleetReport) -> Html:
+    rows = [(cause, f"{count:,}") for cause, count in report.causes().items()]
+    return layout.table(("@cause", "#rebalances"), rows) if rows else _NONE
+
+
+def _clients(report: FleetReport) -> Html:
+    operations = report.operations()
+    if not operations:
+        return EMPTY
+    told = (
+        "Of consumers only what made them fail: then they are started again three seconds later. Of others, what they "
+        "did or asked, and what came of it: of an answer its first error, or NONE. CompleteTransaction brings a "
+        "transaction's marker, and is sent until it is taken."
+    )
+    rows = [(*operation, f"{count:,}") for operation, count in operations.items()]
+    return joined((soft(told), layout.table(("client", "did", "outcome", "#times"), rows)))
+
+
+def _groups(report: FleetReport) -> Html:
+    if len(report.group_ids()) < 2:
+        return EMPTY
+    parts = []
+    for group_id in report.group_ids():
+        parts += [element("h3", element("code", group_id)), _table(report.distributions(group_id))]
+    return joined(parts)
+
+
+_NONE = paragraph("There were none.")
+_SECTIONS: tuple[tuple[str, str, Callable[[FleetReport], Html]], ...] = (
+    ("distributions", "Distributions", _distributions),
+    ("causes", "What started the rebalances", _causes),
+    ("clients", "What clients did", _clients),
+    ("groups", "Groups", _groups),
+)
+"""Name, title, and what makes the section of a report; nothing if there is nothing to tell."""
+
+
+def plot(measure: Measure, values: Sequence[int]) -> Html:
+    """Return a histogram. The heights are how many values fall into each bin; the least can be seen too."""
+    bins = histogram(values)
+    if not bins:
+        return EMPTY
+    highest = max(count for _, _, count in bins)
+    width, floor = min((WIDTH - 2 * MARGIN) / len(bins), BAR_WIDTH_MAX), HEIGHT - MARGIN
+    bars = []
+    for place, (start, end, count) in enumerate(bins):
+        if count:
+            height = max((floor - MARGIN) * count / highest, BAR_HEIGHT_MIN)
+            bar = svg.rect(MARGIN + place * width, floor - height, max(width - 1, 1), height, "values")
+            bars.append(svg.titled(f"{_told_bin(measure, start, end)}: {count:,}", [bar]))
+    parts = [
+        *bars,
+        svg.line(MARGIN, floor, WIDTH - MARGIN, floor, "axis"),
+        *_axis(measure, bins, width),
+        svg.label(MARGIN, MARGIN - 8, counted(highest, "value"), "start"),
+    ]
+    return element(
+        "article",
+        element("h3", measure.title),
+        paragraph(measure.of_what),
+        svg.picture(WIDTH, HEIGHT, f"histogram of {measure.title}", parts),
+        class_="card",
+        id=measure.key,
+    )
+
+
+def _told_bin(measure: Measure, start: int, end: int) -> str:
+    least, most = format_value(measure, start), format_value(measure, end)
+    return least if least == most else f"{least} to {most}"
+
+
+def _axis(measure: Measure, bins: Sequence[tuple[int, int, int]], width: float) -> list[Html]:
+    """Return what stands below the bars: each one's value where they are few, or the ends and the middle."""
+    if len(bins) <= BARS_LABELLED_MAX:
+        labels = [(MARGIN + (place + 0.5) * width, start, "middle") for place, (start, _, _) in enumerate(bins)]
+    else:
+        middle = len(bins) // 2
+        labels = [
+            (MARGIN, bins[0][0], "start"),
+            (MARGIN + middle * width, bins[middle][0], "middle"),
+            (MARGIN + len(bins) * width, bins[-1][1], "end"),
+        ]
+    return [svg.label(x, HEIGHT - 6, format_value(measure, value), anchor) for x, value, anchor in labels]

@@ -1,0 +1,195 @@
+"""Running many seeds, and what came of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import connection, parent_process
+from threading import Thread
+from typing import Any
+
+from attrs import define, field, frozen
+
+from groupcoord.sim.actors.stage import ClientOperation
+from groupcoord.sim.kernel.trace import LineSink
+from groupcoord.sim.reports.measures import MEASURES, Distribution
+from groupcoord.sim.scenarios.options import WorldOptions
+from groupcoord.sim.world import Outcome, World
+
+OptionsOf = Callable[[int], WorldOptions]
+"""The world of a seed."""
+
+
+@frozen
+class GroupFigures:
+    """What one group went through in one seed; values by the keys of ``MEASURES``."""
+
+    group_id: str
+    values: dict[str, tuple[int, ...]]
+    causes: dict[str, int]
+
+
+@frozen
+class Run:
+    """One seed.
+
+    Attributes:
+        seed: which.
+        outcome: how it ended; None if it failed.
+        groups: its figures, none if it failed.
+        operations: how often clients did what, none if it failed.
+        failure: what went wrong: a law that does not hold, or an exception.
+        tail: the last lines of the trace of a run that failed.
+    """
+
+    seed: int
+    outcome: Outcome | None
+    groups: tuple[GroupFigures, ...] = ()
+    operations: dict[ClientOperation, int] = field(factory=dict)
+    failure: str | None = None
+    tail: tuple[str, ...] = ()
+
+
+def run_seed(seed: int, options: WorldOptions, sink: LineSink | None = None) -> Run:
+    """Let the world of a seed run. Whatever goes wrong in it is part of the result."""
+    world = World(seed, options, sink)
+    try:
+        outcome = world.run()
+    except Exception as error:  # a broken invariant anywhere is what the simulator looks for
+        return Run(seed, None, failure=f"{type(error).__name__}: {error}", tail=tuple(world.trace.tail[-40:]))
+    return Run(seed, outcome, tuple(_figures_of(world)), dict(world.stage.operations))
+
+
+def _figures_of(world: World) -> Iterator[GroupFigures]:
+    for group in world.groups:
+        seen = group.observations
+        partitions = list(seen.figures().values())
+        yield GroupFigures(
+            group.options.group_id,
+            {
+                "rebalances": (len(seen.rebalance_durations_ms),),
+                "rebalance_duration_ms": tuple(seen.rebalance_durations_ms),
+                "unowned_ms": tuple(p.unowned_ms for p in partitions),
+                "moves": tuple(p.moves for p in partitions),
+                "duplicate_ms": tuple(p.duplicate_ms for p in partitions),
+                "longest_duplicate_ms": tuple(p.longest_duplicate_ms for p in partitions),
+                "offsets_wait_ms": tuple(seen.offsets_waits_ms),
+                "transaction_open_ms": tuple(seen.transactions_open_ms),
+                "offsets_late_ms": tuple(seen.offsets_late_ms),
+            },
+            dict(sorted(seen.rebalance_causes.items())),
+        )
+
+
+def run_seeds(seeds: Sequence[int], options_of: OptionsOf, jobs: int = 1) -> Iterator[Run]:
+    """Run seeds, in processes of their own if ``jobs`` is above 1; results come in the order of the seeds.
+
+    With processes, ``options_of`` must be something that can be pickled, or the world of each seed is made here.
+    """
+    if jobs <= 1:
+        for seed in seeds:
+            yield run_seed(seed, options_of(seed))
+        return
+    with ProcessPoolExecutor(jobs, initializer=_end_with_parent) as pool:
+        yield from pool.map(run_seed, seeds, (options_of(seed) for seed in seeds))
+
+
+def _end_with_parent() -> None:
+    """Let this process end when its parent does, however that came about, and not by itself at Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    parent = parent_process()
+    assert parent is not None
+
+    def end() -> None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+    Thread(target=end, daemon=True).start()
+
+
+@define
+class FleetReport:
+    """What came of all seeds.
+
+    Attributes:
+        name: the scenario's.
+        runs: by seed.
+    """
+
+    name: str
+    runs: list[Run] = field(factory=list)
+
+    @property
+    def failed(self) -> list[Run]:
+        """The seeds that broke a law."""
+        return [run for run in self.runs if run.failure is not None]
+
+    def values(self, key: str, group_id: str | None = None) -> list[int]:
+        """Return all values of a measure, of one group or of all."""
+        return [
+            value
+            for run in self.runs
+            for group in run.groups
+            if group_id in (None, group.group_id)
+            for value in group.values[key]
+        ]
+
+    def group_ids(self) -> list[str]:
+        """Return the groups, in the order of the scenario."""
+        return list(dict.fromkeys(group.group_id for run in self.runs for group in run.groups))
+
+    def causes(self) -> dict[str, int]:
+        """Return how many rebalances each cause has started, most frequent first."""
+        counts: Counter[str] = Counter()
+        for run in self.runs:
+            for group in run.groups:
+                counts.update(group.causes)
+        return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+    def operations(self) -> dict[ClientOperation, int]:
+        """Return how often clients did what; of each thing, the most frequent outcome first."""
+        counts: Counter[ClientOperation] = Counter()
+        for run in self.runs:
+            counts.update(run.operations)
+        return dict(sorted(counts.items(), key=lambda item: (item[0].client, item[0].name, -item[1], item[0].outcome)))
+
+    def distributions(self, group_id: str | None = None) -> dict[str, Distribution]:
+        """Return the distribution of every measure, also of those without values."""
+        return {measure.key: Distribution.of(self.values(measure.key, group_id)) for measure in MEASURES}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all of it as JSON's values."""
+        clients: dict[str, dict[str, dict[str, int]]] = {}
+        for operation, count in self.operations().items():
+            clients.setdefault(operation.client, {}).setdefault(operation.name, {})[operation.outcome] = count
+        outcomes = [run.outcome for run in self.runs if run.outcome is not None]
+        return {
+            "scenario": self.name,
+            "seeds": len(self.runs),
+            "failed": [{"seed": run.seed, "failure": run.failure} for run in self.failed],
+            "virtual_ms": sum(outcome.duration_ms for outcome in outcomes),
+            "heartbeats": sum(outcome.heartbeats for outcome in outcomes),
+            "commits": sum(outcome.commits for outcome in outcomes),
+            "rebalance_causes": self.causes(),
+            "clients": clients,
+            "all": _json_of(self.distributions()),
+            "groups": {group_id: _json_of(self.distributions(group_id)) for group_id in self.group_ids()},
+            "digests": {str(outcome.seed): outcome.digest for outcome in outcomes},
+        }
+
+
+def _json_of(distributions: dict[str, Distribution]) -> dict[str, Any]:
+    return {key: distribution.to_json() for key, distribution in distributions.items()}
+
+
+def collect(name: str, runs: Iterable[Run], on_run: Callable[[Run], None]) -> FleetReport:
+    """Return the report of runs; ``on_run`` is told of each."""
+    report = FleetReport(name)
+    for run in runs:
+        report.runs.append(run)
+        on_run(run)
+    return report

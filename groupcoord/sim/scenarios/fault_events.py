@@ -1,0 +1,201 @@
+"""The events that a scenario file may name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import count
+from random import Random
+
+from attrs import field, frozen
+
+from groupcoord.sim.actors.fault import Fault
+from groupcoord.sim.actors.options import GroupOptions
+from groupcoord.sim.cluster.options import ClusterOptions
+from groupcoord.sim.scenarios.faults import (
+    BusyApplication,
+    ConsumerCrash,
+    ConsumerFault,
+    ConsumerPause,
+    ConsumerStop,
+    CutOff,
+    LogTrouble,
+    LossyNetwork,
+    Migration,
+    NodeCrash,
+    TopicGrowth,
+    rolling_restart,
+)
+from groupcoord.sim.scenarios.table_reader import TableReader
+
+Make = Callable[[Random, int], list[Fault]]
+"""From chance and the moment, the faults that an event comes to."""
+
+
+@frozen
+class EventTargets:
+    """What events can happen to.
+
+    Attributes:
+        cluster, topics, groups: as in :class:`~groupcoord.sim.scenarios.options.WorldOptions`.
+        simple_groups: for which simple consumers commit; some may have no other consumers.
+        producer_ids: those of the producers to come.
+    """
+
+    cluster: ClusterOptions
+    topics: dict[str, int]
+    groups: tuple[GroupOptions, ...]
+    simple_groups: tuple[str, ...] = ()
+    producer_ids: Iterator[int] = field(factory=lambda: count(1))
+
+    def numbers_of(self, group: GroupOptions) -> range:
+        """Return the numbers of a group's consumers."""
+        first = 0
+        for other in self.groups:
+            if other is group:
+                break
+            first += other.consumer_count
+        return range(first, first + group.consumer_count)
+
+
+def group_of(table: TableReader, targets: EventTargets) -> GroupOptions:
+    """Return the group of consumers that an event names.
+
+    Raises:
+        ScenarioError: there is none of that name.
+    """
+    groups = {group.group_id: group for group in targets.groups}
+    name = table.text("group")
+    table.require_known("group", name, groups)
+    return groups[name]
+
+
+def _rolling_restart(table: TableReader, targets: EventTargets) -> Make:
+    group = group_of(table, targets)
+    at_once = table.number("at_once", 1, at_least=1)
+    step_ms, down_ms = table.duration("every", "30s"), table.duration("down", "5s")
+    is_graceful = table.flag("graceful", True)
+    numbers = targets.numbers_of(group)
+
+    def make(chance: Random, at_ms: int) -> list[Fault]:
+        return rolling_restart(group.group_id, numbers, at_ms, at_once, step_ms, down_ms, is_graceful=is_graceful)
+
+    return make
+
+
+def _consumer(
+    table: TableReader, targets: EventTargets, kind: type[ConsumerFault], duration_key: str, **extra: bool
+) -> Make:
+    group = group_of(table, targets)
+    index = table.number("consumer", -1, at_least=-1, at_most=group.consumer_count - 1)
+    bounds = (0, 0) if extra.get("stays_dead") else table.duration_range(duration_key)
+    numbers = targets.numbers_of(group)
+
+    def make(chance: Random, at_ms: int) -> list[Fault]:
+        number = chance.choice(numbers) if index < 0 else numbers[index]
+        end_ms = at_ms + chance.randint(*bounds)
+        return [kind(start_ms=at_ms, end_ms=end_ms, consumer=number, group=group.group_id, **extra)]
+
+    return make
+
+
+def _crash_consumer(table: TableReader, targets: EventTargets) -> Make:
+    is_forever = table.take("down", "") == "forever"
+    if is_forever:
+        return _consumer(table, targets, ConsumerCrash, "down", stays_dead=True)
+    return _consumer(table, targets, ConsumerCrash, "down")
+
+
+def _stop_consumer(table: TableReader, targets: EventTargets) -> Make:
+    return _consumer(table, targets, ConsumerStop, "down")
+
+
+def _pause_consumer(table: TableReader, targets: EventTargets) -> Make:
+    return _consumer(table, targets, ConsumerPause, "for")
+
+
+def _busy_consumer(table: TableReader, targets: EventTargets) -> Make:
+    return _consumer(table, targets, BusyApplication, "for")
+
+
+def _crash_node(table: TableReader, targets: EventTargets) -> Make:
+    node_id = table.number("node", 0, at_least=0, at_most=targets.cluster.node_count)
+    bounds = table.duration_range("down")
+
+    def make(chance: Random, at_ms: int) -> list[Fault]:
+        chosen = node_id or chance.randint(1, targets.cluster.node_count)
+        return [NodeCrash(start_ms=at_ms, end_ms=at_ms + chance.randint(*bounds), node_id=chosen)]
+
+    return make
+
+
+def _move_partition(table: TableReader, targets: EventTargets) -> Make:
+    partition = table.number("partition", at_most=targets.cluster.config.offsets_topic_num_partitions - 1)
+    node_id = table.number("node", at_least=1, at_most=targets.cluster.node_count)
+    return lambda chance, at_ms: [Migration(start_ms=at_ms, end_ms=at_ms, partition=partition, node_id=node_id)]
+
+
+def _cut_off(table: TableReader, targets: EventTargets) -> Make:
+    group = group_of(table, targets)
+    consumer_count = table.number("consumers", 1, at_least=1, at_most=group.consumer_count)
+    bounds = table.duration_range("for")
+    numbers, node_ids = targets.numbers_of(group), tuple(range(1, targets.cluster.node_count + 1))
+
+    def make(chance: Random, at_ms: int) -> list[Fault]:
+        chosen = tuple(sorted(chance.sample(numbers, consumer_count)))
+        end_ms = at_ms + chance.randint(*bounds)
+        return [CutOff(start_ms=at_ms, end_ms=end_ms, consumers=chosen, node_ids=node_ids)]
+
+    return make
+
+
+def _lose_messages(table: TableReader, targets: EventTargets) -> Make:
+    percent, bounds = table.number("percent", at_least=1, at_most=100), table.duration_range("for")
+
+    def make(chance: Random, at_ms: int) -> list[Fault]:
+        return [LossyNetwork(start_ms=at_ms, end_ms=at_ms + chance.randint(*bounds), probability=percent / 100)]
+
+    return make
+
+
+def _slow_log(table: TableReader, targets: EventTargets) -> Make:
+    flush_ms, bounds = table.duration("flush"), table.duration_range("for")
+
+    def make(chance: Random, at_ms: int) -> list[Fault]:
+        return [LogTrouble(start_ms=at_ms, end_ms=at_ms + chance.randint(*bounds), flush_ms=flush_ms)]
+
+    return make
+
+
+def _failing_log(table: TableReader, targets: EventTargets) -> Make:
+    percent, bounds = table.number("percent", at_least=1, at_most=100), table.duration_range("for")
+
+    def make(chance: Random, at_ms: int) -> list[Fault]:
+        return [LogTrouble(start_ms=at_ms, end_ms=at_ms + chance.randint(*bounds), refusal_percent=percent)]
+
+    return make
+
+
+def _grow_topic(table: TableReader, targets: EventTargets) -> Make:
+    topic = table.text("topic")
+    table.require_known("topic", topic, targets.topics)
+    partition_count = table.number("partitions", at_least=targets.topics[topic] + 1, at_most=100_000)
+    return lambda chance, at_ms: [
+        TopicGrowth(start_ms=at_ms, end_ms=at_ms, topic=topic, partition_count=partition_count)
+    ]
+
+
+FAULT_EVENTS: dict[str, Callable[[TableReader, EventTargets], Make]] = {
+    "rolling-restart": _rolling_restart,
+    "crash-consumer": _crash_consumer,
+    "stop-consumer": _stop_consumer,
+    "pause-consumer": _pause_consumer,
+    "busy-consumer": _busy_consumer,
+    "crash-node": _crash_node,
+    "move-log-partition": _move_partition,
+    "cut-off": _cut_off,
+    "lose-messages": _lose_messages,
+    "slow-log": _slow_log,
+    "failing-log": _failing_log,
+    "grow-topic": _grow_topic,
+}
+"""The kinds of events by name."""

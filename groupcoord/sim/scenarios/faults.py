@@ -1,0 +1,238 @@
+"""What goes wrong with a cluster, its network and its log, and with consumers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import frozen
+
+from groupcoord.sim.actors.consumers import Consumer
+from groupcoord.sim.actors.fault import Fault
+from groupcoord.sim.actors.population import Population
+from groupcoord.sim.actors.stage import Stage
+from groupcoord.sim.kernel.randomness import Chance, stable_number
+
+
+@frozen(kw_only=True)
+class NodeCrash(Fault):
+    """A node is killed, and started again in the end."""
+
+    node_id: int
+
+    def begin(self, stage: Stage, population: Population) -> None:
+        """Kill the node."""
+        stage.cluster.crash(stage.cluster.nodes[self.node_id - 1])
+
+    def end(self, stage: Stage, population: Population) -> None:
+        """Start it again."""
+        stage.cluster.restart(stage.cluster.nodes[self.node_id - 1])
+
+
+@frozen(kw_only=True)
+class Migration(Fault):
+    """A log partition moves to another node."""
+
+    partition: int
+    node_id: int
+
+    def begin(self, stage: Stage, population: Population) -> None:
+        """Let the controller move it."""
+        stage.cluster.migrate(self.partition, self.node_id)
+
+
+@frozen(kw_only=True)
+class CutOff(Fault):
+    """Some consumers do not reach some nodes, nor these them."""
+
+    consumers: tuple[int, ...]
+    node_ids: tuple[int, ...]
+
+    def begin(self, stage: Stage, population: Population) -> None:
+        """Cut them off."""
+        stage.record(f"{_names(population, self.consumers)} cut off from {_nodes(self.node_ids)}")
+        stage.cluster.network.cut_off |= {(c, n) for c in self.consumers for n in self.node_ids}
+
+    def end(self, stage: Stage, population: Population) -> None:
+        """Let them reach each other again."""
+        stage.record(f"{_names(population, self.consumers)} reach {_nodes(self.node_ids)} again")
+        stage.cluster.network.cut_off -= {(c, n) for c in self.consumers for n in self.node_ids}
+
+
+@frozen(kw_only=True)
+class LossyNetwork(Fault):
+    """Each message may break its connection."""
+
+    probability: float
+
+    def begin(self, stage: Stage, population: Population) -> None:
+        """Begin to lose messages."""
+        stage.record(f"the network loses {self.probability:.1%} of all messages")
+        stage.cluster.network.loss = Chance(stable_number(stage.seed, "loss", self.start_ms), self.probability)
+
+    def end(self, stage: Stage, population: Population) -> None:
+        """Lose none any more."""
+        stage.record("the network loses nothing any more")
+        stage.cluster.network.loss = None
+
+
+@frozen(kw_only=True)
+class LogTrouble(Fault):
+    """The log is slow, or refuses to write, or both (see :class:`groupcoord.sim.cluster.log.StoreFault`)."""
+
+    flush_ms: int = 0
+    refusal_percent: int = 0
+
+    def begin(self, stage: Stage, population: Population) -> None:
+        """Say so; the log knows by itself."""
+        stage.record(f"the log writes every {self.flush_ms} ms and refuses {self.refusal_percent} %")
+
+    def end(self, stage: Stage, population: Population) -> None:
+        """Say so."""
+        stage.record("the log is well again")
+
+
+@frozen(kw_only=True)
+class ConsumerFault(Fault):
+    """Something that happens to one consumer.
+
+    Attributes:
+        consumer: its number.
+        group: its group's id.
+    """
+
+    consumer: int
+    group: str
+
+    @property
+    def group_id(self) -> str | None:
+        """The consumer's group."""
+        return self.group
+
+    def of(self, population: Population) -> Consumer:
+        """Return the consumer."""
+        return population.consumers[self.consumer]
+
+
+@frozen(kw_only=True)
+class ConsumerCrash(ConsumerFault):
+    """A consumer's process is killed, and started again in the end; if there is an end."""
+
+    stays_dead: bool = False
+
+    def begin(self, stage: Stage, population: Population) -> None:
+        """Kill it."""
+        self.of(population).crash()
+
+    def end(self, stage: Stage, population: Population) -> None:
+        """Start it again."""
+        if not self.stays_dead:
+            self.of(population).start()
+
+
+@frozen(kw_only=True)
+class ConsumerStop(ConsumerFault):
+    """A consumer is closed as it should be, and started again in the end."""
+
+    def begin(self, stage: Stage, population: Population) -> None:
+        """Close it."""
+        self.of(population).close()
+
+    def end(self, stage: Stage, population: Population) -> None:
+        """Start it again; what is not closed by then is killed."""
+        self.of(population).crash()
+        self.of(population).start()
+
+
+@frozen(kw_only=True)
+class ConsumerPause(ConsumerFault):
+    """A consumer's process stands still, as in a long garbage collection."""
+
+    def begin(self, stage: Stage, population: Population) -> None:
+        """Stop it."""
+        self.of(population).freeze()
+
+    def end(self, stage: Stage, population: Population) -> None:
+        """Let it go on."""
+        self.of(population).thaw()
+
+
+@frozen(kw_only=True)
+class BusyApplication(ConsumerFault):
+    """A consumer's application works for long and does not poll."""
+
+    def begin(self, stage: Stage, population: Population) -> None:
+        """Let it work."""
+        self.of(population).work()
+
+    def end(self, stage: Stage, population: Population) -> None:
+        """Let it poll."""
+        self.of(population).poll_again()
+
+
+@frozen(kw_only=True)
+class BrokenConnections(ConsumerFault):
+    """A consumer's connections break."""
+
+    def begin(self, stage: Stage, population: Population) -> None:
+        """Break them."""
+        self.of(population).break_connections()
+
+
+@frozen(kw_only=True)
+class ClockJump(ConsumerFault):
+    """A consumer's clock jumps forward."""
+
+    duration_ms: int
+
+    def begin(self, stage: Stage, population: Population) -> None:
+        """Let it jump."""
+        self.of(population).jump(self.duration_ms)
+
+
+@frozen(kw_only=True)
+class TopicGrowth(Fault):
+    """A topic gets more partitions; consumers learn of it at once."""
+
+    topic: str
+    partition_count: int
+
+    def begin(self, stage: Stage, population: Population) -> None:
+        """Let it grow."""
+        population.grow(self.topic, self.partition_count)
+
+
+def _names(population: Population, numbers: tuple[int, ...]) -> str:
+    return ", ".join(population.consumers[number].name for number in numbers)
+
+
+def _nodes(node_ids: tuple[int, ...]) -> str:
+    return ", ".join(f"node {node_id}" for node_id in node_ids)
+
+
+def rolling_restart(
+    group_id: str,
+    numbers: Sequence[int],
+    start_ms: int,
+    at_once: int,
+    step_ms: int,
+    down_ms: int,
+    *,
+    is_graceful: bool = True,
+) -> list[Fault]:
+    """Return the stops of a rolling restart.
+
+    Args:
+        group_id: the group.
+        numbers: its consumers.
+        start_ms: when it begins.
+        at_once: so many consumers are stopped together.
+        step_ms: the next are stopped so long after.
+        down_ms: how long each is down.
+        is_graceful: they are closed as they should be, not killed.
+    """
+    kind = ConsumerStop if is_graceful else ConsumerCrash
+    stops = [start_ms + place // at_once * step_ms for place in range(len(numbers))]
+    return [
+        kind(start_ms=stop_ms, end_ms=stop_ms + down_ms, consumer=number, group=group_id)
+        for number, stop_ms in zip(numbers, stops, strict=True)
+    ]

@@ -1,0 +1,302 @@
+"""Small worlds in which everything may go wrong: drawn from a seed, each with its own choice of troubles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from attrs import evolve
+
+from groupcoord.config import Config
+from groupcoord.member import MemberConfig
+from groupcoord.sim.actors.administrators import AdminAction, Administrator
+from groupcoord.sim.actors.fault import Fault
+from groupcoord.sim.actors.foreign_records import FOREIGN, ForeignRecords
+from groupcoord.sim.actors.options import GroupOptions
+from groupcoord.sim.actors.producers import TransactionalProducer
+from groupcoord.sim.actors.simple_consumers import SimpleConsumer
+from groupcoord.sim.cluster.options import ClusterOptions
+from groupcoord.sim.kernel.randomness import stream
+from groupcoord.sim.scenarios.faults import (
+    BrokenConnections,
+    BusyApplication,
+    ClockJump,
+    ConsumerCrash,
+    ConsumerPause,
+    ConsumerStop,
+    CutOff,
+    LogTrouble,
+    LossyNetwork,
+    Migration,
+    NodeCrash,
+    TopicGrowth,
+    rolling_restart,
+)
+from groupcoord.sim.scenarios.options import WorldOptions
+
+ASSIGNORS = (
+    ("range",),
+    ("roundrobin",),
+    ("sticky",),
+    ("cooperative-sticky",),
+    ("range", "cooperative-sticky"),
+)
+
+
+def swarm_options(seed: int) -> WorldOptions:
+    """Return the small world of a seed: which troubles it knows is part of the draw, so that none hides another."""
+    chance = stream(seed, "swarm")
+    topics = {f"topic{number}": chance.randint(1, 8) for number in range(chance.randint(1, 3))}
+    groups = tuple(_group(chance, number, tuple(topics)) for number in range(chance.randint(1, 3)))
+    clocks = stream(seed, "swarm", "clocks")
+    skew_ms, drift_ppm = clocks.choice((0, 3_600_000)), clocks.choice((0, 0, 500))
+    groups = tuple(evolve(group, clock_skew_ms=skew_ms, clock_drift_ppm=drift_ppm) for group in groups)
+    cluster = _limits(seed, _cluster(chance, max(group.consumer_count for group in groups)), groups)
+    duration_ms = chance.randint(60, 300) * 1_000
+    kinds = [kind for kind in KINDS if chance.random() < 0.5]
+    faults: list[Fault] = []
+    for _ in range(chance.randint(0, 14) if kinds else 0):
+        start_ms = chance.randint(5_000, duration_ms - 10_000)
+        end_ms = min(start_ms + int(chance.expovariate(1 / 15_000)), duration_ms - 1_000)
+        faults += chance.choice(kinds)(Draw(chance, start_ms, end_ms, cluster, topics, groups))
+    faults += _others(seed, duration_ms, cluster, topics, groups)
+    return WorldOptions(
+        cluster=cluster,
+        topics=topics,
+        groups=groups,
+        faults=tuple(sorted(faults, key=lambda fault: fault.start_ms)),
+        duration_ms=duration_ms,
+        law_interval_ms=chance.choice((0, 100, 1_000, 1_000)),
+    )
+
+
+def _others(
+    seed: int, duration_ms: int, cluster: ClusterOptions, topics: dict[str, int], groups: tuple[GroupOptions, ...]
+) -> list[Fault]:
+    """Return who comes besides the consumers, and when: in two worlds of three somebody does."""
+    chance = stream(seed, "swarm", "others")
+    kinds = [kind for kind in OTHERS if chance.random() < 0.5]
+    found: list[Fault] = []
+    for _ in range(chance.choice((0, 2, 6)) if kinds else 0):
+        start_ms = chance.randint(2_000, duration_ms - 10_000)
+        end_ms = min(start_ms + int(chance.expovariate(1 / 20_000)), duration_ms - 1_000)
+        found += chance.choice(kinds)(Draw(chance, start_ms, end_ms, cluster, topics, groups))
+    return found
+
+
+def _group(chance: Random, number: int, topics: tuple[str, ...]) -> GroupOptions:
+    session_timeout_ms = chance.choice((6_000, 10_000, 30_000, 45_000))
+    max_poll_interval_ms = chance.choice((10_000, 30_000, 60_000))
+    heartbeat_interval_ms = chance.choice((1_000, session_timeout_ms // 4, session_timeout_ms // 3))
+    return GroupOptions(
+        group_id=chance.choice(("orders", "billing", "audit")) + str(number),
+        consumer_count=chance.randint(1, 6),
+        topics=tuple(sorted(chance.sample(topics, chance.randint(1, len(topics))))),
+        is_static=chance.random() < 0.3,
+        member=MemberConfig(
+            session_timeout_ms=session_timeout_ms,
+            # Members that hear of a rebalance only after its time-out never all join the same one, in Kafka too.
+            heartbeat_interval_ms=min(heartbeat_interval_ms, max_poll_interval_ms // 2),
+            max_poll_interval_ms=max_poll_interval_ms,
+            partition_assignment_strategy=chance.choice(ASSIGNORS),
+            enable_auto_commit=chance.random() < 0.8,
+            auto_commit_interval_ms=chance.choice((1_000, 5_000)),
+            request_timeout_ms=chance.choice((5_000, 30_000)),
+        ),
+        start_spread_ms=chance.choice((0, 2_000, 30_000)),
+    )
+
+
+def _cluster(chance: Random, largest_group: int) -> ClusterOptions:
+    return ClusterOptions(
+        node_count=chance.randint(1, 4),
+        config=Config(
+            offsets_topic_num_partitions=chance.randint(1, 6),
+            group_initial_rebalance_delay_ms=chance.choice((0, 500, 3_000)),
+            group_max_size=chance.choice((largest_group, 1_000)),
+            offsets_retention_minutes=chance.choice((1, 10_080)),
+            offsets_retention_check_interval_ms=chance.choice((20_000, 600_000)),
+        ),
+        least_latency_ms=chance.choice((0, 1, 5)),
+        most_latency_ms=chance.choice((5, 50, 500)),
+        flush_ms=chance.choice((0, 0, 3, 50)),
+        failure_detection_ms=chance.choice((None, 1_000, 8_000)),
+        word_ms=chance.choice((1, 50, 2_000)),
+        load_step_records=chance.choice((1, 10, 1_000)),
+        load_step_ms=chance.choice((1, 50)),
+    )
+
+
+def _limits(seed: int, cluster: ClusterOptions, groups: tuple[GroupOptions, ...]) -> ClusterOptions:
+    """Return a cluster like this one that, in some worlds, allows no more than what is there, or less."""
+    chance = stream(seed, "swarm", "limits")
+    config = cluster.config
+    session_timeouts_ms = [group.member.session_timeout_ms for group in groups]
+    largest_group = max(group.consumer_count for group in groups)
+    if chance.random() < 0.3:
+        config = evolve(
+            config,
+            group_min_session_timeout_ms=min(session_timeouts_ms),
+            group_max_session_timeout_ms=max(session_timeouts_ms),
+        )
+    if chance.random() < 0.3:
+        config = evolve(config, offset_metadata_max_bytes=chance.choice((0, 16)))
+    if chance.random() < 0.15:
+        config = evolve(config, group_max_size=max(largest_group - 1, 1))
+    return evolve(cluster, config=config)
+
+
+class Draw:
+    """What a fault is drawn from."""
+
+    def __init__(
+        self,
+        chance: Random,
+        start_ms: int,
+        end_ms: int,
+        cluster: ClusterOptions,
+        topics: dict[str, int],
+        groups: tuple[GroupOptions, ...],
+    ) -> None:
+        self.chance = chance
+        self.start_ms = start_ms
+        self.end_ms = end_ms
+        self.cluster = cluster
+        self.topics = topics
+        self.groups = groups
+
+    def node_id(self) -> int:
+        """Return one node."""
+        return self.chance.randint(1, self.cluster.node_count)
+
+    def consumers(self) -> list[tuple[int, str]]:
+        """Return (number, group id) of all consumers."""
+        names = [group.group_id for group in self.groups for _ in range(group.consumer_count)]
+        return list(enumerate(names))
+
+    def consumer(self) -> tuple[int, str]:
+        """Return (number, group id) of one consumer."""
+        return self.chance.choice(self.consumers())
+
+
+def _crash_node(draw: Draw) -> list[Fault]:
+    return [NodeCrash(start_ms=draw.start_ms, end_ms=draw.end_ms, node_id=draw.node_id())]
+
+
+def _migrate(draw: Draw) -> list[Fault]:
+    partition = draw.chance.randrange(draw.cluster.config.offsets_topic_num_partitions)
+    return [Migration(start_ms=draw.start_ms, end_ms=draw.start_ms, partition=partition, node_id=draw.node_id())]
+
+
+def _cut_off(draw: Draw) -> list[Fault]:
+    numbers = [number for number, _ in draw.consumers()]
+    chosen = tuple(sorted(draw.chance.sample(numbers, draw.chance.randint(1, len(numbers)))))
+    all_ids = range(1, draw.cluster.node_count + 1)
+    node_ids = tuple(sorted(draw.chance.sample(all_ids, draw.chance.randint(1, len(all_ids)))))
+    return [CutOff(start_ms=draw.start_ms, end_ms=draw.end_ms, consumers=chosen, node_ids=node_ids)]
+
+
+def _lose(draw: Draw) -> list[Fault]:
+    return [LossyNetwork(start_ms=draw.start_ms, end_ms=draw.end_ms, probability=draw.chance.choice((0.01, 0.05, 0.3)))]
+
+
+def _slow_log(draw: Draw) -> list[Fault]:
+    flush_ms = draw.chance.choice((200, 2_000, 10_000))
+    return [LogTrouble(start_ms=draw.start_ms, end_ms=draw.end_ms, flush_ms=flush_ms)]
+
+
+def _failing_log(draw: Draw) -> list[Fault]:
+    percent, flush_ms = draw.chance.choice((5, 30, 100)), draw.chance.choice((0, 0, 100))
+    return [LogTrouble(start_ms=draw.start_ms, end_ms=draw.end_ms, flush_ms=flush_ms, refusal_percent=percent)]
+
+
+def _crash_consumer(draw: Draw) -> list[Fault]:
+    number, group = draw.consumer()
+    stays_dead = draw.chance.random() < 0.3
+    return [
+        ConsumerCrash(start_ms=draw.start_ms, end_ms=draw.end_ms, consumer=number, group=group, stays_dead=stays_dead)
+    ]
+
+
+def _meanwhile(
+    fault: type[ConsumerStop] | type[ConsumerPause] | type[BusyApplication],
+) -> Callable[[Draw], list[Fault]]:
+    """Return what draws a fault that one consumer has from its start to its end."""
+
+    def drawn(draw: Draw) -> list[Fault]:
+        number, group = draw.consumer()
+        return [fault(start_ms=draw.start_ms, end_ms=draw.end_ms, consumer=number, group=group)]
+
+    return drawn
+
+
+def _break_connections(draw: Draw) -> list[Fault]:
+    number, group = draw.consumer()
+    return [BrokenConnections(start_ms=draw.start_ms, end_ms=draw.start_ms, consumer=number, group=group)]
+
+
+def _jump(draw: Draw) -> list[Fault]:
+    number, group = draw.consumer()
+    duration_ms = draw.chance.choice((1_000, 20_000, 600_000))
+    return [
+        ClockJump(start_ms=draw.start_ms, end_ms=draw.start_ms, consumer=number, group=group, duration_ms=duration_ms)
+    ]
+
+
+def _grow(draw: Draw) -> list[Fault]:
+    topic = draw.chance.choice(sorted(draw.topics))
+    count = draw.topics[topic] + draw.chance.randint(1, 4)
+    return [TopicGrowth(start_ms=draw.start_ms, end_ms=draw.start_ms, topic=topic, partition_count=count)]
+
+
+def _roll(draw: Draw) -> list[Fault]:
+    """Restart a whole group, some consumers at a time."""
+    group = draw.chance.choice(draw.groups)
+    numbers = [number for number, name in draw.consumers() if name == group.group_id]
+    at_once, step_ms = draw.chance.randint(1, 2), draw.chance.choice((1_000, 5_000))
+    down_ms = draw.chance.choice((0, 500, 4_000))
+    return rolling_restart(group.group_id, numbers, draw.start_ms, at_once, step_ms, down_ms)
+
+
+KINDS: tuple[Callable[[Draw], list[Fault]], ...] = (
+    _crash_node,
+    _migrate,
+    _cut_off,
+    _lose,
+    _slow_log,
+    _failing_log,
+    _crash_consumer,
+    _meanwhile(ConsumerStop),
+    _meanwhile(ConsumerPause),
+    _meanwhile(BusyApplication),
+    _break_connections,
+    _jump,
+    _grow,
+    _roll,
+)
+
+
+def _produce(draw: Draw) -> list[Fault]:
+    group = draw.chance.choice(draw.groups).group_id
+    number = draw.chance.randint(1, 2**31)
+    return [TransactionalProducer(start_ms=draw.start_ms, end_ms=draw.end_ms, producer_id=number, group=group)]
+
+
+def _administer(draw: Draw) -> list[Fault]:
+    group, action = draw.chance.choice(draw.groups).group_id, draw.chance.choice(list(AdminAction))
+    return [Administrator(start_ms=draw.start_ms, end_ms=draw.start_ms, group=group, action=action)]
+
+
+def _commit_from_outside(draw: Draw) -> list[Fault]:
+    group = draw.chance.choice([*(group.group_id for group in draw.groups), "tool"])
+    return [SimpleConsumer(start_ms=draw.start_ms, end_ms=draw.end_ms, group=group)]
+
+
+def _write_foreign(draw: Draw) -> list[Fault]:
+    partition = draw.chance.randrange(draw.cluster.config.offsets_topic_num_partitions)
+    kind = draw.chance.choice(list(FOREIGN))
+    return [ForeignRecords(start_ms=draw.start_ms, end_ms=draw.start_ms, partition=partition, kind=kind)]
+
+
+OTHERS: tuple[Callable[[Draw], list[Fault]], ...] = (_produce, _administer, _commit_from_outside, _write_foreign)
+"""Who comes besides the consumers."""

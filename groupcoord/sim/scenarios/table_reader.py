@@ -1,0 +1,195 @@
+"""Reads tables of a scenario file: every complaint names the key and the line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any, NoReturn
+
+from groupcoord.durations import parse_duration
+from groupcoord.errors import GroupcoordError
+from groupcoord.sim.scenarios.toml_lines import Path
+
+REQUIRED: Any = object()
+"""The default of what must be there."""
+
+
+class ScenarioError(GroupcoordError):
+    """A scenario file can't be used. The message says where and why.
+
+    Attributes:
+        key: the key that is wrong, such as ``groups[0].members``; empty for the file as a whole.
+        line: its line, from 1 on; None if it has none.
+    """
+
+    def __init__(self, message: str, key: str = "", line: int | None = None) -> None:
+        place = "" if line is None else f"line {line}: "
+        super().__init__(f"{place}{key}: {message}" if key else f"{place}{message}")
+        self.key = key
+        self.line = line
+
+
+class TableReader:
+    """One table of the file. Say what you :meth:`expect` first; or take every key that is known, then :meth:`finish`.
+
+    Args:
+        values: the table.
+        path: the way to it.
+        lines: which line each key stands on.
+    """
+
+    def __init__(self, values: Mapping[str, Any], path: Path, lines: Mapping[Path, int]) -> None:
+        self._values = values
+        self._path = path
+        self._lines = lines
+        self._known: list[str] = []
+
+    def fail(self, key: str | None, message: str) -> NoReturn:
+        """Complain about a key, or (None) about the table.
+
+        Raises:
+            ScenarioError: always.
+        """
+        path = self._path if key is None else (*self._path, key)
+        if path not in self._lines and key is not None:
+            # Kafka's keys have dots, which TOML takes for tables unless they are quoted.
+            path = (*self._path, *key.split("."))
+        line = next((self._lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self._lines), None)
+        raise ScenarioError(message, format_path(path), line)
+
+    def require_known(self, key: str, name: str, known: Iterable[str]) -> None:
+        """Complain about a key whose value should be a name that the file has introduced.
+
+        Raises:
+            ScenarioError: it is another one.
+        """
+        names = list(known)
+        if name not in names:
+            self.fail(key, f"there is no {key.removesuffix('s')} {name!r}; there are {', '.join(names)}")
+
+    def take(self, key: str, default: Any = REQUIRED) -> Any:
+        """Return a value as it stands there."""
+        self._known.append(key)
+        if key in self._values:
+            return self._values[key]
+        if default is REQUIRED:
+            self.fail(key, "is missing")
+        return default
+
+    def number(self, key: str, default: int = REQUIRED, *, at_least: int = 0, at_most: int = 1_000_000) -> int:
+        """Return a whole number."""
+        value = self.take(key, default)
+        if not isinstance(value, int) or isinstance(value, bool) or not at_least <= value <= at_most:
+            self.fail(key, f"must be a whole number from {at_least} to {at_most}, not {value!r}")
+        return value
+
+    def flag(self, key: str, default: bool) -> bool:
+        """Return true or false."""
+        value = self.take(key, default)
+        if not isinstance(value, bool):
+            self.fail(key, f"must be true or false, not {value!r}")
+        return value
+
+    def text(self, key: str, default: str = REQUIRED) -> str:
+        """Return a text that is not empty."""
+        value = self.take(key, default)
+        if not isinstance(value, str) or (not value and default is REQUIRED):
+            self.fail(key, f"must be a text, not {value!r}")
+        return value
+
+    def names(self, key: str) -> tuple[str, ...]:
+        """Return a list of texts, at least one."""
+        value = self.take(key)
+        if not isinstance(value, list) or not value or not all(isinstance(name, str) and name for name in value):
+            self.fail(key, f"must be a list of names, not {value!r}")
+        return tuple(value)
+
+    def duration(self, key: str, default: str = REQUIRED) -> int:
+        """Return a duration in milliseconds."""
+        return self._to_duration(key, self.take(key, default))
+
+    def positive_duration(self, key: str, default: str = REQUIRED) -> int:
+        """Return a duration in milliseconds that is not 0."""
+        duration_ms = self.duration(key, default)
+        if not duration_ms:
+            self.fail(key, "must not be 0")
+        return duration_ms
+
+    def duration_range(self, key: str, default: Any = REQUIRED) -> tuple[int, int]:
+        """Return the bounds of a duration that the seed decides: a list of two, or one duration for both."""
+        value = self.take(key, default)
+        bounds = value if isinstance(value, list) else [value, value]
+        if len(bounds) != 2:
+            self.fail(key, f"must be a duration or a list of two, not {value!r}")
+        least_ms, most_ms = (self._to_duration(key, bound) for bound in bounds)
+        if most_ms < least_ms:
+            self.fail(key, f"must not begin with the longer of two durations: {value!r}")
+        return least_ms, most_ms
+
+    def _to_duration(self, key: str, value: object) -> int:
+        if not isinstance(value, str):
+            self.fail(key, f"must be a duration such as 90s or 1h30m, not {value!r}")
+        try:
+            return parse_duration(value)
+        except ValueError as error:
+            self.fail(key, str(error))
+
+    def table(self, key: str, default: Any = REQUIRED) -> TableReader:
+        """Return a table below this one."""
+        value = self.take(key, default)
+        if not isinstance(value, dict):
+            self.fail(key, f"must be a table, not {value!r}")
+        return TableReader(value, (*self._path, key), self._lines)
+
+    def tables(self, key: str, default: Any = REQUIRED) -> list[TableReader]:
+        """Return an array of tables below this one."""
+        value = self.take(key, default)
+        if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
+            self.fail(key, f"must be written as [[{key}]] tables")
+        return [TableReader(entry, (*self._path, key, place), self._lines) for place, entry in enumerate(value)]
+
+    def all_keys(self) -> list[str]:
+        """Return all keys of the table, which are known by that."""
+        self._known += self._values
+        return list(self._values)
+
+    def properties(self) -> dict[str, Any]:
+        """Return all of it as Kafka's dotted keys, also where TOML takes the dots for tables."""
+        self._known += self._values
+        return dict(_flattened("", self._values))
+
+    def expect(self, *keys: str) -> None:
+        """Say which keys there may be.
+
+        Raises:
+            ScenarioError: there is another one.
+        """
+        self._known += keys
+        self.finish()
+
+    def finish(self) -> None:
+        """Complain about a key that nobody knows.
+
+        Raises:
+            ScenarioError: there is one.
+        """
+        for key in self._values:
+            if key not in self._known:
+                close = get_close_matches(key, self._known, 1)
+                self.fail(key, "is no key that is known here" + (f"; did you mean {close[0]}?" if close else ""))
+
+
+def _flattened(prefix: str, values: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = []
+    for key, value in values.items():
+        name = f"{prefix}{key}"
+        found += _flattened(f"{name}.", value) if isinstance(value, dict) else [(name, value)]
+    return found
+
+
+def format_path(path: Path) -> str:
+    """Return a path as people write it: ``groups[0].members``."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text

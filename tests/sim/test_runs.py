@@ -1,0 +1,192 @@
+"""The same seed, the same run: in every process, and with or without fast-forwarding."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+from attrs import evolve
+
+from groupcoord import Config
+from groupcoord.member import MemberConfig
+from groupcoord.sim import (
+    AdminAction,
+    Administrator,
+    BusyApplication,
+    ClockJump,
+    ClusterOptions,
+    ConsumerCrash,
+    ConsumerPause,
+    ConsumerStop,
+    CutOff,
+    Fault,
+    ForeignRecords,
+    LogTrouble,
+    LossyNetwork,
+    Migration,
+    NodeCrash,
+    SimpleConsumer,
+    TopicGrowth,
+    TransactionalProducer,
+    World,
+    WorldOptions,
+    rolling_restart,
+    run_seed,
+    swarm_options,
+)
+from groupcoord.sim.actors.foreign_records import FOREIGN
+from groupcoord.sim.kernel.scheduler import WORLD_RANK
+from groupcoord.sim.scenarios.faults import ConsumerFault
+
+from .worlds import small_world
+
+FAULTS: dict[str, list[Fault]] = {
+    "none": [],
+    "node crash": [NodeCrash(start_ms=60_000, end_ms=70_000, node_id=node_id) for node_id in (1, 2)],
+    "migration": [Migration(start_ms=60_000, end_ms=60_000, partition=p, node_id=2 - p) for p in (0, 1)],
+    "cut off": [CutOff(start_ms=60_000, end_ms=80_000, consumers=(0, 2), node_ids=(1, 2))],
+    "lossy network": [LossyNetwork(start_ms=60_000, end_ms=80_000, probability=0.2)],
+    "slow log": [LogTrouble(start_ms=60_000, end_ms=80_000, flush_ms=3_000)],
+    "failing log": [LogTrouble(start_ms=60_000, end_ms=80_000, refusal_percent=60)],
+    "consumer crash": [ConsumerCrash(start_ms=60_000, end_ms=90_000, consumer=1, group="billing")],
+    "death": [ConsumerCrash(start_ms=60_000, end_ms=60_000, consumer=1, group="billing", stays_dead=True)],
+    "stop": [ConsumerStop(start_ms=60_000, end_ms=65_000, consumer=1, group="billing")],
+    "pause": [ConsumerPause(start_ms=60_000, end_ms=80_000, consumer=1, group="billing")],
+    "busy": [BusyApplication(start_ms=60_000, end_ms=140_000, consumer=1, group="billing")],
+    "clock": [ClockJump(start_ms=60_000, end_ms=60_000, consumer=1, group="billing", duration_ms=20_000)],
+    "growth": [TopicGrowth(start_ms=60_000, end_ms=60_000, topic="orders", partition_count=9)],
+    "roll": rolling_restart("billing", range(3), 60_000, 1, 10_000, 3_000),
+    "producer": [TransactionalProducer(start_ms=60_000, end_ms=80_000, producer_id=7, group="billing")],
+    "simple consumer": [SimpleConsumer(start_ms=60_000, end_ms=80_000, group="billing")],
+    "tool": [SimpleConsumer(start_ms=60_000, end_ms=80_000, group="tool")],
+    "foreign records": [ForeignRecords(start_ms=60_000, end_ms=60_000, partition=1, kind=kind) for kind in FOREIGN],
+    **{
+        f"administrator {action.name}": [Administrator(start_ms=60_000, end_ms=60_000, group="billing", action=action)]
+        for action in AdminAction
+    },
+}
+
+
+def trace_of(seed: int, options: WorldOptions) -> tuple[list[str], tuple[object, ...]]:
+    """Return the lines of a trace, and what else must be the same in two runs of a world."""
+    lines: list[str] = []
+    outcome = World(seed, options, lines.append).run()
+    return lines, (outcome.digest, outcome.heartbeats, outcome.commits, outcome.rest_ms)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_skipping_what_repeats_changes_nothing(name: str) -> None:
+    """A world with each fault has the same lines, digest, heartbeats and commits with and without fast-forwarding."""
+    options = small_world(*FAULTS[name], duration_ms=200_000)
+
+    skipping, whole = World(7, options), World(7, evolve(options, fast_forwards=False))
+
+    first, second = skipping.run(), whole.run()
+    assert evolve(first, events=0, looks=0) == evolve(second, events=0, looks=0)
+    assert first.events < second.events
+
+
+def test_a_topic_that_grows_while_a_static_leader_is_away() -> None:
+    """As with the Java consumer (KIP-814), new partitions have no owner until something else causes a rebalance."""
+    leader = ConsumerCrash(start_ms=60_000, end_ms=64_000, consumer=0, group="billing")
+    growth = TopicGrowth(start_ms=62_000, end_ms=62_000, topic="orders", partition_count=8)
+    world = World(3, small_world(leader, growth, members=1, group={"is_static": True}))
+
+    world.run()
+
+    assert len(world.consumers[0].owned) == 6
+
+
+def test_a_member_that_talks_to_a_former_leader_is_not_steady() -> None:
+    """While the word of a new leader is slow to spread, nothing is left out, though the new leader is content."""
+    cluster = ClusterOptions(node_count=2, config=Config(offsets_topic_num_partitions=1), word_ms=10_000)
+    member = MemberConfig(session_timeout_ms=10_000, heartbeat_interval_ms=1_000, enable_auto_commit=False)
+    for seed in range(6):
+        move = Migration(start_ms=60_000, end_ms=60_000, partition=0, node_id=2)
+        options = small_world(move, cluster=cluster, member=member)
+
+        assert trace_of(seed, options) == trace_of(seed, evolve(options, fast_forwards=False))
+
+
+def test_a_node_that_leads_again_must_have_heard_so() -> None:
+    """A log partition that moves away and back is not written by a node that has missed both: another may have."""
+    cluster = ClusterOptions(node_count=2, config=Config(offsets_topic_num_partitions=1), word_ms=10_000)
+    moves = [Migration(start_ms=60_000 + to, end_ms=60_000 + to, partition=0, node_id=3 - to) for to in (1, 2)]
+    world = World(1, small_world(*moves, cluster=cluster))
+    seen: list[bool] = []
+    for after_ms in (59_000, 60_003, 90_000):
+        moment_ms = world.start_ms + after_ms
+        world.scheduler.at(moment_ms, WORLD_RANK, lambda _: seen.append(world.cluster.nodes[0].leads(0)))
+
+    world.run()
+
+    assert world.cluster.log.leaders[0].node_id == 1
+    assert seen == [True, False, True]
+
+
+@pytest.mark.parametrize("seed", [100, 101, 103, 104])
+def test_small_fleets_tell_the_same_with_and_without_fast_forwarding(seed: int) -> None:
+    """The lines of worlds with all faults on are the same, one by one."""
+    options = swarm_options(seed)
+
+    assert trace_of(seed, options) == trace_of(seed, evolve(options, fast_forwards=False))
+
+
+def test_faults_leave_their_mark() -> None:
+    """Worlds with different faults, and different seeds of one world, have different traces."""
+    digests = Counter(World(7, small_world(*faults)).run().digest for faults in FAULTS.values())
+    digests.update(World(seed, small_world()).run().digest for seed in (8, 9))
+
+    assert set(digests.values()) == {1}
+
+
+PROGRAM = """
+from groupcoord.sim import World, swarm_options
+print([World(seed, swarm_options(seed)).run().digest for seed in (3, 41)])
+"""
+
+
+def test_the_hash_seed_does_not_matter() -> None:
+    """Processes with different PYTHONHASHSEED have the same traces."""
+    printed = {
+        subprocess.run(
+            [sys.executable, "-c", PROGRAM],
+            env={"PYTHONHASHSEED": hash_seed, "PYTHONPATH": ":".join(sys.path)},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+            stdin=subprocess.DEVNULL,
+        ).stdout
+        for hash_seed in ("0", "1", "4711")
+    }
+
+    assert len(printed) == 1
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_small_fleets_keep_every_law(seed: int) -> None:
+    """Worlds with all faults on keep the laws and come to rest."""
+    run = run_seed(seed, swarm_options(seed))
+
+    assert run.failure is None, "\n".join([str(run.failure), *run.tail])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(20_000, 21_000, 50))
+def test_many_small_fleets_keep_every_law(first: int) -> None:
+    """The same for a thousand more."""
+    for seed in range(first, first + 50):
+        run = run_seed(seed, swarm_options(seed))
+        assert run.failure is None, "\n".join([f"seed {seed}: {run.failure}", *run.tail])
+
+
+def test_the_draw_uses_every_trouble() -> None:
+    """Over some hundred seeds, every kind of fault is drawn, and worlds without any."""
+    kinds = Counter(type(fault).__name__ for seed in range(300) for fault in swarm_options(seed).faults)
+
+    drawn = {*Fault.__subclasses__(), *ConsumerFault.__subclasses__()} - {ConsumerFault}
+    assert set(kinds) == {kind.__name__ for kind in drawn}
+    assert any(not swarm_options(seed).faults for seed in range(300))
