@@ -12,7 +12,20 @@ from typing import Any
 
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.hard_state import HardState
-from groupcoord.core.messages import GroupToFetch, OffsetFetch
+from groupcoord.core.messages import (
+    DeleteGroupsResponse,
+    DescribeGroupsResponse,
+    FindCoordinatorResponse,
+    GroupToFetch,
+    HeartbeatResponse,
+    LeaveGroupResponse,
+    OffsetCommitResponse,
+    OffsetDeleteResponse,
+    OffsetFetch,
+    OffsetFetchResponse,
+    Response,
+    TxnOffsetCommitResponse,
+)
 from groupcoord.core.offsets.cache import OffsetsOfGroup, record_of
 from groupcoord.core.partition import Partition
 from groupcoord.core.records import (
@@ -25,7 +38,7 @@ from groupcoord.core.records import (
     Record,
     TransactionMarker,
 )
-from groupcoord.errors import GroupcoordError
+from groupcoord.errors import ErrorCode, GroupcoordError
 from groupcoord.log_store import LogRecord, LogStore
 
 __all__ = [
@@ -44,6 +57,8 @@ __all__ = [
     "check_timers",
     "check_tokens",
     "compacted",
+    "error_codes",
+    "errors_in",
     "offsets_in_log",
     "replayed",
     "require",
@@ -70,6 +85,30 @@ def require(condition: bool, message: str) -> None:
     """
     if not condition:
         raise LawBrokenError(message)
+
+
+def error_codes(response: Response) -> list[ErrorCode]:
+    """Return every error code of an answer that says whether something was done, NONE included, in order."""
+    match response:
+        case HeartbeatResponse():
+            return [response.error_code]
+        case OffsetCommitResponse() | TxnOffsetCommitResponse() | OffsetDeleteResponse(error_code=ErrorCode.NONE):
+            return [result.error_code for topic in response.topics for result in topic.partitions]
+        case OffsetFetchResponse() | DescribeGroupsResponse():
+            return [group.error_code for group in response.groups]
+        case DeleteGroupsResponse():
+            return [result.error_code for result in response.results]
+        case FindCoordinatorResponse():
+            return [found.error_code for found in response.coordinators]
+        case LeaveGroupResponse(error_code=ErrorCode.NONE):
+            return [member.error_code for member in response.members]
+        case _:
+            return [response.error_code]
+
+
+def errors_in(response: Response) -> list[ErrorCode]:
+    """Return the errors in an answer, each once, in order; none of one in which everything was done."""
+    return [code for code in dict.fromkeys(error_codes(response)) if code is not ErrorCode.NONE]
 
 
 def replayed(log_store: LogStore, partition: int) -> dict[str, object]:

@@ -14,9 +14,8 @@ from groupcoord.events import (
     RebalanceCompleted,
     RebalanceStarted,
 )
-from groupcoord.laws import require
+from groupcoord.laws import errors_in, require
 from groupcoord.messages import Request, Response
-from groupcoord.sim.actors.answers import errors_of
 from groupcoord.sim.actors.consumers import Consumer
 from groupcoord.sim.actors.fast_forward import Disturbances, FastForward
 from groupcoord.sim.actors.fault import Fault
@@ -139,11 +138,11 @@ class World:
         self.trace.record(event.at_ms, node.name, f"{event.group_id}: {describe(event)}")
 
     def _on_answer(self, node: CoordinatorNode, request: Request, response: Response) -> None:
-        errors = errors_of(response)
+        errors = errors_in(response)
         self.laws.on_answer(node, request, response, is_clean=not errors)
         for error in errors:
             name, who = type(request).__name__, getattr(request, "member_id", "")
-            self.trace.record(self.scheduler.time_ms, node.name, f"answers {name} of {who or 'somebody'}: {error}")
+            self.trace.record(self.scheduler.time_ms, node.name, f"answers {name} of {who or 'somebody'}: {error.name}")
 
     # ------------------------------------------------------------ running
 

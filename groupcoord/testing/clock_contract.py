@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from groupcoord.clock import Clock
-from groupcoord.testing.laws import require
+from groupcoord.laws import require
 
 ClockT = TypeVar("ClockT", bound=Clock)
 

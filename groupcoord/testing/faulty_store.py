@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from groupcoord.log_store import AppendTimedOutError, LogRecord, LogStore, LogStoreError, Ticket
+from groupcoord.log_store import AppendTimedOutError, LogRecord, LogStore, LogStoreError, StorageError, Ticket
 
 Answer = tuple[Ticket, int | LogStoreError]
 """What became of an append: its base offset, or why it failed."""
@@ -26,6 +26,8 @@ class FaultyLogStore:
         self._held: list[tuple[Ticket, Sequence[LogRecord]]] = []
         self._failures: list[LogStoreError] = []
         self._seen: dict[int, tuple[LogRecord, ...]] = {}
+        self._loses_answer = False
+        self._breaks_after: int | None = None
 
     def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int | None:
         """Append, wait or fail. See :meth:`LogStore.append`.
@@ -33,41 +35,80 @@ class FaultyLogStore:
         Raises:
             LogStoreError: the append was to fail, or the other store refused it.
         """
+        if self._failures and not self._held:  # behind appends that wait it has to wait for its turn
+            raise self._failures.pop(0)
         if self.is_late or self._held:
             self._held.append((ticket, records))
             return None
-        if self._failures:
-            raise self._failures.pop(0)
-        return self._write(ticket, records)
+        base_offset = self._write(ticket, records)
+        if self._loses_answer:
+            self._loses_answer = False
+            raise AppendTimedOutError("no answer in time")
+        return base_offset
 
     def read(self, partition: int) -> Iterator[LogRecord]:
-        """Return the records of a log partition. The other store is asked once after each append to it."""
+        """Return the records of a log partition. The other store is asked once after each append to it.
+
+        Raises:
+            StorageError: the read was to break off.
+        """
         if partition not in self._seen:
             self._seen[partition] = tuple(self.store.read(partition))
-        return iter(self._seen[partition])
+        breaks_after, self._breaks_after = self._breaks_after, None
+        if breaks_after is None:
+            return iter(self._seen[partition])
+        return _broken_off(self._seen[partition][:breaks_after])
+
+    # ------------------------------------------------------------ faults to come
 
     def fail_next(self, *errors: LogStoreError) -> None:
-        """Let the next appends fail, one with each of ``errors`` in turn."""
+        """Let the next appends fail at once, one with each of ``errors`` in turn; not while others wait."""
         self._failures.extend(errors)
+
+    def lose_next_answer(self) -> None:
+        """Write the next append that does not wait, and let its outcome be unknown all the same."""
+        self._loses_answer = True
+
+    def break_next_read(self, record_count: int) -> None:
+        """Let the next read break off after so many records, as on a broken disk."""
+        self._breaks_after = record_count
+
+    def mend(self) -> None:
+        """Forget the faults to come. What waits goes on waiting."""
+        self._failures, self._loses_answer, self._breaks_after = [], False, None
+
+    # ------------------------------------------------------------ what waits
 
     def waiting(self) -> list[Ticket]:
         """Return the tickets of the appends that wait, oldest first."""
         return [ticket for ticket, _ in self._held]
 
+    def waiting_records(self) -> list[LogRecord]:
+        """Return the records of the appends that wait, oldest first."""
+        return [record for _, records in self._held for record in records]
+
+    def settle(self, ticket: Ticket, error: LogStoreError | None = None) -> Answer:
+        """Pass an append that waits on, or refuse it.
+
+        Returns:
+            What became of it, for :meth:`GroupCoordinator.appended` or :meth:`GroupCoordinator.append_failed`.
+        """
+        place = self.waiting().index(ticket)
+        _, records = self._held.pop(place)
+        if error is not None:
+            return ticket, error
+        try:
+            return ticket, self._write(ticket, records)
+        except LogStoreError as refusal:
+            return ticket, refusal
+
     def write(self, count: int | None = None) -> list[Answer]:
         """Pass the oldest ``count`` waiting appends on (all by default).
 
         Returns:
-            What became of each, for :meth:`GroupCoordinator.appended` and :meth:`GroupCoordinator.append_failed`.
+            What became of each: see :meth:`settle`.
         """
-        chosen, self._held = self._held[:count], self._held[len(self._held[:count]) :]
-        answers: list[Answer] = []
-        for ticket, records in chosen:
-            try:
-                answers.append((ticket, self._write(ticket, records)))
-            except LogStoreError as error:
-                answers.append((ticket, error))
-        return answers
+        return [self.settle(ticket) for ticket in self.waiting()[:count]]
 
     def refuse(self, error: LogStoreError) -> list[Answer]:
         """Refuse every append that waits.
@@ -75,7 +116,7 @@ class FaultyLogStore:
         Returns:
             As for :meth:`write`.
         """
-        return [(ticket, error) for ticket in self.lose()]
+        return [self.settle(ticket, error) for ticket in self.waiting()]
 
     def time_out(self, *, is_written: bool) -> list[Answer]:
         """Leave it open what became of the oldest append that waits; later ones of its log partition are lost.
@@ -86,9 +127,9 @@ class FaultyLogStore:
         Returns:
             As for :meth:`write`.
         """
-        ticket, records = self._held.pop(0)
+        ticket = self.waiting()[0]
         if is_written:
-            self._write(ticket, records)
+            self.settle(ticket)
         self._held = [(other, lost) for other, lost in self._held if other.partition != ticket.partition]
         return [(ticket, AppendTimedOutError("nobody knows what became of it"))]
 
@@ -115,3 +156,8 @@ class FaultyLogStore:
                 "late answers are made here"
             )
         return base_offset
+
+
+def _broken_off(records: tuple[LogRecord, ...]) -> Iterator[LogRecord]:
+    yield from records
+    raise StorageError("the disk is broken")

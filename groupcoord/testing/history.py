@@ -5,25 +5,22 @@ For tests of what reads such traffic or such logs, or answers it: analysers, pro
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import NamedTuple
 
 from attrs import frozen
 from hypothesis import strategies as st
 from hypothesis.errors import InvalidArgument
 
-from groupcoord.clock import ManualClock
 from groupcoord.config import Config
-from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.messages import Request, Response
-from groupcoord.core.replies import Reply
-from groupcoord.log_store import LogRecord, MemoryLogStore
-from groupcoord.testing.fleet import Consumer, Fleet
+from groupcoord.log_store import LogRecord
+from groupcoord.testing.consumers import Consumer
+from groupcoord.testing.fleet import Sent
+from groupcoord.testing.world import World
 
 __all__ = ["Exchange", "History", "histories"]
 
-START_MS = 1_700_000_000_000
 STEPS_MAX = 20
 CONSUMERS_MAX = 6
 
@@ -87,77 +84,51 @@ def histories(
     for name, value in (("max_consumers", max_consumers), ("max_steps", max_steps)):
         if not isinstance(value, int) or value < 0:
             raise InvalidArgument(f"{name}={value!r} must be a whole number, and not negative")
-    stage = _Stage()
+    world = _RecordedWorld()
     kinds = ["come", "go on", "go on", "go on", "leave"] + ["die"] * deaths
     for kind in draw(st.lists(st.sampled_from(kinds), max_size=max_steps)):
-        living = [consumer for consumer in stage.fleet.consumers if consumer.is_alive and not consumer.is_waiting]
-        if kind == "come" and len(stage.fleet.consumers) < max_consumers:
+        ready = world.fleet.ready()
+        if kind == "come" and len(world.fleet.consumers) < max_consumers:
             free = [None, *(f"i{number}" for number in range(max_consumers) if static_members)]
-            taken = {consumer.instance_id for consumer in stage.fleet.consumers}
+            taken = {consumer.instance_id for consumer in world.fleet.consumers}
             instance_id = draw(st.sampled_from([name for name in free if name is None or name not in taken]))
-            name = f"c{len(stage.fleet.consumers)}"
-            stage.fleet.consumers.append(Consumer(name, draw(st.sampled_from(sorted(group_ids))), instance_id))
+            name = f"c{len(world.fleet.consumers)}"
+            world.fleet.consumers.append(Consumer(name, draw(st.sampled_from(sorted(group_ids))), instance_id))
         elif kind == "go on":
-            stage.go_on(draw(st.integers(1, 5)), draw(st.sampled_from([0, 1_000, 3_000])), draw(st.booleans()))
-        elif kind == "leave" and living:
-            stage.leave(draw(st.sampled_from(living)))
-        elif kind == "die" and living:
-            draw(st.sampled_from(living)).is_alive = False
-    return stage.history()
+            rounds, interval_ms = draw(st.integers(1, 5)), draw(st.sampled_from([0, 1_000, 3_000]))
+            world.live_for(rounds, interval_ms, commits=draw(st.booleans()))
+        elif kind == "leave" and ready:
+            world.leave(draw(st.sampled_from(ready)))
+        elif kind == "die" and ready:
+            draw(st.sampled_from(ready)).is_alive = False
+    return world.history()
 
 
-class _Stage:
+class _RecordedWorld(World):
     """A coordinator in memory, and a note of everything that is said to it."""
 
     def __init__(self) -> None:
-        self.clock = ManualClock(START_MS)
-        self.store = MemoryLogStore()
-        self._ids: Counter[str] = Counter()
-        self.coordinator = GroupCoordinator(
-            config=Config(offsets_topic_num_partitions=2),
-            clock=self.clock,
-            log_store=self.store,
-            new_member_id=self._new_member_id,
-        )
-        self.coordinator.load_all()
         self._exchanges: dict[int, Exchange] = {}
-        self.fleet = Fleet(self._send, self._receive)
+        self.begin(Config(offsets_topic_num_partitions=2))
 
-    def _new_member_id(self, prefix: str) -> str:
-        self._ids[prefix] += 1
-        return f"{prefix}-{self._ids[prefix]}"
-
-    def _send(self, request: Request, token: int) -> None:
+    def send(self, request: Request, token: int) -> None:
+        """Send a request, and take note of it."""
         self._exchanges[token] = Exchange(self.clock.now_ms(), request, None, None)
-        self.coordinator.submit(request, token)
+        super().send(request, token)
 
-    def _receive(self) -> Iterable[Reply]:
-        replies = self.coordinator.take_replies()
-        for token, response in replies:
-            if response is not None:
-                answered = self._exchanges[token]._replace(answered_ms=self.clock.now_ms(), response=response)
-                self._exchanges[token] = answered
-        return replies
+    def on_answer(self, sent: Sent, response: Response | None) -> None:
+        """Take note of an answer."""
+        if response is not None:
+            answered = self._exchanges[sent.token]._replace(answered_ms=self.clock.now_ms(), response=response)
+            self._exchanges[sent.token] = answered
 
-    def go_on(self, rounds: int, interval_ms: int, commits: bool) -> None:
+    def live_for(self, rounds: int, interval_ms: int, *, commits: bool) -> None:
         """Let everybody send what comes next, several times, and time pass in between."""
         for _ in range(rounds):
-            self.fleet.go_on(commits=commits)
-            end_ms = self.clock.now_ms() + interval_ms
-            while (due_ms := self.coordinator.next_deadline_ms()) is not None and due_ms <= end_ms:
-                self.clock.advance_to(max(due_ms, self.clock.now_ms()))
-                self.coordinator.tick()
-                self.fleet.deliver()
-            self.clock.advance_to(end_ms)
-
-    def leave(self, consumer: Consumer) -> None:
-        """Let a consumer leave, if it has joined."""
-        consumer.is_alive = False
-        if consumer.member_id:
-            self.fleet.submit(consumer.leave_request(), consumer)
+            self.all_go_on(commits=commits)
+            self.sleep(interval_ms)
 
     def history(self) -> History:
         """Return what was said, and the log."""
-        count = self.coordinator.config.offsets_topic_num_partitions
-        logs = {index: tuple(self.store.read(index)) for index in range(count)}
+        logs = {index: tuple(self.store.read(index)) for index in range(self.config.offsets_topic_num_partitions)}
         return History(tuple(self._exchanges.values()), {index: log for index, log in logs.items() if log})

@@ -6,17 +6,15 @@ client's (for static members the instance's) id and a running number: the first 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
-from typing import TypeVar
 from uuid import UUID
 
 from attrs import evolve
 
-from groupcoord import Config, ErrorCode, GroupCoordinator, GroupState, ManualClock, MemoryLogStore, TopicResolver
+from groupcoord import Config, ErrorCode, GroupCoordinator, GroupState, LogStore, MemoryLogStore, TopicResolver
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.records import ZERO_UUID, Record
-from groupcoord.log_store import LogStoreError
+from groupcoord.laws import check_generations_grow
 from groupcoord.messages import (
     DeleteGroups,
     DescribedGroup,
@@ -24,98 +22,28 @@ from groupcoord.messages import (
     FetchedOffset,
     GroupToFetch,
     Heartbeat,
-    HeartbeatResponse,
     JoinGroup,
-    JoinGroupResponse,
     JoinProtocol,
     LeaveGroup,
     LeaveGroupResponse,
     LeavingMember,
     OffsetCommit,
-    OffsetCommitResponse,
     OffsetFetch,
     OffsetToCommit,
     PartitionResult,
-    Request,
-    Response,
     SyncAssignment,
     SyncGroup,
-    SyncGroupResponse,
     TopicToCommit,
     TopicToFetch,
 )
-from groupcoord.testing.laws import (
-    check_generations_grow,
-    check_hard_state_is_the_log,
-    check_size,
-    check_snapshot_rebuilds,
-    check_tokens,
-)
+from groupcoord.testing.fleet import Sent
+from groupcoord.testing.world import START_MS, World
 
-START_MS = 1_700_000_000_000
 SESSION_MS = 10_000
 REBALANCE_MS = 60_000
-MAX_TICKS_AT_ONE_MOMENT = 100
-
-R = TypeVar("R", bound=Response)
 
 
-class Sent:
-    """A request that was submitted, and what became of it.
-
-    Attributes:
-        member_id: the member id that the coordinator made for this request, if it made one; else the request's own.
-    """
-
-    def __init__(self, driver: Driver, request: Request) -> None:
-        self._driver = driver
-        self.request = request
-        self.member_id = getattr(request, "member_id", "")
-        self.answers: list[Response | None] = []
-
-    @property
-    def is_waiting(self) -> bool:
-        """True as long as there is no answer."""
-        return not self.answers
-
-    @property
-    def is_dropped(self) -> bool:
-        """True if the token came back without an answer, as where Kafka never gives one."""
-        return self.answers == [None]
-
-    def answer(self, kind: type[R]) -> R:
-        """Return the answer, which must be there and of this kind."""
-        assert len(self.answers) == 1, f"{self.request} has the answers {self.answers}"
-        (answer,) = self.answers
-        assert isinstance(answer, kind)
-        return answer
-
-    @property
-    def joined(self) -> JoinGroupResponse:
-        """The answer of a join."""
-        return self.answer(JoinGroupResponse)
-
-    @property
-    def synced(self) -> SyncGroupResponse:
-        """The answer of a sync."""
-        return self.answer(SyncGroupResponse)
-
-    @property
-    def error(self) -> ErrorCode:
-        """The error of the answer: at top level, or the one that all partitions of a commit have."""
-        assert len(self.answers) == 1, f"{self.request} has the answers {self.answers}"
-        (answer,) = self.answers
-        if isinstance(answer, OffsetCommitResponse):
-            (error,) = {entry.error_code for topic in answer.topics for entry in topic.partitions}
-            return error
-        assert isinstance(answer, JoinGroupResponse | SyncGroupResponse | HeartbeatResponse | LeaveGroupResponse)
-        return answer.error_code
-
-    def __repr__(self) -> str:
-        return f"Sent({self.request!r}, {self.answers!r})"
-
-
-class Driver:
+class Driver(World):
     """A coordinator with everything around it; keyword arguments are settings of :class:`Config`.
 
     Args:
@@ -126,126 +54,69 @@ class Driver:
     def __init__(self, *, late: bool = False, topics: TopicResolver | None = None, **settings: int) -> None:
         settings.setdefault("offsets_topic_num_partitions", 1)
         settings.setdefault("group_initial_rebalance_delay_ms", 3_000)
-        self.config = Config(**settings)
-        self.clock = ManualClock(START_MS)
-        self.store = MemoryLogStore(acknowledge_late=late)
         self.topics = topics
-        self._ids: Counter[str] = Counter()
-        self._last_id: str | None = None
-        self._outstanding: list[Sent] = []
-        self.restart()
+        self.begin(Config(**settings), log_is_late=late)
+        self.check_laws()
+
+    def boot(self) -> None:
+        """Start a coordinator on the log; tests that want its events ask for them."""
+        self.coordinator = self.make_coordinator(self.config, self.store)
 
     def restart(self, **settings: int) -> None:
         """Kill the coordinator, with what the log did not take, and start another on the same log."""
-        self.store.drop_waiting()
-        self._outstanding.clear()
-        if settings:
-            self.config = evolve(self.config, **settings)
-        self.coordinator = self.new_coordinator()
+        self.config = evolve(self.config, **settings)
+        self.kill()
         self.coordinator.load_all()
-        self.check()
+        self.check_laws()
 
-    def new_coordinator(self) -> GroupCoordinator:
-        """Return a coordinator on the same log and clock, with nothing loaded."""
+    def make_log_store(self) -> MemoryLogStore:
+        """Return a log in memory, which the driver keeps at hand."""
+        self.log = MemoryLogStore()
+        return self.log
+
+    def make_coordinator(self, config: Config, log_store: LogStore) -> GroupCoordinator:
+        """Return a coordinator with nothing loaded, that knows the topics."""
         return GroupCoordinator(
-            config=self.config,
+            config=config,
             clock=self.clock,
-            log_store=self.store,
+            log_store=log_store,
             topics=self.topics,
-            new_member_id=self._new_member_id,
+            new_member_id=self.new_member_id,
         )
 
-    def _new_member_id(self, prefix: str) -> str:
-        self._ids[prefix] += 1
-        self._last_id = f"{prefix}-{self._ids[prefix]}"
-        return self._last_id
+    def new_coordinator(self) -> GroupCoordinator:
+        """Return another coordinator on the same log and clock, with nothing loaded."""
+        return self.make_coordinator(self.config, self.store)
 
-    # ------------------------------------------------------------ requests
+    def topic_name(self, topic_id: UUID) -> str | None:
+        """Return the name of the topic with this id, if there is one."""
+        return None if self.topics is None else self.topics.topic_name(topic_id)
 
-    def send(self, request: Request) -> Sent:
-        """Submit a request."""
-        sent = Sent(self, request)
-        self._outstanding.append(sent)
-        self._last_id = None
-        self.coordinator.submit(request, sent)
-        sent.member_id = self._last_id or sent.member_id
-        self.settle()
-        return sent
-
-    def settle(self) -> None:
+    def deliver(self) -> None:
         """Deliver the answers that there are, and check the laws."""
-        for token, response in self.coordinator.take_replies():
-            self._outstanding.remove(token)
-            token.answers.append(response)
-        self.check()
+        self.fleet.deliver()
+        self.check_laws()
 
-    def check(self) -> None:
-        """Every law holds."""
-        coordinator = self.coordinator
-        coordinator.check()
-        check_hard_state_is_the_log(coordinator)
-        check_snapshot_rebuilds(coordinator)
-        check_tokens(coordinator, self._outstanding)
-        check_size(coordinator)
-        for partition in range(self.config.offsets_topic_num_partitions):
-            check_generations_grow(self.store, partition)
+    def check_log(self, partition: int) -> None:
+        """Check what must hold of a log partition; some tests commit what no bytes can hold."""
+        check_generations_grow(self.store, partition)
 
     def delete(self, *group_ids: str | None) -> Sent:
         """Delete groups."""
-        return self.send(DeleteGroups(group_ids))
-
-    # ------------------------------------------------------------ time
+        return self.submit(DeleteGroups(group_ids))
 
     @property
     def now_ms(self) -> int:
         """Time since the test began, in milliseconds."""
         return self.clock.now_ms() - START_MS
 
-    def sleep(self, duration_ms: int) -> None:
-        """Let time pass, from deadline to deadline, so that every timer fires at its moment."""
-        end_ms = self.clock.now_ms() + duration_ms
-        ticks = 0
-        while (deadline_ms := self.coordinator.next_deadline_ms()) is not None and deadline_ms <= end_ms:
-            ticks = 0 if deadline_ms > self.clock.now_ms() else ticks + 1
-            assert ticks < MAX_TICKS_AT_ONE_MOMENT, "timers fire without end while time stands still"
-            self.clock.advance_to(max(deadline_ms, self.clock.now_ms()))
-            self.coordinator.tick()
-            self.settle()
-        self.clock.advance_to(end_ms)
-        self.coordinator.tick()
-        self.settle()
-
     def sleep_until(self, now_ms: int) -> None:
         """Let time pass until ``now_ms`` after the test began."""
         self.sleep(now_ms - self.now_ms)
 
-    # ------------------------------------------------------------ the log
-
     def written(self, partition: int = 0) -> list[Record]:
         """Return the records of the log."""
         return [entry.record for entry in self.store.read(partition)]
-
-    def write(self, count: int | None = None) -> None:
-        """The log writes the oldest ``count`` appends that wait (all by default) and answers each."""
-        for _ in self.store.waiting()[:count]:
-            for ticket, base_offset in self.store.write_waiting(1):
-                self.coordinator.appended(ticket, base_offset)
-                self.settle()
-
-    def write_together(self) -> None:
-        """The log writes all appends that wait, and answers each log partition once, for the last of them."""
-        last = {ticket.partition: (ticket, base_offset) for ticket, base_offset in self.store.write_waiting()}
-        for ticket, base_offset in last.values():
-            self.coordinator.appended(ticket, base_offset)
-        self.settle()
-
-    def refuse(self, error: LogStoreError, count: int | None = None) -> None:
-        """The log refuses the oldest ``count`` appends that wait (all by default)."""
-        tickets = self.store.waiting()[:count]
-        del self.store._waiting[:count]
-        for ticket in tickets:
-            self.coordinator.append_failed(ticket, error)
-            self.settle()
 
 
 def protocols_of(*names: str, metadata: bytes = b"metadata") -> tuple[JoinProtocol, ...]:
@@ -333,7 +204,7 @@ class Group:
             requires_known_member_id=asks_for_id,
             supports_skip_assignment=skips,
         )
-        sent = self.driver.send(request)
+        sent = self.driver.submit(request)
         self._joins[sent.member_id] = request
         return sent
 
@@ -349,7 +220,7 @@ class Group:
             changes["protocols"] = protocols_of(*names)
         request = evolve(self._joins[member_id], **{"member_id": member_id, **changes})
         self._joins[member_id] = request
-        return self.driver.send(request)
+        return self.driver.submit(request)
 
     def sync(
         self,
@@ -362,7 +233,7 @@ class Group:
         protocol_name: str | None = None,
     ) -> Sent:
         """A member syncs; a leader brings ``assignments``."""
-        return self.driver.send(
+        return self.driver.submit(
             SyncGroup(
                 self.group_id,
                 self._current(generation),
@@ -376,12 +247,12 @@ class Group:
 
     def heartbeat(self, member_id: str, *, instance: str | None = None, generation: int | None = None) -> ErrorCode:
         """A member says that it lives; return what it is told."""
-        return self.driver.send(Heartbeat(self.group_id, self._current(generation), member_id, instance)).error
+        return self.driver.submit(Heartbeat(self.group_id, self._current(generation), member_id, instance)).error
 
     def leave(self, *entries: str | LeavingMember) -> Sent:
         """Members leave, all in one request."""
         members = tuple(LeavingMember(entry) if isinstance(entry, str) else entry for entry in entries)
-        return self.driver.send(LeaveGroup(self.group_id, members))
+        return self.driver.submit(LeaveGroup(self.group_id, members))
 
     def left(self, *entries: str | LeavingMember) -> list[ErrorCode]:
         """Members leave, all in one request; return the result of each."""
@@ -414,7 +285,7 @@ class Group:
         offsets = offset if isinstance(offset, Mapping) else {0: offset}
         entries = tuple(OffsetToCommit(index, value, leader_epoch, metadata) for index, value in offsets.items())
         topics = (TopicToCommit(topic, entries, topic_id),)
-        return self.driver.send(OffsetCommit(self.group_id, topics, generation, member_id, instance, retention_ms))
+        return self.driver.submit(OffsetCommit(self.group_id, topics, generation, member_id, instance, retention_ms))
 
     def fetch(self, topic: str = "orders", index: int = 0, *, require_stable: bool = False) -> FetchedOffset:
         """Fetch the committed offset of one partition."""

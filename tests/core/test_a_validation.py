@@ -78,7 +78,7 @@ def test_join_with_an_empty_group_id(driver: Driver) -> None:
 @pytest.mark.parametrize("request_", [SyncGroup("", 1, "m"), Heartbeat("", 1, "m"), LeaveGroup("", ())], ids=str)
 def test_other_requests_with_an_empty_group_id(driver: Driver, request_: SyncGroup | Heartbeat | LeaveGroup) -> None:
     """Sync, heartbeat and leave without a group id are INVALID_GROUP_ID."""
-    assert driver.send(request_).error is ErrorCode.INVALID_GROUP_ID
+    assert driver.submit(request_).error is ErrorCode.INVALID_GROUP_ID
 
 
 @pytest.mark.parametrize("was_loaded", [False, True])

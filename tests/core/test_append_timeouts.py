@@ -113,7 +113,7 @@ def test_what_waits_does_not_outgrow_what_is_in_flight(driver: Driver, group: Gr
 
 def transactional(group: Group) -> Sent:
     topics = (TopicToCommit("orders", (OffsetToCommit(0, 5),)),)
-    return group.driver.send(TxnOffsetCommit(group.group_id, topics, 9, 0))
+    return group.driver.submit(TxnOffsetCommit(group.group_id, topics, 9, 0))
 
 
 def simple(group: Group) -> Group:
@@ -126,12 +126,12 @@ WAITING: list[tuple[str, Callable[[Group], Sent], object]] = [
     ("last member leaves", lambda group: group.leave("a-1", "b-1"), LeaveGroupResponse(UNAVAILABLE)),
     (
         "deletion of offsets",
-        lambda group: group.driver.send(OffsetDelete("simple", (TopicToDelete("orders", (0,)),))),
+        lambda group: group.driver.submit(OffsetDelete("simple", (TopicToDelete("orders", (0,)),))),
         OffsetDeleteResponse(UNAVAILABLE),
     ),
     (
         "marker",
-        lambda group: group.driver.send(CompleteTransaction(0, 9, 0, True)),
+        lambda group: group.driver.submit(CompleteTransaction(0, 9, 0, True)),
         CompleteTransactionResponse(ErrorCode.REQUEST_TIMED_OUT),
     ),
 ]
@@ -167,7 +167,7 @@ def test_one_answer(driver: Driver, busy: Group, send: Callable[[Group], Sent], 
         driver.refuse(NotEnoughReplicasError())
     elif ends == "unloaded":
         driver.coordinator.unload(0)
-        driver.settle()
+        driver.deliver()
         assert armed(driver) == set()
     else:
         driver.restart()

@@ -157,7 +157,7 @@ def test_the_limit_on_metadata(group: Group, metadata: str | None, error: ErrorC
 def test_one_partition_with_too_long_metadata(driver: Driver, group: Group) -> None:
     """Only that one is refused, the others are committed."""
     offsets = (OffsetToCommit(0, 1, -1, "m" * 5_000), OffsetToCommit(1, 2), OffsetToCommit(2, 3))
-    answer = driver.send(OffsetCommit("group", (TopicToCommit("orders", offsets),))).answer(OffsetCommitResponse)
+    answer = driver.submit(OffsetCommit("group", (TopicToCommit("orders", offsets),))).answer(OffsetCommitResponse)
     assert answer.topics[0].partitions == (
         PartitionResult(0, ErrorCode.OFFSET_METADATA_TOO_LARGE),
         PartitionResult(1, NONE),
@@ -175,7 +175,7 @@ def test_only_too_long_metadata(driver: Driver, group: Group) -> None:
 def test_the_same_partition_twice(driver: Driver, group: Group) -> None:
     """Two results, two records, the last one counts; a topic named twice is answered twice."""
     topic = TopicToCommit("orders", (OffsetToCommit(0, 1), OffsetToCommit(0, 2)))
-    answer = driver.send(OffsetCommit("group", (topic, topic))).answer(OffsetCommitResponse)
+    answer = driver.submit(OffsetCommit("group", (topic, topic))).answer(OffsetCommitResponse)
     assert [len(entry.partitions) for entry in answer.topics] == [2, 2]
     assert len(driver.written()) == 4
     assert group.committed() == {"orders": {0: 2}}
@@ -214,12 +214,12 @@ def test_the_empty_group_id(driver: Driver) -> None:
 def test_no_group_id(driver: Driver) -> None:
     """A null group id is INVALID_GROUP_ID on every partition."""
     topics = (TopicToCommit("orders", (OffsetToCommit(0, 1), OffsetToCommit(1, 1))),)
-    assert driver.send(OffsetCommit(None, topics)).error is ErrorCode.INVALID_GROUP_ID
+    assert driver.submit(OffsetCommit(None, topics)).error is ErrorCode.INVALID_GROUP_ID
 
 
 def test_nothing_to_commit(driver: Driver, group: Group) -> None:
     """Without topics the answer is empty and the group is not asked."""
-    assert driver.send(OffsetCommit("group", (), 99, "m")).answer(OffsetCommitResponse).topics == ()
+    assert driver.submit(OffsetCommit("group", (), 99, "m")).answer(OffsetCommitResponse).topics == ()
 
 
 # ---------------------------------------------------------------- the log
@@ -256,7 +256,7 @@ def test_a_failure_keeps_other_results(driver: Driver, group: Group) -> None:
     """A partition that was refused for its metadata keeps that error."""
     offsets = (OffsetToCommit(0, 1, -1, "m" * 5_000), OffsetToCommit(1, 2))
     driver.store.fail_next(LogStoreError("injected"))
-    answer = driver.send(OffsetCommit("group", (TopicToCommit("orders", offsets),))).answer(OffsetCommitResponse)
+    answer = driver.submit(OffsetCommit("group", (TopicToCommit("orders", offsets),))).answer(OffsetCommitResponse)
     results = [result.error_code for result in answer.topics[0].partitions]
     assert results == [ErrorCode.OFFSET_METADATA_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR]
 

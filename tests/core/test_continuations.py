@@ -55,11 +55,11 @@ def test_a_leave_that_empties_the_group_waits_beside_the_record() -> None:
     assert partition is not None
     left = group.leave(member_id)
     (append,) = partition._journal.in_flight
-    assert [reply.token for reply in append.held] == [left]
-    assert partition.parked_tokens() == [left]
+    assert [reply.token for reply in append.held] == [left.token]
+    assert partition.parked_tokens() == [left.token]
     twin = copy.deepcopy(append)
     driver.write()
-    assert (append.held, len(twin.held)) == ([Reply(left, left.answers[0])], 1)
+    assert (append.held, len(twin.held)) == ([Reply(left.token, left.answers[0])], 1)
 
 
 def results(*errors: ErrorCode) -> tuple[TopicResult, ...]:

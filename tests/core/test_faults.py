@@ -66,16 +66,16 @@ def test_records_that_appear_after_all() -> None:
     group = Group(driver)
     commits = [group.commit(1), group.commit(2), group.commit(3)]
     tickets = driver.store.waiting()
-    driver.store.write_waiting(2)
-    driver.store.drop_waiting()
+    driver.store.write(2)
+    driver.store.lose()
     driver.coordinator.append_failed(tickets[0], AppendTimedOutError())
     driver.coordinator.load(0)
-    driver.settle()
+    driver.deliver()
     assert {sent.error for sent in commits} == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
     assert group.committed() == {"orders": {0: 2}}
     for ticket in tickets:
         driver.coordinator.append_failed(ticket, NotEnoughReplicasError())
-    driver.settle()
+    driver.deliver()
     assert group.commit(4).is_waiting
 
 
@@ -281,11 +281,11 @@ def test_a_tick_fires_a_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
     groups = [Group(driver, name) for name in "abc"]
     joins = [group.join("m") for group in groups]
     driver.coordinator.tick()
-    driver.settle()
+    driver.deliver()
     assert [sent.is_waiting for sent in joins] == [False, False, True]
     assert driver.coordinator.next_deadline_ms() == driver.clock.now_ms()
     driver.coordinator.tick()
-    driver.settle()
+    driver.deliver()
     assert groups[2].state is GroupState.COMPLETING_REBALANCE
 
 
@@ -295,9 +295,7 @@ def test_a_tick_fires_a_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
 def deletion_over_two_partitions(late: bool) -> tuple[Driver, ScriptedStore, DeleteGroups, int]:
     """Return a coordinator with a simple group on each of two log partitions, and a request that deletes both."""
     driver, first, second = two_groups(late)
-    store = ScriptedStore()
-    store.acknowledge_late = late
-    driver.store = store
+    store = driver.store.store = ScriptedStore()
     driver.restart()
     first.commit(1)
     second.commit(1)

@@ -121,7 +121,7 @@ def test_topic_ids(driver: Driver, group: Group, stored: UUID, asked: UUID, is_f
 def test_an_open_transaction(driver: Driver, group: Group) -> None:
     """Its offsets are invisible; who asks for stable ones is told UNSTABLE_OFFSET_COMMIT, for that partition alone."""
     group.commit({0: 1, 1: 1})
-    driver.send(
+    driver.submit(
         TxnOffsetCommit("group", (TopicToCommit("orders", (OffsetToCommit(0, 2), OffsetToCommit(3, 2))),), 9, 0)
     )
     unstable = FetchedOffset(0, -1, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT)
@@ -133,6 +133,6 @@ def test_an_open_transaction(driver: Driver, group: Group) -> None:
         (0, ErrorCode.UNSTABLE_OFFSET_COMMIT),
         (1, ErrorCode.NONE),
     ]
-    driver.send(CompleteTransaction(0, 9, 0, committed=True))
+    driver.submit(CompleteTransaction(0, 9, 0, committed=True))
     assert group.fetch(require_stable=True).committed_offset == 2
     assert group.committed() == {"orders": {0: 2, 1: 1, 3: 2}}

@@ -130,7 +130,7 @@ def test_sessions_that_end_together(driver: Driver, group: Group) -> None:
     group.stable("a", "b", "c")
     driver.clock.advance(SESSION_MS)
     driver.coordinator.tick()
-    driver.settle()
+    driver.deliver()
     assert (group.state, group.generation) == (GroupState.EMPTY, 2)
 
 
@@ -141,5 +141,5 @@ def test_a_late_tick(driver: Driver, group: Group) -> None:
     second.stable("b", session_ms=10_000)
     driver.clock.advance(1_000_000)
     driver.coordinator.tick()
-    driver.settle()
+    driver.deliver()
     assert [record.group_id for record in driver.written()[-4:-2]] == ["two", "one"]

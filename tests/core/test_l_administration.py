@@ -234,7 +234,7 @@ def test_one_write_for_a_partition(driver: Driver) -> None:
     for group_id in ("a", "b"):
         Group(driver, group_id).commit(1)
     driver.write()
-    driver.send(DeleteGroups(("a", "b")))
+    driver.submit(DeleteGroups(("a", "b")))
     assert len(driver.store.waiting()) == 1
 
 

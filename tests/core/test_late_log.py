@@ -104,7 +104,7 @@ def test_the_second_of_two_fails(driver: Driver, pending: Group) -> None:
 
 def test_a_restart_before_the_answer(driver: Driver, pending: Group) -> None:
     """What the log took counts after a restart, though nobody heard of it; what it did not take never was."""
-    driver.store.write_waiting()
+    driver.store.write()
     driver.restart()
     assert (pending.state, pending.generation) == (GroupState.STABLE, 1)
     assert pending.sync("b-1").synced.assignment == b"B"
@@ -366,7 +366,7 @@ def test_requests_wait_for_the_outcome(driver: Driver, doomed: Group, fails: boo
     commits = [doomed.commit({1: 6}), doomed.commit(1, generation=1, member_id="m")]
     leave = doomed.leave("m")
     sync = doomed.sync("m")
-    offset_delete = driver.send(OffsetDelete("group", ()))
+    offset_delete = driver.submit(OffsetDelete("group", ()))
     assert all(sent.is_waiting for sent in (join, *commits, leave, sync, offset_delete))
     finish(driver, fails)
     assert join.is_waiting

@@ -27,7 +27,7 @@ MEMBER = MemberRecord("a-0", "a", "client", "/127.0.0.1", REBALANCE_MS, SESSION_
 def loaded(*records: Record, **settings: int) -> tuple[Driver, Group]:
     """Return a coordinator that loaded these records."""
     driver = Driver(**settings)
-    driver.store.append(0, Ticket(0, 0), [LogRecord(record, START_MS) for record in records])
+    driver.log.append(0, Ticket(0, 0), [LogRecord(record, START_MS) for record in records])
     driver.restart()
     return driver, Group(driver)
 
@@ -230,7 +230,8 @@ def test_offsets_that_go_back() -> None:
     """A log whose offsets do not grow fails the load."""
     driver = Driver()
     entries = [LogRecord(generation(MEMBER), START_MS, offset) for offset in (5, 5)]
-    driver.store._logs[0] = entries
+    driver.log._logs[0] = entries
+    driver.store.forget_reads()
     with pytest.raises(LoadError, match="record at offset 5 after 5"):
         driver.new_coordinator().load_all()
 
@@ -245,7 +246,7 @@ def test_unload_while_preparing() -> None:
     group.ask_for_id("b")
     sent = group.join("a")
     driver.coordinator.unload(0)
-    driver.settle()
+    driver.deliver()
     assert sent.joined == JoinGroupResponse(ErrorCode.NOT_COORDINATOR, "a-1")
     assert driver.coordinator.next_deadline_ms() is None
 
@@ -257,7 +258,7 @@ def test_unload_while_completing() -> None:
     _, b = group.generation_of("a", "b")
     sent = group.sync(b)
     driver.coordinator.unload(0)
-    driver.settle()
+    driver.deliver()
     assert sent.synced == SyncGroupResponse(ErrorCode.NOT_COORDINATOR)
 
 
@@ -275,7 +276,7 @@ def test_unload_with_writes_under_way() -> None:
     deletion = driver.delete("doomed")
     deferred = doomed.commit(2)
     driver.coordinator.unload(0)
-    driver.settle()
+    driver.deliver()
     assert [sent.error for sent in waiting] == [ErrorCode.NOT_COORDINATOR] * 5
     assert waiting[2].joined.member_id == ""
     assert waiting[3].answer(LeaveGroupResponse).members == ()
@@ -288,17 +289,17 @@ def test_late_answers_after_unload_and_reload() -> None:
     driver = Driver(late=True)
     group = Group(driver)
     sent = [group.commit(1), group.commit(2)]
-    answers = driver.store.write_waiting(1)
+    answers = driver.store.write(1)
     driver.coordinator.unload(0)
-    driver.settle()
+    driver.deliver()
     assert [entry.error for entry in sent] == [ErrorCode.NOT_COORDINATOR] * 2
     for ticket, base_offset in answers:
         driver.coordinator.appended(ticket, base_offset)
     driver.coordinator.load(0, 1)
     for ticket, base_offset in answers:
         driver.coordinator.appended(ticket, base_offset)
-    driver.coordinator.append_failed(driver.store.drop_waiting()[0], LogStoreError("late"))
-    driver.settle()
+    driver.coordinator.append_failed(driver.store.lose()[0], LogStoreError("late"))
+    driver.deliver()
     assert group.committed() == {"orders": {0: 1}}
     group.commit(3)
     driver.write()
@@ -311,7 +312,7 @@ def test_close() -> None:
     group = Group(driver)
     sent = group.join("a")
     driver.coordinator.close()
-    driver.settle()
+    driver.deliver()
     assert sent.error is ErrorCode.NOT_COORDINATOR
     assert group.join("b").error is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
@@ -337,7 +338,7 @@ def test_epochs_order_loads_and_unloads() -> None:
     assert coordinator.status(0) is PartitionStatus.ACTIVE
     coordinator.unload(0, 7)
     assert coordinator.status(0) is PartitionStatus.UNLOADED
-    driver.settle()
+    driver.deliver()
     assert waiting.error is ErrorCode.NOT_COORDINATOR
 
 

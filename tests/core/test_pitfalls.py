@@ -74,7 +74,7 @@ def test_kafka_7196(driver: Driver, group: Group) -> None:
 def test_kafka_8715(driver: Driver, group: Group) -> None:
     """After a load without a state timestamp, new member ids are still made and differ."""
     record = GroupMetadataRecord("group", "consumer", 3, None, None)
-    driver.store.append(0, Ticket(0, 0), [LogRecord(record, START_MS)])
+    driver.log.append(0, Ticket(0, 0), [LogRecord(record, START_MS)])
     driver.restart()
     assert group.ask_for_id("a") != group.ask_for_id("a")
 

@@ -10,8 +10,8 @@ from groupcoord import ErrorCode, GroupState
 from groupcoord.core.records import GroupTombstone, OffsetCommitRecord, OffsetTombstone
 from groupcoord.log_store import LogStoreError
 from groupcoord.messages import OffsetToCommit, TopicToCommit, TxnOffsetCommit
+from groupcoord.testing.consumers import subscription
 from tests.core.driver import Driver, Group, protocols_of
-from tests.laws.actors import subscription
 
 MINUTE_MS = 60_000
 CHECK_MS = 1_000
@@ -144,7 +144,7 @@ def test_a_later_commit_takes_the_expiry_away(driver: Driver, group: Group) -> N
 def test_an_open_transaction_protects(driver: Driver, group: Group) -> None:
     """An offset that an open transaction replaces is kept, and so is the group (KAFKA-19163)."""
     group.commit({0: 1, 1: 1})
-    driver.send(TxnOffsetCommit("group", (TopicToCommit("orders", (OffsetToCommit(0, 2),)),), 9, 0))
+    driver.submit(TxnOffsetCommit("group", (TopicToCommit("orders", (OffsetToCommit(0, 2),)),), 9, 0))
     driver.sleep(RETENTION_MS)
     assert group.committed() == {"orders": {0: 1}}
 
@@ -152,7 +152,7 @@ def test_an_open_transaction_protects(driver: Driver, group: Group) -> None:
 def test_a_transaction_on_another_partition_keeps_the_group(driver: Driver, group: Group) -> None:
     """All plain offsets may go, the group stays as long as the transaction is open."""
     group.commit(1)
-    driver.send(TxnOffsetCommit("group", (TopicToCommit("orders", (OffsetToCommit(5, 2),)),), 9, 0))
+    driver.submit(TxnOffsetCommit("group", (TopicToCommit("orders", (OffsetToCommit(5, 2),)),), 9, 0))
     driver.sleep(RETENTION_MS)
     assert (group.committed(), group.state) == ({}, GroupState.EMPTY)
 
@@ -201,7 +201,7 @@ def test_a_deleted_topic(driver: Driver, group: Group) -> None:
     group.commit(1, topic="other")
     Group(driver, "second").commit(1)
     driver.coordinator.topic_deleted("orders")
-    driver.settle()
+    driver.deliver()
     assert (group.committed(), Group(driver, "second").committed()) == ({"other": {0: 1}}, {})
     assert Group(driver, "second").state is GroupState.EMPTY
     driver.sleep(CHECK_MS)
@@ -220,7 +220,7 @@ def test_a_deleted_topic_with_an_id(driver: Driver, group: Group, stored: UUID, 
     """Offsets of a newer topic of the same name stay; those without an id go."""
     group.commit(1, topic_id=stored)
     driver.coordinator.topic_deleted("orders", deleted)
-    driver.settle()
+    driver.deliver()
     assert (group.committed() == {}) == is_gone
 
 
@@ -236,11 +236,11 @@ def test_a_deleted_topic_and_commits_under_way() -> None:
     driver = Driver(late=True)
     group = Group(driver)
     group.commit(1)
-    driver.send(TxnOffsetCommit("group", (TopicToCommit("orders", (OffsetToCommit(1, 2),)),), 9, 0))
+    driver.submit(TxnOffsetCommit("group", (TopicToCommit("orders", (OffsetToCommit(1, 2),)),), 9, 0))
     driver.write()
     group.commit({2: 3})
     driver.coordinator.topic_deleted("orders")
-    driver.settle()
+    driver.deliver()
     driver.write()
     assert group.committed() == {}
     assert not group.fetch(index=1, require_stable=True).error_code
@@ -254,7 +254,7 @@ def test_a_newer_topics_commit_under_way() -> None:
     driver.write()
     group.commit(2, topic_id=NEW_TOPIC)
     driver.coordinator.topic_deleted("orders", OLD_TOPIC)
-    driver.settle()
+    driver.deliver()
     driver.write()
     assert group.committed() == {"orders": {0: 2}}
     assert [type(record) for record in driver.written()] == [OffsetCommitRecord] * 2

@@ -127,8 +127,8 @@ def test_a_refused_group_beside_refused_topics(driver: Driver) -> None:
 def test_waiting_for_the_log_beside_refused_topics() -> None:
     """A commit that waits for the log is answered once, with both."""
     driver = Driver(late=True, topics=TwoTopics())
-    sent = driver.send(OffsetCommit("group", (topic("orders", 0, 9),)))
-    other = driver.send(OffsetCommit("group", (topic("orders", 1),)))
+    sent = driver.submit(OffsetCommit("group", (topic("orders", 0, 9),)))
+    other = driver.submit(OffsetCommit("group", (topic("orders", 1),)))
     assert sent.is_waiting
     driver.write()
     assert plain(sent.answer(OffsetCommitResponse)) == [("orders", [(9, NO_TOPIC), (0, NONE)])]
@@ -205,8 +205,8 @@ def test_an_answer_of_many_parts_is_given_once() -> None:
     for group in groups:
         group.commit(1)
     driver.write()
-    deletion = driver.send(DeleteGroups(("a", "b", "c", "d", "absent")))
-    commits = [driver.send(OffsetCommit("e", (topic("orders", 0, 9),))) for _ in range(2)]
+    deletion = driver.submit(DeleteGroups(("a", "b", "c", "d", "absent")))
+    commits = [driver.submit(OffsetCommit("e", (topic("orders", 0, 9),))) for _ in range(2)]
     driver.write()
     assert len(deletion.answer(DeleteGroupsResponse).results) == 5
     assert [plain(sent.answer(OffsetCommitResponse)) for sent in commits] == [
@@ -229,6 +229,6 @@ def test_a_commit_of_which_nothing_is_left_makes_no_group(
     driver: Driver, group: Group, topics: tuple[TopicToCommit, ...]
 ) -> None:
     """What is refused before the group is asked leaves no group, either."""
-    driver.send(OffsetCommit("group", topics)).answer(OffsetCommitResponse)
-    driver.send(TxnOffsetCommit("group", topics, 7, 0)).answer(TxnOffsetCommitResponse)
+    driver.submit(OffsetCommit("group", topics)).answer(OffsetCommitResponse)
+    driver.submit(TxnOffsetCommit("group", topics, 7, 0)).answer(TxnOffsetCommitResponse)
     assert (group.state, driver.written()) == (None, [])

@@ -41,7 +41,7 @@ def txn_commit(group: Group, offset: int = 5, index: int = 0, producer_id: int =
     """A producer commits an offset within its transaction."""
     metadata = str(who.pop("metadata", ""))
     topics = (TopicToCommit("orders", (OffsetToCommit(index, offset, -1, metadata),)),)
-    return group.driver.send(TxnOffsetCommit(group.group_id, topics, producer_id, 0, **who))
+    return group.driver.submit(TxnOffsetCommit(group.group_id, topics, producer_id, 0, **who))
 
 
 def error_of(sent: Sent) -> ErrorCode:
@@ -51,7 +51,7 @@ def error_of(sent: Sent) -> ErrorCode:
 
 def end(driver: Driver, *, committed: bool, producer_id: int = PRODUCER) -> Sent:
     """The transaction ends."""
-    return driver.send(CompleteTransaction(0, producer_id, 0, committed, 3))
+    return driver.submit(CompleteTransaction(0, producer_id, 0, committed, 3))
 
 
 def bring(group: Group, state: GroupState) -> None:
@@ -182,7 +182,7 @@ def test_the_log_fails() -> None:
 def delete_offsets(group: Group, *topics: str, indexes: tuple[int, ...] = (0,)) -> Sent:
     """Delete offsets of these topics."""
     wanted = tuple(TopicToDelete(topic, indexes) for topic in topics)
-    return group.driver.send(OffsetDelete(group.group_id, wanted))
+    return group.driver.submit(OffsetDelete(group.group_id, wanted))
 
 
 def results(sent: Sent) -> dict[str, tuple[PartitionResult, ...]]:

@@ -51,7 +51,7 @@ def refused_plainly(group: Group) -> None:
 def refused_in_a_transaction(group: Group) -> None:
     """Commit in a transaction what is refused."""
     topics = (TopicToCommit("orders", (OffsetToCommit(0, 1, -1, TOO_LONG),)),)
-    answer = group.driver.send(TxnOffsetCommit(group.group_id, topics, 7, 0)).answer(TxnOffsetCommitResponse)
+    answer = group.driver.submit(TxnOffsetCommit(group.group_id, topics, 7, 0)).answer(TxnOffsetCommitResponse)
     assert answer.topics[0].partitions[0].error_code is ErrorCode.OFFSET_METADATA_TOO_LARGE
 
 
@@ -89,7 +89,7 @@ def test_the_next_write_shows_it(driver: Driver, group: Group, other: Group, ref
 def test_a_marker_shows_it(driver: Driver, group: Group) -> None:
     """The end of a transaction is a write like any other."""
     refused_plainly(group)
-    driver.send(CompleteTransaction(0, 7, 0, committed=True))
+    driver.submit(CompleteTransaction(0, 7, 0, committed=True))
     assert listed(driver) == ["group"]
 
 
@@ -134,7 +134,7 @@ def test_requests_find_it(driver: Driver, group: Group) -> None:
     assert group.heartbeat("m") is ErrorCode.UNKNOWN_MEMBER_ID
     assert group.join(member_id="m", protocols=()).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert group.join(member_id="m").error is ErrorCode.UNKNOWN_MEMBER_ID
-    deletion = driver.send(OffsetDelete("group", (TopicToDelete("orders", (0,)),))).answer(OffsetDeleteResponse)
+    deletion = driver.submit(OffsetDelete("group", (TopicToDelete("orders", (0,)),))).answer(OffsetDeleteResponse)
     assert (deletion.error_code, deletion.topics[0].partitions[0].error_code) == (ErrorCode.NONE, ErrorCode.NONE)
     assert (driver.written(), group.committed()) == ([], {})
 

@@ -11,20 +11,29 @@ import random
 from abc import ABC, abstractmethod
 from typing import Generic, Protocol, TypeVar
 
-from tests.crash.requests import (
-    Answer,
-    commit_errors,
-    heartbeat,
-    join_group,
-    offset_commit,
-    sync_group,
+from groupcoord import ErrorCode
+from groupcoord.laws import errors_in
+from groupcoord.messages import (
+    JoinGroup,
+    JoinGroupResponse,
+    OffsetCommitResponse,
+    OffsetToCommit,
+    Request,
+    Response,
+    SyncGroup,
+    SyncGroupResponse,
+    TopicToCommit,
 )
+from groupcoord.testing.consumers import Consumer
+from tests.crash.requests import Answer, commit_errors, decoded, encoded, offset_commit
 
 TOPIC = "orders"
 PARTITION_COUNT = 6
 AHEAD = 3
 
-NONE, ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS, MEMBER_ID_REQUIRED = 0, 22, 25, 27, 79
+NONE, ILLEGAL_GENERATION = ErrorCode.NONE, ErrorCode.ILLEGAL_GENERATION
+REFUSED_JOINS = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.MEMBER_ID_REQUIRED}
+REFUSALS = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS}
 
 
 class BrokenPromiseError(AssertionError):
@@ -41,6 +50,7 @@ class Promises:
         sent: the newest offset that was sent.
         generation_id: the newest generation in which a member was told its assignment.
         synced: generations whose leader sent its assignments: these may be in the log.
+        dealt: generation and member id → every assignment that a leader sent for it; older generations are forgotten.
         assignments: member id → assignment, as it was told in ``generation_id``.
     """
 
@@ -50,6 +60,7 @@ class Promises:
         self.sent = -1
         self.generation_id = 0
         self.synced: set[int] = set()
+        self.dealt: dict[tuple[int, str], set[bytes]] = {}
         self.assignments: dict[str, bytes] = {}
 
     def next_offset(self) -> int:
@@ -64,6 +75,9 @@ class Promises:
         if generation_id > self.generation_id:
             self.generation_id, self.assignments = generation_id, {}
             self.synced = {synced for synced in self.synced if synced > generation_id}
+            self.dealt = {key: dealt for key, dealt in self.dealt.items() if key[0] >= generation_id}
+        if assignment and assignment not in self.dealt.get((generation_id, member_id), ()):
+            raise BrokenPromiseError(f"{member_id} was told {assignment!r}, which is not dealt in {generation_id}")
         known = self.assignments.setdefault(member_id, assignment)
         if known != assignment:
             raise BrokenPromiseError(f"{self.group_id}: {member_id} was told {known!r}, then {assignment!r}")
@@ -158,106 +172,64 @@ class Member(Client[Promises]):
     def __init__(self, promises: Promises, seed: str, *, commits: bool) -> None:
         super().__init__(promises, seed)
         self._commits = commits
-        self.member_id = ""
-        self.generation_id = -1
-        self._sent = ""
+        self._consumer = Consumer("crash", promises.group_id)
+        self._sent: Request | None = None
         self._offset = -1
 
     def connected(self) -> None:
         """Go on where it was: try the generation it knows, or join if there is none."""
         super().connected()
-        if self.generation_id > 0:
-            self._heartbeat()
+        if self._consumer.generation_id > 0:
+            self._consumer.phase = "stable"
+            self._send(self._consumer.heartbeat())
         else:
-            self._join()
+            self._consumer.rejoin()
+            self._send(self._consumer.next_request())
 
     def on_answer(self, correlation_id: int, answer: Answer) -> None:
         """Take note, and go on."""
-        if self._sent == "join":
-            self._on_join(answer)
-        elif self._sent == "sync":
-            self._on_sync(answer)
-        elif self._sent == "commit":
-            (error,) = set(commit_errors(answer))
-            if error == NONE:
-                self.promises.acknowledged = max(self.promises.acknowledged, self._offset)
-            self._go_on(error)
+        assert self._sent is not None
+        response = decoded(self._sent, answer)
+        self._check(self._sent, response)
+        self._consumer.receive(response)
+        consumer, chance = self._consumer, self.random.random()
+        if consumer.phase == "stable" and chance < 0.2:
+            consumer.rejoin()
+        if consumer.phase == "stable" and self._commits and chance >= 0.35:
+            self._offset = self.promises.next_offset()
+            offsets = tuple(OffsetToCommit(index, self._offset) for index in range(PARTITION_COUNT))
+            self._send(consumer.commit_request((TopicToCommit(TOPIC, offsets),)))
         else:
-            answer.int32()
-            self._go_on(answer.int16())
+            self._send(consumer.next_request())
 
-    def _on_join(self, answer: Answer) -> None:
-        answer.int32()
-        error, generation_id = answer.int16(), answer.int32()
-        answer.string()
-        leader, member_id = answer.string(), answer.string()
-        if error == UNKNOWN_MEMBER_ID:
-            self._forgotten()
+    def _check(self, request: Request, response: Response) -> None:
+        """Compare an answer with what was promised."""
+        consumer, promises = self._consumer, self.promises
+        errors = set(errors_in(response))
+        if errors - (REFUSED_JOINS if isinstance(request, JoinGroup) else REFUSALS):
+            raise BrokenPromiseError(f"{promises.group_id}: {request!r} was refused with {errors}")
+        if ErrorCode.UNKNOWN_MEMBER_ID in errors and consumer.member_id in promises.assignments:
+            raise BrokenPromiseError(f"{promises.group_id}: the server forgot {consumer.member_id}")
+        if errors:
             return
-        if error == MEMBER_ID_REQUIRED:
-            self.member_id = member_id
-            self._join()
-            return
-        if error != NONE:
-            raise BrokenPromiseError(f"{self.promises.group_id}: a join was refused with {error}")
-        # A follower that joins again without a change is told the generation that there is.
-        if generation_id < self.promises.generation_id + (leader == member_id):
-            raise BrokenPromiseError(
-                f"{self.promises.group_id}: generation {generation_id} after {self.promises.generation_id}"
-            )
-        self.member_id, self.generation_id = member_id, generation_id
-        assignments = {}
-        if leader == member_id:
-            self.promises.synced.add(generation_id)
-            for _ in range(answer.int32()):
-                member = answer.string()
-                answer.sized()
-                assignments[member] = f"{generation_id}:{member}:{self.random.getrandbits(32):x}".encode()
-        self._sent = "sync"
-        self.outbox += sync_group(self.next_id(), self.promises.group_id, generation_id, member_id, assignments)
+        match response:
+            case JoinGroupResponse(generation_id=generation_id, member_id=member_id, leader=leader):
+                # A follower that joins again without a change is told the generation that there is.
+                if generation_id < promises.generation_id + (leader == member_id):
+                    raise BrokenPromiseError(
+                        f"{promises.group_id}: generation {generation_id} after {promises.generation_id}"
+                    )
+                if leader == member_id:
+                    promises.synced.add(generation_id)
+                    consumer.tag = f"{self.random.getrandbits(32):x}"
+            case SyncGroupResponse(assignment=assignment):
+                promises.told(consumer.generation_id, consumer.member_id, assignment)
+            case OffsetCommitResponse():
+                promises.acknowledged = max(promises.acknowledged, self._offset)
 
-    def _on_sync(self, answer: Answer) -> None:
-        answer.int32()
-        error, assignment = answer.int16(), answer.sized()
-        if error == NONE:
-            if assignment and not assignment.startswith(f"{self.generation_id}:{self.member_id}:".encode()):
-                raise BrokenPromiseError(f"{self.member_id} was given {assignment!r} in {self.generation_id}")
-            self.promises.told(self.generation_id, self.member_id, assignment)
-        self._go_on(error)
-
-    def _go_on(self, error: int) -> None:
-        if error == UNKNOWN_MEMBER_ID:
-            self._forgotten()
-        elif error != NONE:
-            if error not in (ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS):
-                raise BrokenPromiseError(f"{self.promises.group_id}: {self._sent} was refused with {error}")
-            self._join()
-        else:
-            chance = self.random.random()
-            if chance < 0.2:
-                self._join()
-            elif chance < 0.35 or not self._commits:
-                self._heartbeat()
-            else:
-                self._commit()
-
-    def _forgotten(self) -> None:
-        if self.member_id in self.promises.assignments:
-            raise BrokenPromiseError(f"{self.promises.group_id}: the server forgot {self.member_id}")
-        self.member_id, self.generation_id = "", -1
-        self._join()
-
-    def _join(self) -> None:
-        self._sent = "join"
-        self.outbox += join_group(self.next_id(), self.promises.group_id, self.member_id)
-
-    def _heartbeat(self) -> None:
-        self._sent = "heartbeat"
-        self.outbox += heartbeat(self.next_id(), self.promises.group_id, self.generation_id, self.member_id)
-
-    def _commit(self) -> None:
-        self._sent, self._offset = "commit", self.promises.next_offset()
-        offsets = dict.fromkeys(range(PARTITION_COUNT), self._offset)
-        self.outbox += offset_commit(
-            self.next_id(), self.promises.group_id, self.generation_id, self.member_id, TOPIC, offsets
-        )
+    def _send(self, request: Request) -> None:
+        self._sent = request
+        if isinstance(request, SyncGroup):
+            for member_id, assignment in request.assignments:
+                self.promises.dealt.setdefault((request.generation_id, member_id), set()).add(assignment)
+        self.outbox += encoded(self.next_id(), request)

@@ -4,6 +4,23 @@ from __future__ import annotations
 
 from struct import Struct
 
+from groupcoord import ErrorCode
+from groupcoord.messages import (
+    Heartbeat,
+    HeartbeatResponse,
+    JoinedMember,
+    JoinGroup,
+    JoinGroupResponse,
+    OffsetCommit,
+    OffsetCommitResponse,
+    PartitionResult,
+    Request,
+    Response,
+    SyncGroup,
+    SyncGroupResponse,
+    TopicResult,
+)
+
 OFFSET_COMMIT, OFFSET_FETCH, JOIN_GROUP, HEARTBEAT, SYNC_GROUP = 8, 9, 11, 12, 14
 INIT_PRODUCER_ID, ADD_OFFSETS_TO_TXN, END_TXN, TXN_OFFSET_COMMIT = 22, 25, 26, 28
 
@@ -114,6 +131,23 @@ def end_txn(correlation_id: int, transactional_id: str, producer: tuple[int, int
     return frame(END_TXN, 1, correlation_id, body)
 
 
+def encoded(correlation_id: int, request: Request) -> bytes:
+    """Return a consumer's request in one of these versions."""
+    match request:
+        case JoinGroup():
+            return join_group(correlation_id, request.group_id, request.member_id)
+        case SyncGroup(group_id, generation_id, member_id):
+            assignments = {entry.member_id: entry.assignment for entry in request.assignments}
+            return sync_group(correlation_id, group_id, generation_id, member_id, assignments)
+        case Heartbeat(group_id, generation_id, member_id):
+            return heartbeat(correlation_id, group_id, generation_id, member_id)
+        case OffsetCommit(group_id, (topic,), generation_id, member_id):
+            offsets = {offset.partition_index: offset.committed_offset for offset in topic.partitions}
+            return offset_commit(correlation_id, group_id or "", generation_id, member_id, topic.name or "", offsets)
+        case _:
+            raise TypeError(f"no consumer sends {request!r}")
+
+
 class Answer:
     """Reads the body of a response, field by field."""
 
@@ -201,3 +235,26 @@ def fetched_stability(answer: Answer) -> dict[int, int]:
         answer.int8()
     assert answer.int16() == 0
     return errors
+
+
+def decoded(request: Request, answer: Answer) -> Response:
+    """Read the answer to what :func:`encoded` sends; what its version has no field for is as in the request."""
+    if isinstance(request, OffsetCommit):
+        codes = commit_errors(answer)
+        (topic,) = request.topics
+        results = tuple(PartitionResult(index, ErrorCode(code)) for index, code in enumerate(codes))
+        return OffsetCommitResponse((TopicResult(topic.name, topic.topic_id, results),))
+    answer.int32()
+    error_code = ErrorCode(answer.int16())
+    match request:
+        case JoinGroup():
+            generation_id, protocol_name, leader = answer.int32(), answer.string(), answer.string()
+            member_id, count = answer.string(), answer.int32()
+            members = tuple(JoinedMember(answer.string(), None, answer.sized()) for _ in range(count))
+            return JoinGroupResponse(
+                error_code, member_id, generation_id, request.protocol_type, protocol_name, leader, members=members
+            )
+        case SyncGroup():
+            return SyncGroupResponse(error_code, "consumer", "range", answer.sized())
+        case _:
+            return HeartbeatResponse(error_code)

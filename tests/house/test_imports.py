@@ -102,7 +102,6 @@ WITHOUT_CIRCLES = tuple(part for part in MAY_IMPORT if part not in ("host", "sim
 PYSPARK_ONLY_IN = "spark"
 
 KNOWN_CIRCLES = {
-    frozenset(f"groupcoord.core.{name}" for name in ("continuations", "effects", "group", "member")),
     frozenset(f"groupcoord.host.{name}" for name in ("broker", "connection")),
 }
 """Files that import each other all the same."""

@@ -1,19 +1,21 @@
-"""Everything that can happen in the world of the random tests: consumers, producers, administrators, time, the log.
+"""What else can happen in the world of the random tests, besides what the published machine does.
 
 An action that needs somebody picks among those there are, by number; where there is nobody, nothing happens.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any, TypeVar
 
 import pytest
 from attrs import evolve
 
-from groupcoord import ErrorCode, LoadError, PartitionStatus, Ticket
+from groupcoord import ErrorCode, LoadError, PartitionStatus
 from groupcoord.core.records import ZERO_UUID
+from groupcoord.laws import error_codes
 from groupcoord.log_store import (
-    AppendTimedOutError,
     LogStoreError,
     NotEnoughReplicasError,
     NotLeaderError,
@@ -21,7 +23,6 @@ from groupcoord.log_store import (
     StorageError,
 )
 from groupcoord.messages import (
-    CompleteTransaction,
     CoordinatorType,
     DeleteGroups,
     DescribeGroups,
@@ -42,84 +43,63 @@ from groupcoord.messages import (
     TopicToFetch,
     TxnOffsetCommit,
 )
-from groupcoord.testing.fleet import PARTITIONS, REBALANCE_TIMEOUT_MS
-from tests.laws.actors import Actor, Manner, subscription
-from tests.laws.denials import (
-    allowed_in,
-    error_codes,
-    expected_refusal,
-    requests_of_every_kind,
-    requests_that_are_wrong,
-)
-from tests.laws.world import CLERK, ELSEWHERE, GROUPS, HERE, LOG_PARTITIONS, NOBODY, PRODUCER, WORKERS, World
+from groupcoord.testing.consumers import PARTITIONS, REBALANCE_TIMEOUT_MS, Consumer, subscription
+from groupcoord.testing.machine import CONSUMERS_MAX, PROTOCOLS
+from groupcoord.testing.world import LOG_PARTITIONS
+from tests.laws.full_world import CLERK, ELSEWHERE, GROUPS, HERE, NOBODY, PRODUCER, WORKERS, FullWorld
+from tests.laws.refusals import expected_refusal, is_allowed, requests_of_every_kind, requests_that_are_wrong
 
-PROTOCOLS = (("range",), ("range", "roundrobin"), ("roundrobin", "range"))
-MANNERS = (
-    Manner(),
-    Manner(asks_for_id=False, skips=False, metadata=subscription("orders", "audit")),
-    Manner(skips=False, metadata=subscription("audit"), rebalance_timeout_ms=120_000),
-    Manner(metadata=subscription(), rebalance_timeout_ms=6_000),
-    Manner(metadata=None),
-    Manner(metadata=b"\x00\x00\x00\x00\x00\x02\x00\x06orders"),
+T = TypeVar("T")
+
+KINDS: tuple[dict[str, Any], ...] = (
+    {},
+    {"asks_for_id": False, "skips_assignment": False, "metadata": subscription("orders", "audit")},
+    {"skips_assignment": False, "metadata": subscription("audit"), "rebalance_timeout_ms": 120_000},
+    {"metadata": subscription(), "rebalance_timeout_ms": 6_000},
+    {"metadata": b"nobody can read this"},
+    {"metadata": b"\x00\x00\x00\x00\x00\x02\x00\x06orders"},
 )
+"""How consumers can differ: the version of their requests, their patience, and what they say of themselves."""
+
 ERRORS: tuple[type[LogStoreError], ...] = (NotEnoughReplicasError, NotLeaderError, RecordTooLargeError, StorageError)
 GROUP_STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
 
 
-class Consumers(World):
+def picked(candidates: Sequence[T], which: int) -> T | None:
+    """Return one of the candidates, if there are any."""
+    return candidates[which % len(candidates)] if candidates else None
+
+
+class MemberActions(FullWorld):
     """What members of groups do, and those who would like to be members."""
 
-    def a_consumer_starts(self, group_id: str, instance: str | None, protocols: int, manner: int) -> None:
+    def a_consumer_of_some_kind_starts(
+        self, group_id: str, instance_id: str | None, protocols: tuple[str, ...], kind: int
+    ) -> Consumer:
         """A new consumer is there; with an instance id it takes the place of the one that has it."""
-        if len(self.actors) < 9:
-            for other in self.actors:
-                if instance is not None and (other.group_id, other.instance_id) == (group_id, instance):
-                    other.is_alive = False
-            self._new_actor(group_id, instance, PROTOCOLS[protocols], MANNERS[manner])
+        if len(self.fleet.consumers) > CONSUMERS_MAX:
+            return self.fleet.consumers[-1]
+        protocol_type = "connect" if group_id == WORKERS else "consumer"
+        name = f"c{len(self.fleet.consumers)}"
+        consumer = Consumer(name, group_id, instance_id, protocols, protocol_type, **KINDS[kind])
+        return self.start_consumer(consumer)
 
-    def a_group_comes_to_be(self, group_id: str, instances: tuple[str | None, ...], manner: int) -> None:
+    def a_group_comes_to_be(self, group_id: str, instances: tuple[str | None, ...], kind: int) -> None:
         """Consumers start together and go on until all have their share, if nothing is in the way."""
         for instance in instances:
-            self.a_consumer_starts(group_id, instance, 1, manner)
-        for _ in range(6):
-            self.go_on(1_000)
-
-    def _new_actor(self, group_id: str, instance: str | None, protocols: tuple[str, ...], manner: Manner) -> Actor:
-        protocol_type = "connect" if group_id == WORKERS else "consumer"
-        self.actors.append(
-            Actor(f"c{len(self.actors)}", group_id, instance, protocols, manner=manner, protocol_type=protocol_type)
-        )
-        return self.actors[-1]
-
-    def ready(self, *phases: str) -> list[Actor]:
-        """Return the live consumers that wait for nothing, in these phases (any, if none are named)."""
-        return [a for a in self.actors if a.is_alive and not a.is_waiting and (not phases or a.phase in phases)]
-
-    def a_consumer_goes_on(self, who: int) -> None:
-        """A consumer sends what is next: a join, a sync or a heartbeat."""
-        actor = self.pick(self.ready(), who)
-        if actor is not None:
-            self.submit(actor.next_request(), actor)
-
-    def everybody_goes_on_for_a_while(self, rounds: int) -> None:
-        """All consumers send what is next, several times; some commit."""
-        for _ in range(rounds):
-            for actor in self.ready():
-                if actor.is_alive and not actor.is_waiting:
-                    if actor.owned and self.random.random() < 0.3:
-                        self.submit(actor.commit_request(self.offsets_of(actor)), actor)
-                    else:
-                        self.submit(actor.next_request(), actor)
+            self.a_consumer_of_some_kind_starts(group_id, instance, PROTOCOLS[0], kind)
+        self.write_all()
+        self.live_on(6, 1_000)
 
     def a_consumer_commits(self, who: int, by_id: bool) -> None:
         """A consumer commits, whatever its group is doing."""
-        actor = self.pick([actor for actor in self.ready() if actor.member_id], who)
-        if actor is not None:
-            self.submit(actor.commit_request(self.offsets_of(actor, by_id=by_id)), actor)
+        consumer = picked([consumer for consumer in self.fleet.ready() if consumer.member_id], who)
+        if consumer is not None:
+            self.submit(consumer.commit_request(self.offsets_of(consumer, by_id=by_id)), consumer)
 
-    def offsets_of(self, actor: Actor, *, by_id: bool = False) -> tuple[TopicToCommit, ...]:
+    def offsets_of(self, consumer: Consumer, *, by_id: bool = False) -> tuple[TopicToCommit, ...]:
         """Return offsets for what a consumer owns (for partition 0, if it owns nothing), of both topics."""
-        return self.offsets("orders", *sorted(actor.owned or {0}), by_id=by_id) + self.offsets("audit", 0)
+        return self.offsets("orders", *sorted(consumer.owned or {0}), by_id=by_id) + self.offsets("audit", 0)
 
     def offsets(self, name: str, *indexes: int, by_id: bool = False, metadata: str = "") -> tuple[TopicToCommit, ...]:
         """Return new offsets for partitions of a topic, which is named, or identified if there is such a topic."""
@@ -127,47 +107,25 @@ class Consumers(World):
         offsets = tuple(OffsetToCommit(index, self.new_offset(), 3, metadata) for index in indexes)
         return (TopicToCommit(name if topic_id == ZERO_UUID else None, offsets, topic_id),)
 
-    def a_consumer_repeats_its_request(self, who: int) -> None:
-        """A consumer sends its waiting join or sync again, say over a new connection."""
-        actor = self.pick([a for a in self.actors if a.is_alive and a.is_waiting and a.member_id], who)
-        if actor is not None and actor.phase != "stable":
-            self.submit(actor.next_request())
-
     def a_consumer_joins_again(self, who: int, changes: bool) -> None:
         """A consumer rejoins its group: as a leader does whose topics changed, or since its own interests changed."""
-        actor = self.pick(self.ready("stable", "syncing"), who)
-        if actor is not None:
-            if changes and actor.instance_id is None:
-                actor.protocols = tuple(reversed(actor.protocols))
-                actor.manner = evolve(actor.manner, metadata=subscription("orders", "audit"))
-            actor.rejoin()
-            self.submit(actor.next_request(), actor)
+        consumer = picked(self.fleet.ready("stable", "syncing"), who)
+        if consumer is not None:
+            if changes and consumer.instance_id is None:
+                consumer.protocols = tuple(reversed(consumer.protocols))
+                consumer.metadata = subscription("orders", "audit")
+            consumer.rejoin()
+            self.submit(consumer.next_request(), consumer)
 
-    def a_static_consumer_restarts(self, who: int, protocols: int | None, skips: bool) -> None:
-        """A static consumer ends without a word and is back under a new member id; its old self may still wait."""
-        old = self.pick([a for a in self.actors if a.is_alive and a.instance_id and a.member_id], who)
-        if old is not None:
-            old.is_alive = False
-            chosen = old.protocols if protocols is None else PROTOCOLS[protocols]
-            actor = self._new_actor(old.group_id, old.instance_id, chosen, evolve(old.manner, skips=skips))
-            self.submit(actor.next_request(), actor)
-
-    def a_consumer_dies(self, who: int) -> None:
-        """A consumer is silent from now on."""
-        actor = self.pick([a for a in self.actors if a.is_alive], who)
-        if actor is not None:
-            actor.is_alive = False
-
-    def a_consumer_leaves(self, who: int) -> None:
-        """A consumer leaves in good order, perhaps before it has joined."""
-        actor = self.pick([actor for actor in self.ready() if actor.member_id], who)
-        if actor is not None:
-            actor.is_alive = False
-            self.submit(actor.leave_request(), actor)
+    def a_static_consumer_returns(self, who: int, skips: bool) -> None:
+        """A static consumer ends without a word and is back without its member id, in another version perhaps."""
+        consumer = picked([c for c in self.fleet.consumers if c.is_alive and c.instance_id and c.member_id], who)
+        if consumer is not None:
+            self.restart_static(consumer, skips_assignment=skips)
 
     def several_are_removed(self, group_id: str, by_instance: bool, count: int) -> None:
         """An administrator removes members in one request, some of whom there are not."""
-        chosen = [a for a in self.actors if a.group_id == group_id and a.member_id][:count]
+        chosen = [a for a in self.fleet.consumers if a.group_id == group_id and a.member_id][:count]
         entries = [
             LeavingMember("" if by_instance and a.instance_id else a.member_id, a.instance_id, "removed")
             for a in chosen
@@ -176,7 +134,7 @@ class Consumers(World):
 
     def a_ghost_speaks(self, who: int, kind: str) -> None:
         """A consumer that was given up, or replaced, goes on for a moment."""
-        ghost = self.pick([a for a in self.actors if not a.is_alive and a.member_id], who)
+        ghost = picked([a for a in self.fleet.consumers if not a.is_alive and a.member_id], who)
         if ghost is None:
             return
         match kind:
@@ -199,28 +157,24 @@ class Consumers(World):
 
     def a_consumer_commits_in_a_transaction(self, who: int, producer_id: int) -> None:
         """A consumer that also produces commits what it read in its transaction (KIP-447)."""
-        actor = self.pick([a for a in self.actors if a.member_id], who)
-        if actor is not None:
+        consumer = picked([a for a in self.fleet.consumers if a.member_id], who)
+        if consumer is not None:
             self.submit(
                 TxnOffsetCommit(
-                    actor.group_id,
-                    self.offsets_of(actor),
+                    consumer.group_id,
+                    self.offsets_of(consumer),
                     producer_id,
                     0,
                     "tx",
-                    actor.generation_id,
-                    actor.member_id,
-                    actor.instance_id,
+                    consumer.generation_id,
+                    consumer.member_id,
+                    consumer.instance_id,
                 )
             )
 
 
-class Outsiders(Consumers):
+class OutsiderActions(MemberActions):
     """Administrators, producers, and whoever else deals with groups without being a member."""
-
-    def somebody_commits_from_outside(self, group_id: str, index: int) -> None:
-        """Somebody resets an offset of a group that has no members."""
-        self.submit(OffsetCommit(group_id, self.offsets("orders", index)))
 
     def somebody_commits_in_a_peculiar_way(self, group_id: str, by_id: bool, size: int, retention_ms: int) -> None:
         """A commit with metadata, perhaps too long, a retention of its own, and partitions that don't exist."""
@@ -231,11 +185,11 @@ class Outsiders(Consumers):
 
     def a_clerk_deals_with_offsets(self, group_id: str) -> None:
         """Somebody who may only see one topic is refused the others, and is served that one."""
-        self.submit(OffsetCommit(group_id, self.offsets("orders", 0) + self.offsets("audit", 1)), principal=CLERK)
+        self.submit_as(CLERK, OffsetCommit(group_id, self.offsets("orders", 0) + self.offsets("audit", 1)))
         topics = self.offsets("orders", 0) + self.offsets("audit", 1)
-        self.submit(TxnOffsetCommit(group_id, topics, 7, 0), principal=CLERK)
+        self.submit_as(CLERK, TxnOffsetCommit(group_id, topics, 7, 0))
         doomed = (TopicToDelete("audit", (0,)), TopicToDelete("orders", (0, 9)), TopicToDelete("nowhere", (0,)))
-        self.submit(OffsetDelete(group_id, doomed), principal=CLERK)
+        self.submit_as(CLERK, OffsetDelete(group_id, doomed))
         index = self.coordinator.partition_of(group_id)
         if self.coordinator.partition(index) is not None:
             everything = self.coordinator.call(OffsetFetch((GroupToFetch(group_id),)), CLERK).groups[0]
@@ -262,27 +216,19 @@ class Outsiders(Consumers):
             self.coordinator.topic_deleted(name, self.topics.delete(name))
             self.deliver()
 
-    def a_producer_commits(self, producer_id: int, group_id: str, index: int) -> None:
-        """A producer puts an offset into its transaction."""
-        self.submit(TxnOffsetCommit(group_id, self.offsets("orders", index), producer_id, 0))
-
-    def a_transaction_ends(self, producer_id: int, partition: int, committed: bool) -> None:
-        """A transaction coordinator writes its marker to a log partition."""
-        self.submit(CompleteTransaction(partition, producer_id, 0, committed))
-
     def somebody_without_permission_asks(self, group_id: str, member_id: str) -> None:
         """Every request of a principal without any permission is refused at once, whatever state the group is in."""
         for request in requests_of_every_kind(group_id, member_id):
-            assert not allowed_in(self.coordinator.call(request, NOBODY))
+            assert not is_allowed(self.coordinator.call(request, NOBODY))
         commit = TxnOffsetCommit(group_id, self.offsets("orders", 0), 7, 0, "tx")
-        assert error_codes(self.coordinator.call(commit, PRODUCER)) == {ErrorCode.GROUP_AUTHORIZATION_FAILED}
+        assert set(error_codes(self.coordinator.call(commit, PRODUCER))) == {ErrorCode.GROUP_AUTHORIZATION_FAILED}
         described = self.coordinator.call(DescribeGroups((group_id,), include_authorized_operations=True), CLERK)
         assert bin(described.groups[0].authorized_operations % 2**32).count("1") in (1, 5)
 
     def somebody_errs(self) -> None:
         """What is wrong with a request comes before the state of the group and of its log partition."""
         for request, error_code in requests_that_are_wrong():
-            assert error_codes(self.coordinator.call(request)) == {error_code}
+            assert set(error_codes(self.coordinator.call(request))) == {error_code}
 
     def somebody_asks_where_nobody_serves(self, group_id: str) -> None:
         """Every request for a log partition that isn't served here is refused at once, for the right reason."""
@@ -291,7 +237,7 @@ class Outsiders(Consumers):
             for request in requests_of_every_kind(group_id, "nobody"):
                 expected = expected_refusal(request, status, PartitionStatus.LOADING in self.all_statuses())
                 if expected is not None:
-                    assert error_codes(self.coordinator.call(request)) == {expected}
+                    assert set(error_codes(self.coordinator.call(request))) == {expected}
 
     def all_statuses(self) -> list[PartitionStatus]:
         """Return the status of every log partition."""
@@ -324,78 +270,39 @@ class Outsiders(Consumers):
                     assert partition.error_code is ErrorCode.NONE or partition.committed_offset == -1
 
 
-class Lives(Outsiders):
+class Actions(OutsiderActions):
     """Time, the log and the process."""
-
-    def time_passes(self, duration_ms: int, exactly: bool) -> None:
-        """Time passes: timers fire late, all together, or ``exactly`` when they are due."""
-        end_ms = self.clock.now_ms() + duration_ms
-        for _ in range(100 if exactly else 0):
-            deadline_ms = self.coordinator.next_deadline_ms()
-            if deadline_ms is None or deadline_ms > end_ms:
-                break
-            self.clock.advance_to(max(deadline_ms, self.clock.now_ms()))
-            self.let_timers_fire()
-        self.clock.advance_to(end_ms)
-        self.let_timers_fire()
-
-    def the_log_answers(self, count: int, together: bool) -> None:
-        """The log writes what waits, and says so for each append, or ``together`` for the last of each partition."""
-        answers = self.store.write_waiting(count)
-        if together:
-            answers = list({ticket.partition: (ticket, base_offset) for ticket, base_offset in answers}.values())
-        for ticket, base_offset in answers:
-            self.coordinator.appended(ticket, base_offset)
-        self.deliver()
 
     def the_log_refuses(self, error: type[LogStoreError], count: int | None) -> None:
         """The log refuses the oldest appends that wait (``count`` None: all), or the next one."""
-        waiting = self.store.waiting()
-        if not waiting:
+        if not self.store.waiting():
             self.store.fail_next(error("injected"))
-        for ticket in waiting[:count]:
-            del self.store._waiting[0]
-            self.coordinator.append_failed(ticket, error("injected"))
-            self.deliver()
+        self.refuse(error("injected"), count)
 
-    def an_append_times_out(self, is_written: bool) -> None:
-        """Nobody knows whether an append was written: its log partition is given up."""
-        waiting = self.store.waiting()
-        if not waiting:
-            self.line.loses_answer = True
-            return
-        ticket: Ticket = waiting[0]
-        if is_written:
-            self.store.write_waiting(1)
-        else:
-            del self.store._waiting[0]
-        self.coordinator.append_failed(ticket, AppendTimedOutError("injected"))
-        self.deliver()
+    def an_answer_is_lost(self) -> None:
+        """The log writes the next append, and the coordinator never learns of it: its log partition is given up."""
+        if not self.store.waiting():
+            self.store.lose_next_answer()
 
     def another_writer_leaves_a_gap(self, partition: int, count: int) -> None:
         """Offsets of the log are not without gaps."""
         if not self.store.waiting():
-            self.store.skip_offsets(partition, count)
+            self.memory_log.skip_offsets(partition, count)
 
     def the_process_restarts(self, written: int, max_size: int, loads: bool, breaks_after: int | None) -> None:
         """The process is killed and started again, perhaps with another ``group.max.size``; nobody gets an answer.
 
         Of what waits for the log, a part is ``written``. Then the log is loaded, or is found broken, or not loaded yet.
         """
-        self.store.write_waiting(min(written, len(self.store.waiting())))
-        self.store.drop_waiting()
-        for sent in self.outstanding.values():
-            if sent.actor is not None:
-                sent.actor.receive(None)
-        self.outstanding.clear()
         self.config = evolve(self.config, group_max_size=max_size)
-        self.boot()
+        self.kill(written)
         self.somebody_is_too_early()
         if loads:
-            self.line.breaks_after = breaks_after
+            if breaks_after is not None:
+                self.store.break_next_read(breaks_after)
             with suppress(LoadError):
                 self.coordinator.load_all()
-            self.line.mend()
+            self.store.mend()
             self.deliver()
 
     def somebody_is_too_early(self) -> None:
@@ -420,13 +327,10 @@ class Lives(Outsiders):
 
     def _forget_waiting(self, partition: int) -> None:
         """What a partition's former leader still had under way is written or lost before the next one reads."""
-        for ticket, records in [entry for entry in self.store._waiting if entry[0].partition == partition]:
-            self.store._waiting = [entry for entry in self.store._waiting if entry[0] != ticket]
-            if self.random.random() < 0.5:
-                self.coordinator.appended(ticket, self.store._write(partition, records))
-            else:
-                self.coordinator.append_failed(ticket, StorageError("injected"))
-            self.deliver()
+        for ticket in self.store.waiting():
+            if ticket.partition == partition:
+                error = None if self.random.random() < 0.5 else StorageError("injected")
+                self.pass_on([self.store.settle(ticket, error)])
 
     def a_load_goes_on(self, partition: int, records_at_once: int | None) -> None:
         """A load under way reads on."""
@@ -438,10 +342,10 @@ class Lives(Outsiders):
         if self.coordinator.partition(partition) is None:
             self._forget_waiting(partition)
             self.leader_epoch += 1
-            self.line.breaks_after = breaks_after
+            self.store.break_next_read(breaks_after)
             if self.coordinator.begin_load(partition, self.leader_epoch):
                 with pytest.raises(LoadError):
                     self.coordinator.continue_load(partition)
                 assert self.coordinator.status(partition) is PartitionStatus.FAILED
-            self.line.mend()
+            self.store.mend()
             self.deliver()

@@ -61,7 +61,8 @@ from groupcoord.messages import (
     TopicToFetch,
     TxnOffsetCommit,
 )
-from tests.core.driver import Driver, Sent
+from groupcoord.testing.fleet import Sent
+from tests.core.driver import Driver
 
 from .rendering import render, text_of, words
 
@@ -104,13 +105,13 @@ class Topics:
         return next((name for name in self._counts if self.topic_id(name) == topic_id), None)
 
 
-class World(Driver):
+class RecordingDriver(Driver):
     """The driver of the core's tests, that writes down what happens; every step checks the laws there, too."""
 
     def __init__(self, lines: list[str], topics: Topics | None, **settings: int) -> None:
         self.lines = lines
         self.clients: dict[str, Client] = {}
-        self.senders: dict[int, tuple[str, Client | None]] = {}
+        self.labels: dict[int, tuple[str, Client | None]] = {}
         self._written = 0
         self._held = -1
         self._states: dict[str, tuple[str, int]] = {}
@@ -122,12 +123,12 @@ class World(Driver):
 
     def ask(self, label: str, request: Request, client: Client | None = None) -> None:
         """Send a request, and say so if it has to wait."""
-        self.senders[id(request)] = (label, client)
-        sent = self.send(request)
+        self.labels[id(request)] = (label, client)
+        sent = self.submit(request)
         if sent.is_waiting:
             self.say(f"{label} waits")
 
-    def settle(self) -> None:
+    def deliver(self) -> None:
         """Write down what is new: records, answers, states."""
         records = list(self.store.read(0))
         for entry in records[self._written :]:
@@ -136,15 +137,14 @@ class World(Driver):
         for number in (ticket.number for ticket in self.store.waiting() if ticket.number > self._held):
             self.say(f"the log holds append {number} back")
             self._held = number
-        for sent, response in self.coordinator.take_replies():
-            self._outstanding.remove(sent)
-            sent.answers.append(response)
-            self._say_answer(sent, response)
+        self.fleet.deliver()
         self.say_states()
-        self.check()
+        self.check_laws()
 
-    def _say_answer(self, sent: Sent, response: Response | None) -> None:
-        label, client = self.senders.pop(id(sent.request))
+    def on_answer(self, sent: Sent, response: Response | None) -> None:
+        """Write an answer down; its client remembers who it is."""
+        super().on_answer(sent, response)
+        label, client = self.labels.pop(id(sent.request))
         self.say(f"{label}: {'never answered' if response is None else render(response)}")
         if client is not None and isinstance(response, JoinGroupResponse):
             if response.error_code is ErrorCode.NONE:
@@ -168,7 +168,7 @@ class World(Driver):
 
     def forget_requests(self) -> None:
         """Nobody waits any more."""
-        self.senders.clear()
+        self.labels.clear()
         self._held = -1
 
 
@@ -177,7 +177,7 @@ class Session:
 
     def __init__(self) -> None:
         self._lines: list[str] = []
-        self._world: World | None = None
+        self._world: RecordingDriver | None = None
 
     def run(self, line: str) -> list[str]:
         """Run a command and return what it printed.
@@ -201,10 +201,10 @@ class Session:
         return self._lines.copy() or ["ok"]
 
     @property
-    def world(self) -> World:
+    def world(self) -> RecordingDriver:
         """The world; with Kafka's defaults if the script asked for nothing else."""
         if self._world is None:
-            self._world = World(self._lines, None)
+            self._world = RecordingDriver(self._lines, None)
         return self._world
 
     def do_config(self, *, topics: str | None = None, **settings: str) -> None:
@@ -213,7 +213,7 @@ class Session:
             raise ValueError("it comes first")
         counts = dict(entry.split(":") for entry in (topics or "").split(",") if entry)
         resolver = None if topics is None else Topics({name: int(count) for name, count in counts.items()})
-        self._world = World(self._lines, resolver, **{key: int(value) for key, value in settings.items()})
+        self._world = RecordingDriver(self._lines, resolver, **{key: int(value) for key, value in settings.items()})
 
     # ------------------------------------------------------------ clients
 
@@ -382,7 +382,7 @@ class Session:
         """A topic is gone from the cluster."""
         topics = self.world.topics
         self.world.coordinator.topic_deleted(topic, topics.topic_id(topic) if topics else UUID(int=0))
-        self.world.settle()
+        self.world.deliver()
 
     # ------------------------------------------------------------ administration
 
@@ -419,7 +419,7 @@ class Session:
     def do_tick(self) -> None:
         """Tell the coordinator that time has passed."""
         self.world.coordinator.tick()
-        self.world.settle()
+        self.world.deliver()
 
     def do_deadline(self) -> None:
         """Say when the coordinator wants to be woken."""
@@ -432,7 +432,7 @@ class Session:
 
     def do_late(self, switch: str) -> None:
         """Let appends wait for ``ack``, or not any more."""
-        self.world.store.acknowledge_late = {"on": True, "off": False}[switch]
+        self.world.store.is_late = {"on": True, "off": False}[switch]
 
     def do_ack(self, count: str | None = None) -> None:
         """The log writes what waits, and answers each."""
@@ -454,7 +454,7 @@ class Session:
 
     def do_skip_offsets(self, count: str) -> None:
         """Another writer takes offsets."""
-        self.world.store.skip_offsets(0, int(count))
+        self.world.log.skip_offsets(0, int(count))
 
     # ------------------------------------------------------------ the process
 
@@ -467,27 +467,27 @@ class Session:
     def do_unload(self, epoch: str) -> None:
         """The log partition moves away."""
         self.world.coordinator.unload(0, int(epoch))
-        self.world.settle()
+        self.world.deliver()
 
     def do_load(self, epoch: str) -> None:
         """The log partition moves here."""
         self.world.coordinator.load(0, int(epoch))
-        self.world.settle()
+        self.world.deliver()
 
     def do_begin_load(self, epoch: str) -> None:
         """The log partition moves here, and loads in steps."""
         self.world.say("loading" if self.world.coordinator.begin_load(0, int(epoch)) else "nothing to load")
-        self.world.settle()
+        self.world.deliver()
 
     def do_continue_load(self, count: str) -> None:
         """Load some records more."""
         self.world.say("served" if self.world.coordinator.continue_load(0, int(count)) else "loading")
-        self.world.settle()
+        self.world.deliver()
 
     def do_close(self) -> None:
         """Shut the coordinator down."""
         self.world.coordinator.close()
-        self.world.settle()
+        self.world.deliver()
 
     # ------------------------------------------------------------ looking inside
 

@@ -15,7 +15,7 @@ from groupcoord.member import TopicPartition
 from groupcoord.sim import FleetReport, report_page, run_seed
 from groupcoord.sim.actors.observations import RECORD_INTERVAL_MS, GroupObservations
 from groupcoord.sim.reports.measures import MEASURES, Distribution, Measure, histogram
-from groupcoord.sim.reports.page import BAR_HEIGHT_MIN, BAR_WIDTH_MAX, plot, format_value
+from groupcoord.sim.reports.page import BAR_HEIGHT_MIN, BAR_WIDTH_MAX, format_value, plot
 from groupcoord.sim.reports.runs import Run as SeedRun
 
 from .worlds import small_world

@@ -22,21 +22,24 @@ from hypothesis.stateful import invariant, rule
 from groupcoord import MemoryLogStore
 from groupcoord.core.hard_state import HardState
 from groupcoord.log_store import LogRecord, Ticket
+from groupcoord.messages import CompleteTransaction, OffsetCommit, TxnOffsetCommit
 from groupcoord.storage import compaction
 from groupcoord.storage.compaction import CompactionSettings
 from groupcoord.storage.log_directory import segment_path, sync_path
 from groupcoord.storage.segment_store import SegmentLogStore
-from groupcoord.testing.fleet import PARTITIONS
-from tests.laws.test_coordinator_machine import CoordinatorMachine
-from tests.laws.world import GROUPS, LOG_PARTITIONS
+from groupcoord.testing.consumers import PARTITIONS
+from groupcoord.testing.machine import PRODUCERS
+from groupcoord.testing.world import LOG_PARTITIONS
+from tests.laws.full_world import GROUPS
+from tests.laws.test_coordinator_machine import FullMachine
 from tests.storage.dying_disk import DyingDisk, PowerFailure
 
 
 class MirroredStore(MemoryLogStore):
     """A log in memory whose records go to segment files too, which may be compacted."""
 
-    def __init__(self, files: SegmentLogStore, *, acknowledge_late: bool) -> None:
-        super().__init__(acknowledge_late=acknowledge_late)
+    def __init__(self, files: SegmentLogStore) -> None:
+        super().__init__()
         self.files = files
 
     def _write(self, partition: int, records: Any) -> int:
@@ -61,10 +64,12 @@ def state(records: Iterable[LogRecord]) -> dict[str, Any]:
     return {**facts, "groups": groups}
 
 
-class CompactionMachine(CoordinatorMachine):
+class CompactionMachine(FullMachine):
     """Consumers, producers, an administrator, and a log that is compacted beneath them."""
 
-    def make_store(self, late: bool) -> MemoryLogStore:
+    memory_log: MirroredStore
+
+    def make_log_store(self) -> MirroredStore:
         self.folder = Path(tempfile.mkdtemp(prefix="groupcoord-compaction-"))
         self.roll_bytes = self.random.choice([1, 300, 1_000])
         self.durable: dict[Path, int] = {}
@@ -77,7 +82,8 @@ class CompactionMachine(CoordinatorMachine):
             min_compaction_lag_ms=self.random.choice([0, 0, 5_000]),
             dedupe_buffer_bytes=self.random.choice([1, 1_000, 10**6]),
         )
-        return MirroredStore(self.open_files(), acknowledge_late=late)
+        self.memory_log = MirroredStore(self.open_files())
+        return self.memory_log
 
     def sync(self, path: Path) -> None:
         """Note how much of a file is durable."""
@@ -99,39 +105,40 @@ class CompactionMachine(CoordinatorMachine):
         for _ in range(count):
             group_id, index = chance.choice(GROUPS), chance.randrange(PARTITIONS)
             if chance.random() < 0.4:
-                self.somebody_commits_from_outside(group_id, index)
+                self.submit(OffsetCommit(group_id, self.offsets("orders", index)))
             elif chance.random() < 0.6:
-                self.a_producer_commits(chance.choice([7, 8]), group_id, index)
+                producer_id = chance.choice(PRODUCERS)
+                self.submit(TxnOffsetCommit(group_id, self.offsets("orders", index), producer_id, 0))
             elif chance.random() < 0.7:
                 partition = chance.randrange(LOG_PARTITIONS)
-                self.a_transaction_ends(chance.choice([7, 8]), partition, chance.random() < 0.5)
+                self.submit(CompleteTransaction(partition, chance.choice(PRODUCERS), 0, chance.random() < 0.5))
             else:
                 self.somebody_deletes_offsets(group_id, {index})
         if chance.random() < 0.7:  # open transactions hold compaction up
-            for producer_id in (7, 8):
+            for producer_id in PRODUCERS:
                 for partition in range(LOG_PARTITIONS):
-                    self.a_transaction_ends(producer_id, partition, chance.random() < 0.7)
+                    self.submit(CompleteTransaction(partition, producer_id, 0, chance.random() < 0.7))
 
     @rule(budget=st.sampled_from([1, 5, 20, 10**9]))
     def the_log_is_compacted_a_little(self, budget: int) -> None:
-        self.store.files.compact_some(self.clock.now_ms(), budget)
+        self.memory_log.files.compact_some(self.clock.now_ms(), budget)
 
     @rule()
     def the_log_is_compacted(self) -> None:
-        while self.store.files.compact_some(self.clock.now_ms()):
+        while self.memory_log.files.compact_some(self.clock.now_ms()):
             pass
 
     @rule(seed=st.integers(0, 2**32))
     def the_log_is_compacted_again_and_again(self, seed: int) -> None:
         for number in range(4):
             self.much_is_committed(seed + number, 4)
-            while self.store.files.compact_some(self.clock.now_ms() + number * 10_000):
+            while self.memory_log.files.compact_some(self.clock.now_ms() + number * 10_000):
                 pass
 
     @rule(steps=st.integers(0, 16), seed=st.integers(0, 2**32))
     def the_machine_dies_while_it_compacts(self, steps: int, seed: int) -> None:
         self.much_is_committed(seed, 10)
-        files = self.store.files
+        files = self.memory_log.files
         with DyingDisk(steps) as disk:
             try:
                 while files.compact_some(self.clock.now_ms(), 20):
@@ -139,13 +146,13 @@ class CompactionMachine(CoordinatorMachine):
             except PowerFailure:
                 pass
         disk.let_go(files)
-        self.store.files = self.open_files()
+        self.memory_log.files = self.open_files()
 
     @rule(part=st.floats(0, 1))
     def the_power_fails(self, part: float) -> None:
         """What was not synced yet is lost from anywhere on: the files load to the state of what is left."""
         for partition in range(LOG_PARTITIONS):
-            log = self.store.files._partitions[partition]
+            log = self.memory_log.files._partitions[partition]
             if not log.segments:
                 continue
             active = segment_path(log.folder, log.segments[-1])
@@ -160,16 +167,16 @@ class CompactionMachine(CoordinatorMachine):
 
     @rule()
     def the_files_are_opened_anew(self) -> None:
-        self.store.files.close()
-        self.store.files = self.open_files()
+        self.memory_log.files.close()
+        self.memory_log.files = self.open_files()
 
     @invariant()
     def the_files_hold_the_same_state(self) -> None:
         if hasattr(self, "coordinator"):
             for partition in range(LOG_PARTITIONS):
                 expected = state(self.store.read(partition))
-                assert state(self.store.files.read(partition)) == expected
-                assert state(self.store.files.read_last(partition)) == expected
+                assert state(self.memory_log.files.read(partition)) == expected
+                assert state(self.memory_log.files.read_last(partition)) == expected
 
     def teardown(self) -> None:
         try:
@@ -178,7 +185,7 @@ class CompactionMachine(CoordinatorMachine):
         finally:
             if hasattr(self, "folder"):
                 self.patch.undo()
-                self.store.files.close()
+                self.memory_log.files.close()
                 shutil.rmtree(self.folder)
 
 

@@ -8,7 +8,7 @@ from attrs import frozen
 
 from groupcoord.consumer_protocol import partitions_by_topic
 from groupcoord.errors import ErrorCode
-from groupcoord.laws import require
+from groupcoord.laws import errors_in, require
 from groupcoord.messages import (
     CompleteTransaction,
     CompleteTransactionResponse,
@@ -17,7 +17,6 @@ from groupcoord.messages import (
     TxnOffsetCommit,
     TxnOffsetCommitResponse,
 )
-from groupcoord.sim.actors.answers import errors_of
 from groupcoord.sim.actors.fault import Fault
 from groupcoord.sim.actors.groups import SimulatedGroup
 from groupcoord.sim.actors.observations import head
@@ -90,7 +89,7 @@ class _Producer:
             all_taken = True
             for _ in range(chance.randint(1, 3)):
                 answer = yield Ask(self._commit(epoch, name), self.group.options.group_id)
-                all_taken = all_taken and answer is not None and not errors_of(answer)
+                all_taken = all_taken and answer is not None and not errors_in(answer)
                 yield Pause(chance.choice(fault.commit_pauses_ms))
             has_died = chance.random() < fault.crash_percent / 100
             if has_died:
@@ -149,4 +148,4 @@ class _Producer:
         """Go on with a transaction that is over: nobody may take that."""
         answer = yield Ask(self._commit(epoch, name), self.group.options.group_id)
         if isinstance(answer, TxnOffsetCommitResponse):
-            require(bool(errors_of(answer)), f"transaction {name} is over, and yet another commit of it is taken")
+            require(bool(errors_in(answer)), f"transaction {name} is over, and yet another commit of it is taken")

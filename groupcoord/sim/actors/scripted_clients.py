@@ -6,8 +6,8 @@ from collections.abc import Generator
 from typing import NamedTuple
 
 from groupcoord.errors import ErrorCode
+from groupcoord.laws import errors_in
 from groupcoord.messages import CoordinatorType, FindCoordinator, FindCoordinatorResponse, Request, Response
-from groupcoord.sim.actors.answers import NONE, errors_of
 from groupcoord.sim.actors.groups import SimulatedGroup
 from groupcoord.sim.actors.stage import Stage
 from groupcoord.sim.kernel.network import Connection
@@ -72,8 +72,8 @@ class ScriptedClient:
         """Take the next step; ``answer`` is what the last one brought."""
         self._step += 1
         if self._request is not None:
-            errors = [NO_ANSWER] if answer is None else errors_of(answer)
-            self._stage.count(self._name, type(self._request).__name__, errors[0] if errors else NONE.name)
+            outcome = NO_ANSWER if answer is None else next(iter(errors_in(answer)), ErrorCode.NONE).name
+            self._stage.count(self._name, type(self._request).__name__, outcome)
             self._request = None
         try:
             step = self._script.send(answer)

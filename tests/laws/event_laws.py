@@ -1,4 +1,4 @@
-"""The laws about the course of things: what was said before must agree with what is said now."""
+"""The laws that need to know what happened before: events, counters, members that are gone, offsets that are used."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from groupcoord.events import (
     RebalanceStarted,
 )
 from groupcoord.messages import Heartbeat, LeaveGroup, OffsetCommit, Request, SyncGroup
-from tests.laws.actors import Actor, subscription
+from groupcoord.testing.consumers import subscription
 
 TOPICS_OF_METADATA = {
     subscription(*topics): frozenset(topics) for topics in [(), ("orders",), ("audit",), ("orders", "audit")]
 }
 
 
-class Witness:
-    """Follows one coordinator through its events, and holds it to them.
+class EventLaws:
+    """Follows one coordinator through its events, and checks that they agree with what it has and answers.
 
     Attributes:
-        members: group id → member id → instance id, told by events alone.
+        members: group id → member id → instance id, as events say.
         gone: group id → ids that left, expired or were replaced, of which no request is accepted any more.
         is_rebalancing: the groups whose rebalance has started and is not completed.
         rebalances_started: how many.
@@ -39,7 +39,6 @@ class Witness:
         self.is_rebalancing: set[str] = set()
         self.rebalances_started = 0
         self._generations: dict[str, int] = {}
-        self._owners: dict[tuple[str, int, int], str] = {}
         self._removed: list[GroupMetadata] = []
         self._known: dict[int, GroupMetadata] = {}
         self._counters: dict[str, int] = {}
@@ -90,11 +89,10 @@ class Witness:
         del self.members[group_id], self.gone[group_id]
         self.is_rebalancing.discard(group_id)
         self._generations.pop(group_id, None)
-        self._owners = {key: owner for key, owner in self._owners.items() if key[0] != group_id}
 
     # ------------------------------------------------------------ requests and answers
 
-    def is_from_the_dead(self, request: Request) -> bool:
+    def speaks_for_gone(self, request: Request) -> bool:
         """Tell whether a request speaks for a member that is gone: it must not be accepted."""
         if isinstance(request, Heartbeat | SyncGroup | OffsetCommit):
             return request.member_id in self.gone.get(request.group_id or "", ())
@@ -102,12 +100,6 @@ class Witness:
             gone = self.gone.get(request.group_id, ())
             return all(entry.member_id in gone for entry in request.members)
         return False
-
-    def note_owned(self, actor: Actor) -> None:
-        """Within one generation, as members see it, a partition has one owner."""
-        for index in actor.owned or ():
-            owner = self._owners.setdefault((actor.group_id, actor.generation_id, index), actor.identity)
-            assert owner == actor.identity
 
     # ------------------------------------------------------------ after each step
 
@@ -125,8 +117,8 @@ class Witness:
                 present[group.group_id] = {m.member_id: m.group_instance_id for m in group.members.values()}
                 assert group.generation_id >= self._generations.get(group.group_id, 0)
                 self._generations[group.group_id] = group.generation_id
-        told = {group_id: members for group_id, members in self.members.items() if members}
-        assert told == {group_id: members for group_id, members in present.items() if members}
+        known = {group_id: members for group_id, members in self.members.items() if members}
+        assert known == {group_id: members for group_id, members in present.items() if members}
         self._removed += [group for group in self._known.values() if group.state is GroupState.DEAD]
         self._known = {key: group for key, group in self._known.items() if group.state is not GroupState.DEAD}
         for group in self._removed:
@@ -135,7 +127,7 @@ class Witness:
             assert not any(member.session_timer.deadline_ms for member in group.members.values())
 
 
-class Retained:
+class RetainedOffsets:
     """Which offsets must survive a moment in which only time passes."""
 
     def __init__(self, coordinator: GroupCoordinator) -> None:
@@ -148,7 +140,7 @@ class Retained:
 
     def check(self, coordinator: GroupCoordinator, records: list[Record]) -> None:
         """Expiry never removes an offset of a topic that a live group subscribes to, or may subscribe to."""
-        still_alive = Retained(coordinator)._topics.keys()
+        still_alive = RetainedOffsets(coordinator)._topics.keys()
         for record in records:
             if isinstance(record, OffsetTombstone) and record.group_id in self._topics.keys() & still_alive:
                 topics = self._topics[record.group_id]

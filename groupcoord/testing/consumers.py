@@ -1,0 +1,216 @@
+"""Consumers for tests: they go through the protocol as real ones do, one request at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from attrs import define
+
+from groupcoord.core.messages import (
+    Heartbeat,
+    JoinGroup,
+    JoinGroupResponse,
+    JoinProtocol,
+    LeaveGroup,
+    LeavingMember,
+    OffsetCommit,
+    OffsetToCommit,
+    Request,
+    Response,
+    SyncAssignment,
+    SyncGroup,
+    SyncGroupResponse,
+    TopicToCommit,
+)
+from groupcoord.errors import ErrorCode
+from groupcoord.laws import errors_in, require
+from groupcoord.member.consumer_protocol import Subscription, encode_subscription
+
+TOPIC = "orders"
+PARTITIONS = 4
+SESSION_TIMEOUT_MS = 10_000
+REBALANCE_TIMEOUT_MS = 20_000
+MUST_FORGET_ID = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.GROUP_MAX_SIZE_REACHED}
+SAYS_NOTHING_OF_MEMBERSHIP = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+"""A commit can be refused with these, and the consumer goes on as it is."""
+
+
+def subscription(*topics: str) -> bytes:
+    """Return the metadata of a consumer that subscribes to topics."""
+    return encode_subscription(Subscription(topics))
+
+
+@define(eq=False)
+class Consumer:
+    """A consumer: :meth:`next_request` says what it would send now, :meth:`receive` takes the answer.
+
+    It deals out the four partitions of the topic ``orders`` in turn when it leads.
+
+    Attributes:
+        name: its client id.
+        group_id: its group.
+        instance_id: of a static member (KIP-345); None for a dynamic one.
+        protocols: the assignors that it knows, the best first.
+        protocol_type: ``consumer``, or what else its group is of.
+        metadata: what it sends with each protocol.
+        rebalance_timeout_ms: how long others wait for it.
+        asks_for_id: it is handed out a member id first (KIP-394).
+        skips_assignment: as a returning static leader it can be told to skip assigning (KIP-814).
+        tag: stands in the shares that it deals out, so that they can be told apart.
+        owned: the partitions that it believes to own, in generation ``generation_id``; None before an assignment.
+        is_waiting: it has a request under way, and sends nothing else.
+        is_alive: it has neither died, left, nor been fenced by another one in its place.
+    """
+
+    name: str
+    group_id: str
+    instance_id: str | None = None
+    protocols: tuple[str, ...] = ("range",)
+    protocol_type: str = "consumer"
+    metadata: bytes = subscription(TOPIC)
+    rebalance_timeout_ms: int = REBALANCE_TIMEOUT_MS
+    asks_for_id: bool = True
+    skips_assignment: bool = True
+    tag: str = ""
+    member_id: str = ""
+    generation_id: int = -1
+    phase: str = "joining"
+    owned: frozenset[int] | None = None
+    is_waiting: bool = False
+    is_alive: bool = True
+    members: tuple[str, ...] = ()
+    last_offset: int = 0
+
+    @property
+    def identity(self) -> str:
+        """Who owns what is assigned to this consumer: a restarted static member goes on with its share."""
+        return self.instance_id or self.member_id
+
+    # ------------------------------------------------------------ requests
+
+    def next_request(self, *, commits: bool = False) -> Request:
+        """Return the request that moves this consumer on; where it could send a heartbeat, it can commit instead."""
+        if self.phase == "joining":
+            return self.join_request()
+        if self.phase == "syncing":
+            return self.sync_request()
+        if commits and self.owned:
+            self.last_offset += 1
+            offsets = tuple(OffsetToCommit(index, self.last_offset) for index in sorted(self.owned))
+            return self.commit_request((TopicToCommit(TOPIC, offsets),))
+        return self.heartbeat()
+
+    def join_request(self) -> JoinGroup:
+        """Return the request for a place in the next generation."""
+        return JoinGroup(
+            self.group_id,
+            self.member_id,
+            self.protocol_type,
+            tuple(JoinProtocol(name, self.metadata) for name in self.protocols),
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            group_instance_id=self.instance_id,
+            client_id=self.name,
+            reason=f"{self.name} goes on",
+            requires_known_member_id=self.asks_for_id,
+            supports_skip_assignment=self.skips_assignment,
+        )
+
+    def sync_request(self) -> SyncGroup:
+        """Return the request for its share; a leader's brings the shares of all, each of which names its generation."""
+        count = len(self.members)
+        assignments = tuple(
+            SyncAssignment(member_id, encode_share(self.generation_id, range(place, PARTITIONS, count), self.tag))
+            for place, member_id in enumerate(self.members)
+        )
+        return SyncGroup(self.group_id, self.generation_id, self.member_id, self.instance_id, assignments=assignments)
+
+    def heartbeat(self) -> Heartbeat:
+        """Return a heartbeat under the ids that this consumer has."""
+        return Heartbeat(self.group_id, self.generation_id, self.member_id, self.instance_id)
+
+    def commit_request(self, topics: tuple[TopicToCommit, ...]) -> OffsetCommit:
+        """Return a commit in this consumer's name."""
+        return OffsetCommit(self.group_id, topics, self.generation_id, self.member_id, self.instance_id)
+
+    def leave_request(self) -> LeaveGroup:
+        """Return the request of an orderly departure."""
+        return LeaveGroup(self.group_id, (LeavingMember(self.member_id, self.instance_id, "done"),))
+
+    # ------------------------------------------------------------ answers
+
+    def receive(self, response: Response | None) -> None:
+        """Take the answer of the last request; None: there will be none, and the consumer joins anew.
+
+        Raises:
+            LawBrokenError: it can't be the answer, such as an assignment of another generation.
+        """
+        self.is_waiting = False
+        match response:
+            case JoinGroupResponse():
+                self._joined(response)
+            case SyncGroupResponse(error_code=ErrorCode.NONE):
+                self._synced(response)
+            case None:
+                self.rejoin()
+            case _:
+                for error_code in errors_in(response):
+                    self._react(error_code)
+
+    def _joined(self, response: JoinGroupResponse) -> None:
+        if response.error_code is ErrorCode.MEMBER_ID_REQUIRED:
+            require(self.asks_for_id and self.instance_id is None, f"{self.name} need not ask for a member id first")
+            self.member_id = response.member_id
+        elif response.error_code is ErrorCode.NONE:
+            members = tuple(member.member_id for member in response.members)
+            is_leader = response.leader == response.member_id
+            require(
+                bool(members) == is_leader and (not members or response.member_id in members),
+                f"{self.name} is told of members that don't fit: {response!r}",
+            )
+            require(
+                response.protocol_name in self.protocols
+                and response.protocol_type == self.protocol_type
+                and (self.skips_assignment or not response.skip_assignment),
+                f"{self.name} has joined with {response!r}",
+            )
+            self.member_id, self.generation_id = response.member_id, response.generation_id
+            self.members = () if response.skip_assignment else members
+            self.phase = "syncing"
+        else:
+            self._react(response.error_code)
+
+    def _synced(self, response: SyncGroupResponse) -> None:
+        generation_id, self.owned = decode_share(response.assignment)
+        require(
+            generation_id in (None, self.generation_id),
+            f"{self.name} of generation {self.generation_id} got an assignment of generation {generation_id}",
+        )
+        require(response.protocol_name in self.protocols, f"{self.name} has synced with {response!r}")
+        self.phase = "stable"
+
+    def _react(self, error_code: ErrorCode) -> None:
+        if error_code in SAYS_NOTHING_OF_MEMBERSHIP:
+            return
+        if error_code in MUST_FORGET_ID:
+            self.member_id, self.generation_id = "", -1
+        if error_code is ErrorCode.FENCED_INSTANCE_ID:
+            self.is_alive = False
+        self.rejoin()
+
+    def rejoin(self) -> None:
+        """Give up what it owns; its next request is a join."""
+        self.phase, self.owned, self.members = "joining", None, ()
+
+
+def encode_share(generation_id: int, partitions: Iterable[int], tag: str = "") -> bytes:
+    """Return an assignment as bytes that tell its generation and partitions, and a tag."""
+    return f"{generation_id}:{','.join(map(str, partitions))}:{tag}".encode()
+
+
+def decode_share(assignment: bytes) -> tuple[int | None, frozenset[int]]:
+    """Return (generation, partitions) of an assignment; an empty one belongs to no generation."""
+    if not assignment:
+        return None, frozenset()
+    generation_id, partitions, _ = assignment.decode().split(":")
+    return int(generation_id), frozenset(int(index) for index in partitions.split(",") if index)

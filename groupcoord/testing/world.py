@@ -1,0 +1,398 @@
+"""A coordinator with a log, a clock and clients around it, driven step by step: what tests of the coordinator share."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+from uuid import UUID
+
+from attrs import evolve
+
+from groupcoord.clock import ManualClock
+from groupcoord.config import Config
+from groupcoord.coordinator import GroupCoordinator, GroupState
+from groupcoord.core.events import Event, GroupRemoved
+from groupcoord.core.messages import (
+    DescribeGroups,
+    OffsetCommit,
+    OffsetCommitResponse,
+    Request,
+    Response,
+    TxnOffsetCommit,
+    TxnOffsetCommitResponse,
+)
+from groupcoord.core.replies import Reply
+from groupcoord.errors import ErrorCode
+from groupcoord.laws import (
+    check_acknowledged_commits,
+    check_bytes,
+    check_compaction_rebuilds,
+    check_fetch_is_the_log,
+    check_generations_grow,
+    check_hard_state_is_the_log,
+    check_size,
+    check_snapshot_rebuilds,
+    check_timers,
+    check_tokens,
+    require,
+)
+from groupcoord.log_store import LogStore, LogStoreError, MemoryLogStore
+from groupcoord.testing.consumers import PARTITIONS, Consumer
+from groupcoord.testing.faulty_store import Answer, FaultyLogStore
+from groupcoord.testing.fleet import Fleet, Sent
+
+START_MS = 1_700_000_000_000
+LOG_PARTITIONS = 2
+MAX_SIZE = 4
+TICKS_AT_ONE_MOMENT_MAX = 100
+RECOVERY_ROUNDS = 140
+ROUND_MS = 2_500
+"""350 s in all: longer than a member may wait that died before its first generation."""
+
+Commit = tuple[str, str, int, int]
+"""Group, topic, partition, offset."""
+
+
+class World:
+    """A coordinator on a manual clock, its log, and its clients.
+
+    Call :meth:`begin` first. Override the hooks: :meth:`make_log_store`, :meth:`crash_log_store`,
+    :meth:`make_coordinator`, :meth:`send` and :meth:`receive`.
+
+    Attributes:
+        config: the coordinator's settings.
+        coordinator: the coordinator of the moment.
+        store: what it writes to, with faults around it.
+        clock: its clock.
+        fleet: the clients, and the requests that wait.
+        acknowledged: every commit that was answered with NONE.
+        group_ids: the groups whose fetched offsets are compared with the log.
+        leader_epoch: of the last move of a log partition.
+    """
+
+    coordinator: GroupCoordinator
+    store: FaultyLogStore
+    group_ids: tuple[str, ...] = ()
+
+    def begin(self, config: Config, *, log_is_late: bool = False, seed: int = 0) -> None:
+        """Start a coordinator on an empty log.
+
+        Args:
+            config: its settings.
+            log_is_late: appends wait until :meth:`write`.
+            seed: decides what the laws look at where they can't look at everything.
+        """
+        self.config = config
+        self.random = random.Random(seed)
+        self.clock = ManualClock(START_MS)
+        self.fleet = Fleet(self.send, self.receive, self.on_answer)
+        self.acknowledged: set[Commit] = set()
+        self.leader_epoch = 0
+        self._ids: Counter[str] = Counter()
+        self._new_member_id: str | None = None
+        self.store = FaultyLogStore(self.make_log_store(), is_late=log_is_late)
+        self.boot()
+        self.coordinator.load_all()
+
+    # ------------------------------------------------------------ hooks
+
+    def make_config(self, initial_delay_ms: int = 0) -> Config:
+        """Return settings for random tests: two log partitions, groups of at most four, a minute of retention.
+
+        Args:
+            initial_delay_ms: ``group.initial.rebalance.delay.ms``.
+        """
+        return Config(
+            group_initial_rebalance_delay_ms=initial_delay_ms,
+            group_max_size=MAX_SIZE,
+            offsets_topic_num_partitions=LOG_PARTITIONS,
+            offsets_retention_minutes=1,
+            offsets_retention_check_interval_ms=30_000,
+        )
+
+    def make_log_store(self) -> LogStore:
+        """Return a new, empty log store. It must answer at once: late answers are made around it."""
+        return MemoryLogStore()
+
+    def crash_log_store(self, log_store: LogStore) -> LogStore:
+        """The process is killed: return the log store that a new process opens.
+
+        By default it is the same one, which is right for a log in memory. Override it for one on disk: let go of it
+        as a kill does, without an orderly close, and open another one on the same data.
+
+        Args:
+            log_store: the store of the process that is gone.
+        """
+        return log_store
+
+    def make_coordinator(self, config: Config, log_store: LogStore) -> GroupCoordinator:
+        """Return a coordinator with nothing loaded.
+
+        Args:
+            config: its settings.
+            log_store: the store to give it.
+        """
+        return GroupCoordinator(config=config, clock=self.clock, log_store=log_store, new_member_id=self.new_member_id)
+
+    def send(self, request: Request, token: int) -> None:
+        """Bring a request to the coordinator. Override it to send it through a transport of your own.
+
+        Args:
+            request: one of :mod:`groupcoord.messages`.
+            token: the answer must come out of :meth:`receive` with it.
+        """
+        self.coordinator.submit(request, token)
+
+    def receive(self) -> Iterable[Reply]:
+        """Return the answers since the last call, with their tokens; see :meth:`send`."""
+        return self.coordinator.take_replies()
+
+    def new_member_id(self, prefix: str) -> str:
+        """Return a member id that was never given before."""
+        self._ids[prefix] += 1
+        self._new_member_id = f"{prefix}-{self._ids[prefix]}"
+        return self._new_member_id
+
+    def on_event(self, event: Event) -> None:
+        """Take note of what happened to a group."""
+        if isinstance(event, GroupRemoved):
+            self.fleet.forget_group(event.group_id)
+
+    def on_answer(self, sent: Sent, response: Response | None) -> None:
+        """Take note of an answer, before it is given to who asked."""
+        if isinstance(response, OffsetCommitResponse | TxnOffsetCommitResponse):
+            for commit, error_code in self._answered_commits(sent.request, response):
+                self.on_commit_answered(commit, error_code)
+
+    def on_commit_answered(self, commit: Commit, error_code: ErrorCode) -> None:
+        """Take note of what a commit of one partition was answered."""
+        if error_code is ErrorCode.NONE:
+            self.acknowledged.add(commit)
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        """Return the name of the topic with this id, if there is one."""
+        return None
+
+    # ------------------------------------------------------------ the process
+
+    def boot(self) -> None:
+        """Start a coordinator on the log, which has not loaded anything."""
+        self.coordinator = self.make_coordinator(self.config, self.store)
+        self.coordinator.observe()
+
+    def kill(self, written: int = 0) -> None:
+        """Kill the process, with ``written`` of the appends that wait in the log; and boot another one."""
+        self.store.write(written)
+        self.store.lose()
+        self.fleet.lose_requests()
+        self.store.store = self.crash_log_store(self.store.store)
+        self.store.forget_reads()
+        self.boot()
+
+    def load(self, partition: int) -> None:
+        """Let a log partition be served here, after an election; a load under way is ended."""
+        self.leader_epoch += 1
+        self.store.forget_reads()
+        self.coordinator.load(partition, self.leader_epoch)
+        self.coordinator.continue_load(partition)
+        self.deliver()
+
+    # ------------------------------------------------------------ requests and answers
+
+    def submit(self, request: Request, consumer: Consumer | None = None) -> Sent:
+        """Send a request, and deliver what there is to deliver; the answer goes to ``consumer``."""
+        self._new_member_id = None
+        sent = self.fleet.send(request, consumer)
+        sent.member_id = self._new_member_id or sent.member_id
+        self.deliver()
+        return sent
+
+    def deliver(self) -> None:
+        """Take note of what happened to groups, and give every answer to who asked."""
+        for event in self.coordinator.take_events():
+            self.on_event(event)
+        self.fleet.deliver()
+
+    def _answered_commits(
+        self, request: Request, response: OffsetCommitResponse | TxnOffsetCommitResponse
+    ) -> Iterator[tuple[Commit, ErrorCode]]:
+        assert isinstance(request, OffsetCommit | TxnOffsetCommit)
+        sent: dict[tuple[str | UUID, int], list[int]] = {}
+        for topic in request.topics:
+            for offset in topic.partitions:
+                key = topic.name or topic.topic_id, offset.partition_index
+                sent.setdefault(key, []).append(offset.committed_offset)
+        for answered in response.topics:
+            name = answered.name or self.topic_name(answered.topic_id) or ""
+            for result in answered.partitions:
+                index = result.partition_index
+                offsets = sent.get((answered.name or answered.topic_id, index)) or sent.get((answered.topic_id, index))
+                require(bool(offsets), f"{response!r} does not answer {request!r}")
+                assert offsets
+                yield (request.group_id or "", name, index, offsets.pop(0)), result.error_code
+        require(not any(sent.values()), f"{response!r} does not answer {request!r}")
+
+    # ------------------------------------------------------------ consumers
+
+    def start_consumer(self, consumer: Consumer) -> Consumer:
+        """Start a consumer; a static one takes the place of those of its instance. It has sent nothing yet."""
+        if consumer.instance_id is not None:
+            for other in self.fleet.living(consumer.group_id):
+                if other.instance_id == consumer.instance_id:
+                    other.is_alive = False
+        self.fleet.consumers.append(consumer)
+        return consumer
+
+    def go_on(self, consumer: Consumer, *, commits: bool = False) -> None:
+        """Let a consumer that waits for nothing send its next request; in place of a heartbeat it can commit."""
+        if consumer.is_alive and not consumer.is_waiting:
+            self.submit(consumer.next_request(commits=commits), consumer)
+
+    def all_go_on(self, *, commits: bool = False) -> None:
+        """Let every living consumer that waits for nothing send its next request."""
+        for consumer in list(self.fleet.consumers):
+            self.go_on(consumer, commits=commits)
+
+    def restart_static(self, consumer: Consumer, **changes: Any) -> Consumer:
+        """Let a static consumer end without a word and come back without its member id; ``changes``: what is new."""
+        consumer.is_alive = False
+        name = f"{consumer.name}+"
+        restarted = evolve(consumer, name=name, member_id="", generation_id=-1, is_alive=True, **changes)
+        restarted.rejoin()
+        restarted.is_waiting = False
+        self.fleet.consumers.append(restarted)
+        self.submit(restarted.next_request(), restarted)
+        return restarted
+
+    def leave(self, consumer: Consumer) -> None:
+        """Let a consumer that waits for nothing leave in good order; without an id it ends without a word."""
+        if consumer.is_alive and not consumer.is_waiting:
+            consumer.is_alive = False
+            if consumer.member_id:
+                self.submit(consumer.leave_request(), consumer)
+
+    # ------------------------------------------------------------ time
+
+    def tick(self) -> None:
+        """Let the coordinator do what is due."""
+        self.coordinator.tick()
+        self.deliver()
+
+    def advance(self, duration_ms: int) -> None:
+        """Let time pass, and then look at the timers: all fire late, together."""
+        self.clock.advance(duration_ms)
+        self.tick()
+
+    def sleep(self, duration_ms: int) -> None:
+        """Let time pass from deadline to deadline, so that every timer fires at its moment."""
+        end_ms = self.clock.now_ms() + duration_ms
+        ticks = 0
+        while (deadline_ms := self.coordinator.next_deadline_ms()) is not None and deadline_ms <= end_ms:
+            ticks = 0 if deadline_ms > self.clock.now_ms() else ticks + 1
+            require(ticks < TICKS_AT_ONE_MOMENT_MAX, "timers fire without end while time stands still")
+            self.clock.advance_to(max(deadline_ms, self.clock.now_ms()))
+            self.tick()
+        self.clock.advance_to(end_ms)
+        self.tick()
+
+    # ------------------------------------------------------------ the log
+
+    def pass_on(self, answers: Iterable[Answer]) -> None:
+        """Tell the coordinator what became of appends."""
+        for ticket, answer in answers:
+            if isinstance(answer, LogStoreError):
+                self.coordinator.append_failed(ticket, answer)
+            else:
+                self.coordinator.appended(ticket, answer)
+        self.deliver()
+
+    def write(self, count: int | None = None) -> None:
+        """Let the log write the oldest ``count`` appends that wait (all by default), and answer each."""
+        for ticket in self.store.waiting()[:count]:
+            self.pass_on([self.store.settle(ticket)])
+
+    def write_together(self, count: int | None = None) -> None:
+        """Let the log write the oldest appends that wait, and answer each log partition once, for the last of them."""
+        self.pass_on({ticket.partition: (ticket, answer) for ticket, answer in self.store.write(count)}.values())
+
+    def write_all(self) -> None:
+        """Let the log write until nothing waits: an answer can lead to another append."""
+        while self.store.waiting():
+            self.write()
+
+    def refuse(self, error: LogStoreError, count: int | None = None) -> None:
+        """Let the log refuse the oldest ``count`` appends that wait (all by default)."""
+        for ticket in self.store.waiting()[:count]:
+            self.pass_on([self.store.settle(ticket, error)])
+
+    # ------------------------------------------------------------ laws
+
+    def check_laws(self) -> None:
+        """Check every law that holds at every moment.
+
+        Raises:
+            LawBrokenError: one doesn't.
+        """
+        coordinator = self.coordinator
+        coordinator.check()
+        check_hard_state_is_the_log(coordinator)
+        check_fetch_is_the_log(coordinator, self.group_ids)
+        check_snapshot_rebuilds(coordinator)
+        check_compaction_rebuilds(coordinator, self.random.random())
+        check_timers(coordinator)
+        check_tokens(coordinator, self.fleet.outstanding)
+        check_size(coordinator)
+        for partition in range(self.config.offsets_topic_num_partitions):
+            self.check_log(partition)
+        self.check_acknowledged()
+
+    def check_log(self, partition: int) -> None:
+        """Check what must hold of a log partition by itself."""
+        check_generations_grow(self.store, partition)
+        check_bytes(self.store, partition)
+
+    def check_acknowledged(self) -> None:
+        """What a client was told is committed is in the log. Override it if your store compacts."""
+        partitions = range(self.config.offsets_topic_num_partitions)
+        check_acknowledged_commits(self.store, partitions, sorted(self.acknowledged))
+
+    # ------------------------------------------------------------ the end
+
+    def recover(self) -> None:
+        """Let faults stop, load every log partition again, and let everybody go on for five minutes."""
+        self.store.mend()
+        self.write_all()
+        self.store.is_late = False
+        for partition in range(self.config.offsets_topic_num_partitions):
+            self.load(partition)
+        self.live_on(RECOVERY_ROUNDS)
+
+    def live_on(self, rounds: int, pause_ms: int = ROUND_MS) -> None:
+        """Let everybody go on so many times, with pauses, while the log writes what waits."""
+        for _ in range(rounds):
+            self.all_go_on()
+            self.advance(pause_ms)
+            self.write_all()
+
+    def check_all_are_served(self, group_id: str) -> None:
+        """The living consumers of a group have all partitions between them, as many of them as fit.
+
+        Raises:
+            LawBrokenError: they don't, or somebody else is a member.
+        """
+        living = self.fleet.living(group_id)
+        (described,) = self.coordinator.call(DescribeGroups((group_id,))).groups
+        if not living:
+            require(described.group_state in ("Empty", "Dead"), f"without members {group_id!r} is {described!r}")
+            return
+        require(described.group_state == GroupState.STABLE.value, f"{group_id!r} does not come to rest: {described!r}")
+        member_ids = {member.member_id for member in described.members}
+        serving = [consumer for consumer in living if consumer.member_id in member_ids]
+        require(
+            len(serving) == len(member_ids) == min(len(living), self.config.group_max_size),
+            f"the members of {group_id!r} are {sorted(member_ids)}; alive are {living}",
+        )
+        shares = sorted(index for consumer in serving for index in consumer.owned or ())
+        require(shares == list(range(PARTITIONS)), f"{group_id!r} has partitions {shares} assigned")
