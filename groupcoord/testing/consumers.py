@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from attrs import define
 
+from groupcoord.consumer_protocol import Subscription, encode_subscription
 from groupcoord.core.messages import (
     Heartbeat,
     JoinGroup,
@@ -24,7 +25,6 @@ from groupcoord.core.messages import (
 )
 from groupcoord.errors import ErrorCode
 from groupcoord.laws import errors_in, require
-from groupcoord.member.consumer_protocol import Subscription, encode_subscription
 
 TOPIC = "orders"
 PARTITIONS = 4
