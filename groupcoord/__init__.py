@@ -11,13 +11,14 @@ TYPE_CHECKING = False  # typing takes longer to import than all that is imported
 if TYPE_CHECKING:
     from groupcoord.clock import Clock, ManualClock, SystemClock
     from groupcoord.config import Config
-    from groupcoord.coordinator import GroupCoordinator, LoadError
+    from groupcoord.coordinator import GroupCoordinator
     from groupcoord.core.classic.states import GroupState
     from groupcoord.core.front.authorization import Operation, Resource, ResourceType
     from groupcoord.core.front.partition_table import PartitionStatus
     from groupcoord.core.front.topics import TopicResolver
     from groupcoord.core.replies import Reply
     from groupcoord.errors import ConfigError, ErrorCode, GroupcoordError, InvariantError, StoreContractError
+    from groupcoord.loading import LoadError
     from groupcoord.log_store import LogRecord, LogStore, LogStoreError, MemoryLogStore, Ticket
 
 __version__ = "0.1.0"
@@ -57,7 +58,7 @@ _MODULES = {
     "GroupCoordinator": "coordinator",
     "GroupState": "core.classic.states",
     "InvariantError": "errors",
-    "LoadError": "coordinator",
+    "LoadError": "loading",
     "LogRecord": "log_store",
     "LogStore": "log_store",
     "LogStoreError": "log_store",

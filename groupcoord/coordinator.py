@@ -6,11 +6,8 @@ partition, hands appends to the store and collects the answers.
 
 from __future__ import annotations
 
-import gc
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from itertools import islice
+from collections.abc import Callable
 from typing import TypeVar, cast
 from uuid import UUID
 
@@ -31,65 +28,23 @@ from groupcoord.core.partition import Partition
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.core.replies import Reply, Token
 from groupcoord.core.timers import Timer, TimerQueue
-from groupcoord.errors import ErrorCode, GroupcoordError, StoreContractError
+from groupcoord.errors import ErrorCode, StoreContractError
 from groupcoord.interpreter import maker
-from groupcoord.log_store import (
-    LogRecord,
-    LogRecords,
-    LogStore,
-    LogStoreError,
-    MemoryLogStore,
-    RecordTooLargeError,
-    Ticket,
-)
+from groupcoord.loading import Loader, LoadError
+from groupcoord.log_store import LogRecords, LogStore, LogStoreError, MemoryLogStore, RecordTooLargeError, Ticket
 
 __all__ = ["GroupCoordinator", "GroupState", "LoadError", "PartitionStatus", "random_member_id"]
 
 LOCAL_NODE = Node(1, "127.0.0.1", 9092)
 MAX_TIMERS_PER_TICK = 10_000
-MANY_OBJECTS = 100_000
-"""So many that it takes the cyclic garbage collector 10 ms and more to look through them."""
-
 R = TypeVar("R")
 
 _make_ticket = maker(Ticket)
 
 
-class LoadError(GroupcoordError):
-    """Log partitions could not be loaded: their groups are answered NOT_COORDINATOR, all others are served.
-
-    Attributes:
-        causes: log partition → what went wrong.
-    """
-
-    def __init__(self, causes: dict[int, Exception]) -> None:
-        super().__init__("; ".join(f"log partition {partition}: {cause}" for partition, cause in causes.items()))
-        self.causes = causes
-
-
 def random_member_id(prefix: str) -> str:
     """Return a member id as Kafka makes them: the client's or the instance's id, and a random UUID."""
     return f"{prefix}-{uuid.uuid4()}"
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """Do without Python's cyclic garbage collector for a while.
-
-    Whoever makes millions of objects, none of them in a cycle, would have it look through them again and again. If they
-    are that many, they are at the end put where a whole collection alone finds them, unless the program keeps frozen
-    objects.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if gc.get_count()[0] > MANY_OBJECTS and not gc.get_freeze_count():
-            gc.freeze()
-            gc.unfreeze()
-        if was_enabled:
-            gc.enable()
 
 
 class GroupCoordinator:
@@ -131,13 +86,11 @@ class GroupCoordinator:
         self._new_member_id = new_member_id
         count = self.config.offsets_topic_num_partitions
         self._partitions = PartitionTable(count)
-        self._loading: dict[int, tuple[Partition, Iterator[LogRecord] | None, int]] = {}
-        self._leader_epochs = [-1] * count
-        self._next_appends = [0] * count
         self._effects = Effects()
         self._split_requests = SplitRequests()
         self._timers = TimerQueue()
         self._observer = Observer()
+        self._loader = Loader(self._partitions, self.log_store, self.clock, self._observer, self._make_partition)
         self._cluster = Cluster(node, owner, count)
         self._front = Front(
             config=self.config,
@@ -150,6 +103,17 @@ class GroupCoordinator:
             verify_transaction=verify_transaction,
         )
         self._is_settling = False
+
+    def _make_partition(self, index: int, first_append: int) -> Partition:
+        return Partition(
+            index,
+            config=self.config,
+            effects=self._effects,
+            timers=self._timers,
+            observer=self._observer,
+            new_member_id=self._new_member_id,
+            first_append=first_append,
+        )
 
     @property
     def node(self) -> Node:
@@ -341,7 +305,8 @@ class GroupCoordinator:
     def load(self, partition: int, leader_epoch: int = 0) -> None:
         """Become the coordinator of a log partition: read its records and serve its groups.
 
-        Python's cyclic garbage collector is paused meanwhile.
+        Many objects are made meanwhile, none of them in a cycle. A program that loads large logs may want to pause
+        Python's cyclic garbage collector, as the server does.
 
         An epoch that isn't newer than the last one is out of date and ignored; on a partition that is served already a
         newer one is only remembered.
@@ -358,26 +323,7 @@ class GroupCoordinator:
         Returns:
             True if :meth:`continue_load` is wanted now; False if there is nothing to load.
         """
-        status = self._partitions.status[partition]
-        is_newer = leader_epoch > self._leader_epochs[partition]
-        if not is_newer and status is not PartitionStatus.FAILED:
-            return False
-        self._partitions.is_closed = False
-        self._leader_epochs[partition] = max(leader_epoch, self._leader_epochs[partition])
-        if status in (PartitionStatus.ACTIVE, PartitionStatus.LOADING):
-            return False
-        self._partitions.status[partition] = PartitionStatus.LOADING
-        loading = Partition(
-            partition,
-            config=self.config,
-            effects=self._effects,
-            timers=self._timers,
-            observer=self._observer,
-            new_member_id=self._new_member_id,
-            first_append=self._next_appends[partition],
-        )
-        self._loading[partition] = (loading, None, self.clock.now_ms())
-        return True
+        return self._loader.begin(partition, leader_epoch)
 
     def continue_load(self, partition: int, max_records: int | None = None) -> bool:
         """Load on: at most ``max_records`` records, or all that are left.
@@ -388,34 +334,10 @@ class GroupCoordinator:
         Raises:
             LoadError: the log can't be read; the partition answers NOT_COORDINATOR until it is loaded again.
         """
-        entry = self._loading.get(partition)
-        if entry is None:
-            return True
-        loading, records, started_ms = entry
-        try:
-            if records is None:
-                read = getattr(self.log_store, "read_last", self.log_store.read)
-                records = iter(read(partition))
-                self._loading[partition] = (loading, records, started_ms)
-            count = 0
-            with collector_paused():
-                for record in islice(records, max_records):
-                    loading.replay(record.offset, record.record)
-                    count += 1
-        except Exception as error:
-            del self._loading[partition]
-            self._partitions.status[partition] = PartitionStatus.FAILED
-            raise LoadError({partition: error}) from error
-        if count == max_records:
-            return False
-        del self._loading[partition]
-        now_ms = self.clock.now_ms()
-        with collector_paused():
-            loading.loaded(now_ms)
-        self._observer.partition_loaded(now_ms - started_ms)
-        self._partitions.serve(loading)
-        self._settle(self.clock.now_ms())
-        return True
+        is_over = self._loader.step(partition, max_records)
+        if is_over:
+            self._settle(self.clock.now_ms())
+        return is_over
 
     def unload(self, partition: int, leader_epoch: int | None = None) -> None:
         """Stop coordinating a log partition: whoever waits there is told NOT_COORDINATOR.
@@ -423,13 +345,11 @@ class GroupCoordinator:
         An epoch that isn't newer than the last load's is out of date and ignored. Without one it is always done, and
         the next load counts epochs anew.
         """
-        if leader_epoch is not None and leader_epoch <= self._leader_epochs[partition]:
+        if not self._loader.stop(partition, leader_epoch):
             return
-        self._leader_epochs[partition] = -1 if leader_epoch is None else leader_epoch
         active = self._partitions.active[partition]
         if active is not None:
             self._stop(active, ErrorCode.NOT_COORDINATOR, PartitionStatus.UNLOADED)
-        self._loading.pop(partition, None)
         self._partitions.status[partition] = PartitionStatus.UNLOADED
         self._settle(self.clock.now_ms())
 
@@ -437,8 +357,7 @@ class GroupCoordinator:
         for request, token in partition.take_waiting():
             self._front.refuse_unserved(request, token, ErrorCode.NOT_COORDINATOR)
         partition.unload(self.clock.now_ms(), error_code)
-        self._next_appends[partition.index] = partition.next_append
-        self._partitions.withdraw(partition.index, status)
+        self._loader.withdraw(partition, status)
 
     def close(self) -> None:
         """Unload everything; until something is loaded again, every request is COORDINATOR_NOT_AVAILABLE."""

@@ -14,9 +14,10 @@ A host brings its own persistence by implementing two methods. Rules of the cont
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import NamedTuple, Protocol, overload
+from typing import NamedTuple, Protocol, overload, runtime_checkable
+from uuid import UUID
 
 from groupcoord.core.records import (
     NO_PRODUCER_ID,
@@ -248,12 +249,76 @@ class LogStore(Protocol):
     def read(self, partition: int) -> Iterable[LogRecord]:
         """Return every record of a log partition in order, with offsets; nothing for one never written.
 
-        A store may have a method ``read_last`` besides, which is then used for loading: it may leave out commits that a
-        later one of the same kind replaces, as compaction would, and give several as one :class:`LoadedCommits`.
+        Raises:
+            LogStoreError: the log can't be read.
+        """
+
+
+# What a store may offer besides. Who could use it asks by type: ``isinstance(store, FlushingStore)``.
+
+
+@runtime_checkable
+class CondensingStore(Protocol):
+    """A log store that gives a load less than everything."""
+
+    def read_last(self, partition: int) -> Iterable[LogRecord | LoadedCommits]:
+        """Do as :meth:`LogStore.read`, for a load.
+
+        It may leave out commits that a later one of the same kind replaces, as compaction would, and give several as
+        one :class:`LoadedCommits`.
 
         Raises:
             LogStoreError: the log can't be read.
         """
+
+
+@runtime_checkable
+class FlushingStore(Protocol):
+    """A log store that wants to be told when a flush by time is due (``log.flush.interval.ms``)."""
+
+    def flush_due(self, now_ms: int) -> int | None:
+        """Flush what is due at ``now_ms``; return when the next flush will be, or None."""
+
+
+@runtime_checkable
+class CompactingStore(Protocol):
+    """A log store that compacts what it holds, in portions (``log.cleaner.*``)."""
+
+    def compact_some(self, now_ms: int) -> bool:
+        """Do one portion, which takes a millisecond or two; return True if there is more to do."""
+
+
+@runtime_checkable
+class FailingStore(Protocol):
+    """A log store that notices by itself that a log partition has failed."""
+
+    def find_failed(self) -> Mapping[int, LogStoreError]:
+        """Return the log partitions that failed since the last call, other than in an append, and why."""
+
+
+@runtime_checkable
+class ListingStore(Protocol):
+    """A log store that knows which log partitions it has something of."""
+
+    def partitions(self) -> Sequence[int]:
+        """Return the log partitions that were ever written."""
+
+
+@runtime_checkable
+class IdentifiedStore(Protocol):
+    """A log store that knows the topic id of ``__consumer_offsets``, as Kafka's directories do."""
+
+    @property
+    def topic_id(self) -> UUID:
+        """The topic id."""
+
+
+@runtime_checkable
+class ClosableStore(Protocol):
+    """A log store that has something to give back: files, locks."""
+
+    def close(self) -> None:
+        """Write what is not written yet, and let go of everything; the store is not used after that."""
 
 
 class MemoryLogStore:

@@ -16,7 +16,7 @@ from groupcoord.cli.dump_files import PathError, Segment, find_segments, read_se
 from groupcoord.cli.dump_json import JsonLines
 from groupcoord.cli.dump_selection import Selection, SelectionError, parse_kinds, parse_time, parse_types
 from groupcoord.cli.dump_table import Row, TableRows, pages
-from groupcoord.coordinator import collector_paused
+from groupcoord.interpreter import collector_paused
 from groupcoord.records.salvage import Damage, SoundBatch
 
 DAMAGED, USAGE_ERROR = 1, 2

@@ -27,7 +27,7 @@ from groupcoord.host.opening import open_log_store, open_transaction_log
 from groupcoord.host.server import Server
 from groupcoord.host.topics import OFFSETS_TOPIC, TopicError, TopicFileError, TopicRegistry, check_topic_name
 from groupcoord.host.transaction_log import TransactionLogError
-from groupcoord.log_store import LogStore, LogStoreError, MemoryLogStore
+from groupcoord.log_store import ListingStore, LogStore, LogStoreError, MemoryLogStore
 from groupcoord.wire import load_newest
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def _open_topics(
 def _keep_offsets_partitions(registry: TopicRegistry, store: LogStore, config: Config, is_set: bool) -> Config:
     # The number decides which log partition a group lives in: with another one its offsets would not be found.
     wanted = config.offsets_topic_num_partitions
-    found = sorted(getattr(store, "partitions", list)())
+    found = sorted(store.partitions()) if isinstance(store, ListingStore) else []
     known = registry.get(OFFSETS_TOPIC)
     if known is None:
         if found and found[-1] >= wanted:

@@ -11,8 +11,7 @@ import heapq
 from collections.abc import Callable
 from functools import partial
 from time import perf_counter
-from typing import Any, Protocol, runtime_checkable
-from uuid import UUID
+from typing import Any
 
 from groupcoord.clock import Clock
 from groupcoord.config import Config
@@ -31,7 +30,7 @@ from groupcoord.host.transaction_markers import answer_write_txn_markers
 from groupcoord.host.transaction_permissions import refuse
 from groupcoord.host.transactions import TransactionCoordinator
 from groupcoord.host.turns import Turns
-from groupcoord.log_store import LogStore
+from groupcoord.log_store import ClosableStore, IdentifiedStore, LogStore
 from groupcoord.wire import Answered, WireResponse
 from groupcoord.wire.broker_messages import (
     ApiVersions,
@@ -70,14 +69,6 @@ Handler = Callable[[Connection, Any], WireResponse | None]
 def anonymous(client_host: str) -> Principal:
     """Return the principal of every connection unless the host is told otherwise."""
     return ANONYMOUS
-
-
-@runtime_checkable
-class ClosableStore(Protocol):
-    """A log store that has something to close."""
-
-    def close(self) -> None:
-        """Flush and close."""
 
 
 class Broker:
@@ -148,7 +139,7 @@ class Broker:
         self._seen_deadlines: tuple[int, int | None] = (-1, None)
         self._handlers = self._handlers_by_request()
         if self.topics.get(OFFSETS_TOPIC) is None:
-            store_id: UUID | None = getattr(log_store, "topic_id", None)
+            store_id = log_store.topic_id if isinstance(log_store, IdentifiedStore) else None
             with self.topics.edit() as edit:
                 edit.create(OFFSETS_TOPIC, config.offsets_topic_num_partitions, store_id)
         self.coordinator = GroupCoordinator(

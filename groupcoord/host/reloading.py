@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 from groupcoord.clock import Clock
 from groupcoord.coordinator import GroupCoordinator, LoadError, PartitionStatus
 from groupcoord.host.append_watch import AppendWatch
 from groupcoord.host.limited_log import LimitedLog
-from groupcoord.log_store import LogStoreError
+from groupcoord.interpreter import collector_paused
+from groupcoord.log_store import FailingStore
 
 logger = logging.getLogger("groupcoord.host")
 
 FIRST_PAUSE_MS, LONGEST_PAUSE_MS = 1_000, 60_000
-
-
-@runtime_checkable
-class FailingStore(Protocol):
-    """A log store that notices by itself that a log partition has failed."""
-
-    def find_failed(self) -> Mapping[int, LogStoreError]:
-        """Return the log partitions that failed since the last call, other than in an append, and why."""
 
 
 class _Failure(NamedTuple):
@@ -38,7 +30,8 @@ class Reloading:
 
     A partition that fails at work (an append of unknown outcome, a file that is gone) is tried again at the next
     :meth:`retry`. After each try that fails the pause doubles, up to a minute. A line is logged when a partition fails,
-    when the reason changes, and when it is served again.
+    when the reason changes, and when it is served again. Python's cyclic garbage collector is paused while records
+    are read.
     """
 
     def __init__(self, coordinator: GroupCoordinator, clock: Clock) -> None:
@@ -56,7 +49,8 @@ class Reloading:
             LoadError: not one could be loaded.
         """
         try:
-            self._coordinator.load_all()
+            with collector_paused():
+                self._coordinator.load_all()
         except LoadError as error:
             for partition, cause in error.causes.items():
                 self._failed(partition, cause)
@@ -76,7 +70,8 @@ class Reloading:
             if failure is not None and now_ms < failure.retry_ms:
                 continue
             try:
-                self._coordinator.load(partition)
+                with collector_paused():
+                    self._coordinator.load(partition)
             except LoadError as error:
                 self._failed(partition, error.causes[partition])
             else:

@@ -14,14 +14,13 @@ import math
 import socket
 import sys
 from types import TracebackType
-from typing import Protocol, runtime_checkable
 
 from groupcoord.config import INT64_MAX
 from groupcoord.host.broker import Broker
 from groupcoord.host.connection import Connection
 from groupcoord.host.limited_log import LimitedLog
 from groupcoord.host.peer import Peer
-from groupcoord.log_store import LogStoreError
+from groupcoord.log_store import CompactingStore, FlushingStore, LogStoreError
 
 logger = logging.getLogger("groupcoord.host")
 
@@ -39,22 +38,6 @@ DESCRIPTOR_RESERVE = 32
 
 NEVER_MS = INT64_MAX
 ACCEPT_BACKLOG = 1024
-
-
-@runtime_checkable
-class FlushingStore(Protocol):
-    """A log store that wants to be told when a flush by time is due (``log.flush.interval.ms``)."""
-
-    def flush_due(self, now_ms: int) -> int | None:
-        """Flush what is due at ``now_ms``; return when the next flush will be, or None."""
-
-
-@runtime_checkable
-class CompactingStore(Protocol):
-    """A log store that compacts what it holds, in portions (``log.cleaner.*``)."""
-
-    def compact_some(self, now_ms: int) -> bool:
-        """Do one portion, which takes a millisecond or two; return True if there is more to do."""
 
 
 def descriptor_limit() -> int:

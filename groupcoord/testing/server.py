@@ -21,6 +21,7 @@ from groupcoord.host.broker import Broker
 from groupcoord.host.opening import open_log_store, open_transaction_log
 from groupcoord.host.server import Server
 from groupcoord.host.topics import OFFSETS_TOPIC, TopicRegistry
+from groupcoord.log_store import ClosableStore
 
 __all__ = ["ServerThread"]
 
@@ -192,9 +193,8 @@ class ServerThread:
     def _make_broker(self, stack: ExitStack) -> Broker:
         clock: Clock = self._manual_clock or SystemClock()
         store = open_log_store(self._data_dir, self._config)
-        close = getattr(store, "close", None)
-        if close is not None:
-            stack.callback(close)
+        if isinstance(store, ClosableStore):
+            stack.callback(store.close)
         registry = TopicRegistry(self._data_dir)
         config, offsets_topic = self._config, registry.get(OFFSETS_TOPIC)
         if offsets_topic is not None:

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from attrs import evolve
 
 from groupcoord.consumer_protocol import Subscription, decode_subscription, encode_subscription
-from groupcoord.coordinator import collector_paused
+from groupcoord.interpreter import collector_paused
 from groupcoord.member.assignors import ASSIGNORS, Assignor, Cluster, ClusterTopic
 
 ROUNDS = 3

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from groupcoord.coordinator import MANY_OBJECTS, collector_paused
+from groupcoord import Config, GroupCoordinator, LogRecord, ManualClock, MemoryLogStore
+from groupcoord.host.reloading import Reloading
+from groupcoord.interpreter import MANY_OBJECTS, collector_paused
 
 
 @pytest.fixture
@@ -71,3 +73,39 @@ def test_frozen_objects_stay_frozen() -> None:
         assert len(kept) == 2 * MANY_OBJECTS
     finally:
         gc.unfreeze()
+
+
+class WatchingStore(MemoryLogStore):
+    """Notes whether the collector is at work while a log partition is read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[bool] = []
+
+    def read(self, partition: int) -> Iterator[LogRecord]:
+        """Read nothing."""
+        self.seen.append(gc.isenabled())
+        yield from ()
+
+
+@pytest.fixture
+def store() -> WatchingStore:
+    return WatchingStore()
+
+
+@pytest.fixture
+def coordinator(store: WatchingStore) -> GroupCoordinator:
+    return GroupCoordinator(config=Config(offsets_topic_num_partitions=3), log_store=store)
+
+
+def test_a_load_leaves_the_collector_alone(coordinator: GroupCoordinator, store: WatchingStore) -> None:
+    """It belongs to the program that embeds the coordinator."""
+    coordinator.load_all()
+    assert store.seen == [True] * 3
+
+
+def test_the_server_loads_without_the_collector(coordinator: GroupCoordinator, store: WatchingStore) -> None:
+    """Its process is its own; when everything is loaded the collector works again."""
+    Reloading(coordinator, ManualClock(0)).load_all()
+    assert store.seen == [False] * 3
+    assert gc.isenabled()

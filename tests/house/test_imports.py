@@ -26,7 +26,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "events": ("core.events",),
     "records": ("core.records", "errors", "consumer_protocol"),  # it shows what is embedded in records
     "log_store": ("core", "errors", "config", "clock", "records"),
-    "coordinator": ("core", "errors", "config", "clock", "log_store", "records", "interpreter"),
+    "loading": ("core", "errors", "clock", "log_store"),
+    "coordinator": ("core", "errors", "config", "clock", "log_store", "loading", "records", "interpreter"),
     "laws": ("coordinator", "core", "errors", "log_store"),
     "history": (
         *("records", "core.records", "errors"),
@@ -48,6 +49,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "host": (
         *("coordinator", "wire", "storage", "clock", "config"),
+        "interpreter",  # a process of its own may pause the garbage collector; a library may not
         # the vocabulary of what it is given and passes on
         *("log_store", "core.messages", "core.records", "core.front.authorization", "errors"),
     ),
@@ -85,6 +87,7 @@ MAY_REQUIRE: dict[str, frozenset[str]] = {
     "messages": BASE_REQUIREMENTS,
     "events": BASE_REQUIREMENTS,
     "log_store": BASE_REQUIREMENTS,
+    "loading": BASE_REQUIREMENTS,
     "coordinator": BASE_REQUIREMENTS,
     "laws": BASE_REQUIREMENTS,
     "history": BASE_REQUIREMENTS,

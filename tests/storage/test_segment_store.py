@@ -23,7 +23,19 @@ from groupcoord.core.records import (
     TransactionMarker,
 )
 from groupcoord.errors import StoreContractError
-from groupcoord.log_store import RecordTooLargeError, StorageError, Ticket
+from groupcoord.log_store import (
+    ClosableStore,
+    CompactingStore,
+    CondensingStore,
+    FailingStore,
+    FlushingStore,
+    IdentifiedStore,
+    ListingStore,
+    MemoryLogStore,
+    RecordTooLargeError,
+    StorageError,
+    Ticket,
+)
 from groupcoord.records.batches import encode_batch, iter_batches
 from groupcoord.storage.errors import AppendOutcomeUnknownError, DirectoryLockedError, LogDirectoryError
 from groupcoord.storage.segment_store import SegmentLogStore
@@ -501,3 +513,19 @@ def test_useless_directories(tmp_path: Path) -> None:
         with pytest.raises(LogDirectoryError, match=reason) as raised:
             SegmentLogStore(path)
         assert raised.value.path == path
+
+
+def test_what_a_store_offers_is_said_by_its_type(tmp_path: Path) -> None:
+    """The store on disk offers everything; one in memory has nothing to flush, compact, name or close."""
+    offers = (
+        CondensingStore,
+        FlushingStore,
+        CompactingStore,
+        ListingStore,
+        IdentifiedStore,
+        ClosableStore,
+        FailingStore,
+    )
+    with SegmentLogStore(tmp_path) as store:
+        assert [offer.__name__ for offer in offers if not isinstance(store, offer)] == []
+    assert [offer.__name__ for offer in offers if isinstance(MemoryLogStore(), offer)] == []
