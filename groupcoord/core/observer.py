@@ -25,7 +25,7 @@ MAX_TRIGGERS = 16
 """A rebalance that is started over again and again remembers its first reasons only."""
 
 
-class Course(NamedTuple):
+class OpenRebalance(NamedTuple):
     """A rebalance under way: when and in which generation it started, and why."""
 
     started_ms: int
@@ -42,13 +42,13 @@ class Observer:
         append_failures: log partition → its appends that failed since they were taken last.
     """
 
-    __slots__ = ("_courses", "append_failures", "counters", "events")
+    __slots__ = ("_open_rebalances", "append_failures", "counters", "events")
 
     def __init__(self) -> None:
         self.counters = Counters()
         self.events: list[Event] | None = None
         self.append_failures: dict[int, AppendFailures] = {}
-        self._courses: dict[str, Course] = {}
+        self._open_rebalances: dict[str, OpenRebalance] = {}
 
     def member_added(self, group: GroupMetadata, member: MemberMetadata, now_ms: int) -> None:
         """A member joined."""
@@ -82,26 +82,26 @@ class Observer:
         """A rebalance started, or started over."""
         if self.events is None:
             return
-        course = self._courses.get(group.group_id) or Course(now_ms, group.generation_id, ())
-        if len(course.triggers) < MAX_TRIGGERS:
-            course = course._replace(triggers=(*course.triggers, trigger))
-        self._courses[group.group_id] = course
+        rebalance = self._open_rebalances.get(group.group_id) or OpenRebalance(now_ms, group.generation_id, ())
+        if len(rebalance.triggers) < MAX_TRIGGERS:
+            rebalance = rebalance._replace(triggers=(*rebalance.triggers, trigger))
+        self._open_rebalances[group.group_id] = rebalance
         self.events.append(RebalanceStarted(group.group_id, now_ms, group.generation_id, trigger))
 
     def rebalance_completed(self, group: GroupMetadata, now_ms: int) -> None:
         """A generation is stable, or the group fell empty."""
         if group.members:
             self.counters.group_completed_rebalances += 1
-        course = self._courses.pop(group.group_id, None)
-        if self.events is not None and course is not None:
+        rebalance = self._open_rebalances.pop(group.group_id, None)
+        if self.events is not None and rebalance is not None:
             self.events.append(
                 RebalanceCompleted(
                     group.group_id,
                     now_ms,
-                    course.generation_id,
+                    rebalance.generation_id,
                     group.generation_id,
-                    course.triggers,
-                    now_ms - course.started_ms,
+                    rebalance.triggers,
+                    now_ms - rebalance.started_ms,
                     len(group.members),
                 )
             )
@@ -132,6 +132,6 @@ class Observer:
 
     def group_removed(self, group: GroupMetadata, cause: Cause, now_ms: int) -> None:
         """The group is gone from here."""
-        self._courses.pop(group.group_id, None)
+        self._open_rebalances.pop(group.group_id, None)
         if self.events is not None:
             self.events.append(GroupRemoved(group.group_id, now_ms, cause))
