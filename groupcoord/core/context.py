@@ -84,9 +84,9 @@ class HandlerContext:
 
     def visible(self, group_id: str) -> AnyGroup | None:
         """Return the group that readers see under this id: what the log says, not what is on its way there."""
-        writing = self.writings.get(group_id)
-        group = writing.group if writing is not None else self.groups.get(group_id)
-        return group if group is not None and self.is_seen(group) else None
+        writing = self.writings.get(group_id) if self.writings else None
+        group = self.groups.get(group_id) if writing is None else writing.group
+        return group if group is not None and group.first_append <= self.journal.last_durable else None
 
     def visible_groups(self) -> list[AnyGroup]:
         """Return all groups that readers see."""

@@ -266,9 +266,13 @@ class Front:
         self._effects.reply(token, OffsetFetchResponse(tuple(groups)))
 
     def _fetch_group(self, wanted: GroupToFetch, request: OffsetFetch, permissions: Permissions | None) -> FetchedGroup:
-        partition = self._partition_of(wanted.group_id, Operation.DESCRIBE, permissions)
-        if not isinstance(partition, Partition):
-            return FetchedGroup(wanted.group_id or "", partition, ())
+        # As a rule all is allowed and served, and this is asked very often.
+        partition = self._partitions.serving(wanted.group_id) if permissions is None else None
+        if partition is None:
+            found = self._partition_of(wanted.group_id, Operation.DESCRIBE, permissions)
+            if not isinstance(found, Partition):
+                return FetchedGroup(wanted.group_id or "", found, ())
+            partition = found
         named, refused = resolve_fetch(wanted, self._topics, permissions)
         fetched = partition.fetch(named, require_stable=request.require_stable)
         if wanted.topics is None:

@@ -62,6 +62,13 @@ class PartitionTable:
             index = self._routes[group_id] = partition_for(group_id, len(self.active))
         return index
 
+    def serving(self, group_id: str | None) -> Partition | None:
+        """Return the log partition that serves a group; None if none does."""
+        if group_id is None:
+            return None
+        index = self._routes.get(group_id)
+        return self.active[self.index_of(group_id) if index is None else index]
+
     def refusal(self, index: int) -> ErrorCode:
         """Return what requests for a partition are told that isn't served."""
         return ErrorCode.COORDINATOR_NOT_AVAILABLE if self.is_closed else _ERRORS[self.status[index]]
