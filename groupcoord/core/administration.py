@@ -5,7 +5,7 @@ from __future__ import annotations
 from groupcoord.core.classic.states import GroupState
 from groupcoord.core.context import HandlerContext, Writing
 from groupcoord.core.events import Cause
-from groupcoord.core.groups import AnyGroup
+from groupcoord.core.groups import AnyGroup, Group
 from groupcoord.core.messages import DeletedGroup, DeleteGroupsResponse, DescribedGroup, ListedGroup
 from groupcoord.core.offsets.continuations import WhenDeleted
 from groupcoord.core.records import OffsetTombstone, Record
@@ -57,7 +57,7 @@ class Administration:
             self._context.effects.reply(token, response)
 
     @staticmethod
-    def _deletion_error(group: AnyGroup | None) -> ErrorCode:
+    def _deletion_error(group: Group | None) -> ErrorCode:
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
         return ErrorCode.NONE if group.is_empty else ErrorCode.NON_EMPTY_GROUP

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from groupcoord.config import Config
 from groupcoord.core.effects import Effects
-from groupcoord.core.groups import AnyGroup
+from groupcoord.core.groups import AnyGroup, Group
 from groupcoord.core.journal import Journal
 from groupcoord.core.messages.request import GroupRequest
 from groupcoord.core.observer import Observer
@@ -78,22 +78,22 @@ class HandlerContext:
         self.writings: dict[str, Writing] = {}
         self.journal = Journal(partition, effects, first_append)
 
-    def is_seen(self, group: AnyGroup) -> bool:
+    def is_seen(self, group: Group) -> bool:
         """Tell whether something that was written after the group was made is durable: until then no reader sees it."""
         return group.first_append <= self.journal.last_durable
 
-    def visible(self, group_id: str) -> AnyGroup | None:
+    def visible(self, group_id: str) -> Group | None:
         """Return the group that readers see under this id: what the log says, not what is on its way there."""
         writing = self.writings.get(group_id) if self.writings else None
         group = self.groups.get(group_id) if writing is None else writing.group
         return group if group is not None and group.first_append <= self.journal.last_durable else None
 
-    def visible_groups(self) -> list[AnyGroup]:
+    def visible_groups(self) -> list[Group]:
         """Return all groups that readers see."""
         group_ids = self.groups.keys() | self.writings.keys()
         return [group for group in map(self.visible, sorted(group_ids)) if group is not None]
 
-    def disarm(self, group: AnyGroup) -> None:
+    def disarm(self, group: Group) -> None:
         """Cancel every timer of a group, which is about to be dropped or rebuilt."""
         for timer in group.timers():
             self.timers.cancel(timer)

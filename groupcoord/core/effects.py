@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from attrs import define
 
-from groupcoord.core.groups import AnyGroup
+from groupcoord.core.groups import Group
 from groupcoord.core.messages import Response
 from groupcoord.core.records import Record
 from groupcoord.core.replies import Reply, Token
@@ -25,7 +25,7 @@ class Continuation:
 
     __slots__ = ()
 
-    def concerns(self, group: AnyGroup) -> bool:
+    def concerns(self, group: Group) -> bool:
         """Tell whether the append is about a group: that it was begun says that the group is there."""
         return False
 

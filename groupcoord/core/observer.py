@@ -20,6 +20,7 @@ from groupcoord.core.events import (
     RebalanceStarted,
     Trigger,
 )
+from groupcoord.core.groups import Group
 
 MAX_TRIGGERS = 16
 """A rebalance that is started over again and again remembers its first reasons only."""
@@ -130,7 +131,7 @@ class Observer:
         if self.events is not None:
             self.events.append(GroupLoaded(group.group_id, now_ms, group.generation_id, len(group.members)))
 
-    def group_removed(self, group: GroupMetadata, cause: Cause, now_ms: int) -> None:
+    def group_removed(self, group: Group, cause: Cause, now_ms: int) -> None:
         """The group is gone from here."""
         self._open_rebalances.pop(group.group_id, None)
         if self.events is not None:

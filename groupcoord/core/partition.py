@@ -18,7 +18,7 @@ from groupcoord.core.context import HandlerContext, Waiting
 from groupcoord.core.creation import Creation
 from groupcoord.core.effects import Append, Continuation, Effects
 from groupcoord.core.events import Cause
-from groupcoord.core.groups import AnyGroup
+from groupcoord.core.groups import AnyGroup, Group
 from groupcoord.core.hard_state import HardState
 from groupcoord.core.messages import (
     CompleteTransaction,
@@ -236,7 +236,7 @@ class Partition:
         self._administration.on_failure(written, now_ms)
         self._end_writings(written.groups, now_ms)
 
-    def _end_writings(self, groups: Iterable[AnyGroup], now_ms: int) -> None:
+    def _end_writings(self, groups: Iterable[Group], now_ms: int) -> None:
         """The log has answered what the requests of these groups waited for."""
         ended = [self._writings.pop(group.group_id) for group in groups]
         for request, token in [entry for writing in ended for entry in writing.waiting]:
@@ -357,7 +357,7 @@ class Partition:
         if not self._journal.hard.groups.keys() <= known:
             raise InvariantError(f"the log has groups that memory lacks: {self._journal.hard.groups.keys() - known}")
 
-    def _check_seen(self, group: AnyGroup) -> None:
+    def _check_seen(self, group: Group) -> None:
         is_seen = self._context.is_seen(group)
         if is_seen == (group in self._journal.unseen.get(group.first_append, ())):
             raise InvariantError(f"{group!r} is seen and waits to be, or neither")

@@ -6,7 +6,7 @@ from attrs import define
 
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.effects import Continuation
-from groupcoord.core.groups import AnyGroup
+from groupcoord.core.groups import Group
 from groupcoord.core.messages import JoinProtocol
 
 
@@ -16,7 +16,7 @@ class OfGroup(Continuation):
 
     group: GroupMetadata
 
-    def concerns(self, group: AnyGroup) -> bool:
+    def concerns(self, group: Group) -> bool:
         """Tell whether it is this group's."""
         return self.group is group
 

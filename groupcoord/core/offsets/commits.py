@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from uuid import UUID
 
 from groupcoord.core.context import HandlerContext
 from groupcoord.core.creation import Creation
 from groupcoord.core.events import Cause
+from groupcoord.core.groups import Group
 from groupcoord.core.messages import (
     CompleteTransaction,
     CompleteTransactionResponse,
@@ -62,7 +63,7 @@ class Commits:
         self._creation = creation
         self._config = context.config
         self._effects = context.effects
-        self._groups = context.groups
+        self._groups: Mapping[str, Group] = context.groups
         self._journal = context.journal
         self._offsets = context.journal.hard.offsets
         self._timers = context.timers

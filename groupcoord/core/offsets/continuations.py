@@ -6,7 +6,7 @@ from attrs import define
 
 from groupcoord.core.effects import Continuation
 from groupcoord.core.events import Cause
-from groupcoord.core.groups import AnyGroup
+from groupcoord.core.groups import AnyGroup, Group
 
 
 @define(eq=False)
@@ -16,7 +16,7 @@ class WhenCommitted(Continuation):
     group_id: str
     offset_count: int
 
-    def concerns(self, group: AnyGroup) -> bool:
+    def concerns(self, group: Group) -> bool:
         """Tell whether the offsets are this group's."""
         return self.group_id == group.group_id
 
@@ -29,7 +29,7 @@ class WhenDeleted(Continuation):
     cause: Cause
     offset_count: int
 
-    def concerns(self, group: AnyGroup) -> bool:
+    def concerns(self, group: Group) -> bool:
         """Tell whether this group is to be deleted."""
         return any(deleted is group for deleted in self.groups)
 

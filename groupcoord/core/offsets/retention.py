@@ -7,7 +7,7 @@ from uuid import UUID
 from groupcoord.core.administration import Administration
 from groupcoord.core.context import HandlerContext
 from groupcoord.core.events import Cause
-from groupcoord.core.groups import AnyGroup
+from groupcoord.core.groups import AnyGroup, Group
 from groupcoord.core.journal import Journal
 from groupcoord.core.offsets.cache import record_of
 from groupcoord.core.offsets.continuations import WhenDeleted
@@ -109,7 +109,7 @@ class Retention:
         if records:
             self._context.journal.begin(records, WhenDeleted((), Cause.DELETION, len(records)))
 
-    def _due(self, group: AnyGroup, now_ms: int) -> tuple[list[tuple[str, int]], bool]:
+    def _due(self, group: Group, now_ms: int) -> tuple[list[tuple[str, int]], bool]:
         """Return what expires of a group, and whether nothing then keeps it."""
         offsets = self._context.journal.hard.offsets
         group_id = group.group_id
@@ -128,7 +128,7 @@ class Retention:
                     kept = True
         return due, not kept and not pending and not offsets.has_open_transaction(group_id)
 
-    def _is_due(self, group: AnyGroup, record: OffsetCommitRecord, now_ms: int) -> bool:
+    def _is_due(self, group: Group, record: OffsetCommitRecord, now_ms: int) -> bool:
         base_ms = group.offset_age_base_ms(record)
         if base_ms is None:
             return False
