@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Mutant(NamedTuple):
-    """A seeded bug: in ``file`` of the core, ``old`` becomes ``new``."""
+    """A seeded bug: in ``file``, named from the folder of the core, ``old`` becomes ``new``."""
 
     name: str
     file: str
@@ -444,13 +444,13 @@ MUTANTS = (
     ),
     Mutant(
         "the hash of -2^31 is masked instead of 0",
-        "java.py",
+        "../java.py",
         "return 0 if value == -(2**31) else abs(value) % partition_count",
         "return (value & 0x7FFFFFFF) % partition_count",
     ),
     Mutant(
         "the hash counts code points instead of UTF-16 units",
-        "java.py",
+        "../java.py",
         'encoded = text.encode("utf-16-be", "surrogatepass")',
         'encoded = "".join(c if ord(c) < 65536 else "?" for c in text).encode("utf-16-be", "surrogatepass")',
     ),
