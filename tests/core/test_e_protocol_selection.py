@@ -29,6 +29,8 @@ def group(driver: Driver) -> Group:
         (["a b", "b a"], "a"),
         (["eager compatible", "compatible eager"], "compatible"),
         (["roundrobin range", "roundrobin range", "range roundrobin"], "roundrobin"),
+        (["zeta aa", "aa zeta"], "zeta"),  # one bucket: by who joined first
+        (["aa zeta", "zeta aa"], "aa"),
         (["range roundrobin", "roundrobin"], "roundrobin"),
         (["range roundrobin sticky", "sticky roundrobin"], "sticky"),
     ],
