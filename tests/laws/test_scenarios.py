@@ -151,6 +151,41 @@ def test_a_member_leaves_while_it_waits_for_the_leader() -> None:
     scenario.come_to_rest()
 
 
+def test_a_static_leader_that_does_not_rejoin() -> None:
+    """A leader that stays silent, and whose session goes on, is followed by a member that has joined."""
+    scenario = Scenario()
+    scenario.a_group_comes_to_be("alpha", ("i1", None), 3)
+    leader, follower = scenario.fleet.consumers
+    scenario.submit(leader.heartbeat())
+    leader.is_alive = False
+    scenario.a_consumer_joins_again(0, changes=True)
+    scenario.sleep(6_500)
+    assert follower.phase == "syncing"
+    assert follower.members
+    scenario.come_to_rest()
+
+
+def test_a_follower_waits_when_the_group_moves_away() -> None:
+    """A sync that waits for the leader is refused when the log partition goes to another node."""
+    scenario = Scenario(delay_ms=3_000)
+    joins = [scenario.join("a"), scenario.join("b")]
+    scenario.sleep(6_000)
+    follower = joins[1].joined
+    sync = scenario.submit(SyncGroup("alpha", follower.generation_id, follower.member_id))
+    scenario.a_partition_moves_away(0, is_late=False)
+    assert sync.error is ErrorCode.NOT_COORDINATOR
+    scenario.come_to_rest()
+
+
+def test_a_group_is_too_large_for_a_new_limit() -> None:
+    """A load that finds more members than ``group.max.size`` starts a rebalance; as many as fit are served."""
+    scenario = Scenario()
+    scenario.stable(None, None, None)
+    scenario.the_process_restarts(0, 2, loads=True, breaks_after=None)
+    assert scenario.state() is GroupState.PREPARING_REBALANCE
+    scenario.come_to_rest()
+
+
 def test_a_follower_of_a_group_that_never_was() -> None:
     """If a group's first record can't be written, a sync that waits there is refused, and the group is gone."""
     scenario = Scenario(late=True, delay_ms=2_000)
