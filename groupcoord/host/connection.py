@@ -10,11 +10,13 @@ from __future__ import annotations
 import logging
 import struct
 from collections import deque
+from collections.abc import Callable
 from inspect import GEN_RUNNING, getgeneratorstate
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from groupcoord.core.front.authorization import Principal
 from groupcoord.host.portions import Answer, Work, is_long
+from groupcoord.host.turns import Turns
 from groupcoord.wire import (
     ProtocolError,
     RequestHeader,
@@ -23,10 +25,7 @@ from groupcoord.wire import (
     encode_response,
     encode_response_parts,
 )
-from groupcoord.wire.pacing import in_portions
-
-if TYPE_CHECKING:
-    from groupcoord.host.broker import Broker
+from groupcoord.wire.pacing import Pace, in_portions
 
 logger = logging.getLogger("groupcoord.host")
 
@@ -48,6 +47,31 @@ OUTPUT_PORTION_BYTES = 256 * 1024
 
 OUTPUT_LIMIT_BYTES = 1024 * 1024
 """No further request is handled while this many bytes of answers have not been taken."""
+
+
+class RequestHandler(Protocol):
+    """Whoever answers the requests of connections, in turns: a :class:`~groupcoord.host.broker.Broker`.
+
+    Attributes:
+        dirty: connections that have something to say.
+        turns: connections whose requests wait.
+        pace: how long the work of a turn may go on.
+        now_s: the stopwatch.
+    """
+
+    dirty: list[Connection]
+    turns: Turns
+    pace: Pace
+    now_s: Callable[[], float]
+
+    def handle(self, connection: Connection, request: Any) -> None:
+        """Answer a request, now or later."""
+
+    def handle_long(self, connection: Connection, request: Any) -> Work[None]:
+        """Answer a request that took long to read, in portions."""
+
+    def disconnected(self, connection: Connection) -> None:
+        """Forget a connection."""
 
 
 class Connection:
@@ -90,7 +114,7 @@ class Connection:
         "principal",
     )
 
-    def __init__(self, broker: Broker, client_host: str, principal: Principal, max_request_bytes: int) -> None:
+    def __init__(self, broker: RequestHandler, client_host: str, principal: Principal, max_request_bytes: int) -> None:
         self.client_host = client_host
         self.principal = principal
         self.closing: str | None = None

@@ -11,12 +11,11 @@ import contextlib
 import ipaddress
 import logging
 import socket
-from typing import TYPE_CHECKING, cast
+from typing import Protocol, cast
 
+from groupcoord.host.broker import Broker
 from groupcoord.host.connection import Connection
-
-if TYPE_CHECKING:
-    from groupcoord.host.server import Server
+from groupcoord.host.limited_log import LimitedLog
 
 WRITE_LIMIT_BYTES = 1024 * 1024
 DRAIN_TIMEOUT_S = 30.0
@@ -39,10 +38,36 @@ def kafka_host(address: str) -> str:
     return "/" + ":".join(f"{int(group, 16):x}" for group in parsed.exploded.split(":")) + percent + scope
 
 
+class Listener(Protocol):
+    """Where a socket was accepted: a :class:`~groupcoord.host.server.Server`.
+
+    Attributes:
+        broker: whose clients they are.
+        loop: the event loop.
+        log: where it is told why connections are closed.
+    """
+
+    broker: Broker
+    loop: asyncio.AbstractEventLoop
+    log: LimitedLog
+
+    def accept(self, peer: Peer, client_host: str, descriptor: int) -> Connection | None:
+        """Return a connection for a socket, or None if it is refused."""
+
+    def forget(self, connection: Connection) -> None:
+        """A connection is closed."""
+
+    def flush(self) -> None:
+        """Send what there is to say."""
+
+    def flush_soon(self) -> None:
+        """Send what there is to say when all sockets were read, and handle what waits."""
+
+
 class Peer(asyncio.Protocol):
     """One socket of a server."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Listener) -> None:
         self._server = server
         self._drain_timer: asyncio.TimerHandle | None = None
         self._close_timer: asyncio.TimerHandle | None = None
