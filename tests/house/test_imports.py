@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from graphlib import CycleError, TopologicalSorter
 
 import pytest
 
@@ -99,9 +98,6 @@ MAY_REQUIRE: dict[str, frozenset[str]] = {
 """What the base install is made of imports no other package than these, nor does what tells histories and makes
 pages; columns do with numpy and Arrow."""
 
-WITHOUT_CIRCLES = tuple(part for part in MAY_IMPORT if part not in ("host", "sim", "__init__"))
-"""Parts whose files can be read one after the other, each built on those before it."""
-
 PYSPARK_ONLY_IN = "spark"
 
 LAYERED = ("sim",)
@@ -138,23 +134,6 @@ def test_imports_follow_the_table(source: Source) -> None:
     assert part in MAY_IMPORT, f"{part} is new: give it a line in MAY_IMPORT"
     strangers = {module for module in inner_imports(source) if not is_allowed(module, (part, *MAY_IMPORT[part]))}
     assert not strangers, f"{source.name} must not import {', '.join(sorted(strangers))}"
-
-
-def files_behind(source: Source, modules: frozenset[str]) -> set[str]:
-    """Return the modules of files that a file imports; a name of a module stands for that module."""
-    imported = {f"groupcoord.{module}" for module in inner_imports(source)}
-    return {module if module in modules else module.rpartition(".")[0] for module in imported} & modules
-
-
-@pytest.mark.parametrize("part", WITHOUT_CIRCLES)
-def test_no_files_import_each_other_in_a_circle(part: str) -> None:
-    """Neither directly nor around corners, imports for type checkers included."""
-    files = {source.module: source for source in package_sources() if part_of(source.module) == part}
-    graph = {module: files_behind(source, frozenset(files)) - {module} for module, source in files.items()}
-    try:
-        TopologicalSorter(graph).prepare()
-    except CycleError as error:
-        pytest.fail(" <- ".join(error.args[1]))
 
 
 @pytest.mark.parametrize("source", package_sources(), ids=lambda source: source.name)
