@@ -33,6 +33,7 @@ def answered_without(request: Request, *refusals: ErrorCode) -> bool:
 
 
 @given(testing.requests())
+@settings(deadline=None)
 def test_requests_are_answered(request: Request) -> None:
     """Every request is answered or waits, and none is out of the bounds that a coordinator checks first."""
     assert answered_without(
@@ -41,6 +42,7 @@ def test_requests_are_answered(request: Request) -> None:
 
 
 @given(testing.requests(group_ids=ORDERS, topic_names=st.just("t")))
+@settings(deadline=None)
 def test_arguments_reach_every_kind_of_request(request: Request) -> None:
     """The group and the topic that are asked for are those of every request that has one."""
     groups = getattr(request, "groups", None)
