@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Iterator
+from operator import ge
 from pathlib import Path
 
 from groupcoord.log_store import LogRecord
@@ -114,15 +115,19 @@ def all_records(batches: Iterable[Batch]) -> Iterator[LogRecord]:
     """Yield every record of ``batches`` in order.
 
     Raises:
-        CorruptBatchError: the records of a batch don't fit.
+        CorruptBatchError: the records of a batch don't fit, or their offsets go back.
     """
     for batch in batches:
+        records = list(batch.records())
+        offsets = [offset for offset, _, _, _ in records]
+        if any(map(ge, offsets, offsets[1:])):
+            raise CorruptBatchError(batch.position, "the offsets of its records go back")
         producer_id, producer_epoch = batch.producer_id, batch.producer_epoch
         decode = decode_control if batch.is_control else decode_record
         # LogRecord.from_bytes() does the same in twice the time.
         yield from [
             LogRecord(decode(key or b"", value, producer_id, producer_epoch), timestamp_ms, offset, (key or b"", value))
-            for offset, timestamp_ms, key, value in batch.records()
+            for offset, timestamp_ms, key, value in records
         ]
 
 

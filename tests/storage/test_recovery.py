@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from crc32c import crc32c
 
 from groupcoord.core.records import OpaqueRecord, Record
 from groupcoord.errors import ErrorCode
@@ -249,6 +250,21 @@ def test_offsets_that_go_back_are_corruption(tmp_path: Path, read: Read) -> None
 
     with SegmentLogStore(tmp_path) as store, pytest.raises(CorruptLogError, match="offset 5 after 5"):
         read(store)
+
+
+def test_offsets_that_go_back_inside_a_batch_are_corruption(tmp_path: Path) -> None:
+    """A batch whose checksum is right and whose offsets go back is refused when it is read, as when it is loaded."""
+    path = log_file(tmp_path)
+    path.parent.mkdir()
+    batch = bytearray(encode_batch(5, [(b"\xff\xff", b"a", 5), (b"\xff\xff", b"b", 5)]))
+    first = 61  # behind the batch's header; the length of a record is one byte here, its offset is three bytes on
+    second = first + 1 + batch[first] // 2
+    batch[first + 3], batch[second + 3] = batch[second + 3], batch[first + 3]
+    batch[17:21] = crc32c(bytes(batch[21:])).to_bytes(4, "big")
+    path.write_bytes(bytes(batch))
+
+    with SegmentLogStore(tmp_path) as store, pytest.raises(CorruptLogError, match="the offsets of its records go back"):
+        list(store.read(3))
 
 
 def test_a_load_that_was_given_up_leaves_the_log_closed(tmp_path: Path) -> None:
