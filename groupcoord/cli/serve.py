@@ -268,8 +268,7 @@ async def _serve(
             except OSError as error:
                 raise StartError(f"can't show metrics: {error.strerror or error}") from None
             logging.getLogger("groupcoord.host").info("metrics on port %d", metrics.port)
-        # What was loaded stays: the garbage collector need not look at it again and again.
-        gc.freeze()
+        gc.freeze()  # what was loaded stays: the garbage collector need not look at it again and again
         on_start()
         preparing = loop.create_task(_prepare())
         await stopping.wait()
@@ -280,3 +279,4 @@ async def _prepare() -> None:
     """Do now, between requests, what would make the first of each kind slow."""
     for _ in load_newest():
         await asyncio.sleep(0)
+    gc.freeze()

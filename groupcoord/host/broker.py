@@ -203,6 +203,7 @@ class Broker:
         Args:
             client_host: where the client is, in Kafka's form: ``/127.0.0.1``.
         """
+        self.turns.has_newcomer = True
         return Connection(self, client_host, self._principal_of(client_host), self.config.socket_request_max_bytes)
 
     def take_dirty(self) -> list[Connection]:

@@ -91,6 +91,7 @@ class Connection:
         cost_at_s: when that was counted.
         output_bytes: how many bytes wait for :meth:`take_output`.
         is_queued: True while it waits for its turn.
+        queued_at_s: since when.
     """
 
     __slots__ = (
@@ -112,6 +113,7 @@ class Connection:
         "is_queued",
         "output_bytes",
         "principal",
+        "queued_at_s",
     )
 
     def __init__(self, broker: RequestHandler, client_host: str, principal: Principal, max_request_bytes: int) -> None:
@@ -122,6 +124,7 @@ class Connection:
         self.cost_s = 0.0
         self.cost_at_s = 0.0
         self.is_queued = False
+        self.queued_at_s = 0.0
         self._broker = broker
         self._max_request_bytes = max_request_bytes
         self._buffer = bytearray()

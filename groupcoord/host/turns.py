@@ -2,9 +2,11 @@
 
 A broker's requests are handled in turns, each of which is bounded in time; between two turns the host looks at its
 sockets. Of a connection one request is handled, or a portion of a long one, or as many short ones as take no longer.
-Then it is another connection's turn: those that have cost little lately go before those that have cost much, and among
-equals the one that has waited longest. Apache Kafka mutes a connection's channel while one of its requests is handled
-(``SocketServer``), which gives each connection its turn, too.
+Then it is another connection's turn: those that have just asked go before those that have had a portion and still want
+more, those that have cost little lately before those that have cost much, and among equals the one that has waited
+longest. One that has waited for long goes before all, once in a turn, so that nobody waits for ever. Apache Kafka mutes
+a connection's channel while one of its requests is handled (``SocketServer``), which gives each connection its turn,
+too.
 """
 
 from __future__ import annotations
@@ -26,6 +28,11 @@ HALF_LIFE_S = 1.0
 LEVELS_S = (0.005, 0.05, 0.3)
 """Bounds between those who have cost little lately and those who have cost more and more."""
 
+PATIENCE_S = 0.02
+"""Of those that have waited for so long, one goes before all others in each turn."""
+
+_LEVEL_COUNT = len(LEVELS_S) + 1
+
 
 class TakesTurns(Protocol):
     """Something that has requests to handle."""
@@ -33,6 +40,7 @@ class TakesTurns(Protocol):
     cost_s: float
     cost_at_s: float
     is_queued: bool
+    queued_at_s: float
 
     def take_turn(self) -> bool:
         """Handle requests, or a portion of one, until the pace says so; return True if there is more to do now."""
@@ -47,16 +55,20 @@ class Turns:
     Attributes:
         waiting: how many wait.
         is_over: True if somebody could not go first since the turn had lasted long enough.
+        has_newcomer: set it when a connection is accepted. The next turn is then for those alone who have just asked
+            and cost little: event loops may accept one connection at a time, and more may wait.
     """
 
-    __slots__ = ("_end_s", "_levels", "_now_s", "_pace", "is_over", "waiting")
+    __slots__ = ("_end_s", "_levels", "_now_s", "_pace", "has_newcomer", "is_over", "waiting")
 
     def __init__(self, pace: Pace) -> None:
         self._pace = pace
         self._now_s = pace.now_s
-        self._levels: tuple[deque[TakesTurns], ...] = tuple(deque() for _ in range(len(LEVELS_S) + 1))
+        # First those that have just asked, then those that want more, each by what they have cost lately.
+        self._levels: tuple[deque[TakesTurns], ...] = tuple(deque() for _ in range(2 * _LEVEL_COUNT))
         self._end_s = 0.0
         self.is_over = False
+        self.has_newcomer = False
         self.waiting = 0
 
     def may_go_first(self, who: TakesTurns, now_s: float) -> bool:
@@ -74,9 +86,13 @@ class Turns:
     def add(self, who: TakesTurns) -> None:
         """Let somebody wait for a turn, once."""
         if not who.is_queued:
-            who.is_queued = True
-            self.waiting += 1
-            self._levels[self._level(who, self._now_s())].append(who)
+            self._add(who, self._now_s(), 0)
+
+    def _add(self, who: TakesTurns, now_s: float, first_level: int) -> None:
+        who.is_queued = True
+        who.queued_at_s = now_s
+        self.waiting += 1
+        self._levels[first_level + self._level(who, now_s)].append(who)
 
     def run(self) -> bool:
         """Handle what waits, for the time of one turn; then a new turn begins.
@@ -88,37 +104,50 @@ class Turns:
             start_s = now_s = self._now_s()
             self._promote(now_s)
             end_s = start_s + TURN_S
-            while self.waiting and now_s < end_s:
-                now_s = self._run_next(now_s)
+            levels = self._levels[:1] if self.has_newcomer else self._levels
+            while now_s < end_s and (level := next(filter(None, levels), None)):
+                now_s = self._run_next(level, now_s)
         self._end_s = 0.0
         self.is_over = False
+        self.has_newcomer = False
         return self.waiting > 0
 
-    def _run_next(self, start_s: float) -> float:
-        who = next(level for level in self._levels if level).popleft()
+    def _run_next(self, level: deque[TakesTurns], start_s: float) -> float:
+        who = level.popleft()
         self._pace.until_s = start_s + PORTION_S
         has_more = who.take_turn()
         now_s = self._now_s()
+        self._forget_cost(who, now_s)
         who.cost_s += now_s - start_s
         who.is_queued = False
         self.waiting -= 1
         if has_more:
-            self.add(who)
+            self._add(who, now_s, _LEVEL_COUNT)
         return now_s
 
     def _level(self, who: TakesTurns, now_s: float) -> int:
-        cost_s = who.cost_s
-        if cost_s > LEVELS_S[0]:
-            cost_s *= 0.5 ** ((now_s - who.cost_at_s) / HALF_LIFE_S)
-            who.cost_s = cost_s
-            who.cost_at_s = now_s
-        return sum(cost_s > bound_s for bound_s in LEVELS_S)
+        if who.cost_s <= LEVELS_S[0]:
+            return 0
+        self._forget_cost(who, now_s)
+        return sum(who.cost_s > bound_s for bound_s in LEVELS_S)
+
+    def _forget_cost(self, who: TakesTurns, now_s: float) -> None:
+        """Let what somebody has cost count less by now."""
+        who.cost_s *= 0.5 ** ((now_s - who.cost_at_s) / HALF_LIFE_S)
+        who.cost_at_s = now_s
 
     def _promote(self, now_s: float) -> None:
         """Move the first of each level to where it belongs by now: who has waited long enough has cost little."""
-        for level in self._levels[1:]:
-            if level:
-                who = level[0]
-                better = self._levels[self._level(who, now_s)]
-                if better is not level:
-                    better.append(level.popleft())
+        levels = self._levels
+        eldest, eldest_s = levels[0], now_s - PATIENCE_S
+        for number, level in enumerate(levels):
+            if not level:
+                continue
+            who = level[0]
+            better = levels[number - number % _LEVEL_COUNT + self._level(who, now_s)]
+            if better is not level:
+                better.append(level.popleft())
+            elif number and who.queued_at_s <= eldest_s:
+                eldest, eldest_s = level, who.queued_at_s
+        if eldest is not levels[0]:
+            levels[0].insert(1, eldest.popleft())

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from groupcoord.host.turns import HALF_LIFE_S, LEVELS_S, PORTION_S, TURN_S, Turns
+from groupcoord.host.turns import HALF_LIFE_S, LEVELS_S, PATIENCE_S, PORTION_S, TURN_S, Turns
 from groupcoord.wire.pacing import Pace
 
 
@@ -29,6 +29,7 @@ class Worker:
         self.cost_s = 0.0
         self.cost_at_s = 0.0
         self.is_queued = False
+        self.queued_at_s = 0.0
         self.requests = requests
         self._world = world
         self._request_s = cost_s
@@ -94,6 +95,65 @@ def test_who_has_cost_little_goes_first() -> None:
     world.add("light", 0.0001, 1)
     world.turns.run()
     assert world.handled[0] == "light"
+
+
+def test_who_has_just_asked_goes_before_who_wants_more() -> None:
+    """A client that asks one thing at a time is served at once beside a new crowd, though it has cost more so far."""
+    world = World()
+    for number in range(50):
+        world.add(f"peer {number}", PORTION_S / 4, 10_000)
+    for _ in range(50):
+        world.turns.run()
+    client = Worker("client", world, 0.0001, 1)
+    client.cost_s, client.cost_at_s = 2 * LEVELS_S[1], world.stopwatch.time_s
+    world.turns.add(client)
+    world.handled.clear()
+    world.turns.run()
+    assert world.handled.index("client") <= 4
+
+
+def test_who_wants_more_gets_it_though_others_ask_without_end() -> None:
+    """However many ask little, a long request goes on by a portion in each turn once it has waited for its patience."""
+    world = World()
+    long = world.add("long", PORTION_S, 20)
+    world.turns.run()
+    turns = 0
+    while long.requests:
+        turns += 1
+        for number in range(10):
+            world.add(f"short {turns}.{number}", PORTION_S, 1)
+        world.turns.run()
+        assert turns <= 20 * (2 + PATIENCE_S / TURN_S)
+
+
+def test_a_newcomer_shortens_the_turn() -> None:
+    """After a connection was accepted only who asks little is served, so that fifty can come in a moment."""
+    world = World()
+    for number in range(50):
+        world.add(f"peer {number}", PORTION_S, 100)
+    world.turns.run()
+    while len(set(world.handled)) < 50:
+        world.turns.run()
+    world.handled.clear()
+    begin_s = world.stopwatch.time_s
+    for number in range(50):
+        world.add(f"new {number}", PORTION_S / 10, 1)
+        world.turns.has_newcomer = True
+        assert world.turns.run()
+    assert world.stopwatch.time_s - begin_s <= 50 * 1.5 * PORTION_S
+    assert {name for name in world.handled if name.startswith("new")} == {f"new {number}" for number in range(50)}
+    world.handled.clear()
+    world.turns.run()
+    assert len(world.handled) >= round(TURN_S / PORTION_S)
+
+
+def test_what_one_big_request_cost_counts() -> None:
+    """Somebody whose first request was expensive does not count as cheap after it."""
+    world = World()
+    heavy = world.add("heavy", 0.05, 1)
+    world.turns.run()
+    world.add("waiting", 0.001, 1)
+    assert not world.turns.may_go_first(heavy, world.stopwatch.time_s)
 
 
 def test_who_has_waited_long_enough_is_served() -> None:
