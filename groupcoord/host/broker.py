@@ -275,8 +275,9 @@ class Broker:
         if handler is None:
             self._submit(request, connection, connection.principal)
         else:
-            # None: the answer waits, and so does the connection; or it was given; or there is nothing to say.
-            connection.answer(handler(connection, request))
+            response = handler(connection, request)
+            if response is not None:  # else it waits, and so does the connection; or was given; or nothing is said
+                connection.answer(response)
 
     def handle_long(self, connection: Connection, request: Any) -> Work[None]:
         """Handle a request that took long to read: in portions, where that can be."""

@@ -104,6 +104,7 @@ class Connection:
         "_is_paused",
         "_max_request_bytes",
         "_output",
+        "_short_request_bytes",
         "_work",
         "active_at_s",
         "client_host",
@@ -127,6 +128,7 @@ class Connection:
         self.queued_at_s = 0.0
         self._broker = broker
         self._max_request_bytes = max_request_bytes
+        self._short_request_bytes = min(max_request_bytes, LONG_REQUEST_BYTES - 1)
         self._buffer = bytearray()
         self._header: RequestHeader | None = None  # of the request that has no answer yet
         self._work: Work[None] | None = None  # on a long request, or a long answer
@@ -143,22 +145,20 @@ class Connection:
         """Take bytes from the peer, and handle the request in them if nobody else has to go before it."""
         # Nearly always this is exactly one request, and nothing waits.
         broker = self._broker
-        self.active_at_s = start_s = broker.now_s()
+        self.active_at_s = now_s = broker.now_s()
         size = len(data) - SIZE_BYTES
         if (
             self._header is None
             and not self._buffer
-            and 0 < size <= self._max_request_bytes
-            and size < LONG_REQUEST_BYTES
+            and 0 < size <= self._short_request_bytes
             and _SIZE_FROM(data)[0] == size
             and self.output_bytes < OUTPUT_LIMIT_BYTES
             and not self._is_paused
             and self.closing is None
             and self._work is None
-            and broker.turns.may_go_first(self, start_s)
+            and broker.turns.go_first(self, now_s)
         ):
             self._handle(data[SIZE_BYTES:])
-            self.cost_s += broker.now_s() - start_s
         elif self.closing is None:
             self._buffer += data
             self._wait_for_turn()
@@ -190,14 +190,16 @@ class Connection:
         if not output:
             return b""
         was_blocked = self.output_bytes >= OUTPUT_LIMIT_BYTES
-        taken = bytes(output.popleft())
+        taken = output.popleft()
         if output:
-            parts: list[bytes | memoryview] = [taken]
+            parts = [taken]
             size = len(taken)
             while output and size < OUTPUT_PORTION_BYTES:
                 size += len(output[0])
                 parts.append(output.popleft())
             taken = b"".join(parts)
+        elif type(taken) is not bytes:
+            taken = bytes(taken)
         self.output_bytes -= len(taken)
         if was_blocked and self.output_bytes < OUTPUT_LIMIT_BYTES:
             self._wait_for_turn()

@@ -249,12 +249,18 @@ def in_portions_of(request: object, ask: Ask) -> Work[Any] | None:
     return None if answer is None else answer(request, ask)
 
 
+def _count_fetched(response: OffsetFetchResponse) -> int:
+    if len(response.groups) > FEW:
+        return MANY_ENTRIES
+    count = 0
+    for group in response.groups:
+        for topic in group.topics:
+            count += len(topic.partitions)
+    return count
+
+
 _ENTRIES: dict[type, Callable[[Any], int]] = {
-    OffsetFetchResponse: lambda response: (
-        sum(len(topic.partitions) for group in response.groups for topic in group.topics)
-        if len(response.groups) <= FEW
-        else MANY_ENTRIES
-    ),
+    OffsetFetchResponse: _count_fetched,
     DescribeGroupsResponse: lambda response: sum(1 + len(group.members) for group in response.groups[:MANY_ENTRIES]),
     ListGroupsResponse: lambda response: len(response.groups),
     MetadataResponse: lambda response: sum(1 + len(topic.partitions) for topic in response.topics[:MANY_ENTRIES]),

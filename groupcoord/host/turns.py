@@ -59,7 +59,17 @@ class Turns:
             and cost little: event loops may accept one connection at a time, and more may wait.
     """
 
-    __slots__ = ("_end_s", "_levels", "_now_s", "_pace", "has_newcomer", "is_over", "waiting")
+    __slots__ = (
+        "_end_s",
+        "_first",
+        "_first_s",
+        "_levels",
+        "_now_s",
+        "_pace",
+        "has_newcomer",
+        "is_over",
+        "waiting",
+    )
 
     def __init__(self, pace: Pace) -> None:
         self._pace = pace
@@ -67,21 +77,34 @@ class Turns:
         # First those that have just asked, then those that want more, each by what they have cost lately.
         self._levels: tuple[deque[TakesTurns], ...] = tuple(deque() for _ in range(2 * _LEVEL_COUNT))
         self._end_s = 0.0
+        self._first: TakesTurns | None = None
+        self._first_s = 0.0
         self.is_over = False
         self.has_newcomer = False
         self.waiting = 0
 
-    def may_go_first(self, who: TakesTurns, now_s: float) -> bool:
-        """Tell whether a request that has just arrived may be handled without queueing.
+    def go_first(self, who: TakesTurns, now_s: float) -> bool:
+        """Tell whether a request that has just arrived is handled without queueing; it costs what passes from now on.
 
-        It may until the turn is over, unless others wait and its connection isn't one of those that have cost little.
+        It is until the turn is over, unless others wait and its connection isn't one of those that have cost little.
         """
+        self._charge(now_s)
         if now_s >= self._end_s:
             if self._end_s:
                 self.is_over = True
                 return False
             self._end_s = now_s + TURN_S
-        return not self.waiting or self._level(who, now_s) == 0
+        if self.waiting and self._level(who, now_s):
+            return False
+        self._first = who
+        self._first_s = now_s
+        return True
+
+    def _charge(self, now_s: float) -> None:
+        """Count what the last that went first has cost by now."""
+        if self._first is not None:
+            self._first.cost_s += now_s - self._first_s
+            self._first = None
 
     def add(self, who: TakesTurns) -> None:
         """Let somebody wait for a turn, once."""
@@ -100,8 +123,9 @@ class Turns:
         Returns:
             True if more waits.
         """
+        start_s = now_s = self._now_s()
+        self._charge(now_s)
         if self.waiting:
-            start_s = now_s = self._now_s()
             self._promote(now_s)
             end_s = start_s + TURN_S
             levels = self._levels[:1] if self.has_newcomer else self._levels

@@ -153,7 +153,7 @@ def test_what_one_big_request_cost_counts() -> None:
     heavy = world.add("heavy", 0.05, 1)
     world.turns.run()
     world.add("waiting", 0.001, 1)
-    assert not world.turns.may_go_first(heavy, world.stopwatch.time_s)
+    assert not world.turns.go_first(heavy, world.stopwatch.time_s)
 
 
 def test_who_has_waited_long_enough_is_served() -> None:
@@ -175,14 +175,14 @@ def test_the_first_of_a_turn_need_not_queue() -> None:
     world = World()
     peer = Worker("peer", world, 0.001, 1)
     now_s = world.stopwatch.time_s
-    assert world.turns.may_go_first(peer, now_s)
-    assert world.turns.may_go_first(peer, now_s + TURN_S * 0.9)
+    assert world.turns.go_first(peer, now_s)
+    assert world.turns.go_first(peer, now_s + TURN_S * 0.9)
     assert not world.turns.is_over
-    assert not world.turns.may_go_first(peer, now_s + TURN_S)
+    assert not world.turns.go_first(peer, now_s + TURN_S)
     assert world.turns.is_over
     assert not world.turns.run()
     assert not world.turns.is_over
-    assert world.turns.may_go_first(peer, now_s + TURN_S)
+    assert world.turns.go_first(peer, now_s + TURN_S)
 
 
 def test_who_has_cost_much_queues_behind_others() -> None:
@@ -191,8 +191,8 @@ def test_who_has_cost_much_queues_behind_others() -> None:
     world.add("waiting", 0.001, 1)
     cheap, dear = Worker("cheap", world, 0.001, 1), Worker("dear", world, 0.001, 1)
     dear.cost_s, dear.cost_at_s = LEVELS_S[0] * 2, world.stopwatch.time_s
-    assert world.turns.may_go_first(cheap, world.stopwatch.time_s)
-    assert not world.turns.may_go_first(dear, world.stopwatch.time_s)
+    assert world.turns.go_first(cheap, world.stopwatch.time_s)
+    assert not world.turns.go_first(dear, world.stopwatch.time_s)
 
 
 @given(st.lists(st.tuples(st.floats(0.00001, 0.05), st.integers(1, 20)), min_size=1, max_size=20))
