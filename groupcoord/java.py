@@ -1,8 +1,20 @@
-"""What Kafka's answers inherit from Java: the hash of a string and the order in which a small ``HashMap`` is walked."""
+"""What Kafka's answers inherit from Java: hash codes, and the order in which hash maps are walked."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from functools import lru_cache
+from typing import Generic, TypeVar
+from uuid import UUID
+
+KeyT = TypeVar("KeyT", bound=Hashable)
+
+_REMEMBERED_HASHES = 1 << 14
+_REMEMBERED_LENGTH_MAX = 80
+"""Ids of members are hashed again and again, as Java remembers in the string itself; long ones would take much room."""
+
+_GOLDEN_RATIO = 0x9E3779B97F4A7C15
+"""2^64 divided by the golden ratio, as Kafka's tables of snapshots take it."""
 
 
 def string_hash(text: str) -> int:
@@ -11,6 +23,10 @@ def string_hash(text: str) -> int:
     >>> string_hash("my-group")
     -1906497762
     """
+    return _remembered_hash(text) if len(text) <= _REMEMBERED_LENGTH_MAX else _hash_of_text(text)
+
+
+def _hash_of_text(text: str) -> int:
     value = 0
     if text.isascii():
         for unit in text.encode("ascii"):
@@ -20,6 +36,9 @@ def string_hash(text: str) -> int:
         for high, low in zip(encoded[::2], encoded[1::2], strict=True):
             value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
     return value - 2**32 if value >= 2**31 else value
+
+
+_remembered_hash = lru_cache(_REMEMBERED_HASHES)(_hash_of_text)
 
 
 def string_sort_key(text: str) -> bytes:
@@ -43,21 +62,121 @@ def partition_for(group_id: str, partition_count: int) -> int:
     return 0 if value == -(2**31) else abs(value) % partition_count
 
 
+def uuid_hash(value: UUID) -> int:
+    """Return the ``hashCode`` of Kafka's ``Uuid``: its four words of 32 bits, combined by exclusive or.
+
+    >>> uuid_hash(UUID(int=0x0000000F_0000000F_00000001_00000002))
+    3
+    """
+    number = value.int
+    folded = number ^ number >> 64
+    folded = (folded ^ folded >> 32) & 0xFFFFFFFF
+    return folded - 2**32 if folded >= 2**31 else folded
+
+
+def integer_hash(value: int) -> int:
+    """Return Java's ``Integer.hashCode``, the number itself."""
+    return value
+
+
+def uuid_sort_key(value: UUID) -> tuple[int, int]:
+    """Return the key under which ids sort as Kafka's ``Uuid.compareTo`` has it: by two signed numbers of 64 bits.
+
+    >>> uuid_sort_key(UUID(int=2**127)) < uuid_sort_key(UUID(int=0)) < uuid_sort_key(UUID(int=2**64))
+    True
+    """
+    high, low = value.int >> 64, value.int & 0xFFFFFFFFFFFFFFFF
+    return high - 2**64 if high >= 2**63 else high, low - 2**64 if low >= 2**63 else low
+
+
+class HashTable(Generic[KeyT]):
+    """Keys in the order in which a Java ``HashMap`` or ``HashSet`` is walked, while keys come and go.
+
+    The table doubles when it is three quarters full, and never shrinks. Inside a bucket the order of insertion stays:
+    that Java turns a bucket of more than eight keys into a tree is left out.
+
+    Args:
+        hash_of: Java's hash code of a key.
+        keys: what is put into it at once, in this order.
+        buckets: how many buckets the table begins with, a power of two; 16 is Java's default.
+    """
+
+    __slots__ = ("_buckets", "_first_place", "_hash_of", "_next_place", "_places")
+
+    def __init__(self, hash_of: Callable[[KeyT], int], keys: Iterable[KeyT] = (), buckets: int = 16) -> None:
+        self._hash_of = hash_of
+        self._buckets = buckets
+        # Of two keys in a bucket the one with the lower place comes first.
+        self._places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+        self._first_place, self._next_place = 0, len(self._places)
+        self._grow()
+
+    def put(self, key: KeyT) -> None:
+        """Insert a key as ``put`` and ``add`` do, at the end of its bucket; one that is there stays where it is."""
+        if key not in self._places:
+            self._places[key] = self._next_place
+            self._next_place += 1
+            self._grow()
+
+    def compute_if_absent(self, key: KeyT) -> None:
+        """Insert a key as ``computeIfAbsent`` does: at the beginning of its bucket, and room is made before, not after.
+
+        So the table holds one key more before it doubles.
+        """
+        self._grow()
+        if key not in self._places:
+            self._first_place -= 1
+            self._places[key] = self._first_place
+
+    def discard(self, key: KeyT) -> None:
+        """Remove a key if it is there."""
+        self._places.pop(key, None)
+
+    def _grow(self) -> None:
+        while len(self._places) > self._buckets * 3 // 4:
+            self._buckets *= 2
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __iter__(self) -> Iterator[KeyT]:
+        hash_of, buckets, places = self._hash_of, self._buckets, self._places
+        return iter(sorted(places, key=lambda key: (hash_bucket(hash_of(key), buckets), places[key])))
+
+
+def buckets_for(capacity: int) -> int:
+    """Return how many buckets a Java map has that was made with this initial capacity: the next power of two."""
+    return 1 << max(capacity - 1, 0).bit_length()
+
+
+def buckets_of_copy(size: int) -> int:
+    """Return how many buckets a ``HashMap`` has that was made for, or as a copy of, this many keys, up to Java 18."""
+    return buckets_for(int(size / 0.75) + 1)
+
+
 def hash_map_order(keys: Iterable[str]) -> list[str]:
     """Return distinct ``keys`` in the order in which a Java ``HashMap`` that got them in this order is walked.
 
-    Kafka breaks a tie of the protocol vote this way. The table has 16 buckets and doubles when it is three quarters
-    full; inside a bucket the order of insertion stays.
+    Kafka breaks a tie of the protocol vote this way, and its assignors walk members this way.
     """
-    distinct = list(dict.fromkeys(keys))
-    buckets = 16
-    while len(distinct) > buckets * 3 // 4:
-        buckets *= 2
-
-    return sorted(distinct, key=lambda key: hash_bucket(string_hash(key), buckets))
+    return list(HashTable(string_hash, keys))
 
 
 def hash_bucket(hash_code: int, buckets: int) -> int:
     """Return the bucket of a ``HashMap`` with this many, a power of two, in which a key with this hash lies."""
     value = hash_code & 0xFFFFFFFF
     return (value ^ value >> 16) & (buckets - 1)
+
+
+def timeline_map_order(keys: Iterable[str]) -> list[str]:
+    """Return distinct ``keys`` in the order in which Kafka's ``TimelineHashMap`` that got them in this order is walked.
+
+    Its table begins with 2 slots and doubles when there are more than four keys for three of them. A slot is the upper
+    bits of the hash code times 2^64 divided by the golden ratio. Inside a slot the last comes first.
+    """
+    distinct = list(dict.fromkeys(keys))
+    slot_bits = 1
+    while len(distinct) * 3 > 4 << slot_bits:
+        slot_bits += 1
+    distinct.reverse()
+    return sorted(distinct, key=lambda key: (string_hash(key) * _GOLDEN_RATIO & 0xFFFFFFFFFFFFFFFF) >> 64 - slot_bits)

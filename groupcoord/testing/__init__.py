@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from groupcoord.testing.assignor_contract import check_assignor
     from groupcoord.testing.clock_contract import check_clock
     from groupcoord.testing.faulty_store import FaultyLogStore
     from groupcoord.testing.history import Exchange, History, histories
@@ -46,6 +47,7 @@ __all__ = [
     "History",
     "ServerThread",
     "assignments",
+    "check_assignor",
     "check_clock",
     "check_log_store",
     "client_ids",
@@ -78,6 +80,7 @@ _ELSEWHERE = {
     "FaultyLogStore": "faulty_store",
     "History": "history",
     "ServerThread": "server",
+    "check_assignor": "assignor_contract",
     "check_clock": "clock_contract",
     "check_log_store": "log_store_contract",
     "histories": "history",

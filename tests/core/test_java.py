@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import itertools
+from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupcoord.java import hash_bucket, hash_map_order, partition_for, string_hash, string_sort_key
+from groupcoord.java import (
+    HashTable,
+    buckets_for,
+    buckets_of_copy,
+    hash_bucket,
+    hash_map_order,
+    integer_hash,
+    partition_for,
+    string_hash,
+    string_sort_key,
+    timeline_map_order,
+    uuid_hash,
+    uuid_sort_key,
+)
 
 GOLDEN = [
     ("", 0, 0),
@@ -94,3 +108,79 @@ def test_buckets_mix_the_upper_half_in() -> None:
 def test_strings_sort_by_utf_16_units(texts: list[str]) -> None:
     """The key orders as a comparison of the units does, lone surrogates included."""
     assert sorted(texts, key=string_sort_key) == sorted(texts, key=_units)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("00000000-0000-0001-0000-000000000002", 3),
+        ("ffffffff-ffff-ffff-0000-000000000000", 0),
+        ("01234567-89ab-cdef-fedc-ba9876543210", 0),
+        ("e358efa4-89f5-3062-b10d-d7316b65649e", -1329238935),
+    ],
+)
+def test_ids_hash_as_kafkas_do(value: str, expected: int) -> None:
+    """The four words of an id are combined, as a signed number."""
+    assert uuid_hash(UUID(value)) == expected
+
+
+def test_ids_sort_as_signed_numbers() -> None:
+    """The upper half decides, then the lower one; what begins with a set bit is negative."""
+    ids = [UUID(int=number) for number in (2**127, 2**127 + 2**63, 2**127 + 1, 2**63, 0, 1, 2**64)]
+    order = [2**127 + 2**63, 2**127, 2**127 + 1, 2**63, 0, 1, 2**64]
+
+    assert [found.int for found in sorted(ids, key=uuid_sort_key)] == order
+
+
+def test_keys_that_are_computed_come_first_in_their_bucket() -> None:
+    """``computeIfAbsent`` puts keys at the beginning of a bucket, and lets one more in before the table doubles."""
+    table = HashTable(string_hash, buckets=buckets_for(2))
+    seen = []
+    for key in ("a", "b", "Aa", "BB", "q", "r"):
+        table.compute_if_absent(key)
+        seen.append(" ".join(table))
+
+    assert seen == ["a", "b a", "Aa a b", "BB Aa a b", "BB Aa q a b", "BB Aa q a r b"]
+    table.compute_if_absent("a")
+    assert list(table) == ["BB", "Aa", "q", "a", "r", "b"]
+
+
+def test_sets_of_numbers_are_walked_by_bucket() -> None:
+    """A set that was made from a collection is as large as that needs; what comes later goes behind in its bucket."""
+    numbers = HashTable(integer_hash, (40, 8, 24, 1, 17, 33, 2), max(16, buckets_of_copy(7)))
+    assert list(numbers) == [1, 17, 33, 2, 40, 8, 24]
+    numbers.discard(8)
+    numbers.put(56)
+    numbers.put(40)
+    assert list(numbers) == [1, 17, 33, 2, 40, 24, 56]
+    assert len(numbers) == 7
+    grown = HashTable(integer_hash)
+    for number in range(13):
+        grown.put(number * 16)
+    assert list(grown) == [*range(0, 208, 32), *range(16, 208, 32)]
+
+
+def test_how_large_java_makes_its_tables() -> None:
+    """The next power of two; for a copy a third more, so that twelve keys take 32 buckets, not 16."""
+    assert [buckets_for(capacity) for capacity in (0, 1, 2, 3, 16, 17)] == [1, 1, 2, 4, 16, 32]
+    assert [buckets_of_copy(size) for size in (0, 1, 2, 3, 11, 12, 13, 24)] == [1, 2, 4, 8, 16, 32, 32, 64]
+
+
+@pytest.mark.parametrize(
+    ("count", "order"),
+    [
+        (2, "0 1"),
+        (3, "2 0 1"),
+        (6, "5 0 2 4 1 3"),
+        (12, "0 5 2 7 4 11 9 1 6 3 10 8"),
+        (25, "0 20 5 12 17 2 22 7 14 19 4 11 24 9 16 1 21 6 13 18 3 10 23 8 15"),
+    ],
+)
+def test_the_order_of_timelines(count: int, order: str) -> None:
+    """Kafka's table of snapshots grows later than Java's, and walks each slot from its end."""
+    assert timeline_map_order(f"m{number}" for number in range(count)) == [f"m{number}" for number in order.split()]
+
+
+def test_timelines_with_equal_hashes() -> None:
+    """Of two keys with the same hash the later one comes first."""
+    assert timeline_map_order(["Aa", "BB", "range", "uniform"]) == ["uniform", "BB", "Aa", "range"]

@@ -17,12 +17,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "errors": ("interpreter",),
     "clock": (),
     "java": (),
+    "xxh3": (),
     # Below the core, which looks for topics in it, though it is the members' language: one reader for both.
     "consumer_protocol": ("errors", "java"),
     "config": ("errors",),  # it raises ConfigError
-    "core": ("errors", "config", "interpreter", "java", "consumer_protocol"),
+    "core": ("errors", "config", "interpreter", "java", "xxh3", "consumer_protocol"),
     "messages": ("core.messages",),
     "events": ("core.events",),
+    "assignors": ("core.consumer.assignors", "core.consumer.topics"),
     "records": ("core.records", "errors", "consumer_protocol"),  # it shows what is embedded in records
     "log_store": ("core", "errors", "config", "clock", "records"),
     "loading": ("core", "errors", "clock", "log_store"),
@@ -80,11 +82,13 @@ MAY_REQUIRE: dict[str, frozenset[str]] = {
     "errors": frozenset(),
     "clock": frozenset(),
     "java": frozenset(),
+    "xxh3": frozenset(),
     "consumer_protocol": BASE_REQUIREMENTS,
     "config": BASE_REQUIREMENTS,
     "core": BASE_REQUIREMENTS | {"typing_extensions"},  # for type checkers, which bring it
     "messages": BASE_REQUIREMENTS,
     "events": BASE_REQUIREMENTS,
+    "assignors": BASE_REQUIREMENTS,
     "log_store": BASE_REQUIREMENTS,
     "loading": BASE_REQUIREMENTS,
     "coordinator": BASE_REQUIREMENTS,

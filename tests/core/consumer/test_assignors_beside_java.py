@@ -1,0 +1,60 @@
+"""The coordinator's assignors beside the classes of Kafka's own coordinator, on random groups and their stories.
+
+Needs Java and the jars of Kafka 4.4: their folder in ``KAFKA_LIBS``, or ``~/.cache/groupcoord-kafka/libs``.
+``ASSIGNOR_SEEDS=0:2000`` chooses which stories, per assignor.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.member.assignors.recorded import has_overfull_bucket
+from tests.storage.real_broker import java, needs_kafka
+
+from .random_groups import ASSIGNORS, Story
+from .recorded import Record, expected_shape, group_of, shape_of, without_order
+
+PROGRAM = Path(__file__).with_name("ConsumerAssignors.java")
+SEEDS = range(*map(int, os.environ.get("ASSIGNOR_SEEDS", "0:500").split(":")))
+
+pytestmark = [pytest.mark.slow, *needs_kafka]
+
+
+def is_as_expected(record: Record) -> bool:
+    """Compare the answers: with the order of topics and partitions, but where nothing changes for a member."""
+    got = shape_of(record, ASSIGNORS[record["assignor"]].assign(group_of(record)))
+    expected = expected_shape(record)
+    if without_order(got) != without_order(expected):
+        return False
+    before = {
+        member["member_id"]: without_order({"": list(member["assigned"].items())}) for member in record["members"]
+    }
+    changed = {m for m, topics in without_order(expected).items() if before[m] != {"": topics}}
+    return all(got[member_id] == expected[member_id] for member_id in changed)
+
+
+def test_answers_are_those_of_java(tmp_path: Path) -> None:
+    """Every round of every story gets Java's answer, order included."""
+    groups, answers = tmp_path / "groups.jsonl", tmp_path / "answers.jsonl"
+    with groups.open("w") as lines:
+        for assignor in ASSIGNORS:
+            for seed in SEEDS:
+                for record in Story(assignor, seed).rounds():
+                    lines.write(json.dumps(record) + "\n")
+    subprocess.run(java(str(PROGRAM), str(groups), str(answers)), check=True, capture_output=True, timeout=600)
+    different, compared = [], 0
+    with answers.open() as lines:
+        for line in lines:
+            record = json.loads(line)
+            compared += 1
+            if not has_overfull_bucket(record) and not is_as_expected(record):
+                different.append(record["id"])
+
+    print(f"{compared} groups compared")
+    assert not different
+    assert compared >= len(SEEDS) * len(ASSIGNORS)

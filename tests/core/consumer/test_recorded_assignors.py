@@ -1,0 +1,66 @@
+"""The assignors answer as those of Kafka 4.4.0 did, for 560 recorded groups and rounds of stories, order included."""
+
+from __future__ import annotations
+
+import pytest
+
+from groupcoord.core.consumer.assignors import Assignor, RangeAssignor, UniformAssignor
+
+from .recorded import Record, Shape, expected_shape, group_of, records, shape_of, without_order
+
+ASSIGNORS: dict[str, Assignor] = {"range": RangeAssignor(), "uniform": UniformAssignor()}
+GROUPS = {"range": 210, "uniform": 350}
+
+
+def answer(record: Record) -> Shape:
+    """Return what our assignor says."""
+    return shape_of(record, ASSIGNORS[record["assignor"]].assign(group_of(record)))
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_everybody_gets_what_kafka_gave(name: str) -> None:
+    """Every recorded group is here, and everybody in it gets the recorded partitions, whatever hash order decides."""
+    different = [
+        record["id"]
+        for record in records(name)
+        if without_order(answer(record)) != without_order(expected_shape(record))
+    ]
+
+    assert len(records(name)) == GROUPS[name]
+    assert not different
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_what_is_written_anew_has_the_recorded_order(name: str) -> None:
+    """Topics and partitions of members whose target changes come in the order that the record has.
+
+    Kafka makes the maps of the range assignor as large as there are names, those of topics that don't exist included:
+    where somebody subscribes to such a name, only what everybody gets is compared.
+    """
+    compared = 0
+    for record in records(name):
+        before = {member["member_id"]: member for member in record["members"]}
+        got = answer(record)
+        for member_id, expected in expected_shape(record).items():
+            member = before[member_id]
+            is_unchanged = without_order({member_id: list(member["assigned"].items())}) == without_order(
+                {member_id: expected}
+            )
+            if not is_unchanged and not (name == "range" and "missing" in member["topics"]):
+                assert got[member_id] == expected, (record["id"], member_id)
+                compared += 1
+
+    assert compared > 300
+
+
+def test_quiet_rounds_change_nothing() -> None:
+    """In a round without events the uniform assignor gives everybody the very mapping that it had."""
+    quiet = [record for record in records("uniform") if record.get("events") == []]
+    for record in quiet:
+        group = group_of(record)
+        if group.topics:
+            assignment = UniformAssignor().assign(group)
+            for member_id, member in group.members.items():
+                assert assignment[member_id] is member.assigned, record["id"]
+
+    assert len(quiet) >= 5

@@ -1,0 +1,158 @@
+"""``check_assignor`` passes assignors that keep the contract, and says what is wrong with others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from uuid import UUID
+
+import pytest
+
+from groupcoord.assignors import (
+    Assignor,
+    GroupAssignment,
+    GroupSpec,
+    PartitionAssignorError,
+    RangeAssignor,
+    UniformAssignor,
+)
+from groupcoord.testing import check_assignor
+
+Assign = Callable[[GroupSpec], GroupAssignment]
+
+
+@pytest.mark.parametrize("assignor", [RangeAssignor(), UniformAssignor()], ids=lambda assignor: assignor.name)
+@pytest.mark.parametrize("seed", range(3))
+def test_our_assignors_keep_the_contract(assignor: Assignor, seed: int) -> None:
+    """Range and uniform are sound whatever the groups."""
+    check_assignor(assignor, seed=seed)
+
+
+class FromFunction:
+    """An assignor that does what a function does."""
+
+    def __init__(self, assign: Assign, name: str = "own") -> None:
+        self.name = name
+        self.assign = assign
+
+
+def first_member_takes_all(group: GroupSpec) -> GroupAssignment:
+    """Give each topic to the first of its subscribers by id: sound, if not fair."""
+    taken: dict[str, dict[UUID, tuple[int, ...]]] = {}
+    for topic_id in sorted(group.topics):
+        subscribers = [member_id for member_id, member in group.members.items() if topic_id in member.topic_ids]
+        if subscribers:
+            partitions = tuple(range(group.topics[topic_id].partition_count))
+            taken.setdefault(min(subscribers), {})[topic_id] = partitions
+    return taken
+
+
+def test_an_assignor_of_ones_own_passes() -> None:
+    """Fairness isn't asked for."""
+    check_assignor(FromFunction(first_member_takes_all))
+
+
+def nobody_gets_anything(group: GroupSpec) -> GroupAssignment:
+    """Give nothing."""
+    return {}
+
+
+def all_get_all(group: GroupSpec) -> GroupAssignment:
+    """Give every subscriber everything."""
+    return {
+        member_id: {topic_id: tuple(range(group.topics[topic_id].partition_count)) for topic_id in member.topic_ids}
+        for member_id, member in group.members.items()
+    }
+
+
+def anybody_gets_all(group: GroupSpec) -> GroupAssignment:
+    """Give everything to the first member by id."""
+    everything = {topic_id: tuple(range(topic.partition_count)) for topic_id, topic in sorted(group.topics.items())}
+    return {min(group.members): everything} if group.members else {}
+
+
+def one_too_many(group: GroupSpec) -> GroupAssignment:
+    """Give a partition that isn't there."""
+    return {
+        member_id: {topic_id: (*partitions, len(partitions)) for topic_id, partitions in assigned.items()}
+        for member_id, assigned in first_member_takes_all(group).items()
+    }
+
+
+def a_stranger_gets_it(group: GroupSpec) -> GroupAssignment:
+    """Give everything to somebody else."""
+    return {f"not {member_id}": assigned for member_id, assigned in first_member_takes_all(group).items()}
+
+
+def twice_is_better(group: GroupSpec) -> GroupAssignment:
+    """Name each partition twice."""
+    return {
+        member_id: {topic_id: partitions * 2 for topic_id, partitions in assigned.items()}
+        for member_id, assigned in first_member_takes_all(group).items()
+    }
+
+
+def first_in_the_mapping(group: GroupSpec) -> GroupAssignment:
+    """Give each topic to the subscriber that the mapping has first."""
+    taken: dict[str, dict[UUID, tuple[int, ...]]] = {}
+    for topic_id in sorted(group.topics):
+        for member_id, member in group.members.items():
+            if topic_id in member.topic_ids:
+                partitions = tuple(range(group.topics[topic_id].partition_count))
+                taken.setdefault(member_id, {})[topic_id] = partitions
+                break
+    return taken
+
+
+def refuses(group: GroupSpec) -> GroupAssignment:
+    """Refuse every group that has members."""
+    if group.members:
+        raise PartitionAssignorError("not today")
+    return {}
+
+
+def takes_members_away(group: GroupSpec) -> GroupAssignment:
+    """Empty the mapping it is given."""
+    assignment = first_member_takes_all(group)
+    group.members.clear()  # type: ignore[attr-defined]
+    return assignment
+
+
+@pytest.mark.parametrize(
+    ("assign", "message"),
+    [
+        (nobody_gets_anything, "is given to nobody"),
+        (all_get_all, "is given to '.*' and to '"),
+        (anybody_gets_all, "but does not subscribe to it"),
+        (one_too_many, "does not exist"),
+        (a_stranger_gets_it, "but is no member"),
+        (twice_is_better, "twice"),
+        (first_in_the_mapping, "made in another order"),
+        (refuses, r"raised PartitionAssignorError\('not today'\) for a sound group"),
+        (takes_members_away, r"changed what it was given"),
+        (lambda group: {"m": {UUID(int=1): (0,)}}, "partitions for a group without members"),
+    ],
+)
+def test_what_is_wrong_is_told(assign: Assign, message: str) -> None:
+    """Gaps, doubles, strangers, unwanted and missing partitions, order, refusals and side effects are each named."""
+    with pytest.raises(AssertionError, match=message):
+        check_assignor(FromFunction(assign))
+
+
+def test_a_name_is_needed() -> None:
+    """Nobody can ask for an assignor without one."""
+    with pytest.raises(AssertionError, match="its name is ''"):
+        check_assignor(FromFunction(first_member_takes_all, ""))
+
+
+def test_what_is_remembered_shows_when_all_was_asked() -> None:
+    """An assignor whose answers hang on what it was asked before is found out, though each of them is sound."""
+    seen: set[tuple[str, ...]] = set()
+
+    def assign(group: GroupSpec) -> GroupAssignment:
+        if not group.members:
+            return {}
+        seen.add(group.visiting_order)
+        return (UniformAssignor() if len(seen) > 20 else RangeAssignor()).assign(group)
+
+    with pytest.raises(AssertionError, match="when it was asked later"):
+        check_assignor(FromFunction(assign))
