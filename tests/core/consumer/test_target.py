@@ -1,0 +1,247 @@
+"""Target assignments: written for whom something changes, as Kafka's coordinator writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+from uuid import UUID
+
+import pytest
+from attrs import evolve, frozen
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from groupcoord.core.consumer.assignors import (
+    Assignor,
+    GroupAssignment,
+    GroupSpec,
+    PartitionAssignorError,
+    Partitions,
+    RangeAssignor,
+    SubscriptionType,
+    UniformAssignor,
+)
+from groupcoord.core.consumer.target import changed_targets, subscription_type
+from groupcoord.core.consumer.topics import Topic, subscribed_names
+
+from .recorded import Record, kafka_uuid, records
+
+ASSIGNORS: dict[str, Assignor] = {"range": RangeAssignor(), "uniform": UniformAssignor()}
+T, U = (Topic(name, UUID(int=number), 3) for number, name in ((1, "t"), (2, "u")))
+TOPICS = {"t": T, "u": U}
+
+
+@frozen
+class Member:
+    """What a member tells of itself."""
+
+    subscribed_topic_names: Collection[str] = ("t",)
+    subscribed_topic_regex: str | None = None
+    instance_id: str | None = None
+    rack_id: str | None = None
+
+
+# ---------------------------------------------------------------- what Kafka's coordinator wrote
+
+
+def partitions_of(recorded: dict[str, list[int]]) -> dict[UUID, tuple[int, ...]]:
+    """Return recorded partitions."""
+    return {kafka_uuid(topic_id): tuple(partitions) for topic_id, partitions in recorded.items()}
+
+
+def written(record: Record) -> list[tuple[str, list[tuple[UUID, tuple[int, ...]]]]]:
+    """Return what our coordinator would write in a recorded case."""
+    members = {
+        member_id: Member(member["topics"], member["regex"], member["instance_id"])
+        for member_id, member in record["members"].items()
+    }
+    changed = changed_targets(
+        ASSIGNORS[record["assignor"]],
+        members,
+        arrivals=[member_id for member_id in members if member_id != record["newcomer"]],
+        newcomer_id=record["newcomer"],
+        targets={
+            member_id: partitions_of(member["target"])
+            for member_id, member in record["members"].items()
+            if member["target"] is not None
+        },
+        subscriptions=SubscriptionType(record["subscription_type"]),
+        resolved=record["resolved"],
+        topics={
+            name: Topic(name, kafka_uuid(topic["id"]), topic["partitions"]) for name, topic in record["topics"].items()
+        },
+    )
+    return [(member_id, list(partitions.items())) for member_id, partitions in changed.items()]
+
+
+def test_targets_are_written_as_in_kafka() -> None:
+    """In 553 computations of random groups the same members get the same targets, in the same order of records.
+
+    So do the topics and partitions in a record, unless the range assignor is told of names that are no topics: Kafka's
+    tables have room for these too.
+    """
+    for record in records("targets"):
+        expected = [(member_id, list(partitions_of(found).items())) for member_id, found in record["changed"]]
+        got = written(record)
+        names = {name for member in record["members"].values() for name in member["topics"]}
+        if record["assignor"] == "range" and not names <= record["topics"].keys():
+            got, expected = ([(m, sorted(found)) for m, found in targets] for targets in (got, expected))
+        assert got == expected, record["id"]
+
+    assert len(records("targets")) == 553
+
+
+# ---------------------------------------------------------------- rules
+
+
+def targets_of(assignor: Assignor, members: dict[str, Member], **changes: Any) -> dict[str, Partitions]:
+    """Work out targets of members that came in the order of their ids."""
+    by_name: dict[str, int] = {}
+    by_expression: dict[str, int] = {}
+    for member in members.values():
+        for name in member.subscribed_topic_names:
+            by_name[name] = by_name.get(name, 0) + 1
+        if member.subscribed_topic_regex:
+            by_expression[member.subscribed_topic_regex] = by_expression.get(member.subscribed_topic_regex, 0) + 1
+    newcomer_id = changes.get("newcomer_id")
+    arguments: dict[str, Any] = {
+        "arrivals": sorted(member_id for member_id in members if member_id != newcomer_id),
+        "newcomer_id": None,
+        "targets": {},
+        "subscriptions": subscription_type(len(members), by_name, by_expression),
+        "resolved": {},
+        "topics": TOPICS,
+    }
+    return changed_targets(assignor, members, **(arguments | changes))
+
+
+def test_only_what_changes_is_written() -> None:
+    """Whoever has its target keeps its record, whatever the order in it; no target yet isn't an empty one."""
+    members = {"a": Member(), "b": Member()}
+    first = targets_of(RangeAssignor(), members)
+
+    assert first == {"a": {T.topic_id: (0, 1)}, "b": {T.topic_id: (2,)}}
+    assert targets_of(RangeAssignor(), members, targets=first) == {}
+    assert targets_of(RangeAssignor(), members, targets={**first, "a": {T.topic_id: (1, 0)}}) == {}
+    larger = {"t": evolve(T, partition_count=4)}
+    assert targets_of(RangeAssignor(), members, targets=first, topics=larger) == {"b": {T.topic_id: (2, 3)}}
+    assert targets_of(RangeAssignor(), {"a": Member(())}) == {"a": {}}
+    assert targets_of(RangeAssignor(), {"a": Member(())}, targets={"a": {}}) == {}
+
+
+def test_a_static_member_in_anothers_place_takes_over_its_target() -> None:
+    """With the old target under the new id nothing changes for anybody."""
+    members = {"a": Member(instance_id="i"), "b": Member(instance_id="k")}
+    first = targets_of(UniformAssignor(), members)
+
+    again = {"n": members["a"], "b": members["b"]}
+    assert targets_of(UniformAssignor(), again, newcomer_id="n", targets={"n": first["a"], "b": first["b"]}) == {}
+
+
+def test_names_and_expressions_add_up() -> None:
+    """A member gets topics of both; an expression that isn't resolved, and names that are no topics, are none."""
+    both = {"a": Member(("t", "missing"), "u.*")}
+
+    assert targets_of(RangeAssignor(), both) == {"a": {T.topic_id: (0, 1, 2)}}
+    resolved = {"u.*": ("u", "t", "gone"), "other": ("t",)}
+    found = targets_of(RangeAssignor(), both, resolved=resolved)
+    assert found == {"a": {T.topic_id: (0, 1, 2), U.topic_id: (0, 1, 2)}}
+
+
+def test_an_assignor_that_finds_nothing_changes_nothing() -> None:
+    """Its error is the caller's to answer."""
+
+    class Refusing:
+        name = "refusing"
+
+        def assign(self, group: GroupSpec) -> GroupAssignment:
+            raise PartitionAssignorError("no")
+
+    with pytest.raises(PartitionAssignorError, match="no"):
+        targets_of(Refusing(), {"a": Member()})
+
+
+def test_an_assignor_sees_the_whole_group() -> None:
+    """It is told ids, racks, instances, topics that exist, and what everybody had; who is left out has nothing."""
+    seen: list[GroupSpec] = []
+
+    class Seeing:
+        name = "seeing"
+
+        def assign(self, group: GroupSpec) -> GroupAssignment:
+            seen.append(group)
+            return {}
+
+    members = {"a": Member(("t", "missing"), None, "i", "r"), "b": Member(("u",))}
+    had: dict[str, Partitions] = {"a": {T.topic_id: (0,)}}
+    assert targets_of(Seeing(), members, targets=had) == {"a": {}, "b": {}}
+
+    (group,) = seen
+    assert group.subscription_type is SubscriptionType.HETEROGENEOUS
+    assert group.topics == {T.topic_id: T, U.topic_id: U}
+    assert sorted(group.visiting_order) == ["a", "b"]
+    spec = group.members["a"]
+    assert (spec.topic_ids, spec.assigned, spec.instance_id, spec.rack_id) == ((T.topic_id,), had["a"], "i", "r")
+
+
+@pytest.mark.parametrize(
+    ("count", "by_name", "by_expression", "is_equal"),
+    [
+        (2, {}, {}, True),
+        (2, {"t": 2, "u": 2}, {}, True),
+        (2, {"t": 2, "u": 1}, {}, False),
+        (2, {}, {"t.*": 2}, True),
+        (2, {}, {"t.*": 1}, False),
+        (2, {}, {"t.*": 1, "u.*": 1}, False),
+        (2, {"t": 2}, {"t.*": 2}, False),
+        (1, {"t": 1}, {"t.*": 1}, False),
+    ],
+)
+def test_when_subscriptions_are_equal(
+    count: int, by_name: dict[str, int], by_expression: dict[str, int], is_equal: bool
+) -> None:
+    """All the same names, or all the same expression; both together never are."""
+    kind = SubscriptionType.HOMOGENEOUS if is_equal else SubscriptionType.HETEROGENEOUS
+
+    assert subscription_type(count, by_name, by_expression) is kind
+
+
+names = st.lists(st.sampled_from(["t", "u", "AaBB", "BBAa", "AaAa", "topic-10", "é"]), unique=True)
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(given_names=names, matched=names, data=st.data())
+def test_the_order_of_names_is_no_history(given_names: list[str], matched: list[str], data: st.DataObject) -> None:
+    """However they are told, the names of a subscription come once each, in the same order."""
+    found = subscribed_names(given_names, "x", {"x": matched})
+
+    assert sorted(found) == sorted({*given_names, *matched})
+    shuffled = data.draw(st.permutations(given_names)), data.draw(st.permutations(matched))
+    assert subscribed_names(shuffled[0], "x", {"x": shuffled[1]}) == found
+    assert subscribed_names(given_names, "", {"": matched}) == subscribed_names(given_names, None, {})
+    assert set(subscribed_names(given_names, "not resolved", {})) == set(given_names)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_only_members_that_differ_are_written(data: st.DataObject) -> None:
+    """What is written, laid over what was there, is what the assignor said; the rest was so before."""
+    members = {f"m{number}": Member(data.draw(names)) for number in range(data.draw(st.integers(1, 5)))}
+    topics = {name: Topic(name, UUID(int=number), 4) for number, name in enumerate(["t", "u", "AaBB", "é"])}
+    had = targets_of(UniformAssignor(), members, topics=topics)
+    gone = data.draw(st.sampled_from(sorted(members)))
+    rest = {member_id: member for member_id, member in members.items() if member_id != gone}
+    before = {member_id: had[member_id] for member_id in rest}
+    joined = {**rest, "n": Member(data.draw(names))}
+
+    changed = targets_of(UniformAssignor(), joined, newcomer_id="n", targets=before, topics=topics)
+
+    assert all(before.get(member_id) != partitions for member_id, partitions in changed.items())
+    assert "n" in changed
+    after = {**before, **changed}
+    owners = [(t, p) for partitions in after.values() for t, found in partitions.items() for p in found]
+    wanted = {
+        topics[name].topic_id for member in joined.values() for name in member.subscribed_topic_names if name in topics
+    }
+    assert sorted(owners) == sorted((topic_id, p) for topic_id in wanted for p in range(4))
+    assert targets_of(UniformAssignor(), joined, targets=after, topics=topics) == {}
