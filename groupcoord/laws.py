@@ -29,6 +29,7 @@ from groupcoord.core.messages import (
 from groupcoord.core.offsets.cache import OffsetsOfGroup, record_of
 from groupcoord.core.partition import Partition
 from groupcoord.core.records import (
+    CLASSIC_GROUP_KEY,
     NO_PRODUCER_ID,
     GroupMetadataRecord,
     GroupTombstone,
@@ -299,12 +300,12 @@ def _key_of(record: Record) -> Hashable:
     match record:
         case OffsetCommitRecord() | OffsetTombstone():
             return (record.key_version, record.group_id, record.topic, record.partition)
-        case GroupMetadataRecord() | GroupTombstone():
-            return record.group_id
         case OpaqueRecord():
             return record.key
         case TransactionMarker():
             raise ValueError("compaction tells markers by their producers")
+        case _:
+            return (record.group_id, record.key)
 
 
 def _is_tombstone(record: Record) -> bool:
@@ -379,7 +380,7 @@ def check_generations_grow(log_store: LogStore, partition: int) -> None:
                 f"{record.group_id!r} comes after generation {before}",
             )
             last[record.group_id] = record.generation_id
-        elif isinstance(record, GroupTombstone):
+        elif isinstance(record, GroupTombstone) and record.key == CLASSIC_GROUP_KEY:
             last.pop(record.group_id, None)
 
 

@@ -8,16 +8,18 @@ from groupcoord.core.offsets.cache import OffsetCache
 from groupcoord.core.records import (
     CLASSIC_GROUP_KEY,
     GroupMetadataRecord,
+    GroupRecord,
     GroupTombstone,
     OffsetCommitRecord,
     OffsetTombstone,
+    OpaqueRecord,
     PlainCommits,
     Record,
     RecordKey,
     TransactionMarker,
 )
 
-LoggedGroupRecord = tuple[int, GroupMetadataRecord]
+LoggedGroupRecord = tuple[int, GroupRecord]
 """The place of a group's record in the log, and the record."""
 
 RecordsOfGroup = dict[RecordKey, LoggedGroupRecord]
@@ -46,16 +48,16 @@ class HardState:
                 if record.group_id not in self.groups:
                     self.groups[record.group_id] = {}
                 self.offsets.apply_commit(record, log_offset)
-            case GroupMetadataRecord():
-                self.groups.setdefault(record.group_id, {})[record.key] = (log_offset, record)
             case OffsetTombstone():
                 self.offsets.apply_tombstone(record)
             case GroupTombstone():
                 self._forget(record.group_id, record.key)
             case TransactionMarker():
                 self.offsets.apply_marker(record)
-            case _:
+            case OpaqueRecord():
                 self.opaque_count += 1
+            case _:
+                self.groups.setdefault(record.group_id, {})[record.key] = (log_offset, record)
 
     def apply_plain_commits(self, commits: PlainCommits, log_offset: int) -> None:
         """Take over one plain commit, found from ``log_offset`` on: :meth:`apply` for each record, in one pass."""
@@ -74,8 +76,8 @@ class HardState:
 
     def classic_record(self, group_id: str) -> GroupMetadataRecord | None:
         """Return the last record of a classic group; None if it has none."""
-        logged = self.groups.get(group_id, {}).get(CLASSIC_GROUP_KEY)
-        return None if logged is None else logged[1]
+        _, record = self.groups.get(group_id, {}).get(CLASSIC_GROUP_KEY, (None, None))
+        return record if isinstance(record, GroupMetadataRecord) else None
 
     def group_records(self) -> Iterator[LoggedGroupRecord]:
         """Return the last record of each key of each group, with its log offset."""

@@ -11,9 +11,60 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar, NamedTuple
 from uuid import UUID
 
-from attrs import define
+from attrs import define, frozen
 
+from groupcoord.core.consumer.records import (
+    AssignedTopicPartitions,
+    ClassicMemberMetadata,
+    ClassicProtocol,
+    ConsumerGroupCurrentMemberAssignmentRecord,
+    ConsumerGroupMemberMetadataRecord,
+    ConsumerGroupMetadataRecord,
+    ConsumerGroupPartitionMetadataRecord,
+    ConsumerGroupRecord,
+    ConsumerGroupRegularExpressionRecord,
+    ConsumerGroupTargetAssignmentMemberRecord,
+    ConsumerGroupTargetAssignmentMetadataRecord,
+    PartitionMetadata,
+    TopicMetadata,
+    TopicPartitions,
+)
 from groupcoord.core.lazy_sequence import LazySequence
+from groupcoord.core.record_keys import RecordKey
+
+__all__ = [
+    "CLASSIC_GROUP_KEY",
+    "NO_PRODUCER_EPOCH",
+    "NO_PRODUCER_ID",
+    "NO_TIMESTAMP",
+    "ZERO_UUID",
+    "AssignedTopicPartitions",
+    "ClassicMemberMetadata",
+    "ClassicProtocol",
+    "CommittedTopic",
+    "ConsumerGroupCurrentMemberAssignmentRecord",
+    "ConsumerGroupMemberMetadataRecord",
+    "ConsumerGroupMetadataRecord",
+    "ConsumerGroupPartitionMetadataRecord",
+    "ConsumerGroupRecord",
+    "ConsumerGroupRegularExpressionRecord",
+    "ConsumerGroupTargetAssignmentMemberRecord",
+    "ConsumerGroupTargetAssignmentMetadataRecord",
+    "GroupMetadataRecord",
+    "GroupRecord",
+    "GroupTombstone",
+    "MemberRecord",
+    "OffsetCommitRecord",
+    "OffsetTombstone",
+    "OpaqueRecord",
+    "PartitionMetadata",
+    "PlainCommits",
+    "Record",
+    "RecordKey",
+    "TopicMetadata",
+    "TopicPartitions",
+    "TransactionMarker",
+]
 
 ZERO_UUID = UUID(int=0)
 NO_PRODUCER_ID = -1
@@ -134,9 +185,6 @@ class MemberRecord:
     assignment: bytes
 
 
-RecordKey = tuple[int, str]
-"""The type of a group's record, and what its key names besides the group: nothing, or a member."""
-
 CLASSIC_GROUP_KEY: RecordKey = (2, "")
 
 
@@ -160,13 +208,12 @@ class GroupMetadataRecord:
     key: ClassVar[RecordKey] = CLASSIC_GROUP_KEY
 
 
-@define
+@frozen
 class GroupTombstone:
-    """A classic group is gone (record type 2 without a value)."""
+    """The record of a group that ``key`` names is gone: by default that of a classic group, and the group with it."""
 
     group_id: str
-
-    key: ClassVar[RecordKey] = CLASSIC_GROUP_KEY
+    key: RecordKey = CLASSIC_GROUP_KEY
 
 
 @define
@@ -193,4 +240,7 @@ class OpaqueRecord:
     is_control: bool = False
 
 
-Record = OffsetCommitRecord | OffsetTombstone | GroupMetadataRecord | GroupTombstone | TransactionMarker | OpaqueRecord
+GroupRecord = GroupMetadataRecord | ConsumerGroupRecord
+"""A record of a group of any kind that isn't a tombstone."""
+
+Record = OffsetCommitRecord | OffsetTombstone | GroupRecord | GroupTombstone | TransactionMarker | OpaqueRecord

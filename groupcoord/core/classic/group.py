@@ -414,7 +414,8 @@ class GroupMetadata:
             InvariantError: it does not.
         """
         _, record = (records or {}).get(CLASSIC_GROUP_KEY, (None, None))
-        if self.state is GroupState.STABLE and (record is None or record.generation_id != self.generation_id):
+        is_durable = isinstance(record, GroupMetadataRecord) and record.generation_id == self.generation_id
+        if self.state is GroupState.STABLE and not is_durable:
             raise InvariantError(f"{self!r} is Stable, but the log has {record!r}")
 
     def check(self) -> None:

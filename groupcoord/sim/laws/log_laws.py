@@ -8,6 +8,7 @@ from groupcoord.consumer_protocol import decode_subscription
 from groupcoord.core.hard_state import HardState
 from groupcoord.core.offsets.cache import record_of
 from groupcoord.core.records import (
+    CLASSIC_GROUP_KEY,
     NO_PRODUCER_ID,
     GroupMetadataRecord,
     GroupTombstone,
@@ -46,7 +47,7 @@ class LogLaws:
                     self._check_commit(partition, record)
                 case GroupMetadataRecord():
                     self._check_generation(record)
-                case GroupTombstone():
+                case GroupTombstone() if record.key == CLASSIC_GROUP_KEY:
                     self._generations.pop(record.group_id, None)
                 case OffsetTombstone():
                     self._check_removal(record, hard.classic_record(record.group_id))
