@@ -1,7 +1,8 @@
 """Keys and values of ``__consumer_offsets`` records, byte-exact in both directions.
 
 A key starts with an int16 that says what the record is; a value starts with an int16 that says its version. Kafka 4.4
-writes version 4 of a committed offset (version 1 when it carries its own expiry) and version 3 of a classic group.
+writes version 4 of a committed offset (version 1 when it carries its own expiry) and version 3 of a classic group. The
+records of consumer groups are in :mod:`groupcoord.records.consumer_groups`.
 
 Decoding never raises: what this module does not know or cannot parse becomes an :class:`OpaqueRecord`. Sources: Kafka's
 ``OffsetCommitKey/Value``, ``LegacyOffsetCommitKey/Value`` and ``GroupMetadataKey/Value`` schemas, KIP-98, KIP-211,
@@ -14,13 +15,14 @@ from collections.abc import Callable
 from functools import lru_cache
 from struct import Struct
 from struct import error as StructError  # noqa: N812
-from typing import Any
-from uuid import UUID
+from typing import Any, get_args
 
 from groupcoord.core.records import (
+    CLASSIC_GROUP_KEY,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
     ZERO_UUID,
+    ConsumerGroupRecord,
     GroupMetadataRecord,
     GroupTombstone,
     MemberRecord,
@@ -31,7 +33,12 @@ from groupcoord.core.records import (
     TransactionMarker,
 )
 from groupcoord.errors import GroupcoordError
-from groupcoord.records.primitives import MalformedError, Reader, Writer
+from groupcoord.records.consumer_groups import (
+    consumer_group_key,
+    decode_consumer_group_record,
+    encode_consumer_group_record,
+)
+from groupcoord.records.primitives import MalformedError, Reader, Writer, topic_id_of
 
 LEGACY_OFFSET_COMMIT_KEY = 0
 OFFSET_COMMIT_KEY = 1
@@ -112,6 +119,7 @@ def decode_record(
             return _decode_group_metadata(key, value)
         if key[:2] == b"\x00\x00":
             return _decode_legacy_offset_commit(key, value, producer_id, producer_epoch)
+        return decode_consumer_group_record(key, value)
     except (StructError, MalformedError, UnicodeDecodeError):
         pass
     return OpaqueRecord(key, value, producer_id, producer_epoch)
@@ -324,13 +332,6 @@ def _names(names: bytes) -> tuple[str, str]:
 _cached_names = lru_cache(_CACHED_NAMES_MAX)(_names)
 
 
-@lru_cache(1_024)
-def topic_id_of(topic_id: bytes) -> UUID:
-    """Return a topic's id from its bytes; always the same object for the one that stands for none."""
-    made = UUID(bytes=topic_id)
-    return ZERO_UUID if made == ZERO_UUID else made
-
-
 # ---------------------------------------------------------------- groups
 
 
@@ -370,7 +371,9 @@ def _write_member(writer: Writer, member: MemberRecord, version: int) -> None:
 
 
 def _encode_group_tombstone(record: GroupTombstone) -> tuple[bytes, None]:
-    return _group_key(record.group_id), None
+    if record.key == CLASSIC_GROUP_KEY:
+        return _group_key(record.group_id), None
+    return consumer_group_key(record.group_id, record.key), None
 
 
 def _group_key(group_id: str) -> bytes:
@@ -454,4 +457,5 @@ _ENCODERS: dict[type, Callable[[Any], tuple[bytes, bytes | None]]] = {
     GroupTombstone: _encode_group_tombstone,
     TransactionMarker: _encode_marker,
     OpaqueRecord: _encode_opaque,
+    **dict.fromkeys(get_args(ConsumerGroupRecord), encode_consumer_group_record),
 }

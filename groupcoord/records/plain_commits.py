@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from groupcoord.core.records import OffsetCommitRecord
 from groupcoord.records.batches import BATCH_HEADER_BYTES, DELETE_HORIZON, MAGIC_V2, VARINTS, Batch, varint
-from groupcoord.records.codec import OFFSET_COMMIT_VALUE_VERSION, offset_key_strings, topic_id_of
-from groupcoord.records.primitives import MalformedError
+from groupcoord.records.codec import OFFSET_COMMIT_VALUE_VERSION, offset_key_strings
+from groupcoord.records.primitives import MalformedError, topic_id_of
 
 LAYOUTS_MAX = 8_192
 """For so many starts of records it is remembered where everything is."""

@@ -6,11 +6,16 @@ structure ends with tagged fields. In the others a string has an int16 length, b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from struct import Struct
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from struct import Struct, pack, unpack_from
+from uuid import UUID
+
+from groupcoord.core.records import ZERO_UUID
 
 STRING_BYTES_MAX = 32_767
 
+_int8 = Struct(">b")
 _int16 = Struct(">h")
 _int32 = Struct(">i")
 _int64 = Struct(">q")
@@ -31,6 +36,13 @@ def unsigned_varint(value: int) -> bytes:
     return bytes(encoded)
 
 
+@lru_cache(1_024)
+def topic_id_of(topic_id: bytes) -> UUID:
+    """Return a topic's id from its bytes; always the same object for the one that stands for none."""
+    made = UUID(bytes=topic_id)
+    return ZERO_UUID if made == ZERO_UUID else made
+
+
 class Writer:
     """Collects the bytes of one key or value."""
 
@@ -41,6 +53,10 @@ class Writer:
     def to_bytes(self) -> bytes:
         """Return all that was written."""
         return b"".join(self._parts)
+
+    def int8(self, value: int) -> None:
+        """Write an int8."""
+        self._parts.append(_int8.pack(value))
 
     def int16(self, value: int) -> None:
         """Write an int16."""
@@ -53,6 +69,10 @@ class Writer:
     def int64(self, value: int) -> None:
         """Write an int64."""
         self._parts.append(_int64.pack(value))
+
+    def uuid(self, value: UUID) -> None:
+        """Write the 16 bytes of a uuid."""
+        self._parts.append(value.bytes)
 
     def string(self, value: str, name: str) -> None:
         """Write a string; ``name`` is what an error calls it.
@@ -83,6 +103,17 @@ class Writer:
         """Write the length of an array; its elements follow."""
         self._parts.append(unsigned_varint(length + 1) if self._flexible else _int32.pack(length))
 
+    def int32s(self, values: Sequence[int]) -> None:
+        """Write an array of int32."""
+        self.array_length(len(values))
+        self._parts.append(pack(f">{len(values)}i", *values))
+
+    def strings(self, values: Sequence[str], name: str) -> None:
+        """Write an array of strings; ``name`` is what an error calls one."""
+        self.array_length(len(values))
+        for value in values:
+            self.string(value, name)
+
     def tags(self, tags: Mapping[int, bytes]) -> None:
         """End a structure with its tagged fields, in order of their numbers. Nothing in inflexible versions."""
         if self._flexible:
@@ -107,6 +138,12 @@ class Reader:
         if self._position != len(self._data):
             raise MalformedError(f"{len(self._data) - self._position} bytes are left over")
 
+    def int8(self) -> int:
+        """Read an int8."""
+        value: int = _int8.unpack_from(self._data, self._position)[0]
+        self._position += 1
+        return value
+
     def int32(self) -> int:
         """Read an int32."""
         value: int = _int32.unpack_from(self._data, self._position)[0]
@@ -118,6 +155,10 @@ class Reader:
         value: int = _int64.unpack_from(self._data, self._position)[0]
         self._position += 8
         return value
+
+    def uuid(self) -> UUID:
+        """Read a uuid."""
+        return topic_id_of(self._take(16))
 
     def string(self) -> str:
         """Read a string that can't be null."""
@@ -145,6 +186,15 @@ class Reader:
         if length < 0:
             raise MalformedError(f"a length of {length}")
         return length
+
+    def int32s(self) -> tuple[int, ...]:
+        """Read an array of int32 that can't be null."""
+        length = self.array_length()
+        return unpack_from(f">{length}i", self._take(4 * length))
+
+    def strings(self) -> tuple[str, ...]:
+        """Read an array of strings, neither it nor one of them null."""
+        return tuple([self.string() for _ in range(self.array_length())])
 
     def tags(self) -> dict[int, bytes]:
         """Read the tagged fields that end a structure; empty in versions that are not flexible."""

@@ -220,11 +220,10 @@ def test_newer_marker_is_read() -> None:
     assert newer == TransactionMarker(77, 3, True, 9)
 
 
-# Values of KIP-848 groups as Kafka 4.4 writes them: consumer group epoch, member metadata, target assignment.
+# As Kafka 4.4 writes them: the epoch of a share group, the target assignment's of a streams group.
 UNKNOWN_RECORDS = [
-    ("0003 0002 6731", "0000 00000002 01 00 08 1122334455667788"),
-    ("0005 0002 6731 0002 6d31", "0000 00 02 72 02 63 0b 2f3132372e302e302e31 02 03 7431 01 0000afc8 00 01 00 01 00"),
-    ("0007 0002 6731 0002 6d31", "0000 02 0102030405060708090a0b0c0d0e0f10 03 00000000 00000001 00 00"),
+    ("000b 0002 6731", "0000 00000002 1122334455667788 00"),
+    ("0014 0002 6731", "0000 00000002 01 00 08 00000000000003e8"),
     ("004d 01", "00"),
     ("ffff", None),
     ("00", "00"),

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from groupcoord.core.records import (
+    ConsumerGroupCurrentMemberAssignmentRecord,
+    ConsumerGroupMetadataRecord,
     GroupMetadataRecord,
     GroupTombstone,
     MemberRecord,
@@ -52,23 +54,25 @@ def test_every_kind_of_record_survives(tmp_path: Path) -> None:
         OffsetTombstone("grp", "topic", 1),
         GroupMetadataRecord("grp", "consumer", 5, "range", "m-1", 1000, (member,)),
         GroupTombstone("grp"),
-        OpaqueRecord(bytes.fromhex("000300026731"), bytes.fromhex("00000000000200")),
-        OpaqueRecord(bytes.fromhex("000300026731"), None),
+        ConsumerGroupMetadataRecord("grp", 2, 9),
+        GroupTombstone("grp", ConsumerGroupCurrentMemberAssignmentRecord.key_of("m-1")),
+        OpaqueRecord(bytes.fromhex("000b00026731"), bytes.fromhex("00000000000200")),
+        OpaqueRecord(bytes.fromhex("000b00026731"), None),
     ]
     transactional = [OffsetCommitRecord("grp", "topic", p, 7, producer_id=77, producer_epoch=3) for p in (0, 1)]
     marker = TransactionMarker(77, 3, committed=True, coordinator_epoch=9)
     with SegmentLogStore(tmp_path) as store:
         assert append(store, *plain) == 0
-        assert append(store, *transactional, timestamp_ms=2000) == 6
-        assert append(store, marker, timestamp_ms=3000) == 8
+        assert append(store, *transactional, timestamp_ms=2000) == 8
+        assert append(store, marker, timestamp_ms=3000) == 10
 
     with SegmentLogStore(tmp_path) as store:
         records = list(store.read(3))
     assert [record.record for record in records] == [*plain, *transactional, marker]
-    assert [record.offset for record in records] == list(range(9))
-    assert [record.timestamp_ms for record in records] == [1000] * 6 + [2000] * 2 + [3000]
-    assert [record.producer_id for record in records] == [-1] * 6 + [77] * 3
-    assert [record.is_control for record in records] == [False] * 8 + [True]
+    assert [record.offset for record in records] == list(range(11))
+    assert [record.timestamp_ms for record in records] == [1000] * 8 + [2000] * 2 + [3000]
+    assert [record.producer_id for record in records] == [-1] * 8 + [77] * 3
+    assert [record.is_control for record in records] == [False] * 10 + [True]
     batches = list(iter_batches(log_file(tmp_path).read_bytes()))
     assert [(b.is_transactional, b.is_control, b.base_sequence) for b in batches] == [
         (False, False, 0),

@@ -1,0 +1,292 @@
+"""Records of consumer groups: golden bytes of Kafka's classes both ways, what a broker wrote, and what is malformed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import get_args
+from uuid import UUID
+
+import pytest
+from attrs import evolve
+from hypothesis import given
+
+from groupcoord.core.records import (
+    AssignedTopicPartitions,
+    ClassicMemberMetadata,
+    ClassicProtocol,
+    ConsumerGroupCurrentMemberAssignmentRecord,
+    ConsumerGroupMemberMetadataRecord,
+    ConsumerGroupMetadataRecord,
+    ConsumerGroupPartitionMetadataRecord,
+    ConsumerGroupRecord,
+    ConsumerGroupRegularExpressionRecord,
+    ConsumerGroupTargetAssignmentMemberRecord,
+    ConsumerGroupTargetAssignmentMetadataRecord,
+    GroupMetadataRecord,
+    GroupTombstone,
+    OffsetCommitRecord,
+    OpaqueRecord,
+    PartitionMetadata,
+    TopicMetadata,
+    TopicPartitions,
+)
+from groupcoord.records.codec import RecordEncodingError, decode_record, encode_record
+
+from .broker_segment import segment_records
+from .consumer_group_records import consumer_group_records, consumer_group_tombstones
+
+TOPIC_ID = UUID("01020304-0506-0708-090a-0b0c0d0e0f10")
+ID = TOPIC_ID.hex
+GROUP, MEMBER, EXPRESSION = "0002 6731", "0002 6731 0002 6d31", "0002 6731 0003 742e2a"
+MEMBER_VALUE = "0000 00 02 72 02 63 0b 2f3132372e302e302e31 02 03 7431 01 0000afc8 00"
+
+OF_CONSUMER_PROTOCOL = ConsumerGroupMemberMetadataRecord(
+    "g1", "m1", None, "r", "c", "/127.0.0.1", ("t1",), subscribed_topic_regex="", rebalance_timeout_ms=45_000
+)
+OF_CLASSIC_PROTOCOL = ConsumerGroupMemberMetadataRecord(
+    "g1",
+    "m1",
+    instance_id="i1",
+    rack_id=None,
+    client_id="c",
+    client_host="h",
+    server_assignor="range",
+    classic_member_metadata=ClassicMemberMetadata(45_000, (ClassicProtocol("range", b"\x09"),)),
+)
+STABLE = ConsumerGroupCurrentMemberAssignmentRecord("g1", "m1", member_epoch=2, previous_member_epoch=1, state=0)
+
+# The key, the value that Kafka's own classes write, and the record.
+GOLDEN: list[tuple[str, str, ConsumerGroupRecord]] = [
+    (
+        f"0003 {GROUP}",
+        "0000 00000002 01 00 08 1122334455667788",
+        ConsumerGroupMetadataRecord("g1", 2, 0x1122334455667788),
+    ),
+    (f"0003 {GROUP}", "0000 00000002 00", ConsumerGroupMetadataRecord("g1", 2)),
+    (
+        f"0004 {GROUP}",
+        f"0000 02 {ID} 03 7431 00000002 02 00000001 03 0261 0262 00 00 00",
+        ConsumerGroupPartitionMetadataRecord(
+            "g1", (TopicMetadata(TOPIC_ID, "t1", 2, (PartitionMetadata(1, ("a", "b")),)),)
+        ),
+    ),
+    (f"0004 {GROUP}", "0000 01 00", ConsumerGroupPartitionMetadataRecord("g1")),
+    (f"0005 {MEMBER}", f"{MEMBER_VALUE} 01 00 01 00", OF_CONSUMER_PROTOCOL),
+    (
+        f"0005 {MEMBER}",
+        f"{MEMBER_VALUE} 00",  # no tag: a member of the classic protocol
+        evolve(OF_CONSUMER_PROTOCOL, classic_member_metadata=ClassicMemberMetadata(0, ())),
+    ),
+    (
+        f"0005 {MEMBER}",
+        "0000 03 6931 00 02 63 02 68 01 00 ffffffff 06 72616e6765 01 00 10 01 0000afc8 02 06 72616e6765 02 09 00 00",
+        OF_CLASSIC_PROTOCOL,
+    ),
+    (
+        f"0006 {GROUP}",
+        "0000 00000002 01 00 08 00000000000003e8",
+        ConsumerGroupTargetAssignmentMetadataRecord("g1", 2, 1_000),
+    ),
+    (f"0006 {GROUP}", "0000 00000002 00", ConsumerGroupTargetAssignmentMetadataRecord("g1", 2)),
+    (
+        f"0007 {MEMBER}",
+        f"0000 02 {ID} 03 00000000 00000001 00 00",
+        ConsumerGroupTargetAssignmentMemberRecord("g1", "m1", (TopicPartitions(TOPIC_ID, (0, 1)),)),
+    ),
+    (f"0007 {MEMBER}", "0000 01 00", ConsumerGroupTargetAssignmentMemberRecord("g1", "m1")),
+    (
+        f"0008 {MEMBER}",
+        f"0000 00000002 00000001 00 02 {ID} 03 00000000 00000001 01 00 09 03 00000002 00000002 01 00",
+        evolve(STABLE, assigned_partitions=(AssignedTopicPartitions(TOPIC_ID, (0, 1), (2, 2)),)),
+    ),
+    (f"0008 {MEMBER}", "0000 00000002 00000001 00 01 01 00", STABLE),
+    (
+        f"0008 {MEMBER}",
+        f"0000 00000002 00000001 00 02 {ID} 02 00000007 00 01 00",  # of a broker before 4.3: no epochs
+        evolve(STABLE, assigned_partitions=(AssignedTopicPartitions(TOPIC_ID, (7,)),)),
+    ),
+    (
+        f"0008 {MEMBER}",
+        f"0000 00000002 00000001 01 01 02 {ID} 02 00000000 01 00 01 00 00",
+        evolve(STABLE, state=1, partitions_pending_revocation=(AssignedTopicPartitions(TOPIC_ID, (0,), None),)),
+    ),
+    (
+        f"0010 {EXPRESSION}",
+        "0000 02 03 7431 000000000000000c 00000000000003e8 00",
+        ConsumerGroupRegularExpressionRecord("g1", "t.*", ("t1",), 12, 1_000),
+    ),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "record"), GOLDEN)
+def test_golden(key: str, value: str, record: ConsumerGroupRecord) -> None:
+    """Kafka's bytes are read as values, and written again; an absent tag stands for what is empty, not for null."""
+    key_bytes, value_bytes = bytes.fromhex(key), bytes.fromhex(value)
+
+    assert decode_record(key_bytes, value_bytes) == record
+    assert encode_record(record) == (key_bytes, value_bytes)
+
+
+def test_golden_bytes_of_every_kind() -> None:
+    """There are golden bytes of each kind of record, under its own type."""
+    assert {type(record) for _, _, record in GOLDEN} == set(get_args(ConsumerGroupRecord))
+    assert {(int(key[:4], 16), type(record)) for key, _, record in GOLDEN} == {
+        (record.key[0], type(record)) for _, _, record in GOLDEN
+    }
+
+
+@pytest.mark.parametrize(
+    ("key", "tombstone"),
+    [
+        (f"0003 {GROUP}", GroupTombstone("g1", ConsumerGroupMetadataRecord.key)),
+        (f"0004 {GROUP}", GroupTombstone("g1", ConsumerGroupPartitionMetadataRecord.key)),
+        (f"0005 {MEMBER}", GroupTombstone("g1", ConsumerGroupMemberMetadataRecord.key_of("m1"))),
+        (f"0006 {GROUP}", GroupTombstone("g1", ConsumerGroupTargetAssignmentMetadataRecord.key)),
+        (f"0007 {MEMBER}", GroupTombstone("g1", ConsumerGroupTargetAssignmentMemberRecord.key_of("m1"))),
+        (f"0008 {MEMBER}", GroupTombstone("g1", ConsumerGroupCurrentMemberAssignmentRecord.key_of("m1"))),
+        (f"0010 {EXPRESSION}", GroupTombstone("g1", ConsumerGroupRegularExpressionRecord.key_of("t.*"))),
+    ],
+)
+def test_tombstones(key: str, tombstone: GroupTombstone) -> None:
+    """A key without a value is the tombstone of just that record."""
+    assert decode_record(bytes.fromhex(key), None) == tombstone
+    assert encode_record(tombstone) == (bytes.fromhex(key), None)
+
+
+@pytest.mark.parametrize(("key", "value", "record"), GOLDEN)
+def test_cut_and_prolonged_bytes_are_opaque(key: str, value: str, record: ConsumerGroupRecord) -> None:
+    """Bytes that end early or go on too long, in key or value, are malformed wherever the cut is."""
+    whole_key, whole = bytes.fromhex(key), bytes.fromhex(value)
+    for end in range(len(whole)):
+        assert decode_record(whole_key, whole[:end]) == OpaqueRecord(whole_key, whole[:end])
+    for end in range(len(whole_key)):
+        assert decode_record(whole_key[:end], whole) == OpaqueRecord(whole_key[:end], whole)
+    assert decode_record(whole_key, whole + b"\x00") == OpaqueRecord(whole_key, whole + b"\x00")
+    assert decode_record(whole_key + b"\x00", whole) == OpaqueRecord(whole_key + b"\x00", whole)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (f"0003 {GROUP}", "0001 00000002 00"),  # a version to come
+        (f"0003 {GROUP}", "ffff 00000002 00"),
+        (f"0003 {GROUP}", "0000 00000002 01 00 04 11223344"),  # a hash of four bytes
+        (f"0003 {GROUP}", "0000 00000002 ffffffff0f"),  # endless tags
+        ("0003 ffff", "0000 00000002 00"),  # null group id
+        ("0003 0002 ffff", "0000 00000002 00"),  # not UTF-8
+        (f"0005 {GROUP} ffff", f"{MEMBER_VALUE} 01 00 01 00"),  # null member id
+        (f"0005 {MEMBER}", f"{MEMBER_VALUE} 01 00 01 02"),  # a structure is there or not
+        (f"0005 {MEMBER}", f"{MEMBER_VALUE} 01 00 02 00 00"),  # null, and a byte too many
+        (f"0005 {MEMBER}", f"{MEMBER_VALUE} 01 00 06 01 0000afc8 00"),  # null protocols
+        (f"0007 {MEMBER}", "0000 00 00"),  # null topics
+        (f"0007 {MEMBER}", f"0000 02 {ID} ffffffff07 00000000 00 00"),  # two thousand million partitions
+        (f"0007 {MEMBER}", "0000 ffffffff07 00"),  # as many topics
+        (f"0008 {MEMBER}", f"0000 00000002 00000001 00 02 {ID} 01 01 00 02 05 00 01 00"),  # four epochs in no bytes
+        (f"0010 {EXPRESSION}", "0000 02 00 000000000000000c 00000000000003e8 00"),  # null topic
+    ],
+)
+def test_malformed_bytes_are_opaque(key: str, value: str) -> None:
+    """What the schema does not allow is kept as it is, and nothing large is allocated for it."""
+    key_bytes, value_bytes = bytes.fromhex(key), bytes.fromhex(value)
+
+    assert decode_record(key_bytes, value_bytes) == OpaqueRecord(key_bytes, value_bytes)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "record"),
+    [
+        (f"0003 {GROUP}", "0000 00000002 01 07 02 abcd", ConsumerGroupMetadataRecord("g1", 2)),
+        (f"0003 {GROUP}", "0000 00000002 01 00 08 0000000000000000", ConsumerGroupMetadataRecord("g1", 2)),
+        (f"0003 {GROUP}", "0000 00000002 8000", ConsumerGroupMetadataRecord("g1", 2)),
+        (f"0005 {MEMBER}", f"{MEMBER_VALUE} 02 00 01 00 05 01 ff", OF_CONSUMER_PROTOCOL),
+        (
+            f"0007 {MEMBER}",
+            f"0000 02 {ID} 02 00000000 01 05 01 ff 00",
+            ConsumerGroupTargetAssignmentMemberRecord("g1", "m1", (TopicPartitions(TOPIC_ID, (0,)),)),
+        ),
+        (f"0008 {MEMBER}", "0000 00000002 00000001 00 01 01 01 05 01 ff", STABLE),
+    ],
+)
+def test_what_only_the_bytes_tell_is_kept(key: str, value: str, record: ConsumerGroupRecord) -> None:
+    """Tags of later versions, defaults that are written out and long varints are read as by Kafka, and are kept."""
+    key_bytes, value_bytes = bytes.fromhex(key), bytes.fromhex(value)
+    decoded = decode_record(key_bytes, value_bytes)
+
+    assert decoded == evolve(record, raw_value=value_bytes)
+    assert encode_record(decoded) == (key_bytes, value_bytes)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        ConsumerGroupMetadataRecord("g", 2**31),
+        ConsumerGroupMetadataRecord("g", 0, 2**63),
+        ConsumerGroupMetadataRecord("g" * 32_768, 0),
+        evolve(OF_CONSUMER_PROTOCOL, subscribed_topic_names=("\ud800",)),
+        evolve(OF_CONSUMER_PROTOCOL, member_id="m" * 32_768),
+        evolve(STABLE, state=128),
+        ConsumerGroupTargetAssignmentMemberRecord("g", "m", (TopicPartitions(TOPIC_ID, (2**31,)),)),
+        GroupTombstone("g", (9, "")),
+        GroupTombstone("g", (3, "m")),
+    ],
+)
+def test_what_no_field_can_hold(record: ConsumerGroupRecord | GroupTombstone) -> None:
+    """Values that don't fit their field, and tombstones of records that there are not, raise an error."""
+    with pytest.raises(RecordEncodingError):
+        encode_record(record)
+
+
+def test_records_are_values() -> None:
+    """Equal records are the same in a set, and none can be changed."""
+    assert len({record for _, _, record in GOLDEN} | {evolve(record) for _, _, record in GOLDEN}) == len(GOLDEN)
+    for _, _, record in GOLDEN:
+        with pytest.raises(AttributeError):
+            record.group_id = "other"  # type: ignore[misc]
+
+
+def test_what_a_broker_wrote() -> None:
+    """Each record of a real segment is understood without its bytes, and written byte for byte as it was."""
+    seen: Counter[type] = Counter()
+    tombstones: Counter[int] = Counter()
+    for _, key, value in segment_records():
+        record = decode_record(key, value)
+        assert encode_record(record) == (key, value)
+        assert getattr(record, "raw_value", None) is None
+        seen[type(record)] += 1
+        if isinstance(record, GroupTombstone):
+            tombstones[record.key[0]] += 1
+
+    assert seen == {
+        OffsetCommitRecord: 6,
+        GroupMetadataRecord: 5,
+        ConsumerGroupMetadataRecord: 19,
+        ConsumerGroupPartitionMetadataRecord: 2,
+        ConsumerGroupMemberMetadataRecord: 10,
+        ConsumerGroupTargetAssignmentMetadataRecord: 15,
+        ConsumerGroupTargetAssignmentMemberRecord: 19,
+        ConsumerGroupCurrentMemberAssignmentRecord: 24,
+        ConsumerGroupRegularExpressionRecord: 3,
+        GroupTombstone: 35,
+    }
+    assert tombstones == {2: 1, 3: 1, 4: 3, 5: 9, 6: 1, 7: 9, 8: 9, 16: 2}
+
+
+def test_a_member_of_the_classic_protocol_in_a_consumer_group() -> None:
+    """Of those that a real broker wrote, a member that joined with the classic protocol has kept what it sent."""
+    members = [
+        record
+        for record in (decode_record(key, value) for _, key, value in segment_records())
+        if isinstance(record, ConsumerGroupMemberMetadataRecord) and record.group_id == "moves"
+    ]
+    classic, modern = members[0].classic_member_metadata, members[-1].classic_member_metadata
+
+    assert classic is not None
+    assert classic.session_timeout_ms == 20_000
+    assert [name for name, _ in classic.supported_protocols] == ["range"]
+    assert modern is None
+
+
+@given(consumer_group_records() | consumer_group_tombstones())
+def test_records_survive(record: ConsumerGroupRecord | GroupTombstone) -> None:
+    """decode(encode(record)) is the record."""
+    assert decode_record(*encode_record(record)) == record
