@@ -79,6 +79,11 @@ class HardState:
         _, record = self.groups.get(group_id, {}).get(CLASSIC_GROUP_KEY, (None, None))
         return record if isinstance(record, GroupMetadataRecord) else None
 
+    def has_consumer_group(self, group_id: str) -> bool:
+        """Tell whether the log has records of a consumer group with this id, and none of a classic one."""
+        records = self.groups.get(group_id, {})
+        return bool(records) and CLASSIC_GROUP_KEY not in records
+
     def group_records(self) -> Iterator[LoggedGroupRecord]:
         """Return the last record of each key of each group, with its log offset."""
         for records in self.groups.values():

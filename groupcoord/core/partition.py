@@ -255,9 +255,15 @@ class Partition:
         self._journal.load(record, log_offset)
 
     def loaded(self, now_ms: int) -> None:
-        """The log was replayed: bring the groups to life and start the clocks."""
-        for group_id in self._journal.hard.groups:
-            self._membership.bring_to_life(group_id, now_ms)
+        """The log was replayed: bring the groups to life and start the clocks.
+
+        Consumer groups stay in the log: here is nobody who speaks for them. One that has committed offsets is known for
+        these, as any group is of which the log has nothing else.
+        """
+        hard = self._journal.hard
+        for group_id in hard.groups:
+            if not hard.has_consumer_group(group_id) or hard.offsets.known_keys(group_id):
+                self._membership.bring_to_life(group_id, now_ms)
         self._retention.start(now_ms)
 
     def take_waiting(self) -> list[Waiting]:
@@ -353,13 +359,16 @@ class Partition:
         for timer in armed:
             if id(timer) not in owned:
                 raise InvariantError(f"{timer!r} has no owner")
-        known = self._context.groups.keys() | self._writings.keys()
-        if not self._journal.hard.groups.keys() <= known:
-            raise InvariantError(f"the log has groups that memory lacks: {self._journal.hard.groups.keys() - known}")
+        hard = self._journal.hard
+        unknown = hard.groups.keys() - self._context.groups.keys() - self._writings.keys()
+        forgotten = {group_id for group_id in unknown if not hard.has_consumer_group(group_id)}
+        if forgotten:
+            raise InvariantError(f"the log has groups that memory lacks: {forgotten}")
 
     def _check_seen(self, group: Group) -> None:
         is_seen = self._context.is_seen(group)
         if is_seen == (group in self._journal.unseen.get(group.first_append, ())):
             raise InvariantError(f"{group!r} is seen and waits to be, or neither")
-        if group.group_id in self._journal.hard.groups and not is_seen:
+        hard = self._journal.hard
+        if group.group_id in hard.groups and not hard.has_consumer_group(group.group_id) and not is_seen:
             raise InvariantError(f"{group!r} is not seen, but the log has it")

@@ -9,6 +9,8 @@ from attrs import evolve
 
 from groupcoord import ErrorCode, GroupCoordinator, GroupState, LoadError, LogRecord, PartitionStatus, Ticket
 from groupcoord.core.records import (
+    ConsumerGroupMemberMetadataRecord,
+    ConsumerGroupMetadataRecord,
     GroupMetadataRecord,
     GroupTombstone,
     MemberRecord,
@@ -18,7 +20,13 @@ from groupcoord.core.records import (
     Record,
 )
 from groupcoord.log_store import LogStoreError, MemoryLogStore
-from groupcoord.messages import DeleteGroupsResponse, JoinGroupResponse, LeaveGroupResponse, SyncGroupResponse
+from groupcoord.messages import (
+    DeletedGroup,
+    DeleteGroupsResponse,
+    JoinGroupResponse,
+    LeaveGroupResponse,
+    SyncGroupResponse,
+)
 from tests.core.driver import REBALANCE_MS, SESSION_MS, START_MS, Driver, Group
 
 MEMBER = MemberRecord("a-0", "a", "client", "/127.0.0.1", REBALANCE_MS, SESSION_MS, b"metadata", b"share")
@@ -144,6 +152,43 @@ def test_offsets_after_a_group_tombstone() -> None:
     """A group's id may be used for offsets alone after it was removed (KAFKA-4704)."""
     _, group = loaded(generation(), GroupTombstone("group"), OffsetCommitRecord("group", "orders", 0, 5))
     assert (group.describe().group_state, group.inside.protocol_type) == ("Empty", None)
+
+
+CONSUMER_GROUP = (
+    ConsumerGroupMemberMetadataRecord("group", "m", None, None, "client", "/127.0.0.1", ("orders",)),
+    ConsumerGroupMetadataRecord("group", 1),
+)
+
+
+def test_a_consumer_group_stays_in_the_log() -> None:
+    """Records of a consumer group stop no load, are no group to clients, and outlast a classic group of its id."""
+    driver, group = loaded(*CONSUMER_GROUP)
+    assert (group.describe().group_state, driver.coordinator.partition(0).groups) == ("Dead", {})
+    group.stable("a")
+    driver.restart()
+    assert (group.state, group.members) == (GroupState.STABLE, ["a-1"])
+    group.leave("a-1")
+    assert driver.delete("group").answer(DeleteGroupsResponse).results == (DeletedGroup("group", ErrorCode.NONE),)
+    driver.restart()
+    assert group.describe().group_state == "Dead"
+    left = driver.coordinator.partition(0).hard.groups["group"].values()
+    assert [record for _, record in left] == list(CONSUMER_GROUP)
+
+
+def test_offsets_of_a_consumer_group_are_there() -> None:
+    """Committed offsets of a consumer group make a group without members, as if nothing else were known of it."""
+    driver, group = loaded(*CONSUMER_GROUP, OffsetCommitRecord("group", "orders", 0, 5))
+    assert (group.describe().group_state, group.committed()) == ("Empty", {"orders": {0: 5}})
+    group.commit(6)
+    driver.restart()
+    assert group.committed() == {"orders": {0: 6}}
+
+
+def test_a_group_that_is_classic_again() -> None:
+    """After a downgrade (KIP-848) the members of the classic group come back."""
+    gone = [GroupTombstone("group", record.key) for record in CONSUMER_GROUP]
+    _, group = loaded(GroupTombstone("group"), *CONSUMER_GROUP, *gone, generation(MEMBER))
+    assert (group.state, group.members) == (GroupState.STABLE, ["a-0"])
 
 
 def test_what_is_lost() -> None:

@@ -1,4 +1,4 @@
-"""A segment that real brokers wrote: Kafka 4.0.0, killed, then 4.4.0 on the same directory. The clients are librdkafka's.
+"""A segment that real brokers wrote: Kafka 4.0.0, killed, then 4.4.0 on the same directory, with librdkafka as client.
 
 Two members of the group ``modern``, one of them static, and one of the group ``regex`` come, are lost when 4.0 is
 killed, expire under 4.4, and come and leave again; only the static member is to return. The group ``moves`` begins with
