@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -79,6 +79,8 @@ def _content(described: dict[str, Any], fields: dict[str, Any] | None) -> str:
         subject = ""
     elif record_type in OFFSET_TYPES:
         subject = f"{fields['topic']}-{fields['partition']}"
+    elif record_type in _CONSUMER_GROUP_TEXTS:
+        subject = " ".join(content for name, content in fields.items() if name != "groupId")
     else:
         subject = _pairs({name: content for name, content in fields.items() if name not in ("group", "groupId")})
     if value is None:
@@ -89,6 +91,8 @@ def _content(described: dict[str, Any], fields: dict[str, Any] | None) -> str:
         text = _group_text(value["data"])
     elif record_type in OFFSET_TYPES:
         text = _offset_text(value["data"])
+    elif record_type in _CONSUMER_GROUP_TEXTS:
+        text = _CONSUMER_GROUP_TEXTS[record_type](value["data"])
     else:
         text = _pairs(value["data"])
     return f"{subject} {text}".lstrip()
@@ -142,7 +146,77 @@ def topic_text(topic: dict[str, Any]) -> str:
             ranges[-1] = [ranges[-1][0], partition]
         else:
             ranges.append([partition])
-    return f"{topic['topic']}[{','.join('-'.join(map(str, ends)) for ends in ranges)}]"
+    name = topic["topic"] if "topic" in topic else topic["topicId"]
+    return f"{name}[{','.join('-'.join(map(str, ends)) for ends in ranges)}]"
+
+
+def _epoch_text(data: dict[str, Any]) -> str:
+    return f"epoch {data['epoch']}" + (f", metadata hash {data['metadataHash']}" if "metadataHash" in data else "")
+
+
+def _topics_text(data: dict[str, Any]) -> str:
+    topics = (f"{topic['topicName']} with {topic['numPartitions']} partitions" for topic in data["topics"])
+    return ", ".join(topics) or "no topics"
+
+
+def _member_text(data: dict[str, Any]) -> str:
+    """Return what a member of a consumer group told of itself."""
+    parts = [f"({data['instanceId']})"] if data["instanceId"] else []
+    parts.append(f"client {data['clientId']} at {data['clientHost']}, subscription")
+    parts += data["subscribedTopicNames"]
+    if data["subscribedTopicRegex"]:
+        parts.append(f"matching {data['subscribedTopicRegex']}")
+    text = " ".join(parts)
+    if data["rackId"]:
+        text += f", rack {data['rackId']}"
+    if data["serverAssignor"]:
+        text += f", assignor {data['serverAssignor']}"
+    text += f", rebalance timeout {data['rebalanceTimeoutMs']} ms"
+    classic = data.get("classicMemberMetadata", {})
+    if classic is None:
+        return text
+    text += f"; classic protocol, session timeout {classic.get('sessionTimeoutMs', 0)} ms"
+    protocols = classic.get("supportedProtocols", ())
+    return text + "".join(f", {protocol['name']} {_protocol_text(protocol['metadata'])}" for protocol in protocols)
+
+
+def _target_epoch_text(data: dict[str, Any]) -> str:
+    made = f", made {time_text(data['assignmentTimestamp'])}" if "assignmentTimestamp" in data else ""
+    return f"epoch {data['assignmentEpoch']}{made}"
+
+
+def _target_text(data: dict[str, Any]) -> str:
+    return f"target {_partitions_text(data['topicPartitions'])}"
+
+
+def _current_text(data: dict[str, Any]) -> str:
+    """Return what a member of a consumer group has: its epoch and the one before, its state, its partitions."""
+    state = _MEMBER_STATES.get(data["state"], f"state {data['state']}")
+    revoked = data["partitionsPendingRevocation"]
+    text = f"epoch {data['memberEpoch']} after {data['previousMemberEpoch']}, {state}, has "
+    text += _partitions_text(data["assignedPartitions"])
+    return f"{text}, gives up {_partitions_text(revoked)}" if revoked else text
+
+
+def _partitions_text(topics: list[dict[str, Any]]) -> str:
+    return " ".join(map(topic_text, topics)) or "nothing"
+
+
+def _expression_text(data: dict[str, Any]) -> str:
+    topics = " ".join(data["topics"]) or "nothing"
+    return f"matches {topics} in metadata version {data['version']}, asked {time_text(data['timestamp'])}"
+
+
+_MEMBER_STATES = {0: "STABLE", 1: "UNREVOKED_PARTITIONS", 2: "UNRELEASED_PARTITIONS"}
+_CONSUMER_GROUP_TEXTS: dict[int, Callable[[dict[str, Any]], str]] = {
+    RecordType.CONSUMER_GROUP_METADATA: _epoch_text,
+    RecordType.CONSUMER_GROUP_PARTITION_METADATA: _topics_text,
+    RecordType.CONSUMER_GROUP_MEMBER_METADATA: _member_text,
+    RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA: _target_epoch_text,
+    RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER: _target_text,
+    RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT: _current_text,
+    RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION: _expression_text,
+}
 
 
 def _pairs(data: dict[str, Any]) -> str:

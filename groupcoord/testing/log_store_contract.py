@@ -18,6 +18,16 @@ from uuid import UUID
 
 from groupcoord.core.hard_state import HardState
 from groupcoord.core.records import (
+    CLASSIC_GROUP_KEY,
+    AssignedTopicPartitions,
+    ConsumerGroupCurrentMemberAssignmentRecord,
+    ConsumerGroupMemberMetadataRecord,
+    ConsumerGroupMetadataRecord,
+    ConsumerGroupPartitionMetadataRecord,
+    ConsumerGroupRecord,
+    ConsumerGroupRegularExpressionRecord,
+    ConsumerGroupTargetAssignmentMemberRecord,
+    ConsumerGroupTargetAssignmentMetadataRecord,
     GroupMetadataRecord,
     GroupTombstone,
     MemberRecord,
@@ -25,6 +35,8 @@ from groupcoord.core.records import (
     OffsetTombstone,
     OpaqueRecord,
     Record,
+    TopicMetadata,
+    TopicPartitions,
     TransactionMarker,
 )
 from groupcoord.log_store import (
@@ -288,7 +300,10 @@ def _step_of_history(source: random.Random) -> list[Record]:
     """Return an append of two groups, three partitions and two producers, so that much of it is replaced again."""
     group_id, number = source.choice(["one", "other"]), source.randrange(1_000)
     partitions = source.sample(range(3), source.randint(1, 3))
-    match source.choice(["commit", "commit", "delete", "group", "gone", "transaction", "transaction", "end"]):
+    member_id = source.choice(["m", "n"])
+    match source.choice(
+        ["commit", "commit", "delete", "group", "member", "left", "gone", "transaction", "transaction", "end"]
+    ):
         case "commit":
             metadata = source.choice(["", "", "metadata"])
             return [OffsetCommitRecord(group_id, "t", p, number, metadata=metadata) for p in partitions]
@@ -296,8 +311,16 @@ def _step_of_history(source: random.Random) -> list[Record]:
             return [OffsetTombstone(group_id, "t", partition) for partition in partitions]
         case "group":
             return [GroupMetadataRecord(group_id, "consumer", number, None, None, number)]
+        case "member":
+            return [*_member(group_id, member_id, number), ConsumerGroupMetadataRecord(group_id, number)]
+        case "left":
+            gone = [GroupTombstone(group_id, record.key) for record in _member(group_id, member_id, number)]
+            return [*gone, ConsumerGroupMetadataRecord(group_id, number)]
         case "gone":
-            return [*(OffsetTombstone(group_id, "t", partition) for partition in range(3)), GroupTombstone(group_id)]
+            members = [*_member(group_id, "m", number), *_member(group_id, "n", number)]
+            keys = [record.key for record in members] + [ConsumerGroupMetadataRecord.key, CLASSIC_GROUP_KEY]
+            offsets = [OffsetTombstone(group_id, "t", partition) for partition in range(3)]
+            return [*offsets, *(GroupTombstone(group_id, key) for key in keys)]
         case "transaction":
             producer_id = source.randrange(2)
             return [
@@ -306,6 +329,17 @@ def _step_of_history(source: random.Random) -> list[Record]:
             ]
         case _:
             return [TransactionMarker(source.randrange(2), 0, committed=source.random() < 0.5)]
+
+
+def _member(group_id: str, member_id: str, epoch: int) -> list[ConsumerGroupRecord]:
+    """Return what is written of a member of a consumer group."""
+    topic_id = UUID(int=epoch + 1)
+    assigned = AssignedTopicPartitions(topic_id, (0, 1), (epoch, epoch))
+    return [
+        ConsumerGroupMemberMetadataRecord(group_id, member_id, None, "rack", "client", "/127.0.0.1", ("t",)),
+        ConsumerGroupTargetAssignmentMemberRecord(group_id, member_id, (TopicPartitions(topic_id, (0, 1)),)),
+        ConsumerGroupCurrentMemberAssignmentRecord(group_id, member_id, epoch, epoch - 1, 0, (assigned,)),
+    ]
 
 
 def _facts(hard: HardState) -> dict[str, Any]:
@@ -340,6 +374,14 @@ def _every_kind() -> Iterable[list[Record]]:
     yield [GroupMetadataRecord("g", "consumer", 7, "range", "m-1", 5, (member, member))]
     yield [GroupMetadataRecord("g", "", 0, None, None, -1, ())]
     yield [OffsetTombstone("g", "t", 0), GroupTombstone("g")]
+    yield [
+        *_member("g", "m", 3),
+        ConsumerGroupMetadataRecord("g", 3, -(2**63)),
+        ConsumerGroupPartitionMetadataRecord("g", (TopicMetadata(topic_id, "t", 2, ()),)),
+        ConsumerGroupTargetAssignmentMetadataRecord("g", 3, 1_000),
+        ConsumerGroupRegularExpressionRecord("g", "t.*", ("t",), 12, 1_000),
+    ]
+    yield [GroupTombstone("g", record.key) for record in _member("g", "m", 3)]
     yield [OpaqueRecord(b"\x00\x63unknown", bytes(1_000)), OpaqueRecord(b"\x00\x63unknown", None)]
     yield [OffsetCommitRecord("g", "t", p, p, producer_id=2**40, producer_epoch=9) for p in range(3)]
     yield [TransactionMarker(2**40, 9, committed=True, coordinator_epoch=4)]

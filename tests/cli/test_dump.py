@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from groupcoord.records.codec import encode_record
 from groupcoord.records.describe import describe_control, describe_record
 from groupcoord.records.salvage import SoundBatch, salvage_batches
 from groupcoord.testing.logs import GeneratedLog, logs
+from tests.records.broker_segment import segment_bytes, segment_records
 
 SUBSCRIPTION = bytes.fromhex("0001 00000001 0002 7431 ffffffff 00000001 0002 7431 00000001 00000003")
 ASSIGNMENT = bytes.fromhex("0000 00000001 0002 7431 00000002 00000000 00000001 00000002 abcd")
@@ -313,6 +315,57 @@ def test_the_table(data_directory: Path) -> None:
         "commit coordinatorEpoch=9",
         "t1-0 deleted",
         "evil\\x1b[2J",
+    ):
+        assert expected in text
+
+
+def test_a_segment_with_consumer_groups(tmp_path: Path) -> None:
+    """Every record of a segment that real brokers wrote is printed by name, nothing of it in hexadecimal."""
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(segment_bytes())
+    lines = printed(path, "--raw")
+
+    assert [line["key"] | {"value": line["value"]} for line in lines] == [
+        described["key"] | {"value": described["value"]}
+        for described in (describe_record(key, value, raw=True) for _, key, value in segment_records())
+    ]
+    assert Counter(line["recordType"] for line in lines) == {
+        "OFFSET_COMMIT": 6,
+        "GROUP_METADATA": 6,
+        "CONSUMER_GROUP_METADATA": 20,
+        "CONSUMER_GROUP_PARTITION_METADATA": 5,
+        "CONSUMER_GROUP_MEMBER_METADATA": 19,
+        "CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA": 16,
+        "CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER": 28,
+        "CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT": 33,
+        "CONSUMER_GROUP_REGULAR_EXPRESSION": 5,
+    }
+    assert '"hex"' not in json.dumps(lines)
+
+
+def test_consumer_groups_in_the_table(tmp_path: Path) -> None:
+    """Of a segment that a real broker wrote, each kind of a consumer group's records has a short text of its own."""
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(segment_bytes())
+    done = run(path, "--format", "table", environment={"COLUMNS": "400"})
+
+    assert (done.returncode, done.stderr) == (0, "")
+    text = " ".join(done.stdout.split())
+    for expected in (
+        "modern epoch 3, metadata hash -8391039943408806287 ",
+        "modern orders with 3 partitions, payments with 2 partitions ",
+        "modern /22BEwYMTimAOQI/VuOIkw (static-2) client two at /127.0.0.1, subscription orders, "
+        "rebalance timeout 300000 ms ",
+        "regex JNCzF9ZzSS6+iS4GDmStcw client three at /127.0.0.1, subscription matching (^pay.*), assignor range, ",
+        "subscription orders, rebalance timeout 300000 ms; classic protocol, session timeout 20000 ms, range orders ",
+        "modern epoch 3, made 2026-11-22 10:07:51.189 ",
+        "modern 0292oK1+TuuCcN/YI9fzSQ target 8QGGtA00QRK95Xzkk4ABDg[0-1] 9ls27WpwTWWOettTMfD_kQ[0-2] ",
+        "modern /22BEwYMTimAOQI/VuOIkw epoch 2 after 0, UNRELEASED_PARTITIONS, has nothing ",
+        "epoch 1 after 1, UNREVOKED_PARTITIONS, has 9ls27WpwTWWOettTMfD_kQ[0] 8QGGtA00QRK95Xzkk4ABDg[0-1], "
+        "gives up 9ls27WpwTWWOettTMfD_kQ[1-2] ",
+        "regex (^pay.*) matches payments in metadata version 67, asked 2026-11-22 10:07:02.707 ",
+        "regex (^pay.*) deleted ",
+        "modern +n1I36z0Tsi2EHSPb3L9pA deleted ",
     ):
         assert expected in text
 
