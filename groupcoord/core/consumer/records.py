@@ -18,7 +18,7 @@ from groupcoord.core.record_keys import RecordKey
 
 
 class TopicPartitions(NamedTuple):
-    """Partitions of one topic in a target assignment.
+    """Partitions of one topic: in a target assignment, a heartbeat or its answer.
 
     Attributes:
         topic_id: the topic.
