@@ -7,19 +7,59 @@ bounds are those of Apache Kafka 4.4.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
-from attrs import Attribute, field, fields, frozen
+from attrs import field, fields, fields_dict, frozen
 
 from groupcoord.errors import ConfigError
+from groupcoord.settings import INT32_MAX, INT64_MAX, Choice, Flag, Kind, Names, Number
 
-INT32_MAX = 2**31 - 1
-INT64_MAX = 2**63 - 1
+ASSIGNOR_CLASSES = MappingProxyType(
+    {
+        "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
+        "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
+    }
+)
+"""A broker's configuration may name assignors by class; here they go by the names that members ask for."""
+
+
+class RebalanceProtocol(StrEnum):
+    """What a group may be made of: members that assign among themselves, or one of the newer kinds."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+    SHARE = "share"
+    STREAMS = "streams"
+
+
+class MigrationPolicy(StrEnum):
+    """Which groups may change their protocol while they have members (KIP-848)."""
+
+    DISABLED = "disabled"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    BIDIRECTIONAL = "bidirectional"
+
+    @property
+    def allows_upgrade(self) -> bool:
+        """Tell whether a classic group may become a consumer group."""
+        return self in (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL)
+
+    @property
+    def allows_downgrade(self) -> bool:
+        """Tell whether a consumer group may become a classic one."""
+        return self in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
 
 
 def _setting(default: float, *, at_least: int | None = None, at_most: int = INT32_MAX) -> Any:
     lowest = -at_most - 1 if at_least is None else at_least
-    return field(default=default, metadata={"at_least": lowest, "at_most": at_most})
+    return _of_kind(default, Number(lowest, at_most, isinstance(default, float)))
+
+
+def _of_kind(default: Any, kind: Kind) -> Any:
+    return field(default=default, metadata={"kind": kind})
 
 
 def key_of(attribute_name: str) -> str:
@@ -32,7 +72,7 @@ class Config:
     """The settings of a coordinator and of the host around it.
 
     Raises:
-        ConfigError: a value has the wrong type or is out of bounds.
+        ConfigError: a value has the wrong type or is out of bounds, or two don't go together.
     """
 
     # classic groups
@@ -41,6 +81,9 @@ class Config:
     group_initial_rebalance_delay_ms: int = _setting(3_000)
     group_max_size: int = _setting(INT32_MAX, at_least=1)
     # KIP-848 groups
+    group_coordinator_rebalance_protocols: tuple[RebalanceProtocol, ...] = _of_kind(
+        (RebalanceProtocol.CLASSIC, RebalanceProtocol.CONSUMER, RebalanceProtocol.STREAMS), Names(RebalanceProtocol)
+    )
     group_consumer_session_timeout_ms: int = _setting(45_000, at_least=1)
     group_consumer_min_session_timeout_ms: int = _setting(45_000, at_least=1)
     group_consumer_max_session_timeout_ms: int = _setting(60_000, at_least=1)
@@ -48,6 +91,15 @@ class Config:
     group_consumer_min_heartbeat_interval_ms: int = _setting(5_000, at_least=1)
     group_consumer_max_heartbeat_interval_ms: int = _setting(15_000, at_least=1)
     group_consumer_max_size: int = _setting(INT32_MAX, at_least=1)
+    group_consumer_assignors: tuple[str, ...] = _of_kind(("uniform", "range"), Names(aliases=ASSIGNOR_CLASSES))
+    group_consumer_migration_policy: MigrationPolicy = field(
+        default=MigrationPolicy.BIDIRECTIONAL, metadata={"kind": Choice(MigrationPolicy)}
+    )
+    group_consumer_assignment_interval_ms: int = _setting(1_000, at_least=0)
+    group_consumer_min_assignment_interval_ms: int = _setting(0, at_least=0)
+    group_consumer_max_assignment_interval_ms: int = _setting(15_000, at_least=0)
+    group_consumer_assignor_offload_enable: bool = _of_kind(True, Flag())
+    group_consumer_regex_refresh_interval_ms: int = _setting(600_000, at_least=10_000)
     # offsets
     offset_metadata_max_bytes: int = _setting(4_096)
     offsets_topic_num_partitions: int = _setting(50, at_least=1)
@@ -76,7 +128,25 @@ class Config:
 
     def __attrs_post_init__(self) -> None:
         for attribute in fields(Config):
-            _validate(attribute, getattr(self, attribute.name))
+            kind_of(attribute.name).check(key_of(attribute.name), getattr(self, attribute.name))
+        if RebalanceProtocol.CLASSIC not in self.group_coordinator_rebalance_protocols:
+            raise ConfigError("setting 'group.coordinator.rebalance.protocols' can't leave out 'classic'")
+        for name in ("session_timeout_ms", "heartbeat_interval_ms", "assignment_interval_ms"):
+            lowest, highest = f"group_consumer_min_{name}", f"group_consumer_max_{name}"
+            self._check_order(lowest, highest)
+            self._check_order(lowest, f"group_consumer_{name}")
+            self._check_order(f"group_consumer_{name}", highest)
+        if self.group_consumer_heartbeat_interval_ms >= self.group_consumer_session_timeout_ms:
+            raise ConfigError(
+                f"setting 'group.consumer.heartbeat.interval.ms' ({self.group_consumer_heartbeat_interval_ms}) must be "
+                f"lower than 'group.consumer.session.timeout.ms' ({self.group_consumer_session_timeout_ms})"
+            )
+
+    def _check_order(self, lower: str, higher: str) -> None:
+        """Refuse two settings of which the lower one is above the higher one."""
+        low, high = getattr(self, lower), getattr(self, higher)
+        if low > high:
+            raise ConfigError(f"setting {key_of(lower)!r} ({low}) must not be above {key_of(higher)!r} ({high})")
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str | int | float]) -> Config:
@@ -88,12 +158,22 @@ class Config:
         Raises:
             ConfigError: a key is unknown, given in both spellings, or its value is not allowed.
         """
-        parsers = {a.name: _parse_fraction if isinstance(a.default, float) else _parse for a in fields(cls)}
+        parsers = {attribute.name: kind_of(attribute.name).parse for attribute in fields(cls)}
         return cls(**read_properties(properties, parsers))
 
-    def to_properties(self) -> dict[str, int | float]:
-        """Return every setting under Kafka's key."""
-        return {key_of(attribute.name): getattr(self, attribute.name) for attribute in fields(Config)}
+    def to_properties(self) -> dict[str, str | int | float]:
+        """Return every setting under Kafka's key: numbers as they are, all else as text."""
+        properties: dict[str, str | int | float] = {}
+        for attribute in fields(Config):
+            kind, value = kind_of(attribute.name), getattr(self, attribute.name)
+            properties[key_of(attribute.name)] = value if isinstance(kind, Number) else kind.text(value)
+        return properties
+
+
+def kind_of(attribute_name: str) -> Kind:
+    """Return the kind of a setting of :class:`Config`, by its attribute's name."""
+    kind: Kind = fields_dict(Config)[attribute_name].metadata["kind"]
+    return kind
 
 
 def read_properties(properties: Mapping[str, Any], parsers: Mapping[str, Callable[[str, Any], Any]]) -> dict[str, Any]:
@@ -115,41 +195,6 @@ def read_properties(properties: Mapping[str, Any], parsers: Mapping[str, Callabl
             raise ConfigError(f"setting {key_of(name)!r} is given twice")
         values[name] = parsers[name](key_of(name), raw)
     return values
-
-
-def _parse(key: str, raw: str | float) -> int:
-    try:
-        return int(raw.strip() if isinstance(raw, str) else raw)
-    except (ValueError, TypeError):
-        raise ConfigError(f"setting {key!r} must be a whole number, not {raw!r}") from None
-
-
-def _parse_fraction(key: str, raw: str | float) -> float:
-    try:
-        return float(raw)
-    except (ValueError, TypeError):
-        raise ConfigError(f"setting {key!r} must be a number, not {raw!r}") from None
-
-
-def _validate(attribute: Attribute[Any], value: object) -> None:
-    is_fraction = isinstance(attribute.default, float)
-    bounds = attribute.metadata
-    check_number(key_of(attribute.name), value, bounds["at_least"], bounds["at_most"], is_fraction=is_fraction)
-
-
-def check_number(key: str, value: object, at_least: int, at_most: int, *, is_fraction: bool = False) -> None:
-    """Check the value of a numeric setting.
-
-    Raises:
-        ConfigError: it is no number (no whole one, unless ``is_fraction``), or out of bounds, which are inclusive.
-    """
-    allowed = int | float if is_fraction else int
-    if not isinstance(value, allowed) or isinstance(value, bool) or value != value:
-        raise ConfigError(f"setting {key!r} must be a whole number, not {value!r}")
-    if value < at_least:
-        raise ConfigError(f"setting {key!r} must be at least {at_least}, not {value}")
-    if value > at_most:
-        raise ConfigError(f"setting {key!r} must be at most {at_most}, not {value}")
 
 
 def suggestion(name: str, known: set[str]) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.hard_state import HardState
 from groupcoord.core.messages import (
+    ConsumerGroupDescribeResponse,
     DeleteGroupsResponse,
     DescribeGroupsResponse,
     FindCoordinatorResponse,
@@ -95,7 +96,7 @@ def error_codes(response: Response) -> list[ErrorCode]:
             return [response.error_code]
         case OffsetCommitResponse() | TxnOffsetCommitResponse() | OffsetDeleteResponse(error_code=ErrorCode.NONE):
             return [result.error_code for topic in response.topics for result in topic.partitions]
-        case OffsetFetchResponse() | DescribeGroupsResponse():
+        case OffsetFetchResponse() | DescribeGroupsResponse() | ConsumerGroupDescribeResponse():
             return [group.error_code for group in response.groups]
         case DeleteGroupsResponse():
             return [result.error_code for result in response.results]

@@ -1,4 +1,4 @@
-"""DescribeGroups, ListGroups and DeleteGroups inside one context."""
+"""DescribeGroups, ConsumerGroupDescribe, ListGroups and DeleteGroups inside one context."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ from groupcoord.core.classic.states import GroupState
 from groupcoord.core.context import HandlerContext, Writing
 from groupcoord.core.events import Cause
 from groupcoord.core.groups import AnyGroup, Group
-from groupcoord.core.messages import DeletedGroup, DeleteGroupsResponse, DescribedGroup, ListedGroup
+from groupcoord.core.messages import (
+    DeletedGroup,
+    DeleteGroupsResponse,
+    DescribedConsumerGroup,
+    DescribedGroup,
+    ListedGroup,
+)
 from groupcoord.core.offsets.continuations import WhenDeleted
 from groupcoord.core.records import OffsetTombstone, Record
 from groupcoord.core.replies import Reply, Token
@@ -28,6 +34,13 @@ class Administration:
             error_message = f"Group {group_id} not found."
             return DescribedGroup(group_id, ErrorCode.GROUP_ID_NOT_FOUND, error_message, GroupState.DEAD.value)
         return group.described()
+
+    def describe_consumer_group(self, group_id: str) -> DescribedConsumerGroup:
+        """Describe a consumer group as it stands."""
+        group = self._context.visible(group_id)
+        if group is None:
+            return DescribedConsumerGroup(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        return group.described_as_consumer_group()
 
     def list_groups(self, states: frozenset[str], types: frozenset[str]) -> list[ListedGroup]:
         """List groups whose state and type pass the filters, which are in lower case; an empty filter passes all."""

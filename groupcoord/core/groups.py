@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
+from groupcoord.config import RebalanceProtocol
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.hard_state import RecordsOfGroup
-from groupcoord.core.messages import DescribedGroup, ListedGroup, OffsetCommit, TxnOffsetCommit
+from groupcoord.core.messages import DescribedConsumerGroup, DescribedGroup, ListedGroup, OffsetCommit, TxnOffsetCommit
 from groupcoord.core.records import OffsetCommitRecord, Record
 from groupcoord.core.replies import Token
 from groupcoord.core.timers import Timer, TimerQueue
@@ -54,6 +55,9 @@ class Group(Protocol):
     def described(self) -> DescribedGroup:
         """Return the group as DescribeGroups shows it."""
 
+    def described_as_consumer_group(self) -> DescribedConsumerGroup:
+        """Return the group as ConsumerGroupDescribe shows it: any but a consumer group as GROUP_ID_NOT_FOUND."""
+
     def tombstones(self) -> list[Record]:
         """Return the records without which the log knows nothing of the group but its offsets."""
 
@@ -91,3 +95,6 @@ class Group(Protocol):
 
 AnyGroup = GroupMetadata
 """The kinds of groups that there are."""
+
+SERVED_PROTOCOLS = frozenset((RebalanceProtocol.CLASSIC,))
+"""The protocols whose requests are served, as far as ``group.coordinator.rebalance.protocols`` allows them."""

@@ -22,6 +22,7 @@ from groupcoord.core.groups import AnyGroup, Group
 from groupcoord.core.hard_state import HardState
 from groupcoord.core.messages import (
     CompleteTransaction,
+    DescribedConsumerGroup,
     DescribedGroup,
     FetchedGroup,
     GroupToFetch,
@@ -152,6 +153,10 @@ class Partition:
     def describe_group(self, group_id: str) -> DescribedGroup:
         """Describe a group."""
         return self._administration.describe_group(group_id)
+
+    def describe_consumer_group(self, group_id: str) -> DescribedConsumerGroup:
+        """Describe a consumer group (KIP-848)."""
+        return self._administration.describe_consumer_group(group_id)
 
     def list_groups(self, states: frozenset[str], types: frozenset[str]) -> list[ListedGroup]:
         """List the groups that pass the filters (lower case; empty: all)."""

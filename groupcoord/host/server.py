@@ -15,12 +15,12 @@ import socket
 import sys
 from types import TracebackType
 
-from groupcoord.config import INT64_MAX
 from groupcoord.host.broker import Broker
 from groupcoord.host.connection import Connection
 from groupcoord.host.limited_log import LimitedLog
 from groupcoord.host.peer import Peer
 from groupcoord.log_store import CompactingStore, FlushingStore, LogStoreError
+from groupcoord.settings import INT64_MAX
 
 logger = logging.getLogger("groupcoord.host")
 

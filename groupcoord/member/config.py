@@ -12,8 +12,9 @@ from typing import Any
 
 from attrs import Attribute, field, fields, frozen
 
-from groupcoord.config import INT32_MAX, INT64_MAX, check_number, key_of, read_properties
+from groupcoord.config import key_of, read_properties
 from groupcoord.errors import ConfigError
+from groupcoord.settings import INT32_MAX, INT64_MAX, check_number
 
 ASSIGNOR_CLASSES = {
     "org.apache.kafka.clients.consumer.RangeAssignor": "range",

@@ -146,13 +146,16 @@ def _plain_decoder(version: int) -> Decoder:
             name, position = read_string(frame, position)
             partitions, position = read_partitions(frame, position)
             topics.append(TopicToCommit(name, partitions))
-        return OffsetCommit(group_id, tuple(topics), generation_id, member_id, group_instance_id, retention_time_ms)
+        return OffsetCommit(
+            group_id, tuple(topics), generation_id, member_id, group_instance_id, retention_time_ms, False
+        )
 
     return decode
 
 
 def _flexible_decoder(version: int) -> Decoder:
     uses_topic_ids = version >= 10
+    supports_member_epoch = version >= 9
 
     def decode(frame: bytes, position: int, header: RequestHeader, client_host: str) -> OffsetCommit:
         group_id, position = read_compact_string(frame, position)
@@ -172,7 +175,9 @@ def _flexible_decoder(version: int) -> Decoder:
                 topics.append(TopicToCommit(name, partitions))
             position = skip_tagged_fields(frame, position)
         skip_tagged_fields(frame, position)
-        return OffsetCommit(group_id, tuple(topics), generation_id, member_id, group_instance_id)
+        return OffsetCommit(
+            group_id, tuple(topics), generation_id, member_id, group_instance_id, -1, supports_member_epoch
+        )
 
     return decode
 

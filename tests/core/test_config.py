@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from attrs.exceptions import FrozenInstanceError
 
 from groupcoord import Config, ConfigError
-from groupcoord.config import key_of
+from groupcoord.config import MigrationPolicy, key_of
 
 INT32, INT64 = 2**31 - 1, 2**63 - 1
 
@@ -20,6 +22,25 @@ BOUNDS = {
     "offsets.commit.timeout.ms": (5_000, 1, INT32),
     "offsets.retention.minutes": (10_080, 1, INT32),
     "offsets.retention.check.interval.ms": (600_000, 1, INT64),
+}
+NUMBERS = sorted(key for key, value in Config().to_properties().items() if not isinstance(value, str))
+
+KAFKAS_OWN = {
+    "group.consumer.assignment.interval.ms": 1_000,
+    "group.consumer.assignor.offload.enable": "true",
+    "group.consumer.assignors": "uniform,range",
+    "group.consumer.heartbeat.interval.ms": 5_000,
+    "group.consumer.max.assignment.interval.ms": 15_000,
+    "group.consumer.max.heartbeat.interval.ms": 15_000,
+    "group.consumer.max.session.timeout.ms": 60_000,
+    "group.consumer.max.size": INT32,
+    "group.consumer.migration.policy": "bidirectional",
+    "group.consumer.min.assignment.interval.ms": 0,
+    "group.consumer.min.heartbeat.interval.ms": 5_000,
+    "group.consumer.min.session.timeout.ms": 45_000,
+    "group.consumer.regex.refresh.interval.ms": 600_000,
+    "group.consumer.session.timeout.ms": 45_000,
+    "group.coordinator.rebalance.protocols": "classic,consumer,streams",
 }
 
 
@@ -36,10 +57,10 @@ def test_defaults_and_bounds(key: str, bounds: tuple[int, int, int]) -> None:
         Config.from_properties({key: str(highest + 1)})
 
 
-@pytest.mark.parametrize("key", sorted(Config().to_properties()))
+@pytest.mark.parametrize("key", NUMBERS)
 @pytest.mark.parametrize("value", ["", "abc", "1.5", "1e3", "0x10", None, [1]])
 def test_no_number(key: str, value: object) -> None:
-    """What is no number, or no whole one, is refused for every setting, and the message names the key."""
+    """What is no number, or no whole one, is refused for every setting that is one, and the message names the key."""
     with pytest.raises(ConfigError, match=f"^setting '{key}' must be a"):
         Config.from_properties({key: value})
 
@@ -80,7 +101,12 @@ def test_unknown_keys(key: str, message: str) -> None:
 
 def test_there_and_back() -> None:
     """All settings of a configuration make the same one again."""
-    config = Config(group_max_size=7, offsets_retention_minutes=8)
+    config = Config(
+        group_max_size=7,
+        group_consumer_assignors=("range", "mine"),
+        group_consumer_migration_policy=MigrationPolicy.DOWNGRADE,
+        group_consumer_assignor_offload_enable=False,
+    )
     assert Config.from_properties(config.to_properties()) == config
     assert key_of("group_max_size") == "group.max.size"
 
@@ -89,3 +115,111 @@ def test_a_configuration_is_fixed() -> None:
     """Settings do not change under a running coordinator."""
     with pytest.raises(FrozenInstanceError):
         Config().group_max_size = 1
+
+
+def test_consumer_groups_have_the_defaults_of_kafka() -> None:
+    """Every setting of KIP-848 groups is there, with the default that a broker of Kafka 4.4 has."""
+    properties = Config().to_properties()
+    prefixes = ("group.consumer.", "group.coordinator.")
+    assert {key: properties[key] for key in properties if key.startswith(prefixes)} == KAFKAS_OWN
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "value"),
+    [
+        ("group.coordinator.rebalance.protocols", " classic , consumer ", ("classic", "consumer")),
+        ("group.coordinator.rebalance.protocols", "classic,classic", ("classic",)),
+        ("group.consumer.assignors", "range,range", ("range",)),
+        ("group.consumer.assignors", "mine,uniform", ("mine", "uniform")),
+        ("group.consumer.assignors", "org.apache.kafka.coordinator.group.assignor.RangeAssignor", ("range",)),
+        ("group.consumer.migration.policy", " UpGrade", MigrationPolicy.UPGRADE),
+        ("group.consumer.assignor.offload.enable", "FALSE", False),
+        ("group.consumer.regex.refresh.interval.ms", "10000", 10_000),
+    ],
+)
+def test_texts(key: str, text: str, value: object) -> None:
+    """Lists have commas, a name that is listed twice counts once; letters of policies and flags may have any case."""
+    assert getattr(Config.from_properties({key: text}), key.replace(".", "_")) == value
+
+
+@pytest.mark.parametrize(
+    ("properties", "message"),
+    [
+        ({"group.coordinator.rebalance.protocols": "consumer"}, "can't leave out 'classic'"),
+        ({"group.coordinator.rebalance.protocols": ""}, "must be a list of some of classic, consumer, share, streams"),
+        ({"group.coordinator.rebalance.protocols": "Classic,CONSUMER"}, "not 'Classic,CONSUMER'"),
+        ({"group.coordinator.rebalance.protocols": ["classic"]}, r"not \['classic'\]"),
+        ({"group.consumer.assignors": ""}, "must be a list of names, not ''"),
+        ({"group.consumer.assignors": "range,,uniform"}, "must be a list of names, not 'range,,uniform'"),
+        ({"group.consumer.migration.policy": ""}, "must be one of disabled, upgrade, downgrade, bidirectional, not ''"),
+        ({"group.consumer.migration.policy": 1}, "must be one of disabled, upgrade, downgrade, bidirectional, not 1"),
+        ({"group.consumer.assignor.offload.enable": "maybe"}, "must be true or false, not 'maybe'"),
+        ({"group.consumer.regex.refresh.interval.ms": 9_999}, "must be at least 10000, not 9999"),
+        ({"group.consumer.session.timeout.ms": 0}, "must be at least 1, not 0"),
+        ({"group.consumer.assignment.interval.ms": -1}, "must be at least 0, not -1"),
+    ],
+)
+def test_refused_texts(properties: dict[str, str], message: str) -> None:
+    """What a setting can't be is refused, with what it can be. Classic groups are always served, as in Kafka."""
+    with pytest.raises(ConfigError, match=message):
+        Config.from_properties(properties)
+
+
+@pytest.mark.parametrize(
+    ("properties", "message"),
+    [
+        ({"session.timeout.ms": 44_999}, r"min.session.timeout.ms' \(45000\) must not be above .* \(44999\)"),
+        ({"session.timeout.ms": 60_001}, r"session.timeout.ms' \(60001\) must not be above .* \(60000\)"),
+        ({"min.session.timeout.ms": 60_001}, r"'group.consumer.max.session.timeout.ms' \(60000\)"),
+        ({"heartbeat.interval.ms": 4_999}, r"'group.consumer.heartbeat.interval.ms' \(4999\)"),
+        ({"heartbeat.interval.ms": 15_001}, r"'group.consumer.max.heartbeat.interval.ms' \(15000\)"),
+        ({"max.assignment.interval.ms": 500}, r"'group.consumer.assignment.interval.ms' \(1000\)"),
+        ({"min.assignment.interval.ms": 2_000}, r"'group.consumer.assignment.interval.ms' \(1000\)"),
+        (
+            {"max.heartbeat.interval.ms": 100_000, "heartbeat.interval.ms": 45_000},
+            r"heartbeat.interval.ms' \(45000\) must be lower than 'group.consumer.session.timeout.ms' \(45000\)",
+        ),
+    ],
+)
+def test_settings_that_do_not_go_together(properties: dict[str, int], message: str) -> None:
+    """Values lie between their lowest and highest, and members send heartbeats before their session is over."""
+    with pytest.raises(ConfigError, match=message):
+        Config.from_properties({f"group.consumer.{key}": value for key, value in properties.items()})
+
+
+def test_neighbours_that_go_together() -> None:
+    """The bounds themselves are allowed, and a heartbeat just before the end of the session."""
+    prefix = "group.consumer."
+    Config.from_properties({prefix + "session.timeout.ms": 60_000, prefix + "heartbeat.interval.ms": 15_000})
+    Config.from_properties({prefix + "max.heartbeat.interval.ms": 50_000, prefix + "heartbeat.interval.ms": 44_999})
+    Config(group_consumer_assignment_interval_ms=0)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"group_consumer_migration_policy": "upgrade"},
+        {"group_consumer_assignors": "range"},
+        {"group_consumer_assignors": ("range", "range")},
+        {"group_coordinator_rebalance_protocols": ("classic",)},
+        {"group_consumer_assignor_offload_enable": "true"},
+    ],
+)
+def test_texts_are_for_from_properties(values: dict[str, Any]) -> None:
+    """The constructor takes values of their own types only."""
+    with pytest.raises(ConfigError):
+        Config(**values)
+
+
+@pytest.mark.parametrize(
+    ("policy", "upgrade", "downgrade"),
+    [
+        (MigrationPolicy.DISABLED, False, False),
+        (MigrationPolicy.UPGRADE, True, False),
+        (MigrationPolicy.DOWNGRADE, False, True),
+        (MigrationPolicy.BIDIRECTIONAL, True, True),
+    ],
+)
+def test_what_a_migration_policy_allows(policy: MigrationPolicy, upgrade: bool, downgrade: bool) -> None:
+    """Each direction by itself, both, or none."""
+    assert (policy.allows_upgrade, policy.allows_downgrade) == (upgrade, downgrade)

@@ -10,6 +10,7 @@ from groupcoord.core.classic.member import MemberMetadata, Parked
 from groupcoord.core.classic.states import GroupState, check_transition
 from groupcoord.core.hard_state import RecordsOfGroup
 from groupcoord.core.messages import (
+    DescribedConsumerGroup,
     DescribedGroup,
     JoinedMember,
     JoinProtocol,
@@ -379,6 +380,11 @@ class GroupMetadata:
             protocol_data=shown_protocol or "",
             members=tuple(member.described(shown_protocol) for member in self.members.values()),
         )
+
+    def described_as_consumer_group(self) -> DescribedConsumerGroup:
+        """Refuse to be described as what the group is not."""
+        message = f"Group {self.group_id} is not a consumer group."
+        return DescribedConsumerGroup(self.group_id, ErrorCode.GROUP_ID_NOT_FOUND, message)
 
     def tombstones(self) -> list[Record]:
         """Return the tombstone of the group's one record."""

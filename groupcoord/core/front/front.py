@@ -13,6 +13,15 @@ from attrs import evolve, frozen
 from groupcoord.config import Config
 from groupcoord.core.effects import Effects
 from groupcoord.core.front.authorization import OPERATIONS_ON_A_GROUP, Authorize, Operation, Permissions, Principal
+from groupcoord.core.front.consumer_groups import (
+    heartbeat_permission,
+    hide_group,
+    refuse_consumer_heartbeat,
+    refuse_description,
+    refuse_malformed,
+    serves_consumer_groups,
+    with_operations,
+)
 from groupcoord.core.front.partition_table import PartitionStatus, PartitionTable
 from groupcoord.core.front.refusals import (
     refuse_commit,
@@ -35,10 +44,14 @@ from groupcoord.core.front.topics import (
 from groupcoord.core.messages import (
     CompleteTransaction,
     CompleteTransactionResponse,
+    ConsumerGroupDescribe,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeat,
     CoordinatorType,
     DeletedGroup,
     DeleteGroups,
     DeleteGroupsResponse,
+    DescribedConsumerGroup,
     DescribedGroup,
     DescribeGroups,
     DescribeGroupsResponse,
@@ -96,7 +109,11 @@ class Route:
 
 
 class Front:
-    """Takes requests to where they are answered."""
+    """Takes requests to where they are answered.
+
+    Attributes:
+        serves_consumer_groups: requests of the consumer protocol (KIP-848) are among those that are served.
+    """
 
     __slots__ = (
         "_authorize",
@@ -108,6 +125,7 @@ class Front:
         "_split_requests",
         "_topics",
         "_verify_transaction",
+        "serves_consumer_groups",
     )
 
     def __init__(
@@ -146,7 +164,13 @@ class Front:
             ListGroups: Route(None, self._list, None),
             DeleteGroups: Route(None, self._delete, None),
             FindCoordinator: Route(None, self._find_coordinators, None),
+            ConsumerGroupHeartbeat: Route(heartbeat_permission, self._heartbeat, refuse_consumer_heartbeat),
+            ConsumerGroupDescribe: Route(None, self._describe_consumer_groups, None),
         }
+        self.serves_consumer_groups = serves_consumer_groups(config)
+        if not self.serves_consumer_groups:
+            self._routes[ConsumerGroupHeartbeat] = Route(None, self._unsupported_heartbeat, refuse_consumer_heartbeat)
+            self._routes[ConsumerGroupDescribe] = Route(None, self._unsupported_description, None)
 
     def handle(self, request: Request, token: Token, principal: Principal, now_ms: int) -> None:
         """Take a request.
@@ -196,6 +220,7 @@ class Front:
                 request.member_id,
                 request.group_instance_id,
                 request.retention_time_ms,
+                request.supports_member_epoch,
             )
             self._to_group(resolved, token, permissions, now_ms)
 
@@ -248,6 +273,56 @@ class Front:
         else:
             self._effects.reply(token, CompleteTransactionResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
+    # ------------------------------------------------------------ the consumer protocol
+
+    def _heartbeat(
+        self, request: ConsumerGroupHeartbeat, token: Token, permissions: Permissions | None, now_ms: int
+    ) -> None:
+        refusal = None
+        if not self._partitions.is_closed:
+            refusal = refuse_malformed(request, self._config.group_consumer_assignors)
+        if refusal is None:
+            self._to_group(request, token, permissions, now_ms)
+        else:
+            self._effects.reply(token, refusal)
+
+    def _describe_consumer_groups(
+        self, request: ConsumerGroupDescribe, token: Token, permissions: Permissions | None, now_ms: int
+    ) -> None:
+        refused: list[DescribedConsumerGroup] = []
+        described: list[DescribedConsumerGroup] = []
+        for group_id in request.group_ids:
+            partition = self._partition_of(group_id or None, Operation.DESCRIBE, permissions)
+            if isinstance(partition, Partition):
+                assert group_id is not None
+                group = partition.describe_consumer_group(group_id)
+                described.append(self._shown(group, request, permissions))
+            else:
+                group = DescribedConsumerGroup(group_id or "", partition)
+                is_early = partition in (ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.INVALID_GROUP_ID)
+                (refused if is_early else described).append(group)
+        self._effects.reply(token, ConsumerGroupDescribeResponse(tuple(refused + described)))
+
+    def _shown(
+        self, group: DescribedConsumerGroup, request: ConsumerGroupDescribe, permissions: Permissions | None
+    ) -> DescribedConsumerGroup:
+        """Return of a description what the asker may see, with what it may do if it asks for that."""
+        if permissions is not None:
+            group = hide_group(group, permissions)
+        if request.include_authorized_operations:
+            group = with_operations(group, self._operations_on(group.group_id, permissions))
+        return group
+
+    def _unsupported_heartbeat(
+        self, request: ConsumerGroupHeartbeat, token: Token, permissions: Permissions | None, now_ms: int
+    ) -> None:
+        self._effects.reply(token, refuse_consumer_heartbeat(request, ErrorCode.UNSUPPORTED_VERSION))
+
+    def _unsupported_description(
+        self, request: ConsumerGroupDescribe, token: Token, permissions: Permissions | None, now_ms: int
+    ) -> None:
+        self._effects.reply(token, refuse_description(request, ErrorCode.UNSUPPORTED_VERSION))
+
     # ------------------------------------------------------------ requests that name several groups, one by one
 
     def _partition_of(
@@ -293,12 +368,13 @@ class Front:
             assert group_id is not None
             group = partition.describe_group(group_id)
             if request.include_authorized_operations:
-                allowed = (
-                    ALL_OPERATIONS_ON_A_GROUP if permissions is None else permissions.group_operations(group.group_id)
-                )
-                group = evolve(group, authorized_operations=allowed)
+                group = evolve(group, authorized_operations=self._operations_on(group_id, permissions))
             described.append(group)
         self._effects.reply(token, DescribeGroupsResponse(tuple(refused + described)))
+
+    @staticmethod
+    def _operations_on(group_id: str, permissions: Permissions | None) -> int:
+        return ALL_OPERATIONS_ON_A_GROUP if permissions is None else permissions.group_operations(group_id)
 
     def _list(self, request: ListGroups, token: Token, permissions: Permissions | None, now_ms: int) -> None:
         if self._partitions.is_closed:

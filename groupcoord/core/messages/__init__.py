@@ -7,6 +7,7 @@ What is listed here is public, as :mod:`groupcoord.messages`.
 
 from groupcoord.core.messages.administration import *
 from groupcoord.core.messages.commits import *
+from groupcoord.core.messages.consumer_groups import *
 from groupcoord.core.messages.coordinators import *
 from groupcoord.core.messages.fetches import *
 from groupcoord.core.messages.membership import *
@@ -26,24 +27,36 @@ Response = (
     | OffsetDeleteResponse
     | TxnOffsetCommitResponse
     | CompleteTransactionResponse
+    | ConsumerGroupHeartbeatResponse
+    | ConsumerGroupDescribeResponse
 )
 """Whatever a coordinator answers."""
 
 __all__ = [
     "AUTHORIZED_OPERATIONS_OMITTED",
+    "JOIN_GROUP_MEMBER_EPOCH",
+    "LEAVE_GROUP_MEMBER_EPOCH",
+    "LEAVE_GROUP_STATIC_MEMBER_EPOCH",
     "NO_NODE",
     "UNKNOWN_GENERATION_ID",
     "UNKNOWN_MEMBER_ID",
     "CompleteTransaction",
     "CompleteTransactionResponse",
+    "ConsumerGroupDescribe",
+    "ConsumerGroupDescribeResponse",
+    "ConsumerGroupHeartbeat",
+    "ConsumerGroupHeartbeatResponse",
     "CoordinatorType",
     "DeleteGroups",
     "DeleteGroupsResponse",
     "DeletedGroup",
     "DescribeGroups",
     "DescribeGroupsResponse",
+    "DescribedConsumerGroup",
+    "DescribedConsumerMember",
     "DescribedGroup",
     "DescribedMember",
+    "DescribedPartitions",
     "FetchedGroup",
     "FetchedOffset",
     "FetchedTopic",
@@ -64,6 +77,7 @@ __all__ = [
     "ListGroups",
     "ListGroupsResponse",
     "ListedGroup",
+    "MemberType",
     "Node",
     "OffsetCommit",
     "OffsetCommitResponse",
@@ -78,6 +92,7 @@ __all__ = [
     "SyncAssignment",
     "SyncGroup",
     "SyncGroupResponse",
+    "TopicPartitions",
     "TopicResult",
     "TopicToCommit",
     "TopicToDelete",

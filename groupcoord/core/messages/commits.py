@@ -59,8 +59,10 @@ class OffsetCommitResponse:
 class OffsetCommit(GroupRequest[OffsetCommitResponse]):
     """Commit offsets (API key 8).
 
-    ``generation_id`` is negative for a consumer outside of group management. ``retention_time_ms`` -1: the broker's
-    retention (a request of version 2 to 4 may bring its own).
+    ``generation_id`` is that of a classic group or the epoch of a member of a consumer group, and negative for a
+    consumer outside of group management. ``retention_time_ms`` -1: the broker's retention (a request of version 2 to
+    4 may bring its own). ``supports_member_epoch``: the number may be an epoch (request versions from 9); a member of
+    the consumer protocol can't commit otherwise.
     """
 
     group_id: str | None
@@ -69,6 +71,7 @@ class OffsetCommit(GroupRequest[OffsetCommitResponse]):
     member_id: str = UNKNOWN_MEMBER_ID
     group_instance_id: str | None = None
     retention_time_ms: int = -1
+    supports_member_epoch: bool = True
 
 
 @frozen

@@ -1,0 +1,138 @@
+"""What a request of the consumer protocol (KIP-848) meets before its group: form, permissions, and the switch.
+
+The order is that of Kafka's ``KafkaApis`` and ``GroupCoordinatorService``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import evolve
+
+from groupcoord.config import Config, RebalanceProtocol
+from groupcoord.core.front.authorization import Operation, Permissions
+from groupcoord.core.groups import SERVED_PROTOCOLS
+from groupcoord.core.messages import (
+    JOIN_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_STATIC_MEMBER_EPOCH,
+    ConsumerGroupDescribe,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeat,
+    ConsumerGroupHeartbeatResponse,
+    DescribedConsumerGroup,
+)
+from groupcoord.errors import ErrorCode
+
+
+def serves_consumer_groups(config: Config) -> bool:
+    """Tell whether requests of the consumer protocol are served (``group.coordinator.rebalance.protocols``)."""
+    return RebalanceProtocol.CONSUMER in SERVED_PROTOCOLS.intersection(config.group_coordinator_rebalance_protocols)
+
+
+# ---------------------------------------------------------------- heartbeats
+
+
+def heartbeat_permission(permissions: Permissions, request: ConsumerGroupHeartbeat) -> ErrorCode:
+    """Return NONE if the asker may READ the group, and DESCRIBE each topic that it names.
+
+    Topics that its regular expression finds are none of this: those that may not be described are left out later.
+    """
+    error_code = permissions.group_error(request.group_id, Operation.READ)
+    if error_code is not ErrorCode.NONE:
+        return error_code
+    for topic in request.subscribed_topic_names or ():
+        error_code = permissions.topic_error(topic, Operation.DESCRIBE)
+        if error_code is not ErrorCode.NONE:
+            break
+    return error_code
+
+
+def refuse_consumer_heartbeat(request: ConsumerGroupHeartbeat, error_code: ErrorCode) -> ConsumerGroupHeartbeatResponse:
+    """Refuse a heartbeat of the consumer protocol."""
+    return ConsumerGroupHeartbeatResponse(error_code)
+
+
+def refuse_malformed(
+    request: ConsumerGroupHeartbeat, assignors: Sequence[str]
+) -> ConsumerGroupHeartbeatResponse | None:
+    """Return the refusal of a heartbeat that can't be meant, whatever its group; None if it can.
+
+    Args:
+        request: the heartbeat.
+        assignors: the names of the assignors that members may ask for.
+    """
+    message = _malformed(request)
+    if message is not None:
+        return ConsumerGroupHeartbeatResponse(ErrorCode.INVALID_REQUEST, message)
+    if request.server_assignor is not None and request.server_assignor not in assignors:
+        message = (
+            f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {', '.join(assignors)}."
+        )
+        return ConsumerGroupHeartbeatResponse(ErrorCode.UNSUPPORTED_ASSIGNOR, message)
+    return None
+
+
+def _malformed(request: ConsumerGroupHeartbeat) -> str | None:
+    """Return what is wrong with a heartbeat in itself, in the order in which Kafka looks."""
+    epoch = request.member_epoch
+    needs_member_id = request.requires_member_id or epoch > 0 or epoch == LEAVE_GROUP_MEMBER_EPOCH
+    if needs_member_id and _is_blank(request.member_id):
+        return "MemberId can't be empty."
+    if _is_blank(request.group_id):
+        return "GroupId can't be empty."
+    if request.instance_id is not None and _is_blank(request.instance_id):
+        return "InstanceId can't be empty."
+    if request.rack_id is not None and _is_blank(request.rack_id):
+        return "RackId can't be empty."
+    if epoch == JOIN_GROUP_MEMBER_EPOCH:
+        return _malformed_join(request)
+    if epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH and request.instance_id is None:
+        return "InstanceId can't be null."
+    return "MemberEpoch is invalid." if epoch < LEAVE_GROUP_STATIC_MEMBER_EPOCH else None
+
+
+def _malformed_join(request: ConsumerGroupHeartbeat) -> str | None:
+    if request.rebalance_timeout_ms == -1:
+        return "RebalanceTimeoutMs must be provided in first request."
+    if request.topic_partitions is None or request.topic_partitions:
+        return "TopicPartitions must be empty when (re-)joining."
+    if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
+        return "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
+    return None
+
+
+def _is_blank(text: str) -> bool:
+    """Tell whether nothing is left of a text when Java's ``trim`` has taken control characters and blanks from it."""
+    return not text.strip(_TRIMMED)
+
+
+_TRIMMED = "".join(map(chr, range(33)))
+
+
+# ---------------------------------------------------------------- descriptions
+
+
+def refuse_description(request: ConsumerGroupDescribe, error_code: ErrorCode) -> ConsumerGroupDescribeResponse:
+    """Refuse to describe any of the groups."""
+    refused = [DescribedConsumerGroup(group_id or "", error_code) for group_id in request.group_ids]
+    return ConsumerGroupDescribeResponse(tuple(refused))
+
+
+def hide_group(group: DescribedConsumerGroup, permissions: Permissions) -> DescribedConsumerGroup:
+    """Return a description, or its refusal if it names a topic that the asker may not DESCRIBE."""
+    topics = {
+        topic.topic_name
+        for member in group.members
+        for assignment in (member.assignment, member.target_assignment)
+        for topic in assignment
+    }
+    if all(permissions.on_topic(topic, Operation.DESCRIBE) for topic in sorted(topics)):
+        return group
+    message = "The group has described topic(s) that the client is not authorized to describe."
+    return DescribedConsumerGroup(group.group_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, message)
+
+
+def with_operations(group: DescribedConsumerGroup, operations: int) -> DescribedConsumerGroup:
+    """Return a description that says what is allowed on the group; an error says nothing of it."""
+    return group if group.error_code is not ErrorCode.NONE else evolve(group, authorized_operations=operations)

@@ -1,0 +1,148 @@
+"""Consumer groups of KIP-848: the heartbeat that does everything, and their description.
+
+In a heartbeat None means "as last time", which is not the same as empty.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+from uuid import UUID
+
+from attrs import define, frozen
+
+from groupcoord.core.messages.administration import AUTHORIZED_OPERATIONS_OMITTED
+from groupcoord.core.messages.request import GroupRequest, Request
+from groupcoord.errors import ErrorCode
+
+JOIN_GROUP_MEMBER_EPOCH = 0
+LEAVE_GROUP_MEMBER_EPOCH = -1
+LEAVE_GROUP_STATIC_MEMBER_EPOCH = -2
+
+
+class TopicPartitions(NamedTuple):
+    """Partitions of one topic, in a heartbeat or its answer."""
+
+    topic_id: UUID
+    partitions: tuple[int, ...]
+
+
+@frozen
+class ConsumerGroupHeartbeatResponse:
+    """An error comes with a message at most.
+
+    Attributes:
+        member_id: the member's id, which the coordinator has made if the request brought none; None on errors.
+        member_epoch: the epoch to send from now on.
+        heartbeat_interval_ms: when to send the next heartbeat; 0 for a member that leaves.
+        assignment: the partitions that the member may use now; None: as it was told last.
+    """
+
+    error_code: ErrorCode
+    error_message: str | None = None
+    member_id: str | None = None
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assignment: tuple[TopicPartitions, ...] | None = None
+
+
+@define
+class ConsumerGroupHeartbeat(GroupRequest[ConsumerGroupHeartbeatResponse]):
+    """Join, stay in, change one's subscription in, or leave a consumer group (API key 68, KIP-848).
+
+    Attributes:
+        member_epoch: the epoch last told; 0: join, or join again; -1: leave; -2: a static member leaves for a while.
+        instance_id: the id of a static member (KIP-345).
+        rebalance_timeout_ms: how long the member may take to give partitions back; -1: as last time.
+        subscribed_topic_names: the topics that the member names; None: as last time.
+        subscribed_topic_regex: an expression in RE2 syntax for more topics (request versions from 1); None: as last
+            time; "": no longer.
+        server_assignor: the assignor that the member asks for; None: as last time.
+        topic_partitions: the partitions that the member owns; None: as last time.
+        client_id, client_host: who asks, from the request's header and connection.
+        requires_member_id: who joins brings its id (KIP-1082; request versions from 1). Before, the coordinator makes
+            one for a member without.
+    """
+
+    group_id: str
+    member_id: str
+    member_epoch: int = JOIN_GROUP_MEMBER_EPOCH
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    subscribed_topic_names: tuple[str, ...] | None = None
+    subscribed_topic_regex: str | None = None
+    server_assignor: str | None = None
+    topic_partitions: tuple[TopicPartitions, ...] | None = None
+    client_id: str = ""
+    client_host: str = ""
+    requires_member_id: bool = True
+
+
+class MemberType(IntEnum):
+    """Which protocol a member of a consumer group speaks (:class:`ConsumerGroupDescribe`, version 1)."""
+
+    UNKNOWN = -1
+    CLASSIC = 0
+    CONSUMER = 1
+
+
+class DescribedPartitions(NamedTuple):
+    """Partitions of one topic, in a description."""
+
+    topic_id: UUID
+    topic_name: str
+    partitions: tuple[int, ...]
+
+
+@frozen
+class DescribedConsumerMember:
+    """A member of a consumer group as administrators see it.
+
+    Attributes:
+        subscribed_topic_regex: "" where there is none.
+        assignment: what the member has, together with what it has to give back.
+        target_assignment: what it will have when the group has come to rest.
+    """
+
+    member_id: str
+    instance_id: str | None
+    rack_id: str | None
+    member_epoch: int
+    client_id: str
+    client_host: str
+    subscribed_topic_names: tuple[str, ...]
+    subscribed_topic_regex: str | None
+    assignment: tuple[DescribedPartitions, ...]
+    target_assignment: tuple[DescribedPartitions, ...]
+    member_type: MemberType = MemberType.CONSUMER
+
+
+@frozen
+class DescribedConsumerGroup:
+    """One consumer group; with an error all else is empty, the state too."""
+
+    group_id: str
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+    group_state: str = ""
+    group_epoch: int = 0
+    assignment_epoch: int = 0
+    assignor_name: str = ""
+    members: tuple[DescribedConsumerMember, ...] = ()
+    authorized_operations: int = AUTHORIZED_OPERATIONS_OMITTED
+
+
+@frozen
+class ConsumerGroupDescribeResponse:
+    """One entry for each group asked for, a group named twice twice."""
+
+    groups: tuple[DescribedConsumerGroup, ...]
+
+
+@define
+class ConsumerGroupDescribe(Request[ConsumerGroupDescribeResponse]):
+    """Describe consumer groups (API key 69, KIP-848); of any other kind is GROUP_ID_NOT_FOUND."""
+
+    group_ids: tuple[str | None, ...]
+    include_authorized_operations: bool = False
