@@ -34,6 +34,10 @@ class RebalanceProtocol(StrEnum):
     STREAMS = "streams"
 
 
+SERVED_PROTOCOLS = frozenset((RebalanceProtocol.CLASSIC,))
+"""The protocols of the groups that there are. Another may stand in a configuration; its requests are refused."""
+
+
 class MigrationPolicy(StrEnum):
     """Which groups may change their protocol while they have members (KIP-848)."""
 

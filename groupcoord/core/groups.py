@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from groupcoord.config import RebalanceProtocol
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.hard_state import RecordsOfGroup
 from groupcoord.core.messages import DescribedConsumerGroup, DescribedGroup, ListedGroup, OffsetCommit, TxnOffsetCommit
@@ -95,6 +94,3 @@ class Group(Protocol):
 
 AnyGroup = GroupMetadata
 """The kinds of groups that there are."""
-
-SERVED_PROTOCOLS = frozenset((RebalanceProtocol.CLASSIC,))
-"""The protocols whose requests are served, as far as ``group.coordinator.rebalance.protocols`` allows them."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 from uuid import UUID
 
+from groupcoord.config import SERVED_PROTOCOLS, RebalanceProtocol
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED, Node
 from groupcoord.core.records import ZERO_UUID
@@ -24,8 +25,46 @@ from groupcoord.wire.broker_messages import (
 )
 
 API_VERSIONS_KEY = 18
-TRANSACTION_VERSION = Feature("transaction.version", 2, 2)
-"""Producers that know it raise their epoch with each transaction, and add groups by committing offsets (KIP-890)."""
+
+
+class ServedFeature(NamedTuple):
+    """A feature (KIP-584) that is supported up to a level and finalized at it, and the APIs that are there with it."""
+
+    name: str
+    level: int
+    protocol: RebalanceProtocol | None = None
+    api_keys: tuple[int, ...] = ()
+
+    @property
+    def is_served(self) -> bool:
+        """True unless it is about groups of a kind that isn't served."""
+        return self.protocol is None or self.protocol in SERVED_PROTOCOLS
+
+
+FEATURES = (
+    ServedFeature("group.version", 1, RebalanceProtocol.CONSUMER, (68, 69)),
+    # Producers that know it raise their epoch with each transaction, and add groups by committing offsets (KIP-890).
+    ServedFeature("transaction.version", 2),
+)
+
+
+def _announced() -> ApiVersionsResponse:
+    """Return what a client is told of this host.
+
+    As in Kafka, what ``group.coordinator.rebalance.protocols`` leaves out is named all the same, and refused.
+    """
+    served = [feature for feature in FEATURES if feature.is_served]
+    unserved = {key for feature in FEATURES if not feature.is_served for key in feature.api_keys}
+    return ApiVersionsResponse(
+        ErrorCode.NONE,
+        {key: versions for key, versions in API_VERSIONS.items() if key not in unserved},
+        supported_features=() if unserved else tuple(Feature(feature.name, 0, feature.level) for feature in served),
+        finalized_features_epoch=0,
+        finalized_features=tuple(Feature(feature.name, feature.level, feature.level) for feature in served),
+    )
+
+
+ANNOUNCED = _announced()
 
 LEADER_EPOCH = 0
 
@@ -37,9 +76,7 @@ def answer_api_versions(request: ApiVersions, node: Node, cluster_id: str) -> Ap
         return ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, known)
     if request.cluster_id is not None and (request.cluster_id, request.node_id) != (cluster_id, node.node_id):
         return ApiVersionsResponse(ErrorCode.REBOOTSTRAP_REQUIRED, {})
-    return ApiVersionsResponse(
-        ErrorCode.NONE, API_VERSIONS, finalized_features_epoch=0, finalized_features=(TRANSACTION_VERSION,)
-    )
+    return ANNOUNCED
 
 
 def answer_metadata(

@@ -25,7 +25,6 @@ from groupcoord.core.messages.columns import FetchedColumns
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.wire import primitives
 from groupcoord.wire.api import Api, Decoder, Encoder, PartsEncoder, VersionRange
-from groupcoord.wire.errors import ProtocolError
 from groupcoord.wire.header import RequestHeader
 from groupcoord.wire.pacing import paced
 from groupcoord.wire.parts import write_each
@@ -40,6 +39,7 @@ from groupcoord.wire.primitives import (
     read_compact_nullable_string,
     read_compact_string,
     read_int32_length,
+    read_int32s,
     read_string,
     read_uuid,
     skip_tagged_fields,
@@ -55,14 +55,6 @@ _COLUMNS_LENGTH_MAX = 256
 # ---------------------------------------------------------------- requests
 
 
-def _read_indexes(frame: bytes, position: int, count: int) -> tuple[tuple[int, ...], int]:
-    """Read int32s; their number was compared with the bytes that are left, their size is here."""
-    end = position + 4 * count
-    if end > len(frame):
-        raise ProtocolError(f"{count} partition indexes are claimed where {len(frame) - position} bytes are left")
-    return struct.unpack_from(f">{count}i", frame, position), end
-
-
 def _read_topics(frame: bytes, position: int, nullable: bool) -> tuple[_Topics, int]:
     """Versions to 5."""
     length, position = read_int32_length(frame, position)
@@ -72,7 +64,7 @@ def _read_topics(frame: bytes, position: int, nullable: bool) -> tuple[_Topics, 
     for _ in paced(range(check_array_length(frame, position, length))):
         name, position = read_string(frame, position)
         count, position = read_array_length(frame, position)
-        indexes, position = _read_indexes(frame, position, count)
+        indexes, position = read_int32s(frame, position, count)
         topics.append(TopicToFetch(name, indexes))
     return tuple(topics), position
 
@@ -90,7 +82,7 @@ def _read_flexible_topics(frame: bytes, position: int, uses_topic_ids: bool) -> 
         else:
             name, position = read_compact_string(frame, position)
         count, position = read_compact_array_length(frame, position)
-        indexes, position = _read_indexes(frame, position, count)
+        indexes, position = read_int32s(frame, position, count)
         position = skip_tagged_fields(frame, position)
         topics.append(TopicToFetch(name, indexes, topic_id))
     return tuple(topics), position

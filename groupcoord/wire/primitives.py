@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import codecs
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -165,6 +165,14 @@ def read_compact_array_length(frame: bytes, position: int) -> tuple[int, int]:
     return check_array_length(frame, position, length), position
 
 
+def read_int32s(frame: bytes, position: int, count: int) -> tuple[tuple[int, ...], int]:
+    """Read so many whole numbers; their number was compared with the bytes that are left, their size is here."""
+    end = position + 4 * count
+    if end > len(frame):
+        raise ProtocolError(f"{count} numbers are claimed where {len(frame) - position} bytes are left")
+    return struct.unpack_from(f">{count}i", frame, position), end
+
+
 def skip_tagged_fields(frame: bytes, position: int) -> int:
     """Pass over tagged fields, none of which is known here."""
     if frame[position] == 0:
@@ -232,3 +240,8 @@ def write_bytes(value: bytes) -> bytes:
 def write_compact_bytes(value: bytes) -> bytes:
     """Write a byte string with a varint length."""
     return write_uvarint(len(value) + 1) + value
+
+
+def write_compact_int32s(values: Sequence[int]) -> bytes:
+    """Write a compact array of whole numbers."""
+    return write_uvarint(len(values) + 1) + struct.pack(f">{len(values)}i", *values)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from groupcoord.core.messages import Request, Response
-from groupcoord.wire import api_versions, heartbeat
+from groupcoord.wire import api_versions, consumer_group_heartbeat, heartbeat
 from groupcoord.wire.api import Answered, Api, Decoder, Encoder
 from groupcoord.wire.broker_messages import ApiVersions, BrokerRequest, BrokerResponse
 from groupcoord.wire.errors import ProtocolError, UnknownApiError, UnsupportedVersionError
@@ -23,7 +23,7 @@ WireResponse = Response | BrokerResponse | TransactionResponse
 _unpack_header = struct.Struct(">hhih").unpack_from
 _pack_length_and_correlation_id = struct.Struct(">ii").pack
 
-_HEARTBEAT = heartbeat.API.key.to_bytes(2, "big")
+_REMEMBERED = frozenset(api.key.to_bytes(2, "big") for api in (heartbeat.API, consumer_group_heartbeat.API))
 _REMEMBERED_BYTES_MAX = 256
 """A member's heartbeats differ in nothing but the correlation id, so what was read of one is kept."""
 
@@ -52,9 +52,9 @@ def decode_request(frame: bytes | memoryview, client_host: str) -> tuple[Request
     """
     if not isinstance(frame, bytes):
         frame = bytes(frame)
-    if frame[:2] == _HEARTBEAT and len(frame) <= _REMEMBERED_BYTES_MAX:
+    if frame[:2] in _REMEMBERED and len(frame) <= _REMEMBERED_BYTES_MAX:
         try:
-            header, request = _decode_remembered(frame[:4] + frame[8:])
+            header, request = _decode_remembered(frame[:4] + frame[8:], client_host)
         except ProtocolError:
             pass  # read it again, for an error that tells the correlation id
         else:
@@ -63,9 +63,9 @@ def decode_request(frame: bytes | memoryview, client_host: str) -> tuple[Request
 
 
 @lru_cache(maxsize=8_192)
-def _decode_remembered(frame: bytes) -> tuple[RequestHeader, WireRequest]:
-    """Read a request that does not depend on where it comes from, given without its correlation id."""
-    return _decode(frame[:4] + bytes(4) + frame[4:], "")
+def _decode_remembered(frame: bytes, client_host: str) -> tuple[RequestHeader, WireRequest]:
+    """Read a request that is given without its correlation id."""
+    return _decode(frame[:4] + bytes(4) + frame[4:], client_host)
 
 
 def _decode(frame: bytes, client_host: str) -> tuple[RequestHeader, WireRequest]:

@@ -9,6 +9,8 @@ from groupcoord.wire import (
     add_offsets_to_txn,
     add_partitions_to_txn,
     api_versions,
+    consumer_group_describe,
+    consumer_group_heartbeat,
     create_partitions,
     create_topics,
     delete_groups,
@@ -62,10 +64,13 @@ _MODULES = (
     delete_groups,
     offset_delete,
     describe_transactions,
+    consumer_group_heartbeat,
+    consumer_group_describe,
 )
 
 APIS: Mapping[int, Api] = MappingProxyType({module.API.key: module.API for module in _MODULES})
 """Every API by its key."""
 
 API_VERSIONS: Mapping[int, VersionRange] = MappingProxyType({api.key: api.listed_versions for api in APIS.values()})
-"""The versions of every API that is answered, by its key: what an answer to ApiVersions lists."""
+"""The versions of every API that is read and written here, by its key: what an answer to ApiVersions lists where all of
+them are served."""

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 
+from groupcoord.config import SERVED_PROTOCOLS, RebalanceProtocol
 from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED, Node
 from groupcoord.errors import ErrorCode
 from groupcoord.host.admin import answer_create_partitions, answer_create_topics, answer_delete_topics
@@ -26,6 +27,7 @@ from groupcoord.wire.broker_messages import (
     CreatePartitionsTopic,
     CreateTopics,
     DeleteTopics,
+    Feature,
     Fetch,
     FetchPartition,
     FetchTopic,
@@ -283,9 +285,8 @@ def test_authorized_operations(topics: TopicRegistry) -> None:
 
 
 def test_api_versions() -> None:
-    """All APIs are listed, Produce as a 4.4 broker lists it; wrong versions and wrong clusters are told so."""
+    """Produce is listed as a 4.4 broker lists it; wrong versions and wrong clusters are told so."""
     listed = answer_api_versions(ApiVersions(), NODE, "me").api_versions
-    assert listed == API_VERSIONS
     assert listed[0] == (0, 13)
     unknown = answer_api_versions(ApiVersions(unsupported_version=True), NODE, "me")
     assert unknown.error_code is ErrorCode.UNSUPPORTED_VERSION
@@ -294,6 +295,14 @@ def test_api_versions() -> None:
     for cluster_id, node_id in (("me", 2), ("other", 1)):
         other = answer_api_versions(ApiVersions(cluster_id=cluster_id, node_id=node_id), NODE, "me")
         assert other.error_code is ErrorCode.REBOOTSTRAP_REQUIRED
+
+
+def test_consumer_groups_are_announced_when_they_are_served() -> None:
+    """Their APIs and the feature group.version come together, or not at all."""
+    announced = answer_api_versions(ApiVersions(), NODE, "me")
+    is_served = RebalanceProtocol.CONSUMER in SERVED_PROTOCOLS
+    assert announced.api_versions.keys() == API_VERSIONS.keys() - (set() if is_served else {68, 69})
+    assert (Feature("group.version", 1, 1) in announced.finalized_features) == is_served
 
 
 # ---------------------------------------------------------------- ListOffsets

@@ -20,7 +20,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "xxh3": (),
     # Below the core, which looks for topics in it, though it is the members' language: one reader for both.
     "consumer_protocol": ("errors", "java"),
-    "config": ("errors",),  # it raises ConfigError
+    "settings": ("errors",),  # it raises ConfigError
+    "config": ("errors", "settings"),
     "core": ("errors", "config", "interpreter", "java", "xxh3", "consumer_protocol"),
     "messages": ("core.messages",),
     "events": ("core.events",),
@@ -46,10 +47,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "member": (
         *("core.messages", "errors", "consumer_protocol"),
         "java",  # assignors walk maps as it does
-        "config",  # how settings are named and checked
+        *("config", "settings"),  # how settings are named and checked
     ),
     "host": (
-        *("coordinator", "wire", "storage", "clock", "config"),
+        *("coordinator", "wire", "storage", "clock", "config", "settings"),
         "interpreter",  # a process of its own may pause the garbage collector; a library may not
         # the vocabulary of what it is given and passes on
         *("log_store", "core.messages", "core.records", "core.front.authorization", "errors"),

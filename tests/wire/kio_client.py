@@ -45,6 +45,8 @@ VERSIONS = {
     42: (0, 3),
     47: (0, 0),
     65: (0, 0),
+    68: (0, 1),
+    69: (0, 1),
 }
 """What a broker of Kafka 4.4 serves, of the APIs that are served here. It lists the same, and Produce from 0 on."""
 

@@ -247,6 +247,22 @@ BODIES: dict[int, dict[str, Any]] = {
         ],
     },
     65: {"transactional_ids": ["writer", ""]},
+    68: {
+        "group_id": "group",
+        "member_id": "member",
+        "member_epoch": 12,
+        "instance_id": "instance",
+        "rack_id": "rack",
+        "rebalance_timeout": 300_000,
+        "subscribed_topic_names": ["orders", "größe"],
+        "subscribed_topic_regex": "b.*",
+        "server_assignor": "range",
+        "topic_partitions": [
+            {"topic_id": TOPIC_ID, "partitions": [3, 0]},
+            {"topic_id": OTHER_TOPIC_ID, "partitions": []},
+        ],
+    },
+    69: {"group_ids": ["group", ""], "include_authorized_operations": True},
 }
 
 TXN_OFFSET_COMMIT_6 = bytes.fromhex(

@@ -182,6 +182,7 @@ def test_offset_commit(version: int) -> None:
         "member",
         "instance" if version >= 7 else None,
         86_400_000 if version <= 4 else -1,
+        supports_member_epoch=version >= 9,
     )
 
 

@@ -9,9 +9,8 @@ from collections.abc import Sequence
 
 from attrs import evolve
 
-from groupcoord.config import Config, RebalanceProtocol
+from groupcoord.config import SERVED_PROTOCOLS, Config, RebalanceProtocol
 from groupcoord.core.front.authorization import Operation, Permissions
-from groupcoord.core.groups import SERVED_PROTOCOLS
 from groupcoord.core.messages import (
     JOIN_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_MEMBER_EPOCH,
