@@ -86,7 +86,8 @@ class Config:
     group_max_size: int = _setting(INT32_MAX, at_least=1)
     # KIP-848 groups
     group_coordinator_rebalance_protocols: tuple[RebalanceProtocol, ...] = _of_kind(
-        (RebalanceProtocol.CLASSIC, RebalanceProtocol.CONSUMER, RebalanceProtocol.STREAMS), Names(RebalanceProtocol)
+        (RebalanceProtocol.CLASSIC, RebalanceProtocol.CONSUMER, RebalanceProtocol.STREAMS),
+        Names(tuple(RebalanceProtocol)),
     )
     group_consumer_session_timeout_ms: int = _setting(45_000, at_least=1)
     group_consumer_min_session_timeout_ms: int = _setting(45_000, at_least=1)
@@ -97,7 +98,7 @@ class Config:
     group_consumer_max_size: int = _setting(INT32_MAX, at_least=1)
     group_consumer_assignors: tuple[str, ...] = _of_kind(("uniform", "range"), Names(aliases=ASSIGNOR_CLASSES))
     group_consumer_migration_policy: MigrationPolicy = field(
-        default=MigrationPolicy.BIDIRECTIONAL, metadata={"kind": Choice(MigrationPolicy)}
+        default=MigrationPolicy.BIDIRECTIONAL, metadata={"kind": Choice(tuple(MigrationPolicy), ignores_case=True)}
     )
     group_consumer_assignment_interval_ms: int = _setting(1_000, at_least=0)
     group_consumer_min_assignment_interval_ms: int = _setting(0, at_least=0)

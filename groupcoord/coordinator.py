@@ -29,6 +29,7 @@ from groupcoord.core.records import ZERO_UUID
 from groupcoord.core.replies import Reply, Token
 from groupcoord.core.timers import Timer, TimerQueue
 from groupcoord.errors import ErrorCode, StoreContractError
+from groupcoord.group_settings import ConsumerGroupSettings, SettingsOfConsumerGroup
 from groupcoord.interpreter import maker
 from groupcoord.loading import Loader, LoadError
 from groupcoord.log_store import LogRecords, LogStore, LogStoreError, MemoryLogStore, RecordTooLargeError, Ticket
@@ -59,6 +60,8 @@ class GroupCoordinator:
         clock: where time comes from; the system's clock if left out.
         log_store: where records go; memory if left out.
         topics: the topics of the cluster; every topic exists if left out.
+        consumer_group_settings: says what holds for the members of a consumer group (KIP-848), by its id; what the
+            configuration says if left out.
         node: what FindCoordinator says of this coordinator.
         owner: which node coordinates a log partition, for one coordinator among several; this node if left out.
         authorize: decides who may do what, asked wherever Kafka asks its authorizer; all is allowed if left out.
@@ -74,6 +77,7 @@ class GroupCoordinator:
         clock: Clock | None = None,
         log_store: LogStore | None = None,
         topics: TopicResolver | None = None,
+        consumer_group_settings: SettingsOfConsumerGroup | None = None,
         node: Node = LOCAL_NODE,
         owner: Owner | None = None,
         authorize: Authorize | None = None,
@@ -84,6 +88,8 @@ class GroupCoordinator:
         self.clock = clock or SystemClock()
         self.log_store = log_store or MemoryLogStore()
         self._new_member_id = new_member_id
+        usual = ConsumerGroupSettings.of(self.config)
+        self._consumer_group_settings = consumer_group_settings or (lambda group_id: usual)
         count = self.config.offsets_topic_num_partitions
         self._partitions = PartitionTable(count)
         self._effects = Effects()
@@ -112,6 +118,7 @@ class GroupCoordinator:
             timers=self._timers,
             observer=self._observer,
             new_member_id=self._new_member_id,
+            consumer_group_settings=self._consumer_group_settings,
             first_append=first_append,
         )
 

@@ -6,8 +6,8 @@ not allowed; ``text`` writes a value as ``server.properties`` has it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Any, Protocol
 
 from attrs import field, frozen
@@ -31,34 +31,40 @@ class Kind(Protocol):
         """Write a value as text."""
 
 
+_WHOLE = re.compile(r"[+-]?[0-9]+")
+
+
 @frozen
 class Number:
-    """A whole number, or with ``is_fraction`` any, between two bounds that are allowed too."""
+    """A whole number, or with ``is_fraction`` any, between two bounds that are allowed too, or ``besides`` them."""
 
     at_least: int
     at_most: int = INT32_MAX
     is_fraction: bool = False
+    besides: int | None = None
 
     def parse(self, key: str, raw: Any) -> int | float:
         """See :class:`Kind`."""
+        text = raw.strip() if isinstance(raw, str) else raw
+        if isinstance(text, str) and not self.is_fraction and not _WHOLE.fullmatch(text):
+            raise self._mismatch(key, raw)
         try:
-            if self.is_fraction:
-                return float(raw)
-            return int(raw.strip() if isinstance(raw, str) else raw)
+            return float(text) if self.is_fraction else int(text)
         except (ValueError, TypeError):
-            raise ConfigError(f"setting {key!r} must be {self._noun}, not {raw!r}") from None
+            raise self._mismatch(key, raw) from None
 
     def check(self, key: str, value: object) -> None:
         """See :class:`Kind`."""
-        check_number(key, value, self.at_least, self.at_most, is_fraction=self.is_fraction)
+        if self.besides is None or value != self.besides:
+            check_number(key, value, self.at_least, self.at_most, is_fraction=self.is_fraction)
 
     def text(self, value: float) -> str:
         """See :class:`Kind`."""
         return str(value)
 
-    @property
-    def _noun(self) -> str:
-        return "a number" if self.is_fraction else "a whole number"
+    def _mismatch(self, key: str, raw: object) -> ConfigError:
+        noun = "a number" if self.is_fraction else "a whole number"
+        return ConfigError(f"setting {key!r} must be {noun}, not {raw!r}")
 
 
 @frozen
@@ -82,35 +88,46 @@ class Flag:
 
 @frozen
 class Choice:
-    """One of the members of ``choices``; in text the case of letters doesn't matter."""
+    """One of several texts, or of the members of an enumeration.
 
-    choices: type[StrEnum]
+    Attributes:
+        choices: what may be chosen.
+        ignores_case: in text, capital and small letters are the same.
+    """
+
+    choices: tuple[str, ...]
+    ignores_case: bool = False
 
     def parse(self, key: str, raw: Any) -> Any:
         """See :class:`Kind`."""
-        if isinstance(raw, str) and raw.strip().lower() in list(self.choices):
-            return self.choices(raw.strip().lower())
-        return raw
+        text = raw.strip() if isinstance(raw, str) else raw
+        if isinstance(text, str) and self.ignores_case:
+            text = text.lower()
+        return next((choice for choice in self.choices if choice == text), raw)
 
     def check(self, key: str, value: object) -> None:
         """See :class:`Kind`."""
-        if not isinstance(value, self.choices):
+        if not _is_among(self.choices, value):
             raise ConfigError(f"setting {key!r} must be one of {', '.join(self.choices)}, not {value!r}")
 
-    def text(self, value: StrEnum) -> str:
+    def text(self, value: str) -> str:
         """See :class:`Kind`."""
-        return value.value
+        return str(value)
 
 
 @frozen
 class Names:
-    """A list of names, at least one: members of ``choices``, or any if that is None. In text it has commas.
+    """A list of names, in text with commas between them. As in Kafka, a name that is listed twice there counts once.
 
-    As in Kafka, a name that is listed twice counts once. ``aliases``: what other names stand for, in text.
+    Attributes:
+        choices: the names that there are; None: any.
+        aliases: what other names stand for, in text.
+        may_be_empty: there need be no name.
     """
 
-    choices: type[StrEnum] | None = None
+    choices: tuple[str, ...] | None = None
     aliases: Mapping[str, str] = field(factory=dict)
+    may_be_empty: bool = False
 
     def parse(self, key: str, raw: Any) -> Any:
         """See :class:`Kind`."""
@@ -118,15 +135,16 @@ class Names:
             return raw
         listed = [name.strip() for name in raw.split(",")] if raw.strip() else []
         names = dict.fromkeys(self.aliases.get(name, name) for name in listed)
-        known = {choice.value: choice for choice in self.choices or ()}
+        known = {choice: choice for choice in self.choices or ()}
         return tuple(known.get(name, name) for name in names)
 
     def check(self, key: str, value: object) -> None:
         """See :class:`Kind`."""
-        wanted = str if self.choices is None else self.choices
-        if not isinstance(value, tuple) or not value or not all(isinstance(name, wanted) and name for name in value):
-            what = "names" if self.choices is None else f"some of {', '.join(self.choices)}"
-            raise ConfigError(f"setting {key!r} must be a list of {what}, not {self._shown(value)!r}")
+        is_list = isinstance(value, tuple) and all(isinstance(name, str) for name in value)
+        if not isinstance(value, tuple) or not is_list or not (value or self.may_be_empty):
+            raise self._mismatch(key, ",".join(value) if is_list and isinstance(value, tuple) else value)
+        if not all(name and (self.choices is None or _is_among(self.choices, name)) for name in value):
+            raise self._mismatch(key, ",".join(value))
         if len(set(value)) < len(value):
             raise ConfigError(f"setting {key!r} has a name twice: {self.text(value)}")
 
@@ -134,10 +152,14 @@ class Names:
         """See :class:`Kind`."""
         return ",".join(value)
 
-    @staticmethod
-    def _shown(value: object) -> object:
-        is_text = isinstance(value, tuple) and all(isinstance(name, str) for name in value)
-        return ",".join(value) if is_text and isinstance(value, tuple) else value
+    def _mismatch(self, key: str, shown: object) -> ConfigError:
+        what = "names" if self.choices is None else f"some of {', '.join(self.choices)}"
+        return ConfigError(f"setting {key!r} must be a list of {what}, not {shown!r}")
+
+
+def _is_among(choices: tuple[str, ...], value: object) -> bool:
+    """Tell whether a value is one of the choices itself: a text that is equal to a member isn't one."""
+    return any(choice == value and type(choice) is type(value) for choice in choices)
 
 
 def check_number(key: str, value: object, at_least: int, at_most: int, *, is_fraction: bool = False) -> None:

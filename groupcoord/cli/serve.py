@@ -23,6 +23,7 @@ from groupcoord.coordinator import LoadError
 from groupcoord.core.messages import Node
 from groupcoord.errors import ConfigError
 from groupcoord.host.broker import Broker
+from groupcoord.host.group_configs import GroupConfigFileError, GroupConfigs
 from groupcoord.host.opening import open_log_store, open_transaction_log
 from groupcoord.host.server import Server
 from groupcoord.host.topics import OFFSETS_TOPIC, TopicError, TopicFileError, TopicRegistry, check_topic_name
@@ -97,6 +98,7 @@ def serve(
                 clock=SystemClock(),
                 log_store=store,
                 topics=registry,
+                group_configs=GroupConfigs(config, data_dir),
                 node=node,
                 transaction_log=open_transaction_log(data_dir),
             )
@@ -108,7 +110,7 @@ def serve(
         _refuse(str(error), error.exit_status)
     except LoadError as error:
         _refuse(f"none of {len(error.causes)} log partitions can be loaded", FAILURE)
-    except (LogStoreError, TransactionLogError) as error:
+    except (LogStoreError, TransactionLogError, GroupConfigFileError) as error:
         _refuse(str(error), FAILURE)
 
 

@@ -45,6 +45,7 @@ class InProcessTarget:
     def start(self, settings: Settings) -> InProcessServer:
         """Make a broker with these settings. See :meth:`Target.start`."""
         from groupcoord.host.broker import Broker
+        from groupcoord.host.group_configs import GroupConfigs
         from groupcoord.host.topics import TopicRegistry
         from groupcoord.host.transaction_log import MemoryTransactionLog
 
@@ -53,6 +54,7 @@ class InProcessTarget:
         except ConfigError as error:
             raise TargetError(str(error)) from error
         clock, log_store, topics = ManualClock(_START_MS), MemoryLogStore(), TopicRegistry()
+        group_configs = GroupConfigs(config)
         transaction_log = MemoryTransactionLog()
         numbers = itertools.count(1)
 
@@ -62,6 +64,7 @@ class InProcessTarget:
                 clock=clock,
                 log_store=log_store,
                 topics=topics,
+                group_configs=group_configs,
                 transaction_log=transaction_log,
                 new_member_id=lambda prefix: f"{prefix}-{UUID(int=next(numbers))}",  # so that every run is alike
             )

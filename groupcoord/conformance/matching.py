@@ -26,9 +26,7 @@ Bindings = Mapping[str, str | int]
 """Values of variables."""
 
 ANYTHING = "$any"
-IGNORED_FIELDS = frozenset(
-    {"throttle_time", "error_message", "host", "port", "node_id", "topic_config_error_code", "configs"}
-)
+IGNORED_FIELDS = frozenset({"throttle_time", "error_message", "host", "port", "node_id", "topic_config_error_code"})
 """Fields that depend on the server's place, mood or wording."""
 
 MISSING = "(missing)"

@@ -13,6 +13,7 @@ from groupcoord.core.messages.request import GroupRequest
 from groupcoord.core.observer import Observer
 from groupcoord.core.replies import Token
 from groupcoord.core.timers import TimerQueue
+from groupcoord.group_settings import SettingsOfConsumerGroup
 
 
 class Waiting(NamedTuple):
@@ -43,10 +44,12 @@ class HandlerContext:
         groups: group id → soft state of each group that requests meet.
         writings: group id → the write in flight that a group's requests have to wait for.
         new_member_id: makes a member id from its prefix, the client's or the instance's id.
+        consumer_group_settings: says what holds for the members of a consumer group, by its id.
     """
 
     __slots__ = (
         "config",
+        "consumer_group_settings",
         "effects",
         "groups",
         "journal",
@@ -66,6 +69,7 @@ class HandlerContext:
         timers: TimerQueue,
         observer: Observer,
         new_member_id: Callable[[str], str],
+        consumer_group_settings: SettingsOfConsumerGroup,
         first_append: int,
     ) -> None:
         self.partition = partition
@@ -74,6 +78,7 @@ class HandlerContext:
         self.timers = timers
         self.observer = observer
         self.new_member_id = new_member_id
+        self.consumer_group_settings = consumer_group_settings
         self.groups: dict[str, AnyGroup] = {}
         self.writings: dict[str, Writing] = {}
         self.journal = Journal(partition, effects, first_append)

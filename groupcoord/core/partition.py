@@ -44,6 +44,7 @@ from groupcoord.core.records import PlainCommits, Record
 from groupcoord.core.replies import Token
 from groupcoord.core.timers import Timer, TimerKey, TimerKind, TimerQueue
 from groupcoord.errors import ErrorCode, InvariantError
+from groupcoord.group_settings import SettingsOfConsumerGroup
 
 
 def _nothing(written: Continuation, *_: object) -> None:
@@ -81,6 +82,7 @@ class Partition:
         timers: TimerQueue,
         observer: Observer,
         new_member_id: Callable[[str], str],
+        consumer_group_settings: SettingsOfConsumerGroup,
         first_append: int = 0,
     ) -> None:
         self.index = index
@@ -91,6 +93,7 @@ class Partition:
             timers=timers,
             observer=observer,
             new_member_id=new_member_id,
+            consumer_group_settings=consumer_group_settings,
             first_append=first_append,
         )
         self._effects = effects

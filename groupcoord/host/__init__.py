@@ -5,6 +5,7 @@
 
 from groupcoord.host.broker import Broker
 from groupcoord.host.connection import Connection
+from groupcoord.host.group_configs import GroupConfigFileError, GroupConfigs
 from groupcoord.host.server import Server
 from groupcoord.host.topics import Topic, TopicError, TopicFileError, TopicRegistry
 from groupcoord.host.transaction_log import FileTransactionLog, MemoryTransactionLog, TransactionLogError
@@ -13,6 +14,8 @@ __all__ = [
     "Broker",
     "Connection",
     "FileTransactionLog",
+    "GroupConfigFileError",
+    "GroupConfigs",
     "MemoryTransactionLog",
     "Server",
     "Topic",

@@ -1,7 +1,7 @@
 """CreateTopics, CreatePartitions and DeleteTopics: the answers and messages of Apache Kafka 4.4 with one broker
 (KRaft).
 
-Settings of a topic are checked for their names and then dropped: there is no data they could apply to.
+Settings of a topic are kept and told; there is no data that they could apply to.
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 from uuid import UUID
 
+from groupcoord.config import Config
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.core.records import ZERO_UUID
-from groupcoord.errors import ErrorCode
+from groupcoord.errors import ConfigError, ErrorCode
+from groupcoord.host.config_definitions import Configs, checked_topic_configs
+from groupcoord.host.describe_configs import created_configs
 from groupcoord.host.topics import (
     MAX_PARTITIONS_PER_REQUEST,
     OFFSETS_TOPIC,
@@ -50,62 +53,19 @@ REPLICATION_FACTOR = 1
 METADATA_TOPIC = "__cluster_metadata"
 TOPIC_DENIED = "Topic authorization failed."
 
-TOPIC_CONFIGS = frozenset(
-    (
-        "cleanup.policy",
-        "compression.gzip.level",
-        "compression.lz4.level",
-        "compression.type",
-        "compression.zstd.level",
-        "delete.retention.ms",
-        "errors.deadletterqueue.group.enable",
-        "file.delete.delay.ms",
-        "flush.messages",
-        "flush.ms",
-        "follower.replication.throttled.replicas",
-        "index.interval.bytes",
-        "leader.replication.throttled.replicas",
-        "local.retention.bytes",
-        "local.retention.ms",
-        "max.compaction.lag.ms",
-        "max.decompressed.message.bytes",
-        "max.message.bytes",
-        "message.timestamp.after.max.ms",
-        "message.timestamp.before.max.ms",
-        "message.timestamp.type",
-        "min.cleanable.dirty.ratio",
-        "min.compaction.lag.ms",
-        "min.insync.replicas",
-        "preallocate",
-        "remote.copy.lag.bytes",
-        "remote.copy.lag.ms",
-        "remote.log.copy.disable",
-        "remote.log.delete.on.disable",
-        "remote.storage.enable",
-        "retention.bytes",
-        "retention.ms",
-        "segment.bytes",
-        "segment.index.bytes",
-        "segment.jitter.ms",
-        "segment.ms",
-        "unclean.leader.election.enable",
-    )
-)
-"""The settings that a topic of Kafka 4.4 can have."""
-
 
 def answer_create_topics(
     request: CreateTopics,
     topics: TopicRegistry,
     node_id: int,
-    default_partition_count: int,
+    config: Config,
     permissions: Permissions = UNRESTRICTED,
 ) -> CreateTopicsResponse:
     """Create topics. A name that comes twice is refused, with one entry for all; as in Kafka, refusals come last."""
     asked = Counter(topic.name for topic in request.topics)
     refusals = _creation_refusals(asked, permissions)
     distinct = {topic.name: topic for topic in request.topics}
-    counts = {name: _partition_count(topic, default_partition_count) for name, topic in distinct.items()}
+    counts = {name: _partition_count(topic, config.num_partitions) for name, topic in distinct.items()}
     total = sum(max(counts[name], 0) for name in distinct if name not in refusals)
 
     def create(edit: TopicEdit, topic: CreatableTopic) -> CreatedTopic:
@@ -114,13 +74,16 @@ def answer_create_topics(
         if total > MAX_PARTITIONS_PER_REQUEST:
             raise TopicError(ErrorCode.POLICY_VIOLATION, TOO_MANY_PARTITIONS)
         edit.check_new(topic.name)
-        _check_configs(topic)
+        configs = _configs_of(topic)
         _check_layout(topic, node_id)
-        made = edit.create(topic.name, counts[topic.name])
+        made = edit.create(topic.name, counts[topic.name], configs=configs)
         config_error = permissions.topic_error(topic.name, Operation.DESCRIBE_CONFIGS)
         if config_error is not ErrorCode.NONE:
             return CreatedTopic(topic.name, ErrorCode.NONE, None, made.topic_id, topic_config_error_code=config_error)
-        return CreatedTopic(topic.name, ErrorCode.NONE, None, made.topic_id, made.partition_count, REPLICATION_FACTOR)
+        told = created_configs(made, config)
+        return CreatedTopic(
+            topic.name, ErrorCode.NONE, None, made.topic_id, made.partition_count, REPLICATION_FACTOR, told
+        )
 
     def refused(topic: CreatableTopic, error: TopicError) -> CreatedTopic:
         return CreatedTopic(topic.name, error.error_code, error.message)
@@ -296,13 +259,16 @@ def _partition_count(topic: CreatableTopic, default_partition_count: int) -> int
     return default_partition_count if topic.num_partitions == DEFAULT else topic.num_partitions
 
 
-def _check_configs(topic: CreatableTopic) -> None:
+def _configs_of(topic: CreatableTopic) -> Configs:
+    """Return the settings that a new topic shall have; of a name that comes twice, the last value counts."""
     for config in topic.configs:
-        if config.name not in TOPIC_CONFIGS:
-            raise TopicError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {config.name}")
         if config.value is None:
             message = f"Null value not supported for topic configs: {config.name}"
             raise TopicError(ErrorCode.INVALID_CONFIG, message)
+    try:
+        return checked_topic_configs({config.name: config.value or "" for config in topic.configs})
+    except ConfigError as error:
+        raise TopicError(ErrorCode.INVALID_CONFIG, str(error)) from None
 
 
 def _check_layout(topic: CreatableTopic, node_id: int) -> None:

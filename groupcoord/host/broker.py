@@ -19,11 +19,16 @@ from groupcoord.coordinator import GroupCoordinator, random_member_id
 from groupcoord.core.front.authorization import Authorize, Permissions, Principal
 from groupcoord.core.messages import Node, TxnOffsetCommit
 from groupcoord.host.admin import answer_create_partitions, answer_create_topics, answer_delete_topics
+from groupcoord.host.alter_configs import answer_alter_configs, answer_incremental_alter_configs
+from groupcoord.host.config_definitions import offsets_topic_configs
 from groupcoord.host.connection import Connection
 from groupcoord.host.data import answer_fetch, answer_list_offsets, answer_produce
+from groupcoord.host.describe_configs import answer_describe_configs
+from groupcoord.host.group_configs import GroupConfigs
 from groupcoord.host.metadata import answer_api_versions, answer_metadata
 from groupcoord.host.portions import DIVISIBLE, FEW, Answer, Work, in_portions_of
 from groupcoord.host.reloading import Reloading
+from groupcoord.host.resource_configs import Resources
 from groupcoord.host.topics import OFFSETS_TOPIC, TopicRegistry
 from groupcoord.host.transaction_log import MemoryTransactionLog
 from groupcoord.host.transaction_markers import answer_write_txn_markers
@@ -43,6 +48,7 @@ from groupcoord.wire.broker_messages import (
     Metadata,
     Produce,
 )
+from groupcoord.wire.config_messages import AlterConfigs, DescribeConfigs, IncrementalAlterConfigs
 from groupcoord.wire.pacing import Pace, in_portions
 from groupcoord.wire.transaction_messages import (
     AddOffsetsToTxn,
@@ -56,8 +62,8 @@ from groupcoord.wire.transaction_messages import (
 DEFAULT_NODE = Node(1, "127.0.0.1", 9092)
 STALE_WAITS_LIMIT = 64
 
-PACED = frozenset((AddPartitionsToTxn, Fetch, ListOffsets, Produce, WriteTxnMarkers))
-"""Requests that name partitions, and whose handlers pause between them before they change anything."""
+PACED = frozenset((AddPartitionsToTxn, DescribeConfigs, Fetch, ListOffsets, Produce, WriteTxnMarkers))
+"""Requests that name many things, and whose handlers pause between them before they change anything."""
 
 ANONYMOUS = "User:ANONYMOUS"
 """Kafka's principal of connections without a log-in."""
@@ -87,6 +93,7 @@ class Broker:
         clock: where the time comes from.
         log_store: where ``__consumer_offsets`` is kept; all of it is loaded at once.
         topics: the topics that exist; an empty registry in memory by default.
+        group_configs: the settings that groups have of their own; none, in memory, by default.
         node: the node's id, and the address that clients are told.
         new_member_id: makes a member id from its prefix; random by default.
         transaction_log: where transactions are kept; in memory by default. Keep it together with ``log_store``.
@@ -115,6 +122,7 @@ class Broker:
         clock: Clock,
         log_store: LogStore,
         topics: TopicRegistry | None = None,
+        group_configs: GroupConfigs | None = None,
         node: Node = DEFAULT_NODE,
         new_member_id: Callable[[str], str] = random_member_id,
         transaction_log: MemoryTransactionLog | None = None,
@@ -126,6 +134,7 @@ class Broker:
         self.clock = clock
         self.log_store = log_store
         self.topics = TopicRegistry() if topics is None else topics
+        self.group_configs = GroupConfigs(config) if group_configs is None else group_configs
         self.dirty: list[Connection] = []
         self.now_s = now_s
         self.pace = Pace(now_s)
@@ -141,12 +150,14 @@ class Broker:
         if self.topics.get(OFFSETS_TOPIC) is None:
             store_id = log_store.topic_id if isinstance(log_store, IdentifiedStore) else None
             with self.topics.edit() as edit:
-                edit.create(OFFSETS_TOPIC, config.offsets_topic_num_partitions, store_id)
+                configs = offsets_topic_configs(config)
+                edit.create(OFFSETS_TOPIC, config.offsets_topic_num_partitions, store_id, configs)
         self.coordinator = GroupCoordinator(
             config=config,
             clock=clock,
             log_store=log_store,
             topics=self.topics,
+            consumer_group_settings=self.group_configs.settings_of,
             node=node,
             new_member_id=new_member_id,
             authorize=authorize,
@@ -177,6 +188,9 @@ class Broker:
             ListOffsets: self._list_offsets,
             Fetch: self._fetch,
             Produce: self._produce,
+            DescribeConfigs: self._describe_configs,
+            IncrementalAlterConfigs: self._alter_some_configs,
+            AlterConfigs: self._alter_configs,
             InitProducerId: self._guarded(lambda _, request: self.transactions.init_producer_id(request)),
             AddPartitionsToTxn: self._guarded(self._add_partitions),
             AddOffsetsToTxn: self._guarded(lambda _, request: self.transactions.add_offsets(request)),
@@ -320,7 +334,7 @@ class Broker:
 
     def _create_topics(self, connection: Connection, request: CreateTopics) -> WireResponse | None:
         return answer_create_topics(
-            request, self.topics, self._node.node_id, self.config.num_partitions, self._permissions(connection)
+            request, self.topics, self._node.node_id, self.config, self._permissions(connection)
         )
 
     def _create_partitions(self, connection: Connection, request: CreatePartitions) -> WireResponse | None:
@@ -356,6 +370,20 @@ class Broker:
         else:
             connection.skip_answer()
         return None
+
+    # ------------------------------------------------------------ settings
+
+    def _describe_configs(self, connection: Connection, request: DescribeConfigs) -> WireResponse | None:
+        return answer_describe_configs(request, self._resources(), self._permissions(connection))
+
+    def _alter_some_configs(self, connection: Connection, request: IncrementalAlterConfigs) -> WireResponse | None:
+        return answer_incremental_alter_configs(request, self._resources(), self._permissions(connection))
+
+    def _alter_configs(self, connection: Connection, request: AlterConfigs) -> WireResponse | None:
+        return answer_alter_configs(request, self._resources(), self._permissions(connection))
+
+    def _resources(self) -> Resources:
+        return Resources(self.config, self._node.node_id, self.topics, self.group_configs)
 
     # ------------------------------------------------------------ transactions
 

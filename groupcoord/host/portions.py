@@ -10,9 +10,12 @@ from collections.abc import Callable, Generator, Hashable, Sequence
 from typing import Any, TypeVar
 
 from groupcoord.core.messages import (
+    ConsumerGroupDescribe,
+    ConsumerGroupDescribeResponse,
     DeletedGroup,
     DeleteGroups,
     DeleteGroupsResponse,
+    DescribedConsumerGroup,
     DescribedGroup,
     DescribeGroups,
     DescribeGroupsResponse,
@@ -39,6 +42,7 @@ from groupcoord.core.messages import (
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.broker_messages import MetadataResponse
+from groupcoord.wire.config_messages import DescribeConfigsResponse
 from groupcoord.wire.transaction_messages import (
     DescribedTransaction,
     DescribeTransactions,
@@ -160,6 +164,19 @@ def _describe_groups(request: DescribeGroups, ask: Ask) -> Work[DescribeGroupsRe
     return DescribeGroupsResponse(tuple(sorted(groups, key=lambda group: group.error_code is not denied)))
 
 
+def _describe_consumer_groups(request: ConsumerGroupDescribe, ask: Ask) -> Work[ConsumerGroupDescribeResponse]:
+    def describe(group_id: str | None) -> DescribedConsumerGroup:
+        asked = ConsumerGroupDescribe((group_id,), request.include_authorized_operations)
+        described: DescribedConsumerGroup = ask(asked).response.groups[0]
+        return described
+
+    groups = yield from _one_by_one(request.group_ids, _itself, describe)
+    # As in Kafka, groups that the asker may not see come first, and then those without a name.
+    early = {ErrorCode.GROUP_AUTHORIZATION_FAILED: 0, ErrorCode.INVALID_GROUP_ID: 1}
+    ordered = sorted(groups, key=lambda group: early.get(group.error_code, len(early)))
+    return ConsumerGroupDescribeResponse(tuple(ordered))
+
+
 def _find_coordinators(request: FindCoordinator, ask: Ask) -> Work[FindCoordinatorResponse]:
     def find(key: str) -> FoundCoordinator:
         found: FoundCoordinator = ask(
@@ -227,6 +244,7 @@ _PORTIONS: dict[type, Callable[[Any, Ask], Work[Any]]] = {
     OffsetFetch: _fetch_offsets,
     OffsetDelete: _delete_offsets,
     DescribeGroups: _describe_groups,
+    ConsumerGroupDescribe: _describe_consumer_groups,
     DeleteGroups: _delete_groups,
     LeaveGroup: _leave,
     FindCoordinator: _find_coordinators,
@@ -236,6 +254,7 @@ _PORTIONS: dict[type, Callable[[Any, Ask], Work[Any]]] = {
 DIVISIBLE: dict[type, Callable[[Any], int]] = {
     OffsetFetch: lambda request: len(request.groups),
     DescribeGroups: lambda request: len(request.group_ids),
+    ConsumerGroupDescribe: lambda request: len(request.group_ids),
     DeleteGroups: lambda request: len(request.group_ids),
     FindCoordinator: lambda request: len(request.keys),
     DescribeTransactions: lambda request: len(request.transactional_ids),
@@ -262,6 +281,12 @@ def _count_fetched(response: OffsetFetchResponse) -> int:
 _ENTRIES: dict[type, Callable[[Any], int]] = {
     OffsetFetchResponse: _count_fetched,
     DescribeGroupsResponse: lambda response: sum(1 + len(group.members) for group in response.groups[:MANY_ENTRIES]),
+    ConsumerGroupDescribeResponse: lambda response: sum(
+        1 + len(group.members) for group in response.groups[:MANY_ENTRIES]
+    ),
+    DescribeConfigsResponse: lambda response: sum(
+        1 + len(result.configs) for result in response.results[:MANY_ENTRIES]
+    ),
     ListGroupsResponse: lambda response: len(response.groups),
     MetadataResponse: lambda response: sum(1 + len(topic.partitions) for topic in response.topics[:MANY_ENTRIES]),
 }

@@ -12,10 +12,11 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
 from groupcoord.errors import ErrorCode, GroupcoordError
+from groupcoord.host.config_definitions import NO_CONFIGS, Configs
 from groupcoord.storage.log_directory import sync_path
 from groupcoord.storage.whole_files import replace_file
 
@@ -33,11 +34,12 @@ _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 
 
 class Topic(NamedTuple):
-    """One topic."""
+    """One topic, with the settings that it has of its own."""
 
     name: str
     topic_id: UUID
     partition_count: int
+    configs: Configs = NO_CONFIGS
 
     @property
     def is_internal(self) -> bool:
@@ -110,8 +112,10 @@ class TopicEdit:
             message = f"Topic '{name}' collides with existing topic: {other}"
             raise TopicError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
 
-    def create(self, name: str, partition_count: int, topic_id: UUID | None = None) -> Topic:
-        """Add a topic, with a new id unless one is given.
+    def create(
+        self, name: str, partition_count: int, topic_id: UUID | None = None, configs: Configs = NO_CONFIGS
+    ) -> Topic:
+        """Add a topic, with a new id unless one is given. Its settings were checked.
 
         Raises:
             TopicError: what :meth:`check_new` finds, INVALID_PARTITIONS, or POLICY_VIOLATION for more than 10,000
@@ -122,7 +126,7 @@ class TopicEdit:
             message = "Number of partitions was set to an invalid non-positive value."
             raise TopicError(ErrorCode.INVALID_PARTITIONS, message)
         self._count_added(partition_count, TOO_MANY_PARTITIONS)
-        topic = Topic(name, topic_id or self._new_id(), partition_count)
+        topic = Topic(name, topic_id or self._new_id(), partition_count, configs)
         self.topics[name] = topic
         return topic
 
@@ -156,6 +160,17 @@ class TopicEdit:
         self._count_added(added, TOO_MANY_ADDITIONAL_PARTITIONS)
         self.topics[name] = topic = topic._replace(partition_count=partition_count)
         return topic
+
+    def configure(self, name: str, configs: Configs) -> None:
+        """Give a topic all the settings of its own that it shall have, which were checked.
+
+        Raises:
+            TopicError: UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        topic = self.topics.get(name)
+        if topic is None:
+            raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+        self.topics[name] = topic._replace(configs=configs)
 
     def delete(self, name: str) -> Topic:
         """Remove a topic.
@@ -277,13 +292,15 @@ class TopicRegistry:
         content = {
             "version": FILE_VERSION,
             "cluster_id": self.cluster_id,
-            "topics": {
-                topic.name: {"id": str(topic.topic_id), "partitions": topic.partition_count}
-                for topic in topics.values()
-            },
+            "topics": {topic.name: _entry(topic) for topic in topics.values()},
         }
         replace_file(self._path, (json.dumps(content, indent=2) + "\n").encode())
         sync_path(self._path.parent)
+
+
+def _entry(topic: Topic) -> dict[str, object]:
+    entry: dict[str, object] = {"id": str(topic.topic_id), "partitions": topic.partition_count}
+    return entry | {"configs": dict(topic.configs)} if topic.configs else entry
 
 
 def _read(path: Path) -> tuple[UUID, dict[str, Topic]]:
@@ -309,9 +326,10 @@ def _read(path: Path) -> tuple[UUID, dict[str, Topic]]:
     return cluster_id, topics
 
 
-def _topic(name: str, entry: dict[str, object]) -> Topic:
+def _topic(name: str, entry: dict[str, Any]) -> Topic:
     check_topic_name(name)
+    configs = {str(key): str(value) for key, value in entry.get("configs", {}).items()}
     partition_count = entry["partitions"]
     if not isinstance(partition_count, int) or isinstance(partition_count, bool) or partition_count < 1:
         raise ValueError(f"topic {name} has {partition_count!r} partitions")
-    return Topic(name, UUID(str(entry["id"])), partition_count)
+    return Topic(name, UUID(str(entry["id"])), partition_count, configs)

@@ -18,6 +18,7 @@ from groupcoord.clock import Clock, ManualClock, SystemClock
 from groupcoord.config import Config
 from groupcoord.core.messages import Node
 from groupcoord.host.broker import Broker
+from groupcoord.host.group_configs import GroupConfigs
 from groupcoord.host.opening import open_log_store, open_transaction_log
 from groupcoord.host.server import Server
 from groupcoord.host.topics import OFFSETS_TOPIC, TopicRegistry
@@ -206,6 +207,7 @@ class ServerThread:
             clock=clock,
             log_store=store,
             topics=registry,
+            group_configs=GroupConfigs(config, self._data_dir),
             node=Node(1, HOST, 0),
             transaction_log=open_transaction_log(self._data_dir),
         )

@@ -10,6 +10,7 @@ from groupcoord.core.messages import Request, Response
 from groupcoord.wire import api_versions, consumer_group_heartbeat, heartbeat
 from groupcoord.wire.api import Answered, Api, Decoder, Encoder
 from groupcoord.wire.broker_messages import ApiVersions, BrokerRequest, BrokerResponse
+from groupcoord.wire.config_messages import ConfigRequest, ConfigResponse
 from groupcoord.wire.errors import ProtocolError, UnknownApiError, UnsupportedVersionError
 from groupcoord.wire.header import RequestHeader
 from groupcoord.wire.parts import FRAME_BYTES_MAX
@@ -17,8 +18,8 @@ from groupcoord.wire.primitives import INT32_FROM, UTF8_AS_JAVA, skip_tagged_fie
 from groupcoord.wire.registry import APIS
 from groupcoord.wire.transaction_messages import TransactionRequest, TransactionResponse
 
-WireRequest = Request | BrokerRequest | TransactionRequest | Answered
-WireResponse = Response | BrokerResponse | TransactionResponse
+WireRequest = Request | BrokerRequest | ConfigRequest | TransactionRequest | Answered
+WireResponse = Response | BrokerResponse | ConfigResponse | TransactionResponse
 
 _unpack_header = struct.Struct(">hhih").unpack_from
 _pack_length_and_correlation_id = struct.Struct(">ii").pack

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from groupcoord.config import SERVED_PROTOCOLS, RebalanceProtocol
+from groupcoord.config import SERVED_PROTOCOLS, Config, RebalanceProtocol
 from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED, Node
 from groupcoord.errors import ErrorCode
 from groupcoord.host.admin import answer_create_partitions, answer_create_topics, answer_delete_topics
@@ -39,6 +39,7 @@ from groupcoord.wire.broker_messages import (
 )
 
 NODE = Node(1, "broker.example", 9093)
+CONFIG = Config(num_partitions=4)
 NO_ID = UUID(int=0)
 OTHER_ID = UUID(int=99)
 
@@ -58,14 +59,14 @@ def topics() -> TopicRegistry:
 
 
 def create(registry: TopicRegistry, *wanted: CreatableTopic, validate_only: bool = False) -> list[tuple[str, str]]:
-    response = answer_create_topics(CreateTopics(wanted, validate_only=validate_only), registry, 1, 4)
+    response = answer_create_topics(CreateTopics(wanted, validate_only=validate_only), registry, 1, CONFIG)
     return [(topic.name, topic.error_code.name) for topic in response.topics]
 
 
 def test_create(topics: TopicRegistry) -> None:
     """A topic gets the partitions asked for, or num.partitions, and its id is told."""
     request = CreateTopics((CreatableTopic("a", 3, 1), CreatableTopic("b", -1, -1)))
-    response = answer_create_topics(request, topics, 1, 4)
+    response = answer_create_topics(request, topics, 1, CONFIG)
     assert [(topic.num_partitions, topic.replication_factor) for topic in response.topics] == [(3, 1), (4, 1)]
     assert [topic.topic_id for topic in response.topics] == [topics.topic_id("a"), topics.topic_id("b")]
     assert topics.partition_count("b") == 4
@@ -98,6 +99,7 @@ def layout(*broker_ids: tuple[int, ...], first: int = 0) -> tuple[CreatableRepli
         (CreatableTopic("one", 20_000, 1), "POLICY_VIOLATION"),
         (CreatableTopic("a", 0, 5, configs=(CreatableTopicConfig("nope", "1"),)), "INVALID_CONFIG"),
         (CreatableTopic("a", 1, 1, configs=(CreatableTopicConfig("retention.ms", None),)), "INVALID_CONFIG"),
+        (CreatableTopic("a", 1, 1, configs=(CreatableTopicConfig("retention.ms", "-2"),)), "INVALID_CONFIG"),
         (CreatableTopic("a", 1, 1, configs=(CreatableTopicConfig("retention.ms", "1"),)), "NONE"),
         (CreatableTopic("a", assignments=layout((1,), (1,))), "NONE"),
         (CreatableTopic("a", 2, -1, layout((1,), (1,))), "INVALID_REQUEST"),

@@ -22,14 +22,25 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "consumer_protocol": ("errors", "java"),
     "settings": ("errors",),  # it raises ConfigError
     "config": ("errors", "settings"),
-    "core": ("errors", "config", "interpreter", "java", "xxh3", "consumer_protocol"),
+    "group_settings": ("config",),
+    "core": ("errors", "config", "group_settings", "interpreter", "java", "xxh3", "consumer_protocol"),
     "messages": ("core.messages",),
     "events": ("core.events",),
     "assignors": ("core.consumer.assignors", "core.consumer.topics"),
     "records": ("core.records", "errors", "consumer_protocol"),  # it shows what is embedded in records
     "log_store": ("core", "errors", "config", "clock", "records"),
     "loading": ("core", "errors", "clock", "log_store"),
-    "coordinator": ("core", "errors", "config", "clock", "log_store", "loading", "records", "interpreter"),
+    "coordinator": (
+        "core",
+        "errors",
+        "config",
+        "group_settings",
+        "clock",
+        "log_store",
+        "loading",
+        "records",
+        "interpreter",
+    ),
     "laws": ("coordinator", "core", "errors", "log_store"),
     "history": (
         *("records", "core.records", "errors"),
@@ -50,7 +61,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("config", "settings"),  # how settings are named and checked
     ),
     "host": (
-        *("coordinator", "wire", "storage", "clock", "config", "settings"),
+        *("coordinator", "wire", "storage", "clock", "config", "settings", "group_settings"),
         "interpreter",  # a process of its own may pause the garbage collector; a library may not
         # the vocabulary of what it is given and passes on
         *("log_store", "core.messages", "core.records", "core.front.authorization", "errors"),

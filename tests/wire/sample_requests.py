@@ -230,6 +230,26 @@ BODIES: dict[int, dict[str, Any]] = {
             {"name": "bills", "partitions": []},
         ],
     },
+    32: {
+        "resources": [
+            {"resource_type": 32, "resource_name": "group", "configuration_keys": ["consumer.session.timeout.ms"]},
+            {"resource_type": 2, "resource_name": "orders", "configuration_keys": None},
+            {"resource_type": 4, "resource_name": "", "configuration_keys": []},
+        ],
+        "include_synonyms": True,
+        "include_documentation": True,
+    },
+    33: {
+        "resources": [
+            {
+                "resource_type": 32,
+                "resource_name": "group",
+                "configs": [{"name": "a", "value": "1"}, {"name": "b", "value": None}],
+            },
+            {"resource_type": -1, "resource_name": "", "configs": []},
+        ],
+        "validate_only": True,
+    },
     37: {
         "topics": [
             {"name": "orders", "count": 6, "assignments": [{"broker_ids": [1]}, {"broker_ids": [2]}]},
@@ -239,6 +259,20 @@ BODIES: dict[int, dict[str, Any]] = {
         "validate_only": True,
     },
     42: {"groups_names": ["group", ""]},
+    44: {
+        "resources": [
+            {
+                "resource_type": 32,
+                "resource_name": "group",
+                "configs": [
+                    {"name": "a", "config_operation": 2, "value": "1"},
+                    {"name": "b", "config_operation": 1, "value": None},
+                ],
+            },
+            {"resource_type": -1, "resource_name": "", "configs": []},
+        ],
+        "validate_only": True,
+    },
     47: {
         "group_id": "group",
         "topics": [

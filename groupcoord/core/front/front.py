@@ -91,6 +91,9 @@ VerifyTransaction = Callable[[TxnOffsetCommit], ErrorCode]
 
 ALL_OPERATIONS_ON_A_GROUP = sum(1 << operation for operation in OPERATIONS_ON_A_GROUP)
 
+REFUSED_FIRST = {ErrorCode.GROUP_AUTHORIZATION_FAILED: 0, ErrorCode.INVALID_GROUP_ID: 1}
+"""In the answer to ConsumerGroupDescribe, groups with these errors come before all others."""
+
 
 @frozen
 class Route:
@@ -289,7 +292,6 @@ class Front:
     def _describe_consumer_groups(
         self, request: ConsumerGroupDescribe, token: Token, permissions: Permissions | None, now_ms: int
     ) -> None:
-        refused: list[DescribedConsumerGroup] = []
         described: list[DescribedConsumerGroup] = []
         for group_id in request.group_ids:
             partition = self._partition_of(group_id or None, Operation.DESCRIBE, permissions)
@@ -298,10 +300,9 @@ class Front:
                 group = partition.describe_consumer_group(group_id)
                 described.append(self._shown(group, request, permissions))
             else:
-                group = DescribedConsumerGroup(group_id or "", partition)
-                is_early = partition in (ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.INVALID_GROUP_ID)
-                (refused if is_early else described).append(group)
-        self._effects.reply(token, ConsumerGroupDescribeResponse(tuple(refused + described)))
+                described.append(DescribedConsumerGroup(group_id or "", partition))
+        described.sort(key=lambda group: REFUSED_FIRST.get(group.error_code, len(REFUSED_FIRST)))
+        self._effects.reply(token, ConsumerGroupDescribeResponse(tuple(described)))
 
     def _shown(
         self, group: DescribedConsumerGroup, request: ConsumerGroupDescribe, permissions: Permissions | None

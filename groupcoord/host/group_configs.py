@@ -1,0 +1,94 @@
+"""The settings that groups have of their own, kept in one file of the data directory; the coordinator asks for them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from groupcoord.config import Config
+from groupcoord.errors import GroupcoordError
+from groupcoord.group_settings import ConsumerGroupSettings
+from groupcoord.host.config_definitions import NO_CONFIGS, Configs, consumer_group_settings
+from groupcoord.storage.log_directory import sync_path
+from groupcoord.storage.whole_files import replace_file
+
+FILE_NAME = "group-configs.json"
+FILE_VERSION = 1
+
+
+class GroupConfigFileError(GroupcoordError):
+    """The file of groups' settings can't be read or does not hold what it should; the message names file and reason."""
+
+
+class GroupConfigs:
+    """What groups have of their own settings (KIP-848). A group need not exist to have some.
+
+    Args:
+        config: the broker's settings, which hold for all others.
+        directory: where ``group-configs.json`` lies or will lie; None keeps everything in memory.
+
+    Raises:
+        GroupConfigFileError: the file is there but can't be read or does not hold settings of groups.
+    """
+
+    def __init__(self, config: Config, directory: Path | None = None) -> None:
+        self._config = config
+        self._path = None if directory is None else Path(directory) / FILE_NAME
+        self._own: dict[str, Configs] = {}
+        self._usual = ConsumerGroupSettings.of(config)
+        self._settings: dict[str, ConsumerGroupSettings] = {}
+        if self._path is not None and self._path.exists():
+            self._set(_read(self._path, config))
+
+    def own(self, group_id: str) -> Configs:
+        """Return the settings that a group has of its own, as text, by name."""
+        return self._own.get(group_id, NO_CONFIGS)
+
+    def settings_of(self, group_id: str) -> ConsumerGroupSettings:
+        """Return what holds for a group: what the coordinator asks."""
+        return self._settings.get(group_id, self._usual)
+
+    def replace(self, changed: Mapping[str, Configs]) -> None:
+        """Give groups all the settings of their own that they shall have, together.
+
+        Args:
+            changed: group id → its settings, which were checked; empty: none.
+
+        Raises:
+            OSError: the file can't be written; nothing has changed then.
+        """
+        own = {group_id: configs for group_id, configs in {**self._own, **changed}.items() if configs}
+        if own != self._own:
+            self._write(own)
+            self._set(own)
+
+    def _set(self, own: dict[str, Configs]) -> None:
+        self._own = own
+        self._settings = {group_id: consumer_group_settings(configs, self._config) for group_id, configs in own.items()}
+
+    def _write(self, own: dict[str, Configs]) -> None:
+        if self._path is None:
+            return
+        content = {"version": FILE_VERSION, "groups": {group_id: dict(configs) for group_id, configs in own.items()}}
+        replace_file(self._path, (json.dumps(content, indent=2) + "\n").encode())
+        sync_path(self._path.parent)
+
+
+def _read(path: Path, config: Config) -> dict[str, Configs]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise GroupConfigFileError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise GroupConfigFileError(f"{path}: is not JSON: {error}") from error
+    try:
+        if content["version"] != FILE_VERSION:
+            message = f"{path}: has version {content['version']!r}; this program knows {FILE_VERSION}"
+            raise GroupConfigFileError(message)
+        groups: dict[str, Configs] = content["groups"]
+        for configs in groups.values():
+            consumer_group_settings(configs, config)
+        return groups
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise GroupConfigFileError(f"{path}: does not hold settings of groups: {error!r}") from error

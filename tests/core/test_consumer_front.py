@@ -1,0 +1,250 @@
+"""What requests of the consumer protocol (KIP-848) meet before their group: the switch, permissions, form."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+from attrs import evolve
+
+from groupcoord import Config, ErrorCode, GroupCoordinator, ManualClock, Operation, Resource, ResourceType
+from groupcoord.config import RebalanceProtocol
+from groupcoord.core.front import consumer_groups
+from groupcoord.core.front.authorization import Permissions
+from groupcoord.core.front.consumer_groups import hide_group, with_operations
+from groupcoord.group_settings import ConsumerGroupSettings
+from groupcoord.messages import (
+    AUTHORIZED_OPERATIONS_OMITTED,
+    ConsumerGroupDescribe,
+    ConsumerGroupHeartbeat,
+    ConsumerGroupHeartbeatResponse,
+    DescribedConsumerGroup,
+    DescribedConsumerMember,
+    DescribedPartitions,
+    OffsetCommit,
+    OffsetToCommit,
+    TopicPartitions,
+    TopicToCommit,
+)
+
+PARTITIONS = (TopicPartitions(UUID(int=1), (0,)),)
+JOIN = ConsumerGroupHeartbeat(
+    "g", "m", 0, rebalance_timeout_ms=60_000, subscribed_topic_names=("open", "secret"), topic_partitions=()
+)
+MALFORMED = evolve(JOIN, member_id="")
+
+
+class Rules:
+    """Denies what it is told to deny."""
+
+    def __init__(self) -> None:
+        self.denied: set[tuple[Operation, Resource]] = set()
+
+    def deny(self, operation: Operation, resource_type: ResourceType, name: str) -> None:
+        self.denied.add((operation, Resource(resource_type, name)))
+
+    def __call__(self, principal: object, operation: Operation, resource: Resource) -> bool:
+        return (operation, resource) not in self.denied
+
+
+@pytest.fixture
+def rules() -> Rules:
+    return Rules()
+
+
+@pytest.fixture
+def coordinator(rules: Rules, monkeypatch: pytest.MonkeyPatch) -> GroupCoordinator:
+    """A coordinator that serves every protocol; only what comes before a group is asked of it."""
+    monkeypatch.setattr(consumer_groups, "SERVED_PROTOCOLS", frozenset(RebalanceProtocol))
+    coordinator = GroupCoordinator(clock=ManualClock(), authorize=rules)
+    coordinator.load_all()
+    return coordinator
+
+
+# ---------------------------------------------------------------- the switch
+
+
+def test_what_the_configuration_leaves_out_is_not_supported(
+    coordinator: GroupCoordinator, rules: Rules, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """UNSUPPORTED_VERSION without a message comes before permissions and form, for each group that is named."""
+    config = Config(group_coordinator_rebalance_protocols=(RebalanceProtocol.CLASSIC,))
+    classic = GroupCoordinator(config=config, authorize=rules)
+    classic.load_all()
+    rules.deny(Operation.READ, ResourceType.GROUP, "g")
+    for request in (JOIN, MALFORMED):
+        assert classic.call(request) == ConsumerGroupHeartbeatResponse(ErrorCode.UNSUPPORTED_VERSION)
+    refused = classic.call(ConsumerGroupDescribe(("g", None, "g"), include_authorized_operations=True))
+    assert refused.groups == tuple(
+        DescribedConsumerGroup(group_id, ErrorCode.UNSUPPORTED_VERSION) for group_id in ("g", "", "g")
+    )
+
+
+# ---------------------------------------------------------------- heartbeats
+
+
+def test_a_heartbeat_needs_to_read_the_group(coordinator: GroupCoordinator, rules: Rules) -> None:
+    """Without READ on the group, nothing else is looked at."""
+    rules.deny(Operation.READ, ResourceType.GROUP, "g")
+    rules.deny(Operation.DESCRIBE, ResourceType.TOPIC, "secret")
+    for request in (JOIN, MALFORMED):
+        refused = ConsumerGroupHeartbeatResponse(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        assert coordinator.call(request) == refused
+
+
+def test_a_heartbeat_needs_to_describe_every_topic_it_names(coordinator: GroupCoordinator, rules: Rules) -> None:
+    """One that may not be described spoils the whole request, before its form is looked at."""
+    rules.deny(Operation.DESCRIBE, ResourceType.TOPIC, "secret")
+    for request in (JOIN, MALFORMED):
+        refused = ConsumerGroupHeartbeatResponse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        assert coordinator.call(request) == refused
+    assert coordinator.call(evolve(MALFORMED, subscribed_topic_names=("open",))).error_code is ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"member_id": ""}, "MemberId can't be empty."),
+        ({"member_id": " \x01\x1f "}, "MemberId can't be empty."),
+        ({"member_id": "", "group_id": ""}, "MemberId can't be empty."),
+        ({"member_id": "", "member_epoch": -2, "instance_id": "i"}, "MemberId can't be empty."),
+        ({"member_id": "", "member_epoch": 1, "requires_member_id": False}, "MemberId can't be empty."),
+        ({"member_id": "", "member_epoch": -1, "requires_member_id": False}, "MemberId can't be empty."),
+        ({"group_id": ""}, "GroupId can't be empty."),
+        ({"group_id": " ", "instance_id": ""}, "GroupId can't be empty."),
+        ({"instance_id": "", "rack_id": ""}, "InstanceId can't be empty."),
+        ({"rack_id": " ", "rebalance_timeout_ms": -1}, "RackId can't be empty."),
+        ({"rebalance_timeout_ms": -1, "topic_partitions": None}, "RebalanceTimeoutMs must be provided"),
+        ({"topic_partitions": None, "subscribed_topic_names": None}, "TopicPartitions must be empty"),
+        ({"topic_partitions": PARTITIONS}, "TopicPartitions must be empty"),
+        ({"subscribed_topic_names": None}, "SubscribedTopicRegex must be non-null"),
+        ({"member_epoch": -2}, "InstanceId can't be null."),
+        ({"member_epoch": -3}, "MemberEpoch is invalid."),
+        ({"member_epoch": -3, "server_assignor": "nobody's"}, "MemberEpoch is invalid."),
+    ],
+)
+def test_what_can_not_be_meant(coordinator: GroupCoordinator, changes: dict[str, Any], message: str) -> None:
+    """INVALID_REQUEST says what is wrong first, in Kafka's order and words; nothing but code and message is set."""
+    response = coordinator.call(evolve(JOIN, **changes))
+    assert response.error_code is ErrorCode.INVALID_REQUEST
+    assert message in (response.error_message or "")
+    assert response == ConsumerGroupHeartbeatResponse(ErrorCode.INVALID_REQUEST, response.error_message)
+
+
+@pytest.mark.parametrize("epoch", [0, 5, -1])
+@pytest.mark.parametrize("assignor", ["nobody's", "", "Range"])
+def test_an_unknown_assignor(coordinator: GroupCoordinator, assignor: str, epoch: int) -> None:
+    """UNSUPPORTED_ASSIGNOR, whatever the request wants otherwise; letters count as they are."""
+    response = coordinator.call(evolve(JOIN, server_assignor=assignor, member_epoch=epoch))
+    assert response.error_code is ErrorCode.UNSUPPORTED_ASSIGNOR
+    assert response.error_message == (
+        f"ServerAssignor {assignor} is not supported. Supported assignors: uniform, range."
+    )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"member_id": "", "requires_member_id": False},
+        {"member_id": "\xa0"},
+        {"member_id": "", "member_epoch": -2, "instance_id": "i", "requires_member_id": False},
+        {"subscribed_topic_names": (), "rebalance_timeout_ms": 0},
+        {"subscribed_topic_names": None, "subscribed_topic_regex": ""},
+        {"member_epoch": 5, "rebalance_timeout_ms": -1, "topic_partitions": None, "subscribed_topic_names": None},
+        {"member_epoch": 5, "topic_partitions": PARTITIONS, "server_assignor": "range"},
+        {"member_epoch": -1},
+        {"member_epoch": -2, "instance_id": "i"},
+    ],
+)
+def test_a_good_heartbeat_gets_to_its_log_partition(coordinator: GroupCoordinator, changes: dict[str, Any]) -> None:
+    """It is told the state of the log partition, which what can't be meant is not; a closed coordinator looks at
+    neither.
+    """
+    request = evolve(JOIN, **changes)
+    for partition in range(coordinator.config.offsets_topic_num_partitions):
+        coordinator.unload(partition)
+    assert coordinator.call(request) == ConsumerGroupHeartbeatResponse(ErrorCode.NOT_COORDINATOR)
+    assert coordinator.call(evolve(request, rack_id="")).error_code is ErrorCode.INVALID_REQUEST
+    coordinator.close()
+    for either in (request, evolve(request, rack_id="")):
+        assert coordinator.call(either) == ConsumerGroupHeartbeatResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+# ---------------------------------------------------------------- descriptions
+
+
+def commit_to(coordinator: GroupCoordinator, group_id: str) -> None:
+    topics = (TopicToCommit("open", (OffsetToCommit(0, 5),)),)
+    coordinator.call(OffsetCommit(group_id, topics))
+
+
+def test_groups_that_are_no_consumer_groups(coordinator: GroupCoordinator, rules: Rules) -> None:
+    """Denied ones come first, then those without a name, then the rest as they were named, each with its reason."""
+    commit_to(coordinator, "classic")
+    rules.deny(Operation.DESCRIBE, ResourceType.GROUP, "denied")
+    request = ConsumerGroupDescribe(("absent", "", "classic", None, "denied", "absent"), True)
+    not_found = ErrorCode.GROUP_ID_NOT_FOUND
+    absent = DescribedConsumerGroup("absent", not_found, "Group absent not found.")
+    assert coordinator.call(request).groups == (
+        DescribedConsumerGroup("denied", ErrorCode.GROUP_AUTHORIZATION_FAILED),
+        DescribedConsumerGroup("", ErrorCode.INVALID_GROUP_ID),
+        DescribedConsumerGroup("", ErrorCode.INVALID_GROUP_ID),
+        absent,
+        DescribedConsumerGroup("classic", not_found, "Group classic is not a consumer group."),
+        absent,
+    )
+    assert coordinator.call(ConsumerGroupDescribe(())).groups == ()
+
+
+def described(*topics: str, targets: tuple[str, ...] = ()) -> DescribedConsumerGroup:
+    def partitions(names: tuple[str, ...]) -> tuple[DescribedPartitions, ...]:
+        return tuple(DescribedPartitions(UUID(int=1), name, (0,)) for name in names)
+
+    member = DescribedConsumerMember(
+        "m", None, None, 1, "c", "/127.0.0.1", topics, "", partitions(topics), partitions(targets)
+    )
+    return DescribedConsumerGroup("g", group_state="Stable", members=(member,))
+
+
+@pytest.mark.parametrize("group", [described("open", "secret"), described("open", targets=("secret",))])
+def test_a_group_with_a_topic_that_may_not_be_described(rules: Rules, group: DescribedConsumerGroup) -> None:
+    """Nothing of the group is told, whether a member has the topic or is to have it; nor what is allowed on it."""
+    rules.deny(Operation.DESCRIBE, ResourceType.TOPIC, "secret")
+    hidden = with_operations(hide_group(group, Permissions(rules, "User:bob")), 3_400)
+    assert (hidden.error_code, hidden.group_state, hidden.members) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "", ())
+    assert hidden.error_message
+    assert hidden.authorized_operations == AUTHORIZED_OPERATIONS_OMITTED
+
+
+def test_a_group_that_may_be_described(rules: Rules) -> None:
+    """It is told as it is, with what is allowed on it."""
+    group = described("open", targets=("open",))
+    shown = with_operations(hide_group(group, Permissions(rules, "User:bob")), 3_400)
+    assert shown == evolve(group, authorized_operations=3_400)
+
+
+# ---------------------------------------------------------------- settings of groups
+
+
+def test_settings_of_a_group() -> None:
+    """The broker's hold where the group has none; the group's own are kept within the broker's bounds."""
+    config = Config(group_consumer_session_timeout_ms=50_000)
+    assert ConsumerGroupSettings.of(config) == ConsumerGroupSettings(50_000, 5_000, 1_000)
+    own = {"session_timeout_ms": 1, "heartbeat_interval_ms": 20_000, "assignment_interval_ms": 0}
+    assert ConsumerGroupSettings.of(config, own) == ConsumerGroupSettings(45_000, 15_000, 0)
+
+
+def test_the_core_asks_for_the_settings_of_a_group() -> None:
+    """What the embedding program says of a group's settings, or else the configuration, reaches each log partition."""
+    own = ConsumerGroupSettings(50_000, 6_000, 0)
+    usual = ConsumerGroupSettings.of(Config())
+    for coordinator, expected in (
+        (GroupCoordinator(consumer_group_settings={"g": own}.__getitem__), own),
+        (GroupCoordinator(), usual),
+    ):
+        coordinator.load_all()
+        partition = coordinator.partition(0)
+        assert partition is not None
+        assert partition._context.consumer_group_settings("g") == expected
