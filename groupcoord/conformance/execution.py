@@ -19,7 +19,9 @@ from groupcoord.conformance.report import Failure
 from groupcoord.conformance.targets import ConnectionClosedError, Server, TargetError, Tolerance
 from groupcoord.conformance.transcript import Close, Quiet, Receive, Restart, Send, Sleep, Step, Transcript
 
-_TROUBLE = (ConnectionClosedError, NoResponseError, ResponseError, BodyError, TargetError, TooAmbiguousError)
+TROUBLE = (ConnectionClosedError, NoResponseError, ResponseError, BodyError, TargetError, TooAmbiguousError)
+"""What can go wrong between a transcript and a server."""
+
 _GRACE_MS = 2000
 
 
@@ -86,7 +88,7 @@ class _Replayer:
                 self._play(step)
         except _StepFailedError as error:
             return error.failure
-        except _TROUBLE as error:
+        except TROUBLE as error:
             return Failure(self._step, self._action, str(error))
         return None
 

@@ -5,7 +5,7 @@ Expected bodies are plain data in which a text may be a variable:
 * ``$g`` and ``$g…``: the group id of this run, and ids that start with it;
 * ``$mN``: a member id; ``$pN``: a producer id. They take the first value they meet and stay equal from then on; two
   variables never share a value;
-* ``$topic:NAME``: the id of a topic;
+* ``$topic:NAME``: the id of a topic; of one that is made on the way, the first value it meets;
 * ``$any``: matches everything.
 
 Lists match in any order. Fields that the expected body doesn't name are not compared, nor are those in

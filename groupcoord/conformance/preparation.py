@@ -20,6 +20,9 @@ _RESPONSE_TIMEOUT_MS = 20_000
 _PAUSE_MS = 100
 _NO_PRODUCER = {"transactional_id": None, "transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1}
 
+OPTIONAL_APIS = frozenset(("ConsumerGroupDescribe", "ConsumerGroupHeartbeat"))
+"""APIs that a server may do without, as brokers before 4.0 do: transcripts that send them are skipped there."""
+
 
 def make_topics(server: Server, topics: Mapping[str, int]) -> dict[str, str]:
     """Create topics that don't exist, and wait until the server knows them all.
@@ -66,6 +69,20 @@ def make_topics(server: Server, topics: Mapping[str, int]) -> dict[str, str]:
     raise TargetError(f"topics are not ready within {_TIMEOUT_MS // 1000} s: {', '.join(topics)}")
 
 
+def missing_apis(server: Server, transcript: Transcript) -> list[str]:
+    """Return those of the :data:`OPTIONAL_APIS` that a transcript sends and the server doesn't list.
+
+    Raises:
+        ConnectionClosedError, NoResponseError, ResponseError: the server doesn't say what it lists.
+    """
+    sent = {step.api for step in transcript.steps if isinstance(step, Send)} & OPTIONAL_APIS
+    if not sent:
+        return []
+    with _peer(server) as peer:
+        listed = _listed_apis(peer)
+    return sorted(api for api in sent if API_KEYS[api] not in listed)
+
+
 def wait_until_ready(server: Server, transcript: Transcript, bindings: Bindings) -> None:
     """Wait until the coordinators of a transcript's groups and transactional ids have loaded. Changes nothing.
 
@@ -75,8 +92,7 @@ def wait_until_ready(server: Server, transcript: Transcript, bindings: Bindings)
     groups = _group_ids(transcript, bindings)
     transactional_ids = _transactional_ids(transcript, bindings)
     with _peer(server) as peer:
-        version = {"client_software_name": "groupcoord-conformance", "client_software_version": "1"}
-        apis = {api["api_key"] for api in _call(peer, "ApiVersions", 3, version)["api_keys"]}
+        apis = _listed_apis(peer)
         give_up_ms = server.now_ms() + _TIMEOUT_MS
         while server.now_ms() < give_up_ms:
             if _groups_ready(peer, groups) and _transactions_ready(peer, transactional_ids, apis):
@@ -92,6 +108,11 @@ def _peer(server: Server) -> Any:
         yield peer
     finally:
         peer.close()
+
+
+def _listed_apis(peer: Peer) -> set[int]:
+    version = {"client_software_name": "groupcoord-conformance", "client_software_version": "1"}
+    return {api["api_key"] for api in _call(peer, "ApiVersions", 3, version)["api_keys"]}
 
 
 def _call(peer: Peer, api: str, version: int, body: dict[str, Plain]) -> Any:

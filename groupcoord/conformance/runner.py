@@ -8,7 +8,8 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
-from groupcoord.conformance.execution import replay
+from groupcoord.conformance.execution import TROUBLE, replay
+from groupcoord.conformance.preparation import missing_apis
 from groupcoord.conformance.report import Failure, Outcome, Report, Verdict
 from groupcoord.conformance.targets import USUAL_SETTINGS, ConnectionClosedError, Server, Settings, Target, TargetError
 from groupcoord.conformance.transcript import Transcript
@@ -68,10 +69,9 @@ def _run_alone(transcripts: list[Transcript], target: Target) -> Iterator[Outcom
             continue
         try:
             # the same group id every time, so that every run is alike
-            failure = replay(transcript, server, f"{transcript.name}-000000", target.tolerance)
+            yield _replay(transcript, server, f"{transcript.name}-000000", target, started)
         finally:
             server.stop()
-        yield _outcome(transcript, failure, time.monotonic() - started)
 
 
 def _run_shared(transcripts: list[Transcript], target: Target, jobs: int) -> Iterator[Outcome]:
@@ -113,14 +113,20 @@ def _run_group(transcripts: list[Transcript], target: Target, jobs: int) -> Iter
 
 def _replay_shared(transcript: Transcript, server: Server, target: Target) -> Outcome:
     started = time.monotonic()
-    group_id = f"{transcript.name}-{uuid.uuid4().hex[:6]}"
-    failure = replay(transcript, server, group_id, target.tolerance)
-    return _outcome(transcript, failure, time.monotonic() - started)
+    return _replay(transcript, server, f"{transcript.name}-{uuid.uuid4().hex[:6]}", target, started)
 
 
-def _outcome(transcript: Transcript, failure: Failure | None, seconds: float) -> Outcome:
+def _replay(transcript: Transcript, server: Server, group_id: str, target: Target, started: float) -> Outcome:
+    try:
+        missing = missing_apis(server, transcript)
+    except TROUBLE as error:
+        failure: Failure | None = Failure(0, "asking for the APIs of the server", str(error))
+    else:
+        if missing:
+            return Outcome(transcript, Verdict.SKIPPED, reason=f"the server doesn't list {', '.join(missing)}")
+        failure = replay(transcript, server, group_id, target.tolerance)
     verdict = Verdict.PASSED if failure is None else Verdict.FAILED
-    return Outcome(transcript, verdict, failure, seconds=seconds)
+    return Outcome(transcript, verdict, failure, seconds=time.monotonic() - started)
 
 
 def _not_started(transcript: Transcript, error: Exception) -> Outcome:

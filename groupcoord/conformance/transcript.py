@@ -278,6 +278,9 @@ def _step(step: _Object) -> Step:
     return _STEPS[do](step)
 
 
+_SOME_ID = str(UUID(int=1))
+
+
 class _Checker:
     """Follows the steps and finds those that can't be played, before anything is sent."""
 
@@ -285,7 +288,7 @@ class _Checker:
         self._placeholders: dict[str, str | int] = {"$g": "g"}
         self._topics = topics
         for name in topics:
-            self._placeholders[f"$topic:{name}"] = str(UUID(int=1))
+            self._placeholders[f"$topic:{name}"] = _SOME_ID
         self._unanswered: dict[str, list[Send]] = {}
 
     def check(self, step: Step) -> None:
@@ -324,9 +327,10 @@ class _Checker:
         kind = variable_kind(body) if isinstance(body, str) else None
         if kind is None or kind == "group" or body in self._placeholders:
             return
-        if kind == "topic":
-            raise ValueError(f"{body!r} is not among the topics {sorted(self._topics)}")
+        if not bind and kind == "topic":
+            raise ValueError(f"{body!r} is not among the topics {sorted(self._topics)}, nor was it made before")
         if not bind:
             raise ValueError(f"{body!r} is sent before a response gave it a value")
         if kind != "any":
-            self._placeholders[body] = 1 if kind == "producer" else "m"
+            placeholders: dict[str, str | int] = {"producer": 1, "topic": _SOME_ID}
+            self._placeholders[body] = placeholders.get(kind, "m")

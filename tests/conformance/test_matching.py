@@ -80,9 +80,12 @@ def test_a_producer_variable_takes_a_number_from_zero() -> None:
 
 
 def test_a_topic_variable_has_the_id_of_the_topic() -> None:
-    """$topic:NAME matches that topic's id only."""
+    """$topic:NAME matches that topic's id only; of a topic that is made on the way, it takes the first."""
     assert matched("$topic:t4", BOUND["$topic:t4"]) == BOUND
     assert matched("$topic:t4", "00000000-0000-0000-0000-000000000005") is None
+    made = "00000000-0000-0000-0000-000000000009"
+    assert matched(["$topic:new", "$topic:new"], [made, made]) == {**BOUND, "$topic:new": made}
+    assert matched("$topic:new", BOUND["$topic:t4"]) is None
 
 
 def test_any_matches_everything() -> None:

@@ -164,6 +164,37 @@ def test_restarts_are_skipped_where_they_can_not_be() -> None:
     assert "restarts the server" in outcome.reason
 
 
+CONSUMER_HEARTBEAT = {
+    "do": "send",
+    "conn": "a",
+    "api": "ConsumerGroupHeartbeat",
+    "version": 1,
+    "body": {"group_id": "$g", "member_id": "m", "member_epoch": -1, "topic_partitions": None},
+}
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_what_a_server_may_do_without_is_skipped_there(shared: bool) -> None:
+    """A transcript about groups of KIP-848 is skipped at a server that doesn't list their APIs, and else played."""
+    left = {"error_code": "NONE", "member_epoch": -1, "heartbeat_interval": 0}
+    answers: Any = {"ConsumerGroupHeartbeat": lambda body: left}
+    outcome = only_outcome(ScriptedTarget(shared=shared, **answers), CONSUMER_HEARTBEAT, answer())
+    assert (outcome.verdict, outcome.reason) == (Verdict.SKIPPED, "the server doesn't list ConsumerGroupHeartbeat")
+    listed = {"api_keys": [{"api_key": 68, "min_version": 0, "max_version": 1}], "error_code": "NONE"}
+    answers["ApiVersions"] = lambda body: listed
+    assert (
+        only_outcome(ScriptedTarget(shared=shared, **answers), CONSUMER_HEARTBEAT, answer()).verdict is Verdict.PASSED
+    )
+
+
+def test_a_server_that_does_not_say_what_it_lists_fails() -> None:
+    """It isn't skipped."""
+    target = ScriptedTarget(ApiVersions=lambda body: None)
+    failure = only_outcome(target, CONSUMER_HEARTBEAT, answer()).failure
+    assert failure is not None
+    assert failure.action == "asking for the APIs of the server"
+
+
 def test_a_server_that_does_not_start_fails_its_transcripts() -> None:
     """Both kinds of target report the reason on each transcript."""
     for shared in (False, True):

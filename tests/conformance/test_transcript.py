@@ -74,7 +74,10 @@ def test_every_kind_of_step_is_read() -> None:
         ([HEARTBEAT, ANSWER, ANSWER], "step 3: connection 'a' has no unanswered request"),
         ([HEARTBEAT, {"do": "restart"}, ANSWER], "step 3: connection 'a' is not open"),
         ([HEARTBEAT, {**ANSWER, "body": {"errors": 1}}], "step 2: HeartbeatResponse has no field 'errors'"),
-        ([HEARTBEAT, {**ANSWER, "body": {"error_code": "$topic:t9"}}], "step 2: '$topic:t9' is not among the topics"),
+        (
+            [{**HEARTBEAT, "body": {**HEARTBEAT["body"], "member_id": "$topic:t9"}}],
+            "step 1: '$topic:t9' is not among the topics",
+        ),
         ([{"do": "quiet", "conn": "a", "ms": 1}], "step 1: connection 'a' is not open"),
         ([{"do": "close", "conn": "a"}], "step 1: connection 'a' is not open"),
     ],
@@ -129,7 +132,7 @@ def test_absent_and_empty_paths_are_refused(tmp_path: Path) -> None:
 def test_packaged_transcripts_lie_under_their_names() -> None:
     """Every packaged transcript loads, is named like its file and folder, and says what it shows."""
     transcripts = load_transcripts()
-    assert len(transcripts) == 220
+    assert len(transcripts) == 327
     for transcript in transcripts:
         path = Path(transcript.source)
         assert (path.stem, path.parent.name) == (transcript.name, transcript.area)
