@@ -36,6 +36,8 @@ from groupcoord.messages import (
 )
 
 GROUP, TOPIC, PARTITIONS = "bench", "orders", 10
+METADATA = "AjQwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAw"
+"""40 characters, as Kafka Streams writes them beside each offset."""
 ROUNDS = 7
 
 
@@ -64,15 +66,21 @@ def stable_group(member_count: int) -> tuple[GroupCoordinator, list[str], int]:
 
 def requests(member_ids: list[str], generation_id: int) -> dict[str, list[Request]]:
     """Return what is measured: by name, one request for each member."""
-    offsets = tuple(OffsetToCommit(partition, 1_000 + partition) for partition in range(PARTITIONS))
-    commit = (TopicToCommit(TOPIC, offsets),)
+    plain, noted = (
+        (TopicToCommit(TOPIC, [OffsetToCommit(index, 1_000 + index, -1, metadata) for index in range(PARTITIONS)]),)
+        for metadata in ("", METADATA)
+    )
     wanted = (GroupToFetch(GROUP, (TopicToFetch(TOPIC, tuple(range(PARTITIONS))),)),)
     return {
         "heartbeat": [Heartbeat(GROUP, generation_id, member_id) for member_id in member_ids],
         f"commit of {PARTITIONS} offsets": [
-            OffsetCommit(GROUP, commit, generation_id, member_id) for member_id in member_ids
+            OffsetCommit(GROUP, plain, generation_id, member_id) for member_id in member_ids
+        ],
+        f"commit of {PARTITIONS} with metadata": [
+            OffsetCommit(GROUP, noted, generation_id, member_id) for member_id in member_ids
         ],
         f"fetch of {PARTITIONS} offsets": [OffsetFetch(wanted) for _ in member_ids],
+        f"fetch of {PARTITIONS} with metadata": [OffsetFetch(wanted) for _ in member_ids],
     }
 
 
@@ -96,11 +104,11 @@ def measure(member_count: int, seconds: float) -> dict[str, float]:
         seconds: how long to measure each kind of request.
     """
     found = {}
-    for index in range(3):
+    for index in range(5):
         # A coordinator for each: the log in memory grows with every commit, and no figure shall pay for another.
         coordinator, member_ids, generation_id = stable_group(member_count)
         name, of_members = list(requests(member_ids, generation_id).items())[index]
-        prepare(coordinator, member_ids, generation_id)
+        prepare(coordinator, member_ids, generation_id, " with metadata" if "metadata" in name else " offsets")
         check_answers(coordinator, of_members)
         gc.collect()
         gc.freeze()
@@ -109,9 +117,9 @@ def measure(member_count: int, seconds: float) -> dict[str, float]:
     return found
 
 
-def prepare(coordinator: GroupCoordinator, member_ids: list[str], generation_id: int) -> None:
+def prepare(coordinator: GroupCoordinator, member_ids: list[str], generation_id: int, what: str) -> None:
     """Commit once, so that a fetch finds something."""
-    commit = requests(member_ids[:1], generation_id)[f"commit of {PARTITIONS} offsets"]
+    commit = requests(member_ids[:1], generation_id)[f"commit of {PARTITIONS}{what}"]
     send(coordinator, commit)
 
 
@@ -142,7 +150,7 @@ def main() -> None:
         return
     print(f"Python {platform.python_version()}, {platform.machine()}, a group of {arguments.members}", file=sys.stderr)
     for name, us in found.items():
-        print(f"{name:24}{us:8.2f} µs {1e6 / us:12,.0f} per second")
+        print(f"{name:28}{us:8.2f} µs {1e6 / us:12,.0f} per second")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
 """How long it takes to load a log of a million commits, beside a real broker on the same file, and its memory.
 
-    python -m tests.bench.loading [--commits 1000000] [--keys 10000] [--rounds 3] [--by-kafka | --no-kafka]
+    python -m tests.bench.loading [--commits 1000000] [--keys 10000] [--metadata 40] [--rounds 3]
+                                  [--by-kafka | --no-kafka] [--beside FOLDER]
 
-The log is one partition of commits of ten partitions each, as clients write them. With ``--by-kafka`` the broker writes
+The log is one partition of commits of ten partitions each, as clients write them, with metadata of so many characters
+(none by default). With ``--beside`` another source tree loads it too, in turn. With ``--by-kafka`` the broker writes
 it under many such commits at a time, of which it puts several into a batch. groupcoord loads it in a process of its
 own; what a Kafka broker takes is what its log says: "Finished loading … in … milliseconds". The broker needs Java and
 the jars (``KAFKA_LIBS``); it starts anew for each round, in turn with groupcoord.
@@ -13,6 +15,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import os
 import re
 import resource
 import subprocess
@@ -51,19 +54,27 @@ def commits(count: int, key_count: int) -> Iterator[tuple[str, str, int]]:
         yield f"group-{group_number}", f"topic-{place // COMMIT_PARTITIONS}", number
 
 
-def write_log(directory: Path, count: int, key_count: int, *, segment_bytes: int = 104_857_600) -> None:
+def metadata_of(number: int, length: int) -> str:
+    """Return metadata of so many characters, as an application writes them: of each commit others."""
+    return f"{number:0{length}}"[:length]
+
+
+def write_log(
+    directory: Path, count: int, key_count: int, metadata_length: int = 0, *, segment_bytes: int = 104_857_600
+) -> None:
     """Append the commits to log partition 0."""
     with SegmentLogStore(directory, segment_bytes=segment_bytes) as store:
         for group_id, topic, number in commits(count, key_count):
             now_ms = BASE_TIME_MS + number // 100
+            metadata = metadata_of(number, metadata_length)
             records = [
-                OffsetCommitRecord(group_id, topic, index, number, 5, "", now_ms, topic_id=TOPIC_ID)
+                OffsetCommitRecord(group_id, topic, index, number, 5, metadata, now_ms, topic_id=TOPIC_ID)
                 for index in range(COMMIT_PARTITIONS)
             ]
             store.append(0, Ticket(0, number), [LogRecord(record, now_ms) for record in records])
 
 
-def commit_to(peer: Peer, count: int, key_count: int) -> None:
+def commit_to(peer: Peer, count: int, key_count: int, metadata_length: int) -> None:
     """Let a broker write the commits, many of which are on their way at a time."""
     topics = [
         {
@@ -87,7 +98,7 @@ def commit_to(peer: Peer, count: int, key_count: int) -> None:
                 "partition_index": index,
                 "committed_offset": offset,
                 "committed_leader_epoch": 5,
-                "committed_metadata": "",
+                "committed_metadata": metadata_of(offset, metadata_length),
             }
             for index in range(COMMIT_PARTITIONS)
         ]
@@ -155,10 +166,12 @@ def largest_resident_bytes() -> int:
     return 1024 * int(found[1])
 
 
-def measured(directory: Path, *, trace: bool = False) -> dict[str, float]:
-    """Run :func:`measure` in a process of its own."""
+def measured(directory: Path, tree: Path | None = None, *, trace: bool = False) -> dict[str, float]:
+    """Run :func:`measure` of this source tree, or another, in a process of its own."""
     command = [sys.executable, "-m", "tests.bench.loading", "--measure", str(directory), *["--trace"] * trace]
-    result: dict[str, float] = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    environment = {**os.environ, "PYTHONPATH": str(tree)} if tree else None
+    done = subprocess.run(command, check=True, capture_output=True, cwd=tree, env=environment)
+    result: dict[str, float] = json.loads(done.stdout)
     return result
 
 
@@ -177,7 +190,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.loading", description=__doc__)
     parser.add_argument("--commits", type=int, default=1_000_000)
     parser.add_argument("--keys", type=int, default=10_000)
+    parser.add_argument("--metadata", type=int, default=0)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--beside", type=Path, help="another source tree")
     who = parser.add_mutually_exclusive_group()
     who.add_argument("--by-kafka", action="store_true")
     who.add_argument("--no-kafka", action="store_true")
@@ -194,9 +209,9 @@ def main() -> None:
             with running(java("kafka.Kafka", str(properties)), PORT, log) as peer:
                 wait_for_groups(peer, ["group-0"])
                 if options.by_kafka:
-                    commit_to(peer, options.commits, options.keys)
+                    commit_to(peer, options.commits, options.keys, options.metadata)
         if not options.by_kafka:
-            write_log(directory, options.commits, options.keys)
+            write_log(directory, options.commits, options.keys, options.metadata)
         print(f"{options.commits:,} commits of {options.keys:,} keys")
         for _ in range(options.rounds):
             ours = measured(directory)
@@ -204,6 +219,10 @@ def main() -> None:
                 f"groupcoord {ours['ms']:,.0f} ms ({ours['cpu_ms']:,.0f} of CPU), {ours['resident']:.0f} MiB more, "
                 f"{ours['peak']:.0f} at the peak"
             )
+            if options.beside is not None:
+                other = measured(directory, options.beside)
+                line += f"; beside {other['cpu_ms']:,.0f} of CPU, {other['resident']:.0f} MiB"
+                line += f": {ours['cpu_ms'] / other['cpu_ms']:.2f}"
             print(line if options.no_kafka else f"{line}; Kafka {loaded_by_kafka(properties, log):,} ms", flush=True)
         traced = measured(directory, trace=True)
         print(

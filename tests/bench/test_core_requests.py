@@ -9,5 +9,6 @@ def test_every_kind_of_request_is_measured() -> None:
     """Heartbeats, commits and fetches take some time, and a heartbeat the least."""
     found = measure(member_count=20, seconds=0.02)
 
-    assert list(found) == ["heartbeat", "commit of 10 offsets", "fetch of 10 offsets"]
-    assert 0 < found["heartbeat"] < min(found["commit of 10 offsets"], found["fetch of 10 offsets"])
+    offsets = [f"{what} of 10 {which}" for what in ("commit", "fetch") for which in ("offsets", "with metadata")]
+    assert list(found) == ["heartbeat", *offsets]
+    assert 0 < found["heartbeat"] < min(found[name] for name in offsets)
