@@ -21,9 +21,9 @@ from uuid import UUID
 
 from groupcoord.core.records import (
     NO_PRODUCER_ID,
+    CommitRecords,
     OffsetCommitRecord,
     OpaqueRecord,
-    PlainCommits,
     Record,
     TransactionMarker,
 )
@@ -216,7 +216,7 @@ def _encoder() -> Callable[[Record], tuple[bytes, bytes | None]]:
 
 
 class LoadedCommits(NamedTuple):
-    """Several commits of one group that lie side by side in a log, for a load.
+    """The records of a commit that lie side by side in a log, for a load.
 
     Attributes:
         offset: where the first one lies.
@@ -224,7 +224,7 @@ class LoadedCommits(NamedTuple):
     """
 
     offset: int
-    record: PlainCommits
+    record: CommitRecords
 
 
 class LogStore(Protocol):

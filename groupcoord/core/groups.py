@@ -8,7 +8,7 @@ from typing import Protocol
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.hard_state import RecordsOfGroup
 from groupcoord.core.messages import DescribedConsumerGroup, DescribedGroup, ListedGroup, OffsetCommit, TxnOffsetCommit
-from groupcoord.core.records import OffsetCommitRecord, Record
+from groupcoord.core.records import CommitKind, Record
 from groupcoord.core.replies import Token
 from groupcoord.core.timers import Timer, TimerQueue
 from groupcoord.errors import ErrorCode
@@ -43,7 +43,7 @@ class Group(Protocol):
     def uses_topic(self, topic: str) -> bool:
         """Tell whether members use a topic, so that its offsets are not deleted on request."""
 
-    def offset_age_base_ms(self, record: OffsetCommitRecord) -> int | None:
+    def offset_age_base_ms(self, commit: CommitKind) -> int | None:
         """Return the moment from which an offset's age counts; None if it must not expire now (KIP-211)."""
 
     # ------------------------------------------------------------ administration

@@ -7,16 +7,17 @@ from collections.abc import Iterator
 from groupcoord.core.offsets.cache import OffsetCache
 from groupcoord.core.records import (
     CLASSIC_GROUP_KEY,
+    CommitRecords,
     GroupMetadataRecord,
     GroupRecord,
     GroupTombstone,
     OffsetCommitRecord,
     OffsetTombstone,
     OpaqueRecord,
-    PlainCommits,
     Record,
     RecordKey,
     TransactionMarker,
+    topic_of_record,
 )
 
 LoggedGroupRecord = tuple[int, GroupRecord]
@@ -26,7 +27,7 @@ RecordsOfGroup = dict[RecordKey, LoggedGroupRecord]
 
 
 class HardState:
-    """Changes only in :meth:`apply` (and its form for whole commits): the same for live traffic, loading and checks.
+    """Changes only in :meth:`apply` (and its part for commits): the same for live traffic, loading and checks.
 
     Attributes:
         groups: group id → the last record of each of its keys; empty for a group that only has (or had) offsets.
@@ -39,15 +40,13 @@ class HardState:
         self.offsets = OffsetCache()
         self.opaque_count = 0
 
-    def apply(self, record: Record | PlainCommits, log_offset: int) -> None:
-        """Take over one durable record, found at ``log_offset``, or one plain commit, found from there on."""
+    def apply(self, record: Record | CommitRecords, log_offset: int) -> None:
+        """Take over one durable record, found at ``log_offset``, or those of one commit, found from there on."""
         match record:
-            case PlainCommits():
-                self.apply_plain_commits(record, log_offset)
+            case CommitRecords():
+                self.apply_commit(record, log_offset)
             case OffsetCommitRecord():
-                if record.group_id not in self.groups:
-                    self.groups[record.group_id] = {}
-                self.offsets.apply_commit(record, log_offset)
+                self.apply_commit(CommitRecords((topic_of_record(record),)), log_offset)
             case OffsetTombstone():
                 self.offsets.apply_tombstone(record)
             case GroupTombstone():
@@ -59,12 +58,12 @@ class HardState:
             case _:
                 self.groups.setdefault(record.group_id, {})[record.key] = (log_offset, record)
 
-    def apply_plain_commits(self, commits: PlainCommits, log_offset: int) -> None:
-        """Take over one plain commit, found from ``log_offset`` on: :meth:`apply` for each record, in one pass."""
-        group_id = commits.topics[0].like.group_id
+    def apply_commit(self, commit: CommitRecords, log_offset: int) -> None:
+        """Take over the records of one commit, found from ``log_offset`` on."""
+        group_id = commit.topics[0].kind.group_id
         if group_id not in self.groups:
             self.groups[group_id] = {}
-        self.offsets.apply_plain_commits(commits, log_offset)
+        self.offsets.apply(commit, log_offset)
 
     def _forget(self, group_id: str, key: RecordKey) -> None:
         """Take a tombstone over; without any record left, nobody knows the group any more."""

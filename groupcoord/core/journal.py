@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from groupcoord.core.effects import Append, Continuation, Effects
 from groupcoord.core.groups import AnyGroup
 from groupcoord.core.hard_state import HardState
-from groupcoord.core.records import OffsetCommitRecord, PlainCommits, Record
+from groupcoord.core.records import CommitRecords, Record
 from groupcoord.core.replies import Reply
 from groupcoord.errors import InvariantError, StoreContractError
 
@@ -53,8 +53,8 @@ class Journal:
         self._effects.appends.append(append)
         return append
 
-    def begin_commit(self, records: Sequence[OffsetCommitRecord], continuation: Continuation, held: Reply) -> None:
-        """As :meth:`begin`, for commits: they are pending until then."""
+    def begin_commit(self, records: CommitRecords, continuation: Continuation, held: Reply) -> None:
+        """As :meth:`begin`, for a commit: it is pending until then."""
         self.hard.offsets.begin(self.next_number, records)
         self.begin(records, continuation, held)
 
@@ -83,10 +83,10 @@ class Journal:
             self.in_flight.popleft()
             if unseen:
                 unseen.pop(entry.number, None)
-            commits = hard.offsets.settle(entry.number)
-            if isinstance(commits, PlainCommits) and not commits.is_transactional:
-                hard.apply_plain_commits(commits, base_offset)
-                base_offset += len(commits)
+            commit = hard.offsets.settle(entry.number)
+            if commit is not None:
+                hard.apply_commit(commit, base_offset)
+                base_offset += len(commit)
                 continue
             for record in entry.records:
                 hard.apply(record, base_offset)
@@ -124,8 +124,8 @@ class Journal:
             raise StoreContractError(f"log partition {self._partition}: append {number} is not in flight")
         return answered
 
-    def load(self, record: Record | PlainCommits, log_offset: int) -> None:
-        """Apply a record that a load found in the log, or several that lie there from ``log_offset`` on.
+    def load(self, record: Record | CommitRecords, log_offset: int) -> None:
+        """Apply a record that a load found in the log, or those of a commit that lie there from ``log_offset`` on.
 
         Raises:
             StoreContractError: it lies before one that came earlier.
@@ -135,7 +135,7 @@ class Journal:
                 f"log partition {self._partition}: record at offset {log_offset} after {self.next_log_offset - 1}"
             )
         self.hard.apply(record, log_offset)
-        self.next_log_offset = log_offset + (len(record) if isinstance(record, PlainCommits) else 1)
+        self.next_log_offset = log_offset + (len(record) if isinstance(record, CommitRecords) else 1)
 
     def check(self) -> None:
         """Prove that pending commits are exactly those in flight.

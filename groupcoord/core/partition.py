@@ -40,7 +40,7 @@ from groupcoord.core.observer import Observer
 from groupcoord.core.offsets.commits import Commits
 from groupcoord.core.offsets.continuations import WhenCommitted, WhenDeleted, WhenWritten
 from groupcoord.core.offsets.retention import Retention
-from groupcoord.core.records import PlainCommits, Record
+from groupcoord.core.records import CommitRecords, Record
 from groupcoord.core.replies import Token
 from groupcoord.core.timers import Timer, TimerKey, TimerKind, TimerQueue
 from groupcoord.errors import ErrorCode, InvariantError
@@ -252,8 +252,8 @@ class Partition:
 
     # ------------------------------------------------------------ life cycle
 
-    def replay(self, log_offset: int, record: Record | PlainCommits) -> None:
-        """Take over one record of the log, or several commits that lie there from ``log_offset`` on.
+    def replay(self, log_offset: int, record: Record | CommitRecords) -> None:
+        """Take over one record of the log, or those of a commit that lie there from ``log_offset`` on.
 
         They come in order, all of them before :meth:`loaded`.
 

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from attrs import define, frozen
 
+from groupcoord.core.columns import OffsetColumns, Rows
 from groupcoord.core.consumer.records import (
     AssignedTopicPartitions,
     ClassicMemberMetadata,
@@ -29,8 +30,8 @@ from groupcoord.core.consumer.records import (
     TopicMetadata,
     TopicPartitions,
 )
-from groupcoord.core.lazy_sequence import LazySequence
 from groupcoord.core.record_keys import RecordKey
+from groupcoord.interpreter import maker
 
 __all__ = [
     "CLASSIC_GROUP_KEY",
@@ -41,6 +42,8 @@ __all__ = [
     "AssignedTopicPartitions",
     "ClassicMemberMetadata",
     "ClassicProtocol",
+    "CommitKind",
+    "CommitRecords",
     "CommittedTopic",
     "ConsumerGroupCurrentMemberAssignmentRecord",
     "ConsumerGroupMemberMetadataRecord",
@@ -58,12 +61,16 @@ __all__ = [
     "OffsetTombstone",
     "OpaqueRecord",
     "PartitionMetadata",
-    "PlainCommits",
     "Record",
+    "RecordForm",
     "RecordKey",
     "TopicMetadata",
     "TopicPartitions",
     "TransactionMarker",
+    "make_commit_kind",
+    "make_committed_topic",
+    "record_at",
+    "topic_of_record",
 ]
 
 ZERO_UUID = UUID(int=0)
@@ -98,67 +105,103 @@ class OffsetCommitRecord:
     raw_value: bytes | None = None
 
 
+class RecordForm(NamedTuple):
+    """How a committed offset stands in a log, if not as Kafka 4.4 would write it; see :class:`OffsetCommitRecord`."""
+
+    value_version: int | None = None
+    key_version: int = 1
+    raw_value: bytes | None = None
+
+
+_USUAL_FORM = RecordForm()
+
+
+class CommitKind(NamedTuple):
+    """What the offsets of one topic of a commit have in common; see :class:`OffsetCommitRecord`."""
+
+    group_id: str
+    topic: str
+    topic_id: UUID = ZERO_UUID
+    commit_timestamp_ms: int = NO_TIMESTAMP
+    expire_timestamp_ms: int = NO_TIMESTAMP
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    form: RecordForm | None = None
+
+
+make_commit_kind = maker(CommitKind)
+
+
 class CommittedTopic(NamedTuple):
-    """The part of :class:`PlainCommits` that concerns one topic: at least one partition, each column as long.
+    """What a commit writes of one topic: at least one offset."""
 
-    Attributes:
-        like: a record that is the same as each here but for partition, offset and leader epoch.
-        partition_indexes: the partitions, in the order of the records.
-        offsets: what is committed for each.
-        leader_epochs: of each offset.
-    """
-
-    like: OffsetCommitRecord
-    partition_indexes: tuple[int, ...]
-    offsets: tuple[int, ...]
-    leader_epochs: tuple[int, ...]
-
-    def records(self) -> Iterator[OffsetCommitRecord]:
-        """Make the records."""
-        like = self.like
-        for partition, offset, leader_epoch in zip(
-            self.partition_indexes, self.offsets, self.leader_epochs, strict=True
-        ):
-            yield OffsetCommitRecord(
-                like.group_id,
-                like.topic,
-                partition,
-                offset,
-                leader_epoch,
-                "",
-                like.commit_timestamp_ms,
-                NO_TIMESTAMP,
-                like.topic_id,
-                like.producer_id,
-                like.producer_epoch,
-            )
+    kind: CommitKind
+    columns: OffsetColumns
 
 
-class PlainCommits(LazySequence[OffsetCommitRecord]):
-    """The records of one commit, none of which has metadata, an expiry or a version of its own, kept as columns.
+make_committed_topic = maker(CommittedTopic)
 
-    A record is made for each only when it is looked at.
+
+class CommitRecords(Rows[OffsetCommitRecord]):
+    """The records of one commit, of one group and at most one producer. They stay columns until one is looked at.
 
     Attributes:
         topics: what is committed for each topic, in the order of the records; at least one.
-        is_transactional: a producer's marker decides what becomes of it.
     """
 
-    __slots__ = ("_record_count", "is_transactional", "topics")
+    __slots__ = ("_record_count", "topics")
 
     def __init__(self, topics: Sequence[CommittedTopic]) -> None:
         self.topics = topics
-        self.is_transactional = topics[0].like.producer_id != NO_PRODUCER_ID
         self._record_count = 0
         for topic in topics:
-            self._record_count += len(topic.offsets)
+            self._record_count += len(topic[1][1])  # by place: this is done for each commit
 
     def __len__(self) -> int:
         return self._record_count
 
     def __iter__(self) -> Iterator[OffsetCommitRecord]:
-        for topic in self.topics:
-            yield from topic.records()
+        for kind, columns in self.topics:
+            for place in range(len(columns.offsets)):
+                yield record_at(kind, columns, place)
+
+
+def record_at(kind: CommitKind, columns: OffsetColumns, place: int) -> OffsetCommitRecord:
+    """Return the record of one of the offsets of a topic of a commit."""
+    indexes, offsets, leader_epochs, metadata = columns
+    return OffsetCommitRecord(
+        kind.group_id,
+        kind.topic,
+        indexes[place],
+        offsets[place],
+        leader_epochs[place],
+        "" if metadata is None else metadata[place],
+        kind.commit_timestamp_ms,
+        kind.expire_timestamp_ms,
+        kind.topic_id,
+        kind.producer_id,
+        kind.producer_epoch,
+        *(kind.form or ()),
+    )
+
+
+def topic_of_record(record: OffsetCommitRecord) -> CommittedTopic:
+    """Return one record as columns: the inverse of :func:`record_at`."""
+    form = RecordForm(record.value_version, record.key_version, record.raw_value)
+    kind = make_commit_kind(
+        (
+            record.group_id,
+            record.topic,
+            record.topic_id,
+            record.commit_timestamp_ms,
+            record.expire_timestamp_ms,
+            record.producer_id,
+            record.producer_epoch,
+            None if form == _USUAL_FORM else form,
+        )
+    )
+    metadata = (record.metadata,) if record.metadata else None
+    return CommittedTopic(kind, OffsetColumns((record.partition,), (record.offset,), (record.leader_epoch,), metadata))
 
 
 @define

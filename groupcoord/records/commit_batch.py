@@ -1,145 +1,392 @@
-"""The batch of a commit in one pass: what brokers write most often, and so what must be quick.
+"""Batches of commits, written and read column by column: what brokers write most often, and so what must be quick.
 
 The bytes are those of :func:`~groupcoord.records.codec.encode_record` and
-:func:`~groupcoord.records.batches.encode_batch`; here they are put together column by column from pieces that the
-records of a commit share.
+:func:`~groupcoord.records.batches.encode_batch`, put together from pieces that the records of a commit share. When a
+log is loaded, nearly every batch is a commit or some: then where everything is follows from the first record, and what
+must be the same in all of them is compared at once. Anything else is left to the usual way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable
 from functools import lru_cache
-from itertools import groupby
+from itertools import pairwise
 from struct import Struct
+from struct import error as StructError  # noqa: N812
+from typing import Any, NamedTuple
 
-from groupcoord.core.records import NO_TIMESTAMP, CommittedTopic, OffsetCommitRecord, PlainCommits, Record
-from groupcoord.records.batches import RECORD_STARTS, frame_records, varint
-from groupcoord.records.codec import OFFSET_COMMIT_VALUE_VERSION, offset_key_names
-from groupcoord.records.primitives import MalformedError
+from groupcoord.core.columns import OffsetColumns, make_columns
+from groupcoord.core.records import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    ZERO_UUID,
+    CommitRecords,
+    CommittedTopic,
+    RecordForm,
+    make_commit_kind,
+    make_committed_topic,
+)
+from groupcoord.interpreter import Widths, encode_each, maker
+from groupcoord.records.batches import (
+    BATCH_HEADER_BYTES,
+    DELETE_HORIZON,
+    MAGIC_V2,
+    RECORD_STARTS,
+    VARINTS,
+    Batch,
+    frame_records,
+    varint,
+)
+from groupcoord.records.codec import OFFSET_COMMIT_VALUE_VERSION, offset_key_names, offset_key_strings
+from groupcoord.records.primitives import MalformedError, topic_id_of
 
 _pack_partition = Struct(">i").pack
-_pack_timestamp = Struct(">Bq").pack
-_EMPTY_METADATA = 1
-_NO_TAGS = b"\x00"
+_pack_tail = Struct(">q2x").pack  # neither tags nor headers
+_pack_tail_with_id = Struct(">q3s16sx").pack
+_NO_METADATA = b"\x01"
 _TOPIC_ID_TAG = b"\x01\x00\x10"
 _NO_HEADERS = b"\x00"
 _VERSION_AND_OFFSET_BYTES = 14
+_METADATA_BYTES_MAX = 0x7FFF
 
 _VALUE_VERSION = Struct(">h").pack(OFFSET_COMMIT_VALUE_VERSION)
 
 _CACHED_STARTS_MAX, _CACHED_NAMES_LENGTH_MAX = 64, 256
 
 
-def encode_commit_batch(
-    base_offset: int, records: Sequence[Record], timestamp_ms: int, leader_epoch: int
-) -> bytes | None:
+# ---------------------------------------------------------------- writing
+
+
+def encode_commit_batch(base_offset: int, commit: CommitRecords, timestamp_ms: int, leader_epoch: int) -> bytes | None:
     """Return the batch of a plain or transactional commit.
 
     Args:
         base_offset: offset of the first record.
-        records: what is appended together.
+        commit: what is appended together.
         timestamp_ms: of all of them.
         leader_epoch: of the log partition's leader.
 
     Returns:
-        None if there is no record, anything but commits without metadata and expiry, too many, or a name that can't be
-        written: these take the usual way.
+        None if a value has a form of its own, or the records are too many, or a name can't be written: these take the
+        usual way.
 
     Raises:
         struct.error: a number does not fit its field.
     """
-    topics = records.topics if isinstance(records, PlainCommits) else _plain(records)
-    record_count = len(records)
-    if not topics or record_count > len(RECORD_STARTS):
+    record_count = len(commit)
+    if record_count > len(RECORD_STARTS):
         return None
     parts: list[bytes] = []
     position = 0
     try:
-        for topic in topics:
-            parts.append(_records_of_topic(topic, position))
-            position += len(topic.offsets)
+        for kind, columns in commit.topics:
+            group_id, topic, topic_id, commit_timestamp_ms, expire_timestamp_ms, producer_id, producer_epoch, form = (
+                kind
+            )
+            if form is not None or expire_timestamp_ms != NO_TIMESTAMP:
+                return None
+            tail = _tail(commit_timestamp_ms, topic_id.int)
+            parts.append(_records_of_topic(group_id, topic, columns, tail, position))
+            position += len(columns[0])
     except (MalformedError, UnicodeEncodeError):
         return None  # the usual way has the right error for it
-    like = topics[0].like
     return frame_records(
         base_offset,
         parts,
         record_count,
         timestamp_ms,
         leader_epoch=leader_epoch,
-        producer_id=like.producer_id,
-        producer_epoch=like.producer_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
     )
 
 
-def _records_of_topic(topic: CommittedTopic, position: int) -> bytes:
+def _tail(timestamp_ms: int, topic_id: int) -> bytes:
+    """Return a value behind metadata, and that there are no headers."""
+    if topic_id:
+        return _pack_tail_with_id(timestamp_ms, _TOPIC_ID_TAG, topic_id.to_bytes(16, "big"))
+    return _pack_tail(timestamp_ms)
+
+
+def _records_of_topic(group_id: str, topic: str, columns: OffsetColumns, tail: bytes, position: int) -> bytes:
     """Return a topic's records, the first of which is the batch's ``position``-th."""
-    like, partition_indexes, offsets, leader_epochs = topic
+    indexes, offsets, leader_epochs, metadata = columns
     count = len(offsets)
-    topic_id = like.topic_id
-    tags = _TOPIC_ID_TAG + topic_id.bytes if topic_id.int else _NO_TAGS
-    tail = _pack_timestamp(_EMPTY_METADATA, like.commit_timestamp_ms) + tags + _NO_HEADERS
-    is_small = count <= _CACHED_STARTS_MAX and len(like.group_id) + len(like.topic) <= _CACHED_NAMES_LENGTH_MAX
+    is_small = count <= _CACHED_STARTS_MAX and len(group_id) + len(topic) <= _CACHED_NAMES_LENGTH_MAX
     make_frame = _cached_frame if is_small else _frame
-    starts, pack = make_frame(like.group_id, like.topic, len(tail), position, partition_indexes)
-    fields: list[object] = [tail] * (4 * count)
-    fields[0::4] = starts
-    fields[1::4] = offsets
-    fields[2::4] = leader_epochs
+    if metadata is None:
+        tail = _NO_METADATA + tail
+        starts, pack = make_frame(group_id, topic, len(tail), position, indexes, 0)
+        fields: list[object] = [tail] * (4 * count)
+        fields[0::4] = starts
+        fields[1::4] = offsets
+        fields[2::4] = leader_epochs
+        return pack(*fields)
+    texts, widths = encode_each(metadata, _metadata_length)
+    starts, pack = make_frame(group_id, topic, len(tail), position, indexes, widths)
+    fields = [tail] * (5 * count)
+    fields[0::5] = starts
+    fields[1::5] = offsets
+    fields[2::5] = leader_epochs
+    fields[3::5] = texts
     return pack(*fields)
 
 
-def _frame(
-    group_id: str, topic: str, tail_bytes: int, position: int, partition_indexes: tuple[int, ...]
-) -> tuple[list[bytes], Callable[..., bytes]]:
-    """Return each record up to its offset, and what packs these, offset, leader epoch and the rest of each.
+@lru_cache(maxsize=256)
+def _metadata_length(length: int) -> bytes:
+    if length > _METADATA_BYTES_MAX:
+        raise MalformedError(f"metadata of {length} bytes")
+    value = length + 1
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
 
-    It starts with its length, the key, and the value's length and version.
+
+def _frame(
+    group_id: str, topic: str, tail_bytes: int, position: int, indexes: tuple[int, ...], widths: Widths
+) -> tuple[list[bytes], Callable[..., bytes]]:
+    """Return each record up to its offset, and what packs these, offset, leader epoch, metadata and the rest of each.
+
+    It starts with its length, the key, and the value's length and version. Metadata of no width are part of the rest.
     """
     names = offset_key_names(group_id, topic)
     head = varint(len(names) + 4) + names
-    value_bytes = _VERSION_AND_OFFSET_BYTES + tail_bytes - len(_NO_HEADERS)
-    value_start = varint(value_bytes) + _VALUE_VERSION
-    rest_bytes = len(head) + 4 + 1 + value_bytes + 1
-    sizes = {len(delta): varint(len(delta) + rest_bytes) for delta in (RECORD_STARTS[0], RECORD_STARTS[-1])}
-    starts = [
-        sizes[len(delta)] + delta + head + _pack_partition(index) + value_start
-        for delta, index in zip(
-            RECORD_STARTS[position : position + len(partition_indexes)], partition_indexes, strict=True
-        )
-    ]
-    return starts, Struct(">" + "".join([f"{len(start)}sqi{tail_bytes}s" for start in starts])).pack
+    starts, layout = [], [">"]
+    slots = RECORD_STARTS[position : position + len(indexes)]
+    for place, (slot, index) in enumerate(zip(slots, indexes, strict=True)):
+        width = widths if isinstance(widths, int) else widths[place]
+        value_bytes = _VERSION_AND_OFFSET_BYTES + width + tail_bytes - len(_NO_HEADERS)
+        value_start = varint(value_bytes) + _VALUE_VERSION
+        size = len(slot) + len(head) + 4 + len(value_start) - len(_VALUE_VERSION) + value_bytes + len(_NO_HEADERS)
+        starts.append(varint(size) + slot + head + _pack_partition(index) + value_start)
+        layout.append(f"{len(starts[-1])}sqi{width}s{tail_bytes}s" if width else f"{len(starts[-1])}sqi{tail_bytes}s")
+    return starts, Struct("".join(layout)).pack
 
 
 _cached_frame = lru_cache(maxsize=1_024)(_frame)
 """A consumer commits its partitions again and again."""
 
 
-def _plain(records: Sequence[Record]) -> Sequence[CommittedTopic] | None:
-    """Return the records by topic if all are commits as Kafka 4.4 would write them, without metadata and expiry."""
-    commits = []
-    for record in records:
-        if (
-            not isinstance(record, OffsetCommitRecord)
-            or record.metadata
-            or record.expire_timestamp_ms != NO_TIMESTAMP
-            or record.value_version is not None
-            or record.raw_value is not None
-            or record.key_version != 1
-        ):
-            return None
-        commits.append(record)
-    topics = []
-    for _, found in groupby(
-        commits, lambda commit: (commit.group_id, commit.topic, commit.topic_id, commit.commit_timestamp_ms)
-    ):
-        of_topic = list(found)
-        topics.append(
-            CommittedTopic(
-                of_topic[0],
-                tuple([commit.partition for commit in of_topic]),
-                tuple([commit.offset for commit in of_topic]),
-                tuple([commit.leader_epoch for commit in of_topic]),
+# ---------------------------------------------------------------- reading
+
+
+class _Form:
+    """One of the ways to write a value.
+
+    Args:
+        value_version: its version.
+        tags: what stands behind the timestamp, as a pattern.
+        layout: of timestamp and tags, giving the timestamp and, if it is there, the topic's id.
+    """
+
+    def __init__(self, value_version: int, tags: bytes, layout: str) -> None:
+        no_headers = "x"
+        rest = Struct(f">{layout}{no_headers}")
+        self.read_rest = rest.unpack
+        self.rest_bytes = rest.size
+        self.rest = rb".{8}" + tags + re.escape(_NO_HEADERS)
+        self.version = value_version.to_bytes(_VERSION_BYTES, "big")
+        self.as_recorded = None if value_version == OFFSET_COMMIT_VALUE_VERSION else RecordForm(value_version)
+        self.length_bytes = 1 if value_version >= OFFSET_COMMIT_VALUE_VERSION else 2
+
+
+_PARTITION_BYTES, _VERSION_BYTES, _NUMBERS_BYTES = 4, 2, 12
+_KEY_VERSION = b"\x00\x01"
+_METADATA_LENGTH_MAX = 0x7E
+_ALIKE_MAX = 256
+_LAYOUTS_MAX = 2_048
+_SLOTS = {encoded: slot for slot, encoded in enumerate(VARINTS)}
+"""A batch that holds records further from its base offset is left alone."""
+
+_FORMS = (
+    _Form(4, rb"\x01\x00\x10(?!\x00{16}).{16}", "q3x16s"),
+    _Form(4, rb"\x00", "qx"),  # the topic's id wasn't known
+    _Form(3, b"", "q"),  # Kafka 2.1 to 4.0
+)
+
+
+class FoundCommit(NamedTuple):
+    """Commits of one topic that lie side by side in a batch and are alike, not decoded yet.
+
+    Attributes:
+        log_offset: where the first one lies.
+        names: the group and the topic.
+        partition_indexes: the partitions.
+        offsets: of each.
+        leader_epochs: of each offset.
+        metadata: of each, ASCII and equally long.
+        rest: of the value, behind the metadata, as it stands there.
+        form: how the value is written.
+    """
+
+    log_offset: int
+    names: tuple[str, str]
+    partition_indexes: tuple[int, ...]
+    offsets: tuple[int, ...]
+    leader_epochs: tuple[int, ...]
+    metadata: tuple[bytes, ...]
+    rest: bytes
+    form: _Form
+
+    def to_topic(self) -> CommittedTopic:
+        """Return what they stand for."""
+        _, (group_id, topic), indexes, offsets, leader_epochs, texts, rest, form = self
+        timestamp_ms, *topic_ids = form.read_rest(rest)
+        topic_id = topic_id_of(topic_ids[0]) if topic_ids else ZERO_UUID
+        metadata = None
+        if texts[0]:
+            text, length = b"".join(texts).decode("ascii"), len(texts[0])
+            metadata = tuple([text[start : start + length] for start in range(0, len(text), length)])
+        kind = make_commit_kind(
+            (
+                *(group_id, topic, topic_id, timestamp_ms, NO_TIMESTAMP),
+                *(NO_PRODUCER_ID, NO_PRODUCER_EPOCH, form.as_recorded),
             )
         )
-    return topics
+        return make_committed_topic((kind, make_columns((indexes, offsets, leader_epochs, metadata))))
+
+
+_make_found = maker(FoundCommit)
+
+
+class _Layout:
+    """Records of one form, each part of which is equally long in all of them.
+
+    Args:
+        size: how long a record is without the length before it.
+        slot_bytes: how long its place in the batch is.
+        key_bytes: how long the key is.
+        text_length: how long the metadata are.
+        form: of the value.
+
+    Attributes:
+        size_bytes: of a record, with its length.
+        match: matches such a record and those behind it that have the same group, topic and rest of the value, and
+            gives group and topic with their lengths, and that rest.
+        columns: takes so many of them apart.
+    """
+
+    __slots__ = ("_record", "form", "match", "size_bytes")
+
+    def __init__(self, size: int, slot_bytes: int, key_bytes: int, text_length: int, form: _Form) -> None:
+        length, key_length = varint(size), varint(key_bytes)
+        self.form = form
+        self.size_bytes = len(length) + size
+        names_bytes = key_bytes - len(_KEY_VERSION) - _PARTITION_BYTES
+        value_bytes = _VERSION_BYTES + _NUMBERS_BYTES + form.length_bytes + text_length + form.rest_bytes - 1
+        value_start = varint(value_bytes) + form.version
+        text_start = bytes([text_length + 1]) if form.length_bytes == 1 else text_length.to_bytes(2, "big")
+        head, names_head = length + b"\x00", key_length + _KEY_VERSION
+        slot = rb"[\x00-\x7f]" if slot_bytes == 1 else rb"[\x80-\xff][\x00-\x7f]"
+        start = re.escape(head) + rb"[\x00-\x7f]" + slot + re.escape(names_head)  # the time takes one byte
+        value = b".{4}" + re.escape(value_start) + b".{12}" + re.escape(text_start)
+        value += rb"[\x00-\x7f]{%d}" % text_length
+        first = start + b"(.{%d})" % names_bytes + value + b"(" + form.rest + b")"
+        others = rb"(?:%b\1%b\2){0,%d}+" % (start, value, _ALIKE_MAX - 1)
+        self.match = re.compile(first + others, re.DOTALL).match
+        self._record = (
+            f"{len(head) + 1}x{slot_bytes}s{len(names_head) + names_bytes}xi"
+            f"{len(value_start)}xqi{len(text_start)}x{text_length}s{form.rest_bytes}x"
+        )
+
+    @lru_cache(maxsize=_ALIKE_MAX)  # noqa: B019 - layouts are remembered anyway
+    def columns(self, count: int) -> Callable[[bytes, int], tuple[Any, ...]]:
+        """Return what gives slot, partition, offset, leader epoch and metadata of each of so many records."""
+        return Struct(">" + self._record * count).unpack_from
+
+
+_cached_layout = lru_cache(_LAYOUTS_MAX)(_Layout)
+_layouts: dict[bytes, _Layout] = {}
+"""By a record's length: the layout of the last one that was so long."""
+
+
+def read_commits(batch: Batch) -> list[FoundCommit] | None:
+    """Find the commits of a batch without decoding them.
+
+    Returns:
+        Them in order; None if the batch holds anything else, or may do so.
+    """
+    if batch.magic != MAGIC_V2 or batch.attributes & ~DELETE_HORIZON:
+        return None
+    data = batch.to_bytes()
+    found: list[FoundCommit] = []
+    position, left = BATCH_HEADER_BYTES, batch.record_count
+    try:
+        while left > 0:
+            length = data[position : position + 2]
+            layout = _layouts.get(length)
+            match = layout.match(data, position) if layout else None
+            if match is None:
+                layout = _layouts[length] = _find_layout(data, position)
+                match = layout.match(data, position)
+                if match is None:
+                    return None
+            assert layout is not None
+            end = match.end()
+            count = (end - position) // layout.size_bytes
+            _collect(batch.base_offset, layout, match, layout.columns(count)(data, position), found)
+            position = end
+            left -= count
+    except (StructError, MalformedError, UnicodeDecodeError, IndexError, KeyError):
+        return None
+    return found if position == len(data) and not left else None
+
+
+def _find_layout(data: bytes, position: int) -> _Layout:
+    """Return where everything is in a record, if it is a commit.
+
+    Raises:
+        MalformedError, IndexError: it is none, or not of a usual form.
+    """
+    size, start = _small_varint(data, position)
+    slot = start + 2  # behind attributes and a time of one byte
+    _, key_length = _small_varint(data, slot)
+    key_bytes, key = _small_varint(data, key_length)
+    value_bytes, version = _small_varint(data, key + key_bytes)
+    text = version + _VERSION_BYTES + _NUMBERS_BYTES
+    if version + value_bytes + len(_NO_HEADERS) != start + size or key_bytes <= len(_KEY_VERSION) + _PARTITION_BYTES:
+        raise MalformedError("a record of another kind")
+    for form in _FORMS:
+        text_length = version + value_bytes - (text + form.length_bytes + form.rest_bytes - len(_NO_HEADERS))
+        is_of_version = data[version : version + _VERSION_BYTES] == form.version
+        stated = data[text] - 1 if form.length_bytes == 1 else int.from_bytes(data[text : text + 2], "big")
+        if is_of_version and 0 <= text_length <= _METADATA_LENGTH_MAX and stated == text_length:
+            return _cached_layout(size, key_length - slot, key_bytes, text_length, form)
+    raise MalformedError("a value of another form")
+
+
+def _small_varint(data: bytes, position: int) -> tuple[int, int]:
+    """Return a number that isn't negative and takes one or two bytes, and the position behind it."""
+    raw, end = data[position], position + 1
+    if raw > 0x7F:
+        raw, end = raw & 0x7F | data[end] << 7, end + 1
+    if raw & 1 or raw > 0x3FFF:
+        raise MalformedError("a negative length, or a long one")
+    return raw >> 1, end
+
+
+def _collect(
+    base_offset: int, layout: _Layout, match: re.Match[bytes], fields: tuple[Any, ...], found: list[FoundCommit]
+) -> None:
+    """Add commits that are alike: all together if they lie side by side, as they do where nothing was compacted.
+
+    Raises:
+        MalformedError, KeyError, UnicodeDecodeError: they are none.
+    """
+    slots, indexes, offsets, leader_epochs, texts = fields[0::5], fields[1::5], fields[2::5], fields[3::5], fields[4::5]
+    names, rest = match.groups()
+    strings, form, count = offset_key_strings(_KEY_VERSION + names), layout.form, len(slots)
+    slot = _SLOTS[slots[0]]
+    if slots == VARINTS[slot : slot + count]:
+        found.append(_make_found((base_offset + slot, strings, indexes, offsets, leader_epochs, texts, rest, form)))
+        return
+    places = [_SLOTS[encoded] for encoded in slots]
+    breaks = [place for place in range(1, count) if places[place] != places[place - 1] + 1]
+    for start, end in pairwise([0, *breaks, count]):
+        columns = (indexes[start:end], offsets[start:end], leader_epochs[start:end], texts[start:end])
+        found.append(_make_found((base_offset + places[start], strings, *columns, rest, form)))

@@ -24,17 +24,19 @@ from groupcoord.columns.schema import KIND_CONTROL, KIND_RECORD
 from groupcoord.config import Config
 from groupcoord.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from groupcoord.coordinator import GroupCoordinator
+from groupcoord.core.columns import offset_columns
 from groupcoord.core.messages import DescribeGroups, GroupToFetch, OffsetFetch
 from groupcoord.core.records import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     ZERO_UUID,
+    CommitRecords,
     CommittedTopic,
     OffsetCommitRecord,
     OffsetTombstone,
-    PlainCommits,
     Record,
     TransactionMarker,
+    topic_of_record,
 )
 from groupcoord.errors import ErrorCode
 from groupcoord.history.embedded import NO_PARTITIONS, decode_partitions
@@ -56,7 +58,7 @@ _COLUMNS = (
 _NEEDED = (*_KEY, *_COLUMNS)
 _ONE_PARTITION = Config(offsets_topic_num_partitions=1)
 RECORDS_FIELD = "records"
-_SAME_IN_A_RUN = ("topic", "metadata", "commit_timestamp_ms", "expire_timestamp_ms", "topic_id")
+_SAME_IN_A_RUN = ("topic", "commit_timestamp_ms", "expire_timestamp_ms", "topic_id")
 
 ANSWERS = table_schema(
     ("log_partition", IntegerType(), "where the group's records lie"),
@@ -306,12 +308,11 @@ def _entries(group_id: str, batch: pa.RecordBatch, last_offset: int | None) -> I
     columns: dict[str, list[Any]] = {name: batch.column(name).to_pylist() for name in _COLUMNS}
     offsets, topics = columns["log_offset"], columns["topic"]
     is_plain = [
-        topic is not None and not tombstone and not transactional and not metadata and expiry == -1 and key is None
-        for topic, tombstone, transactional, metadata, expiry, key in zip(
+        topic is not None and not tombstone and not transactional and expiry == -1 and key is None
+        for topic, tombstone, transactional, expiry, key in zip(
             topics,
             columns["tombstone"],
             columns["is_transactional"],
-            columns["metadata"],
             columns["expire_timestamp_ms"],
             columns["key"],
             strict=True,
@@ -329,13 +330,10 @@ def _entries(group_id: str, batch: pa.RecordBatch, last_offset: int | None) -> I
             while end < count and is_plain[end] and offsets[end] == offsets[end - 1] + 1 and alike[end] == first:
                 end += 1
         if end - start > 1:
-            topic = CommittedTopic(
-                _commit(group_id, columns, start),
-                tuple(columns["topic_partition"][start:end]),
-                tuple(columns["committed_offset"][start:end]),
-                tuple(columns["leader_epoch"][start:end]),
-            )
-            yield LoadedCommits(offsets[start], PlainCommits((topic,)))
+            kind, _ = topic_of_record(_commit(group_id, columns, start))
+            names = ("topic_partition", "committed_offset", "leader_epoch", "metadata")
+            topic = CommittedTopic(kind, offset_columns(*[columns[name][start:end] for name in names]))
+            yield LoadedCommits(offsets[start], CommitRecords((topic,)))
         else:
             yield LogRecord(_record(group_id, columns, start), -1, offsets[start])
         start = end

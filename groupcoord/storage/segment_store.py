@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import NamedTuple, NoReturn, TypeVar
 from uuid import UUID
 
+from groupcoord.core.records import CommitRecords
 from groupcoord.errors import StoreContractError
 from groupcoord.log_store import LoadedCommits, LogRecord, LogRecords, RecordTooLargeError, StorageError, Ticket
 from groupcoord.records.batches import Batch, InvalidBatchError, encode_batch
@@ -164,7 +165,6 @@ class SegmentLogStore:
         base_offset = log.next_offset
         if log.descriptor < 0:
             self._start_writing(partition, log)
-        record_count = len(records)
         batch = self._encode(log, records)
         if log.size_bytes + len(batch) > self._segment_bytes and log.size_bytes:
             self._roll(partition, log)
@@ -176,9 +176,9 @@ class SegmentLogStore:
             self._take_back(partition, log, f"only {written} of {len(batch)} bytes were written", None)
         log.size_bytes += written
         if isinstance(records, LogRecords):
-            appended_ms = records.timestamp_ms
+            record_count, appended_ms = len(records.values), records.timestamp_ms
         else:
-            appended_ms = records[0].timestamp_ms
+            record_count, appended_ms = len(records), records[0].timestamp_ms
             for offset, record in enumerate(records, base_offset):
                 record.offset = offset
         if log.checked_interval != appended_ms // CHECK_INTERVAL_MS:
@@ -396,7 +396,7 @@ class SegmentLogStore:
     def _encode(self, log: _Partition, records: Sequence[LogRecord]) -> bytes:
         batch = None
         try:
-            if isinstance(records, LogRecords):
+            if isinstance(records, LogRecords) and isinstance(records.values, CommitRecords):
                 batch = encode_commit_batch(log.next_offset, records.values, records.timestamp_ms, log.leader_epoch)
             if batch is None:
                 batch = self._encode_any(log, records)

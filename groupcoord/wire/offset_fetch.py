@@ -8,24 +8,21 @@ Read and written by hand, as OffsetCommit is.
 """
 
 import struct
-from collections.abc import Sequence
-from functools import lru_cache
-from typing import TypeGuard
 
 from groupcoord.core.messages import (
     FetchedGroup,
-    FetchedOffset,
     FetchedTopic,
     GroupToFetch,
     OffsetFetch,
     OffsetFetchResponse,
     TopicToFetch,
 )
-from groupcoord.core.messages.columns import FetchedColumns
+from groupcoord.core.messages.fetches import without_offsets
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.wire import primitives
 from groupcoord.wire.api import Api, Decoder, Encoder, PartsEncoder, VersionRange
 from groupcoord.wire.header import RequestHeader
+from groupcoord.wire.offset_columns import OffsetsWriter
 from groupcoord.wire.pacing import paced
 from groupcoord.wire.parts import write_each
 from groupcoord.wire.primitives import (
@@ -46,10 +43,6 @@ from groupcoord.wire.primitives import (
 )
 
 _Topics = tuple[TopicToFetch, ...] | None
-
-_OFFSET = struct.Struct(">iq")
-_OFFSET_AND_EPOCH = struct.Struct(">iqi")
-_COLUMNS_LENGTH_MAX = 256
 
 
 # ---------------------------------------------------------------- requests
@@ -149,71 +142,7 @@ def _decoder(version: int) -> Decoder:
 # ---------------------------------------------------------------- responses
 
 
-@lru_cache
-def _rows(row: str, count: int) -> struct.Struct:
-    return struct.Struct(">" + count * row)
-
-
-def _pack_columns(row: str, *columns: Sequence[int]) -> bytes:
-    """Return rows of numbers, given column by column."""
-    width, count = len(columns), len(columns[0])
-    if count > _COLUMNS_LENGTH_MAX:
-        portions = range(0, count, _COLUMNS_LENGTH_MAX)
-        return b"".join(
-            [
-                _pack_columns(row, *(column[start : start + _COLUMNS_LENGTH_MAX] for column in columns))
-                for start in paced(portions)
-            ]
-        )
-    fields = [0] * (width * count)
-    for place, column in enumerate(columns):
-        fields[place::width] = column
-    return _rows(row, count).pack(*fields)
-
-
-def _are_columns(partitions: Sequence[FetchedOffset]) -> TypeGuard[FetchedColumns]:
-    """Tell whether :func:`_pack_columns` can write them."""
-    return type(partitions) is FetchedColumns
-
-
-def _write_offsets(partitions: Sequence[FetchedOffset]) -> bytes:
-    """Versions to 4."""
-    if _are_columns(partitions):
-        return _pack_columns("iq4x", partitions.partition_indexes, partitions.offsets)
-    return b"".join(
-        [
-            _OFFSET.pack(index, offset) + primitives.write_string(metadata) + INT16.pack(error_code)
-            for index, offset, _, metadata, error_code in paced(partitions)
-        ]
-    )
-
-
-def _write_offsets_and_epochs(partitions: Sequence[FetchedOffset]) -> bytes:
-    """Version 5."""
-    if _are_columns(partitions):
-        return _pack_columns("iqi4x", partitions.partition_indexes, partitions.offsets, partitions.leader_epochs)
-    return b"".join(
-        [
-            _OFFSET_AND_EPOCH.pack(index, offset, leader_epoch)
-            + primitives.write_string(metadata)
-            + INT16.pack(error_code)
-            for index, offset, leader_epoch, metadata, error_code in paced(partitions)
-        ]
-    )
-
-
-def _write_flexible_offsets(partitions: Sequence[FetchedOffset]) -> bytes:
-    """Versions from 6."""
-    if _are_columns(partitions):
-        indexes = partitions.partition_indexes
-        no_metadata = [1] * len(indexes)
-        return _pack_columns("iqiB3x", indexes, partitions.offsets, partitions.leader_epochs, no_metadata)
-    return b"".join([_write_flexible_offset(*partition) for partition in paced(partitions)])
-
-
-def _write_flexible_offset(index: int, offset: int, leader_epoch: int, metadata: str, error_code: int) -> bytes:
-    start = _OFFSET_AND_EPOCH.pack(index, offset, leader_epoch)
-    return b"%b%b%b\x00" % (start, primitives.write_compact_string(metadata), INT16.pack(error_code))
+_write_flexible_offsets = OffsetsWriter(has_leader_epoch=True, is_flexible=True).write
 
 
 def _write_flexible_topics(topics: tuple[FetchedTopic, ...], uses_topic_ids: bool) -> bytes:
@@ -235,11 +164,7 @@ def _with_error_everywhere(group: FetchedGroup, header: RequestHeader) -> Fetche
         group.group_id,
         group.error_code,
         tuple(
-            FetchedTopic(
-                topic.name,
-                ZERO_UUID,
-                tuple(FetchedOffset(index, -1, -1, "", group.error_code) for index in topic.partition_indexes),
-            )
+            FetchedTopic(topic.name, ZERO_UUID, without_offsets(topic.partition_indexes, group.error_code))
             for topic in paced(topics)
         ),
     )
@@ -247,7 +172,7 @@ def _with_error_everywhere(group: FetchedGroup, header: RequestHeader) -> Fetche
 
 def _plain_encoder(version: int) -> Encoder:
     throttle_time = bytes(4) if version >= 3 else b""
-    write_offsets = _write_offsets_and_epochs if version >= 5 else _write_offsets
+    write_offsets = OffsetsWriter(has_leader_epoch=version >= 5, is_flexible=False).write
 
     def encode(response: OffsetFetchResponse, header: RequestHeader) -> bytes:
         (group,) = response.groups

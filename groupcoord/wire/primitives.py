@@ -206,8 +206,26 @@ def encode_string(value: str) -> bytes:
     """Encode a string; one that was malformed may have grown beyond what an answer can carry."""
     content = value.encode()
     if len(content) > MAX_STRING_BYTES:
-        raise ProtocolError(f"a string of {len(content)} bytes is to be written; the longest has {MAX_STRING_BYTES}")
+        raise _too_long(len(content))
     return content
+
+
+def _too_long(length: int) -> ProtocolError:
+    return ProtocolError(f"a string of {length} bytes is to be written; the longest has {MAX_STRING_BYTES}")
+
+
+def write_string_length(length: int) -> bytes:
+    """Write what stands before a string of so many bytes: an int16."""
+    if length > MAX_STRING_BYTES:
+        raise _too_long(length)
+    return INT16.pack(length)
+
+
+def write_compact_string_length(length: int) -> bytes:
+    """Write what stands before a compact string of so many bytes: a varint."""
+    if length > MAX_STRING_BYTES:
+        raise _too_long(length)
+    return write_uvarint(length + 1)
 
 
 def write_string(value: str) -> bytes:

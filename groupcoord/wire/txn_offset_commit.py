@@ -9,116 +9,31 @@ former (KAFKA-7296).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
-from uuid import UUID
 
 from groupcoord.core.messages import (
     UNKNOWN_GENERATION_ID,
     UNKNOWN_MEMBER_ID,
-    OffsetToCommit,
-    TopicResult,
     TopicToCommit,
     TxnOffsetCommit,
-    TxnOffsetCommitResponse,
 )
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
-from groupcoord.wire import schema
 from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
 from groupcoord.wire.header import RequestHeader
+from groupcoord.wire.offset_columns import ResultsWriter, offsets_reader
 from groupcoord.wire.pacing import paced
-
-_KEY = 28
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetToCommitV6:
-    """One partition of version 6, which kio does not have."""
-
-    __flexible__: ClassVar[bool] = True
-    partition_index: int = field(metadata={"kafka_type": "int32"})
-    committed_offset: int = field(metadata={"kafka_type": "int64"})
-    committed_leader_epoch: int = field(metadata={"kafka_type": "int32"})
-    committed_metadata: str | None = field(metadata={"kafka_type": "string"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicToCommitV6:
-    """One topic of version 6."""
-
-    __flexible__: ClassVar[bool] = True
-    topic_id: UUID | None = field(metadata={"kafka_type": "uuid"})
-    partitions: tuple[OffsetToCommitV6, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TxnOffsetCommitRequestV6:
-    """The request in version 6."""
-
-    __flexible__: ClassVar[bool] = True
-    transactional_id: str = field(metadata={"kafka_type": "string"})
-    group_id: str = field(metadata={"kafka_type": "string"})
-    producer_id: int = field(metadata={"kafka_type": "int64"})
-    producer_epoch: int = field(metadata={"kafka_type": "int16"})
-    generation_id: int = field(metadata={"kafka_type": "int32"})
-    member_id: str = field(metadata={"kafka_type": "string"})
-    group_instance_id: str | None = field(metadata={"kafka_type": "string"})
-    topics: tuple[TopicToCommitV6, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionResultV6:
-    """What became of one partition, in version 6."""
-
-    __flexible__: ClassVar[bool] = True
-    partition_index: int = field(metadata={"kafka_type": "int32"})
-    error_code: int = field(metadata={"kafka_type": "error_code"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicResultV6:
-    """What became of one topic, in version 6."""
-
-    __flexible__: ClassVar[bool] = True
-    topic_id: UUID | None = field(metadata={"kafka_type": "uuid"})
-    partitions: tuple[PartitionResultV6, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TxnOffsetCommitResponseV6:
-    """The answer in version 6."""
-
-    __flexible__: ClassVar[bool] = True
-    throttle_time: int = field(metadata={"kafka_type": "timedelta_i32"})
-    topics: tuple[TopicResultV6, ...]
-
-
-def _request(values: Mapping[str, Any], header: RequestHeader, client_host: str) -> TxnOffsetCommit:
-    return TxnOffsetCommit(
-        group_id=values["group_id"],
-        topics=tuple(_topic_to_commit(topic) for topic in paced(values["topics"])),
-        producer_id=values["producer_id"],
-        producer_epoch=values["producer_epoch"],
-        transactional_id=values["transactional_id"],
-        generation_id=values.get("generation_id", UNKNOWN_GENERATION_ID),
-        member_id=values.get("member_id", UNKNOWN_MEMBER_ID),
-        group_instance_id=values.get("group_instance_id"),
-        adds_group=header.api_version >= 5,
-    )
-
-
-def _topic_to_commit(values: Mapping[str, Any]) -> TopicToCommit:
-    offsets = tuple(
-        OffsetToCommit(
-            offset["partition_index"],
-            offset["committed_offset"],
-            offset.get("committed_leader_epoch", -1),
-            offset["committed_metadata"],
-        )
-        for offset in paced(values["partitions"])
-    )
-    return TopicToCommit(values.get("name"), offsets, values.get("topic_id") or ZERO_UUID)
+from groupcoord.wire.primitives import (
+    INT16,
+    INT32_FROM,
+    INT64,
+    read_array_length,
+    read_compact_array_length,
+    read_compact_nullable_string,
+    read_compact_string,
+    read_string,
+    read_uuid,
+    skip_tagged_fields,
+)
 
 
 def _errors_of(version: int) -> Mapping[ErrorCode, ErrorCode]:
@@ -135,27 +50,57 @@ def _errors_of(version: int) -> Mapping[ErrorCode, ErrorCode]:
 
 
 def _decoder(version: int) -> Decoder:
-    if version == 6:
-        return schema.decoder_of(TxnOffsetCommitRequestV6, _request)
-    return schema.request_decoder(_KEY, version, _request)
+    is_flexible, uses_topic_ids = version >= 3, version >= 6
+    read_text = read_compact_string if is_flexible else read_string
+    read_count = read_compact_array_length if is_flexible else read_array_length
+    read_offsets = offsets_reader(has_leader_epoch=version >= 2, is_flexible=is_flexible)
+
+    def decode(frame: bytes, position: int, header: RequestHeader, client_host: str) -> TxnOffsetCommit:
+        transactional_id, position = read_text(frame, position)
+        group_id, position = read_text(frame, position)
+        (producer_id,) = INT64.unpack_from(frame, position)
+        (producer_epoch,) = INT16.unpack_from(frame, position + 8)
+        position += 10
+        generation_id, member_id, group_instance_id = UNKNOWN_GENERATION_ID, UNKNOWN_MEMBER_ID, None
+        if is_flexible:
+            (generation_id,) = INT32_FROM(frame, position)
+            member_id, position = read_compact_string(frame, position + 4)
+            group_instance_id, position = read_compact_nullable_string(frame, position)
+        count, position = read_count(frame, position)
+        topics = []
+        for _ in paced(range(count)):
+            name, topic_id = None, ZERO_UUID
+            if uses_topic_ids:
+                topic_id, position = read_uuid(frame, position)
+            else:
+                name, position = read_text(frame, position)
+            offsets, position = read_offsets(frame, position)
+            topics.append(TopicToCommit(name, offsets, topic_id))
+            if is_flexible:
+                position = skip_tagged_fields(frame, position)
+        if is_flexible:
+            skip_tagged_fields(frame, position)
+        return TxnOffsetCommit(
+            group_id=group_id,
+            topics=tuple(topics),
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            transactional_id=transactional_id,
+            generation_id=generation_id,
+            member_id=member_id,
+            group_instance_id=group_instance_id,
+            adds_group=version >= 5,
+        )
+
+    return decode
 
 
 def _encoder(version: int) -> Encoder:
-    errors = _errors_of(version)
+    is_flexible = version >= 3
+    write_topics = ResultsWriter(_errors_of(version), is_flexible=is_flexible, uses_topic_ids=version >= 6).write
+    tags = b"\x00" if is_flexible else b""
 
-    def values(response: TxnOffsetCommitResponse, header: RequestHeader) -> schema.Values:
-        return {"throttle_time_ms": 0, "topics": [topic_values(topic) for topic in paced(response.topics)]}
-
-    def topic_values(topic: TopicResult) -> schema.Values:
-        partitions = [
-            {"partition_index": index, "error_code": errors.get(error, error)}
-            for index, error in paced(topic.partitions)
-        ]
-        return {"name": topic.name or "", "topic_id": topic.topic_id, "partitions": partitions}
-
-    if version == 6:
-        return schema.encoder_of(TxnOffsetCommitResponseV6, values)
-    return schema.response_encoder(_KEY, version, values)
+    return lambda response, header: b"\x00\x00\x00\x00%b%b" % (write_topics(response.topics), tags)
 
 
-API = Api(_KEY, "TxnOffsetCommit", VersionRange(0, 6), 3, _decoder, _encoder)
+API = Api(28, "TxnOffsetCommit", VersionRange(0, 6), 3, _decoder, _encoder)

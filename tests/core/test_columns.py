@@ -1,4 +1,4 @@
-"""Commits that stay columns are the same as commits made one by one."""
+"""Commits and fetches are columns, and the same as if they were handled offset by offset."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from attrs import evolve
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from groupcoord import GroupCoordinator, ManualClock, MemoryLogStore
-from groupcoord.core.messages.columns import AllAccepted, FetchedColumns, OffsetColumns
-from groupcoord.core.records import CommittedTopic, OffsetCommitRecord, PlainCommits
+from groupcoord.core.columns import OffsetColumns
+from groupcoord.core.hard_state import HardState
+from groupcoord.core.messages.commits import PartitionResults, partition_results, refused_partitions
+from groupcoord.core.messages.fetches import FetchedOffsets, fetched_offsets
+from groupcoord.core.offsets.cache import OffsetCache
+from groupcoord.core.records import CommitKind, CommitRecords, CommittedTopic, OffsetCommitRecord, OffsetTombstone
 from groupcoord.errors import ErrorCode
 from groupcoord.messages import (
     FetchedGroup,
@@ -30,62 +33,111 @@ from groupcoord.messages import (
 )
 from groupcoord.wire.header import RequestHeader
 from groupcoord.wire.protocol import encode_response
+from tests.wire.kio_client import CORRELATION_ID, read_response
 
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """How long an example takes is the machine's affair."""
 
 START_MS = 1_700_000_000_000
-Row = tuple[int, int, int]
+Row = tuple[int, int, int, str]
 
-rows = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2**62), st.integers(-1, 9)), max_size=8)
+texts = st.sampled_from(["", "", "m", "größe", "x" * 40, "y" * 40])
+rows = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2**62), st.integers(-1, 9), texts), max_size=8)
 commits = st.lists(st.tuples(st.sampled_from(["orders", "payments"]), rows), max_size=3)
 
 
-def columns(found: list[Row]) -> OffsetColumns:
-    """Return rows as columns."""
-    return OffsetColumns(tuple(r[0] for r in found), tuple(r[1] for r in found), tuple(r[2] for r in found))
+def records_one_by_one(request: OffsetCommit | TxnOffsetCommit) -> list[OffsetCommitRecord]:
+    """Return the records that a commit stands for."""
+    return [
+        OffsetCommitRecord(
+            "group",
+            topic.name or "",
+            offset.partition_index,
+            offset.committed_offset,
+            offset.committed_leader_epoch,
+            offset.committed_metadata or "",
+            START_MS,
+            producer_id=getattr(request, "producer_id", -1),
+            producer_epoch=getattr(request, "producer_epoch", -1),
+        )
+        for topic in request.topics
+        for offset in topic.partitions
+    ]
 
 
-def outcome(request: OffsetCommit | TxnOffsetCommit) -> tuple[Any, ...]:
-    """Return everything that a commit leaves behind: the answer, hard state, and the log's bytes."""
+@unhurried
+@given(commits=commits, is_transactional=st.booleans())
+def test_a_commit_is_its_records(commits: list[tuple[str, list[Row]]], is_transactional: bool) -> None:
+    """Hard state and the log are those of one record for each offset: repeated partitions and topics included."""
+    topics = tuple(TopicToCommit(name, tuple(OffsetToCommit(*row) for row in found)) for name, found in commits)
+    request: OffsetCommit | TxnOffsetCommit = OffsetCommit("group", topics)
+    if is_transactional:
+        request = TxnOffsetCommit(
+            group_id="group", topics=topics, transactional_id="id", producer_id=7, producer_epoch=0
+        )
     store = MemoryLogStore()
     coordinator = GroupCoordinator(clock=ManualClock(START_MS), log_store=store)
     coordinator.load_all()
     response = coordinator.call(request)
     coordinator.check()
-    log = [(r.key, r.value, r.offset) for index in range(50) for r in store.read(index)]
-    partition = coordinator.partition(coordinator.partition_of("group"))
+    index = coordinator.partition_of("group")
+    log, records = list(store.read(index)), records_one_by_one(request)
+    assert [entry.record for entry in log] == records
+    expected = HardState()
+    for log_offset, record in enumerate(records):
+        expected.apply(record, log_offset)
+    partition = coordinator.partition(index)
     assert partition is not None
-    return response, partition.hard_facts(), log
+    assert partition.hard_facts() == expected.facts()
+    results = [tuple(result) for topic in response.topics for result in topic.partitions]
+    assert results == [(record.partition, ErrorCode.NONE) for record in records]
 
 
-@unhurried
-@given(commits=commits, is_transactional=st.booleans())
-def test_columns_commit_like_rows(commits: list[tuple[str, list[Row]]], is_transactional: bool) -> None:
-    """The same answer, the same hard state, the same bytes: repeated partitions and topics included."""
-    as_rows = tuple(TopicToCommit(name, tuple(OffsetToCommit(*row) for row in found)) for name, found in commits)
-    as_columns = tuple(TopicToCommit(name, columns(found)) for name, found in commits)
-    request: OffsetCommit | TxnOffsetCommit = OffsetCommit("group", as_rows)
-    if is_transactional:
-        request = TxnOffsetCommit(
-            group_id="group", topics=as_rows, transactional_id="id", producer_id=7, producer_epoch=0
-        )
-    assert outcome(evolve(request, topics=as_columns)) == outcome(request)
-
-
-def test_an_expiry_takes_columns_apart() -> None:
-    """A commit with a retention of its own has no leader epochs in its records, in columns or not."""
-    found = [(0, 5, 3), (1, 6, 4)]
-    as_rows = (TopicToCommit("orders", tuple(OffsetToCommit(*row) for row in found)),)
-    request = OffsetCommit("group", (TopicToCommit("orders", columns(found)),), retention_time_ms=1_000)
-    assert outcome(request) == outcome(OffsetCommit("group", as_rows, retention_time_ms=1_000))
+def test_an_expiry_takes_epochs_away() -> None:
+    """A commit with a retention of its own has no leader epochs in its records."""
+    store = MemoryLogStore()
+    coordinator = GroupCoordinator(clock=ManualClock(START_MS), log_store=store)
+    coordinator.load_all()
+    offsets = (OffsetToCommit(0, 5, 3), OffsetToCommit(1, 6, 4, "m"))
+    coordinator.call(OffsetCommit("group", (TopicToCommit("orders", offsets, UUID(int=5)),), retention_time_ms=1_000))
+    found = [entry.record for entry in store.read(coordinator.partition_of("group"))]
+    assert found == [
+        OffsetCommitRecord("group", "orders", 0, 5, -1, "", START_MS, START_MS + 1_000),
+        OffsetCommitRecord("group", "orders", 1, 6, -1, "m", START_MS, START_MS + 1_000),
+    ]
 
 
 @unhurried
 @given(
-    committed=st.dictionaries(
-        st.integers(0, 9), st.tuples(st.integers(0, 2**62), st.integers(-1, 9), st.sampled_from(["", "", "", "m"]))
-    ),
+    st.lists(
+        st.one_of(
+            st.integers(0, 6),
+            st.lists(st.tuples(st.integers(0, 6), st.integers(0, 99), st.integers(-1, 3), texts), min_size=1),
+        ),
+        max_size=12,
+    )
+)
+def test_what_is_left_of_commits(steps: list[int | list[Row]]) -> None:
+    """However commits and tombstones overlap, of each partition the last one counts, with its place in the log."""
+    cache, expected, log_offset = OffsetCache(), dict[int, tuple[int, OffsetCommitRecord]](), 0
+    for step in steps:
+        if isinstance(step, int):
+            cache.apply_tombstone(OffsetTombstone("group", "orders", step))
+            expected.pop(step, None)
+            log_offset += 1
+        else:
+            columns = TopicToCommit("orders", [OffsetToCommit(*row) for row in step]).columns
+            commit = CommitRecords([CommittedTopic(CommitKind("group", "orders"), columns)])
+            cache.apply(commit, log_offset)
+            expected.update({record.partition: (place, record) for place, record in enumerate(commit, log_offset)})
+            log_offset += len(commit)
+        cache.check()
+        assert cache.committed_records() == ({"group": {"orders": expected}} if expected else {})
+
+
+@unhurried
+@given(
+    committed=st.dictionaries(st.integers(0, 9), st.tuples(st.integers(0, 2**62), st.integers(-1, 9), texts)),
     wanted=st.lists(st.integers(0, 9)).map(tuple),
     at_once=st.booleans(),
 )
@@ -109,51 +161,78 @@ def test_what_was_committed_is_fetched(
 
 @pytest.mark.parametrize("version", range(1, 11))
 @pytest.mark.parametrize("count", [1, 3, 256, 257])
-def test_fetched_columns_are_written_like_rows(version: int, count: int) -> None:
-    """Every version of the answer has the same bytes, however many partitions there are."""
-    lazy = FetchedColumns(tuple(range(count)), tuple(range(2**40, 2**40 + count)), tuple(range(-1, count - 1)))
-    answers = [
-        encode_response(
-            RequestHeader(9, version, 7),
-            OffsetFetchResponse(
-                (FetchedGroup("group", ErrorCode.NONE, (FetchedTopic("orders", UUID(int=5), partitions),)),)
-            ),
-        )
-        for partitions in (lazy, tuple(lazy))
+@pytest.mark.parametrize("metadata", ["", "m", "größe", "m" * 126, "m" * 127, "m" * 300, "of any length"])
+def test_fetched_offsets_are_written_one_by_one(version: int, count: int, metadata: str) -> None:
+    """Every version of an answer has the bytes that an independent client reads, however many partitions there are."""
+    notes = [metadata[: number % 5] if metadata == "of any length" else metadata for number in range(count)]
+    offsets = [
+        FetchedOffset(number, 2**40 + number, number - 1, note, ErrorCode.NONE) for number, note in enumerate(notes)
     ]
-    assert answers[0] == answers[1]
+    for error_code in (ErrorCode.NONE, ErrorCode.UNSTABLE_OFFSET_COMMIT):
+        partitions = fetched_offsets([*offsets[1:], offsets[0]._replace(error_code=error_code)])
+        group = FetchedGroup("group", ErrorCode.NONE, (FetchedTopic("orders", UUID(int=5), partitions),))
+        frame = encode_response(RequestHeader(9, version, CORRELATION_ID), OffsetFetchResponse((group,)))
+        answer = read_response(9, version, frame)
+        (topic,) = answer["groups"][0]["topics"] if version >= 8 else answer["topics"]
+        assert [
+            (found["partition_index"], found["committed_offset"], found["metadata"], found["error_code"])
+            for found in topic["partitions"]
+        ] == [(index, offset, note, error) for index, offset, _, note, error in partitions]
+        if version >= 5:
+            assert [found["committed_leader_epoch"] for found in topic["partitions"]] == [p[2] for p in partitions]
 
 
-LIKE = OffsetCommitRecord("group", "orders", 4, 10, 1, commit_timestamp_ms=START_MS)
+KIND = CommitKind("group", "orders", commit_timestamp_ms=START_MS)
+COLUMNS = OffsetColumns((4, 2), (10, -1), (1, -1), ("m", ""))
 
 
 @pytest.mark.parametrize(
-    ("lazy", "items"),
+    ("rows", "items"),
     [
-        (columns([(4, 10, 1), (2, 11, -1)]), (OffsetToCommit(4, 10, 1), OffsetToCommit(2, 11, -1))),
-        (AllAccepted((3, 9)), (PartitionResult(3, ErrorCode.NONE), PartitionResult(9, ErrorCode.NONE))),
+        (PartitionResults((3, 9)), (PartitionResult(3, ErrorCode.NONE), PartitionResult(9, ErrorCode.NONE))),
         (
-            FetchedColumns((4, 2), (10, -1), (1, -1)),
-            (FetchedOffset(4, 10, 1, "", ErrorCode.NONE), FetchedOffset(2, -1, -1, "", ErrorCode.NONE)),
+            refused_partitions((3, 9), ErrorCode.ILLEGAL_GENERATION),
+            (PartitionResult(3, ErrorCode.ILLEGAL_GENERATION), PartitionResult(9, ErrorCode.ILLEGAL_GENERATION)),
         ),
         (
-            PlainCommits([CommittedTopic(LIKE, (4, 2), (10, 11), (1, -1))]),
-            (LIKE, OffsetCommitRecord("group", "orders", 2, 11, -1, commit_timestamp_ms=START_MS)),
+            FetchedOffsets(COLUMNS),
+            (FetchedOffset(4, 10, 1, "m", ErrorCode.NONE), FetchedOffset(2, -1, -1, "", ErrorCode.NONE)),
+        ),
+        (
+            CommitRecords([CommittedTopic(KIND, COLUMNS)]),
+            (
+                OffsetCommitRecord("group", "orders", 4, 10, 1, "m", START_MS),
+                OffsetCommitRecord("group", "orders", 2, -1, -1, "", START_MS),
+            ),
         ),
     ],
-    ids=["OffsetColumns", "AllAccepted", "FetchedColumns", "PlainCommits"],
+    ids=["PartitionResults", "refused", "FetchedOffsets", "CommitRecords"],
 )
-def test_columns_read_like_a_tuple(lazy: Any, items: tuple[object, ...]) -> None:
+def test_columns_read_like_a_tuple(rows: Any, items: tuple[object, ...]) -> None:
     """Whoever looks at one finds the items in their order."""
-    assert tuple(lazy) == items
-    assert (len(lazy), lazy[0], lazy[-1], lazy[:1]) == (2, items[0], items[1], items[:1])
-    assert lazy == items
-    assert lazy != items[::-1]
-    assert lazy != "something else"
-    assert repr(lazy) == repr(items)
-    assert list(reversed(lazy)) == list(reversed(items))
+    assert tuple(rows) == items
+    assert (len(rows), rows[0], rows[-1], rows[:1]) == (2, items[0], items[1], items[:1])
+    assert rows == items
+    assert rows != items[::-1]
+    assert rows != "something else"
+    assert repr(rows) == repr(items)
+    assert list(reversed(rows)) == list(reversed(items))
+
+
+def test_lists_become_columns() -> None:
+    """What an embedding program gives as a list is the same as columns, and columns stay what they are."""
+    listed = TopicToCommit("orders", [OffsetToCommit(4, 10, 1, "m"), OffsetToCommit(2, -1, -1, None)])
+    assert listed == TopicToCommit("orders", COLUMNS)
+    assert listed.partitions == (OffsetToCommit(4, 10, 1, "m"), OffsetToCommit(2, -1))
+    for rows, as_columns in (
+        (refused_partitions((3, 9), ErrorCode.ILLEGAL_GENERATION), partition_results),
+        (PartitionResults((3, 9)), partition_results),
+        (FetchedOffsets(COLUMNS), fetched_offsets),
+    ):
+        assert as_columns(rows) is rows  # type: ignore[operator]
+        assert as_columns(list(rows)) == rows  # type: ignore[operator]
 
 
 def test_results_can_be_hashed() -> None:
     """As tuples of results can."""
-    assert hash(AllAccepted((1, 2))) == hash(tuple(AllAccepted((1, 2))))
+    assert hash(PartitionResults((1, 2))) == hash(tuple(PartitionResults((1, 2))))

@@ -7,11 +7,12 @@ import pytest
 from groupcoord import InvariantError, StoreContractError
 from groupcoord.core.classic.continuations import WhenCreated
 from groupcoord.core.classic.group import GroupMetadata
+from groupcoord.core.columns import OffsetColumns
 from groupcoord.core.effects import Append, Effects
 from groupcoord.core.journal import Journal
 from groupcoord.core.messages import OffsetCommitResponse
 from groupcoord.core.offsets.continuations import WhenCommitted
-from groupcoord.core.records import CommittedTopic, OffsetCommitRecord, PlainCommits
+from groupcoord.core.records import CommitKind, CommitRecords, CommittedTopic, OffsetCommitRecord
 from groupcoord.core.replies import Reply
 
 FIRST = 7
@@ -25,9 +26,8 @@ def journal() -> Journal:
 
 def commit(journal: Journal, *offsets: int) -> Append:
     """Begin an append of these offsets, one for each partition from 0 on; return it."""
-    like = OffsetCommitRecord("group", "orders", 0, offsets[0])
-    indexes, epochs = tuple(range(len(offsets))), (-1,) * len(offsets)
-    records = PlainCommits([CommittedTopic(like, indexes, offsets, epochs)])
+    columns = OffsetColumns(tuple(range(len(offsets))), offsets, (-1,) * len(offsets))
+    records = CommitRecords([CommittedTopic(CommitKind("group", "orders"), columns)])
     journal.begin_commit(records, WhenCommitted("group", len(records)), Reply("token", OffsetCommitResponse(())))
     journal.check()
     return journal.in_flight[-1]
@@ -36,7 +36,8 @@ def commit(journal: Journal, *offsets: int) -> Append:
 def offsets_of(journal: Journal) -> dict[int, tuple[int, ...]]:
     """Return (log offset, offset) of each committed partition."""
     topics = journal.hard.offsets.of_group("group")
-    return {index: entry[:2] for index, entry in topics.get("orders", {}).items()}
+    logged = {index: commit.logged(index) for index, commit in topics.get("orders", {}).items()}
+    return {index: (log_offset, record.offset) for index, (log_offset, record) in logged.items()}
 
 
 def test_begin() -> None:
@@ -154,6 +155,6 @@ def test_check(journal: Journal) -> None:
     """Pending commits are those in flight."""
     journal.begin([], WhenCreated(GroupMetadata("group", 3, 0)))
     journal.check()
-    journal.hard.offsets.pending[99] = []
+    journal.hard.offsets.pending[99] = CommitRecords([])
     with pytest.raises(InvariantError, match=r"pending commits \[99\]"):
         journal.check()

@@ -6,9 +6,20 @@ import pytest
 
 from groupcoord import InvariantError
 from groupcoord.core.offsets.cache import OffsetCache
-from groupcoord.core.records import OffsetCommitRecord, OffsetTombstone, TransactionMarker
+from groupcoord.core.records import (
+    CommitRecords,
+    OffsetCommitRecord,
+    OffsetTombstone,
+    TransactionMarker,
+    topic_of_record,
+)
 
 PLAIN, COMMIT, ABORT, TOMBSTONE = "plain", "commit", "abort", "tombstone"
+
+
+def commit(*places: tuple[str, str, int, int], producer_id: int = -1) -> CommitRecords:
+    """Return the commit of these groups, topics, partitions and offsets."""
+    return CommitRecords([topic_of_record(OffsetCommitRecord(*place, producer_id=producer_id)) for place in places])
 
 
 def apply(cache: OffsetCache, *steps: tuple[str, int] | str) -> None:
@@ -19,8 +30,7 @@ def apply(cache: OffsetCache, *steps: tuple[str, int] | str) -> None:
     for log_offset, step in enumerate(steps, start=10):
         kind, producer_id = step if isinstance(step, tuple) else (step, -1)
         if kind in (PLAIN, "txn"):
-            record = OffsetCommitRecord("group", "orders", 0, log_offset, producer_id=producer_id)
-            cache.apply_commit(record, log_offset)
+            cache.apply(commit(("group", "orders", 0, log_offset), producer_id=producer_id), log_offset)
         elif kind == TOMBSTONE:
             cache.apply_tombstone(OffsetTombstone("group", "orders", 0))
         else:
@@ -31,7 +41,7 @@ def apply(cache: OffsetCache, *steps: tuple[str, int] | str) -> None:
 def committed(cache: OffsetCache) -> int | None:
     """Return what partition 0 of ``orders`` has."""
     found = cache.of_group("group").get("orders", {}).get(0)
-    return None if found is None else found[1]
+    return None if found is None else found.logged(0)[1].offset
 
 
 @pytest.mark.parametrize(
@@ -73,8 +83,8 @@ def test_one_transaction_over_groups_and_partitions() -> None:
     cache = OffsetCache()
     places = [("one", "orders", 0), ("one", "orders", 1), ("one", "other", 0), ("two", "orders", 0)]
     for log_offset, place in enumerate(places):
-        cache.apply_commit(OffsetCommitRecord(*place, 5, producer_id=1), log_offset)
-    cache.apply_commit(OffsetCommitRecord("one", "orders", 1, 6, producer_id=2), 9)
+        cache.apply(commit((*place, 5), producer_id=1), log_offset)
+    cache.apply(commit(("one", "orders", 1, 6), producer_id=2), 9)
     cache.apply_tombstone(OffsetTombstone("one", "other", 0))
     cache.check()
     cache.apply_marker(TransactionMarker(1, 0, True))
@@ -88,11 +98,12 @@ def test_one_transaction_over_groups_and_partitions() -> None:
 def test_pending_commits() -> None:
     """What is on its way is known by its append until it is settled; settling what is unknown does nothing."""
     cache = OffsetCache()
-    cache.begin(3, [OffsetCommitRecord("group", "orders", 0, 1), OffsetCommitRecord("other", "orders", 1, 1)])
+    cache.begin(3, commit(("group", "orders", 0, 1)))
+    cache.begin(4, commit(("other", "orders", 1, 1)))
     assert list(cache.pending_keys("group")) == [("orders", 0)]
     assert committed(cache) is None
     cache.settle(2)
-    assert list(cache.pending) == [3]
+    assert list(cache.pending) == [3, 4]
     cache.settle(3)
     assert list(cache.pending_keys("group")) == []
 
@@ -100,10 +111,9 @@ def test_pending_commits() -> None:
 def test_what_a_deletion_must_cover() -> None:
     """Committed offsets, those on their way and those of open transactions, each once."""
     cache = OffsetCache()
-    cache.apply_commit(OffsetCommitRecord("group", "orders", 0, 1), 0)
-    cache.apply_commit(OffsetCommitRecord("group", "orders", 2, 1, producer_id=1), 1)
-    cache.apply_commit(OffsetCommitRecord("group", "orders", 0, 1, producer_id=1), 2)
-    cache.begin(0, [OffsetCommitRecord("group", "orders", 1, 1), OffsetCommitRecord("group", "orders", 0, 1)])
+    cache.apply(commit(("group", "orders", 0, 1)), 0)
+    cache.apply(commit(("group", "orders", 2, 1), ("group", "orders", 0, 1), producer_id=1), 1)
+    cache.begin(0, commit(("group", "orders", 1, 1), ("group", "orders", 0, 1)))
     assert list(cache.known_keys("group")) == [("orders", 0), ("orders", 1), ("orders", 2)]
     assert list(cache.known_keys("other")) == []
 
@@ -112,7 +122,7 @@ def test_tombstones_leave_nothing_behind() -> None:
     """Topics and groups without offsets are not kept."""
     cache = OffsetCache()
     for index in (0, 1):
-        cache.apply_commit(OffsetCommitRecord("group", "orders", index, 1), index)
+        cache.apply(commit(("group", "orders", index, 1)), index)
     cache.apply_tombstone(OffsetTombstone("group", "orders", 0))
     assert list(cache.of_group("group")["orders"]) == [1]
     cache.apply_tombstone(OffsetTombstone("group", "orders", 1))
@@ -122,7 +132,7 @@ def test_tombstones_leave_nothing_behind() -> None:
 def test_check() -> None:
     """``check`` finds an index that does not mirror the transactions, and empty containers."""
     cache = OffsetCache()
-    cache.apply_commit(OffsetCommitRecord("group", "orders", 0, 1, producer_id=1), 0)
+    cache.apply(commit(("group", "orders", 0, 1), producer_id=1), 0)
     cache.transactions.clear()
     with pytest.raises(InvariantError, match="open transactions"):
         cache.check()

@@ -12,10 +12,10 @@ import pytest
 
 from groupcoord import ErrorCode
 from groupcoord.wire import primitives, schema
-from groupcoord.wire.txn_offset_commit import TxnOffsetCommitRequestV6, TxnOffsetCommitResponseV6
 from tests.host.driving import drain, feed
 from tests.host.rules import errors
 from tests.host.wire_world import NO_ID, OTHER_ID, TOPIC_ID, U_ID, Body, World, offset
+from tests.wire.txn_offset_commit_v6 import TxnOffsetCommitRequestV6, TxnOffsetCommitResponseV6
 
 NOBODY: Body = {"producer_id": -1, "producer_epoch": -1}
 UNKNOWN = "UNKNOWN_TOPIC_OR_PARTITION"

@@ -27,7 +27,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "messages": ("core.messages",),
     "events": ("core.events",),
     "assignors": ("core.consumer.assignors", "core.consumer.topics"),
-    "records": ("core.records", "errors", "consumer_protocol"),  # it shows what is embedded in records
+    "records": (
+        *("core.records", "core.columns", "errors", "interpreter"),
+        "consumer_protocol",  # it shows what is embedded in records
+    ),
     "log_store": ("core", "errors", "config", "clock", "records"),
     "loading": ("core", "errors", "clock", "log_store"),
     "coordinator": (
@@ -54,7 +57,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "durations": (),
     "report": ("history.causes", "durations"),  # colours and words for each cause
     "storage": ("records", "log_store", "errors", "core.records"),  # compaction tells records apart by what they are
-    "wire": ("core.messages", "core.records", "errors"),  # of the records only what stands for "no id"
+    "wire": (
+        *("core.messages", "errors", "interpreter"),
+        "core.columns",  # offsets stay columns on all their way
+        "core.records",  # of these only what stands for "no id"
+    ),
     "member": (
         *("core.messages", "errors", "consumer_protocol"),
         "java",  # assignors walk maps as it does

@@ -10,7 +10,7 @@ import pytest
 from attrs import evolve
 
 from groupcoord import ErrorCode, GroupCoordinator, GroupState, LogRecord, ManualClock, PartitionStatus, Ticket
-from groupcoord.core.messages.columns import OffsetColumns
+from groupcoord.core.columns import OffsetColumns
 from groupcoord.core.records import GroupTombstone, OpaqueRecord
 from groupcoord.errors import StoreContractError
 from groupcoord.laws import error_codes

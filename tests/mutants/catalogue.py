@@ -323,14 +323,32 @@ MUTANTS = (
     Mutant(
         "the offsets of one commit share their place in the log",
         "offsets/cache.py",
-        "zip(range(log_offset, next_log_offset), offsets,",
-        "zip(repeat(log_offset), offsets,",
+        "            log_offset += len(topic[1][1])\n",
+        "",
     ),
     Mutant(
-        "columns are taken although the commit brought a retention",
+        "a commit that brought a retention keeps its leader epochs",
         "offsets/drafting.py",
-        "if type(columns) is not OffsetColumns or expire_timestamp_ms != NO_TIMESTAMP:",
-        "if type(columns) is not OffsetColumns:",
+        "columns = columns._replace(leader_epochs=(NO_LEADER_EPOCH,) * len(columns.offsets))",
+        "pass",
+    ),
+    Mutant(
+        "columns replace others although their partitions overlap in part",
+        "offsets/cache.py",
+        "known is not None and known.columns[0] == indexes:",
+        "known is not None:",
+    ),
+    Mutant(
+        "what a commit leaves of an older one is lost",
+        "offsets/cache.py",
+        "                if index not in taken:",
+        "                if False:",
+    ),
+    Mutant(
+        "a fetch answers with a commit of other partitions",
+        "offsets/cache.py",
+        "known is not None and known.columns[0] == indexes and is_of_topic",
+        "known is not None and is_of_topic",
     ),
     Mutant(
         "the metadata limit counts characters, not UTF-16 units",
@@ -341,7 +359,7 @@ MUTANTS = (
     Mutant(
         "a per-request retention is ignored",
         "offsets/retention.py",
-        "            return now_ms >= record.expire_timestamp_ms",
+        "            return now_ms >= kind.expire_timestamp_ms",
         "            return False",
     ),
     Mutant(
@@ -353,8 +371,8 @@ MUTANTS = (
     Mutant(
         "offsets of subscribed topics expire",
         "classic/group.py",
-        "return None if record.topic in topics else record.commit_timestamp_ms",
-        "return record.commit_timestamp_ms",
+        "return None if commit.topic in topics else commit.commit_timestamp_ms",
+        "return commit.commit_timestamp_ms",
     ),
     Mutant(
         "offsets expire during a rebalance",
@@ -384,8 +402,8 @@ MUTANTS = (
     Mutant(
         "transactional offsets are visible at once",
         "offsets/cache.py",
-        "        if record.producer_id != NO_PRODUCER_ID:\n            key",
-        "        if False:\n            key",
+        "        if kind.producer_id != NO_PRODUCER_ID:",
+        "        if False:",
     ),
     Mutant(
         "an abort commits",
@@ -396,7 +414,7 @@ MUTANTS = (
     Mutant(
         "a transaction beats a newer plain commit",
         "offsets/cache.py",
-        "if current is None or log_offset > current[0]:",
+        "if current is None or log_offset > current.log_offset + current.place_of(partition):",
         "if True:",
     ),
     Mutant(

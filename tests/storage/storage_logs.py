@@ -14,7 +14,7 @@ TOPIC_ID = UUID("9e8a4cbc-b6e6-4127-9645-17433affd7c2")
 
 
 def commit(offset: int, partition: int = 0) -> OffsetCommitRecord:
-    return OffsetCommitRecord("grp", "topic", partition, offset, 1, "m", 1000, topic_id=TOPIC_ID)
+    return OffsetCommitRecord("grp", "topic", partition, offset, 1, "é", 1000, topic_id=TOPIC_ID)
 
 
 def append(store: SegmentLogStore, *records: Record, partition: int = 3, timestamp_ms: int = 1000) -> int:

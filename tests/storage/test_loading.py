@@ -25,8 +25,10 @@ from tests.storage.storage_logs import append
 ID = UUID("9e8a4cbc-b6e6-4127-9645-17433affd7c2")
 
 
-def plain(partition: int, offset: int, *, version: int | None = None, topic_id: UUID = ID) -> OffsetCommitRecord:
-    record = OffsetCommitRecord("g", "t", partition, offset, 1, "", 5, value_version=version)
+def plain(
+    partition: int, offset: int, *, version: int | None = None, topic_id: UUID = ID, metadata: str = ""
+) -> OffsetCommitRecord:
+    record = OffsetCommitRecord("g", "t", partition, offset, 1, metadata, 5, value_version=version)
     if version is None:
         record.topic_id = topic_id
     return record
@@ -50,13 +52,14 @@ def loaded(directory: Path, *appends: list[Record]) -> list[tuple[int, Record]]:
     return made
 
 
+@pytest.mark.parametrize("metadata", ["", "m" * 40])
 @pytest.mark.parametrize(
     ("version", "topic_id"), [(None, ID), (None, UUID(int=0)), (3, ID)], ids=["v4", "v4 without topic id", "v3"]
 )
-def test_the_last_commit_of_a_run_stays(tmp_path: Path, version: int | None, topic_id: UUID) -> None:
+def test_the_last_commit_of_a_run_stays(tmp_path: Path, version: int | None, topic_id: UUID, metadata: str) -> None:
     """Over batches and segments, of each key the last commit is there, in the order of offsets."""
     appends: list[list[Record]] = [
-        [plain(partition, number, version=version, topic_id=topic_id) for partition in (2, 0, 1)]
+        [plain(partition, number, version=version, topic_id=topic_id, metadata=metadata) for partition in (2, 0, 1)]
         for number in range(50)
     ]
     assert loaded(tmp_path, *appends) == [(147 + place, record) for place, record in enumerate(appends[-1])]
@@ -68,7 +71,7 @@ def test_the_last_commit_of_a_run_stays(tmp_path: Path, version: int | None, top
         OffsetTombstone("g", "t", 0),
         OffsetTombstone("g", "other", 0),
         GroupTombstone("g"),
-        OffsetCommitRecord("g", "t", 0, 9, 1, "metadata", 5, topic_id=ID),
+        OffsetCommitRecord("g", "t", 0, 9, 1, "größe", 5, topic_id=ID),
         OffsetCommitRecord("g", "t", 0, 9, 1, "", 5, expire_timestamp_ms=6),
         OffsetCommitRecord("g", "t", 0, 9, producer_id=7, producer_epoch=0),
         TransactionMarker(7, 0, committed=True),
@@ -79,7 +82,7 @@ def test_the_last_commit_of_a_run_stays(tmp_path: Path, version: int | None, top
 )
 def test_anything_else_ends_a_run(tmp_path: Path, between: Record) -> None:
     """What comes before another kind of record is not replaced by what comes after it."""
-    found = loaded(tmp_path, [plain(0, 1), plain(0, 2)], [between], [plain(0, 3), plain(0, 4)])
+    found = loaded(tmp_path, [plain(0, 1)], [plain(0, 2)], [between], [plain(0, 3)], [plain(0, 4)])
     assert [offset for offset, _ in found] == [1, 2, 4]
 
 
@@ -97,7 +100,7 @@ def test_records_are_those_of_read(tmp_path: Path) -> None:
 
 
 def test_commits_side_by_side_come_together(tmp_path: Path) -> None:
-    """One topic of one commit is one item; where the next ones replace a part of it, what is left lies side by side."""
+    """One topic of one commit is one item, until the same partitions are committed again."""
     other_topic, other_time, other_group = plain(9, 3), plain(9, 4), plain(9, 5)
     other_topic.topic, other_time.commit_timestamp_ms, other_group.group_id = "u", 6, "h"
     with SegmentLogStore(tmp_path) as store:
@@ -108,7 +111,7 @@ def test_commits_side_by_side_come_together(tmp_path: Path) -> None:
         found = [
             (each.offset, len(each.record) if isinstance(each, LoadedCommits) else None) for each in store.read_last(3)
         ]
-    assert found == [(0, 2), (2, 1), (4, 1), (5, 1), (7, 2), (9, None)]
+    assert found == [(0, 2), (2, 1), (4, 1), (5, 3), (8, 1), (9, 1)]
 
 
 @pytest.mark.parametrize("keys_max", [1, 4, 50_000])
@@ -126,7 +129,8 @@ def test_any_mixture_loads_to_the_same_state(
                 append(store, source.choice(others))
             else:
                 first = source.choice([0, 1, 10 * number])
-                append(store, *(plain(first + place, number) for place in range(source.randint(1, 9))))
+                metadata = source.choice(["", "m", "größe"])
+                append(store, *(plain(first + p, number, metadata=metadata) for p in range(source.randint(1, 9))))
         states = []
         for records in (store.read(3), store.read_last(3)):
             states.append(HardState())

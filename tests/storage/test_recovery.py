@@ -22,7 +22,7 @@ from tests.storage.storage_logs import read as read_all
 
 
 def load(store: SegmentLogStore) -> list[tuple[int, Record]]:
-    """Read as a coordinator that loads the log does; commits with metadata come one by one."""
+    """Read as a coordinator that loads the log does; commits with metadata that aren't ASCII come one by one."""
     records = []
     for record in store.read_last(3):
         assert isinstance(record, LogRecord)

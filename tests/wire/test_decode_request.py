@@ -195,7 +195,7 @@ def test_offset_commit_without_instance(version: int) -> None:
 @pytest.mark.parametrize("count", [0, 1, 2, 255, 256, 257, 1_000])
 @pytest.mark.parametrize("version", versions_of(8))
 def test_offset_commit_of_any_size(version: int, count: int) -> None:
-    """Offsets without metadata are read as any others, however many there are; one with metadata changes nothing."""
+    """However many there are, with metadata alike, of other lengths, or null, which is read as none."""
 
     def partition(index: int, metadata: str | None = "") -> dict[str, Any]:
         return {
@@ -214,9 +214,11 @@ def test_offset_commit_of_any_size(version: int, count: int) -> None:
 
     expected = tuple(map(offset, range(count)))
     assert [topic.partitions for topic in commit([*map(partition, range(count))]).topics] == [expected] * 2
-    for metadata in ("m", None):
+    for metadata in ("m", None, "größe", "m" * 126, "m" * 127, "m" * 300):
         last = [topic.partitions for topic in commit([*map(partition, range(count)), partition(7, metadata)]).topics]
-        assert last == [(*expected, offset(7, metadata))] * 2
+        assert last == [(*expected, offset(7, metadata or ""))] * 2
+        alike = [topic.partitions for topic in commit([partition(index, metadata) for index in range(count)]).topics]
+        assert alike == [tuple([offset(index, metadata or "") for index in range(count)])] * 2
 
 
 @pytest.mark.parametrize("version", versions_of(9))

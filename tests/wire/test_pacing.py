@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from groupcoord.core.columns import OffsetColumns
 from groupcoord.core.messages import FetchedGroup, FetchedTopic, OffsetFetchResponse
-from groupcoord.core.messages.columns import FetchedColumns
+from groupcoord.core.messages.fetches import FetchedOffsets
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import ProtocolError, RequestHeader, decode_request, encode_response, encode_response_parts, parts
@@ -130,7 +131,7 @@ def test_the_longest_array() -> None:
 
 
 def wide_answer(count: int) -> OffsetFetchResponse:
-    columns = FetchedColumns(tuple(range(600)), tuple(range(600)), (5,) * 600)
+    columns = FetchedOffsets(OffsetColumns(tuple(range(600)), tuple(range(600)), (5,) * 600))
     group = FetchedGroup("g", ErrorCode.NONE, (FetchedTopic("t", ZERO_UUID, columns),))
     return OffsetFetchResponse((group,) * count)
 

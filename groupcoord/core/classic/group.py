@@ -21,9 +21,9 @@ from groupcoord.core.messages import (
 from groupcoord.core.records import (
     CLASSIC_GROUP_KEY,
     NO_TIMESTAMP,
+    CommitKind,
     GroupMetadataRecord,
     GroupTombstone,
-    OffsetCommitRecord,
     Record,
 )
 from groupcoord.core.replies import Token
@@ -351,20 +351,20 @@ class GroupMetadata:
             return self.protocol_type == CONSUMER_PROTOCOL_TYPE
         return topic in self.subscribed_topics
 
-    def offset_age_base_ms(self, record: OffsetCommitRecord) -> int | None:
+    def offset_age_base_ms(self, commit: CommitKind) -> int | None:
         """Return the moment from which an offset's age counts; None if it must not expire now.
 
         That is the commit for a group that never had members and for topics that a Stable one doesn't use, and else
         the moment at which the group fell empty (KIP-211).
         """
         if self.protocol_type is None:
-            return record.commit_timestamp_ms
+            return commit.commit_timestamp_ms
         if self.state is GroupState.EMPTY:
-            return record.commit_timestamp_ms if self.state_timestamp_ms is None else self.state_timestamp_ms
+            return commit.commit_timestamp_ms if self.state_timestamp_ms is None else self.state_timestamp_ms
         topics = self.subscribed_topics
         if self.protocol_type != CONSUMER_PROTOCOL_TYPE or self.state is not GroupState.STABLE or topics is None:
             return None
-        return None if record.topic in topics else record.commit_timestamp_ms
+        return None if commit.topic in topics else commit.commit_timestamp_ms
 
     def listed(self) -> ListedGroup:
         """Return the group as ListGroups shows it."""

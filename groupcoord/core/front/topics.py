@@ -7,7 +7,6 @@ request layer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
@@ -16,15 +15,14 @@ from groupcoord.core.messages import (
     FetchedGroup,
     FetchedTopic,
     GroupToFetch,
-    OffsetToCommit,
     PartitionResult,
     TopicResult,
     TopicToCommit,
     TopicToDelete,
     TopicToFetch,
 )
-from groupcoord.core.messages.columns import OffsetColumns
-from groupcoord.core.offsets.commits import no_offset
+from groupcoord.core.messages.commits import PartitionResults, refused_partitions
+from groupcoord.core.messages.fetches import without_offsets
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.interpreter import maker
@@ -71,7 +69,7 @@ def resolve_commit(
     """
     accepted, refused = [], []
     for topic in topics:
-        name = topic.name
+        name, columns = topic.name, topic.columns
         if name is None:
             name = resolver.topic_name(topic.topic_id)
         error_code = ErrorCode.NONE
@@ -83,27 +81,19 @@ def resolve_commit(
         if name is None or count is None or error_code is not ErrorCode.NONE:
             if error_code is ErrorCode.NONE:
                 error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            errors = tuple(PartitionResult(offset.partition_index, error_code) for offset in topic.partitions)
+            errors = refused_partitions(columns.partition_indexes, error_code)
             refused.append(TopicResult(topic.name, topic.topic_id, errors))
             continue
-        good = topic.partitions
-        if not _all_exist(good, count):
-            good = tuple(offset for offset in topic.partitions if 0 <= offset.partition_index < count)
-            errors = _unknown_partitions((offset.partition_index for offset in topic.partitions), count)
-            refused.append(TopicResult(name, topic.topic_id, errors))
-        if good:
+        indexes = columns.partition_indexes
+        if indexes and (min(indexes) < 0 or max(indexes) >= count):
+            refused.append(TopicResult(name, topic.topic_id, _unknown_partitions(indexes, count)))
+            columns = columns.select([place for place, index in enumerate(indexes) if 0 <= index < count])
+        if columns.partition_indexes:
             topic_id = topic.topic_id
             if topic_id is ZERO_UUID or topic_id == ZERO_UUID:
                 topic_id = resolver.topic_id(name) or ZERO_UUID
-            accepted.append(TopicToCommit(name, good, topic_id))
+            accepted.append(TopicToCommit(name, columns, topic_id))
     return tuple(accepted), tuple(refused)
-
-
-def _all_exist(partitions: Sequence[OffsetToCommit], count: int) -> bool:
-    if type(partitions) is OffsetColumns:
-        indexes = partitions.partition_indexes
-        return not indexes or (min(indexes) >= 0 and max(indexes) < count)
-    return all(0 <= offset.partition_index < count for offset in partitions)
 
 
 def resolve_delete(
@@ -114,8 +104,7 @@ def resolve_delete(
     for topic in topics:
         if permissions is not None and not permissions.on_topic(topic.name, Operation.READ):
             denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            errors = tuple(PartitionResult(index, denied) for index in topic.partition_indexes)
-            refused.append(TopicResult(topic.name, ZERO_UUID, errors))
+            refused.append(TopicResult(topic.name, ZERO_UUID, refused_partitions(topic.partition_indexes, denied)))
             continue
         count = resolver.partition_count(topic.name) or 0
         good = tuple(index for index in topic.partition_indexes if 0 <= index < count)
@@ -127,10 +116,9 @@ def resolve_delete(
     return tuple(accepted), tuple(refused)
 
 
-def _unknown_partitions(indexes: Iterable[int], count: int) -> tuple[PartitionResult, ...]:
-    return tuple(
-        PartitionResult(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for index in indexes if not 0 <= index < count
-    )
+def _unknown_partitions(indexes: tuple[int, ...], count: int) -> PartitionResults:
+    unknown = tuple(index for index in indexes if not 0 <= index < count)
+    return refused_partitions(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def merge_results(refused: tuple[TopicResult, ...], results: tuple[TopicResult, ...]) -> tuple[TopicResult, ...]:
@@ -176,7 +164,7 @@ def resolve_fetch(
         if name is not None and permissions is not None:
             error_code = permissions.topic_error(name, Operation.DESCRIBE)
         if error_code is not ErrorCode.NONE:
-            errors = tuple(no_offset(index, error_code) for index in topic.partition_indexes)
+            errors = without_offsets(topic.partition_indexes, error_code)
             refused.append(FetchedTopic(topic.name, topic.topic_id, errors))
         else:
             known.append(TopicToFetch(name, topic.partition_indexes, topic.topic_id))

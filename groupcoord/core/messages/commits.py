@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import repeat
 from typing import NamedTuple
 from uuid import UUID
 
-from attrs import define, frozen
+from attrs import define, field, frozen
 
+from groupcoord.core.columns import OffsetColumns, Rows, offset_columns
 from groupcoord.core.messages.membership import UNKNOWN_GENERATION_ID, UNKNOWN_MEMBER_ID
 from groupcoord.core.messages.request import GroupRequest, Request
 from groupcoord.core.records import ZERO_UUID
@@ -24,13 +26,37 @@ class OffsetToCommit:
     committed_metadata: str | None = ""
 
 
-@define
+def _columns(partitions: Sequence[OffsetToCommit] | OffsetColumns) -> OffsetColumns:
+    if isinstance(partitions, OffsetColumns):
+        return partitions
+    return offset_columns(
+        [offset.partition_index for offset in partitions],
+        [offset.committed_offset for offset in partitions],
+        [offset.committed_leader_epoch for offset in partitions],
+        [offset.committed_metadata or "" for offset in partitions],
+    )
+
+
+@define(repr=False)
 class TopicToCommit:
-    """One topic of a commit: by name, or (``name`` None, request version 10) by topic id."""
+    """One topic of a commit: by name, or (``name`` None, request version 10) by topic id.
+
+    It is made of ``partitions``, a sequence of :class:`OffsetToCommit`, and keeps them as columns. Metadata of None are
+    the same as "".
+    """
 
     name: str | None
-    partitions: Sequence[OffsetToCommit]
+    columns: OffsetColumns = field(alias="partitions", converter=_columns)
     topic_id: UUID = ZERO_UUID
+
+    @property
+    def partitions(self) -> tuple[OffsetToCommit, ...]:
+        """The offsets, one by one."""
+        indexes, offsets, leader_epochs, _ = self.columns
+        return tuple(map(OffsetToCommit, indexes, offsets, leader_epochs, self.columns.texts()))
+
+    def __repr__(self) -> str:
+        return f"TopicToCommit(name={self.name!r}, partitions={self.partitions!r}, topic_id={self.topic_id!r})"
 
 
 class PartitionResult(NamedTuple):
@@ -38,6 +64,40 @@ class PartitionResult(NamedTuple):
 
     partition_index: int
     error_code: ErrorCode
+
+
+class PartitionResults(Rows[PartitionResult]):
+    """What became of the partitions of one topic, as columns.
+
+    Attributes:
+        partition_indexes: the partitions, in the request's order.
+        error_codes: of each; None if all were accepted.
+    """
+
+    __slots__ = ("error_codes", "partition_indexes")
+
+    def __init__(self, partition_indexes: tuple[int, ...], error_codes: tuple[ErrorCode, ...] | None = None) -> None:
+        self.partition_indexes = partition_indexes
+        self.error_codes = error_codes
+
+    def __len__(self) -> int:
+        return len(self.partition_indexes)
+
+    def __iter__(self) -> Iterator[PartitionResult]:
+        return map(PartitionResult, self.partition_indexes, self.error_codes or repeat(ErrorCode.NONE))
+
+
+def partition_results(partitions: Sequence[PartitionResult]) -> PartitionResults:
+    """Return results as columns, if they aren't yet."""
+    if isinstance(partitions, PartitionResults):
+        return partitions
+    error_codes = tuple([error_code for _, error_code in partitions])
+    return PartitionResults(tuple([index for index, _ in partitions]), error_codes if any(error_codes) else None)
+
+
+def refused_partitions(partition_indexes: tuple[int, ...], error_code: ErrorCode) -> PartitionResults:
+    """Return the same result for all of these partitions."""
+    return PartitionResults(partition_indexes, (error_code,) * len(partition_indexes))
 
 
 class TopicResult(NamedTuple):

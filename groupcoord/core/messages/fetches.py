@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import repeat
 from typing import NamedTuple
 from uuid import UUID
 
 from attrs import define, frozen
 
+from groupcoord.core.columns import OffsetColumns, Rows, offset_columns
 from groupcoord.core.messages.request import Request
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
@@ -40,6 +42,44 @@ class FetchedOffset(NamedTuple):
     committed_leader_epoch: int
     metadata: str
     error_code: ErrorCode
+
+
+class FetchedOffsets(Rows[FetchedOffset]):
+    """The committed offsets of one topic, as columns.
+
+    Attributes:
+        columns: the partitions in the order in which they were asked for, and what is committed for each.
+        error_codes: of each; None if there is no error.
+    """
+
+    __slots__ = ("columns", "error_codes")
+
+    def __init__(self, columns: OffsetColumns, error_codes: tuple[ErrorCode, ...] | None = None) -> None:
+        self.columns = columns
+        self.error_codes = error_codes
+
+    def __len__(self) -> int:
+        return len(self.columns.offsets)
+
+    def __iter__(self) -> Iterator[FetchedOffset]:
+        indexes, offsets, leader_epochs, _ = self.columns
+        error_codes = self.error_codes or repeat(ErrorCode.NONE)
+        return map(FetchedOffset, indexes, offsets, leader_epochs, self.columns.texts(), error_codes)
+
+
+def fetched_offsets(partitions: Sequence[FetchedOffset]) -> FetchedOffsets:
+    """Return offsets as columns, if they aren't yet."""
+    if isinstance(partitions, FetchedOffsets):
+        return partitions
+    indexes, offsets, leader_epochs, metadata, error_codes = list(zip(*partitions, strict=True)) or [()] * 5
+    columns = offset_columns(indexes, offsets, leader_epochs, metadata)
+    return FetchedOffsets(columns, error_codes if any(error_codes) else None)
+
+
+def without_offsets(partition_indexes: tuple[int, ...], error_code: ErrorCode) -> FetchedOffsets:
+    """Return the answer for partitions whose offsets are not told."""
+    nothing = (-1,) * len(partition_indexes)
+    return FetchedOffsets(OffsetColumns(partition_indexes, nothing, nothing), (error_code,) * len(partition_indexes))
 
 
 class FetchedTopic(NamedTuple):

@@ -2,53 +2,151 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import repeat
+from collections.abc import Iterator
+from uuid import UUID
 
-from attrs import evolve
-
+from groupcoord.core.columns import NO_LEADER_EPOCH, NO_OFFSET, OffsetColumns, offset_columns
 from groupcoord.core.offsets.producers import Producers
 from groupcoord.core.records import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
+    ZERO_UUID,
+    CommitKind,
+    CommitRecords,
+    CommittedTopic,
     OffsetCommitRecord,
     OffsetTombstone,
-    PlainCommits,
     TransactionMarker,
+    record_at,
+    topic_of_record,
 )
 from groupcoord.errors import InvariantError
-
-CommittedOffset = tuple[int, int, int, OffsetCommitRecord]
-"""The place of a committed offset in the log, the offset, its leader epoch, and a record that tells the rest.
-
-That record is the same but for partition, offset and leader epoch: a commit shares one among its partitions.
-:func:`record_of` gives the whole. A plain tuple, since a commit makes one per partition.
-"""
 
 LoggedCommit = tuple[int, OffsetCommitRecord]
 """The place of a commit in the log, and its record."""
 
-OffsetsOfGroup = dict[str, dict[int, CommittedOffset]]
+
+class DurableCommit:
+    """What is left of a commit of one topic: at least one partition, each once.
+
+    Whoever commits the same partitions again puts the new columns in place of the old ones. When some of them are
+    committed or deleted, the others become commits of their own.
+
+    Attributes:
+        kind: what the offsets have in common.
+        columns: the offsets.
+        log_offset: where the first of them lies in the log; the others lie behind it, one after the other.
+    """
+
+    __slots__ = ("_places", "columns", "kind", "log_offset")
+
+    def __init__(self, kind: CommitKind, columns: OffsetColumns, log_offset: int) -> None:
+        self.kind = kind
+        self.columns = columns
+        self.log_offset = log_offset
+        self._places: dict[int, int] | None = None
+
+    def place_of(self, partition: int) -> int:
+        """Return where the columns have a partition that is in them."""
+        indexes = self.columns.partition_indexes
+        if len(indexes) == 1:
+            return 0
+        if self._places is None:
+            self._places = {index: place for place, index in enumerate(indexes)}
+        return self._places[partition]
+
+    def logged(self, partition: int) -> LoggedCommit:
+        """Return the place in the log and the record of one of the partitions."""
+        place = self.place_of(partition)
+        return self.log_offset + place, record_at(self.kind, self.columns, place)
+
+    def agrees(self, partition: int, other: DurableCommit) -> bool:
+        """Tell whether another commit has the same of a partition, at the same place in the log."""
+        place, others = self.place_of(partition), other.place_of(partition)
+        return (
+            self.log_offset + place == other.log_offset + others
+            and self.columns.offsets[place] == other.columns.offsets[others]
+            and self.columns.leader_epochs[place] == other.columns.leader_epochs[others]
+            and self.columns.texts()[place] == other.columns.texts()[others]
+            and self.kind == other.kind
+        )
+
+
+OffsetsOfTopic = dict[int, DurableCommit]
+"""By partition. One commit stands under each partition that it is the last of."""
+
+OffsetsOfGroup = dict[str, OffsetsOfTopic]
 """By topic and partition."""
 
 
-def record_of(partition: int, entry: CommittedOffset) -> OffsetCommitRecord:
-    """Return the whole record of a committed offset."""
-    _, offset, leader_epoch, like = entry
-    if (like.partition, like.offset, like.leader_epoch) == (partition, offset, leader_epoch):
-        return like
-    return evolve(like, partition=partition, offset=offset, leader_epoch=leader_epoch)
+def put(of_topic: OffsetsOfTopic, topic: CommittedTopic, log_offset: int) -> None:
+    """Put what a commit wrote from ``log_offset`` on in place of what was committed for the same partitions."""
+    kind, columns = topic
+    indexes = columns[0]
+    known = of_topic.get(indexes[0])
+    if known is not None and known.columns[0] == indexes:  # as a rule a consumer commits what it committed before
+        known.kind, known.columns, known.log_offset = kind, columns, log_offset
+    elif len(indexes) == 1 or len(set(indexes)) == len(indexes):
+        take_out(of_topic, indexes)
+        of_topic.update(dict.fromkeys(indexes, DurableCommit(kind, columns, log_offset)))
+    else:
+        for place in range(len(indexes)):
+            put(of_topic, CommittedTopic(kind, columns.select([place])), log_offset + place)
+
+
+def take_out(of_topic: OffsetsOfTopic, indexes: tuple[int, ...]) -> None:
+    """Leave some partitions out of the commits that have them; they are still listed."""
+    found = {id(known): known for index in indexes if (known := of_topic.get(index)) is not None}
+    for known in found.values():
+        columns = known.columns
+        if len(columns.offsets) > 1:
+            taken = set(indexes)
+            for place, index in enumerate(columns.partition_indexes):
+                if index not in taken:
+                    of_topic[index] = DurableCommit(known.kind, columns.select([place]), known.log_offset + place)
+
+
+def fetch_columns(of_topic: OffsetsOfTopic, indexes: tuple[int, ...], topic_id: UUID) -> OffsetColumns:
+    """Return the committed offsets of a topic; -1 for partitions without one.
+
+    Args:
+        of_topic: all there are.
+        indexes: the partitions that are asked for.
+        topic_id: the topic's, if it was named by its id. What was committed for another of the same name isn't there.
+    """
+    if indexes:
+        known = of_topic.get(indexes[0])
+        # As a rule a consumer asks for what it has committed.
+        if known is not None and known.columns[0] == indexes and is_of_topic(known.kind, topic_id):
+            return known.columns
+    offsets, leader_epochs, metadata = [], [], []
+    for index in indexes:
+        known = of_topic.get(index)
+        if known is None or not is_of_topic(known.kind, topic_id):
+            offsets.append(NO_OFFSET)
+            leader_epochs.append(NO_LEADER_EPOCH)
+            metadata.append("")
+            continue
+        columns, place = known.columns, known.place_of(index)
+        offsets.append(columns.offsets[place])
+        leader_epochs.append(columns.leader_epochs[place])
+        metadata.append("" if columns.metadata is None else columns.metadata[place])
+    return offset_columns(indexes, offsets, leader_epochs, metadata)
+
+
+def is_of_topic(kind: CommitKind, topic_id: UUID) -> bool:
+    """Tell whether offsets were committed for this topic, and not for one of the same name that is gone (KIP-848)."""
+    return topic_id is ZERO_UUID or topic_id == ZERO_UUID or kind.topic_id in (ZERO_UUID, topic_id)
 
 
 class OffsetCache:
     """The offsets of all groups of one log partition.
 
-    ``committed`` and ``transactions`` are hard state: they change only in :meth:`apply_commit`,
-    :meth:`apply_tombstone` and :meth:`apply_marker`, which are given records of the log in their order. ``pending``
-    is soft.
+    ``committed`` and ``transactions`` are hard state: they change only in :meth:`apply`, :meth:`apply_tombstone` and
+    :meth:`apply_marker`, which are given records of the log in their order. ``pending`` is soft.
 
     Attributes:
-        committed: group id → topic → partition → committed offset.
+        committed: group id → topic → partition → the commit that has its offset.
         transactions: producer id → (group id, topic, partition) → its last offset in the open transaction (KIP-98).
         pending: append number → plain and transactional commits on their way to the log.
         producers: who wrote transactional commits and markers; soft as well.
@@ -57,47 +155,51 @@ class OffsetCache:
     def __init__(self) -> None:
         self.committed: dict[str, OffsetsOfGroup] = {}
         self.transactions: dict[int, dict[tuple[str, str, int], LoggedCommit]] = {}
-        self.pending: dict[int, Sequence[OffsetCommitRecord]] = {}
+        self.pending: dict[int, CommitRecords] = {}
         self.producers = Producers()
         self._open: dict[str, dict[tuple[str, int], dict[int, None]]] = {}
 
     # ------------------------------------------------------------ hard state
 
-    def apply_commit(self, record: OffsetCommitRecord, log_offset: int) -> None:
-        """Take a commit over: at once, or (from a transaction) aside until its marker."""
-        if record.producer_id != NO_PRODUCER_ID:
+    def apply(self, commit: CommitRecords, log_offset: int) -> None:
+        """Take a commit over that lies in the log from ``log_offset`` on.
+
+        It counts at once, or (from a transaction) is put aside until its marker.
+        """
+        topics = commit.topics
+        kind = topics[0][0]
+        if kind.producer_id != NO_PRODUCER_ID:
+            self._put_aside(commit, log_offset)
+            return
+        of_group = self.committed.get(kind.group_id)
+        if of_group is None:
+            of_group = self.committed[kind.group_id] = {}
+        for topic in topics:
+            name = topic[0][1]
+            of_topic = of_group.get(name)
+            if of_topic is None:
+                of_topic = of_group[name] = {}
+            put(of_topic, topic, log_offset)
+            log_offset += len(topic[1][1])
+
+    def _put_aside(self, commit: CommitRecords, log_offset: int) -> None:
+        for place, record in enumerate(commit):
             key = (record.group_id, record.topic, record.partition)
-            self.transactions.setdefault(record.producer_id, {})[key] = (log_offset, record)
+            self.transactions.setdefault(record.producer_id, {})[key] = (log_offset + place, record)
             open_offsets = self._open.setdefault(record.group_id, {})
             open_offsets.setdefault((record.topic, record.partition), {})[record.producer_id] = None
             self.producers.wrote(record.producer_id, record.producer_epoch)
-            return
-        entry = (log_offset, record.offset, record.leader_epoch, record)
-        try:
-            self.committed[record.group_id][record.topic][record.partition] = entry
-        except KeyError:
-            self.committed.setdefault(record.group_id, {}).setdefault(record.topic, {})[record.partition] = entry
-
-    def apply_plain_commits(self, commits: PlainCommits, log_offset: int) -> None:
-        """Take over a commit of one group outside of any transaction, which lies in the log from ``log_offset`` on.
-
-        The same as :meth:`apply_commit` for each record, in one pass.
-        """
-        of_group = self.committed.setdefault(commits.topics[0].like.group_id, {})
-        for like, partition_indexes, offsets, leader_epochs in commits.topics:
-            next_log_offset = log_offset + len(offsets)
-            entries = zip(range(log_offset, next_log_offset), offsets, leader_epochs, repeat(like))
-            of_group.setdefault(like.topic, {}).update(zip(partition_indexes, entries, strict=True))
-            log_offset = next_log_offset
 
     def apply_tombstone(self, record: OffsetTombstone) -> None:
         """Forget a partition's offset, pending ones of open transactions included."""
-        topics = self.committed.get(record.group_id)
-        if topics is not None and record.topic in topics:
-            topics[record.topic].pop(record.partition, None)
-            if not topics[record.topic]:
-                del topics[record.topic]
-            if not topics:
+        of_group = self.committed.get(record.group_id)
+        if of_group is not None and record.partition in of_group.get(record.topic, ()):
+            of_topic = of_group[record.topic]
+            take_out(of_topic, (record.partition,))
+            del of_topic[record.partition]
+            if not of_topic:
+                del of_group[record.topic]
+            if not of_group:
                 del self.committed[record.group_id]
         key = (record.group_id, record.topic, record.partition)
         for producer_id in self._open.get(record.group_id, {}).get((record.topic, record.partition), {}).copy():
@@ -112,10 +214,11 @@ class OffsetCache:
                 group_id, topic, partition = key
                 of_topic = self.committed.setdefault(group_id, {}).setdefault(topic, {})
                 current = of_topic.get(partition)
-                if current is None or log_offset > current[0]:
+                if current is None or log_offset > current.log_offset + current.place_of(partition):
                     # From here on it is an offset like any other, as it would be in a compacted log without the marker.
-                    plain = evolve(record, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)
-                    of_topic[partition] = (log_offset, plain.offset, plain.leader_epoch, plain)
+                    kind, columns = topic_of_record(record)
+                    kind = kind._replace(producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)
+                    put(of_topic, CommittedTopic(kind, columns), log_offset)
 
     def _drop_open(self, producer_id: int, key: tuple[str, str, int]) -> None:
         group_id, topic, partition = key
@@ -132,12 +235,12 @@ class OffsetCache:
 
     # ------------------------------------------------------------ pending commits
 
-    def begin(self, number: int, records: Sequence[OffsetCommitRecord]) -> None:
+    def begin(self, number: int, records: CommitRecords) -> None:
         """Remember commits that are on their way to the log as append ``number``."""
         self.pending[number] = records
 
-    def settle(self, number: int) -> Sequence[OffsetCommitRecord] | None:
-        """Forget the pending commits of an append, which is durable or has failed; return them if there were any."""
+    def settle(self, number: int) -> CommitRecords | None:
+        """Forget the pending commit of an append, which is durable or has failed; return it if there was one."""
         return self.pending.pop(number, None)
 
     # ------------------------------------------------------------ reading
@@ -150,7 +253,7 @@ class OffsetCache:
         """Return every committed offset as its place in the log and its whole record, by group, topic and partition."""
         return {
             group_id: {
-                topic: {index: (entry[0], record_of(index, entry)) for index, entry in partitions.items()}
+                topic: {index: commit.logged(index) for index, commit in partitions.items()}
                 for topic, partitions in topics.items()
             }
             for group_id, topics in self.committed.items()
@@ -166,10 +269,11 @@ class OffsetCache:
 
     def pending_keys(self, group_id: str) -> Iterator[tuple[str, int]]:
         """Return (topic, partition) of every commit of a group that is on its way to the log."""
-        for records in self.pending.values():
-            for record in records:
-                if record.group_id == group_id:
-                    yield record.topic, record.partition
+        for commit in self.pending.values():
+            for kind, columns in commit.topics:
+                if kind.group_id == group_id:
+                    for index in columns.partition_indexes:
+                        yield kind.topic, index
 
     def known_keys(self, group_id: str) -> dict[tuple[str, int], None]:
         """Return (topic, partition) of all that a deletion must cover, in order.
@@ -196,5 +300,18 @@ class OffsetCache:
         }
         if listed != indexed:
             raise InvariantError(f"open transactions {listed} are indexed as {indexed}")
-        if not all(topics and all(topics.values()) for topics in self.committed.values()):
-            raise InvariantError("the offset cache keeps empty containers")
+        for topics in self.committed.values():
+            if not topics or not all(topics.values()):
+                raise InvariantError("the offset cache keeps empty containers")
+            for topic, of_topic in topics.items():
+                _check_topic(topic, of_topic)
+
+
+def _check_topic(topic: str, of_topic: OffsetsOfTopic) -> None:
+    commits = {id(commit): commit for commit in of_topic.values()}
+    listed = [index for commit in commits.values() for index in commit.columns.partition_indexes]
+    if sorted(listed) != sorted(of_topic):
+        raise InvariantError(f"commits of {topic!r} have {sorted(listed)}, but {sorted(of_topic)} are listed")
+    for index, commit in of_topic.items():
+        if commit.columns.partition_indexes[commit.place_of(index)] != index or commit.kind.topic != topic:
+            raise InvariantError(f"partition {index} of {topic!r} is listed under another's commit")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from operator import attrgetter
-from uuid import UUID
+from collections.abc import Mapping
 
+from groupcoord.core.columns import NO_LEADER_EPOCH, NO_OFFSET
 from groupcoord.core.context import HandlerContext
 from groupcoord.core.creation import Creation
 from groupcoord.core.events import Cause
@@ -28,14 +27,16 @@ from groupcoord.core.messages import (
     TxnOffsetCommit,
     TxnOffsetCommitResponse,
 )
-from groupcoord.core.messages.columns import FetchedColumns
-from groupcoord.core.offsets.cache import CommittedOffset
+from groupcoord.core.messages.commits import refused_partitions
+from groupcoord.core.messages.fetches import FetchedOffsets, fetched_offsets
+from groupcoord.core.offsets.cache import fetch_columns
 from groupcoord.core.offsets.continuations import WhenCommitted, WhenWritten
-from groupcoord.core.offsets.drafting import NO_LEADER_EPOCH, draft_commit
+from groupcoord.core.offsets.drafting import draft_commit
 from groupcoord.core.records import (
     NO_TIMESTAMP,
     ZERO_UUID,
-    OffsetCommitRecord,
+    CommitRecords,
+    CommittedTopic,
     OffsetTombstone,
     Record,
     TransactionMarker,
@@ -44,13 +45,8 @@ from groupcoord.core.replies import Reply, Token
 from groupcoord.errors import ErrorCode
 from groupcoord.interpreter import maker
 
-NO_OFFSET = -1
-
-_NOT_COMMITTED: CommittedOffset = (-1, NO_OFFSET, NO_LEADER_EPOCH, OffsetCommitRecord("", "", -1, NO_OFFSET))
-
 _make_fetched, _make_topic, _make_group = maker(FetchedOffset), maker(FetchedTopic), maker(FetchedGroup)
 _make_reply = maker(Reply)
-_get_metadata = attrgetter("metadata")
 
 
 class Commits:
@@ -88,10 +84,10 @@ class Commits:
         if group is None:
             self._creation.create(request.group_id, now_ms)
         expire_timestamp_ms = NO_TIMESTAMP if request.retention_time_ms == -1 else now_ms + request.retention_time_ms
-        records, results = draft_commit(
+        topics, results = draft_commit(
             request.group_id, request.topics, self._config.offset_metadata_max_bytes, now_ms, expire_timestamp_ms
         )
-        self._write(request.group_id, token, records, OffsetCommitResponse(results))
+        self._write(request.group_id, token, topics, OffsetCommitResponse(results))
 
     def commit_transactional(self, request: TxnOffsetCommit, token: Token, now_ms: int) -> None:
         """Commit offsets as part of a transaction: they are durable when answered, but invisible until its marker."""
@@ -107,7 +103,7 @@ class Commits:
             return
         if group is None:
             self._creation.create(request.group_id, now_ms)
-        records, results = draft_commit(
+        topics, results = draft_commit(
             request.group_id,
             request.topics,
             self._config.offset_metadata_max_bytes,
@@ -115,19 +111,19 @@ class Commits:
             producer_id=request.producer_id,
             producer_epoch=request.producer_epoch,
         )
-        self._write(request.group_id, token, records, TxnOffsetCommitResponse(results))
+        self._write(request.group_id, token, topics, TxnOffsetCommitResponse(results))
 
     def _write(
         self,
         group_id: str,
         token: Token,
-        records: Sequence[OffsetCommitRecord],
+        topics: list[CommittedTopic],
         response: OffsetCommitResponse | TxnOffsetCommitResponse,
     ) -> None:
-        offset_count = len(records)
-        if offset_count:
+        if topics:
+            records = CommitRecords(topics)
             held = _make_reply((token, response))
-            self._journal.begin_commit(records, WhenCommitted(group_id, offset_count), held)
+            self._journal.begin_commit(records, WhenCommitted(group_id, len(records)), held)
         else:
             self._effects.reply(token, response)
 
@@ -199,60 +195,31 @@ class Commits:
             named = tuple(TopicToFetch(name, tuple(partitions)) for name, partitions in committed.items())
         topics = []
         for topic in named:
-            name, topic_id = topic.name or "", topic.topic_id
-            partitions = committed.get(name, {})
-            is_identified = topic_id is not ZERO_UUID and topic_id != ZERO_UUID
-            columns = None if checks_stability else _fetched_columns(partitions, topic, is_identified)
-            if columns is not None:
-                topics.append(_make_topic((name, topic_id, columns)))
-                continue
-            fetched = []
-            for index in topic.partition_indexes:
-                found = partitions.get(index)
-                if checks_stability and offsets.is_unstable(group_id, name, index):
-                    fetched.append(no_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT))
-                elif found is None or (is_identified and _is_another_topic(found[3], topic_id)):
-                    fetched.append(no_offset(index))
-                else:
-                    _, offset, leader_epoch, record = found
-                    fetched.append(_make_fetched((index, offset, leader_epoch, record.metadata, ErrorCode.NONE)))
-            topics.append(_make_topic((name, topic_id, tuple(fetched))))
+            name, indexes, topic_id = topic.name or "", topic.partition_indexes, topic.topic_id
+            fetched = FetchedOffsets(fetch_columns(committed.get(name, {}), indexes, topic_id))
+            if checks_stability:
+                fetched = self._without_unstable(group_id, name, fetched)
+            topics.append(_make_topic((name, topic_id, fetched)))
         return _make_group((group_id, ErrorCode.NONE, tuple(topics)))
 
-
-def _fetched_columns(
-    partitions: dict[int, CommittedOffset], topic: TopicToFetch, is_identified: bool
-) -> FetchedColumns | None:
-    """Return the offsets of a topic as columns; None if one has metadata or is of another topic, or none is wanted."""
-    found = list(map(partitions.get, topic.partition_indexes))
-    entries = [entry or _NOT_COMMITTED for entry in found] if None in found else found
-    if not entries:
-        return None
-    _, offsets, leader_epochs, records = zip(*entries, strict=True)
-    if any(map(_get_metadata, records)):
-        return None
-    if is_identified and any(_is_another_topic(record, topic.topic_id) for record in records):
-        return None
-    return FetchedColumns(topic.partition_indexes, offsets, leader_epochs)
-
-
-def _is_another_topic(record: OffsetCommitRecord, topic_id: UUID) -> bool:
-    """Tell whether an offset was committed for a topic of the same name that is gone by now (KIP-848's topic ids)."""
-    return record.topic_id not in (ZERO_UUID, topic_id)
-
-
-def no_offset(partition_index: int, error_code: ErrorCode = ErrorCode.NONE) -> FetchedOffset:
-    """Return the answer for a partition without a (visible) committed offset."""
-    return _make_fetched((partition_index, NO_OFFSET, NO_LEADER_EPOCH, "", error_code))
+    def _without_unstable(self, group_id: str, topic: str, fetched: FetchedOffsets) -> FetchedOffsets:
+        """Return an error for each partition that an open transaction may still change."""
+        indexes = fetched.columns.partition_indexes
+        is_unstable = [self._offsets.is_unstable(group_id, topic, index) for index in indexes]
+        rows = zip(fetched, is_unstable, strict=True)
+        return fetched_offsets(
+            [
+                _make_fetched((row.partition_index, NO_OFFSET, NO_LEADER_EPOCH, "", ErrorCode.UNSTABLE_OFFSET_COMMIT))
+                if unstable
+                else row
+                for row, unstable in rows
+            ]
+        )
 
 
 def refused_topics(topics: tuple[TopicToCommit, ...], error_code: ErrorCode) -> tuple[TopicResult, ...]:
     """Return a commit's results with the same error on every partition."""
     return tuple(
-        TopicResult(
-            topic.name,
-            topic.topic_id,
-            tuple(PartitionResult(offset.partition_index, error_code) for offset in topic.partitions),
-        )
+        TopicResult(topic.name, topic.topic_id, refused_partitions(topic.columns.partition_indexes, error_code))
         for topic in topics
     )

@@ -9,9 +9,8 @@ from groupcoord.core.context import HandlerContext
 from groupcoord.core.events import Cause
 from groupcoord.core.groups import AnyGroup, Group
 from groupcoord.core.journal import Journal
-from groupcoord.core.offsets.cache import record_of
 from groupcoord.core.offsets.continuations import WhenDeleted
-from groupcoord.core.records import NO_TIMESTAMP, ZERO_UUID, OffsetCommitRecord, OffsetTombstone, Record
+from groupcoord.core.records import NO_TIMESTAMP, ZERO_UUID, CommitKind, OffsetTombstone, Record, topic_of_record
 from groupcoord.core.timers import Timer, TimerKey, TimerKind
 
 MS_PER_MINUTE = 60_000
@@ -94,15 +93,15 @@ class Retention:
         """
         offsets = self._context.journal.hard.offsets
         found = [
-            record_of(index, entry)
+            (commit.kind, index)
             for group_id in self._context.groups
-            for index, entry in offsets.of_group(group_id).get(topic, {}).items()
+            for index, commit in offsets.of_group(group_id).get(topic, {}).items()
         ]
-        found += [record for records in offsets.pending.values() for record in records]
-        found += [record for keys in offsets.transactions.values() for _, record in keys.values()]
-        found = [record for record in found if record.topic == topic]
-        newer = {(r.group_id, r.partition) for r in found if r.topic_id not in (ZERO_UUID, topic_id)}
-        keys = dict.fromkeys((record.group_id, record.partition) for record in found)
+        pending = [of_topic for commit in offsets.pending.values() for of_topic in commit.topics]
+        pending += [topic_of_record(record) for keys in offsets.transactions.values() for _, record in keys.values()]
+        found += [(kind, index) for kind, columns in pending if kind.topic == topic for index in columns[0]]
+        newer = {(kind.group_id, index) for kind, index in found if kind.topic_id not in (ZERO_UUID, topic_id)}
+        keys = dict.fromkeys((kind.group_id, index) for kind, index in found)
         records = [
             OffsetTombstone(group_id, topic, index) for group_id, index in keys if (group_id, index) not in newer
         ]
@@ -116,22 +115,22 @@ class Retention:
         pending = set(offsets.pending_keys(group_id))
         due, kept = [], False
         for topic, partitions in offsets.of_group(group_id).items():
-            for index, (_, _, _, record) in partitions.items():
+            for index, commit in partitions.items():
                 key = (topic, index)
                 if (
                     key not in pending
                     and not offsets.is_unstable(group_id, *key)
-                    and self._is_due(group, record, now_ms)
+                    and self._is_due(group, commit.kind, now_ms)
                 ):
                     due.append(key)
                 else:
                     kept = True
         return due, not kept and not pending and not offsets.has_open_transaction(group_id)
 
-    def _is_due(self, group: Group, record: OffsetCommitRecord, now_ms: int) -> bool:
-        base_ms = group.offset_age_base_ms(record)
+    def _is_due(self, group: Group, kind: CommitKind, now_ms: int) -> bool:
+        base_ms = group.offset_age_base_ms(kind)
         if base_ms is None:
             return False
-        if record.expire_timestamp_ms != NO_TIMESTAMP:
-            return now_ms >= record.expire_timestamp_ms
+        if kind.expire_timestamp_ms != NO_TIMESTAMP:
+            return now_ms >= kind.expire_timestamp_ms
         return now_ms - base_ms >= self._context.config.offsets_retention_minutes * MS_PER_MINUTE

@@ -6,7 +6,6 @@ from functools import lru_cache
 
 from groupcoord.consumer_protocol import decode_subscription
 from groupcoord.core.hard_state import HardState
-from groupcoord.core.offsets.cache import record_of
 from groupcoord.core.records import (
     CLASSIC_GROUP_KEY,
     NO_PRODUCER_ID,
@@ -105,7 +104,7 @@ class LogLaws:
                 lines.append(f"{group_id} {[record for _, record in records.values()]!r}")
             for _, topics in sorted(hard.offsets.committed.items()):
                 for _, partitions in sorted(topics.items()):
-                    lines += [repr(record_of(index, entry)) for index, entry in sorted(partitions.items())]
+                    lines += [repr(commit.logged(index)[1]) for index, commit in sorted(partitions.items())]
         return "\n".join(lines)
 
 

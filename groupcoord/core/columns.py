@@ -1,0 +1,87 @@
+"""Offsets of many partitions as columns, from the request to the log, to what is remembered and to the answer."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, TypeVar, overload
+
+from groupcoord.interpreter import maker
+
+T = TypeVar("T")
+
+NO_OFFSET = -1
+NO_LEADER_EPOCH = -1
+
+
+class OffsetColumns(NamedTuple):
+    """Offsets of partitions of one topic, column by column.
+
+    A commit is decoded into these, and the same columns are written to the log, remembered and fetched again.
+
+    Attributes:
+        partition_indexes: the partitions.
+        offsets: of each.
+        leader_epochs: of each offset; -1 where it is unknown.
+        metadata: what the client noted beside each; None if it noted nothing beside any of them.
+    """
+
+    partition_indexes: tuple[int, ...]
+    offsets: tuple[int, ...]
+    leader_epochs: tuple[int, ...]
+    metadata: tuple[str, ...] | None = None
+
+    def texts(self) -> tuple[str, ...]:
+        """Return the metadata of each, "" where there is none."""
+        return ("",) * len(self.offsets) if self.metadata is None else self.metadata
+
+    def select(self, places: Sequence[int]) -> OffsetColumns:
+        """Return the columns of the entries at these places."""
+        indexes, offsets, leader_epochs, metadata = self
+        return offset_columns(
+            [indexes[place] for place in places],
+            [offsets[place] for place in places],
+            [leader_epochs[place] for place in places],
+            None if metadata is None else [metadata[place] for place in places],
+        )
+
+
+make_columns = maker(OffsetColumns)
+
+
+def offset_columns(
+    partition_indexes: Sequence[int],
+    offsets: Sequence[int],
+    leader_epochs: Sequence[int],
+    metadata: Sequence[str] | None = None,
+) -> OffsetColumns:
+    """Return columns of equal length; metadata that are all empty are none."""
+    kept = tuple(metadata) if metadata is not None and any(metadata) else None
+    return make_columns((tuple(partition_indexes), tuple(offsets), tuple(leader_epochs), kept))
+
+
+class Rows(Sequence[T]):
+    """An immutable sequence whose items are made of columns when somebody looks; equal to a tuple of the same items."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[T]:
+        """Make the items, one after the other."""
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[T, ...]: ...
+    def __getitem__(self, index: int | slice) -> T | tuple[T, ...]:
+        """Return the item at ``index``, or the tuple of a slice."""
+        return tuple(self)[index]
+
+    def __eq__(self, other: object) -> bool:
+        return tuple(self) == tuple(other) if isinstance(other, Rows | tuple) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))

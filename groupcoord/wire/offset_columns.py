@@ -1,0 +1,236 @@
+"""Offsets of partitions and what became of them, read and written column by column: of commits and of fetches.
+
+With heartbeats these are most of a coordinator's work, so that what the partitions of a topic have in common is looked
+at once: as a rule that is the length of their metadata.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
+
+from groupcoord.core.columns import OffsetColumns, make_columns, offset_columns
+from groupcoord.core.messages import FetchedOffset, TopicResult
+from groupcoord.core.messages.commits import partition_results
+from groupcoord.core.messages.fetches import fetched_offsets
+from groupcoord.errors import ErrorCode
+from groupcoord.interpreter import Widths, encode_each
+from groupcoord.wire import primitives
+from groupcoord.wire.pacing import paced
+from groupcoord.wire.primitives import (
+    INT16_FROM,
+    INT32,
+    INT32_FROM,
+    UTF8_AS_JAVA,
+    read_array_length,
+    read_compact_array_length,
+    read_compact_nullable_string,
+    read_nullable_string,
+    skip_tagged_fields,
+    write_compact_string_length,
+    write_string_length,
+)
+
+COLUMNS_MAX = 256
+"""So many partitions are read or written at once, and no more, so that a layout takes little memory."""
+
+_LAYOUTS_MAX = 128
+_CACHED_RESULTS_MAX, _CACHED_NAME_LENGTH_MAX = 64, 256
+_ALIKE_MAX = 0x7F
+"""So few partitions, and bytes of metadata, that a varint of one byte says how many."""
+
+OffsetsReader = Callable[[bytes, int], tuple[OffsetColumns, int]]
+"""Gives the offsets at a position of a frame, and the position behind them."""
+
+
+def offsets_reader(*, has_leader_epoch: bool, is_flexible: bool) -> OffsetsReader:
+    """Return what reads the partitions of a topic of a commit, from their number on.
+
+    Args:
+        has_leader_epoch: they have one each; -1 stands for it otherwise.
+        is_flexible: lengths are varints, and tagged fields follow.
+    """
+    numbers = struct.Struct(">iqi" if has_leader_epoch else ">iq")
+    size_at = numbers.size  # of the metadata, in the bytes of a partition
+    text_at = size_at + (1 if is_flexible else 2)
+    width = len(numbers.format) + is_flexible  # how many numbers are read of each partition
+    size_place = width - 1 - is_flexible
+    read_one_by_one = partial(_read_one_by_one, numbers, is_flexible)
+
+    @lru_cache(maxsize=_LAYOUTS_MAX)
+    def layout_of(size: int, count: int) -> tuple[Callable[[bytes, int], tuple[int, ...]], int]:
+        partition = numbers.format[1:] + (f"B{size - 1}xB" if is_flexible else f"h{size}x")
+        partitions = struct.Struct(">" + partition * count)
+        return partitions.unpack_from, partitions.size
+
+    def read(frame: bytes, position: int) -> tuple[OffsetColumns, int]:
+        # As a rule the metadata that a client writes are equally long: then all are read in one go.
+        if is_flexible:
+            count, start = frame[position] - 1, position + 1
+            size = frame[start + size_at] if 0 < count < _ALIKE_MAX else 0
+        else:
+            count, start = INT32_FROM(frame, position)[0], position + 4
+            size = INT16_FROM(frame, start + size_at)[0] if 0 < count < _ALIKE_MAX else -1
+        if not is_flexible <= size < _ALIKE_MAX:
+            return read_one_by_one(frame, position)
+        unpack, total_bytes = layout_of(size, count)
+        end = start + total_bytes
+        if end > len(frame):
+            return read_one_by_one(frame, position)
+        fields = unpack(frame, start)
+        if is_flexible and fields[width - 1 :: width].count(0) != count:  # of tagged fields
+            return read_one_by_one(frame, position)
+        if fields[size_place::width].count(size) != count:
+            return read_one_by_one(frame, position)
+        leader_epochs = fields[2::width] if has_leader_epoch else (-1,) * count
+        metadata = None
+        if size > is_flexible:
+            metadata = _texts(frame[start:end], text_at, size - is_flexible, total_bytes // count)
+        return make_columns((fields[0::width], fields[1::width], leader_epochs, metadata)), end
+
+    return read
+
+
+def _read_one_by_one(
+    layout: struct.Struct, is_flexible: bool, frame: bytes, position: int
+) -> tuple[OffsetColumns, int]:
+    count, position = (read_compact_array_length if is_flexible else read_array_length)(frame, position)
+    numbers, metadata = [], []
+    for _ in paced(range(count)):
+        numbers.append(layout.unpack_from(frame, position))
+        position += layout.size
+        if is_flexible:
+            text, position = read_compact_nullable_string(frame, position)
+            position = skip_tagged_fields(frame, position)
+        else:
+            text, position = read_nullable_string(frame, position)
+        metadata.append(text or "")
+    indexes, offsets, *epochs = list(zip(*numbers, strict=True)) or [(), (), ()]
+    return offset_columns(indexes, offsets, epochs[0] if epochs else (-1,) * count, metadata), position
+
+
+def _texts(rows: bytes, start: int, length: int, row_bytes: int) -> tuple[str, ...]:
+    """Return the texts of equal length that stand at the same place of each row."""
+    text = rows.decode("latin-1")
+    found = [text[position : position + length] for position in range(start, len(rows), row_bytes)]
+    if "".join(found).isascii():
+        return tuple(found)
+    return tuple(
+        [
+            str(rows[position : position + length], "utf-8", UTF8_AS_JAVA)
+            for position in range(start, len(rows), row_bytes)
+        ]
+    )
+
+
+# ---------------------------------------------------------------- offsets
+
+
+class OffsetsWriter:
+    """Writes the partitions of a topic of a fetch.
+
+    Args:
+        has_leader_epoch: each offset has its epoch.
+        is_flexible: lengths are varints, and tagged fields follow.
+    """
+
+    def __init__(self, *, has_leader_epoch: bool, is_flexible: bool) -> None:
+        self._numbers = "iqi" if has_leader_epoch else "iq"
+        self._has_leader_epoch = has_leader_epoch
+        self._write_length = write_compact_string_length if is_flexible else write_string_length
+        self._nothing = self._write_length(0)
+        self._error, self._no_error = ("hx", "3x") if is_flexible else ("h", "2x")
+        self._pack_of = lru_cache(maxsize=_LAYOUTS_MAX)(self._pack)
+
+    def write(self, partitions: Sequence[FetchedOffset]) -> bytes:
+        """Return the bytes of the partitions, without their number."""
+        fetched = fetched_offsets(partitions)
+        columns, error_codes = fetched.columns, fetched.error_codes
+        count = len(columns[0])
+        if count <= COLUMNS_MAX:
+            return self._write(columns, error_codes)
+        written = []
+        for start in paced(range(0, count, COLUMNS_MAX)):
+            part = slice(start, start + COLUMNS_MAX)
+            errors = None if error_codes is None else error_codes[part]
+            written.append(self._write(columns.select(range(count)[part]), errors))
+        return b"".join(written)
+
+    def _pack(self, widths: Widths, count: int, rest: str) -> Callable[..., bytes]:
+        """Return what packs so many partitions whose metadata are so long, all together or each."""
+        each = (widths,) * count if isinstance(widths, int) else widths
+        return struct.Struct(">" + "".join([f"{self._numbers}{width}s{rest}" for width in each])).pack
+
+    def _write(self, columns: OffsetColumns, error_codes: Sequence[int] | None) -> bytes:
+        indexes, offsets, leader_epochs, metadata = columns
+        count = len(indexes)
+        texts: Sequence[bytes] = (self._nothing,)
+        widths: Widths = len(self._nothing)
+        if metadata is not None:
+            texts, widths = encode_each(metadata, self._write_length)
+        rest = self._no_error if error_codes is None else self._error
+        text_at = len(self._numbers)
+        width = text_at + (1 if error_codes is None else 2)
+        fields: list[object] = [texts[0]] * (width * count)
+        fields[0::width] = indexes
+        fields[1::width] = offsets
+        if self._has_leader_epoch:
+            fields[2::width] = leader_epochs
+        if metadata is not None:
+            fields[text_at::width] = texts
+        if error_codes is not None:
+            fields[width - 1 :: width] = error_codes
+        return self._pack_of(widths, count, rest)(*fields)
+
+
+# ---------------------------------------------------------------- results
+
+
+class ResultsWriter:
+    """Writes the topics of the answer to a commit, by name.
+
+    Args:
+        errors: what stands for the error codes that a version does not know.
+        is_flexible: lengths are varints, and tagged fields follow.
+        uses_topic_ids: topics are named by their ids.
+    """
+
+    def __init__(
+        self, errors: Mapping[ErrorCode, ErrorCode], *, is_flexible: bool, uses_topic_ids: bool = False
+    ) -> None:
+        self._errors = errors
+        self._is_flexible = is_flexible
+        self._uses_topic_ids = uses_topic_ids
+        self._pack = struct.Struct(">ihx" if is_flexible else ">ih").pack
+        # A consumer commits its partitions again and again.
+        self._write_few_accepted = lru_cache(maxsize=1_024)(self._write_accepted)
+
+    def write(self, topics: Sequence[TopicResult]) -> bytes:
+        """Return the bytes of the topics, behind their number."""
+        parts = [self._write_count(len(topics))]
+        for name, topic_id, partitions in paced(topics):
+            results = partition_results(partitions)
+            indexes = results.partition_indexes
+            topic = topic_id.bytes if self._uses_topic_ids else name or ""
+            if results.error_codes is None:
+                is_small = len(indexes) <= _CACHED_RESULTS_MAX and len(topic) <= _CACHED_NAME_LENGTH_MAX
+                parts.append((self._write_few_accepted if is_small else self._write_accepted)(topic, indexes))
+            else:
+                pack, errors = self._pack, self._errors
+                rows = b"".join([pack(index, errors.get(error, error)) for index, error in paced(results)])
+                parts.append(self._write_topic(topic, indexes, rows))
+        return b"".join(parts)
+
+    def _write_count(self, count: int) -> bytes:
+        return primitives.write_uvarint(count + 1) if self._is_flexible else INT32.pack(count)
+
+    def _write_accepted(self, topic: str | bytes, indexes: tuple[int, ...]) -> bytes:
+        pack = self._pack
+        return self._write_topic(topic, indexes, b"".join([pack(index, 0) for index in indexes]))
+
+    def _write_topic(self, topic: str | bytes, indexes: tuple[int, ...], rows: bytes) -> bytes:
+        if isinstance(topic, str):
+            write_string = primitives.write_compact_string if self._is_flexible else primitives.write_string
+            topic = write_string(topic)
+        return b"".join([topic, self._write_count(len(indexes)), rows, b"\x00" if self._is_flexible else b""])
