@@ -8,6 +8,8 @@ Read and written by hand: with heartbeats these are most of a coordinator's work
 """
 
 from collections.abc import Mapping
+from typing import NamedTuple
+from uuid import UUID
 
 from groupcoord.core.messages import OffsetCommit, TopicToCommit
 from groupcoord.core.records import ZERO_UUID
@@ -29,6 +31,8 @@ from groupcoord.wire.primitives import (
     skip_tagged_fields,
 )
 
+_HEADS_MAX, _HEAD_BYTES_MAX = 8_192, 256
+
 
 def _errors_of(version: int) -> Mapping[ErrorCode, ErrorCode]:
     """Return what stands for the error codes that a version does not know.
@@ -38,65 +42,96 @@ def _errors_of(version: int) -> Mapping[ErrorCode, ErrorCode]:
     return {ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.ILLEGAL_GENERATION} if version <= 8 else {}
 
 
-def _plain_decoder(version: int) -> Decoder:
-    read_offsets = offsets_reader(has_leader_epoch=version >= 6, is_flexible=False)
-    has_instance_id = version >= 7
-    has_retention_time = version <= 4
+class _Head(NamedTuple):
+    """What a commit of one topic says before its offsets."""
+
+    group_id: str | None
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
+    retention_time_ms: int
+    name: str | None
+    topic_id: UUID
+
+
+class _Heads:
+    """What commits of one topic said before their offsets: a member says the same each time."""
+
+    def __init__(self) -> None:
+        self._ends: dict[int, int] = {}  # by the length of a request, where this ended in the last one so long
+        self._heads: dict[bytes, _Head] = {}
+
+    def find(self, frame: bytes, start: int) -> tuple[_Head | None, int]:
+        """Return what a request says, if it is known, and where its offsets begin."""
+        end = self._ends.get(len(frame), 0)
+        return self._heads.get(frame[start:end]), end
+
+    def remember(self, frame: bytes, start: int, end: int, head: _Head) -> None:
+        """Remember a request's head, unless it is long."""
+        if end - start > _HEAD_BYTES_MAX:
+            return
+        if len(self._ends) >= _HEADS_MAX or len(self._heads) >= _HEADS_MAX:
+            self._ends.clear()
+            self._heads.clear()
+        self._ends[len(frame)] = end
+        self._heads[frame[start:end]] = head
+
+
+def _decoder(version: int) -> Decoder:
+    is_flexible, uses_topic_ids = version >= 8, version >= 10
+    has_instance_id, has_retention_time, supports_epochs = version >= 7, version <= 4, version >= 9
+    read_text = read_compact_string if is_flexible else read_string
+    read_nullable_text = read_compact_nullable_string if is_flexible else read_nullable_string
+    read_count = read_compact_array_length if is_flexible else read_array_length
+    read_offsets = offsets_reader(has_leader_epoch=version >= 6, is_flexible=is_flexible)
+    heads = _Heads()
 
     def decode(frame: bytes, position: int, header: RequestHeader, client_host: str) -> OffsetCommit:
-        group_id, position = read_string(frame, position)
+        head, end = heads.find(frame, position)
+        if head is None:
+            return decode_anew(frame, position)
+        group_id, generation_id, member_id, group_instance_id, retention_time_ms, name, topic_id = head
+        offsets, position = read_offsets(frame, end)
+        if is_flexible:
+            skip_tagged_fields(frame, skip_tagged_fields(frame, position))
+        topics = (TopicToCommit(name, offsets, topic_id),)
+        return OffsetCommit(
+            group_id, topics, generation_id, member_id, group_instance_id, retention_time_ms, supports_epochs
+        )
+
+    def decode_anew(frame: bytes, position: int) -> OffsetCommit:
+        start = position
+        group_id, position = read_text(frame, position)
         (generation_id,) = INT32_FROM(frame, position)
-        member_id, position = read_string(frame, position + 4)
+        member_id, position = read_text(frame, position + 4)
         group_instance_id, retention_time_ms = None, -1
         if has_instance_id:
-            group_instance_id, position = read_nullable_string(frame, position)
+            group_instance_id, position = read_nullable_text(frame, position)
         elif has_retention_time:
             (retention_time_ms,) = INT64.unpack_from(frame, position)
             position += 8
-        count, position = read_array_length(frame, position)
-        topics = []
-        for _ in paced(range(count)):
-            name, position = read_string(frame, position)
-            offsets, position = read_offsets(frame, position)
-            topics.append(TopicToCommit(name, offsets))
-        return OffsetCommit(
-            group_id, tuple(topics), generation_id, member_id, group_instance_id, retention_time_ms, False
-        )
-
-    return decode
-
-
-def _flexible_decoder(version: int) -> Decoder:
-    uses_topic_ids = version >= 10
-    supports_member_epoch = version >= 9
-    read_offsets = offsets_reader(has_leader_epoch=True, is_flexible=True)
-
-    def decode(frame: bytes, position: int, header: RequestHeader, client_host: str) -> OffsetCommit:
-        group_id, position = read_compact_string(frame, position)
-        (generation_id,) = INT32_FROM(frame, position)
-        member_id, position = read_compact_string(frame, position + 4)
-        group_instance_id, position = read_compact_nullable_string(frame, position)
-        count, position = read_compact_array_length(frame, position)
+        count, position = read_count(frame, position)
         topics = []
         for _ in paced(range(count)):
             name, topic_id = None, ZERO_UUID
             if uses_topic_ids:
                 topic_id, position = read_uuid(frame, position)
             else:
-                name, position = read_compact_string(frame, position)
+                name, position = read_text(frame, position)
+            if count == 1:
+                known = (group_id, generation_id, member_id, group_instance_id, retention_time_ms, name, topic_id)
+                heads.remember(frame, start, position, _Head(*known))
             offsets, position = read_offsets(frame, position)
             topics.append(TopicToCommit(name, offsets, topic_id))
-            position = skip_tagged_fields(frame, position)
-        skip_tagged_fields(frame, position)
+            if is_flexible:
+                position = skip_tagged_fields(frame, position)
+        if is_flexible:
+            skip_tagged_fields(frame, position)
         return OffsetCommit(
-            group_id, tuple(topics), generation_id, member_id, group_instance_id, -1, supports_member_epoch
+            group_id, tuple(topics), generation_id, member_id, group_instance_id, retention_time_ms, supports_epochs
         )
 
     return decode
-
-
-def _decoder(version: int) -> Decoder:
-    return _flexible_decoder(version) if version >= 8 else _plain_decoder(version)
 
 
 def _encoder(version: int) -> Encoder:

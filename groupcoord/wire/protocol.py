@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from groupcoord.core.messages import Request, Response
-from groupcoord.wire import api_versions, consumer_group_heartbeat, heartbeat
+from groupcoord.wire import api_versions, consumer_group_heartbeat, heartbeat, offset_fetch
 from groupcoord.wire.api import Answered, Api, Decoder, Encoder
 from groupcoord.wire.broker_messages import ApiVersions, BrokerRequest, BrokerResponse
 from groupcoord.wire.config_messages import ConfigRequest, ConfigResponse
@@ -24,9 +24,12 @@ WireResponse = Response | BrokerResponse | ConfigResponse | TransactionResponse
 _unpack_header = struct.Struct(">hhih").unpack_from
 _pack_length_and_correlation_id = struct.Struct(">ii").pack
 
-_REMEMBERED = frozenset(api.key.to_bytes(2, "big") for api in (heartbeat.API, consumer_group_heartbeat.API))
+_REMEMBERED = frozenset(
+    api.key.to_bytes(2, "big") for api in (heartbeat.API, consumer_group_heartbeat.API, offset_fetch.API)
+)
 _REMEMBERED_BYTES_MAX = 256
-"""A member's heartbeats differ in nothing but the correlation id, so what was read of one is kept."""
+"""A member's heartbeats, and what is fetched of a group, differ in nothing but the correlation id from one time to the
+next, so what was read of one is kept."""
 
 # By (api_key << 16) + api_version, filled when a version is first used.
 _decoders: dict[int, tuple[bool, Decoder]] = {}
@@ -55,18 +58,25 @@ def decode_request(frame: bytes | memoryview, client_host: str) -> tuple[Request
         frame = bytes(frame)
     if frame[:2] in _REMEMBERED and len(frame) <= _REMEMBERED_BYTES_MAX:
         try:
-            header, request = _decode_remembered(frame[:4] + frame[8:], client_host)
+            api_key, api_version, client_id, reply_context, request = _decode_remembered(
+                frame[:4] + frame[8:], client_host
+            )
         except ProtocolError:
             pass  # read it again, for an error that tells the correlation id
         else:
-            return RequestHeader(header.api_key, header.api_version, INT32_FROM(frame, 4)[0], header.client_id), request
+            return RequestHeader(api_key, api_version, INT32_FROM(frame, 4)[0], client_id, reply_context), request
     return _decode(frame, client_host)
 
 
 @lru_cache(maxsize=8_192)
-def _decode_remembered(frame: bytes, client_host: str) -> tuple[RequestHeader, WireRequest]:
-    """Read a request that is given without its correlation id."""
-    return _decode(frame[:4] + bytes(4) + frame[4:], client_host)
+def _decode_remembered(frame: bytes, client_host: str) -> tuple[int, int, str, object, WireRequest]:
+    """Read a request that is given without its correlation id.
+
+    Returns:
+        What its header has besides that, and the request.
+    """
+    header, request = _decode(frame[:4] + bytes(4) + frame[4:], client_host)
+    return header.api_key, header.api_version, header.client_id, header.reply_context, request
 
 
 def _decode(frame: bytes, client_host: str) -> tuple[RequestHeader, WireRequest]:
