@@ -7,8 +7,6 @@ several groups (KIP-709). 9: the member's id and epoch (KIP-848). 10: topics by 
 Read and written by hand, as OffsetCommit is.
 """
 
-import struct
-
 from groupcoord.core.messages import (
     FetchedGroup,
     FetchedTopic,
