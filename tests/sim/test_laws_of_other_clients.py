@@ -14,7 +14,7 @@ from groupcoord.core.offsets import commits
 from groupcoord.core.offsets.cache import OffsetCache
 from groupcoord.core.offsets.drafting import draft_commit
 from groupcoord.core.offsets.retention import Retention
-from groupcoord.core.records import NO_PRODUCER_ID, OffsetCommitRecord, TransactionMarker
+from groupcoord.core.records import NO_PRODUCER_ID, CommitRecords, CommittedTopic, TransactionMarker
 from groupcoord.sim import (
     AdminAction,
     Administrator,
@@ -49,13 +49,13 @@ def breaks(law: str, *faults: Fault, **changes: Any) -> None:
 
 def test_offsets_of_an_open_transaction_that_everybody_sees(monkeypatch: pytest.MonkeyPatch) -> None:
     """A coordinator that takes transactional commits for plain ones is caught by the first reader."""
-    apply = OffsetCache.apply_commit
+    apply = OffsetCache.apply
 
-    def hasty(self: OffsetCache, record: OffsetCommitRecord, log_offset: int) -> None:
-        record.producer_id = NO_PRODUCER_ID
-        apply(self, record, log_offset)
+    def hasty(self: OffsetCache, commit: CommitRecords, log_offset: int) -> None:
+        plain = [CommittedTopic(kind._replace(producer_id=NO_PRODUCER_ID), columns) for kind, columns in commit.topics]
+        apply(self, CommitRecords(plain), log_offset)
 
-    monkeypatch.setattr(OffsetCache, "apply_commit", hasty)
+    monkeypatch.setattr(OffsetCache, "apply", hasty)
 
     breaks("is told as|is visible", PRODUCER, *LOOKS)
 
@@ -90,11 +90,11 @@ def test_a_transactional_commit_that_is_not_in_the_log(monkeypatch: pytest.Monke
     """An answer that does not wait for the log is caught."""
     write = commits.Commits._write
 
-    def impatient(self: commits.Commits, group_id: str, token: Any, records: Any, response: Any) -> None:
-        if records and records[0].producer_id != NO_PRODUCER_ID:
+    def impatient(self: commits.Commits, group_id: str, token: Any, topics: Any, response: Any) -> None:
+        if topics and topics[0].kind.producer_id != NO_PRODUCER_ID:
             self._effects.reply(token, response)
         else:
-            write(self, group_id, token, records, response)
+            write(self, group_id, token, topics, response)
 
     monkeypatch.setattr(commits.Commits, "_write", impatient)
 
