@@ -50,7 +50,7 @@ VERSIONS |= {"OffsetCommit": 9, "OffsetFetch": 9, "Metadata": 12}
 WIRE_NAMES = {name + "_timeout_ms": name + "_timeout" for name in ("session", "rebalance")}
 WIRE_NAMES["keys"] = "coordinator_keys"
 NOT_SENT = {"client_id", "client_host", "requires_known_member_id", "supports_skip_assignment", "supports_share_keys"}
-NOT_SENT |= {"topic_id", "uses_topic_ids", "retention_time_ms"}
+NOT_SENT |= {"topic_id", "uses_topic_ids", "retention_time_ms", "supports_member_epoch"}
 LENGTH = struct.Struct(">i")
 FOREVER_MS = 2**40
 WORK_S = 0.5
@@ -69,7 +69,7 @@ def to_body(request: Any) -> Body:
 
 def _plain(value: Any) -> Any:
     if attrs.has(type(value)):
-        named = {field.name: getattr(value, field.name) for field in attrs.fields(type(value))}
+        named = {field.alias: getattr(value, field.alias) for field in attrs.fields(type(value))}
     elif hasattr(value, "_asdict"):
         named = value._asdict()
     elif isinstance(value, bytes):

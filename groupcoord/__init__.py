@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from groupcoord.core.classic.states import GroupState
     from groupcoord.core.front.authorization import Operation, Resource, ResourceType
     from groupcoord.core.front.partition_table import PartitionStatus
-    from groupcoord.core.front.topics import TopicResolver
     from groupcoord.core.replies import Reply
+    from groupcoord.core.topics import TopicResolver
     from groupcoord.errors import ConfigError, ErrorCode, GroupcoordError, InvariantError, StoreContractError
     from groupcoord.loading import LoadError
     from groupcoord.log_store import LogRecord, LogStore, LogStoreError, MemoryLogStore, Ticket
@@ -72,7 +72,7 @@ _MODULES = {
     "StoreContractError": "errors",
     "SystemClock": "clock",
     "Ticket": "log_store",
-    "TopicResolver": "core.front.topics",
+    "TopicResolver": "core.topics",
 }
 """Where the public names are."""
 

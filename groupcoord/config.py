@@ -34,7 +34,7 @@ class RebalanceProtocol(StrEnum):
     STREAMS = "streams"
 
 
-SERVED_PROTOCOLS = frozenset((RebalanceProtocol.CLASSIC,))
+SERVED_PROTOCOLS = frozenset((RebalanceProtocol.CLASSIC, RebalanceProtocol.CONSUMER))
 """The protocols of the groups that there are. Another may stand in a configuration; its requests are refused."""
 
 

@@ -6,14 +6,17 @@ partition, hands appends to the store and collects the answers.
 
 from __future__ import annotations
 
+import base64
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from typing import TypeVar, cast
 from uuid import UUID
 
 from groupcoord.clock import Clock, SystemClock
 from groupcoord.config import Config
 from groupcoord.core.classic.states import GroupState
+from groupcoord.core.consumer.assignors import Assignor
+from groupcoord.core.consumer.rules import Rules
 from groupcoord.core.effects import Append, Effects
 from groupcoord.core.events import AppendFailures, Counters, Event
 from groupcoord.core.front.authorization import Authorize, Principal
@@ -21,13 +24,14 @@ from groupcoord.core.front.front import Front, VerifyTransaction
 from groupcoord.core.front.partition_table import PartitionStatus, PartitionTable
 from groupcoord.core.front.routing import Cluster, Owner
 from groupcoord.core.front.split_requests import SplitRequests, original_tokens
-from groupcoord.core.front.topics import AnyTopic, TopicResolver
 from groupcoord.core.messages import Node, Request
 from groupcoord.core.observer import Observer
 from groupcoord.core.partition import Partition
+from groupcoord.core.questions import ResolvedRegexes, ResolveRegexes
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.core.replies import Reply, Token
 from groupcoord.core.timers import Timer, TimerQueue
+from groupcoord.core.topics import AnyTopic, NoRegexes, RegexResolver, TopicResolver
 from groupcoord.errors import ErrorCode, StoreContractError
 from groupcoord.group_settings import ConsumerGroupSettings, SettingsOfConsumerGroup
 from groupcoord.interpreter import maker
@@ -48,6 +52,14 @@ def random_member_id(prefix: str) -> str:
     return f"{prefix}-{uuid.uuid4()}"
 
 
+def random_uuid() -> str:
+    """Return a random UUID in the form of Kafka's ``Uuid``: 22 characters of URL-safe base64, no dash at the front."""
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text
+
+
 class GroupCoordinator:
     """A group coordinator without I/O of its own.
 
@@ -60,6 +72,8 @@ class GroupCoordinator:
         clock: where time comes from; the system's clock if left out.
         log_store: where records go; memory if left out.
         topics: the topics of the cluster; every topic exists if left out.
+        assignors: more assignors for consumer groups than Kafka's own, to be named in ``group.consumer.assignors``.
+        regexes: matches regular expressions that members of consumer groups subscribe to; none can be used if left out.
         consumer_group_settings: says what holds for the members of a consumer group (KIP-848), by its id; what the
             configuration says if left out.
         node: what FindCoordinator says of this coordinator.
@@ -68,6 +82,7 @@ class GroupCoordinator:
         verify_transaction: decides whether a producer may commit offsets of a group in its transaction, asked before
             the group is looked at; any producer may if left out.
         new_member_id: makes member ids from a prefix; random ones, as Kafka's, if left out.
+        new_uuid: makes ids for members that join a consumer group without one; random ones if left out.
     """
 
     def __init__(
@@ -77,19 +92,26 @@ class GroupCoordinator:
         clock: Clock | None = None,
         log_store: LogStore | None = None,
         topics: TopicResolver | None = None,
+        assignors: Iterable[Assignor] = (),
+        regexes: RegexResolver | None = None,
         consumer_group_settings: SettingsOfConsumerGroup | None = None,
         node: Node = LOCAL_NODE,
         owner: Owner | None = None,
         authorize: Authorize | None = None,
         verify_transaction: VerifyTransaction | None = None,
         new_member_id: Callable[[str], str] = random_member_id,
+        new_uuid: Callable[[], str] = random_uuid,
     ) -> None:
         self.config = config or Config()
         self.clock = clock or SystemClock()
         self.log_store = log_store or MemoryLogStore()
         self._new_member_id = new_member_id
+        self._new_uuid = new_uuid
+        topics = topics or AnyTopic()
+        self._regexes = regexes or NoRegexes()
         usual = ConsumerGroupSettings.of(self.config)
-        self._consumer_group_settings = consumer_group_settings or (lambda group_id: usual)
+        settings_of = consumer_group_settings or (lambda group_id: usual)
+        self._rules = Rules.of(self.config, topics, assignors, self._regexes, settings_of)
         count = self.config.offsets_topic_num_partitions
         self._partitions = PartitionTable(count)
         self._effects = Effects()
@@ -103,7 +125,7 @@ class GroupCoordinator:
             effects=self._effects,
             split_requests=self._split_requests,
             partitions=self._partitions,
-            topics=topics or AnyTopic(),
+            topics=topics,
             cluster=self._cluster,
             authorize=authorize,
             verify_transaction=verify_transaction,
@@ -118,7 +140,8 @@ class GroupCoordinator:
             timers=self._timers,
             observer=self._observer,
             new_member_id=self._new_member_id,
-            consumer_group_settings=self._consumer_group_settings,
+            new_uuid=self._new_uuid,
+            rules=self._rules,
             first_append=first_append,
         )
 
@@ -146,7 +169,7 @@ class GroupCoordinator:
         """
         now_ms = self.clock.now_ms()
         self._front.handle(request, token, principal, now_ms)
-        if self._effects.appends:
+        if self._effects.appends or self._effects.questions:
             self._settle(now_ms)
 
     def take_replies(self) -> list[Reply]:
@@ -245,14 +268,24 @@ class GroupCoordinator:
 
     def _settle(self, now_ms: int) -> None:
         """Hand appends to the store, first in, first out, until it has nothing left to answer at once."""
-        appends = self._effects.appends
-        if appends and not self._is_settling:
+        appends, questions = self._effects.appends, self._effects.questions
+        if (appends or questions) and not self._is_settling:
             self._is_settling = True
             try:
-                while appends:
-                    self._append(appends.popleft(), now_ms)
+                while appends or questions:
+                    if appends:
+                        self._append(appends.popleft(), now_ms)
+                    else:
+                        self._resolve(questions.popleft(), now_ms)
             finally:
                 self._is_settling = False
+
+    def _resolve(self, question: ResolveRegexes, now_ms: int) -> None:
+        partition = self._partitions.active[question.partition]
+        if partition is not None:
+            matching = self._regexes.matching_topics
+            topics = {regex: tuple(matching(regex, question.principal)) for regex in question.regexes}
+            partition.regexes_resolved(ResolvedRegexes(question, topics), now_ms)
 
     def _append(self, append: Append, now_ms: int) -> None:
         index, number = append.partition, append.number
@@ -376,7 +409,18 @@ class GroupCoordinator:
         """A topic is gone from the cluster: delete the offsets that were committed for it, in every group."""
         for partition in self._partitions:
             partition.forget_topic(name, topic_id)
+            partition.topics_changed((name,))
         self._settle(self.clock.now_ms())
+
+    def topics_created(self, names: Collection[str]) -> None:
+        """There are new topics: consumer groups that subscribe to them look at them."""
+        for partition in self._partitions:
+            partition.topics_created(names)
+
+    def topics_changed(self, names: Collection[str]) -> None:
+        """Topics were created, or have more partitions than before: consumer groups look at them again."""
+        for partition in self._partitions:
+            partition.topics_changed(names)
 
     # ------------------------------------------------------------ looking inside
 

@@ -7,6 +7,7 @@ deadline to deadline, so that every timer fires at its exact time and a transcri
 from __future__ import annotations
 
 import itertools
+import random
 import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from groupcoord.host.connection import Connection
 
 _START_MS = 1_700_000_000_000
+_SEED = 848
 _CLIENT_HOST = "/127.0.0.1"
 _MAX_TICKS_AT_ONE_MOMENT = 10_000
 
@@ -53,7 +55,10 @@ class InProcessTarget:
             config = Config.from_properties(settings)
         except ConfigError as error:
             raise TargetError(str(error)) from error
-        clock, log_store, topics = ManualClock(_START_MS), MemoryLogStore(), TopicRegistry()
+        # Ids are the same each time, so that every run is alike: those of topics decide how some assignors walk them.
+        chance = random.Random(_SEED)
+        topics = TopicRegistry(new_id=lambda: UUID(int=chance.getrandbits(128), version=4))
+        clock, log_store = ManualClock(_START_MS), MemoryLogStore()
         group_configs = GroupConfigs(config)
         transaction_log = MemoryTransactionLog()
         numbers = itertools.count(1)
@@ -66,7 +71,8 @@ class InProcessTarget:
                 topics=topics,
                 group_configs=group_configs,
                 transaction_log=transaction_log,
-                new_member_id=lambda prefix: f"{prefix}-{UUID(int=next(numbers))}",  # so that every run is alike
+                new_member_id=lambda prefix: f"{prefix}-{UUID(int=next(numbers))}",
+                new_uuid=lambda: str(UUID(int=next(numbers))),
             )
 
         return InProcessServer(make_broker, clock)

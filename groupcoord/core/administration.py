@@ -13,7 +13,7 @@ from groupcoord.core.messages import (
     DescribedGroup,
     ListedGroup,
 )
-from groupcoord.core.offsets.continuations import WhenDeleted
+from groupcoord.core.offsets.continuations import WhenDeleted, count_offsets
 from groupcoord.core.records import OffsetTombstone, Record
 from groupcoord.core.replies import Reply, Token
 from groupcoord.errors import ErrorCode
@@ -64,7 +64,7 @@ class Administration:
             results.append(DeletedGroup(group_id, error_code))
         response = DeleteGroupsResponse(tuple(results))
         if records:
-            written = WhenDeleted(tuple(groups), Cause.DELETION, len(records) - len(groups))
+            written = WhenDeleted(tuple(groups), Cause.DELETION, count_offsets(records))
             self._context.journal.begin(records, written, Reply(token, response))
         else:
             self._context.effects.reply(token, response)
@@ -79,9 +79,9 @@ class Administration:
         """Let requests for a group wait; return the tombstones of its offsets and of itself."""
         context = self._context
         context.disarm(group)
-        group.pending_members.clear()
+        group.prepare_deletion()
         del context.groups[group.group_id]
-        context.writings[group.group_id] = Writing(group, [])
+        context.writings[group.group_id] = Writing(group, [], [])
         keys = context.journal.hard.offsets.known_keys(group.group_id)
         tombstones: list[Record] = [OffsetTombstone(group.group_id, topic, index) for topic, index in keys]
         return tombstones + group.tombstones()

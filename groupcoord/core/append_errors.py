@@ -6,7 +6,9 @@ from attrs import evolve
 
 from groupcoord.core.messages import (
     CompleteTransactionResponse,
+    ConsumerGroupHeartbeatResponse,
     DeleteGroupsResponse,
+    JoinGroupResponse,
     LeaveGroupResponse,
     OffsetCommitResponse,
     OffsetDeleteResponse,
@@ -68,6 +70,8 @@ def refused(held: Reply, append_error: ErrorCode) -> Reply:
         case OffsetCommitResponse() | TxnOffsetCommitResponse():
             topics = tuple(_refused_topic(topic, error_code) for topic in response.topics)
             return Reply(held.token, evolve(response, topics=topics))
+        case JoinGroupResponse():
+            return Reply(held.token, JoinGroupResponse(error_code))
         case LeaveGroupResponse():
             # The members are gone all the same; a restart would bring the last durable generation back.
             return Reply(held.token, LeaveGroupResponse(error_code))
@@ -79,6 +83,8 @@ def refused(held: Reply, append_error: ErrorCode) -> Reply:
                 for entry in response.results
             )
             return Reply(held.token, DeleteGroupsResponse(results))
+        case ConsumerGroupHeartbeatResponse():
+            return Reply(held.token, ConsumerGroupHeartbeatResponse(error_code))
         case CompleteTransactionResponse():
             return Reply(held.token, CompleteTransactionResponse(for_transaction_coordinator(append_error)))
     raise TypeError(f"no answer of this kind waits for the log: {response!r}")

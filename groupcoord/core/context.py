@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 from groupcoord.config import Config
+from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.effects import Effects
 from groupcoord.core.groups import AnyGroup, Group
 from groupcoord.core.journal import Journal
-from groupcoord.core.messages.request import GroupRequest
 from groupcoord.core.observer import Observer
-from groupcoord.core.replies import Token
-from groupcoord.core.timers import TimerQueue
-from groupcoord.group_settings import SettingsOfConsumerGroup
-
-
-class Waiting(NamedTuple):
-    """A request that met a group's :class:`Writing`: what it is answered depends on the log."""
-
-    request: GroupRequest[Any]
-    token: Token
+from groupcoord.core.replies import Waiting
+from groupcoord.core.timers import TimerKey, TimerQueue
 
 
 class Writing(NamedTuple):
@@ -31,10 +23,12 @@ class Writing(NamedTuple):
     Attributes:
         group: as the log knows it until then, which is what readers see.
         waiting: handled in their order as soon as the log has answered.
+        overdue: timers of the group that have fired meanwhile.
     """
 
     group: AnyGroup
     waiting: list[Waiting]
+    overdue: list[TimerKey]
 
 
 class HandlerContext:
@@ -43,17 +37,19 @@ class HandlerContext:
     Attributes:
         groups: group id → soft state of each group that requests meet.
         writings: group id → the write in flight that a group's requests have to wait for.
+        has_consumer_groups: there is a consumer group, or there was one.
         new_member_id: makes a member id from its prefix, the client's or the instance's id.
-        consumer_group_settings: says what holds for the members of a consumer group, by its id.
+        new_uuid: makes a member id for who joins a consumer group without one.
     """
 
     __slots__ = (
         "config",
-        "consumer_group_settings",
         "effects",
         "groups",
+        "has_consumer_groups",
         "journal",
         "new_member_id",
+        "new_uuid",
         "observer",
         "partition",
         "timers",
@@ -69,7 +65,7 @@ class HandlerContext:
         timers: TimerQueue,
         observer: Observer,
         new_member_id: Callable[[str], str],
-        consumer_group_settings: SettingsOfConsumerGroup,
+        new_uuid: Callable[[], str],
         first_append: int,
     ) -> None:
         self.partition = partition
@@ -78,10 +74,16 @@ class HandlerContext:
         self.timers = timers
         self.observer = observer
         self.new_member_id = new_member_id
-        self.consumer_group_settings = consumer_group_settings
+        self.new_uuid = new_uuid
         self.groups: dict[str, AnyGroup] = {}
+        self.has_consumer_groups = False
         self.writings: dict[str, Writing] = {}
         self.journal = Journal(partition, effects, first_append)
+
+    @property
+    def classic_groups(self) -> dict[str, GroupMetadata]:
+        """The groups, for those who only meet classic ones: what concerns another kind does not get to them."""
+        return cast(dict[str, GroupMetadata], self.groups)
 
     def is_seen(self, group: Group) -> bool:
         """Tell whether something that was written after the group was made is durable: until then no reader sees it."""

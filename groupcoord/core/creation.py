@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from groupcoord.core.classic.group import GroupMetadata
-from groupcoord.core.classic.states import GroupState
 from groupcoord.core.context import HandlerContext
 from groupcoord.core.events import Cause
+from groupcoord.core.groups import AnyGroup
 from groupcoord.core.messages import JoinGroupResponse, SyncGroupResponse
 from groupcoord.core.offsets.retention import Retention
 from groupcoord.errors import ErrorCode
@@ -28,12 +28,17 @@ class Creation:
 
     def create(self, group_id: str, now_ms: int) -> GroupMetadata:
         """Make an empty group."""
+        group = GroupMetadata(group_id, self._context.partition, now_ms)
+        self.add(group, now_ms)
+        return group
+
+    def add(self, group: AnyGroup, now_ms: int) -> None:
+        """Take in a group that the log does not know yet."""
         journal = self._context.journal
-        group = GroupMetadata(group_id, self._context.partition, now_ms, first_append=journal.next_number)
-        self._context.groups[group_id] = group
+        group.first_append = journal.next_number
+        self._context.groups[group.group_id] = group
         journal.unseen.setdefault(group.first_append, []).append(group)
         self._retention.wake(now_ms)
-        return group
 
     def undo(self, number: int, error_code: ErrorCode, now_ms: int) -> None:
         """The append ``number`` failed: groups made since the one before never were, unless more of them follows."""
@@ -47,8 +52,17 @@ class Creation:
             elif self._context.groups.get(group.group_id) is group:
                 self._forget(group, error_code, now_ms)
 
-    def _forget(self, group: GroupMetadata, error_code: ErrorCode, now_ms: int) -> None:
-        """Drop a group that never was. Kafka leaves its waiting joins without an answer; here they get the error."""
+    def _forget(self, group: AnyGroup, error_code: ErrorCode, now_ms: int) -> None:
+        """Drop a group that never was."""
+        if isinstance(group, GroupMetadata):
+            self._refuse_waiting(group, error_code)
+        self._context.disarm(group)
+        del self._context.groups[group.group_id]
+        group.end(now_ms)
+        self._context.observer.group_removed(group, Cause.CREATION_FAILED, now_ms)
+
+    def _refuse_waiting(self, group: GroupMetadata, error_code: ErrorCode) -> None:
+        """Refuse whoever waits in a classic group that never was. Kafka leaves joins without an answer."""
         effects = self._context.effects
         for member in group.members.values():
             join = group.take_join(member)
@@ -57,7 +71,3 @@ class Creation:
             if member.parked_sync is not None:
                 effects.reply(member.parked_sync.token, SyncGroupResponse(error_code))
                 member.parked_sync = None
-        self._context.disarm(group)
-        del self._context.groups[group.group_id]
-        group.to(GroupState.DEAD, now_ms)
-        self._context.observer.group_removed(group, Cause.CREATION_FAILED, now_ms)

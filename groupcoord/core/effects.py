@@ -9,6 +9,7 @@ from attrs import define
 
 from groupcoord.core.groups import Group
 from groupcoord.core.messages import Response
+from groupcoord.core.questions import ResolveRegexes
 from groupcoord.core.records import Record
 from groupcoord.core.replies import Reply, Token
 from groupcoord.interpreter import maker
@@ -50,9 +51,10 @@ class Append:
 class Effects:
     """Collects the outputs of handlers, in order."""
 
-    __slots__ = ("appends", "replies")
+    __slots__ = ("appends", "questions", "replies")
 
     def __init__(self) -> None:
+        self.questions: deque[ResolveRegexes] = deque()
         self.replies: list[Reply] = []
         self.appends: deque[Append] = deque()
 

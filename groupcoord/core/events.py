@@ -29,6 +29,8 @@ class Cause(Enum):
     """``group.max.size`` leaves no room (KIP-389)."""
     LOAD = "load"
     """A load brought back more members than ``group.max.size`` allows."""
+    CONVERSION = "conversion"
+    """The group is of the other kind now, or it was empty and made room for one of the other kind (KIP-848)."""
     CREATION_FAILED = "creation failed"
     """The first record of the group could not be written to the log: the group was never there."""
     UNLOAD = "unload"

@@ -6,8 +6,16 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from groupcoord.core.classic.group import GroupMetadata
+from groupcoord.core.consumer.group import ConsumerGroup
 from groupcoord.core.hard_state import RecordsOfGroup
-from groupcoord.core.messages import DescribedConsumerGroup, DescribedGroup, ListedGroup, OffsetCommit, TxnOffsetCommit
+from groupcoord.core.messages import (
+    DescribedConsumerGroup,
+    DescribedGroup,
+    GroupToFetch,
+    ListedGroup,
+    OffsetCommit,
+    TxnOffsetCommit,
+)
 from groupcoord.core.records import CommitKind, Record
 from groupcoord.core.replies import Token
 from groupcoord.core.timers import Timer, TimerQueue
@@ -37,6 +45,9 @@ class Group(Protocol):
     def transactional_commit_error(self, request: TxnOffsetCommit) -> ErrorCode:
         """Return NONE if the request may commit in its producer's transaction."""
 
+    def fetch_error(self, wanted: GroupToFetch) -> ErrorCode:
+        """Return NONE if the request may see the group's offsets."""
+
     def offset_deletion_error(self) -> ErrorCode:
         """Return NONE if offsets of topics that nobody uses may be deleted on request."""
 
@@ -59,6 +70,9 @@ class Group(Protocol):
 
     def tombstones(self) -> list[Record]:
         """Return the records without which the log knows nothing of the group but its offsets."""
+
+    def prepare_deletion(self) -> None:
+        """The group is to be deleted: it expects nobody any more."""
 
     def end(self, now_ms: int) -> None:
         """The group is gone from this coordinator. That is final; nobody waits in it any more."""
@@ -92,5 +106,5 @@ class Group(Protocol):
         """
 
 
-AnyGroup = GroupMetadata
+AnyGroup = GroupMetadata | ConsumerGroup
 """The kinds of groups that there are."""

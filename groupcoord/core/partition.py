@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -11,10 +11,15 @@ from groupcoord.core.administration import Administration
 from groupcoord.core.append_errors import for_client, refused
 from groupcoord.core.append_timeouts import AppendTimeouts
 from groupcoord.core.classic.continuations import WhenAssigned, WhenCreated, WhenEmptied, WhenReplaced
+from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.classic.membership import Membership
 from groupcoord.core.classic.rebalance import Rebalance
 from groupcoord.core.classic.static_members import StaticMembers
-from groupcoord.core.context import HandlerContext, Waiting
+from groupcoord.core.consumer.conversion import WhenConverted
+from groupcoord.core.consumer.group import ConsumerGroup
+from groupcoord.core.consumer.membership import ConsumerMembership, WhenDrafted
+from groupcoord.core.consumer.rules import Rules
+from groupcoord.core.context import HandlerContext
 from groupcoord.core.creation import Creation
 from groupcoord.core.effects import Append, Continuation, Effects
 from groupcoord.core.events import Cause
@@ -22,6 +27,7 @@ from groupcoord.core.groups import AnyGroup, Group
 from groupcoord.core.hard_state import HardState
 from groupcoord.core.messages import (
     CompleteTransaction,
+    ConsumerGroupHeartbeat,
     DescribedConsumerGroup,
     DescribedGroup,
     FetchedGroup,
@@ -40,11 +46,11 @@ from groupcoord.core.observer import Observer
 from groupcoord.core.offsets.commits import Commits
 from groupcoord.core.offsets.continuations import WhenCommitted, WhenDeleted, WhenWritten
 from groupcoord.core.offsets.retention import Retention
+from groupcoord.core.questions import ResolvedRegexes
 from groupcoord.core.records import CommitRecords, Record
-from groupcoord.core.replies import Token
+from groupcoord.core.replies import Token, Waiting
 from groupcoord.core.timers import Timer, TimerKey, TimerKind, TimerQueue
 from groupcoord.errors import ErrorCode, InvariantError
-from groupcoord.group_settings import SettingsOfConsumerGroup
 
 
 def _nothing(written: Continuation, *_: object) -> None:
@@ -82,7 +88,8 @@ class Partition:
         timers: TimerQueue,
         observer: Observer,
         new_member_id: Callable[[str], str],
-        consumer_group_settings: SettingsOfConsumerGroup,
+        new_uuid: Callable[[], str],
+        rules: Rules,
         first_append: int = 0,
     ) -> None:
         self.index = index
@@ -93,7 +100,7 @@ class Partition:
             timers=timers,
             observer=observer,
             new_member_id=new_member_id,
-            consumer_group_settings=consumer_group_settings,
+            new_uuid=new_uuid,
             first_append=first_append,
         )
         self._effects = effects
@@ -105,25 +112,55 @@ class Partition:
         self._retention = Retention(self._context, self._administration)
         self._creation = Creation(self._context, self._retention)
         self._membership = Membership(self._context, self._creation, self._rebalance, self._static_members)
+        self._consumer_membership = ConsumerMembership(
+            self._context, self._creation, rules, self._membership, self._rebalance
+        )
         self._commits = Commits(self._context, self._creation)
         self._append_timeouts = AppendTimeouts(self._context)
-        self._handlers: dict[type, Callable[[Any, Token, int], None]] = {
+        self._handlers = self._handlers_by_request()
+        self._consumer_handlers = self._handlers_in_consumer_groups()
+        self._timer_handlers = self._handlers_by_timer()
+        self._outcomes = self._outcomes_by_continuation()
+
+    def _handlers_by_request(self) -> dict[type, Callable[[Any, Token, int], None]]:
+        """Return who takes each request."""
+        return {
             JoinGroup: self._membership.join,
             SyncGroup: self._membership.sync,
             Heartbeat: self._membership.heartbeat,
             LeaveGroup: self._membership.leave,
+            ConsumerGroupHeartbeat: self._consumer_membership.heartbeat,
             OffsetCommit: self._commits.commit,
             TxnOffsetCommit: self._commits.commit_transactional,
             OffsetDelete: self._commits.delete,
         }
-        self._timer_handlers: dict[TimerKind, Callable[[TimerKey, int], None]] = {
+
+    def _handlers_in_consumer_groups(self) -> dict[type, Callable[[Any, Token, int], None]]:
+        """Return who takes requests of the classic protocol that are for a consumer group."""
+        return {
+            JoinGroup: self._consumer_membership.join,
+            SyncGroup: self._consumer_membership.sync,
+            Heartbeat: self._consumer_membership.classic_heartbeat,
+            LeaveGroup: self._consumer_membership.leave,
+        }
+
+    def _handlers_by_timer(self) -> dict[TimerKind, Callable[[TimerKey, int], None]]:
+        """Return who goes on when a timer fires."""
+        return {
             TimerKind.SESSION: self._rebalance.on_session_timer,
             TimerKind.JOIN: self._rebalance.on_join_timer,
             TimerKind.SYNC: self._rebalance.on_sync_timer,
+            TimerKind.CONSUMER_SESSION: self._consumer_membership.on_timer,
+            TimerKind.REVOCATION: self._consumer_membership.on_timer,
+            TimerKind.MEMBER_JOIN: self._consumer_membership.on_timer,
+            TimerKind.MEMBER_SYNC: self._consumer_membership.on_timer,
             TimerKind.APPEND: self._on_append_timer,
             TimerKind.EXPIRY: self._retention.on_timer,
         }
-        self._outcomes: dict[type[Continuation], Outcome] = {
+
+    def _outcomes_by_continuation(self) -> dict[type[Continuation], Outcome]:
+        """Return what follows each kind of append."""
+        return {
             WhenCommitted: Outcome(self._commits.on_durable),
             WhenWritten: Outcome(self._commits.on_written),
             WhenDeleted: Outcome(self._on_deleted, self._on_deletion_failed),
@@ -131,6 +168,12 @@ class Partition:
             WhenEmptied: Outcome(),
             WhenAssigned: Outcome(
                 self._rebalance.assign, self._rebalance.fail_assignment, overdue=self._rebalance.fail_assignment
+            ),
+            WhenConverted: Outcome(self._on_converted, self._on_conversion_failed),
+            WhenDrafted: Outcome(
+                self._consumer_membership.on_durable,
+                self._consumer_membership.on_failure,
+                self._consumer_membership.on_overdue,
             ),
             WhenReplaced: Outcome(
                 self._static_members.on_durable,
@@ -146,6 +189,10 @@ class Partition:
         writings = self._writings
         if writings and request.group_id in writings:
             writings[request.group_id].waiting.append(Waiting(request, token))
+        elif self._context.has_consumer_groups and isinstance(self.groups.get(request.group_id or ""), ConsumerGroup):
+            kind = type(request)
+            handler = self._consumer_handlers.get(kind) or self._handlers[kind]
+            handler(request, token, now_ms)
         else:
             self._handlers[type(request)](request, token, now_ms)
 
@@ -173,6 +220,18 @@ class Partition:
         """End a producer's transaction here."""
         self._commits.complete_transaction(request, token)
 
+    def topics_created(self, names: Collection[str]) -> None:
+        """There are new topics."""
+        self._consumer_membership.topics_created(names)
+
+    def regexes_resolved(self, resolved: ResolvedRegexes, now_ms: int) -> None:
+        """The host has matched regular expressions against the topics."""
+        self._consumer_membership.regexes_resolved(resolved, now_ms)
+
+    def topics_changed(self, names: Collection[str]) -> None:
+        """Topics came, grew or went."""
+        self._consumer_membership.topics_changed(names)
+
     def forget_topic(self, topic: str, topic_id: UUID) -> None:
         """A topic was deleted: write tombstones for its offsets."""
         self._retention.forget_topic(topic, topic_id)
@@ -181,6 +240,9 @@ class Partition:
 
     def on_timer(self, key: TimerKey, now_ms: int) -> None:
         """A timer of this partition is due."""
+        if key.group_id in self._writings:
+            self._writings[key.group_id].overdue.append(key)
+            return
         self._timer_handlers[key.kind](key, now_ms)
 
     # ------------------------------------------------------------ the log's answers
@@ -244,6 +306,20 @@ class Partition:
         self._administration.on_failure(written, now_ms)
         self._end_writings(written.groups, now_ms)
 
+    def _on_converted(self, written: WhenConverted, now_ms: int) -> None:
+        self._consumer_membership.on_converted(written, now_ms)
+        self._end_writings((written.group,), now_ms)
+
+    def _on_conversion_failed(self, written: WhenConverted, error_code: ErrorCode, now_ms: int) -> None:
+        """The group stays as it was; timers that have fired meanwhile do so now."""
+        fired = self._writings[written.group.group_id].overdue
+        overdue = fired.copy()
+        fired.clear()
+        self._consumer_membership.on_conversion_failed(written, now_ms)
+        self._end_writings((written.group,), now_ms)
+        for key in overdue:
+            self.on_timer(key, now_ms)
+
     def _end_writings(self, groups: Iterable[Group], now_ms: int) -> None:
         """The log has answered what the requests of these groups waited for."""
         ended = [self._writings.pop(group.group_id) for group in groups]
@@ -263,14 +339,12 @@ class Partition:
         self._journal.load(record, log_offset)
 
     def loaded(self, now_ms: int) -> None:
-        """The log was replayed: bring the groups to life and start the clocks.
-
-        Consumer groups stay in the log: here is nobody who speaks for them. One that has committed offsets is known for
-        these, as any group is of which the log has nothing else.
-        """
+        """The log was replayed: bring the groups to life and start the clocks."""
         hard = self._journal.hard
         for group_id in hard.groups:
-            if not hard.has_consumer_group(group_id) or hard.offsets.known_keys(group_id):
+            if hard.has_consumer_group(group_id):
+                self._consumer_membership.bring_to_life(group_id, now_ms)
+            else:
                 self._membership.bring_to_life(group_id, now_ms)
         self._retention.start(now_ms)
 
@@ -279,6 +353,10 @@ class Partition:
         waiting = [entry for writing in self._writings.values() for entry in writing.waiting]
         for writing in self._writings.values():
             writing.waiting.clear()
+            writing.overdue.clear()
+        for group in self.groups.values():
+            if isinstance(group, ConsumerGroup):
+                waiting += group.take_waiting()
         return waiting
 
     def unload(self, now_ms: int, error_code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
@@ -290,7 +368,8 @@ class Partition:
             self.append_failed(entry.number, error_code, now_ms)
         for group in self._context.groups.values():
             self._context.disarm(group)
-            self._membership.abandon(group)
+            if isinstance(group, GroupMetadata):
+                self._membership.abandon(group)
             group.end(now_ms)
             self._context.observer.group_removed(group, Cause.UNLOAD, now_ms)
         self._context.groups.clear()
@@ -367,9 +446,7 @@ class Partition:
         for timer in armed:
             if id(timer) not in owned:
                 raise InvariantError(f"{timer!r} has no owner")
-        hard = self._journal.hard
-        unknown = hard.groups.keys() - self._context.groups.keys() - self._writings.keys()
-        forgotten = {group_id for group_id in unknown if not hard.has_consumer_group(group_id)}
+        forgotten = self._journal.hard.groups.keys() - self._context.groups.keys() - self._writings.keys()
         if forgotten:
             raise InvariantError(f"the log has groups that memory lacks: {forgotten}")
 
@@ -377,6 +454,5 @@ class Partition:
         is_seen = self._context.is_seen(group)
         if is_seen == (group in self._journal.unseen.get(group.first_append, ())):
             raise InvariantError(f"{group!r} is seen and waits to be, or neither")
-        hard = self._journal.hard
-        if group.group_id in hard.groups and not hard.has_consumer_group(group.group_id) and not is_seen:
+        if group.group_id in self._journal.hard.groups and not is_seen:
             raise InvariantError(f"{group!r} is not seen, but the log has it")

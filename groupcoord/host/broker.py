@@ -15,9 +15,10 @@ from typing import Any
 
 from groupcoord.clock import Clock
 from groupcoord.config import Config
-from groupcoord.coordinator import GroupCoordinator, random_member_id
+from groupcoord.coordinator import GroupCoordinator, random_member_id, random_uuid
 from groupcoord.core.front.authorization import Authorize, Permissions, Principal
 from groupcoord.core.messages import Node, TxnOffsetCommit
+from groupcoord.errors import ErrorCode
 from groupcoord.host.admin import answer_create_partitions, answer_create_topics, answer_delete_topics
 from groupcoord.host.alter_configs import answer_alter_configs, answer_incremental_alter_configs
 from groupcoord.host.config_definitions import offsets_topic_configs
@@ -27,6 +28,7 @@ from groupcoord.host.describe_configs import answer_describe_configs
 from groupcoord.host.group_configs import GroupConfigs
 from groupcoord.host.metadata import answer_api_versions, answer_metadata
 from groupcoord.host.portions import DIVISIBLE, FEW, Answer, Work, in_portions_of
+from groupcoord.host.regexes import TopicMatcher
 from groupcoord.host.reloading import Reloading
 from groupcoord.host.resource_configs import Resources
 from groupcoord.host.topics import OFFSETS_TOPIC, TopicRegistry
@@ -96,6 +98,7 @@ class Broker:
         group_configs: the settings that groups have of their own; none, in memory, by default.
         node: the node's id, and the address that clients are told.
         new_member_id: makes a member id from its prefix; random by default.
+        new_uuid: makes ids for members that join a consumer group without one; random by default.
         transaction_log: where transactions are kept; in memory by default. Keep it together with ``log_store``.
         authorize: decides who may do what, asked wherever Kafka asks its authorizer; all is allowed if left out.
         principal_of: returns for whom a new connection speaks, by its client's host in Kafka's form; by default all
@@ -125,6 +128,7 @@ class Broker:
         group_configs: GroupConfigs | None = None,
         node: Node = DEFAULT_NODE,
         new_member_id: Callable[[str], str] = random_member_id,
+        new_uuid: Callable[[], str] = random_uuid,
         transaction_log: MemoryTransactionLog | None = None,
         authorize: Authorize | None = None,
         principal_of: Callable[[str], Principal] = anonymous,
@@ -157,9 +161,11 @@ class Broker:
             clock=clock,
             log_store=log_store,
             topics=self.topics,
+            regexes=TopicMatcher(self.topics, authorize),
             consumer_group_settings=self.group_configs.settings_of,
             node=node,
             new_member_id=new_member_id,
+            new_uuid=new_uuid,
             authorize=authorize,
             verify_transaction=lambda request: self.transactions.verify(request),
         )
@@ -333,12 +339,18 @@ class Broker:
         return answer_metadata(request, self._node, self.topics, self._permissions(connection))
 
     def _create_topics(self, connection: Connection, request: CreateTopics) -> WireResponse | None:
-        return answer_create_topics(
+        response = answer_create_topics(
             request, self.topics, self._node.node_id, self.config, self._permissions(connection)
         )
+        created = [topic.name for topic in response.topics if topic.error_code is ErrorCode.NONE]
+        if created and not request.validate_only:
+            self.coordinator.topics_created(created)
+        return response
 
     def _create_partitions(self, connection: Connection, request: CreatePartitions) -> WireResponse | None:
-        return answer_create_partitions(request, self.topics, self._node.node_id, self._permissions(connection))
+        response = answer_create_partitions(request, self.topics, self._node.node_id, self._permissions(connection))
+        self.coordinator.topics_changed([topic.name for topic in request.topics])
+        return response
 
     def _delete_topics(self, connection: Connection, request: DeleteTopics) -> WireResponse | None:
         response, gone = answer_delete_topics(request, self.topics, self._permissions(connection))

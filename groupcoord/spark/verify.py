@@ -24,6 +24,7 @@ from groupcoord.columns.schema import KIND_CONTROL, KIND_RECORD
 from groupcoord.config import Config
 from groupcoord.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from groupcoord.coordinator import GroupCoordinator
+from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.columns import offset_columns
 from groupcoord.core.messages import DescribeGroups, GroupToFetch, OffsetFetch
 from groupcoord.core.records import (
@@ -243,24 +244,7 @@ def _answers(key: _Key, log: ReplayedLog) -> Iterator[dict[str, Any]]:
     coordinator.load(0)
     place = {"log_partition": key.log_partition, "group_id": key.group_id}
     yield place | {"field": RECORDS_FIELD, "number": log.record_count}
-    (described,) = coordinator.call(DescribeGroups((key.group_id,))).groups
-    if described.error_code is not ErrorCode.NONE:
-        return
-    partition = coordinator.partition(0)
-    assert partition is not None
-    told = {
-        "state": described.group_state,
-        "protocol type": described.protocol_type,
-        "protocol": described.protocol_data,
-        "generation": str(partition.groups[key.group_id].generation_id),
-    }
-    is_consumer = described.protocol_type == CONSUMER_PROTOCOL_TYPE
-    for member in described.members:
-        assigned = decode_partitions(member.member_assignment) if is_consumer else NO_PARTITIONS
-        partitions = ";".join(f"{topic}:{','.join(map(str, found))}" for topic, found in by_topic(assigned))
-        parts = (member.group_instance_id or "", member.client_id, member.client_host, partitions)
-        told[f"member {member.member_id}"] = "|".join(parts)
-    for field, text in told.items():
+    for field, text in _description(coordinator, key.group_id).items():
         yield place | {"field": field, "text": text}
     (fetched,) = coordinator.call(OffsetFetch((GroupToFetch(key.group_id),))).groups
     for topic in fetched.topics:
@@ -372,3 +356,27 @@ def _commit(group_id: str, columns: dict[str, list[Any]], row: int) -> OffsetCom
         columns["producer_id"][row] if is_transactional else NO_PRODUCER_ID,
         columns["producer_epoch"][row] if is_transactional else NO_PRODUCER_EPOCH,
     )
+
+
+def _description(coordinator: GroupCoordinator, group_id: str) -> dict[str, str]:
+    """Return what a coordinator says of a classic group and its members, by field; nothing of another kind."""
+    (described,) = coordinator.call(DescribeGroups((group_id,))).groups
+    if described.error_code is not ErrorCode.NONE:
+        return {}
+    partition = coordinator.partition(0)
+    assert partition is not None
+    group = partition.groups[group_id]
+    assert isinstance(group, GroupMetadata), "others are not described as such"
+    told = {
+        "state": described.group_state,
+        "protocol type": described.protocol_type,
+        "protocol": described.protocol_data,
+        "generation": str(group.generation_id),
+    }
+    is_consumer = described.protocol_type == CONSUMER_PROTOCOL_TYPE
+    for member in described.members:
+        assigned = decode_partitions(member.member_assignment) if is_consumer else NO_PARTITIONS
+        partitions = ";".join(f"{topic}:{','.join(map(str, found))}" for topic, found in by_topic(assigned))
+        parts = (member.group_instance_id or "", member.client_id, member.client_host, partitions)
+        told[f"member {member.member_id}"] = "|".join(parts)
+    return told

@@ -2,8 +2,10 @@
 
 A history is a transcript: what several clients do at random, and what Kafka answered. Nothing is granted here: every
 answer comes at its very millisecond, and not before. A PATH is a transcript, a folder of them, or an archive (``.xz``)
-with one per line. Without any, those in the archive beside this file are replayed: Kafka 4.4.0's own classes answered
-them, in one process and in virtual time, over a log of one partition.
+with one per line. Without any, those in the archives beside this file are replayed: Kafka 4.4.0's own classes answered
+them, in one process and in virtual time, over a log of one partition. One archive is of classic groups; the other is of
+consumer groups (KIP-848) and of groups with both kinds of members, and of these it has such as don't hang on the ids of
+topics and members, by which Kafka's assignors walk them.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from groupcoord.conformance.targets import Tolerance
 from groupcoord.conformance.transcript import Send
 
 ARCHIVE = Path(__file__).with_name("histories.jsonl.xz")
+CONSUMER_ARCHIVE = Path(__file__).with_name("consumer_histories.jsonl.xz")
 EXACT = Tolerance(late_factor=1, late_ms=0, early_factor=1, early_ms=0, only_joins=False)
 EXAMPLES = 5
 
@@ -54,7 +57,7 @@ def kind_of(failure: Failure) -> str:
 def main(words: list[str] | None = None) -> int:
     """Run as told on the command line; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.conformance.exactness", description=__doc__)
-    parser.add_argument("paths", metavar="PATH", nargs="*", type=Path, default=[ARCHIVE])
+    parser.add_argument("paths", metavar="PATH", nargs="*", type=Path, default=[ARCHIVE, CONSUMER_ARCHIVE])
     began_s = time.monotonic()
     histories = [history for path in parser.parse_args(words).paths for history in load_histories(path)]
     different: dict[str, list[str]] = defaultdict(list)

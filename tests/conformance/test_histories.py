@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import lzma
 import random
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,15 +14,17 @@ import pytest
 
 from groupcoord.conformance import Transcript, parse_transcript
 from groupcoord.conformance.transcript import Send
-from tests.conformance.exactness import ARCHIVE, load_histories, main, replay_exactly
+from tests.conformance.exactness import ARCHIVE, CONSUMER_ARCHIVE, load_histories, main, replay_exactly
 
 HISTORIES = load_histories()
+CONSUMER_HISTORIES = load_histories(CONSUMER_ARCHIVE)
 HISTORIES_MIN, RESTARTS_MIN = 100, 30
+CONSUMER_HISTORIES_MIN = 45
 ALTERED = 12
 NOT_COMPARED = {"throttle_time", "node_id", "port"}
 
 
-@pytest.mark.parametrize("history", HISTORIES, ids=str)
+@pytest.mark.parametrize("history", [*HISTORIES, *CONSUMER_HISTORIES], ids=str)
 def test_answers_like_kafka_to_the_millisecond(history: Transcript) -> None:
     """Every answer is Kafka's, and comes when Kafka's came."""
     report = replay_exactly([history])
@@ -49,6 +52,17 @@ def test_the_histories_hold_what_clients_do() -> None:
     }
     assert len(HISTORIES) >= HISTORIES_MIN
     assert sum(history.restarts for history in HISTORIES) >= RESTARTS_MIN
+
+
+def test_the_histories_hold_what_members_of_consumer_groups_do() -> None:
+    """Heartbeats of both versions, classic members beside them, and topics that come, grow and go."""
+    sends = [step for history in CONSUMER_HISTORIES for step in history.steps if isinstance(step, Send)]
+    assert {step.version for step in sends if step.api == "ConsumerGroupHeartbeat"} == {0, 1}
+    assert {"ConsumerGroupDescribe", "JoinGroup", "SyncGroup", "CreateTopics", "CreatePartitions", "DeleteTopics"} <= {
+        step.api for step in sends
+    }
+    areas = Counter(history.area for history in CONSUMER_HISTORIES)
+    assert min(areas["consumer"], areas["mixed"]) >= CONSUMER_HISTORIES_MIN
 
 
 # ---------------------------------------------------------------- the comparison itself

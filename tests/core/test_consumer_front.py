@@ -10,7 +10,6 @@ from attrs import evolve
 
 from groupcoord import Config, ErrorCode, GroupCoordinator, ManualClock, Operation, Resource, ResourceType
 from groupcoord.config import RebalanceProtocol
-from groupcoord.core.front import consumer_groups
 from groupcoord.core.front.authorization import Permissions
 from groupcoord.core.front.consumer_groups import hide_group, with_operations
 from groupcoord.group_settings import ConsumerGroupSettings
@@ -54,9 +53,8 @@ def rules() -> Rules:
 
 
 @pytest.fixture
-def coordinator(rules: Rules, monkeypatch: pytest.MonkeyPatch) -> GroupCoordinator:
-    """A coordinator that serves every protocol; only what comes before a group is asked of it."""
-    monkeypatch.setattr(consumer_groups, "SERVED_PROTOCOLS", frozenset(RebalanceProtocol))
+def coordinator(rules: Rules) -> GroupCoordinator:
+    """A coordinator of which only what comes before a group is asked."""
     coordinator = GroupCoordinator(clock=ManualClock(), authorize=rules)
     coordinator.load_all()
     return coordinator
@@ -65,9 +63,7 @@ def coordinator(rules: Rules, monkeypatch: pytest.MonkeyPatch) -> GroupCoordinat
 # ---------------------------------------------------------------- the switch
 
 
-def test_what_the_configuration_leaves_out_is_not_supported(
-    coordinator: GroupCoordinator, rules: Rules, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_the_configuration_leaves_out_is_not_supported(rules: Rules) -> None:
     """UNSUPPORTED_VERSION without a message comes before permissions and form, for each group that is named."""
     config = Config(group_coordinator_rebalance_protocols=(RebalanceProtocol.CLASSIC,))
     classic = GroupCoordinator(config=config, authorize=rules)
@@ -236,15 +232,21 @@ def test_settings_of_a_group() -> None:
     assert ConsumerGroupSettings.of(config, own) == ConsumerGroupSettings(45_000, 15_000, 0)
 
 
-def test_the_core_asks_for_the_settings_of_a_group() -> None:
-    """What the embedding program says of a group's settings, or else the configuration, reaches each log partition."""
-    own = ConsumerGroupSettings(50_000, 6_000, 0)
-    usual = ConsumerGroupSettings.of(Config())
-    for coordinator, expected in (
-        (GroupCoordinator(consumer_group_settings={"g": own}.__getitem__), own),
-        (GroupCoordinator(), usual),
-    ):
-        coordinator.load_all()
-        partition = coordinator.partition(0)
-        assert partition is not None
-        assert partition._context.consumer_group_settings("g") == expected
+@pytest.mark.parametrize(
+    ("own", "interval_ms", "session_ms"),
+    [(ConsumerGroupSettings(50_000, 6_000, 0), 6_000, 50_000), (None, 5_000, 45_000)],
+)
+def test_the_core_asks_for_the_settings_of_a_group(
+    own: ConsumerGroupSettings | None, interval_ms: int, session_ms: int
+) -> None:
+    """What the embedding program says of a group, or else the configuration, is told to members and ends sessions."""
+    clock = ManualClock()
+    settings = None if own is None else {"g": own}.__getitem__
+    coordinator = GroupCoordinator(clock=clock, consumer_group_settings=settings)
+    coordinator.load_all()
+    assert coordinator.call(JOIN).heartbeat_interval_ms == interval_ms
+    for passed_ms, member_count in ((session_ms - 1, 1), (1, 0)):
+        clock.advance(passed_ms)
+        coordinator.tick()
+        (group,) = coordinator.call(ConsumerGroupDescribe(("g",))).groups
+        assert len(group.members) == member_count

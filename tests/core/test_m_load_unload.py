@@ -21,8 +21,10 @@ from groupcoord.core.records import (
 )
 from groupcoord.log_store import LogStoreError, MemoryLogStore
 from groupcoord.messages import (
+    ConsumerGroupDescribe,
     DeletedGroup,
     DeleteGroupsResponse,
+    DescribedConsumerGroup,
     JoinGroupResponse,
     LeaveGroupResponse,
     SyncGroupResponse,
@@ -156,32 +158,53 @@ def test_offsets_after_a_group_tombstone() -> None:
 
 CONSUMER_GROUP = (
     ConsumerGroupMemberMetadataRecord("group", "m", None, None, "client", "/127.0.0.1", ("orders",)),
-    ConsumerGroupMetadataRecord("group", 1),
+    ConsumerGroupMetadataRecord("group", 7),
 )
 
 
-def test_a_consumer_group_stays_in_the_log() -> None:
-    """Records of a consumer group stop no load, are no group to clients, and outlast a classic group of its id."""
+def described_consumer_group(driver: Driver) -> DescribedConsumerGroup:
+    """Describe the group as a consumer group."""
+    return driver.coordinator.call(ConsumerGroupDescribe(("group",))).groups[0]
+
+
+def test_a_consumer_group_comes_to_life() -> None:
+    """Its members are back, with a full session each; then it is empty, and a restart brings it back as that."""
     driver, group = loaded(*CONSUMER_GROUP)
-    assert (group.describe().group_state, driver.coordinator.partition(0).groups) == ("Dead", {})
+    assert group.describe().group_state == "Dead"
+    found = described_consumer_group(driver)
+    assert (found.group_state, found.group_epoch) == ("Assigning", 7)
+    assert [(member.member_id, member.subscribed_topic_names) for member in found.members] == [("m", ("orders",))]
+    driver.sleep(driver.config.group_consumer_session_timeout_ms - 1)
+    assert described_consumer_group(driver) == found
+    driver.sleep(1)
+    driver.restart()
+    assert described_consumer_group(driver) == evolve(
+        found, group_state="Empty", group_epoch=8, assignment_epoch=8, members=()
+    )
+
+
+def test_a_classic_group_in_place_of_a_consumer_group() -> None:
+    """An empty consumer group ends when somebody joins with the classic protocol; deleted, nothing is left of both."""
+    driver, group = loaded(ConsumerGroupMetadataRecord("group", 7))
     group.stable("a")
+    assert described_consumer_group(driver).error_code is ErrorCode.GROUP_ID_NOT_FOUND
     driver.restart()
     assert (group.state, group.members) == (GroupState.STABLE, ["a-1"])
     group.leave("a-1")
     assert driver.delete("group").answer(DeleteGroupsResponse).results == (DeletedGroup("group", ErrorCode.NONE),)
     driver.restart()
-    assert group.describe().group_state == "Dead"
-    left = driver.coordinator.partition(0).hard.groups["group"].values()
-    assert [record for _, record in left] == list(CONSUMER_GROUP)
+    assert (group.describe().group_state, driver.coordinator.partition(0).hard.groups) == ("Dead", {})
 
 
 def test_offsets_of_a_consumer_group_are_there() -> None:
-    """Committed offsets of a consumer group make a group without members, as if nothing else were known of it."""
+    """They can be fetched; from outside nobody commits while there are members."""
     driver, group = loaded(*CONSUMER_GROUP, OffsetCommitRecord("group", "orders", 0, 5))
-    assert (group.describe().group_state, group.committed()) == ("Empty", {"orders": {0: 5}})
-    group.commit(6)
+    assert (described_consumer_group(driver).group_state, group.committed()) == ("Assigning", {"orders": {0: 5}})
+    assert group.commit(6).error is ErrorCode.UNKNOWN_MEMBER_ID
+    driver.sleep(driver.config.group_consumer_session_timeout_ms)
+    assert group.commit(7).error is ErrorCode.NONE
     driver.restart()
-    assert group.committed() == {"orders": {0: 6}}
+    assert (described_consumer_group(driver).group_state, group.committed()) == ("Empty", {"orders": {0: 7}})
 
 
 def test_a_group_that_is_classic_again() -> None:

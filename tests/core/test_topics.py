@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from groupcoord import ErrorCode
-from groupcoord.core.front.topics import AnyTopic
+from groupcoord.core.topics import AnyTopic
 from groupcoord.messages import (
     DeleteGroups,
     DeleteGroupsResponse,

@@ -20,6 +20,7 @@ from groupcoord.host.config_definitions import GROUP_DEFINITIONS, TOPIC_DEFINITI
 from groupcoord.host.describe_configs import answer_describe_configs
 from groupcoord.host.resource_configs import BROKER_DEFINITIONS, Resources
 from groupcoord.host.topics import OFFSETS_TOPIC
+from groupcoord.messages import ConsumerGroupDescribe, ConsumerGroupHeartbeat
 from groupcoord.wire.broker_messages import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -319,12 +320,19 @@ def test_topics_that_can_not_be_written(tmp_path: Path) -> None:
 
 
 def test_the_coordinator_asks_the_host() -> None:
-    """What an administrator sets for a group is what the coordinator is told from then on."""
-    configs = GroupConfigs(Config())
-    broker = Broker(config=Config(), clock=ManualClock(), log_store=MemoryLogStore(), group_configs=configs)
-    partition = broker.coordinator.partition(0)
-    assert partition is not None
-    ask = partition._context.consumer_group_settings
-    assert ask("g").session_timeout_ms == 45_000
-    configs.replace({"g": {SESSION: "50000"}})
-    assert ask("g").session_timeout_ms == 50_000
+    """What an administrator sets for a group is what its members are told from then on, and when sessions end."""
+    configs, clock = GroupConfigs(Config()), ManualClock()
+    coordinator = Broker(config=Config(), clock=clock, log_store=MemoryLogStore(), group_configs=configs).coordinator
+    join = ConsumerGroupHeartbeat(
+        "g", "m", rebalance_timeout_ms=60_000, subscribed_topic_names=("orders",), topic_partitions=()
+    )
+    joined = coordinator.call(join)
+    assert joined.heartbeat_interval_ms == 5_000
+    configs.replace({"g": {SESSION: "50000", HEARTBEAT: "6000"}})
+    heartbeat = ConsumerGroupHeartbeat("g", "m", joined.member_epoch)
+    assert coordinator.call(heartbeat).heartbeat_interval_ms == 6_000
+    for passed_ms, member_count in ((49_999, 1), (1, 0)):
+        clock.advance(passed_ms)
+        coordinator.tick()
+        (group,) = coordinator.call(ConsumerGroupDescribe(("g",))).groups
+        assert len(group.members) == member_count

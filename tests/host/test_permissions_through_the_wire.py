@@ -11,8 +11,6 @@ from uuid import UUID
 import pytest
 
 from groupcoord import ErrorCode, Resource, ResourceType
-from groupcoord.config import RebalanceProtocol
-from groupcoord.core.front import consumer_groups
 from groupcoord.core.front.authorization import CLUSTER
 from tests.host.rules import (
     CLUSTER_DENIED,
@@ -292,13 +290,6 @@ def test_list_groups(world: World, rules: Rules) -> None:
     assert (answer["error_code"], [group["group_id"] for group in answer["groups"]]) == (ErrorCode.NONE, ["g"])
 
 
-@pytest.fixture
-def consumer_world(rules: Rules, monkeypatch: pytest.MonkeyPatch) -> World:
-    """A world whose coordinator takes requests of the consumer protocol (KIP-848)."""
-    monkeypatch.setattr(consumer_groups, "SERVED_PROTOCOLS", frozenset(RebalanceProtocol))
-    return World(authorize=rules)
-
-
 CONSUMER_HEARTBEAT: Body = {
     "group_id": "g",
     "member_id": "",
@@ -318,21 +309,21 @@ CONSUMER_HEARTBEAT: Body = {
         ([("DESCRIBE", TOPIC, "t"), ("READ", GROUP, "g")], GROUP_DENIED),
     ],
 )
-def test_consumer_group_heartbeat(consumer_world: World, rules: Rules, denied: Any, error: str) -> None:
+def test_consumer_group_heartbeat(world: World, rules: Rules, denied: Any, error: str) -> None:
     """READ on the group, then DESCRIBE on every topic that is named, there or not; then what the request is."""
     for operation, kind, name in denied:
         rules.deny(operation, kind, name)
-    answer = consumer_world.ask(68, 1, CONSUMER_HEARTBEAT)
+    answer = world.ask(68, 1, CONSUMER_HEARTBEAT)
     assert ErrorCode(answer["error_code"]).name == error
     assert (answer["error_message"] is None) == (error != "INVALID_REQUEST")
     assert (answer["member_id"], answer["member_epoch"], answer["assignment"]) == (None, 0, None)
 
 
-def test_consumer_group_describe(consumer_world: World, rules: Rules) -> None:
+def test_consumer_group_describe(world: World, rules: Rules) -> None:
     """DESCRIBE is asked for each group; those that it is refused for come first, then those without a name."""
     rules.deny("DESCRIBE", GROUP, "secret")
     body = {"group_ids": ("absent", "", "secret", "absent", "secret"), "include_authorized_operations": True}
-    groups = consumer_world.ask(69, 1, body)["groups"]
+    groups = world.ask(69, 1, body)["groups"]
     assert [(group["group_id"], ErrorCode(group["error_code"]).name) for group in groups] == [
         ("secret", GROUP_DENIED),
         ("secret", GROUP_DENIED),

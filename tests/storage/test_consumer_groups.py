@@ -12,7 +12,7 @@ from groupcoord import Config, GroupCoordinator, LogRecord, ManualClock, Ticket
 from groupcoord.core.hard_state import HardState
 from groupcoord.core.records import OpaqueRecord
 from groupcoord.laws import check_bytes, check_hard_state_is_the_log, check_snapshot_rebuilds
-from groupcoord.messages import DescribeGroups, ListGroups
+from groupcoord.messages import ConsumerGroupDescribe, ListGroups
 from groupcoord.storage.compaction import CompactionSettings
 from groupcoord.storage.segment_store import SegmentLogStore
 from tests.records.broker_segment import segment_bytes
@@ -65,7 +65,7 @@ def test_quick_loading_is_loading(store: SegmentLogStore) -> None:
 
 @pytest.mark.parametrize("is_compacted", [False, True])
 def test_a_coordinator_loads_them(store: SegmentLogStore, is_compacted: bool) -> None:
-    """The classic group is there, a consumer group with its offsets alone; what the log has of them stays known."""
+    """Classic and consumer groups come to life as the log has them, with a static member that has left for a while."""
     if is_compacted:
         compact(store)
     coordinator = GroupCoordinator(
@@ -76,6 +76,13 @@ def test_a_coordinator_loads_them(store: SegmentLogStore, is_compacted: bool) ->
     coordinator.check()
     check_hard_state_is_the_log(coordinator)
     check_snapshot_rebuilds(coordinator)
-    assert {group.group_id for group in coordinator.call(ListGroups()).groups} == {"modern", "moves"}
-    described = coordinator.call(DescribeGroups(("modern", "moves", "regex"))).groups
-    assert [group.group_state for group in described] == ["Empty", "Empty", "Dead"]
+    listed = {group.group_id: (group.group_type, group.group_state) for group in coordinator.call(ListGroups()).groups}
+    assert listed == {
+        "modern": ("consumer", "Assigning"),
+        "moves": ("classic", "Empty"),
+        "regex": ("consumer", "Empty"),
+    }
+    modern, regex = coordinator.call(ConsumerGroupDescribe(("modern", "regex"))).groups
+    assert (modern.group_epoch, modern.assignment_epoch) == (9, 8)
+    assert [(member.instance_id, member.member_epoch) for member in modern.members] == [("static-2", -2)]
+    assert (regex.group_epoch, regex.assignment_epoch, regex.members) == (8, 8, ())

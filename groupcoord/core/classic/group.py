@@ -12,6 +12,7 @@ from groupcoord.core.hard_state import RecordsOfGroup
 from groupcoord.core.messages import (
     DescribedConsumerGroup,
     DescribedGroup,
+    GroupToFetch,
     JoinedMember,
     JoinProtocol,
     ListedGroup,
@@ -339,6 +340,10 @@ class GroupMetadata:
             return member
         return ErrorCode.NONE if request.generation_id == self.generation_id else ErrorCode.ILLEGAL_GENERATION
 
+    def fetch_error(self, wanted: GroupToFetch) -> ErrorCode:
+        """Return NONE: everybody may see the offsets, and members are not asked for."""
+        return ErrorCode.NONE
+
     def offset_deletion_error(self) -> ErrorCode:
         """Return NONE if offsets may be deleted on request: what members of an unknown type use cannot be known."""
         if self.state is not GroupState.EMPTY and self.protocol_type != CONSUMER_PROTOCOL_TYPE:
@@ -389,6 +394,10 @@ class GroupMetadata:
     def tombstones(self) -> list[Record]:
         """Return the tombstone of the group's one record."""
         return [GroupTombstone(self.group_id)]
+
+    def prepare_deletion(self) -> None:
+        """The group is to be deleted: ids that were handed out are forgotten."""
+        self.pending_members.clear()
 
     def end(self, now_ms: int) -> None:
         """The group is gone from this coordinator."""

@@ -51,7 +51,7 @@ class Membership:
         self._context = context
         self._config = context.config
         self._effects = context.effects
-        self._groups = context.groups
+        self._groups = context.classic_groups
         self._timers = context.timers
         self._rebalance = rebalance
         self._creation = creation

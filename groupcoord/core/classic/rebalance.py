@@ -29,7 +29,7 @@ class Rebalance:
         self._observer = context.observer
         self._config = context.config
         self._effects = context.effects
-        self._groups = context.groups
+        self._groups = context.classic_groups
         self._timers = context.timers
         self._journal = context.journal
 

@@ -84,11 +84,11 @@ class Permissions:
     False
     """
 
-    __slots__ = ("_authorize", "_principal")
+    __slots__ = ("_authorize", "principal")
 
     def __init__(self, authorize: Authorize | None, principal: Principal) -> None:
         self._authorize = authorize
-        self._principal = principal
+        self.principal = principal
 
     def on_group(self, group_id: str | None, operation: Operation) -> bool:
         """Tell whether this is allowed on a group."""
@@ -128,7 +128,7 @@ class Permissions:
 
     def _allows(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         authorize = self._authorize
-        return authorize is None or authorize(self._principal, operation, Resource(resource_type, name))
+        return authorize is None or authorize(self.principal, operation, Resource(resource_type, name))
 
     def _bits(self, operations: tuple[Operation, ...], resource_type: ResourceType, name: str) -> int:
         return sum(1 << operation for operation in operations if self._allows(operation, resource_type, name))

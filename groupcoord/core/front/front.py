@@ -33,7 +33,6 @@ from groupcoord.core.front.refusals import (
 from groupcoord.core.front.routing import Cluster, find_coordinator
 from groupcoord.core.front.split_requests import SplitRequests
 from groupcoord.core.front.topics import (
-    TopicResolver,
     hide_topics,
     identify_topics,
     merge_results,
@@ -84,6 +83,7 @@ from groupcoord.core.messages.request import GroupRequest
 from groupcoord.core.offsets.commits import refused_topics
 from groupcoord.core.partition import Partition
 from groupcoord.core.replies import Token
+from groupcoord.core.topics import TopicResolver
 from groupcoord.errors import ErrorCode
 
 VerifyTransaction = Callable[[TxnOffsetCommit], ErrorCode]
@@ -285,6 +285,7 @@ class Front:
         if not self._partitions.is_closed:
             refusal = refuse_malformed(request, self._config.group_consumer_assignors)
         if refusal is None:
+            request.principal = None if permissions is None else permissions.principal
             self._to_group(request, token, permissions, now_ms)
         else:
             self._effects.reply(token, refusal)
@@ -355,7 +356,9 @@ class Front:
             if permissions is not None:
                 fetched = hide_topics(fetched, permissions)
             return identify_topics(fetched, self._topics) if request.uses_topic_ids else fetched
-        return fetched._replace(topics=fetched.topics + refused) if refused else fetched
+        if refused and fetched.error_code is ErrorCode.NONE:
+            return fetched._replace(topics=fetched.topics + refused)
+        return fetched
 
     def _describe(self, request: DescribeGroups, token: Token, permissions: Permissions | None, now_ms: int) -> None:
         refused: list[DescribedGroup] = []

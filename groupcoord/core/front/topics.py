@@ -7,7 +7,7 @@ request layer.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 from uuid import UUID
 
 from groupcoord.core.front.authorization import Operation, Permissions
@@ -24,37 +24,9 @@ from groupcoord.core.messages import (
 from groupcoord.core.messages.commits import PartitionResults, refused_partitions
 from groupcoord.core.messages.fetches import without_offsets
 from groupcoord.core.records import ZERO_UUID
+from groupcoord.core.topics import TopicResolver
 from groupcoord.errors import ErrorCode
 from groupcoord.interpreter import maker
-
-
-class TopicResolver(Protocol):
-    """The topics of a cluster, as the coordinator needs them."""
-
-    def partition_count(self, name: str) -> int | None:
-        """Return how many partitions a topic has; None if there is no such topic."""
-
-    def topic_id(self, name: str) -> UUID | None:
-        """Return a topic's id; None if there is no such topic."""
-
-    def topic_name(self, topic_id: UUID) -> str | None:
-        """Return the name of the topic with this id; None if there is no such topic."""
-
-
-class AnyTopic:
-    """Every topic exists, with any number of partitions and without an id: for hosts that keep no list."""
-
-    def partition_count(self, name: str) -> int | None:
-        """Return a number above every partition index."""
-        return 2**31
-
-    def topic_id(self, name: str) -> UUID | None:
-        """Return the zero id, which stands for none."""
-        return ZERO_UUID
-
-    def topic_name(self, topic_id: UUID) -> str | None:
-        """Return None: no id is known."""
-        return None
 
 
 def resolve_commit(

@@ -6,11 +6,12 @@ In a heartbeat None means "as last time", which is not the same as empty.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from attrs import define, frozen
 
+from groupcoord.core.consumer.records import TopicPartitions as TopicPartitions
 from groupcoord.core.messages.administration import AUTHORIZED_OPERATIONS_OMITTED
 from groupcoord.core.messages.request import GroupRequest, Request
 from groupcoord.errors import ErrorCode
@@ -18,13 +19,6 @@ from groupcoord.errors import ErrorCode
 JOIN_GROUP_MEMBER_EPOCH = 0
 LEAVE_GROUP_MEMBER_EPOCH = -1
 LEAVE_GROUP_STATIC_MEMBER_EPOCH = -2
-
-
-class TopicPartitions(NamedTuple):
-    """Partitions of one topic, in a heartbeat or its answer."""
-
-    topic_id: UUID
-    partitions: tuple[int, ...]
 
 
 @frozen
@@ -62,6 +56,7 @@ class ConsumerGroupHeartbeat(GroupRequest[ConsumerGroupHeartbeatResponse]):
         client_id, client_host: who asks, from the request's header and connection.
         requires_member_id: who joins brings its id (KIP-1082; request versions from 1). Before, the coordinator makes
             one for a member without.
+        principal: for whom the member speaks; the coordinator sets it.
     """
 
     group_id: str
@@ -77,6 +72,7 @@ class ConsumerGroupHeartbeat(GroupRequest[ConsumerGroupHeartbeatResponse]):
     client_id: str = ""
     client_host: str = ""
     requires_member_id: bool = True
+    principal: Any = None
 
 
 class MemberType(IntEnum):

@@ -187,7 +187,10 @@ class Commits:
         """
         assert wanted.group_id is not None
         group_id, offsets = wanted.group_id, self._offsets
-        is_known = self._context.visible(group_id) is not None
+        group = self._context.visible(group_id)
+        is_known = group is not None
+        if group is not None and (error_code := group.fetch_error(wanted)) is not ErrorCode.NONE:
+            return FetchedGroup(group_id, error_code, ())
         committed = offsets.of_group(group_id) if is_known else {}
         checks_stability = require_stable and is_known and offsets.has_open_transaction(group_id)
         named = wanted.topics

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from attrs import define
 
 from groupcoord.core.effects import Continuation
 from groupcoord.core.events import Cause
 from groupcoord.core.groups import AnyGroup, Group
+from groupcoord.core.records import OffsetTombstone, Record
 
 
 @define(eq=False)
@@ -19,6 +22,11 @@ class WhenCommitted(Continuation):
     def concerns(self, group: Group) -> bool:
         """Tell whether the offsets are this group's."""
         return self.group_id == group.group_id
+
+
+def count_offsets(records: Iterable[Record]) -> int:
+    """Return how many of these records are tombstones of offsets."""
+    return sum(type(record) is OffsetTombstone for record in records)
 
 
 @define(eq=False)

@@ -9,7 +9,7 @@ from groupcoord.core.context import HandlerContext
 from groupcoord.core.events import Cause
 from groupcoord.core.groups import AnyGroup, Group
 from groupcoord.core.journal import Journal
-from groupcoord.core.offsets.continuations import WhenDeleted
+from groupcoord.core.offsets.continuations import WhenDeleted, count_offsets
 from groupcoord.core.records import NO_TIMESTAMP, ZERO_UUID, CommitKind, OffsetTombstone, Record, topic_of_record
 from groupcoord.core.timers import Timer, TimerKey, TimerKind
 
@@ -31,7 +31,7 @@ class _Expired:
         self._emptied: tuple[AnyGroup, ...] = ()
 
     def add(self, records: list[Record], emptied: tuple[AnyGroup, ...] = ()) -> None:
-        """Add the tombstones of a group, the last of which is that of the group itself if it is ``emptied``."""
+        """Add the tombstones of a group; the group itself ends with the last of them if it is ``emptied``."""
         if len(self._records) + len(records) > MAX_RECORDS_PER_APPEND:
             self.write()
         while len(records) > MAX_RECORDS_PER_APPEND:
@@ -43,8 +43,8 @@ class _Expired:
     def write(self) -> None:
         """Begin an append of what was added."""
         if self._records:
-            offset_count = len(self._records) - len(self._emptied)
-            self._journal.begin(self._records, WhenDeleted(self._emptied, Cause.EXPIRY, offset_count))
+            written = WhenDeleted(self._emptied, Cause.EXPIRY, count_offsets(self._records))
+            self._journal.begin(self._records, written)
         self._records, self._emptied = [], ()
 
 

@@ -82,7 +82,8 @@ class SimulatedGroup:
         if coordinator is None:
             return None
         partition = coordinator.partition(coordinator.partition_of(group_id))
-        return (None if partition is None else partition.groups.get(group_id)), coordinator.node
+        group = None if partition is None else partition.groups.get(group_id)
+        return (group if isinstance(group, GroupMetadata) else None), coordinator.node
 
     def _is_made_of(self, consumers: list[Consumer]) -> bool:
         """Tell whether the coordinator has it Stable with just these consumers, and they see it as their group too."""

@@ -1,0 +1,83 @@
+"""How a group changes its kind: the records of the other kind are written, and what is then in the log comes to life.
+
+Until they are durable the group stands as it was: readers see it so, and what may change it waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import define
+
+from groupcoord.core.classic.group import GroupMetadata
+from groupcoord.core.consumer.draft import Downgrade
+from groupcoord.core.consumer.group import ConsumerGroup
+from groupcoord.core.context import HandlerContext, Writing
+from groupcoord.core.effects import Continuation
+from groupcoord.core.events import Cause
+from groupcoord.core.groups import AnyGroup, Group
+from groupcoord.core.messages import JoinGroupResponse, SyncGroupResponse
+from groupcoord.core.questions import ResolveRegexes
+from groupcoord.core.records import Record
+from groupcoord.core.replies import Reply
+from groupcoord.errors import ErrorCode
+
+
+@define(eq=False)
+class WhenConverted(Continuation):
+    """A group is of another kind, or gone.
+
+    Attributes:
+        group: as it was.
+        downgrade: how the classic group goes on that comes of it; None if none does.
+        question: what the host is asked for the new group.
+    """
+
+    group: AnyGroup
+    downgrade: Downgrade | None = None
+    question: ResolveRegexes | None = None
+
+    def concerns(self, group: Group) -> bool:
+        """Tell whether it is this group."""
+        return self.group is group
+
+
+class Conversion:
+    """Lets groups of one log partition change their kind."""
+
+    __slots__ = ("_context",)
+
+    def __init__(self, context: HandlerContext) -> None:
+        self._context = context
+
+    def begin(
+        self,
+        group: AnyGroup,
+        records: Sequence[Record],
+        held: Sequence[Reply] = (),
+        downgrade: Downgrade | None = None,
+        question: ResolveRegexes | None = None,
+    ) -> None:
+        """Write what makes another group of this one; requests for it wait."""
+        overdue = group.overdue if isinstance(group, ConsumerGroup) else []
+        self._context.writings[group.group_id] = Writing(group, [], overdue)
+        self._context.journal.begin(records, WhenConverted(group, downgrade, question), *held)
+
+    def send_back(self, group: GroupMetadata) -> None:
+        """Tell whoever waits in a classic group to come back."""
+        effects = self._context.effects
+        for member in group.members.values():
+            join = group.take_join(member)
+            if join is not None:
+                effects.reply(join.token, JoinGroupResponse(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+            if member.parked_sync is not None:
+                effects.reply(member.parked_sync.token, SyncGroupResponse(ErrorCode.REBALANCE_IN_PROGRESS))
+                member.parked_sync = None
+
+    def end(self, group: AnyGroup, now_ms: int) -> None:
+        """The group is no more."""
+        context = self._context
+        context.disarm(group)
+        context.groups.pop(group.group_id, None)
+        group.end(now_ms)
+        context.observer.group_removed(group, Cause.CONVERSION, now_ms)

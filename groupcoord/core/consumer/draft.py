@@ -1,0 +1,64 @@
+"""What one append of a consumer group will be: records, the state that they make, and the answers that wait."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attrs import frozen
+
+from groupcoord.core.consumer.records import ConsumerGroupRecord
+from groupcoord.core.consumer.state import ConsumerState
+from groupcoord.core.events import Trigger
+from groupcoord.core.messages import JoinProtocol
+from groupcoord.core.records import GroupMetadataRecord, GroupTombstone
+from groupcoord.core.replies import Reply
+
+
+@frozen
+class Downgrade:
+    """How a group goes on that is a classic one from now on.
+
+    Attributes:
+        trigger: why it has to rebalance; None if it need not.
+        protocols: what each member supports. The record has only what was chosen, and more is known until a restart.
+    """
+
+    trigger: Trigger | None
+    protocols: Mapping[str, tuple[JoinProtocol, ...]]
+
+
+class Draft:
+    """Builds on durable state, which it leaves as it is: the first write makes a copy.
+
+    Attributes:
+        base: what is durable.
+        state: what will be, when the records are.
+        records: in the order in which they are written.
+        held: the answers that wait for them.
+        joined: the ids of members that have joined with the classic protocol.
+        downgrade: the group is a classic one with this; None if it isn't.
+    """
+
+    __slots__ = ("base", "downgrade", "held", "joined", "records", "state")
+
+    def __init__(self, base: ConsumerState) -> None:
+        self.base = self.state = base
+        self.records: list[ConsumerGroupRecord | GroupTombstone | GroupMetadataRecord] = []
+        self.held: list[Reply] = []
+        self.joined: list[str] = []
+        self.downgrade: Downgrade | None = None
+
+    def write(self, *records: ConsumerGroupRecord | GroupTombstone) -> None:
+        """Add records."""
+        if self.state is self.base:
+            self.state = self.base.copy()
+        for record in records:
+            self.state.apply(record)
+        self.records += records
+
+    def absorb(self, other: Draft) -> None:
+        """Add what was drafted on top of this one."""
+        self.state = other.state
+        self.records += other.records
+        self.joined += other.joined
+        self.downgrade = other.downgrade

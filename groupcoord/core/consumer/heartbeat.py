@@ -1,0 +1,275 @@
+"""The heartbeat of a member of a consumer group, which does everything: join, stay, subscribe, take and give back.
+
+One pure function of a group's state, in Kafka's order of steps. Source:
+``GroupMetadataManager.consumerGroupHeartbeat`` of Apache Kafka 4.4; KIP-848.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from uuid import UUID
+
+from attrs import evolve, frozen
+
+from groupcoord.core.consumer.assignors import PartitionAssignorError, SubscriptionType
+from groupcoord.core.consumer.draft import Draft
+from groupcoord.core.consumer.identity import resolve_member, target_record
+from groupcoord.core.consumer.reconciliation import MemberAssignment, reconcile
+from groupcoord.core.consumer.records import (
+    ConsumerGroupMemberMetadataRecord,
+    ConsumerGroupMetadataRecord,
+    ConsumerGroupPartitionMetadataRecord,
+    ConsumerGroupTargetAssignmentMetadataRecord,
+)
+from groupcoord.core.consumer.refusal import RefusedError
+from groupcoord.core.consumer.regexes import RegexChange, change_regex, needs_resolution
+from groupcoord.core.consumer.rules import Rules
+from groupcoord.core.consumer.state import ConsumerMember, ConsumerState, assignment_record
+from groupcoord.core.consumer.target import changed_targets
+from groupcoord.core.consumer.votes import preferred_assignor, preferred_assignor_after
+from groupcoord.core.messages import (
+    JOIN_GROUP_MEMBER_EPOCH,
+    ConsumerGroupHeartbeat,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from groupcoord.core.records import GroupTombstone
+from groupcoord.errors import ErrorCode
+
+
+@frozen
+class Step:
+    """What a member's request came to.
+
+    Attributes:
+        member: the member as it is when the draft's records are durable.
+        looked_at_topics: the subscribed topics were compared with what the group knew of them.
+        wants_resolution: regular expressions are to be matched against the topics.
+    """
+
+    member: ConsumerMember
+    looked_at_topics: bool
+    wants_resolution: bool
+
+
+def beat(
+    draft: Draft, request: ConsumerGroupHeartbeat, member_id: str, rules: Rules, *, topics_changed: bool, now_ms: int
+) -> tuple[ConsumerGroupHeartbeatResponse, Step]:
+    """Take a heartbeat of somebody who joins or stays.
+
+    Args:
+        draft: the group; what must be written is added.
+        request: the heartbeat, whose form is right.
+        member_id: the member's id, which the request may lack.
+        rules: settings, topics and assignors.
+        topics_changed: topics that the group subscribes to may have changed since they were looked at.
+        now_ms: the time.
+
+    Raises:
+        RefusedError: the request can't be granted; forget the draft.
+    """
+    check_size(draft.state, request.instance_id, member_id, rules)
+    member = resolve_member(draft, request, member_id)
+    updated = _update(member.metadata, request)
+    owned = _by_topic(request.topic_partitions)
+    step = move_on(draft, member, updated, owned, rules, topics_changed=topics_changed, now_ms=now_ms)
+    assignment = step.member.assignment
+    shows_assignment = _is_full(request) or assignment.assigned != member.assignment.assigned
+    response = ConsumerGroupHeartbeatResponse(
+        ErrorCode.NONE,
+        None,
+        member.member_id,
+        assignment.member_epoch,
+        rules.settings_of(draft.state.group_id).heartbeat_interval_ms,
+        _shown(assignment) if shows_assignment else None,
+    )
+    return response, step
+
+
+def move_on(
+    draft: Draft,
+    member: ConsumerMember,
+    metadata: ConsumerGroupMemberMetadataRecord,
+    owned: Mapping[UUID, Collection[int]] | None,
+    rules: Rules,
+    *,
+    topics_changed: bool,
+    now_ms: int,
+) -> Step:
+    """Take over what a member says of itself; let the group, its target and the member's assignment follow.
+
+    Args:
+        draft: the group.
+        member: the member as it was.
+        metadata: what it says of itself now.
+        owned: the partitions that it says it has; None if it doesn't say.
+        rules: settings, topics and assignors.
+        topics_changed: topics that the group subscribes to may have changed since they were looked at.
+        now_ms: the time.
+
+    Raises:
+        RefusedError: INVALID_REGULAR_EXPRESSION, or the assignor failed.
+    """
+    updated = evolve(member, metadata=metadata)
+    if metadata != member.metadata or member.member_id not in draft.state.members:
+        draft.write(metadata)
+    names_changed = set(metadata.subscribed_topic_names) != set(member.metadata.subscribed_topic_names)
+    regex_change = change_regex(draft, member.regex, updated.regex, rules)
+    wants_resolution = needs_resolution(draft.base, draft.state, updated.regex, rules, now_ms)
+    assignor = (
+        preferred_assignor_after(draft.base.votes, member.metadata.server_assignor, metadata.server_assignor)
+        or rules.default_assignor
+    )
+    bumps = (
+        names_changed
+        or regex_change is RegexChange.CHANGED_AND_RESOLVED
+        or assignor != (preferred_assignor(draft.base.votes) or rules.default_assignor)
+    )
+    if bumps or topics_changed:
+        look_at_topics(draft, rules, bumps=bumps)
+    newcomer_id = None if member.member_id in draft.base.members else member.member_id
+    # Kafka looks at the subscriptions anew only together with their topics.
+    looked_at = draft.state if bumps or topics_changed else draft.base
+    _assign_target(draft, assignor, looked_at.subscription_type(), newcomer_id, rules, now_ms)
+    subscription_changed = names_changed or regex_change is not RegexChange.NONE
+    assignment = _reconcile(draft, updated, owned, rules, subscription_changed=subscription_changed)
+    if assignment != updated.assignment:
+        draft.write(assignment_record(draft.state.group_id, updated.member_id, assignment))
+        updated = evolve(updated, assignment=assignment)
+    return Step(updated, bumps or topics_changed, wants_resolution)
+
+
+def check_size(state: ConsumerState, instance_id: str | None, member_id: str, rules: Rules) -> None:
+    """Refuse newcomers to a full group. A static member that comes back is none (Kafka 4.4).
+
+    Raises:
+        RefusedError: GROUP_MAX_SIZE_REACHED.
+    """
+    if (
+        len(state.members) >= rules.config.group_consumer_max_size
+        and member_id not in state.members
+        and (instance_id is None or instance_id not in state.static_members)
+    ):
+        raise RefusedError(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"The consumer group has reached its maximum capacity of {rules.config.group_consumer_max_size} members.",
+        )
+
+
+def _update(
+    metadata: ConsumerGroupMemberMetadataRecord, request: ConsumerGroupHeartbeat
+) -> ConsumerGroupMemberMetadataRecord:
+    """Return what is known of a member after a heartbeat; what that doesn't name stays."""
+    names = request.subscribed_topic_names
+    regex = request.subscribed_topic_regex
+    return ConsumerGroupMemberMetadataRecord(
+        metadata.group_id,
+        metadata.member_id,
+        metadata.instance_id if request.instance_id is None else request.instance_id,
+        metadata.rack_id if request.rack_id is None else request.rack_id,
+        request.client_id,
+        request.client_host,
+        metadata.subscribed_topic_names if names is None else tuple(sorted(set(names))),
+        metadata.subscribed_topic_regex if regex is None else regex,
+        metadata.rebalance_timeout_ms if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms,
+        metadata.server_assignor if request.server_assignor is None else request.server_assignor,
+    )
+
+
+def look_at_topics(draft: Draft, rules: Rules, *, bumps: bool) -> None:
+    """Compare the subscribed topics with what the group knew of them; if they differ, its epoch grows.
+
+    Args:
+        draft: the group.
+        rules: the topics.
+        bumps: the epoch grows in any case.
+    """
+    state = draft.state
+    metadata_hash = rules.metadata_hash(state.subscribed_topics())
+    if bumps or metadata_hash != state.metadata_hash:
+        draft.write(ConsumerGroupMetadataRecord(state.group_id, state.epoch + 1, metadata_hash))
+    if state.has_partition_metadata:
+        draft.write(GroupTombstone(state.group_id, ConsumerGroupPartitionMetadataRecord.key))
+
+
+def _assign_target(
+    draft: Draft,
+    assignor: str,
+    subscriptions: SubscriptionType,
+    newcomer_id: str | None,
+    rules: Rules,
+    now_ms: int,
+) -> None:
+    """Work out who is to have what, if that is out of date and not too soon after the last time (KIP-1263)."""
+    state = draft.state
+    interval_ms, last_ms = rules.settings_of(state.group_id).assignment_interval_ms, state.assignment_timestamp_ms
+    if state.assignment_epoch >= state.epoch or (last_ms and interval_ms and now_ms < last_ms + interval_ms):
+        return
+    members = {member_id: member.metadata for member_id, member in state.members.items()}
+    try:
+        changed = changed_targets(
+            rules.assignors[assignor],
+            members,
+            # Kafka has them in the order in which they came, which a restart forgets: its next target may differ.
+            arrivals=sorted(member_id for member_id in members if member_id != newcomer_id),
+            newcomer_id=newcomer_id,
+            targets=state.targets,
+            subscriptions=subscriptions,
+            resolved={regex: record.topics for regex, record in state.resolved.items()},
+            topics=rules.existing_topics(state.subscribed_topics()),
+        )
+    except PartitionAssignorError:
+        raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
+    draft.write(
+        *(target_record(state.group_id, member_id, target) for member_id, target in changed.items()),
+        ConsumerGroupTargetAssignmentMetadataRecord(state.group_id, state.epoch, now_ms),
+    )
+
+
+def _reconcile(
+    draft: Draft,
+    member: ConsumerMember,
+    owned: Mapping[UUID, Collection[int]] | None,
+    rules: Rules,
+    *,
+    subscription_changed: bool,
+) -> MemberAssignment:
+    state = draft.state
+    if not subscription_changed and state.is_settled(member):
+        return member.assignment
+    names = state.topics_of(member)
+    result = reconcile(
+        member.assignment,
+        owned=owned,
+        target=state.targets.get(member.member_id, {}),
+        target_epoch=state.assignment_epoch,
+        subscribed=frozenset(topic.topic_id for topic in rules.existing_topics(names).values()),
+        subscribes_to_nothing=not names,
+        has_subscription_changed=subscription_changed,
+        is_free=state.is_free,
+    )
+    if isinstance(result, ErrorCode):
+        raise RefusedError(result)
+    return result
+
+
+def _by_topic(owned: tuple[TopicPartitions, ...] | None) -> dict[UUID, frozenset[int]] | None:
+    if owned is None:
+        return None
+    partitions: dict[UUID, frozenset[int]] = {}
+    for topic_id, indexes in owned:
+        partitions[topic_id] = partitions.get(topic_id, frozenset()).union(indexes)
+    return partitions
+
+
+def _is_full(request: ConsumerGroupHeartbeat) -> bool:
+    """Tell whether a request says everything, as that of a client does that doesn't know where it stands."""
+    return request.member_epoch == JOIN_GROUP_MEMBER_EPOCH or (
+        request.rebalance_timeout_ms != -1
+        and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
+        and request.topic_partitions is not None
+    )
+
+
+def _shown(assignment: MemberAssignment) -> tuple[TopicPartitions, ...]:
+    return tuple(TopicPartitions(topic_id, tuple(sorted(epochs))) for topic_id, epochs in assignment.assigned.items())

@@ -1,0 +1,75 @@
+"""How members go: by themselves, or because they were silent or kept what they had to give back for too long.
+
+Sources: ``GroupMetadataManager`` (``consumerGroupLeave``, ``consumerGroupStaticMemberGroupLeave``,
+``consumerGroupFenceMembers``) of Apache Kafka 4.4; KIP-848.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from attrs import evolve
+
+from groupcoord.core.consumer.draft import Draft
+from groupcoord.core.consumer.identity import find_member, find_static_member, tombstones_of
+from groupcoord.core.consumer.migration import can_downgrade, downgrade
+from groupcoord.core.consumer.records import (
+    ConsumerGroupMetadataRecord,
+    ConsumerGroupRegularExpressionRecord,
+    ConsumerGroupTargetAssignmentMetadataRecord,
+)
+from groupcoord.core.consumer.rules import Rules
+from groupcoord.core.consumer.state import LEFT_MEMBER_EPOCH, assignment_record
+from groupcoord.core.events import Cause, Trigger
+from groupcoord.core.messages import (
+    LEAVE_GROUP_STATIC_MEMBER_EPOCH,
+    ConsumerGroupHeartbeat,
+    ConsumerGroupHeartbeatResponse,
+)
+from groupcoord.core.records import GroupTombstone
+from groupcoord.errors import ErrorCode
+
+
+def leave(draft: Draft, request: ConsumerGroupHeartbeat, rules: Rules, now_ms: int) -> ConsumerGroupHeartbeatResponse:
+    """Take the heartbeat of a member that leaves, for good or, if it is static, for a while.
+
+    Raises:
+        RefusedError: it is no member, or another has its place.
+    """
+    state = draft.state
+    if request.instance_id is None:
+        member = find_member(state, request.member_id)
+    else:
+        member = find_static_member(state, request.instance_id, request.member_id)
+    if request.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH:
+        assigned = {topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in member.assignment.assigned.items()}
+        assignment = evolve(member.assignment, member_epoch=LEFT_MEMBER_EPOCH, assigned=assigned, pending_revocation={})
+        draft.write(assignment_record(state.group_id, member.member_id, assignment))
+    else:
+        remove_members(draft, (member.member_id,), rules, now_ms)
+    return ConsumerGroupHeartbeatResponse(ErrorCode.NONE, None, request.member_id, request.member_epoch)
+
+
+def remove_members(draft: Draft, member_ids: Collection[str], rules: Rules, now_ms: int) -> None:
+    """Write that members are gone, and the group's next epoch; or that it is a classic group again."""
+    state = draft.state
+    group_id = state.group_id
+    if can_downgrade(state, member_ids, rules):
+        trigger = Trigger(Cause.LEAVE, next(iter(member_ids)))
+        downgrade(draft, rules, trigger, now_ms, member_ids)
+        return
+    regexes = sorted({state.members[member_id].regex for member_id in member_ids} - {""})
+    for member_id in member_ids:
+        draft.write(*tombstones_of(group_id, member_id))
+    state = draft.state
+    draft.write(
+        *(
+            GroupTombstone(group_id, ConsumerGroupRegularExpressionRecord.key_of(regex))
+            for regex in regexes
+            if regex not in state.regex_subscribers
+        )
+    )
+    epoch = state.epoch + 1
+    draft.write(ConsumerGroupMetadataRecord(group_id, epoch, rules.metadata_hash(state.subscribed_topics())))
+    if not state.members:
+        draft.write(ConsumerGroupTargetAssignmentMetadataRecord(group_id, epoch, 0))

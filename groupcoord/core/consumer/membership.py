@@ -1,0 +1,600 @@
+"""Requests and timers of consumer groups: who writes, who waits for a write, what follows when the log has answered.
+
+An append builds only on what is durable: the log may refuse it and take a later one. So a group has one write in
+flight. Requests that may have to write wait for it, and then share the next one; whatever only reads goes by what is
+durable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from attrs import define
+
+from groupcoord.core.classic.continuations import OfGroup
+from groupcoord.core.classic.group import GroupMetadata
+from groupcoord.core.classic.membership import Membership, allows_session_timeout
+from groupcoord.core.classic.rebalance import Rebalance
+from groupcoord.core.consumer.classic_members import check_join, identify, join, judge_heartbeat, judge_sync, synced
+from groupcoord.core.consumer.conversion import Conversion, WhenConverted
+from groupcoord.core.consumer.draft import Downgrade, Draft
+from groupcoord.core.consumer.group import ConsumerGroup, SteadyHeartbeat
+from groupcoord.core.consumer.heartbeat import Step, beat
+from groupcoord.core.consumer.identity import find_member, find_static_member
+from groupcoord.core.consumer.leaving import leave, remove_members
+from groupcoord.core.consumer.migration import can_downgrade, check_upgrade, downgrade, upgraded
+from groupcoord.core.consumer.reconciliation import MemberState
+from groupcoord.core.consumer.records import (
+    ConsumerGroupCurrentMemberAssignmentRecord,
+    ConsumerGroupMemberMetadataRecord,
+)
+from groupcoord.core.consumer.refusal import RefusedError
+from groupcoord.core.consumer.regexes import next_resolution_ms, take_resolution
+from groupcoord.core.consumer.rules import Rules
+from groupcoord.core.consumer.state import ConsumerMember, ConsumerState
+from groupcoord.core.context import HandlerContext
+from groupcoord.core.creation import Creation
+from groupcoord.core.effects import Continuation
+from groupcoord.core.events import Cause, Trigger
+from groupcoord.core.front.authorization import Principal
+from groupcoord.core.groups import Group
+from groupcoord.core.messages import (
+    JOIN_GROUP_MEMBER_EPOCH,
+    ConsumerGroupHeartbeat,
+    ConsumerGroupHeartbeatResponse,
+    Heartbeat,
+    HeartbeatResponse,
+    JoinGroup,
+    JoinGroupResponse,
+    LeaveGroup,
+    LeaveGroupResponse,
+    LeavingMember,
+    LeftMember,
+    Response,
+    SyncGroup,
+    SyncGroupResponse,
+)
+from groupcoord.core.messages.request import GroupRequest
+from groupcoord.core.questions import ResolvedRegexes, ResolveRegexes
+from groupcoord.core.records import CLASSIC_GROUP_KEY, GroupTombstone, Record
+from groupcoord.core.replies import Reply, Token, Waiting
+from groupcoord.core.timers import TimerKey, TimerKind
+from groupcoord.errors import ErrorCode
+
+RECORDS_PER_WRITE_MAX = 1_000
+"""Requests that waited share a write until it has so many records."""
+
+FENCING_RETRY_MS = 500
+"""After so long a timer fires again whose consequence could not be written (Kafka's ``CoordinatorTimerImpl``)."""
+
+
+@define(eq=False)
+class WhenDrafted(Continuation):
+    """What was drafted for a consumer group becomes its state."""
+
+    group: ConsumerGroup
+
+    def concerns(self, group: Group) -> bool:
+        """Tell whether it is this group's."""
+        return self.group is group
+
+
+class ConsumerMembership:
+    """Handles heartbeats of consumer groups of one log partition, and their timers."""
+
+    __slots__ = ("_classic", "_context", "_conversion", "_creation", "_judges", "_rebalance", "_rules")
+
+    def __init__(
+        self, context: HandlerContext, creation: Creation, rules: Rules, classic: Membership, rebalance: Rebalance
+    ) -> None:
+        self._context = context
+        self._creation = creation
+        self._rules = rules
+        self._classic = classic
+        self._rebalance = rebalance
+        self._conversion = Conversion(context)
+        self._judges: dict[type, Callable[[ConsumerGroup, Draft, Any, int], Response]] = {
+            ConsumerGroupHeartbeat: self._judge_heartbeat,
+            JoinGroup: self._judge_join,
+            LeaveGroup: self._judge_leave,
+        }
+
+    # ------------------------------------------------------------ requests that may write
+
+    def heartbeat(self, request: ConsumerGroupHeartbeat, token: Token, now_ms: int) -> None:
+        """Take a heartbeat: answer it, or let its answer wait for the log."""
+        group = self._context.groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            steady = group.steady.get(request.member_id)
+            if steady is not None and self._is_as_before(group, request, steady, now_ms):
+                self._context.timers.arm(steady.session_timer, now_ms + steady.settings.session_timeout_ms)
+                self._context.effects.reply(token, steady.response)
+            else:
+                self._take_or_wait(group, request, token, now_ms)
+        elif request.member_epoch != JOIN_GROUP_MEMBER_EPOCH:
+            self._refuse(request, token, _no_such_group(request.group_id))
+        elif group is None:
+            group = ConsumerGroup(request.group_id, self._context.partition, self._rules)
+            self._take_or_wait(group, request, token, now_ms)
+        else:
+            self._upgrade(group, request, token, now_ms)
+
+    def _is_as_before(
+        self, group: ConsumerGroup, request: ConsumerGroupHeartbeat, steady: SteadyHeartbeat, now_ms: int
+    ) -> bool:
+        """Tell whether a heartbeat is like the last one, which changed nothing, and nothing has changed since."""
+        return (
+            (request is steady.request or request == steady.request)
+            and group.state is steady.state
+            and not group.is_topics_look_due
+            and now_ms <= steady.until_ms
+            and self._rules.topics_version == steady.topics_version
+            and self._rules.settings_of(group.group_id) == steady.settings
+        )
+
+    def join(self, request: JoinGroup, token: Token, now_ms: int) -> None:
+        """Take a join with the classic protocol. If nobody is in the group, it ends, and the joiner begins another."""
+        group = self._group(request)
+        if not allows_session_timeout(self._rules.config, request.session_timeout_ms):
+            self._context.effects.reply(token, JoinGroupResponse(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
+        elif not group.is_empty:
+            self._take_or_wait(group, request, token, now_ms)
+        elif request.member_id:
+            # Kafka forgets the group then, in memory alone: a restart brings it back.
+            self._context.effects.reply(token, JoinGroupResponse(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
+        else:
+            self._conversion.begin(group, group.tombstones())
+            self._context.writings[group.group_id].waiting.append(Waiting(request, token))
+
+    def leave(self, request: LeaveGroup, token: Token, now_ms: int) -> None:
+        """Remove members, whichever protocol they use; each entry has its own result."""
+        self._take_or_wait(self._group(request), request, token, now_ms)
+
+    def _group(self, request: GroupRequest[Any]) -> ConsumerGroup:
+        group = self._context.groups[request.group_id or ""]
+        assert isinstance(group, ConsumerGroup)
+        return group
+
+    def _take_or_wait(self, group: ConsumerGroup, request: GroupRequest[Any], token: Token, now_ms: int) -> None:
+        if group.writing is not None:
+            self._renew_waiting_session(group, request, now_ms)
+            group.waiting.append(Waiting(request, token))
+            return
+        draft = Draft(group.state)
+        self._take(group, draft, request, token, now_ms)
+        self._write(group, draft, now_ms)
+
+    def _take(self, group: ConsumerGroup, draft: Draft, request: GroupRequest[Any], token: Token, now_ms: int) -> None:
+        """Judge one request on top of what is drafted, and answer it now or with the draft."""
+        own = Draft(draft.state)
+        try:
+            response = self._judges[type(request)](group, own, request, now_ms)
+        except RefusedError as error:
+            self._refuse(request, token, error)
+            return
+        draft.absorb(own)
+        if draft.records:
+            draft.held.append(Reply(token, response))
+            return
+        self._context.effects.reply(token, response)
+        if isinstance(request, ConsumerGroupHeartbeat) and isinstance(response, ConsumerGroupHeartbeatResponse):
+            self._note_steady(group, request, response)
+
+    def _note_steady(
+        self, group: ConsumerGroup, request: ConsumerGroupHeartbeat, response: ConsumerGroupHeartbeatResponse
+    ) -> None:
+        """Remember a heartbeat that changed nothing, unless time alone makes the next one like it change something."""
+        state, rules = group.state, self._rules
+        if (
+            request.member_epoch <= JOIN_GROUP_MEMBER_EPOCH
+            or state.assignment_epoch < state.epoch
+            or group.is_resolving
+        ):
+            return
+        until_ms = next_resolution_ms(state, rules)
+        timer = group.timer(TimerKind.CONSUMER_SESSION, request.member_id)
+        settings = rules.settings_of(group.group_id)
+        group.steady[request.member_id] = SteadyHeartbeat(
+            request, response, state, settings, rules.topics_version, until_ms, timer
+        )
+
+    def _judge_heartbeat(
+        self, group: ConsumerGroup, draft: Draft, request: ConsumerGroupHeartbeat, now_ms: int
+    ) -> ConsumerGroupHeartbeatResponse:
+        if request.member_epoch < JOIN_GROUP_MEMBER_EPOCH:
+            return leave(draft, request, self._rules, now_ms)
+        member_id = request.member_id or self._context.new_uuid()
+        topics_changed = group.is_topics_look_due
+        response, step = beat(draft, request, member_id, self._rules, topics_changed=topics_changed, now_ms=now_ms)
+        self._follow_step(group, draft, step, request.principal, now_ms)
+        return response
+
+    def _judge_join(self, group: ConsumerGroup, draft: Draft, request: JoinGroup, now_ms: int) -> JoinGroupResponse:
+        check_join(draft.state, request, self._rules)
+        member_id = request.member_id
+        if not member_id:
+            member_id = self._context.new_uuid()
+            if request.group_instance_id is None and request.requires_known_member_id:
+                return JoinGroupResponse(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+        topics_changed = group.is_topics_look_due
+        response, step = join(draft, request, member_id, self._rules, topics_changed=topics_changed, now_ms=now_ms)
+        self._follow_step(group, draft, step, None, now_ms)
+        draft.joined.append(member_id)
+        replaced = group.state.members.get(group.state.static_members.get(request.group_instance_id or "", ""))
+        if replaced is not None and not replaced.uses_classic_protocol and can_downgrade(draft.state, (), self._rules):
+            is_behind = draft.state.assignment_epoch < draft.state.epoch
+            downgrade(draft, self._rules, Trigger(Cause.STATIC_REPLACE, member_id) if is_behind else None, now_ms)
+        return response
+
+    def _judge_leave(self, group: ConsumerGroup, draft: Draft, request: LeaveGroup, now_ms: int) -> LeaveGroupResponse:
+        left, gone = [], []
+        for entry in request.members:
+            member = _leaving_member(draft.state, entry)
+            if isinstance(member, ErrorCode):
+                left.append(LeftMember(entry.member_id, entry.group_instance_id, member))
+                continue
+            left.append(LeftMember(entry.member_id, entry.group_instance_id, ErrorCode.NONE))
+            if member.member_id not in gone:
+                gone.append(member.member_id)
+        if gone:
+            remove_members(draft, gone, self._rules, now_ms)
+        return LeaveGroupResponse(ErrorCode.NONE, tuple(left))
+
+    def _follow_step(self, group: ConsumerGroup, draft: Draft, step: Step, principal: Principal, now_ms: int) -> None:
+        """Do what follows from a request of a member besides its records."""
+        if step.looked_at_topics:
+            group.is_topics_look_due = False
+        if step.wants_resolution and not group.is_resolving:
+            group.is_resolving = True
+            self._context.effects.questions.append(self._question(draft, principal, now_ms))
+        if step.member.member_id in group.state.members:
+            self._start_session(group, step.member, now_ms)
+
+    def _question(self, draft: Draft, principal: Principal, now_ms: int) -> ResolveRegexes:
+        state, version = draft.state, self._rules.topics_version
+        regexes = tuple(sorted(state.regex_subscribers))
+        return ResolveRegexes(self._context.partition, state.group_id, regexes, principal, version, now_ms)
+
+    def _refuse(self, request: GroupRequest[Any], token: Token, error: RefusedError) -> None:
+        self._context.effects.reply(token, _REFUSALS[type(request)](error))
+
+    # ------------------------------------------------------------ requests of classic members that only read
+
+    def sync(self, request: SyncGroup, token: Token, now_ms: int) -> None:
+        """Take a sync: a member of the classic protocol fetches its assignment."""
+        group = self._group(request)
+        try:
+            member = identify(group.state, request.member_id, request.group_instance_id)
+        except RefusedError as error:
+            self._refuse(request, token, error)
+            return
+        judgement = judge_sync(group.state, member, request)
+        if judgement.must_rejoin:
+            self._arm_if_absent(group, TimerKind.MEMBER_JOIN, member, now_ms)
+        if judgement.error_code is not ErrorCode.NONE:
+            self._refuse(request, token, RefusedError(judgement.error_code))
+            return
+        self._context.timers.cancel(group.timer(TimerKind.MEMBER_SYNC, member.member_id))
+        self._start_session(group, member, now_ms)
+        self._context.effects.reply(token, synced(member, self._rules))
+
+    def classic_heartbeat(self, request: Heartbeat, token: Token, now_ms: int) -> None:
+        """Take a heartbeat of a member of the classic protocol."""
+        group = self._group(request)
+        try:
+            member = identify(group.state, request.member_id, request.group_instance_id)
+        except RefusedError as error:
+            self._refuse(request, token, error)
+            return
+        judgement = judge_heartbeat(group.state, member, request)
+        if judgement.error_code is not ErrorCode.ILLEGAL_GENERATION:
+            self._start_session(group, member, now_ms)
+        if judgement.must_rejoin:
+            self._arm_if_absent(group, TimerKind.MEMBER_JOIN, member, now_ms)
+        self._context.effects.reply(token, HeartbeatResponse(judgement.error_code))
+
+    def _arm_if_absent(self, group: ConsumerGroup, kind: TimerKind, member: ConsumerMember, now_ms: int) -> None:
+        timer = group.timer(kind, member.member_id)
+        if timer.deadline_ms is None:
+            self._context.timers.arm(timer, now_ms + member.metadata.rebalance_timeout_ms)
+
+    # ------------------------------------------------------------ conversion
+
+    def _upgrade(self, group: GroupMetadata, request: ConsumerGroupHeartbeat, token: Token, now_ms: int) -> None:
+        """Make a consumer group of a classic one, which the joiner is the first to use."""
+        member_id = request.member_id or self._context.new_uuid()
+        draft = Draft(ConsumerState(group.group_id))
+        try:
+            if self._is_written(group):
+                raise RefusedError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            if not group.is_empty:
+                check_upgrade(group, self._rules)
+                self._conversion.send_back(group)
+                draft.write(*upgraded(group, self._rules))
+            own = Draft(draft.state)
+            response, step = beat(own, request, member_id, self._rules, topics_changed=True, now_ms=now_ms)
+        except RefusedError as error:
+            self._refuse(request, token, error)
+            return
+        draft.absorb(own)
+        question = self._question(draft, request.principal, now_ms) if step.wants_resolution else None
+        records = [*group.tombstones(), *draft.records]
+        self._conversion.begin(group, records, (Reply(token, response),), question=question)
+
+    def _is_written(self, group: GroupMetadata) -> bool:
+        """Tell whether a record of a classic group is on its way, of which nobody knows whether it will be."""
+        in_flight = self._context.journal.in_flight
+        return any(isinstance(e.continuation, OfGroup) and e.continuation.concerns(group) for e in in_flight)
+
+    def on_converted(self, written: WhenConverted, now_ms: int) -> None:
+        """A group is of another kind, or gone."""
+        group = written.group
+        self._conversion.end(group, now_ms)
+        records = self._context.journal.hard.groups.get(group.group_id)
+        if not records:
+            return
+        if CLASSIC_GROUP_KEY in records:
+            self._classic.bring_to_life(group.group_id, now_ms)
+            revived = self._context.classic_groups[group.group_id]
+            if written.downgrade is not None:
+                self._downgrade(revived, written.downgrade, now_ms)
+            return
+        upgraded_group = self.bring_to_life(group.group_id, now_ms, uses_own_timeouts=True)
+        state = upgraded_group.state  # topics may have changed while it was written
+        upgraded_group.is_topics_look_due = self._rules.metadata_hash(state.subscribed_topics()) != state.metadata_hash
+        if written.question is not None:
+            upgraded_group.is_resolving = True
+            self._context.effects.questions.append(written.question)
+
+    def on_conversion_failed(self, written: WhenConverted, now_ms: int) -> None:
+        """A group stays what it was."""
+        if isinstance(written.group, ConsumerGroup):
+            self._retry_fencing(written.group, now_ms)
+
+    def _downgrade(self, group: GroupMetadata, downgrade: Downgrade, now_ms: int) -> None:
+        for member_id, protocols in downgrade.protocols.items():
+            member = group.members[member_id]
+            group.update(member, protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
+        if downgrade.trigger is not None:
+            self._rebalance.start(group, downgrade.trigger, now_ms)
+
+    # ------------------------------------------------------------ writes
+
+    def _write(self, group: ConsumerGroup, draft: Draft, now_ms: int) -> None:
+        if not draft.records:
+            return
+        if draft.downgrade is not None:
+            self._conversion.begin(group, draft.records, draft.held, downgrade=draft.downgrade)
+            return
+        if group.group_id not in self._context.groups:
+            self._creation.add(group, now_ms)
+            self._context.has_consumer_groups = True
+        group.writing = draft
+        self._context.journal.begin(draft.records, WhenDrafted(group), *draft.held)
+
+    def on_durable(self, written: WhenDrafted, now_ms: int) -> None:
+        """What was drafted is a fact."""
+        group = written.group
+        draft, group.writing = group.writing, None
+        assert draft is not None
+        group.state = draft.state
+        group.fencing.clear()
+        for record in draft.records:
+            self._follow(group, record, now_ms)
+        for member_id in draft.joined:
+            self._await_sync(group, member_id, now_ms)
+        self._go_on(group, now_ms)
+
+    def on_failure(self, written: WhenDrafted, error_code: ErrorCode, now_ms: int) -> None:
+        """What was drafted never was."""
+        group = written.group
+        group.writing = None
+        group.is_topics_look_due = True
+        self._retry_fencing(group, now_ms)
+        self._go_on(group, now_ms)
+
+    def on_overdue(self, written: WhenDrafted, error_code: ErrorCode, now_ms: int) -> None:
+        """The log takes too long: whoever waits for its next word is told. The write stays until that comes."""
+        waiting, written.group.waiting = written.group.waiting, []
+        for request, token in waiting:
+            self._refuse(request, token, RefusedError(error_code))
+
+    def _go_on(self, group: ConsumerGroup, now_ms: int) -> None:
+        """Handle what came in the meantime: as many as share a write, the others after it."""
+        overdue, group.overdue = group.overdue, []
+        waiting, group.waiting = group.waiting, []
+        if self._context.groups.get(group.group_id) is not group:
+            for request, token in waiting:
+                self._handle_again(request, token, now_ms)
+            return
+        draft = Draft(group.state)
+        for key in overdue:
+            self._fence(group, draft, key, now_ms)
+        if group.resolved is not None:
+            resolved, group.resolved = group.resolved, None
+            self._take_resolution(group, draft, resolved)
+        for position, (request, token) in enumerate(waiting):
+            if len(draft.records) >= RECORDS_PER_WRITE_MAX or draft.downgrade is not None:
+                group.waiting = waiting[position:]
+                break
+            self._take(group, draft, request, token, now_ms)
+        self._write(group, draft, now_ms)
+
+    def _handle_again(self, request: GroupRequest[Any], token: Token, now_ms: int) -> None:
+        """Handle a request whose group never was."""
+        if isinstance(request, ConsumerGroupHeartbeat):
+            self.heartbeat(request, token, now_ms)
+        elif isinstance(request, JoinGroup):
+            self._classic.join(request, token, now_ms)
+        elif isinstance(request, LeaveGroup):
+            self._classic.leave(request, token, now_ms)
+
+    # ------------------------------------------------------------ timers
+
+    def _follow(self, group: ConsumerGroup, record: Record, now_ms: int) -> None:
+        """Set the timers that follow from a record that is durable now."""
+        timers = self._context.timers
+        match record:
+            case ConsumerGroupMemberMetadataRecord(member_id=member_id):
+                member = group.state.members.get(member_id)
+                if member is not None and group.timer(TimerKind.CONSUMER_SESSION, member_id).deadline_ms is None:
+                    self._start_session(group, member, now_ms)
+            case ConsumerGroupCurrentMemberAssignmentRecord(member_id=member_id):
+                self._follow_assignment(group, member_id, now_ms)
+            case GroupTombstone(key=(5, member_id)) if member_id not in group.state.members:
+                for timer in group.drop_timers(member_id):
+                    timers.cancel(timer)
+
+    def _follow_assignment(self, group: ConsumerGroup, member_id: str, now_ms: int) -> None:
+        member = group.state.members.get(member_id)
+        if member is None or member.uses_classic_protocol:
+            return
+        timer = group.timer(TimerKind.REVOCATION, member_id)
+        if member.assignment.state is MemberState.UNREVOKED_PARTITIONS:
+            group.revoking_epochs[member_id] = member.assignment.member_epoch
+            self._context.timers.arm(timer, now_ms + member.metadata.rebalance_timeout_ms)
+        elif not member.has_left:
+            self._context.timers.cancel(timer)
+
+    def _await_sync(self, group: ConsumerGroup, member_id: str, now_ms: int) -> None:
+        """A member has joined with the classic protocol: it is to sync next."""
+        member = group.state.members.get(member_id)
+        if member is not None:
+            timers = self._context.timers
+            timers.cancel(group.timer(TimerKind.MEMBER_JOIN, member_id))
+            self._start_session(group, member, now_ms)
+            sync_timer = group.timer(TimerKind.MEMBER_SYNC, member_id)
+            timers.arm(sync_timer, now_ms + member.metadata.rebalance_timeout_ms)
+
+    def _start_session(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
+        classic = member.metadata.classic_member_metadata
+        timeout_ms = self._rules.settings_of(group.group_id).session_timeout_ms
+        if classic is not None:
+            timeout_ms = classic.session_timeout_ms
+        self._context.timers.arm(group.timer(TimerKind.CONSUMER_SESSION, member.member_id), now_ms + timeout_ms)
+
+    def _renew_waiting_session(self, group: ConsumerGroup, request: GroupRequest[Any], now_ms: int) -> None:
+        """A member whose heartbeat has to wait for a write is alive."""
+        if isinstance(request, ConsumerGroupHeartbeat):
+            member = group.state.members.get(request.member_id)
+            if member is not None and member.assignment.member_epoch == request.member_epoch:
+                self._start_session(group, member, now_ms)
+
+    def on_timer(self, key: TimerKey, now_ms: int) -> None:
+        """A member was silent for too long, or has not done in time what it had to."""
+        group = self._context.groups.get(key.group_id)
+        if not isinstance(group, ConsumerGroup):
+            return
+        if group.writing is not None:
+            group.overdue.append(key)
+            return
+        draft = Draft(group.state)
+        self._fence(group, draft, key, now_ms)
+        self._write(group, draft, now_ms)
+
+    def _fence(self, group: ConsumerGroup, draft: Draft, key: TimerKey, now_ms: int) -> None:
+        """Remove the member whose timer has fired, unless the timer was set again or the member has moved on."""
+        member = draft.state.members.get(key.member_id)
+        if member is None or group.timer(key.kind, key.member_id).deadline_ms is not None:
+            return
+        has_moved_on = member.assignment.member_epoch != group.revoking_epochs.get(key.member_id)
+        if key.kind is not TimerKind.REVOCATION or not has_moved_on:
+            remove_members(draft, (key.member_id,), self._rules, now_ms)
+            group.fencing.append(key)
+
+    def _retry_fencing(self, group: ConsumerGroup, now_ms: int) -> None:
+        """Whom the log has kept from being removed goes later, unless a sign of life has come."""
+        fencing, group.fencing = group.fencing, []
+        for key in fencing:
+            timer = group.timer(key.kind, key.member_id)
+            if timer.deadline_ms is None and key.member_id in group.state.members:
+                self._context.timers.arm(timer, now_ms + FENCING_RETRY_MS)
+
+    # ------------------------------------------------------------ topics and regular expressions
+
+    def regexes_resolved(self, resolved: ResolvedRegexes, now_ms: int) -> None:
+        """The host has matched a group's expressions."""
+        group = self._context.groups.get(resolved.question.group_id)
+        if not isinstance(group, ConsumerGroup):
+            return
+        group.is_resolving = False
+        if group.writing is not None:
+            group.resolved = resolved
+            return
+        draft = Draft(group.state)
+        self._take_resolution(group, draft, resolved)
+        self._write(group, draft, now_ms)
+
+    def _take_resolution(self, group: ConsumerGroup, draft: Draft, resolved: ResolvedRegexes) -> None:
+        if draft.downgrade is not None:
+            return
+        own = Draft(draft.state)
+        if take_resolution(own, resolved, self._rules):
+            group.is_topics_look_due = False
+        draft.absorb(own)
+
+    def topics_created(self, names: Collection[str]) -> None:
+        """There are new topics, which expressions may match."""
+        self._rules.topics_version += 1
+        self.topics_changed(names)
+
+    def topics_changed(self, names: Collection[str]) -> None:
+        """Topics came, grew or went: groups that subscribe to them look at them with their next heartbeat."""
+        for group in self._context.groups.values():
+            if isinstance(group, ConsumerGroup) and any(map(group.newest_state.has_subscribers, names)):
+                group.is_topics_look_due = True
+
+    # ------------------------------------------------------------ life cycle of the log partition
+
+    def bring_to_life(self, group_id: str, now_ms: int, *, uses_own_timeouts: bool = False) -> ConsumerGroup:
+        """Make the group of what the log has of it. Every member's session starts now.
+
+        Args:
+            group_id: the group.
+            now_ms: the time.
+            uses_own_timeouts: members of the classic protocol have the session time-outs that they brought. After a
+                load Kafka takes the group's for all.
+        """
+        context = self._context
+        group = ConsumerGroup(group_id, context.partition, self._rules)
+        group.state = ConsumerState.of(
+            group_id, [record for _, record in context.journal.hard.groups[group_id].values()]
+        )
+        context.groups[group_id] = group
+        context.has_consumer_groups = True
+        versions = [record.version for record in group.state.resolved.values()]
+        self._rules.topics_version = max(self._rules.topics_version, *versions, 0)
+        timeout_ms = self._rules.settings_of(group_id).session_timeout_ms
+        for member_id, member in group.state.members.items():
+            if uses_own_timeouts:
+                self._start_session(group, member, now_ms)
+            else:
+                context.timers.arm(group.timer(TimerKind.CONSUMER_SESSION, member_id), now_ms + timeout_ms)
+            self._follow_assignment(group, member_id, now_ms)
+        return group
+
+
+def _no_such_group(group_id: str) -> RefusedError:
+    return RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
+
+
+def _leaving_member(state: ConsumerState, entry: LeavingMember) -> ConsumerMember | ErrorCode:
+    """Return whom an entry of a LeaveGroup means."""
+    try:
+        if not entry.member_id and entry.group_instance_id is not None:
+            return find_member(state, state.static_members.get(entry.group_instance_id, ""))
+        if entry.group_instance_id is None:
+            return find_member(state, entry.member_id)
+        return find_static_member(state, entry.group_instance_id, entry.member_id)
+    except RefusedError as error:
+        return error.error_code
+
+
+_REFUSALS: dict[type, Callable[[RefusedError], Response]] = {
+    ConsumerGroupHeartbeat: lambda error: ConsumerGroupHeartbeatResponse(error.error_code, error.message),
+    JoinGroup: lambda error: JoinGroupResponse(error.error_code),
+    SyncGroup: lambda error: SyncGroupResponse(error.error_code),
+    Heartbeat: lambda error: HeartbeatResponse(error.error_code),
+    LeaveGroup: lambda error: LeaveGroupResponse(error.error_code),
+}

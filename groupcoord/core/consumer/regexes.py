@@ -1,0 +1,108 @@
+"""Subscriptions by regular expression: who uses which, and when they have to be matched against the topics again.
+
+Matching is not done here, but by the host, which is asked for it (see ``ResolveRegexes`` in the effects). Sources:
+``GroupMetadataManager.maybeUpdateRegularExpressions`` and ``handleRegularExpressionsResult`` of Apache Kafka 4.4;
+KIP-848.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from groupcoord.core.consumer.draft import Draft
+from groupcoord.core.consumer.records import ConsumerGroupMetadataRecord, ConsumerGroupRegularExpressionRecord
+from groupcoord.core.consumer.rules import Rules
+from groupcoord.core.consumer.state import ConsumerState
+from groupcoord.core.questions import ResolvedRegexes
+from groupcoord.core.records import GroupTombstone
+
+REFRESH_PAUSE_MS = 10_000
+"""Expressions of a group are not matched more often than that."""
+
+NEVER_MS, FOREVER_MS = -(2**63), 2**63 - 1
+
+
+class RegexChange(Enum):
+    """What a heartbeat changed in the expression of its member."""
+
+    NONE = "none"
+    CHANGED = "changed"
+    """Which topics match is not known yet."""
+    CHANGED_AND_RESOLVED = "changed and resolved"
+    """It is known, or there is no expression any more: the assignment has to follow."""
+
+
+def change_regex(draft: Draft, old: str, new: str, rules: Rules) -> RegexChange:
+    """Take over a member's new expression, and forget the old one's topics if nobody else uses it.
+
+    Raises:
+        RefusedError: INVALID_REGULAR_EXPRESSION, if nobody has used it before.
+    """
+    if old == new:
+        return RegexChange.NONE
+    stored = draft.base
+    if new and new not in stored.regex_subscribers:
+        rules.check_regex(new)
+    if old and stored.regex_subscribers.get(old) == 1:
+        draft.write(GroupTombstone(stored.group_id, ConsumerGroupRegularExpressionRecord.key_of(old)))
+    if not new or (new in stored.regex_subscribers and new in stored.resolved):
+        return RegexChange.CHANGED_AND_RESOLVED
+    return RegexChange.CHANGED
+
+
+def needs_resolution(stored: ConsumerState, state: ConsumerState, regex: str, rules: Rules, now_ms: int) -> bool:
+    """Tell whether a group's expressions must be matched against the topics.
+
+    Args:
+        stored: the group before this heartbeat.
+        state: the group with it.
+        regex: the expression of the member whose heartbeat it is; empty if it has none.
+        rules: the topics.
+        now_ms: the time.
+    """
+    if not state.regex_subscribers:
+        return False
+    resolved = stored.resolved.values()
+    refreshed_ms = max((record.timestamp_ms for record in resolved), default=NEVER_MS)
+    if now_ms <= refreshed_ms + REFRESH_PAUSE_MS:
+        return False
+    version = max((record.version for record in resolved), default=0)
+    return (
+        (bool(regex) and regex not in stored.regex_subscribers)
+        or len(state.regex_subscribers) != len(stored.resolved)
+        or version < rules.topics_version
+        or now_ms > refreshed_ms + rules.config.group_consumer_regex_refresh_interval_ms
+    )
+
+
+def next_resolution_ms(state: ConsumerState, rules: Rules) -> int:
+    """Return until when a group's expressions need not be matched again, unless they or the topics change."""
+    if not state.regex_subscribers:
+        return FOREVER_MS
+    refreshed_ms = max((record.timestamp_ms for record in state.resolved.values()), default=NEVER_MS)
+    version = max((record.version for record in state.resolved.values()), default=0)
+    if len(state.regex_subscribers) != len(state.resolved) or version < rules.topics_version:
+        return refreshed_ms + REFRESH_PAUSE_MS
+    return refreshed_ms + rules.config.group_consumer_regex_refresh_interval_ms
+
+
+def take_resolution(draft: Draft, resolved: ResolvedRegexes, rules: Rules) -> bool:
+    """Write which topics expressions match now; if that changes what the group subscribes to, its epoch grows.
+
+    Returns:
+        True if it grew, and the subscribed topics were looked at for that.
+    """
+    stored, group_id, question = draft.base, draft.base.group_id, resolved.question
+    has_changed = False
+    for regex, names in sorted(resolved.topics.items()):
+        if regex not in stored.regex_subscribers:
+            continue
+        topics = tuple(sorted(names))
+        before = stored.resolved.get(regex)
+        has_changed = has_changed or topics != (() if before is None else tuple(sorted(before.topics)))
+        draft.write(ConsumerGroupRegularExpressionRecord(group_id, regex, topics, question.version, question.asked_ms))
+    metadata_hash = rules.metadata_hash(draft.state.subscribed_topics())
+    if not has_changed and metadata_hash == stored.metadata_hash:
+        return False
+    draft.write(ConsumerGroupMetadataRecord(group_id, stored.epoch + 1, metadata_hash))
+    return True

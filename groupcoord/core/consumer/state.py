@@ -1,0 +1,392 @@
+"""What the log says of a consumer group (KIP-848): its records, and what follows from them.
+
+A state changes by records alone, one at a time, in any order that a log or its compaction can leave: so what a live
+group holds and what a load makes of the log is the same. Sources: ``ConsumerGroup`` and the ``replay`` methods of
+``GroupMetadataManager`` in Apache Kafka 4.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+from uuid import UUID
+
+from attrs import evolve, frozen
+
+from groupcoord.core.consumer.assignors import Partitions, SubscriptionType
+from groupcoord.core.consumer.reconciliation import MemberAssignment, MemberState, PartitionEpochs
+from groupcoord.core.consumer.records import (
+    AssignedTopicPartitions,
+    ConsumerGroupCurrentMemberAssignmentRecord,
+    ConsumerGroupMemberMetadataRecord,
+    ConsumerGroupMetadataRecord,
+    ConsumerGroupPartitionMetadataRecord,
+    ConsumerGroupRecord,
+    ConsumerGroupRegularExpressionRecord,
+    ConsumerGroupTargetAssignmentMemberRecord,
+    ConsumerGroupTargetAssignmentMetadataRecord,
+)
+from groupcoord.core.consumer.target import subscription_type
+from groupcoord.core.records import GroupMetadataRecord, GroupRecord, GroupTombstone
+
+FIRST_EPOCH = 1
+"""The epoch of a group before anything changed (Kafka 4.3)."""
+
+LEFT_MEMBER_EPOCH = -2
+"""The epoch of a static member that has left for a while."""
+
+FREE = -1
+"""The owner's epoch of a partition that nobody owns."""
+
+NEW_ASSIGNMENT = MemberAssignment()
+
+Partition = tuple[UUID, int]
+
+
+@frozen
+class ConsumerMember:
+    """A member: what it told of itself, and where its assignment stands.
+
+    Attributes:
+        metadata: its record of type 5.
+        assignment: what its record of type 8 says.
+    """
+
+    metadata: ConsumerGroupMemberMetadataRecord
+    assignment: MemberAssignment = NEW_ASSIGNMENT
+
+    @property
+    def member_id(self) -> str:
+        """Its id."""
+        return self.metadata.member_id
+
+    @property
+    def uses_classic_protocol(self) -> bool:
+        """True for a member that joined with JoinGroup."""
+        return self.metadata.classic_member_metadata is not None
+
+    @property
+    def has_left(self) -> bool:
+        """True for a static member that has left and may come back."""
+        return self.assignment.member_epoch == LEFT_MEMBER_EPOCH
+
+    @property
+    def regex(self) -> str:
+        """The regular expression that it subscribes to; empty if there is none."""
+        return self.metadata.subscribed_topic_regex or ""
+
+    def partitions(self) -> Iterator[Partition]:
+        """Walk the partitions that nobody else may have: assigned to it, or not given back yet."""
+        for held in (self.assignment.assigned, self.assignment.pending_revocation):
+            for topic_id, epochs in held.items():
+                for partition in epochs:
+                    yield topic_id, partition
+
+
+class ConsumerState:
+    """The facts about one group. Copy it with :meth:`copy`; values inside are never changed, only replaced.
+
+    Attributes:
+        group_id: the group.
+        epoch: the group's epoch.
+        metadata_hash: stands for the subscribed topics as they were at that epoch.
+        assignment_epoch: the epoch for which the target assignment was made.
+        assignment_timestamp_ms: when that was; 0 if nobody knows.
+        has_partition_metadata: a record of type 4 is in the log, which Kafka 4.1 and later remove.
+        members: member id → member.
+        targets: member id → topic id → partitions that the member is to have in the end.
+        resolved: regular expression → which topics match it.
+        static_members: instance id → member id.
+        name_subscribers: topic name → how many members name it.
+        regex_subscribers: regular expression → how many members use it.
+        votes: assignor → how many members ask for it.
+        classic_member_count: how many members joined with JoinGroup.
+        owner_epochs: partition → the epoch of the member that has it or has not given it back yet.
+    """
+
+    __slots__ = (
+        "assignment_epoch",
+        "assignment_timestamp_ms",
+        "classic_member_count",
+        "epoch",
+        "group_id",
+        "has_partition_metadata",
+        "members",
+        "metadata_hash",
+        "name_subscribers",
+        "owner_epochs",
+        "regex_subscribers",
+        "resolved",
+        "static_members",
+        "targets",
+        "votes",
+    )
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.epoch = FIRST_EPOCH
+        self.metadata_hash = 0
+        self.assignment_epoch = FIRST_EPOCH
+        self.assignment_timestamp_ms = 0
+        self.has_partition_metadata = False
+        self.members: dict[str, ConsumerMember] = {}
+        self.targets: dict[str, Partitions] = {}
+        self.resolved: dict[str, ConsumerGroupRegularExpressionRecord] = {}
+        self.static_members: dict[str, str] = {}
+        self.name_subscribers: dict[str, int] = {}
+        self.regex_subscribers: dict[str, int] = {}
+        self.votes: dict[str, int] = {}
+        self.classic_member_count = 0
+        self.owner_epochs: dict[Partition, int] = {}
+
+    @classmethod
+    def of(cls, group_id: str, records: Iterable[GroupRecord]) -> ConsumerState:
+        """Return what these records say, one for each key, in any order."""
+        state = cls(group_id)
+        for record in records:
+            if not isinstance(record, GroupMetadataRecord):
+                state.apply(record)
+        return state
+
+    def copy(self) -> ConsumerState:
+        """Return a state that can be changed without changing this one."""
+        copy = ConsumerState.__new__(ConsumerState)
+        for name in ConsumerState.__slots__:
+            value = getattr(self, name)
+            setattr(copy, name, value.copy() if type(value) is dict else value)
+        return copy
+
+    # ------------------------------------------------------------ records
+
+    def apply(self, record: ConsumerGroupRecord | GroupTombstone) -> None:
+        """Take over a record, or the tombstone of one."""
+        if isinstance(record, GroupTombstone):
+            kind, name = record.key
+            _FORGET[kind](self, name)
+        else:
+            _APPLY[type(record)](self, record)
+
+    def _apply_group(self, record: ConsumerGroupMetadataRecord) -> None:
+        self.epoch, self.metadata_hash = record.epoch, record.metadata_hash
+
+    def _apply_partition_metadata(self, record: ConsumerGroupPartitionMetadataRecord) -> None:
+        self.has_partition_metadata = True
+
+    def _apply_member(self, record: ConsumerGroupMemberMetadataRecord) -> None:
+        before = self.members.get(record.member_id)
+        if before is None:
+            member = ConsumerMember(record)
+        else:
+            self._count_out(before)
+            member = evolve(before, metadata=record)
+        self.members[record.member_id] = member
+        self._count_in(member)
+
+    def _apply_target_epoch(self, record: ConsumerGroupTargetAssignmentMetadataRecord) -> None:
+        self.assignment_epoch = record.assignment_epoch
+        self.assignment_timestamp_ms = record.assignment_timestamp_ms
+
+    def _apply_target(self, record: ConsumerGroupTargetAssignmentMemberRecord) -> None:
+        self.targets[record.member_id] = dict(record.topic_partitions)
+
+    def _apply_assignment(self, record: ConsumerGroupCurrentMemberAssignmentRecord) -> None:
+        member = self.members.get(record.member_id)
+        if member is None:
+            member = ConsumerMember(_no_metadata(self.group_id, record.member_id))
+        self._release(member)
+        member = evolve(member, assignment=assignment_of(record))
+        self.members[record.member_id] = member
+        for partition in member.partitions():
+            self.owner_epochs[partition] = member.assignment.member_epoch
+
+    def _apply_regex(self, record: ConsumerGroupRegularExpressionRecord) -> None:
+        self.resolved[record.regular_expression] = record
+
+    def _forget_group(self, _: str) -> None:
+        self.epoch, self.metadata_hash = FIRST_EPOCH, 0
+
+    def _forget_partition_metadata(self, _: str) -> None:
+        self.has_partition_metadata = False
+
+    def _forget_member(self, member_id: str) -> None:
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self._count_out(member)
+            if member.assignment != NEW_ASSIGNMENT:
+                self.members[member_id] = evolve(member, metadata=_no_metadata(self.group_id, member_id))
+
+    def _forget_target_epoch(self, _: str) -> None:
+        self.assignment_epoch, self.assignment_timestamp_ms = FIRST_EPOCH, 0
+
+    def _forget_target(self, member_id: str) -> None:
+        self.targets.pop(member_id, None)
+
+    def _forget_assignment(self, member_id: str) -> None:
+        member = self.members.get(member_id)
+        if member is not None:
+            self._release(member)
+            if member.metadata == _no_metadata(self.group_id, member_id):
+                del self.members[member_id]
+            else:
+                self.members[member_id] = evolve(member, assignment=NEW_ASSIGNMENT)
+
+    def _forget_regex(self, regular_expression: str) -> None:
+        self.resolved.pop(regular_expression, None)
+
+    # ------------------------------------------------------------ what follows from them
+
+    def _count_in(self, member: ConsumerMember) -> None:
+        metadata = member.metadata
+        if metadata.instance_id is not None:
+            self.static_members[metadata.instance_id] = member.member_id
+        for name in set(metadata.subscribed_topic_names):
+            _add(self.name_subscribers, name, 1)
+        if member.regex:
+            _add(self.regex_subscribers, member.regex, 1)
+        if metadata.server_assignor is not None:
+            _add(self.votes, metadata.server_assignor, 1)
+        self.classic_member_count += member.uses_classic_protocol
+
+    def _count_out(self, member: ConsumerMember) -> None:
+        metadata = member.metadata
+        if metadata.instance_id is not None and self.static_members.get(metadata.instance_id) == member.member_id:
+            del self.static_members[metadata.instance_id]
+        for name in set(metadata.subscribed_topic_names):
+            _add(self.name_subscribers, name, -1)
+        if member.regex:
+            _add(self.regex_subscribers, member.regex, -1)
+        if metadata.server_assignor is not None:
+            _add(self.votes, metadata.server_assignor, -1)
+        self.classic_member_count -= member.uses_classic_protocol
+
+    def _release(self, member: ConsumerMember) -> None:
+        """A member has its partitions no longer; those that another has got since are that one's."""
+        for partition in member.partitions():
+            if self.owner_epochs.get(partition) == member.assignment.member_epoch:
+                del self.owner_epochs[partition]
+
+    # ------------------------------------------------------------ questions
+
+    def is_free(self, topic_id: UUID, partition: int) -> bool:
+        """Tell whether nobody has a partition."""
+        return self.owner_epochs.get((topic_id, partition), FREE) == FREE
+
+    def topics_of(self, member: ConsumerMember) -> set[str]:
+        """Return the names of the topics that a member subscribes to, by name or by expression."""
+        names = set(member.metadata.subscribed_topic_names)
+        resolved = self.resolved.get(member.regex)
+        return names if resolved is None else names.union(resolved.topics)
+
+    def subscribed_topics(self) -> set[str]:
+        """Return the names of the topics that anybody subscribes to."""
+        names = set(self.name_subscribers)
+        for record in self.resolved.values():
+            names.update(record.topics)
+        return names
+
+    def has_subscribers(self, topic: str) -> bool:
+        """Tell whether anybody subscribes to a topic."""
+        return topic in self.name_subscribers or any(topic in record.topics for record in self.resolved.values())
+
+    def subscription_type(self) -> SubscriptionType:
+        """Tell whether all members subscribe to the same topics."""
+        return subscription_type(len(self.members), self.name_subscribers, self.regex_subscribers)
+
+    def is_settled(self, member: ConsumerMember) -> bool:
+        """Tell whether a member has what it is to have in the end."""
+        assignment = member.assignment
+        return assignment.state is MemberState.STABLE and assignment.member_epoch == self.assignment_epoch
+
+    def facts(self) -> dict[str, Any]:
+        """Return all of it as plain values that compare equal for equal states."""
+        return {name: getattr(self, name) for name in ConsumerState.__slots__}
+
+
+def _add(counts: dict[str, int], key: str, count: int) -> None:
+    total = counts.get(key, 0) + count
+    if total:
+        counts[key] = total
+    else:
+        del counts[key]
+
+
+def _no_metadata(group_id: str, member_id: str) -> ConsumerGroupMemberMetadataRecord:
+    """Stand in for a member's record of type 5 that is not there, or not yet."""
+    return ConsumerGroupMemberMetadataRecord(group_id, member_id, None, None, "", "")
+
+
+def assignment_of(record: ConsumerGroupCurrentMemberAssignmentRecord) -> MemberAssignment:
+    """Return what a member has by its record."""
+    return MemberAssignment(
+        record.member_epoch,
+        record.previous_member_epoch,
+        MemberState.of(record.state),
+        _epochs_of(record.assigned_partitions, record.member_epoch),
+        _epochs_of(record.partitions_pending_revocation, record.member_epoch),
+    )
+
+
+def _epochs_of(topics: Iterable[AssignedTopicPartitions], member_epoch: int) -> PartitionEpochs:
+    """Return partitions with their assignment epochs; the member's epoch stands for those that nobody wrote."""
+    return {
+        topic_id: dict(zip(partitions, epochs or [member_epoch] * len(partitions), strict=True))
+        for topic_id, partitions, epochs in topics
+    }
+
+
+def assignment_record(
+    group_id: str, member_id: str, assignment: MemberAssignment
+) -> ConsumerGroupCurrentMemberAssignmentRecord:
+    """Return the record of what a member has."""
+    return ConsumerGroupCurrentMemberAssignmentRecord(
+        group_id,
+        member_id,
+        assignment.member_epoch,
+        assignment.previous_member_epoch,
+        assignment.state,
+        _topics_of(assignment.assigned),
+        _topics_of(assignment.pending_revocation),
+    )
+
+
+def _topics_of(partitions: PartitionEpochs) -> tuple[AssignedTopicPartitions, ...]:
+    return tuple(
+        AssignedTopicPartitions(topic_id, tuple(epochs), tuple(epochs.values()))
+        for topic_id, epochs in partitions.items()
+    )
+
+
+def group_tombstones(state: ConsumerState) -> list[GroupTombstone]:
+    """Return the tombstones of all that the log has of a group but its offsets, in Kafka's order."""
+    keys = [
+        *(ConsumerGroupCurrentMemberAssignmentRecord.key_of(member_id) for member_id in state.members),
+        *(ConsumerGroupTargetAssignmentMemberRecord.key_of(member_id) for member_id in state.targets),
+        ConsumerGroupTargetAssignmentMetadataRecord.key,
+        *(ConsumerGroupMemberMetadataRecord.key_of(member_id) for member_id in state.members),
+        *(ConsumerGroupRegularExpressionRecord.key_of(regex) for regex in state.resolved),
+    ]
+    if state.has_partition_metadata:
+        keys.append(ConsumerGroupPartitionMetadataRecord.key)
+    keys.append(ConsumerGroupMetadataRecord.key)
+    return [GroupTombstone(state.group_id, key) for key in keys]
+
+
+_APPLY: dict[type, Any] = {
+    ConsumerGroupMetadataRecord: ConsumerState._apply_group,
+    ConsumerGroupPartitionMetadataRecord: ConsumerState._apply_partition_metadata,
+    ConsumerGroupMemberMetadataRecord: ConsumerState._apply_member,
+    ConsumerGroupTargetAssignmentMetadataRecord: ConsumerState._apply_target_epoch,
+    ConsumerGroupTargetAssignmentMemberRecord: ConsumerState._apply_target,
+    ConsumerGroupCurrentMemberAssignmentRecord: ConsumerState._apply_assignment,
+    ConsumerGroupRegularExpressionRecord: ConsumerState._apply_regex,
+}
+
+_FORGET: dict[int, Any] = {
+    3: ConsumerState._forget_group,
+    4: ConsumerState._forget_partition_metadata,
+    5: ConsumerState._forget_member,
+    6: ConsumerState._forget_target_epoch,
+    7: ConsumerState._forget_target,
+    8: ConsumerState._forget_assignment,
+    16: ConsumerState._forget_regex,
+}

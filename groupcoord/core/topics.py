@@ -1,0 +1,63 @@
+"""The topics of a cluster, as the coordinator needs them. It knows none itself: its host does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+from uuid import UUID
+
+from groupcoord.core.records import ZERO_UUID
+
+
+class TopicResolver(Protocol):
+    """The topics of a cluster, as the coordinator needs them."""
+
+    def partition_count(self, name: str) -> int | None:
+        """Return how many partitions a topic has; None if there is no such topic."""
+
+    def topic_id(self, name: str) -> UUID | None:
+        """Return a topic's id; None if there is no such topic."""
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        """Return the name of the topic with this id; None if there is no such topic."""
+
+
+class AnyTopic:
+    """Every topic exists, with any number of partitions and without an id: for hosts that keep no list."""
+
+    def partition_count(self, name: str) -> int | None:
+        """Return a number above every partition index."""
+        return 2**31
+
+    def topic_id(self, name: str) -> UUID | None:
+        """Return the zero id, which stands for none."""
+        return ZERO_UUID
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        """Return None: no id is known."""
+        return None
+
+
+class RegexResolver(Protocol):
+    """Matches regular expressions against the topics of a cluster: for members that subscribe by expression.
+
+    Expressions come from clients, in RE2 syntax: matching one has to take a time that is linear in the names.
+    """
+
+    def problem(self, regex: str) -> str | None:
+        """Return why an expression can't be used; None if it can."""
+
+    def matching_topics(self, regex: str, principal: Any) -> Iterable[str]:
+        """Return the topics whose whole name an expression matches, as far as ``principal`` may describe them."""
+
+
+class NoRegexes:
+    """No expression can be used: for hosts that match none."""
+
+    def problem(self, regex: str) -> str | None:
+        """Return that there are none."""
+        return "this coordinator matches no regular expressions"
+
+    def matching_topics(self, regex: str, principal: Any) -> Iterable[str]:
+        """Return no topics."""
+        return ()

@@ -1,0 +1,177 @@
+"""The log answers late while a group changes its kind: until then it is what it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from groupcoord import ErrorCode, GroupState
+from groupcoord.consumer_protocol import (
+    Assignment,
+    Subscription,
+    TopicPartition,
+    encode_assignment,
+    encode_subscription,
+)
+from groupcoord.core.consumer.membership import FENCING_RETRY_MS
+from groupcoord.core.records import GroupMetadataRecord
+from groupcoord.log_store import NotEnoughReplicasError
+from groupcoord.messages import Heartbeat
+from tests.core.consumer.members import Members, Topics, answered, waiting_appends
+from tests.core.driver import SESSION_MS, Driver, Group, protocols_of
+
+UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
+NOT_FOUND = ErrorCode.GROUP_ID_NOT_FOUND
+CONSUMER_SESSION_MS = 45_000
+
+
+def classic_member(driver: Driver, group: Group) -> str:
+    """A stable classic group of one consumer, who has every partition; return its id."""
+    subscription = encode_subscription(Subscription(("orders",)))
+    join = group.join("old", protocols=protocols_of("range", metadata=subscription))
+    driver.sleep(3_000)
+    driver.write()
+    member_id = join.member_id
+    share = Assignment(tuple(TopicPartition("orders", index) for index in range(6)))
+    group.sync(member_id, {member_id: encode_assignment(share)})
+    driver.write()
+    assert group.state is GroupState.STABLE
+    return member_id
+
+
+@pytest.fixture
+def group(driver: Driver) -> Group:
+    return Group(driver)
+
+
+def test_an_upgrade_that_is_written(driver: Driver, members: Members, group: Group) -> None:
+    """The group is a classic one until then; heartbeats of both protocols wait, and are taken by the consumer group."""
+    old = classic_member(driver, group)
+    join = members.join("new")
+    waiting = driver.submit(Heartbeat("group", 1, old, None))
+    assert (group.describe().group_state, members.described.error_code) == ("Stable", NOT_FOUND)
+    assert (join.is_waiting, waiting.is_waiting) == (True, True)
+    driver.write()
+    assert answered(join).member_epoch == 2
+    assert waiting.error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert (group.describe().group_state, sorted(members.ids)) == ("Dead", sorted([old, "new"]))
+
+
+def test_an_upgrade_that_is_refused(driver: Driver, members: Members, group: Group) -> None:
+    """The group goes on as the classic one that it was, with its sessions; who joined may try again."""
+    old = classic_member(driver, group)
+    join = members.join("new")
+    waiting = driver.submit(Heartbeat("group", 1, old, None))
+    driver.refuse(NotEnoughReplicasError())
+    assert (join.error, waiting.error) == (UNAVAILABLE, ErrorCode.NONE)
+    assert (group.state, group.members) == (GroupState.STABLE, [old])
+    driver.sleep(SESSION_MS)
+    assert group.state is GroupState.EMPTY
+
+
+def test_a_classic_session_that_ends_during_an_upgrade(driver: Driver, members: Members, group: Group) -> None:
+    """Refused, the classic group loses its member."""
+    classic_member(driver, group)
+    members.join("new")
+    driver.sleep(SESSION_MS)
+    driver.refuse(NotEnoughReplicasError())
+    assert group.state is GroupState.EMPTY
+
+
+def test_a_topic_that_comes_during_an_upgrade(driver: Driver, members: Members, group: Group, topics: Topics) -> None:
+    """The consumer group looks at its topics once more."""
+    classic_member(driver, group)
+    members.join("new", "orders", "payments")
+    topics.create("payments", 1)
+    driver.coordinator.topics_created(["payments"])
+    driver.write()
+    before = members.described.group_epoch
+    members.heartbeat("new", before)
+    driver.write()
+    assert members.described.group_epoch == before + 1
+
+
+@pytest.fixture
+def mixed(driver: Driver, members: Members, group: Group) -> str:
+    """A consumer group of one classic member, whose id this is, and ``new``."""
+    old = classic_member(driver, group)
+    members.join("new")
+    driver.write()
+    return old
+
+
+def test_a_downgrade_that_is_written(driver: Driver, members: Members, group: Group, mixed: str) -> None:
+    """When the last member of the consumer protocol has left, the group is a classic one that rebalances."""
+    leave = members.leave("new")
+    assert leave.is_waiting
+    assert members.described.error_code is ErrorCode.NONE
+    driver.write()
+    assert leave.error is ErrorCode.NONE
+    assert (group.members, group.state) == ([mixed], GroupState.PREPARING_REBALANCE)
+    assert isinstance(driver.written()[-1], GroupMetadataRecord)
+
+
+def test_a_downgrade_that_is_refused(driver: Driver, members: Members, group: Group, mixed: str) -> None:
+    """The group goes on as the consumer group that it was; who left is still there, and may leave again."""
+    before = members.described
+    leave, waiting = members.leave("new"), members.join("third")
+    driver.refuse(NotEnoughReplicasError())
+    assert leave.error is UNAVAILABLE
+    assert members.described == before
+    driver.write()
+    assert waiting.error is ErrorCode.NONE
+    members.leave("third")
+    driver.write()
+    members.leave("new")
+    driver.write()
+    assert group.members == [mixed]
+
+
+def test_a_session_that_ends_during_a_downgrade(driver: Driver, members: Members, group: Group, mixed: str) -> None:
+    """Refused, the consumer group removes the member whose session has ended meanwhile."""
+    members.leave("new")
+    driver.sleep(SESSION_MS)
+    driver.refuse(NotEnoughReplicasError())
+    driver.write()
+    assert members.ids == ["new"]
+
+
+def test_a_downgrade_by_a_timer_that_is_refused(driver: Driver, members: Members, group: Group, mixed: str) -> None:
+    """The silent member stays, and goes a little later."""
+    for _ in range(10):
+        driver.sleep(CONSUMER_SESSION_MS // 10)
+        group_epoch = members.described.group_epoch
+        driver.submit(Heartbeat("group", group_epoch - 1, mixed, None))
+    driver.refuse(NotEnoughReplicasError())
+    assert "new" in members.ids
+    driver.sleep(FENCING_RETRY_MS)
+    driver.write()
+    assert group.members == [mixed]
+
+
+@pytest.mark.parametrize("interrupt", [lambda driver: driver.coordinator.unload(0), lambda driver: driver.restart()])
+def test_an_unload_during_a_downgrade(
+    driver: Driver, members: Members, group: Group, mixed: str, interrupt: Callable[[Driver], None]
+) -> None:
+    """Timers that fired meanwhile remove nobody: the log has the consumer group with both members."""
+    members.leave("new")
+    driver.sleep(SESSION_MS)
+    appends = waiting_appends(driver)
+    interrupt(driver)
+    driver.deliver()
+    assert waiting_appends(driver) <= appends
+    driver.store.lose()
+    driver.load(0)
+    assert sorted(members.ids) == sorted([mixed, "new"])
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_join_with_the_classic_protocol(driver: Driver, alone: Members, group: Group, fails: bool) -> None:
+    """It is answered when it is durable; refused, its answer has the error and no member is left of it."""
+    subscription = encode_subscription(Subscription(("orders",)))
+    join = group.join("old", protocols=protocols_of("range", metadata=subscription))
+    assert join.is_waiting
+    driver.refuse(NotEnoughReplicasError()) if fails else driver.write()
+    assert join.error is (UNAVAILABLE if fails else ErrorCode.NONE)
+    assert len(alone.ids) == (1 if fails else 2)

@@ -1,0 +1,432 @@
+"""The log answers late: a consumer group is what is durable, and whoever may have to write waits for its word."""
+
+from __future__ import annotations
+
+import pytest
+
+from groupcoord import Config, ErrorCode, GroupCoordinator, LogStore
+from groupcoord.core.consumer.membership import FENCING_RETRY_MS
+from groupcoord.core.records import OffsetCommitRecord
+from groupcoord.log_store import NotEnoughReplicasError
+from groupcoord.messages import ConsumerGroupHeartbeat, DeletedGroup, DeleteGroupsResponse, TopicPartitions
+from groupcoord.testing.fleet import Sent
+from tests.core.consumer.members import LONG_MS, Members, Topics, answered, waiting_appends
+from tests.core.driver import Driver, Group
+
+UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
+NOT_FOUND = ErrorCode.GROUP_ID_NOT_FOUND
+CONSUMER_SESSION_MS = 45_000
+
+
+def partitions(sent: Sent) -> list[int]:
+    """Return the partitions of ``orders`` that the answer gives."""
+    return [index for topic in answered(sent).assignment or () for index in topic.partitions]
+
+
+# ---------------------------------------------------------------- one write at a time
+
+
+def test_a_group_is_seen_when_it_is_written(driver: Driver, members: Members) -> None:
+    """The first join waits for the log, and until then nobody sees a group."""
+    sent = members.join("a")
+    assert sent.is_waiting
+    assert members.described.error_code is NOT_FOUND
+    driver.write()
+    assert (answered(sent).member_epoch, partitions(sent)) == (2, [0, 1, 2, 3, 4, 5])
+    assert members.ids == ["a"]
+
+
+def test_who_waits_shares_the_next_write(driver: Driver, members: Members) -> None:
+    """Two joins that meet a write wait for it, and then for one append of both."""
+    members.join("a")
+    later = [members.join("b"), members.join("c")]
+    assert waiting_appends(driver) == 1
+    driver.write(1)
+    assert waiting_appends(driver) == 1
+    assert all(sent.is_waiting for sent in later)
+    assert members.ids == ["a"]
+    driver.write(1)
+    assert [answered(sent).member_epoch for sent in later] == [3, 4]
+    assert (sorted(members.ids), members.described.group_epoch) == (["a", "b", "c"], 4)
+    assert waiting_appends(driver) == 0
+
+
+def test_a_heartbeat_that_has_nothing_to_write_waits_for_nobody(driver: Driver, alone: Members) -> None:
+    """Behind a write it is answered when the write is durable, without another; and at once if there is none."""
+    alone.join("b")
+    sent = alone.heartbeat("a", 2)
+    assert sent.is_waiting
+    driver.refuse(NotEnoughReplicasError())
+    assert answered(sent).member_epoch == 2
+    assert alone.heartbeat("a", 2).error is ErrorCode.NONE
+    assert waiting_appends(driver) == 0
+
+
+def test_who_asks_for_something_wrong_behind_a_write(driver: Driver, alone: Members) -> None:
+    """It waits as well, since the write may make it right; the others are not held up by its error."""
+    alone.join("b")
+    wrong, right = alone.heartbeat("c", 1), alone.join("d")
+    driver.write(1)
+    assert wrong.error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert right.is_waiting
+    driver.write()
+    assert sorted(alone.ids) == ["a", "b", "d"]
+
+
+# ---------------------------------------------------------------- what the log refuses
+
+
+def test_a_refused_write_never_was(driver: Driver, alone: Members) -> None:
+    """Its answers get the error, the group is what it was, and who waited is judged as if it had not been."""
+    before = alone.described
+    refused, later = alone.join("b"), alone.join("c")
+    driver.refuse(NotEnoughReplicasError())
+    assert refused.error is UNAVAILABLE
+    assert alone.described == before
+    driver.write()
+    assert answered(later).member_epoch == 3
+    assert sorted(alone.ids) == ["a", "c"]
+
+
+def test_a_refused_write_of_several(driver: Driver, alone: Members) -> None:
+    """Everybody whose answer it held gets the error."""
+    alone.join("b")
+    shared = [alone.join("c"), alone.leave("a"), alone.heartbeat("a", 2)]
+    driver.write(1)
+    assert shared[2].error is ErrorCode.UNKNOWN_MEMBER_ID
+    driver.refuse(NotEnoughReplicasError())
+    assert [sent.error for sent in shared[:2]] == [UNAVAILABLE] * 2
+    assert sorted(alone.ids) == ["a", "b"]
+
+
+def test_an_answer_that_held_a_refused_change_is_not_lost(driver: Driver, alone: Members) -> None:
+    """A member whose new epoch could not be written asks again with the old one, and gets it then."""
+    alone.join("b")
+    driver.write()
+    refused = alone.heartbeat("a", 2)
+    driver.refuse(NotEnoughReplicasError())
+    assert refused.error is UNAVAILABLE
+    sent = alone.heartbeat("a", 2)
+    driver.write()
+    assert answered(sent).assignment is not None
+    assert len(partitions(sent)) == 3
+
+
+def test_a_group_whose_creation_is_refused(driver: Driver, members: Members) -> None:
+    """It is gone, and who waited in it makes it anew; with the next write it is seen."""
+    first, nobody, second = members.join("a"), members.heartbeat("c", 5), members.join("b")
+    driver.refuse(NotEnoughReplicasError())
+    assert (first.error, nobody.error) == (UNAVAILABLE, NOT_FOUND)
+    assert second.is_waiting
+    assert members.described.error_code is NOT_FOUND
+    driver.write()
+    assert answered(second).member_epoch == 2
+    assert members.ids == ["b"]
+
+
+def test_nothing_is_left_of_a_group_that_never_was(driver: Driver, members: Members) -> None:
+    """Without anybody who waits, there is no group and no timer of one."""
+    members.join("a")
+    driver.refuse(NotEnoughReplicasError())
+    assert members.inside is None
+    assert {timer.key.kind.value for timer in driver.coordinator._timers.armed()} <= {"append", "expiry"}
+
+
+def test_a_commit_that_waits_outlives_the_group_that_never_was(driver: Driver, members: Members) -> None:
+    """A commit from outside behind the creating write is durable though that is refused; then somebody can join."""
+    members.join("a")
+    commit = Group(driver).commit(5)
+    driver.refuse(NotEnoughReplicasError(), 1)
+    driver.write()
+    assert commit.error is ErrorCode.NONE
+    again = members.join("a")
+    driver.write()
+    assert answered(again).member_epoch == 2
+    assert Group(driver).committed() == {"orders": {0: 5}}
+
+
+def test_a_log_that_cannot_tell_what_became_of_a_write(driver: Driver, alone: Members) -> None:
+    """The log partition is given up: whoever waits is told so, and a load brings back what the log has."""
+    held, waiting = alone.join("b"), alone.join("c")
+    driver.pass_on(driver.store.time_out(is_written=True))
+    assert (held.error, waiting.error) == (UNAVAILABLE, UNAVAILABLE)
+    assert waiting_appends(driver) == 0
+    driver.load(0)
+    assert sorted(alone.ids) == ["a", "b"]
+
+
+# ---------------------------------------------------------------- a log that takes too long
+
+
+def test_a_write_that_takes_too_long(topics: Topics) -> None:
+    """After offsets.commit.timeout.ms held and waiting are refused; the write still counts when it lands."""
+    driver = Driver(late=True, topics=topics, offsets_commit_timeout_ms=5_000)
+    members = Members(driver)
+    held, waiting = members.join("a"), members.join("b")
+    driver.sleep(4_999)
+    assert (held.is_waiting, waiting.is_waiting) == (True, True)
+    driver.sleep(1)
+    assert (held.error, waiting.error) == (UNAVAILABLE, UNAVAILABLE)
+    later = members.join("c")
+    driver.write()
+    assert members.ids == ["a"]
+    driver.write()
+    assert answered(later).error_code is ErrorCode.NONE
+    assert sorted(members.ids) == ["a", "c"]
+
+
+def test_a_write_that_takes_too_long_and_is_refused(topics: Topics) -> None:
+    """Everybody was answered, once; the group never was."""
+    driver = Driver(late=True, topics=topics, offsets_commit_timeout_ms=5_000)
+    members = Members(driver)
+    held = members.join("a")
+    driver.sleep(5_000)
+    driver.refuse(NotEnoughReplicasError())
+    assert held.error is UNAVAILABLE
+    assert members.inside is None
+
+
+# ---------------------------------------------------------------- timers
+
+
+def test_a_session_that_ends_during_a_write(driver: Driver, alone: Members) -> None:
+    """The member is removed after it, together with what else waited."""
+    driver.sleep(CONSUMER_SESSION_MS - 1)
+    alone.join("b")
+    driver.sleep(1)
+    later = alone.join("c")
+    assert waiting_appends(driver) == 1
+    driver.write(1)
+    assert sorted(alone.ids) == ["a", "b"]
+    driver.write(1)
+    assert answered(later).error_code is ErrorCode.NONE
+    assert sorted(alone.ids) == ["b", "c"]
+
+
+def test_a_heartbeat_that_waits_keeps_its_member(driver: Driver, alone: Members) -> None:
+    """It renews the session when it comes, not when it is answered: also of one that has ended meanwhile."""
+    driver.sleep(CONSUMER_SESSION_MS - 1)
+    alone.join("b")
+    driver.sleep(1)
+    sent = alone.heartbeat("a", 2)
+    driver.write_all()
+    assert sent.error is ErrorCode.NONE
+    assert sorted(alone.ids) == ["a", "b"]
+
+
+def test_a_session_that_ends_before_the_log_has_answered(driver: Driver, members: Members) -> None:
+    """A member has a session only from when it is durable, however long the log took."""
+    sent = members.join("a")
+    driver.sleep(10 * CONSUMER_SESSION_MS)
+    driver.write()
+    assert sent.error is ErrorCode.NONE
+    driver.sleep(CONSUMER_SESSION_MS - 1)
+    assert waiting_appends(driver) == 0
+    driver.sleep(1)
+    driver.write()
+    assert members.ids == []
+
+
+def test_a_removal_that_is_refused(driver: Driver, alone: Members) -> None:
+    """The member stays, and is removed a little later unless it has given a sign of life."""
+    driver.sleep(CONSUMER_SESSION_MS)
+    driver.refuse(NotEnoughReplicasError())
+    assert alone.ids == ["a"]
+    driver.sleep(FENCING_RETRY_MS - 1)
+    assert waiting_appends(driver) == 0
+    driver.sleep(1)
+    driver.write()
+    assert (alone.ids, alone.described.group_state) == ([], "Empty")
+
+
+def test_a_sign_of_life_after_a_removal_that_is_refused(driver: Driver, alone: Members) -> None:
+    """The member has a full session again; so has one whose heartbeat waited for the removal."""
+    driver.sleep(CONSUMER_SESSION_MS)
+    waiting = alone.heartbeat("a", 2)
+    driver.refuse(NotEnoughReplicasError())
+    assert waiting.error is ErrorCode.NONE
+    driver.sleep(CONSUMER_SESSION_MS - 1)
+    assert waiting_appends(driver) == 0
+    driver.sleep(1)
+    driver.refuse(NotEnoughReplicasError())
+    assert alone.heartbeat("a", 2).error is ErrorCode.NONE
+    driver.sleep(CONSUMER_SESSION_MS - 1)
+    assert (waiting_appends(driver), alone.ids) == (0, ["a"])
+
+
+@pytest.fixture
+def revoking(driver: Driver, members: Members) -> Members:
+    """``a`` has until 20 s from now to give partitions back, which ``b`` is to have."""
+    members.join("a", rebalance_ms=20_000)
+    driver.write()
+    members.join("b")
+    driver.write()
+    members.heartbeat("a", 2)
+    driver.write()
+    assert members.described.group_state == "Reconciling"
+    return members
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_revocation_that_is_overdue_during_a_write(driver: Driver, revoking: Members, fails: bool) -> None:
+    """The member that has kept its partitions too long is removed when the log has answered."""
+    driver.sleep(19_999)
+    revoking.join("c")
+    driver.sleep(1)
+    driver.refuse(NotEnoughReplicasError()) if fails else driver.write()
+    assert "a" in revoking.ids
+    driver.write()
+    assert sorted(revoking.ids) == (["b"] if fails else ["b", "c"])
+
+
+def test_partitions_that_are_given_back_just_in_time(driver: Driver, revoking: Members, topics: Topics) -> None:
+    """A revocation that is durable before its timer fires ends it; one refused is asked for again in time."""
+    kept = (TopicPartitions(topics.ids["orders"], (0, 1, 2)),)
+    driver.sleep(19_000)
+    given = revoking.heartbeat("a", 2, owned=kept)
+    driver.refuse(NotEnoughReplicasError())
+    assert given.error is UNAVAILABLE
+    revoking.heartbeat("a", 2, owned=kept)
+    driver.write()
+    driver.sleep(1_000)
+    assert waiting_appends(driver) == 0
+    assert sorted(revoking.ids) == ["a", "b"]
+
+
+# ---------------------------------------------------------------- what only reads
+
+
+def test_commits_go_by_what_is_durable(driver: Driver, alone: Members) -> None:
+    """While a member's removal is on its way it may commit; a member on its way may not yet."""
+    alone.leave("a")
+    alone.join("b")
+    group = Group(driver)
+    group.commit(5, member_id="a", generation=2)
+    early = group.commit(6, member_id="b", generation=3)
+    assert early.error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert group.committed() == {}
+    driver.write_all()
+    assert group.committed() == {"orders": {0: 5}}
+    assert sum(isinstance(record, OffsetCommitRecord) for record in driver.written()) == 1
+
+
+def test_a_group_that_falls_empty_is_not_deleted_before_it_is(driver: Driver, alone: Members) -> None:
+    """DeleteGroups is NON_EMPTY_GROUP while the last member's leave, or the first one's join, is on its way."""
+    alone.leave("a")
+    Members(driver, "new").join("a")
+    deletion = driver.delete("group", "new").answer(DeleteGroupsResponse)
+    assert deletion.results == tuple(DeletedGroup(name, ErrorCode.NON_EMPTY_GROUP) for name in ("group", "new"))
+    driver.write()
+    sent = driver.delete("group")
+    driver.write()
+    assert sent.answer(DeleteGroupsResponse).results == (DeletedGroup("group", ErrorCode.NONE),)
+    assert alone.described.error_code is NOT_FOUND
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_join_that_meets_a_deletion(driver: Driver, alone: Members, fails: bool) -> None:
+    """It waits: then it makes a new group, or is the first in the old one, whose epoch goes on."""
+    alone.leave("a")
+    driver.write()
+    driver.delete("group")
+    sent = alone.join("b")
+    driver.refuse(NotEnoughReplicasError()) if fails else driver.write()
+    driver.write()
+    assert answered(sent).member_epoch == (4 if fails else 2)
+
+
+# ---------------------------------------------------------------- topics
+
+
+def test_a_topic_that_comes_during_a_write(driver: Driver, members: Members, topics: Topics) -> None:
+    """Somebody whose subscription to it is on its way is given its partitions with the next heartbeat."""
+    sent = members.join("a", "payments")
+    topics.create("payments", 2)
+    driver.coordinator.topics_created(["payments"])
+    driver.write()
+    assert partitions(sent) == []
+    sent = members.heartbeat("a", 2)
+    driver.write()
+    assert (answered(sent).member_epoch, partitions(sent)) == (3, [0, 1])
+
+
+def test_a_topic_that_grows_while_the_look_at_it_is_refused(driver: Driver, alone: Members, topics: Topics) -> None:
+    """The next heartbeat looks again."""
+    topics.counts["orders"] = 7
+    driver.coordinator.topics_changed(["orders"])
+    alone.heartbeat("a", 2)
+    driver.refuse(NotEnoughReplicasError())
+    sent = alone.heartbeat("a", 2)
+    driver.write()
+    assert (answered(sent).member_epoch, len(partitions(sent))) == (3, 7)
+
+
+class EveryTopic:
+    """Every expression matches every topic."""
+
+    def __init__(self, topics: Topics) -> None:
+        self.topics = topics
+
+    def problem(self, regex: str) -> str | None:
+        return None
+
+    def matching_topics(self, regex: str, principal: object) -> list[str]:
+        return list(self.topics.ids)
+
+
+def test_an_expression_of_nobody_that_is_matched_during_a_write(topics: Topics) -> None:
+    """Whoever used it alone is removed before: nothing is written for it."""
+
+    class WithRegexes(Driver):
+        def make_coordinator(self, config: Config, log_store: LogStore) -> GroupCoordinator:
+            return GroupCoordinator(
+                config=config, clock=self.clock, log_store=log_store, topics=topics, regexes=EveryTopic(topics)
+            )
+
+    driver = WithRegexes(late=True, topics=topics, offsets_commit_timeout_ms=LONG_MS)
+    members = Members(driver)
+    driver.submit(
+        ConsumerGroupHeartbeat(
+            "group", "b", rebalance_timeout_ms=60_000, subscribed_topic_regex=".*", topic_partitions=()
+        )
+    )
+    driver.write_all()
+    assert members.inside is not None
+    assert members.inside.state.resolved.keys() == {".*"}
+    driver.sleep(CONSUMER_SESSION_MS - 1)
+    topics.create("payments", 1)
+    driver.coordinator.topics_created(["payments"])
+    members.join("c")
+    assert members.inside.resolved is not None
+    driver.sleep(1)
+    driver.write_all()
+    assert (members.ids, members.inside.state.resolved) == (["c"], {})
+
+
+# ---------------------------------------------------------------- unload
+
+
+def test_an_unload_during_a_write(driver: Driver, alone: Members) -> None:
+    """Held, waiting and new requests are told NOT_COORDINATOR; nothing is appended after it."""
+    driver.sleep(CONSUMER_SESSION_MS - 1)
+    held = alone.join("b")
+    driver.sleep(1)
+    waiting = [alone.join("c"), alone.heartbeat("a", 2), alone.leave("a")]
+    appends = waiting_appends(driver)
+    driver.coordinator.unload(0)
+    driver.deliver()
+    assert {sent.error for sent in (held, *waiting, alone.join("d"))} == {ErrorCode.NOT_COORDINATOR}
+    assert waiting_appends(driver) == appends
+    assert not list(driver.coordinator._timers.armed())
+
+
+def test_a_load_after_an_unload_during_a_write(driver: Driver, alone: Members) -> None:
+    """What the log has by then counts, whatever was answered; its word on the old append is not heard any more."""
+    held = alone.join("b")
+    driver.coordinator.unload(0)
+    driver.deliver()
+    answers = driver.store.write()
+    driver.load(0)
+    driver.pass_on(answers)
+    assert held.error is ErrorCode.NOT_COORDINATOR
+    assert sorted(alone.ids) == ["a", "b"]
