@@ -12,10 +12,10 @@ from groupcoord.core.messages import (
     LeaveGroupResponse,
     OffsetCommitResponse,
     OffsetDeleteResponse,
-    PartitionResult,
     TopicResult,
     TxnOffsetCommitResponse,
 )
+from groupcoord.core.messages.commits import PartitionResults, partition_results, refused_partitions
 from groupcoord.core.replies import Reply
 from groupcoord.errors import ErrorCode
 
@@ -91,9 +91,9 @@ def refused(held: Reply, append_error: ErrorCode) -> Reply:
 
 
 def _refused_topic(topic: TopicResult, error_code: ErrorCode) -> TopicResult:
-    return topic._replace(
-        partitions=tuple(
-            PartitionResult(index, error_code if earlier_error is ErrorCode.NONE else earlier_error)
-            for index, earlier_error in topic.partitions
-        )
-    )
+    """Return what becomes of a topic's partitions: an error that one has already stays."""
+    results = partition_results(topic.partitions)
+    if results.error_codes is None:
+        return topic._replace(partitions=refused_partitions(results.partition_indexes, error_code))
+    error_codes = tuple([earlier or error_code for earlier in results.error_codes])
+    return topic._replace(partitions=PartitionResults(results.partition_indexes, error_codes))

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from groupcoord import ErrorCode, GroupState
+from groupcoord import ErrorCode, GroupCoordinator, GroupState, ManualClock
 from groupcoord.core.records import GroupMetadataRecord, OffsetCommitRecord
 from groupcoord.log_store import AppendTimedOutError, LogStoreError
-from groupcoord.messages import OffsetCommit, OffsetCommitResponse, OffsetToCommit, PartitionResult, TopicToCommit
+from groupcoord.messages import (
+    ListGroups,
+    OffsetCommit,
+    OffsetCommitResponse,
+    OffsetToCommit,
+    PartitionResult,
+    TopicToCommit,
+)
 from tests.core.driver import START_MS, Driver, Group
 
 NONE = ErrorCode.NONE
@@ -314,3 +321,14 @@ def test_commits_do_not_write_the_group(driver: Driver, group: Group) -> None:
     group.commit(1, member_id=a)
     assert [type(record) for record in driver.written()[before:]] == [OffsetCommitRecord]
     assert isinstance(driver.written()[before - 1], GroupMetadataRecord)
+
+
+def test_a_commit_that_no_log_takes() -> None:
+    """More records than a batch takes (``message.max.bytes``) are refused before they are made, and no group is."""
+    coordinator = GroupCoordinator(clock=ManualClock(START_MS))
+    coordinator.load_all()
+    partitions = [OffsetToCommit(index, 5, -1, "x" * 5_000 * (index == 0)) for index in range(30_000)]
+    (topic,) = coordinator.call(OffsetCommit("group", (TopicToCommit("orders", partitions),))).topics
+    assert next(iter(topic.partitions)) == PartitionResult(0, ErrorCode.OFFSET_METADATA_TOO_LARGE)
+    assert {result.error_code for result in list(topic.partitions)[1:]} == {ErrorCode.UNKNOWN_SERVER_ERROR}
+    assert coordinator.call(ListGroups()).groups == ()

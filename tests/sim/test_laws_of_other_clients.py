@@ -90,11 +90,11 @@ def test_a_transactional_commit_that_is_not_in_the_log(monkeypatch: pytest.Monke
     """An answer that does not wait for the log is caught."""
     write = commits.Commits._write
 
-    def impatient(self: commits.Commits, group_id: str, token: Any, topics: Any, response: Any) -> None:
+    def impatient(self: commits.Commits, group_id: str, token: Any, topics: Any, response: Any, now_ms: int) -> None:
         if topics and topics[0].kind.producer_id != NO_PRODUCER_ID:
             self._effects.reply(token, response)
         else:
-            write(self, group_id, token, topics, response)
+            write(self, group_id, token, topics, response, now_ms)
 
     monkeypatch.setattr(commits.Commits, "_write", impatient)
 

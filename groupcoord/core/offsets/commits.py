@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from groupcoord.core.append_errors import refused
 from groupcoord.core.columns import NO_LEADER_EPOCH, NO_OFFSET
 from groupcoord.core.context import HandlerContext
 from groupcoord.core.creation import Creation
@@ -49,6 +50,10 @@ _make_fetched, _make_topic, _make_group = maker(FetchedOffset), maker(FetchedTop
 _make_reply = maker(Reply)
 
 
+RECORD_BYTES_MIN = 40
+"""No record of a commit is shorter in a batch of the log."""
+
+
 class Commits:
     """Handles the offset requests of one context."""
 
@@ -81,13 +86,11 @@ class Commits:
         if error_code is not ErrorCode.NONE:
             self._effects.reply(token, OffsetCommitResponse(refused_topics(request.topics, error_code)))
             return
-        if group is None:
-            self._creation.create(request.group_id, now_ms)
         expire_timestamp_ms = NO_TIMESTAMP if request.retention_time_ms == -1 else now_ms + request.retention_time_ms
         topics, results = draft_commit(
             request.group_id, request.topics, self._config.offset_metadata_max_bytes, now_ms, expire_timestamp_ms
         )
-        self._write(request.group_id, token, topics, OffsetCommitResponse(results))
+        self._write(request.group_id, token, topics, OffsetCommitResponse(results), now_ms)
 
     def commit_transactional(self, request: TxnOffsetCommit, token: Token, now_ms: int) -> None:
         """Commit offsets as part of a transaction: they are durable when answered, but invisible until its marker."""
@@ -101,8 +104,6 @@ class Commits:
         if error_code is not ErrorCode.NONE:
             self._effects.reply(token, TxnOffsetCommitResponse(refused_topics(request.topics, error_code)))
             return
-        if group is None:
-            self._creation.create(request.group_id, now_ms)
         topics, results = draft_commit(
             request.group_id,
             request.topics,
@@ -111,7 +112,7 @@ class Commits:
             producer_id=request.producer_id,
             producer_epoch=request.producer_epoch,
         )
-        self._write(request.group_id, token, topics, TxnOffsetCommitResponse(results))
+        self._write(request.group_id, token, topics, TxnOffsetCommitResponse(results), now_ms)
 
     def _write(
         self,
@@ -119,13 +120,23 @@ class Commits:
         token: Token,
         topics: list[CommittedTopic],
         response: OffsetCommitResponse | TxnOffsetCommitResponse,
+        now_ms: int,
     ) -> None:
+        held = _make_reply((token, response))
+        count = 0
+        for topic in topics:
+            count += len(topic.columns.offsets)
+        if count * RECORD_BYTES_MIN > self._config.message_max_bytes:
+            # No log takes so large a batch, so nobody need wait while it is made.
+            self._effects.replies.append(refused(held, ErrorCode.MESSAGE_TOO_LARGE))
+            return
+        if group_id not in self._groups:
+            self._creation.create(group_id, now_ms)
         if topics:
             records = CommitRecords(topics)
-            held = _make_reply((token, response))
             self._journal.begin_commit(records, WhenCommitted(group_id, len(records)), held)
         else:
-            self._effects.reply(token, response)
+            self._effects.replies.append(held)
 
     def on_durable(self, written: WhenCommitted, now_ms: int) -> None:
         """The offsets are in the log."""
