@@ -413,12 +413,12 @@ class GroupCoordinator:
         self._settle(self.clock.now_ms())
 
     def topics_created(self, names: Collection[str]) -> None:
-        """There are new topics: consumer groups that subscribe to them look at them."""
-        for partition in self._partitions:
-            partition.topics_created(names)
+        """There are new topics: groups that subscribe to them look at them, and expressions are matched again."""
+        self._rules.topics_version += 1
+        self.topics_changed(names)
 
     def topics_changed(self, names: Collection[str]) -> None:
-        """Topics were created, or have more partitions than before: consumer groups look at them again."""
+        """Topics came, went or have more partitions than before: groups that subscribe to them look at them again."""
         for partition in self._partitions:
             partition.topics_changed(names)
 

@@ -10,9 +10,11 @@ from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.effects import Effects
 from groupcoord.core.groups import AnyGroup, Group
 from groupcoord.core.journal import Journal
+from groupcoord.core.messages import JoinGroupResponse, SyncGroupResponse
 from groupcoord.core.observer import Observer
 from groupcoord.core.replies import Waiting
 from groupcoord.core.timers import TimerKey, TimerQueue
+from groupcoord.errors import ErrorCode
 
 
 class Writing(NamedTuple):
@@ -104,3 +106,19 @@ class HandlerContext:
         """Cancel every timer of a group, which is about to be dropped or rebuilt."""
         for timer in group.timers():
             self.timers.cancel(timer)
+
+    def refuse_waiting(self, group: GroupMetadata, error_code: ErrorCode, *, names_members: bool = True) -> None:
+        """Refuse every join and every sync that waits in a classic group, which won't answer them any more.
+
+        Args:
+            group: the group.
+            error_code: what they are told.
+            names_members: a refused join is told its member's id.
+        """
+        for member in group.members.values():
+            join = group.take_join(member)
+            if join is not None:
+                self.effects.reply(join.token, JoinGroupResponse(error_code, member.member_id if names_members else ""))
+            if member.parked_sync is not None:
+                self.effects.reply(member.parked_sync.token, SyncGroupResponse(error_code))
+                member.parked_sync = None

@@ -6,7 +6,6 @@ from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.context import HandlerContext
 from groupcoord.core.events import Cause
 from groupcoord.core.groups import AnyGroup
-from groupcoord.core.messages import JoinGroupResponse, SyncGroupResponse
 from groupcoord.core.offsets.retention import Retention
 from groupcoord.errors import ErrorCode
 
@@ -55,19 +54,9 @@ class Creation:
     def _forget(self, group: AnyGroup, error_code: ErrorCode, now_ms: int) -> None:
         """Drop a group that never was."""
         if isinstance(group, GroupMetadata):
-            self._refuse_waiting(group, error_code)
+            # Kafka leaves joins without an answer.
+            self._context.refuse_waiting(group, error_code, names_members=False)
         self._context.disarm(group)
         del self._context.groups[group.group_id]
         group.end(now_ms)
         self._context.observer.group_removed(group, Cause.CREATION_FAILED, now_ms)
-
-    def _refuse_waiting(self, group: GroupMetadata, error_code: ErrorCode) -> None:
-        """Refuse whoever waits in a classic group that never was. Kafka leaves joins without an answer."""
-        effects = self._context.effects
-        for member in group.members.values():
-            join = group.take_join(member)
-            if join is not None:
-                effects.reply(join.token, JoinGroupResponse(error_code))
-            if member.parked_sync is not None:
-                effects.reply(member.parked_sync.token, SyncGroupResponse(error_code))
-                member.parked_sync = None

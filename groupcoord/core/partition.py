@@ -220,10 +220,6 @@ class Partition:
         """End a producer's transaction here."""
         self._commits.complete_transaction(request, token)
 
-    def topics_created(self, names: Collection[str]) -> None:
-        """There are new topics."""
-        self._consumer_membership.topics_created(names)
-
     def regexes_resolved(self, resolved: ResolvedRegexes, now_ms: int) -> None:
         """The host has matched regular expressions against the topics."""
         self._consumer_membership.regexes_resolved(resolved, now_ms)
@@ -369,7 +365,7 @@ class Partition:
         for group in self._context.groups.values():
             self._context.disarm(group)
             if isinstance(group, GroupMetadata):
-                self._membership.abandon(group)
+                self._context.refuse_waiting(group, ErrorCode.NOT_COORDINATOR)
             group.end(now_ms)
             self._context.observer.group_removed(group, Cause.UNLOAD, now_ms)
         self._context.groups.clear()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,11 +9,9 @@ from groupcoord.config import Config
 from groupcoord.errors import GroupcoordError
 from groupcoord.group_settings import ConsumerGroupSettings
 from groupcoord.host.config_definitions import NO_CONFIGS, Configs, consumer_group_settings
-from groupcoord.storage.log_directory import sync_path
-from groupcoord.storage.whole_files import replace_file
+from groupcoord.host.json_file import read_json, write_json
 
 FILE_NAME = "group-configs.json"
-FILE_VERSION = 1
 
 
 class GroupConfigFileError(GroupcoordError):
@@ -68,25 +65,13 @@ class GroupConfigs:
         self._settings = {group_id: consumer_group_settings(configs, self._config) for group_id, configs in own.items()}
 
     def _write(self, own: dict[str, Configs]) -> None:
-        if self._path is None:
-            return
-        content = {"version": FILE_VERSION, "groups": {group_id: dict(configs) for group_id, configs in own.items()}}
-        replace_file(self._path, (json.dumps(content, indent=2) + "\n").encode())
-        sync_path(self._path.parent)
+        if self._path is not None:
+            write_json(self._path, {"groups": {group_id: dict(configs) for group_id, configs in own.items()}})
 
 
 def _read(path: Path, config: Config) -> dict[str, Configs]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise GroupConfigFileError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise GroupConfigFileError(f"{path}: is not JSON: {error}") from error
-    try:
-        if content["version"] != FILE_VERSION:
-            message = f"{path}: has version {content['version']!r}; this program knows {FILE_VERSION}"
-            raise GroupConfigFileError(message)
-        groups: dict[str, Configs] = content["groups"]
+        groups: dict[str, Configs] = read_json(path, GroupConfigFileError)["groups"]
         for configs in groups.values():
             consumer_group_settings(configs, config)
         return groups

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,8 +16,7 @@ from uuid import UUID, uuid4
 
 from groupcoord.errors import ErrorCode, GroupcoordError
 from groupcoord.host.config_definitions import NO_CONFIGS, Configs
-from groupcoord.storage.log_directory import sync_path
-from groupcoord.storage.whole_files import replace_file
+from groupcoord.host.json_file import read_json, write_json
 
 OFFSETS_TOPIC = "__consumer_offsets"
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})
@@ -28,7 +26,6 @@ TOO_MANY_PARTITIONS = "Excessively large number of partitions per request."
 TOO_MANY_ADDITIONAL_PARTITIONS = "Excessively large number of additional partitions per request."
 
 FILE_NAME = "topics.json"
-FILE_VERSION = 1
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 
@@ -290,12 +287,10 @@ class TopicRegistry:
         if self._path is None:
             return
         content = {
-            "version": FILE_VERSION,
             "cluster_id": self.cluster_id,
             "topics": {topic.name: _entry(topic) for topic in topics.values()},
         }
-        replace_file(self._path, (json.dumps(content, indent=2) + "\n").encode())
-        sync_path(self._path.parent)
+        write_json(self._path, content)
 
 
 def _entry(topic: Topic) -> dict[str, object]:
@@ -305,14 +300,7 @@ def _entry(topic: Topic) -> dict[str, object]:
 
 def _read(path: Path) -> tuple[UUID, dict[str, Topic]]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise TopicFileError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise TopicFileError(f"{path}: is not JSON: {error}") from error
-    try:
-        if content["version"] != FILE_VERSION:
-            raise TopicFileError(f"{path}: has version {content['version']!r}; this program knows {FILE_VERSION}")
+        content = read_json(path, TopicFileError)
         cluster_id = UUID(bytes=base64.urlsafe_b64decode(content["cluster_id"] + "=="))
         topics = {name: _topic(name, entry) for name, entry in content["topics"].items()}
     except TopicFileError:

@@ -457,7 +457,7 @@ MUTANTS = (
     Mutant(
         "waiting requests are forgotten when the partition moves",
         "partition.py",
-        "            self._membership.abandon(group)\n",
+        "            self._context.refuse_waiting(group, ErrorCode.NOT_COORDINATOR)\n",
         "",
     ),
     Mutant(

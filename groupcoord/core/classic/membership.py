@@ -289,16 +289,6 @@ class Membership:
         if len(group.members) > self._config.group_max_size:
             self._rebalance.start(group, Trigger(Cause.LOAD), now_ms)
 
-    def abandon(self, group: GroupMetadata) -> None:
-        """The group is coordinated elsewhere: send whoever waits in it there."""
-        for member in group.members.values():
-            join = group.take_join(member)
-            if join is not None:
-                self._refuse_join(join.token, ErrorCode.NOT_COORDINATOR, member.member_id)
-            if member.parked_sync is not None:
-                self._effects.reply(member.parked_sync.token, SyncGroupResponse(ErrorCode.NOT_COORDINATOR))
-                member.parked_sync = None
-
 
 def _differs(given: str | None, current: str | None) -> bool:
     return given is not None and current is not None and given != current

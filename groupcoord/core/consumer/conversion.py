@@ -9,18 +9,15 @@ from collections.abc import Sequence
 
 from attrs import define
 
-from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.consumer.draft import Downgrade
 from groupcoord.core.consumer.group import ConsumerGroup
 from groupcoord.core.context import HandlerContext, Writing
 from groupcoord.core.effects import Continuation
 from groupcoord.core.events import Cause
 from groupcoord.core.groups import AnyGroup, Group
-from groupcoord.core.messages import JoinGroupResponse, SyncGroupResponse
 from groupcoord.core.questions import ResolveRegexes
 from groupcoord.core.records import Record
 from groupcoord.core.replies import Reply
-from groupcoord.errors import ErrorCode
 
 
 @define(eq=False)
@@ -62,17 +59,6 @@ class Conversion:
         overdue = group.overdue if isinstance(group, ConsumerGroup) else []
         self._context.writings[group.group_id] = Writing(group, [], overdue)
         self._context.journal.begin(records, WhenConverted(group, downgrade, question), *held)
-
-    def send_back(self, group: GroupMetadata) -> None:
-        """Tell whoever waits in a classic group to come back."""
-        effects = self._context.effects
-        for member in group.members.values():
-            join = group.take_join(member)
-            if join is not None:
-                effects.reply(join.token, JoinGroupResponse(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
-            if member.parked_sync is not None:
-                effects.reply(member.parked_sync.token, SyncGroupResponse(ErrorCode.REBALANCE_IN_PROGRESS))
-                member.parked_sync = None
 
     def end(self, group: AnyGroup, now_ms: int) -> None:
         """The group is no more."""

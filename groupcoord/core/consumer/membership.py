@@ -264,10 +264,8 @@ class ConsumerMembership:
     def sync(self, request: SyncGroup, token: Token, now_ms: int) -> None:
         """Take a sync: a member of the classic protocol fetches its assignment."""
         group = self._group(request)
-        try:
-            member = identify(group.state, request.member_id, request.group_instance_id)
-        except RefusedError as error:
-            self._refuse(request, token, error)
+        member = self._identified(group, request, token)
+        if member is None:
             return
         judgement = judge_sync(group.state, member, request)
         if judgement.must_rejoin:
@@ -282,10 +280,8 @@ class ConsumerMembership:
     def classic_heartbeat(self, request: Heartbeat, token: Token, now_ms: int) -> None:
         """Take a heartbeat of a member of the classic protocol."""
         group = self._group(request)
-        try:
-            member = identify(group.state, request.member_id, request.group_instance_id)
-        except RefusedError as error:
-            self._refuse(request, token, error)
+        member = self._identified(group, request, token)
+        if member is None:
             return
         judgement = judge_heartbeat(group.state, member, request)
         if judgement.error_code is not ErrorCode.ILLEGAL_GENERATION:
@@ -293,6 +289,14 @@ class ConsumerMembership:
         if judgement.must_rejoin:
             self._arm_if_absent(group, TimerKind.MEMBER_JOIN, member, now_ms)
         self._context.effects.reply(token, HeartbeatResponse(judgement.error_code))
+
+    def _identified(self, group: ConsumerGroup, request: SyncGroup | Heartbeat, token: Token) -> ConsumerMember | None:
+        """Return whose request it is; None if nobody's, and it is refused."""
+        try:
+            return identify(group.state, request.member_id, request.group_instance_id)
+        except RefusedError as error:
+            self._refuse(request, token, error)
+            return None
 
     def _arm_if_absent(self, group: ConsumerGroup, kind: TimerKind, member: ConsumerMember, now_ms: int) -> None:
         timer = group.timer(kind, member.member_id)
@@ -310,7 +314,7 @@ class ConsumerMembership:
                 raise RefusedError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             if not group.is_empty:
                 check_upgrade(group, self._rules)
-                self._conversion.send_back(group)
+                self._context.refuse_waiting(group, ErrorCode.REBALANCE_IN_PROGRESS)
                 draft.write(*upgraded(group, self._rules))
             own = Draft(draft.state)
             response, step = beat(own, request, member_id, self._rules, topics_changed=True, now_ms=now_ms)
@@ -533,11 +537,6 @@ class ConsumerMembership:
         if take_resolution(own, resolved, self._rules):
             group.is_topics_look_due = False
         draft.absorb(own)
-
-    def topics_created(self, names: Collection[str]) -> None:
-        """There are new topics, which expressions may match."""
-        self._rules.topics_version += 1
-        self.topics_changed(names)
 
     def topics_changed(self, names: Collection[str]) -> None:
         """Topics came, grew or went: groups that subscribe to them look at them with their next heartbeat."""

@@ -62,11 +62,9 @@ def needs_resolution(stored: ConsumerState, state: ConsumerState, regex: str, ru
     """
     if not state.regex_subscribers:
         return False
-    resolved = stored.resolved.values()
-    refreshed_ms = max((record.timestamp_ms for record in resolved), default=NEVER_MS)
+    refreshed_ms, version = _last_resolution(stored)
     if now_ms <= refreshed_ms + REFRESH_PAUSE_MS:
         return False
-    version = max((record.version for record in resolved), default=0)
     return (
         (bool(regex) and regex not in stored.regex_subscribers)
         or len(state.regex_subscribers) != len(stored.resolved)
@@ -79,11 +77,17 @@ def next_resolution_ms(state: ConsumerState, rules: Rules) -> int:
     """Return until when a group's expressions need not be matched again, unless they or the topics change."""
     if not state.regex_subscribers:
         return FOREVER_MS
-    refreshed_ms = max((record.timestamp_ms for record in state.resolved.values()), default=NEVER_MS)
-    version = max((record.version for record in state.resolved.values()), default=0)
+    refreshed_ms, version = _last_resolution(state)
     if len(state.regex_subscribers) != len(state.resolved) or version < rules.topics_version:
         return refreshed_ms + REFRESH_PAUSE_MS
     return refreshed_ms + rules.config.group_consumer_regex_refresh_interval_ms
+
+
+def _last_resolution(state: ConsumerState) -> tuple[int, int]:
+    """Return when a group's expressions were matched last, and against which version of the topics."""
+    resolved = state.resolved.values()
+    refreshed_ms = max((record.timestamp_ms for record in resolved), default=NEVER_MS)
+    return refreshed_ms, max((record.version for record in resolved), default=0)
 
 
 def take_resolution(draft: Draft, resolved: ResolvedRegexes, rules: Rules) -> bool:
