@@ -7,6 +7,7 @@ from typing import NamedTuple, cast
 
 from groupcoord.config import Config
 from groupcoord.core.classic.group import GroupMetadata
+from groupcoord.core.consumer.group import ConsumerGroup
 from groupcoord.core.effects import Effects
 from groupcoord.core.groups import AnyGroup, Group
 from groupcoord.core.journal import Journal
@@ -86,6 +87,11 @@ class HandlerContext:
     def classic_groups(self) -> dict[str, GroupMetadata]:
         """The groups, for those who only meet classic ones: what concerns another kind does not get to them."""
         return cast(dict[str, GroupMetadata], self.groups)
+
+    @property
+    def consumer_groups(self) -> dict[str, ConsumerGroup]:
+        """The groups, for those who only meet consumer groups."""
+        return cast(dict[str, ConsumerGroup], self.groups)
 
     def is_seen(self, group: Group) -> bool:
         """Tell whether something that was written after the group was made is durable: until then no reader sees it."""

@@ -15,8 +15,10 @@ from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.classic.membership import Membership
 from groupcoord.core.classic.rebalance import Rebalance
 from groupcoord.core.classic.static_members import StaticMembers
+from groupcoord.core.consumer.classic_requests import ClassicRequests
 from groupcoord.core.consumer.conversion import WhenConverted
 from groupcoord.core.consumer.group import ConsumerGroup
+from groupcoord.core.consumer.member_timers import MemberTimers
 from groupcoord.core.consumer.membership import ConsumerMembership, WhenDrafted
 from groupcoord.core.consumer.rules import Rules
 from groupcoord.core.context import HandlerContext
@@ -112,9 +114,11 @@ class Partition:
         self._retention = Retention(self._context, self._administration)
         self._creation = Creation(self._context, self._retention)
         self._membership = Membership(self._context, self._creation, self._rebalance, self._static_members)
+        member_timers = MemberTimers(timers, rules)
         self._consumer_membership = ConsumerMembership(
-            self._context, self._creation, rules, self._membership, self._rebalance
+            self._context, self._creation, rules, member_timers, self._membership, self._rebalance
         )
+        self._classic_requests = ClassicRequests(self._context, rules, member_timers)
         self._commits = Commits(self._context, self._creation)
         self._append_timeouts = AppendTimeouts(self._context)
         self._handlers = self._handlers_by_request()
@@ -139,8 +143,8 @@ class Partition:
         """Return who takes requests of the classic protocol that are for a consumer group."""
         return {
             JoinGroup: self._consumer_membership.join,
-            SyncGroup: self._consumer_membership.sync,
-            Heartbeat: self._consumer_membership.classic_heartbeat,
+            SyncGroup: self._classic_requests.sync,
+            Heartbeat: self._classic_requests.heartbeat,
             LeaveGroup: self._consumer_membership.leave,
         }
 

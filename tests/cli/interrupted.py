@@ -152,10 +152,18 @@ def on_a_terminal(folder: Path, *words: str | Path) -> Iterator[tuple[Interrupte
 
 
 def children(process_id: int) -> set[int]:
-    """Return the processes that a process has started and that still run."""
-    found: set[int] = set()
-    for path in Path(f"/proc/{process_id}/task").glob("*/children"):
-        found |= {int(word) for word in path.read_text().split()}
+    """Return the processes that a process has started and that still run.
+
+    They are looked for among all processes: what ``/proc`` lists as the children of a thread may be incomplete.
+    """
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            stat = path.read_text()
+        except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            continue
+        if int(re.split(r"\) ", stat)[-1].split()[1]) == process_id:
+            found.add(int(path.parent.name))
     return found
 
 

@@ -44,21 +44,25 @@ def test_every_truncation() -> None:
             assert not decode(frame[:length]), (api_key, version, length)
 
 
+def memory_of(frame: bytes) -> int:
+    """Return how many bytes decoding a frame takes at its highest, with nothing that is made but once in a process."""
+    peaks = []
+    for _ in range(2):  # a table of what is remembered may grow at the first
+        tracemalloc.reset_peak()
+        before, _ = tracemalloc.get_traced_memory()
+        decode(frame)
+        peaks.append(tracemalloc.get_traced_memory()[1] - before)
+    return min(peaks)
+
+
 def test_absurd_lengths_everywhere() -> None:
     """An absurd length at any place of any request costs no memory."""
-    for frame in FRAMES.values():
-        decode(frame)
     tracemalloc.start()
     try:
         for frame in FRAMES.values():
             for position in range(10, len(frame)):
                 for length in ABSURD_LENGTHS:
-                    request = frame[:position] + length + frame[position + len(length) :]
-                    tracemalloc.reset_peak()
-                    before, _ = tracemalloc.get_traced_memory()
-                    decode(request)
-                    _, peak = tracemalloc.get_traced_memory()
-                    assert peak - before < 100_000
+                    assert memory_of(frame[:position] + length + frame[position + len(length) :]) < 100_000
     finally:
         tracemalloc.stop()
 

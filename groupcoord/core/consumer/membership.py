@@ -16,20 +16,16 @@ from groupcoord.core.classic.continuations import OfGroup
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.classic.membership import Membership, allows_session_timeout
 from groupcoord.core.classic.rebalance import Rebalance
-from groupcoord.core.consumer.classic_members import check_join, identify, join, judge_heartbeat, judge_sync, synced
+from groupcoord.core.consumer.classic_members import check_join, join
 from groupcoord.core.consumer.conversion import Conversion, WhenConverted
 from groupcoord.core.consumer.draft import Downgrade, Draft
 from groupcoord.core.consumer.group import ConsumerGroup, SteadyHeartbeat
 from groupcoord.core.consumer.heartbeat import Step, beat
 from groupcoord.core.consumer.identity import find_member, find_static_member
 from groupcoord.core.consumer.leaving import leave, remove_members
+from groupcoord.core.consumer.member_timers import MemberTimers
 from groupcoord.core.consumer.migration import can_downgrade, check_upgrade, downgrade, upgraded
-from groupcoord.core.consumer.reconciliation import MemberState
-from groupcoord.core.consumer.records import (
-    ConsumerGroupCurrentMemberAssignmentRecord,
-    ConsumerGroupMemberMetadataRecord,
-)
-from groupcoord.core.consumer.refusal import RefusedError
+from groupcoord.core.consumer.refusal import RefusedError, refused
 from groupcoord.core.consumer.regexes import next_resolution_ms, take_resolution
 from groupcoord.core.consumer.rules import Rules
 from groupcoord.core.consumer.state import ConsumerMember, ConsumerState
@@ -43,8 +39,6 @@ from groupcoord.core.messages import (
     JOIN_GROUP_MEMBER_EPOCH,
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatResponse,
-    Heartbeat,
-    HeartbeatResponse,
     JoinGroup,
     JoinGroupResponse,
     LeaveGroup,
@@ -52,21 +46,16 @@ from groupcoord.core.messages import (
     LeavingMember,
     LeftMember,
     Response,
-    SyncGroup,
-    SyncGroupResponse,
 )
 from groupcoord.core.messages.request import GroupRequest
 from groupcoord.core.questions import ResolvedRegexes, ResolveRegexes
-from groupcoord.core.records import CLASSIC_GROUP_KEY, GroupTombstone, Record
+from groupcoord.core.records import CLASSIC_GROUP_KEY
 from groupcoord.core.replies import Reply, Token, Waiting
 from groupcoord.core.timers import TimerKey, TimerKind
 from groupcoord.errors import ErrorCode
 
 RECORDS_PER_WRITE_MAX = 1_000
 """Requests that waited share a write until it has so many records."""
-
-FENCING_RETRY_MS = 500
-"""After so long a timer fires again whose consequence could not be written (Kafka's ``CoordinatorTimerImpl``)."""
 
 
 @define(eq=False)
@@ -83,12 +72,19 @@ class WhenDrafted(Continuation):
 class ConsumerMembership:
     """Handles heartbeats of consumer groups of one log partition, and their timers."""
 
-    __slots__ = ("_classic", "_context", "_conversion", "_creation", "_judges", "_rebalance", "_rules")
+    __slots__ = ("_classic", "_context", "_conversion", "_creation", "_judges", "_rebalance", "_rules", "_timers")
 
     def __init__(
-        self, context: HandlerContext, creation: Creation, rules: Rules, classic: Membership, rebalance: Rebalance
+        self,
+        context: HandlerContext,
+        creation: Creation,
+        rules: Rules,
+        timers: MemberTimers,
+        classic: Membership,
+        rebalance: Rebalance,
     ) -> None:
         self._context = context
+        self._timers = timers
         self._creation = creation
         self._rules = rules
         self._classic = classic
@@ -135,7 +131,7 @@ class ConsumerMembership:
 
     def join(self, request: JoinGroup, token: Token, now_ms: int) -> None:
         """Take a join with the classic protocol. If nobody is in the group, it ends, and the joiner begins another."""
-        group = self._group(request)
+        group = self._context.consumer_groups[request.group_id]
         if not allows_session_timeout(self._rules.config, request.session_timeout_ms):
             self._context.effects.reply(token, JoinGroupResponse(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
         elif not group.is_empty:
@@ -149,12 +145,7 @@ class ConsumerMembership:
 
     def leave(self, request: LeaveGroup, token: Token, now_ms: int) -> None:
         """Remove members, whichever protocol they use; each entry has its own result."""
-        self._take_or_wait(self._group(request), request, token, now_ms)
-
-    def _group(self, request: GroupRequest[Any]) -> ConsumerGroup:
-        group = self._context.groups[request.group_id or ""]
-        assert isinstance(group, ConsumerGroup)
-        return group
+        self._take_or_wait(self._context.consumer_groups[request.group_id], request, token, now_ms)
 
     def _take_or_wait(self, group: ConsumerGroup, request: GroupRequest[Any], token: Token, now_ms: int) -> None:
         if group.writing is not None:
@@ -249,7 +240,7 @@ class ConsumerMembership:
             group.is_resolving = True
             self._context.effects.questions.append(self._question(draft, principal, now_ms))
         if step.member.member_id in group.state.members:
-            self._start_session(group, step.member, now_ms)
+            self._timers.start_session(group, step.member, now_ms)
 
     def _question(self, draft: Draft, principal: Principal, now_ms: int) -> ResolveRegexes:
         state, version = draft.state, self._rules.topics_version
@@ -257,51 +248,7 @@ class ConsumerMembership:
         return ResolveRegexes(self._context.partition, state.group_id, regexes, principal, version, now_ms)
 
     def _refuse(self, request: GroupRequest[Any], token: Token, error: RefusedError) -> None:
-        self._context.effects.reply(token, _REFUSALS[type(request)](error))
-
-    # ------------------------------------------------------------ requests of classic members that only read
-
-    def sync(self, request: SyncGroup, token: Token, now_ms: int) -> None:
-        """Take a sync: a member of the classic protocol fetches its assignment."""
-        group = self._group(request)
-        member = self._identified(group, request, token)
-        if member is None:
-            return
-        judgement = judge_sync(group.state, member, request)
-        if judgement.must_rejoin:
-            self._arm_if_absent(group, TimerKind.MEMBER_JOIN, member, now_ms)
-        if judgement.error_code is not ErrorCode.NONE:
-            self._refuse(request, token, RefusedError(judgement.error_code))
-            return
-        self._context.timers.cancel(group.timer(TimerKind.MEMBER_SYNC, member.member_id))
-        self._start_session(group, member, now_ms)
-        self._context.effects.reply(token, synced(member, self._rules))
-
-    def classic_heartbeat(self, request: Heartbeat, token: Token, now_ms: int) -> None:
-        """Take a heartbeat of a member of the classic protocol."""
-        group = self._group(request)
-        member = self._identified(group, request, token)
-        if member is None:
-            return
-        judgement = judge_heartbeat(group.state, member, request)
-        if judgement.error_code is not ErrorCode.ILLEGAL_GENERATION:
-            self._start_session(group, member, now_ms)
-        if judgement.must_rejoin:
-            self._arm_if_absent(group, TimerKind.MEMBER_JOIN, member, now_ms)
-        self._context.effects.reply(token, HeartbeatResponse(judgement.error_code))
-
-    def _identified(self, group: ConsumerGroup, request: SyncGroup | Heartbeat, token: Token) -> ConsumerMember | None:
-        """Return whose request it is; None if nobody's, and it is refused."""
-        try:
-            return identify(group.state, request.member_id, request.group_instance_id)
-        except RefusedError as error:
-            self._refuse(request, token, error)
-            return None
-
-    def _arm_if_absent(self, group: ConsumerGroup, kind: TimerKind, member: ConsumerMember, now_ms: int) -> None:
-        timer = group.timer(kind, member.member_id)
-        if timer.deadline_ms is None:
-            self._context.timers.arm(timer, now_ms + member.metadata.rebalance_timeout_ms)
+        self._context.effects.reply(token, refused(request, error))
 
     # ------------------------------------------------------------ conversion
 
@@ -354,7 +301,7 @@ class ConsumerMembership:
     def on_conversion_failed(self, written: WhenConverted, now_ms: int) -> None:
         """A group stays what it was."""
         if isinstance(written.group, ConsumerGroup):
-            self._retry_fencing(written.group, now_ms)
+            self._timers.retry_fencing(written.group, now_ms)
 
     def _downgrade(self, group: GroupMetadata, downgrade: Downgrade, now_ms: int) -> None:
         for member_id, protocols in downgrade.protocols.items():
@@ -385,9 +332,9 @@ class ConsumerMembership:
         group.state = draft.state
         group.fencing.clear()
         for record in draft.records:
-            self._follow(group, record, now_ms)
+            self._timers.follow(group, record, now_ms)
         for member_id in draft.joined:
-            self._await_sync(group, member_id, now_ms)
+            self._timers.await_sync(group, member_id, now_ms)
         self._go_on(group, now_ms)
 
     def on_failure(self, written: WhenDrafted, error_code: ErrorCode, now_ms: int) -> None:
@@ -395,7 +342,7 @@ class ConsumerMembership:
         group = written.group
         group.writing = None
         group.is_topics_look_due = True
-        self._retry_fencing(group, now_ms)
+        self._timers.retry_fencing(group, now_ms)
         self._go_on(group, now_ms)
 
     def on_overdue(self, written: WhenDrafted, error_code: ErrorCode, now_ms: int) -> None:
@@ -436,54 +383,12 @@ class ConsumerMembership:
 
     # ------------------------------------------------------------ timers
 
-    def _follow(self, group: ConsumerGroup, record: Record, now_ms: int) -> None:
-        """Set the timers that follow from a record that is durable now."""
-        timers = self._context.timers
-        match record:
-            case ConsumerGroupMemberMetadataRecord(member_id=member_id):
-                member = group.state.members.get(member_id)
-                if member is not None and group.timer(TimerKind.CONSUMER_SESSION, member_id).deadline_ms is None:
-                    self._start_session(group, member, now_ms)
-            case ConsumerGroupCurrentMemberAssignmentRecord(member_id=member_id):
-                self._follow_assignment(group, member_id, now_ms)
-            case GroupTombstone(key=(5, member_id)) if member_id not in group.state.members:
-                for timer in group.drop_timers(member_id):
-                    timers.cancel(timer)
-
-    def _follow_assignment(self, group: ConsumerGroup, member_id: str, now_ms: int) -> None:
-        member = group.state.members.get(member_id)
-        if member is None or member.uses_classic_protocol:
-            return
-        timer = group.timer(TimerKind.REVOCATION, member_id)
-        if member.assignment.state is MemberState.UNREVOKED_PARTITIONS:
-            group.revoking_epochs[member_id] = member.assignment.member_epoch
-            self._context.timers.arm(timer, now_ms + member.metadata.rebalance_timeout_ms)
-        elif not member.has_left:
-            self._context.timers.cancel(timer)
-
-    def _await_sync(self, group: ConsumerGroup, member_id: str, now_ms: int) -> None:
-        """A member has joined with the classic protocol: it is to sync next."""
-        member = group.state.members.get(member_id)
-        if member is not None:
-            timers = self._context.timers
-            timers.cancel(group.timer(TimerKind.MEMBER_JOIN, member_id))
-            self._start_session(group, member, now_ms)
-            sync_timer = group.timer(TimerKind.MEMBER_SYNC, member_id)
-            timers.arm(sync_timer, now_ms + member.metadata.rebalance_timeout_ms)
-
-    def _start_session(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
-        classic = member.metadata.classic_member_metadata
-        timeout_ms = self._rules.settings_of(group.group_id).session_timeout_ms
-        if classic is not None:
-            timeout_ms = classic.session_timeout_ms
-        self._context.timers.arm(group.timer(TimerKind.CONSUMER_SESSION, member.member_id), now_ms + timeout_ms)
-
     def _renew_waiting_session(self, group: ConsumerGroup, request: GroupRequest[Any], now_ms: int) -> None:
         """A member whose heartbeat has to wait for a write is alive."""
         if isinstance(request, ConsumerGroupHeartbeat):
             member = group.state.members.get(request.member_id)
             if member is not None and member.assignment.member_epoch == request.member_epoch:
-                self._start_session(group, member, now_ms)
+                self._timers.start_session(group, member, now_ms)
 
     def on_timer(self, key: TimerKey, now_ms: int) -> None:
         """A member was silent for too long, or has not done in time what it had to."""
@@ -506,14 +411,6 @@ class ConsumerMembership:
         if key.kind is not TimerKind.REVOCATION or not has_moved_on:
             remove_members(draft, (key.member_id,), self._rules, now_ms)
             group.fencing.append(key)
-
-    def _retry_fencing(self, group: ConsumerGroup, now_ms: int) -> None:
-        """Whom the log has kept from being removed goes later, unless a sign of life has come."""
-        fencing, group.fencing = group.fencing, []
-        for key in fencing:
-            timer = group.timer(key.kind, key.member_id)
-            if timer.deadline_ms is None and key.member_id in group.state.members:
-                self._context.timers.arm(timer, now_ms + FENCING_RETRY_MS)
 
     # ------------------------------------------------------------ topics and regular expressions
 
@@ -564,13 +461,7 @@ class ConsumerMembership:
         context.has_consumer_groups = True
         versions = [record.version for record in group.state.resolved.values()]
         self._rules.topics_version = max(self._rules.topics_version, *versions, 0)
-        timeout_ms = self._rules.settings_of(group_id).session_timeout_ms
-        for member_id, member in group.state.members.items():
-            if uses_own_timeouts:
-                self._start_session(group, member, now_ms)
-            else:
-                context.timers.arm(group.timer(TimerKind.CONSUMER_SESSION, member_id), now_ms + timeout_ms)
-            self._follow_assignment(group, member_id, now_ms)
+        self._timers.revive(group, now_ms, uses_own_timeouts=uses_own_timeouts)
         return group
 
 
@@ -588,12 +479,3 @@ def _leaving_member(state: ConsumerState, entry: LeavingMember) -> ConsumerMembe
         return find_static_member(state, entry.group_instance_id, entry.member_id)
     except RefusedError as error:
         return error.error_code
-
-
-_REFUSALS: dict[type, Callable[[RefusedError], Response]] = {
-    ConsumerGroupHeartbeat: lambda error: ConsumerGroupHeartbeatResponse(error.error_code, error.message),
-    JoinGroup: lambda error: JoinGroupResponse(error.error_code),
-    SyncGroup: lambda error: SyncGroupResponse(error.error_code),
-    Heartbeat: lambda error: HeartbeatResponse(error.error_code),
-    LeaveGroup: lambda error: LeaveGroupResponse(error.error_code),
-}

@@ -2,6 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+from groupcoord.core.messages import (
+    ConsumerGroupHeartbeat,
+    ConsumerGroupHeartbeatResponse,
+    Heartbeat,
+    HeartbeatResponse,
+    JoinGroup,
+    JoinGroupResponse,
+    LeaveGroup,
+    LeaveGroupResponse,
+    Response,
+    SyncGroup,
+    SyncGroupResponse,
+)
+from groupcoord.core.messages.request import GroupRequest
 from groupcoord.errors import ErrorCode
 
 
@@ -17,3 +34,17 @@ class RefusedError(Exception):
         super().__init__(message or error_code.name)
         self.error_code = error_code
         self.message = message
+
+
+def refused(request: GroupRequest[Any], error: RefusedError) -> Response:
+    """Return what a refused request is answered."""
+    return _RESPONSES[type(request)](error)
+
+
+_RESPONSES: dict[type, Callable[[RefusedError], Response]] = {
+    ConsumerGroupHeartbeat: lambda error: ConsumerGroupHeartbeatResponse(error.error_code, error.message),
+    JoinGroup: lambda error: JoinGroupResponse(error.error_code),
+    SyncGroup: lambda error: SyncGroupResponse(error.error_code),
+    Heartbeat: lambda error: HeartbeatResponse(error.error_code),
+    LeaveGroup: lambda error: LeaveGroupResponse(error.error_code),
+}

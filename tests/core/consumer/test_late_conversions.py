@@ -14,7 +14,7 @@ from groupcoord.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from groupcoord.core.consumer.membership import FENCING_RETRY_MS
+from groupcoord.core.consumer.member_timers import FENCING_RETRY_MS
 from groupcoord.core.records import GroupMetadataRecord
 from groupcoord.log_store import NotEnoughReplicasError
 from groupcoord.messages import Heartbeat

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from groupcoord import Config, ErrorCode, GroupCoordinator, LogStore
-from groupcoord.core.consumer.membership import FENCING_RETRY_MS
+from groupcoord.core.consumer.member_timers import FENCING_RETRY_MS
 from groupcoord.core.records import OffsetCommitRecord
 from groupcoord.log_store import NotEnoughReplicasError
 from groupcoord.messages import ConsumerGroupHeartbeat, DeletedGroup, DeleteGroupsResponse, TopicPartitions

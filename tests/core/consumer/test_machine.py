@@ -37,11 +37,13 @@ class Client:
     Attributes:
         owned: the partitions that it has.
         told: those that the coordinator knows it to have; None: say everything.
+        asked: the topics that it last said to want.
     """
 
     name: str
     names: tuple[str, ...]
     instance: str | None = None
+    asked: tuple[str, ...] | None = None
     epoch: int = 0
     incarnation: int = 1
     owned: dict[UUID, tuple[int, ...]] = field(factory=dict)
@@ -54,7 +56,8 @@ class Client:
 
     def next_request(self) -> ConsumerGroupHeartbeat:
         """Return its next heartbeat: in full where it does not know where it stands."""
-        is_full = self.epoch == 0 or self.told is None
+        is_full = self.epoch == 0 or self.told is None or self.asked != self.names
+        self.asked = self.names if is_full else self.asked
         says_partitions = is_full or self.owned != self.told
         return ConsumerGroupHeartbeat(
             "group",

@@ -1,0 +1,113 @@
+"""Timers of members of consumer groups: sessions, time to give partitions back, to join again, to sync.
+
+They follow from what is durable: a member has a session from its first record on, and time to give something back from
+the record on that says so.
+"""
+
+from __future__ import annotations
+
+from groupcoord.core.consumer.group import ConsumerGroup
+from groupcoord.core.consumer.reconciliation import MemberState
+from groupcoord.core.consumer.records import (
+    ConsumerGroupCurrentMemberAssignmentRecord,
+    ConsumerGroupMemberMetadataRecord,
+)
+from groupcoord.core.consumer.rules import Rules
+from groupcoord.core.consumer.state import ConsumerMember
+from groupcoord.core.records import GroupTombstone, Record
+from groupcoord.core.timers import TimerKind, TimerQueue
+
+FENCING_RETRY_MS = 500
+"""After so long a timer fires again whose consequence could not be written (Kafka's ``CoordinatorTimerImpl``)."""
+
+
+class MemberTimers:
+    """Arms and cancels the timers of members.
+
+    Args:
+        timers: where they are.
+        rules: how long sessions are.
+    """
+
+    __slots__ = ("_rules", "_timers")
+
+    def __init__(self, timers: TimerQueue, rules: Rules) -> None:
+        self._timers = timers
+        self._rules = rules
+
+    def follow(self, group: ConsumerGroup, record: Record, now_ms: int) -> None:
+        """Set the timers that follow from a record that is durable now."""
+        match record:
+            case ConsumerGroupMemberMetadataRecord(member_id=member_id):
+                member = group.state.members.get(member_id)
+                if member is not None and group.timer(TimerKind.CONSUMER_SESSION, member_id).deadline_ms is None:
+                    self.start_session(group, member, now_ms)
+            case ConsumerGroupCurrentMemberAssignmentRecord(member_id=member_id):
+                self._follow_assignment(group, member_id, now_ms)
+            case GroupTombstone(key=(5, member_id)) if member_id not in group.state.members:
+                for timer in group.drop_timers(member_id):
+                    self._timers.cancel(timer)
+
+    def _follow_assignment(self, group: ConsumerGroup, member_id: str, now_ms: int) -> None:
+        member = group.state.members.get(member_id)
+        if member is None or member.uses_classic_protocol:
+            return
+        timer = group.timer(TimerKind.REVOCATION, member_id)
+        if member.assignment.state is MemberState.UNREVOKED_PARTITIONS:
+            group.revoking_epochs[member_id] = member.assignment.member_epoch
+            self._timers.arm(timer, now_ms + member.metadata.rebalance_timeout_ms)
+        elif not member.has_left:
+            self._timers.cancel(timer)
+
+    def revive(self, group: ConsumerGroup, now_ms: int, *, uses_own_timeouts: bool) -> None:
+        """Set the timers of a group that was made of its records. Every member's session starts now.
+
+        Args:
+            group: the group.
+            now_ms: the time.
+            uses_own_timeouts: members of the classic protocol have the session time-outs that they brought; else the
+                group's.
+        """
+        timeout_ms = self._rules.settings_of(group.group_id).session_timeout_ms
+        for member_id, member in group.state.members.items():
+            if uses_own_timeouts:
+                self.start_session(group, member, now_ms)
+            else:
+                self._timers.arm(group.timer(TimerKind.CONSUMER_SESSION, member_id), now_ms + timeout_ms)
+            self._follow_assignment(group, member_id, now_ms)
+
+    def start_session(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
+        """A member is alive."""
+        classic = member.metadata.classic_member_metadata
+        timeout_ms = self._rules.settings_of(group.group_id).session_timeout_ms
+        if classic is not None:
+            timeout_ms = classic.session_timeout_ms
+        self._timers.arm(group.timer(TimerKind.CONSUMER_SESSION, member.member_id), now_ms + timeout_ms)
+
+    def await_join(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
+        """A member of the classic protocol was told to join again, now or before."""
+        timer = group.timer(TimerKind.MEMBER_JOIN, member.member_id)
+        if timer.deadline_ms is None:
+            self._timers.arm(timer, now_ms + member.metadata.rebalance_timeout_ms)
+
+    def await_sync(self, group: ConsumerGroup, member_id: str, now_ms: int) -> None:
+        """A member has joined with the classic protocol: it is to sync next."""
+        member = group.state.members.get(member_id)
+        if member is not None:
+            self._timers.cancel(group.timer(TimerKind.MEMBER_JOIN, member_id))
+            self.start_session(group, member, now_ms)
+            sync_timer = group.timer(TimerKind.MEMBER_SYNC, member_id)
+            self._timers.arm(sync_timer, now_ms + member.metadata.rebalance_timeout_ms)
+
+    def synced(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
+        """A member of the classic protocol has synced."""
+        self._timers.cancel(group.timer(TimerKind.MEMBER_SYNC, member.member_id))
+        self.start_session(group, member, now_ms)
+
+    def retry_fencing(self, group: ConsumerGroup, now_ms: int) -> None:
+        """Whom the log has kept from being removed goes later, unless a sign of life has come."""
+        fencing, group.fencing = group.fencing, []
+        for key in fencing:
+            timer = group.timer(key.kind, key.member_id)
+            if timer.deadline_ms is None and key.member_id in group.state.members:
+                self._timers.arm(timer, now_ms + FENCING_RETRY_MS)
