@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from groupcoord.config import Config
     from groupcoord.coordinator import GroupCoordinator
     from groupcoord.core.classic.states import GroupState
+    from groupcoord.core.consumer.group import ConsumerGroupState
     from groupcoord.core.front.authorization import Operation, Resource, ResourceType
     from groupcoord.core.front.partition_table import PartitionStatus
     from groupcoord.core.replies import Reply
@@ -27,6 +28,7 @@ __all__ = [
     "Clock",
     "Config",
     "ConfigError",
+    "ConsumerGroupState",
     "ErrorCode",
     "GroupCoordinator",
     "GroupState",
@@ -53,6 +55,7 @@ _MODULES = {
     "Clock": "clock",
     "Config": "config",
     "ConfigError": "errors",
+    "ConsumerGroupState": "core.consumer.group",
     "ErrorCode": "errors",
     "GroupcoordError": "errors",
     "GroupCoordinator": "coordinator",

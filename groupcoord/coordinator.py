@@ -16,6 +16,7 @@ from groupcoord.clock import Clock, SystemClock
 from groupcoord.config import Config
 from groupcoord.core.classic.states import GroupState
 from groupcoord.core.consumer.assignors import Assignor
+from groupcoord.core.consumer.group import ConsumerGroupState
 from groupcoord.core.consumer.rules import Rules
 from groupcoord.core.effects import Append, Effects
 from groupcoord.core.events import AppendFailures, Counters, Event
@@ -38,7 +39,7 @@ from groupcoord.interpreter import maker
 from groupcoord.loading import Loader, LoadError
 from groupcoord.log_store import LogRecords, LogStore, LogStoreError, MemoryLogStore, RecordTooLargeError, Ticket
 
-__all__ = ["GroupCoordinator", "GroupState", "LoadError", "PartitionStatus", "random_member_id"]
+__all__ = ["ConsumerGroupState", "GroupCoordinator", "GroupState", "LoadError", "PartitionStatus", "random_member_id"]
 
 LOCAL_NODE = Node(1, "127.0.0.1", 9092)
 MAX_TIMERS_PER_TICK = 10_000

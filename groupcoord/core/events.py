@@ -15,10 +15,14 @@ class Cause(Enum):
     LEAVE = "leave"
     SESSION_EXPIRY = "session expiry"
     REBALANCE_TIMEOUT = "rebalance time-out"
-    """The member did not join in time."""
+    """The member did not join in time; in a consumer group it may also have kept what it had to give back."""
     SYNC_TIMEOUT = "sync time-out"
     """The member did not sync in time (KAFKA-12890)."""
     METADATA_CHANGE = "metadata change"
+    TOPIC_CHANGE = "topic change"
+    """Topics to which a consumer group subscribes came, grew or went (KIP-848)."""
+    REGEX_CHANGE = "regular expression change"
+    """Regular expressions of a consumer group were matched, and stand for other topics than before (KIP-848)."""
     LEADER_REJOIN = "leader rejoin"
     """The leader joined again with nothing changed, as it does when partitions of a topic changed."""
     STATIC_REPLACE = "static replace"
@@ -89,7 +93,10 @@ class MemberReplaced(Event):
 
 @frozen
 class RebalanceStarted(Event):
-    """A rebalance started; ``generation_id`` is the generation that it ends."""
+    """A rebalance started; ``generation_id`` is the generation that it ends.
+
+    Of a consumer group: its epoch has grown, and the one before was ``generation_id``.
+    """
 
     generation_id: int
     trigger: Trigger
@@ -98,6 +105,8 @@ class RebalanceStarted(Event):
 @frozen
 class RebalanceCompleted(Event):
     """A generation is stable, or (without members) the group is empty.
+
+    Of a consumer group: every member is at the target epoch, and has what it is to have.
 
     Attributes:
         old_generation_id: the generation before.
@@ -150,7 +159,9 @@ class Counters:
     Attributes:
         append_failures: appends that the log store could not write, or does not know whether it did. Those with
             records larger than it takes are not among them.
-        group_completed_rebalances: generations that became stable.
+        consumer_group_rebalances: epochs of consumer groups that began since subscriptions or topics had changed. As in
+            Kafka those are not among them that began since a member was gone.
+        group_completed_rebalances: generations of classic groups that became stable.
         offset_commits: committed offsets, one for each partition.
         offset_expirations: offsets removed by retention (KIP-211).
         offset_deletions: offsets removed on request, or with their group or topic.
@@ -161,6 +172,7 @@ class Counters:
 
     __slots__ = (
         "append_failures",
+        "consumer_group_rebalances",
         "group_completed_rebalances",
         "offset_commits",
         "offset_deletions",
@@ -172,6 +184,7 @@ class Counters:
 
     def __init__(self) -> None:
         self.append_failures = 0
+        self.consumer_group_rebalances = 0
         self.group_completed_rebalances = 0
         self.offset_commits = 0
         self.offset_deletions = 0

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.classic.member import MemberMetadata
+from groupcoord.core.consumer.draft import News
+from groupcoord.core.consumer.group import ConsumerGroup, ConsumerGroupState
 from groupcoord.core.events import (
     AppendFailures,
     Cause,
@@ -24,6 +27,10 @@ from groupcoord.core.groups import Group
 
 MAX_TRIGGERS = 16
 """A rebalance that is started over again and again remembers its first reasons only."""
+
+
+CAUSES_OF_REMOVAL = frozenset((Cause.LEAVE, Cause.SESSION_EXPIRY, Cause.REBALANCE_TIMEOUT, Cause.SYNC_TIMEOUT))
+"""Kafka's ``consumer-group-rebalance-count`` does not count epochs that begin since somebody is gone."""
 
 
 class OpenRebalance(NamedTuple):
@@ -81,31 +88,59 @@ class Observer:
 
     def rebalance_started(self, group: GroupMetadata, trigger: Trigger, now_ms: int) -> None:
         """A rebalance started, or started over."""
-        if self.events is None:
-            return
-        rebalance = self._open_rebalances.get(group.group_id) or OpenRebalance(now_ms, group.generation_id, ())
-        if len(rebalance.triggers) < MAX_TRIGGERS:
-            rebalance = rebalance._replace(triggers=(*rebalance.triggers, trigger))
-        self._open_rebalances[group.group_id] = rebalance
-        self.events.append(RebalanceStarted(group.group_id, now_ms, group.generation_id, trigger))
+        if self.events is not None:
+            started = RebalanceStarted(group.group_id, now_ms, group.generation_id, trigger)
+            self.events.append(started)
+            self._open(started)
 
     def rebalance_completed(self, group: GroupMetadata, now_ms: int) -> None:
         """A generation is stable, or the group fell empty."""
         if group.members:
             self.counters.group_completed_rebalances += 1
-        rebalance = self._open_rebalances.pop(group.group_id, None)
+        self._close(group.group_id, group.generation_id, len(group.members), now_ms)
+
+    def _open(self, started: RebalanceStarted) -> None:
+        rebalance = self._open_rebalances.get(started.group_id)
+        rebalance = rebalance or OpenRebalance(started.at_ms, started.generation_id, ())
+        if len(rebalance.triggers) < MAX_TRIGGERS:
+            rebalance = rebalance._replace(triggers=(*rebalance.triggers, started.trigger))
+        self._open_rebalances[started.group_id] = rebalance
+
+    def _close(self, group_id: str, generation_id: int, member_count: int, now_ms: int) -> None:
+        rebalance = self._open_rebalances.pop(group_id, None)
         if self.events is not None and rebalance is not None:
+            old_id, duration_ms = rebalance.generation_id, now_ms - rebalance.started_ms
             self.events.append(
                 RebalanceCompleted(
-                    group.group_id,
-                    now_ms,
-                    rebalance.generation_id,
-                    group.generation_id,
-                    rebalance.triggers,
-                    now_ms - rebalance.started_ms,
-                    len(group.members),
+                    group_id, now_ms, old_id, generation_id, rebalance.triggers, duration_ms, member_count
                 )
             )
+
+    def announce(self, group_id: str, news: Iterable[News], now_ms: int) -> None:
+        """What was drafted for a consumer group is durable.
+
+        Args:
+            group_id: the group.
+            news: what was drafted, in its order.
+            now_ms: the time.
+        """
+        for make_event, facts in news:
+            event = make_event(group_id, now_ms, *facts)
+            if isinstance(event, MemberRemoved):
+                self.counters.session_expirations += event.cause is Cause.SESSION_EXPIRY
+            elif isinstance(event, RebalanceStarted):
+                self.counters.consumer_group_rebalances += event.trigger.cause not in CAUSES_OF_REMOVAL
+            if self.events is not None:
+                self.events.append(event)
+                if isinstance(event, RebalanceStarted):
+                    self._open(event)
+
+    def look_at_rebalance(self, group: ConsumerGroup, now_ms: int) -> None:
+        """What a consumer group is has changed: its rebalance may have come to its end."""
+        if group.group_id not in self._open_rebalances:
+            return
+        if group.group_state in (ConsumerGroupState.STABLE, ConsumerGroupState.EMPTY):
+            self._close(group.group_id, group.state.epoch, len(group.state.members), now_ms)
 
     def offsets_removed(self, count: int, cause: Cause) -> None:
         """Committed offsets are gone."""
@@ -126,10 +161,10 @@ class Observer:
         self.counters.partition_loads += 1
         self.counters.partition_load_ms += duration_ms
 
-    def group_loaded(self, group: GroupMetadata, now_ms: int) -> None:
-        """A load brought the group here."""
+    def group_loaded(self, group_id: str, generation_id: int, member_count: int, now_ms: int) -> None:
+        """A load brought the group here, or its conversion to the other kind."""
         if self.events is not None:
-            self.events.append(GroupLoaded(group.group_id, now_ms, group.generation_id, len(group.members)))
+            self.events.append(GroupLoaded(group_id, now_ms, generation_id, member_count))
 
     def group_removed(self, group: Group, cause: Cause, now_ms: int) -> None:
         """The group is gone from here."""

@@ -343,7 +343,7 @@ class Partition:
         hard = self._journal.hard
         for group_id in hard.groups:
             if hard.has_consumer_group(group_id):
-                self._consumer_membership.bring_to_life(group_id, now_ms)
+                self._consumer_membership.load(group_id, now_ms)
             else:
                 self._membership.bring_to_life(group_id, now_ms)
         self._retention.start(now_ms)

@@ -6,12 +6,13 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Iterator
+from enum import Enum
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from groupcoord.coordinator import GroupCoordinator, GroupState, PartitionStatus
+from groupcoord.coordinator import ConsumerGroupState, GroupCoordinator, GroupState, PartitionStatus
 
 logger = logging.getLogger("groupcoord.host")
 
@@ -24,8 +25,9 @@ PREFIX = "kafka_server_group_coordinator_metrics_"
 class CoordinatorCollector(Collector):
     """Reads a coordinator whenever Prometheus asks: nothing is counted twice, and nothing costs anything in between.
 
-    Kafka's ``group-coordinator-metrics``: ``group-count`` by state, ``num-partitions`` by state,
-    ``group-completed-rebalance-count``, ``offset-commit-count``, ``offset-expiration-count``,
+    Kafka's ``group-coordinator-metrics``: ``group-count`` by protocol, ``classic-group-count`` and
+    ``consumer-group-count`` by state, ``num-partitions`` by state, ``group-completed-rebalance-count``,
+    ``consumer-group-rebalance-count``, ``offset-commit-count``, ``offset-expiration-count``,
     ``offset-deletion-count``, ``partition-load-time``; sessions that expired and appends that failed are our own.
     """
 
@@ -38,7 +40,16 @@ class CoordinatorCollector(Collector):
         counters = self._coordinator.counters
         for name, text, value in (
             ("append_failure_count", "Appends that could not be written to the log", counters.append_failures),
-            ("group_completed_rebalance_count", "Generations that became stable", counters.group_completed_rebalances),
+            (
+                "group_completed_rebalance_count",
+                "Generations of classic groups that became stable",
+                counters.group_completed_rebalances,
+            ),
+            (
+                "consumer_group_rebalance_count",
+                "Epochs of consumer groups that began since subscriptions or topics had changed",
+                counters.consumer_group_rebalances,
+            ),
             ("offset_commit_count", "Committed offsets, one for each partition", counters.offset_commits),
             ("offset_expiration_count", "Offsets removed by retention", counters.offset_expirations),
             ("offset_deletion_count", "Offsets removed on request", counters.offset_deletions),
@@ -52,18 +63,27 @@ class CoordinatorCollector(Collector):
         coordinator = self._coordinator
         indexes = range(coordinator.config.offsets_topic_num_partitions)
         partitions = [partition for index in indexes if (partition := coordinator.partition(index)) is not None]
-        groups = GaugeMetricFamily(PREFIX + "group_count", "Groups by state", labels=["protocol", "state"])
-        found = Counter(group.state for partition in partitions for group in partition.groups.values())
-        for state in GroupState:
-            groups.add_metric(["classic", state.value], found[state])
-        yield groups
-        by_status = GaugeMetricFamily(PREFIX + "num_partitions", "Log partitions by state", labels=["state"])
-        statuses = Counter(coordinator.status(index) for index in indexes)
-        for status in PartitionStatus:
-            by_status.add_metric([status.value], statuses[status])
-        yield by_status
+        states: dict[str, Counter[str]] = {"classic": Counter(), "consumer": Counter()}
+        for group in [group.listed() for partition in partitions for group in partition.groups.values()]:
+            states[group.group_type][group.group_state] += 1
+        by_protocol = GaugeMetricFamily(PREFIX + "group_count", "Groups by protocol", labels=["protocol"])
+        for protocol, counts in states.items():
+            by_protocol.add_metric([protocol], counts.total())
+        yield by_protocol
+        yield _by_state("classic_group_count", "Classic groups by state", GroupState, states["classic"])
+        yield _by_state("consumer_group_count", "Consumer groups by state", ConsumerGroupState, states["consumer"])
+        statuses = Counter(coordinator.status(index).value for index in indexes)
+        yield _by_state("num_partitions", "Log partitions by state", PartitionStatus, statuses)
         offsets = sum(partition.offset_count() for partition in partitions)
         yield GaugeMetricFamily(PREFIX + "num_offsets", "Committed offsets", value=offsets)
+
+
+def _by_state(name: str, text: str, states: type[Enum], counts: Counter[str]) -> Metric:
+    """Return how many there are in each state, in none of them too."""
+    family = GaugeMetricFamily(PREFIX + name, text, labels=["state"])
+    for state in states:
+        family.add_metric([state.value], counts[state.value])
+    return family
 
 
 class MetricsServer:

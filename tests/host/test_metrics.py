@@ -9,7 +9,7 @@ import pytest
 from groupcoord import Config, GroupCoordinator, ManualClock, MemoryLogStore
 from groupcoord.host.metrics import PREFIX, MetricsServer
 from groupcoord.log_store import StorageError
-from groupcoord.messages import OffsetCommit, OffsetToCommit, TopicToCommit
+from groupcoord.messages import ConsumerGroupHeartbeat, OffsetCommit, OffsetToCommit, TopicToCommit
 
 
 def scrape(coordinator: GroupCoordinator, request: bytes) -> bytes:
@@ -34,6 +34,10 @@ def coordinator() -> GroupCoordinator:
     coordinator.load_all()
     commit = OffsetCommit("group", (TopicToCommit("t", (OffsetToCommit(0, 5), OffsetToCommit(1, 6))),))
     coordinator.call(commit)
+    heartbeat = ConsumerGroupHeartbeat(
+        "members", "member", rebalance_timeout_ms=60_000, subscribed_topic_names=("t",), topic_partitions=()
+    )
+    coordinator.call(heartbeat)
     store.fail_next(StorageError("no space left on device"))
     coordinator.call(commit)
     return coordinator
@@ -45,8 +49,13 @@ def test_metrics_are_shown_in_prometheus_text_format(coordinator: GroupCoordinat
     lines = body.decode().splitlines()
     assert head.startswith(b"HTTP/1.1 200 OK")
     assert f"Content-Length: {len(body)}".encode() in head
-    assert f'{PREFIX}group_count{{protocol="classic",state="Empty"}} 1.0' in lines
-    assert f'{PREFIX}group_count{{protocol="classic",state="Stable"}} 0.0' in lines
+    assert f'{PREFIX}group_count{{protocol="classic"}} 1.0' in lines
+    assert f'{PREFIX}group_count{{protocol="consumer"}} 1.0' in lines
+    assert f'{PREFIX}classic_group_count{{state="Empty"}} 1.0' in lines
+    assert f'{PREFIX}classic_group_count{{state="Stable"}} 0.0' in lines
+    assert f'{PREFIX}consumer_group_count{{state="Stable"}} 1.0' in lines
+    assert f'{PREFIX}consumer_group_count{{state="Reconciling"}} 0.0' in lines
+    assert f"{PREFIX}consumer_group_rebalance_count_total 1.0" in lines
     assert f'{PREFIX}num_partitions{{state="active"}} 3.0' in lines
     assert f"{PREFIX}num_offsets 2.0" in lines
     assert f"{PREFIX}offset_commit_count_total 2.0" in lines

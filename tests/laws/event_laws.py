@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from groupcoord import GroupCoordinator, GroupState
 from groupcoord.core.classic.group import GroupMetadata
+from groupcoord.core.consumer.group import ConsumerGroup, ConsumerGroupState
+from groupcoord.core.groups import AnyGroup
 from groupcoord.core.records import OffsetTombstone, Record
 from groupcoord.events import (
+    Cause,
     Event,
     GroupLoaded,
     GroupRemoved,
@@ -23,6 +26,26 @@ TOPICS_OF_METADATA = {
 }
 
 
+AT_REST = (ConsumerGroupState.EMPTY, ConsumerGroupState.STABLE)
+
+
+def members_of(group: AnyGroup) -> dict[str, str | None]:
+    """Return the ids of a group's members, with their instance ids."""
+    if isinstance(group, ConsumerGroup):
+        return {member_id: member.metadata.instance_id for member_id, member in group.state.members.items()}
+    return {member.member_id: member.group_instance_id for member in group.members.values()}
+
+
+def generation_of(group: AnyGroup) -> int:
+    """Return a group's generation, or its epoch."""
+    return group.state.epoch if isinstance(group, ConsumerGroup) else group.generation_id
+
+
+def is_dead(group: AnyGroup) -> bool:
+    """Tell whether a group has come to its end."""
+    return group.is_dead if isinstance(group, ConsumerGroup) else group.state is GroupState.DEAD
+
+
 class EventLaws:
     """Follows one coordinator through its events, and checks that they agree with what it has and answers.
 
@@ -31,6 +54,7 @@ class EventLaws:
         gone: group id → ids that left, expired or were replaced, of which no request is accepted any more.
         is_rebalancing: the groups whose rebalance has started and is not completed.
         rebalances_started: how many.
+        sessions_expired: how many.
     """
 
     def __init__(self) -> None:
@@ -38,9 +62,12 @@ class EventLaws:
         self.gone: dict[str, set[str]] = {}
         self.is_rebalancing: set[str] = set()
         self.rebalances_started = 0
+        self.sessions_expired = 0
+        self._started_since_check: set[str] = set()
+        self._converted: dict[str, dict[str, str | None]] = {}
         self._generations: dict[str, int] = {}
-        self._removed: list[GroupMetadata] = []
-        self._known: dict[int, GroupMetadata] = {}
+        self._removed: list[AnyGroup] = []
+        self._known: dict[int, AnyGroup] = {}
         self._counters: dict[str, int] = {}
 
     def see(self, event: Event, coordinator: GroupCoordinator) -> None:
@@ -50,20 +77,26 @@ class EventLaws:
         match event:
             case GroupLoaded():
                 assert not members
-                partition = coordinator.partition(coordinator.partition_of(group_id))
-                assert partition is not None
-                loaded = partition.groups[group_id]
-                members.update({member.member_id: member.group_instance_id for member in loaded.members.values()})
+                if group_id in self._converted:
+                    members.update(self._converted.pop(group_id))
+                else:
+                    loaded = self._find(group_id, coordinator)
+                    members.update(members_of(loaded))
+                    assert event.generation_id == generation_of(loaded)
                 assert event.member_count == len(members)
-                assert event.generation_id == loaded.generation_id
             case GroupRemoved():
+                if event.cause is Cause.CONVERSION and members:
+                    self._converted[group_id] = members
                 self._forget(group_id)
             case MemberAdded():
                 assert event.member_id not in members
-                assert event.member_id not in gone
+                # Members of consumer groups make their ids themselves, and keep them when they were fenced.
+                assert event.member_id not in gone or isinstance(self._find(group_id, coordinator), ConsumerGroup)
+                gone.discard(event.member_id)
                 members[event.member_id] = event.group_instance_id
             case MemberRemoved():
                 assert members.pop(event.member_id) == event.group_instance_id
+                self.sessions_expired += event.cause is Cause.SESSION_EXPIRY
                 gone.add(event.member_id)
             case MemberReplaced():
                 members[event.member_id] = members.pop(event.old_member_id)
@@ -72,9 +105,16 @@ class EventLaws:
                 gone.discard(event.member_id)
             case RebalanceStarted():
                 self.rebalances_started += 1
+                self._started_since_check.add(group_id)
                 self.is_rebalancing.add(group_id)
             case RebalanceCompleted():
                 self._complete(event)
+
+    @staticmethod
+    def _find(group_id: str, coordinator: GroupCoordinator) -> AnyGroup:
+        partition = coordinator.partition(coordinator.partition_of(group_id))
+        assert partition is not None
+        return partition.groups[group_id]
 
     def _complete(self, event: RebalanceCompleted) -> None:
         """Nothing rebalances without a cause, and the generation grows with each rebalance."""
@@ -107,24 +147,34 @@ class EventLaws:
         """Events tell the truth, generations and counters only grow, and what is dead stays dead."""
         counters = coordinator.counters.as_dict()
         assert all(counters[name] >= count for name, count in self._counters.items())
+        assert counters["session_expirations"] == self.sessions_expired
         self._counters = counters
         present: dict[str, dict[str, str | None]] = {}
         for index in range(coordinator.config.offsets_topic_num_partitions):
             partition = coordinator.partition(index)
             for group in partition.groups.values() if partition is not None else ():
-                assert group.state is not GroupState.DEAD
+                assert not is_dead(group)
                 self._known[id(group)] = group
-                present[group.group_id] = {m.member_id: m.group_instance_id for m in group.members.values()}
-                assert group.generation_id >= self._generations.get(group.group_id, 0)
-                self._generations[group.group_id] = group.generation_id
+                present[group.group_id] = members_of(group)
+                self._check_progress(group)
+        self._started_since_check.clear()
+        assert not self._converted
         known = {group_id: members for group_id, members in self.members.items() if members}
         assert known == {group_id: members for group_id, members in present.items() if members}
-        self._removed += [group for group in self._known.values() if group.state is GroupState.DEAD]
-        self._known = {key: group for key, group in self._known.items() if group.state is not GroupState.DEAD}
+        self._removed += [group for group in self._known.values() if is_dead(group)]
+        self._known = {key: group for key, group in self._known.items() if not is_dead(group)}
         for group in self._removed:
-            assert group.state is GroupState.DEAD
-            assert group.join_timer.deadline_ms is None
-            assert not any(member.session_timer.deadline_ms for member in group.members.values())
+            assert is_dead(group)
+            assert all(timer.deadline_ms is None for timer in group.timers())
+
+    def _check_progress(self, group: AnyGroup) -> None:
+        """Generations grow; an epoch begins with a rebalance, which is over when the group is at rest."""
+        group_id, before = group.group_id, self._generations.get(group.group_id)
+        generation = self._generations[group_id] = generation_of(group)
+        assert before is None or generation >= before
+        if isinstance(group, ConsumerGroup):
+            assert before in (None, generation) or group_id in self._started_since_check
+            assert group.group_state not in AT_REST or group_id not in self.is_rebalancing
 
 
 class RetainedOffsets:
@@ -135,7 +185,7 @@ class RetainedOffsets:
         for index in range(coordinator.config.offsets_topic_num_partitions):
             partition = coordinator.partition(index)
             for group in partition.groups.values() if partition is not None else ():
-                if group.members:
+                if isinstance(group, GroupMetadata) and group.members:
                     self._topics[group.group_id] = _subscribed(group)
 
     def check(self, coordinator: GroupCoordinator, records: list[Record]) -> None:

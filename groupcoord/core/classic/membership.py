@@ -283,7 +283,7 @@ class Membership:
         else:
             group = GroupMetadata.from_record(record, self._context.partition)
         self._groups[group_id] = group
-        self._context.observer.group_loaded(group, now_ms)
+        self._context.observer.group_loaded(group_id, group.generation_id, len(group.members), now_ms)
         for member in group.members.values():
             self._rebalance.renew_session(member, now_ms)
         if len(group.members) > self._config.group_max_size:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from attrs import define
 
-from groupcoord.core.consumer.draft import Downgrade
+from groupcoord.core.consumer.draft import Downgrade, News
 from groupcoord.core.consumer.group import ConsumerGroup
 from groupcoord.core.context import HandlerContext, Writing
 from groupcoord.core.effects import Continuation
@@ -28,11 +28,13 @@ class WhenConverted(Continuation):
         group: as it was.
         downgrade: how the classic group goes on that comes of it; None if none does.
         question: what the host is asked for the new group.
+        news: what observers are told of the consumer group.
     """
 
     group: AnyGroup
     downgrade: Downgrade | None = None
     question: ResolveRegexes | None = None
+    news: Sequence[News] = ()
 
     def concerns(self, group: Group) -> bool:
         """Tell whether it is this group."""
@@ -54,15 +56,18 @@ class Conversion:
         held: Sequence[Reply] = (),
         downgrade: Downgrade | None = None,
         question: ResolveRegexes | None = None,
+        news: Sequence[News] = (),
     ) -> None:
         """Write what makes another group of this one; requests for it wait."""
         overdue = group.overdue if isinstance(group, ConsumerGroup) else []
         self._context.writings[group.group_id] = Writing(group, [], overdue)
-        self._context.journal.begin(records, WhenConverted(group, downgrade, question), *held)
+        self._context.journal.begin(records, WhenConverted(group, downgrade, question, news), *held)
 
-    def end(self, group: AnyGroup, now_ms: int) -> None:
-        """The group is no more."""
-        context = self._context
+    def end(self, written: WhenConverted, now_ms: int) -> None:
+        """The group is no more. What happened to a consumer group before that is told first."""
+        context, group = self._context, written.group
+        if isinstance(group, ConsumerGroup):
+            context.observer.announce(group.group_id, written.news, now_ms)
         context.disarm(group)
         context.groups.pop(group.group_id, None)
         group.end(now_ms)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from attrs import frozen
 
-from groupcoord.core.consumer.records import ConsumerGroupRecord
+from groupcoord.core.consumer.records import ConsumerGroupMetadataRecord, ConsumerGroupRecord
 from groupcoord.core.consumer.state import ConsumerState
-from groupcoord.core.events import Trigger
+from groupcoord.core.events import Event, RebalanceStarted, Trigger
 from groupcoord.core.messages import JoinProtocol
 from groupcoord.core.records import GroupMetadataRecord, GroupTombstone
 from groupcoord.core.replies import Reply
@@ -27,6 +28,18 @@ class Downgrade:
     protocols: Mapping[str, tuple[JoinProtocol, ...]]
 
 
+class News(NamedTuple):
+    """What observers are told when the log has it.
+
+    Attributes:
+        event: makes the event of the group's id, the time, and the facts.
+        facts: what else the event says.
+    """
+
+    event: Callable[..., Event]
+    facts: tuple[Any, ...]
+
+
 class Draft:
     """Builds on durable state, which it leaves as it is: the first write makes a copy.
 
@@ -36,16 +49,18 @@ class Draft:
         records: in the order in which they are written.
         held: the answers that wait for them.
         joined: the ids of members that have joined with the classic protocol.
+        news: what observers are told when the records are durable.
         downgrade: the group is a classic one with this; None if it isn't.
     """
 
-    __slots__ = ("base", "downgrade", "held", "joined", "records", "state")
+    __slots__ = ("base", "downgrade", "held", "joined", "news", "records", "state")
 
     def __init__(self, base: ConsumerState) -> None:
         self.base = self.state = base
         self.records: list[ConsumerGroupRecord | GroupTombstone | GroupMetadataRecord] = []
         self.held: list[Reply] = []
         self.joined: list[str] = []
+        self.news: list[News] = []
         self.downgrade: Downgrade | None = None
 
     def write(self, *records: ConsumerGroupRecord | GroupTombstone) -> None:
@@ -56,9 +71,25 @@ class Draft:
             self.state.apply(record)
         self.records += records
 
+    def tell(self, event: Callable[..., Event], *facts: Any) -> None:
+        """Let observers know of an event as soon as it is a fact."""
+        self.news.append(News(event, facts))
+
+    def begin_epoch(self, metadata_hash: int, trigger: Trigger) -> None:
+        """Write the group's next epoch.
+
+        Args:
+            metadata_hash: stands for the subscribed topics as they are now.
+            trigger: why it begins.
+        """
+        epoch = self.state.epoch
+        self.write(ConsumerGroupMetadataRecord(self.state.group_id, epoch + 1, metadata_hash))
+        self.tell(RebalanceStarted, epoch, trigger)
+
     def absorb(self, other: Draft) -> None:
         """Add what was drafted on top of this one."""
         self.state = other.state
         self.records += other.records
         self.joined += other.joined
+        self.news += other.news
         self.downgrade = other.downgrade

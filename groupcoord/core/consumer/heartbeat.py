@@ -17,7 +17,6 @@ from groupcoord.core.consumer.identity import resolve_member, target_record
 from groupcoord.core.consumer.reconciliation import MemberAssignment, reconcile
 from groupcoord.core.consumer.records import (
     ConsumerGroupMemberMetadataRecord,
-    ConsumerGroupMetadataRecord,
     ConsumerGroupPartitionMetadataRecord,
     ConsumerGroupTargetAssignmentMetadataRecord,
 )
@@ -27,6 +26,7 @@ from groupcoord.core.consumer.rules import Rules
 from groupcoord.core.consumer.state import ConsumerMember, ConsumerState, assignment_record
 from groupcoord.core.consumer.target import changed_targets
 from groupcoord.core.consumer.votes import preferred_assignor, preferred_assignor_after
+from groupcoord.core.events import Cause, MemberAdded, Trigger
 from groupcoord.core.messages import (
     JOIN_GROUP_MEMBER_EPOCH,
     ConsumerGroupHeartbeat,
@@ -111,8 +111,11 @@ def move_on(
         RefusedError: INVALID_REGULAR_EXPRESSION, or the assignor failed.
     """
     updated = evolve(member, metadata=metadata)
-    if metadata != member.metadata or member.member_id not in draft.state.members:
+    is_new = member.member_id not in draft.state.members
+    if metadata != member.metadata or is_new:
         draft.write(metadata)
+    if is_new:
+        draft.tell(MemberAdded, member.member_id, metadata.instance_id, metadata.client_id, metadata.client_host)
     names_changed = set(metadata.subscribed_topic_names) != set(member.metadata.subscribed_topic_names)
     regex_change = change_regex(draft, member.regex, updated.regex, rules)
     wants_resolution = needs_resolution(draft.base, draft.state, updated.regex, rules, now_ms)
@@ -126,7 +129,8 @@ def move_on(
         or assignor != (preferred_assignor(draft.base.votes) or rules.default_assignor)
     )
     if bumps or topics_changed:
-        look_at_topics(draft, rules, bumps=bumps)
+        reason = _reason(draft, member, is_new=is_new) if bumps else None
+        look_at_topics(draft, rules, reason)
     newcomer_id = None if member.member_id in draft.base.members else member.member_id
     # Kafka looks at the subscriptions anew only together with their topics.
     looked_at = draft.state if bumps or topics_changed else draft.base
@@ -137,6 +141,14 @@ def move_on(
         draft.write(assignment_record(draft.state.group_id, updated.member_id, assignment))
         updated = evolve(updated, assignment=assignment)
     return Step(updated, bumps or topics_changed, wants_resolution)
+
+
+def _reason(draft: Draft, member: ConsumerMember, *, is_new: bool) -> Trigger:
+    """Return why a member's request makes the group's epoch grow."""
+    if is_new:
+        return Trigger(Cause.JOIN, member.member_id)
+    is_known = member.member_id in draft.base.members
+    return Trigger(Cause.METADATA_CHANGE if is_known else Cause.STATIC_REPLACE, member.member_id)
 
 
 def check_size(state: ConsumerState, instance_id: str | None, member_id: str, rules: Rules) -> None:
@@ -176,18 +188,18 @@ def _update(
     )
 
 
-def look_at_topics(draft: Draft, rules: Rules, *, bumps: bool) -> None:
+def look_at_topics(draft: Draft, rules: Rules, reason: Trigger | None) -> None:
     """Compare the subscribed topics with what the group knew of them; if they differ, its epoch grows.
 
     Args:
         draft: the group.
         rules: the topics.
-        bumps: the epoch grows in any case.
+        reason: why the epoch grows in any case; None if it need not.
     """
     state = draft.state
     metadata_hash = rules.metadata_hash(state.subscribed_topics())
-    if bumps or metadata_hash != state.metadata_hash:
-        draft.write(ConsumerGroupMetadataRecord(state.group_id, state.epoch + 1, metadata_hash))
+    if reason is not None or metadata_hash != state.metadata_hash:
+        draft.begin_epoch(metadata_hash, reason or Trigger(Cause.TOPIC_CHANGE))
     if state.has_partition_metadata:
         draft.write(GroupTombstone(state.group_id, ConsumerGroupPartitionMetadataRecord.key))
 

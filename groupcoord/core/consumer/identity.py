@@ -18,6 +18,7 @@ from groupcoord.core.consumer.records import (
 )
 from groupcoord.core.consumer.refusal import RefusedError
 from groupcoord.core.consumer.state import ConsumerMember, ConsumerState, assignment_record
+from groupcoord.core.events import MemberReplaced
 from groupcoord.core.messages import JOIN_GROUP_MEMBER_EPOCH, ConsumerGroupHeartbeat
 from groupcoord.core.records import GroupTombstone
 from groupcoord.errors import ErrorCode
@@ -144,6 +145,7 @@ def replace_member(draft: Draft, member: ConsumerMember, member_id: str) -> Cons
         target_record(group_id, member_id, target),
         assignment_record(group_id, member_id, replacement.assignment),
     )
+    draft.tell(MemberReplaced, member.member_id, member_id, member.metadata.instance_id)
     return replacement
 
 

@@ -14,13 +14,12 @@ from groupcoord.core.consumer.draft import Draft
 from groupcoord.core.consumer.identity import find_member, find_static_member, tombstones_of
 from groupcoord.core.consumer.migration import can_downgrade, downgrade
 from groupcoord.core.consumer.records import (
-    ConsumerGroupMetadataRecord,
     ConsumerGroupRegularExpressionRecord,
     ConsumerGroupTargetAssignmentMetadataRecord,
 )
 from groupcoord.core.consumer.rules import Rules
 from groupcoord.core.consumer.state import LEFT_MEMBER_EPOCH, assignment_record
-from groupcoord.core.events import Cause, Trigger
+from groupcoord.core.events import Cause, MemberRemoved, Trigger
 from groupcoord.core.messages import (
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
     ConsumerGroupHeartbeat,
@@ -46,16 +45,18 @@ def leave(draft: Draft, request: ConsumerGroupHeartbeat, rules: Rules, now_ms: i
         assignment = evolve(member.assignment, member_epoch=LEFT_MEMBER_EPOCH, assigned=assigned, pending_revocation={})
         draft.write(assignment_record(state.group_id, member.member_id, assignment))
     else:
-        remove_members(draft, (member.member_id,), rules, now_ms)
+        remove_members(draft, (member.member_id,), Cause.LEAVE, rules, now_ms)
     return ConsumerGroupHeartbeatResponse(ErrorCode.NONE, None, request.member_id, request.member_epoch)
 
 
-def remove_members(draft: Draft, member_ids: Collection[str], rules: Rules, now_ms: int) -> None:
+def remove_members(draft: Draft, member_ids: Collection[str], cause: Cause, rules: Rules, now_ms: int) -> None:
     """Write that members are gone, and the group's next epoch; or that it is a classic group again."""
     state = draft.state
     group_id = state.group_id
+    for member_id in member_ids:
+        draft.tell(MemberRemoved, member_id, state.members[member_id].metadata.instance_id, cause)
+    trigger = Trigger(cause, next(iter(member_ids)))
     if can_downgrade(state, member_ids, rules):
-        trigger = Trigger(Cause.LEAVE, next(iter(member_ids)))
         downgrade(draft, rules, trigger, now_ms, member_ids)
         return
     regexes = sorted({state.members[member_id].regex for member_id in member_ids} - {""})
@@ -69,7 +70,6 @@ def remove_members(draft: Draft, member_ids: Collection[str], rules: Rules, now_
             if regex not in state.regex_subscribers
         )
     )
-    epoch = state.epoch + 1
-    draft.write(ConsumerGroupMetadataRecord(group_id, epoch, rules.metadata_hash(state.subscribed_topics())))
+    draft.begin_epoch(rules.metadata_hash(state.subscribed_topics()), trigger)
     if not state.members:
-        draft.write(ConsumerGroupTargetAssignmentMetadataRecord(group_id, epoch, 0))
+        draft.write(ConsumerGroupTargetAssignmentMetadataRecord(group_id, draft.state.epoch, 0))

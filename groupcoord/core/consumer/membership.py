@@ -57,6 +57,14 @@ from groupcoord.errors import ErrorCode
 RECORDS_PER_WRITE_MAX = 1_000
 """Requests that waited share a write until it has so many records."""
 
+FENCING_CAUSES = {
+    TimerKind.CONSUMER_SESSION: Cause.SESSION_EXPIRY,
+    TimerKind.REVOCATION: Cause.REBALANCE_TIMEOUT,
+    TimerKind.MEMBER_JOIN: Cause.REBALANCE_TIMEOUT,
+    TimerKind.MEMBER_SYNC: Cause.SYNC_TIMEOUT,
+}
+"""Why a member is gone for whom a timer has fired."""
+
 
 @define(eq=False)
 class WhenDrafted(Continuation):
@@ -229,7 +237,7 @@ class ConsumerMembership:
             if member.member_id not in gone:
                 gone.append(member.member_id)
         if gone:
-            remove_members(draft, gone, self._rules, now_ms)
+            remove_members(draft, gone, Cause.LEAVE, self._rules, now_ms)
         return LeaveGroupResponse(ErrorCode.NONE, tuple(left))
 
     def _follow_step(self, group: ConsumerGroup, draft: Draft, step: Step, principal: Principal, now_ms: int) -> None:
@@ -271,7 +279,7 @@ class ConsumerMembership:
         draft.absorb(own)
         question = self._question(draft, request.principal, now_ms) if step.wants_resolution else None
         records = [*group.tombstones(), *draft.records]
-        self._conversion.begin(group, records, (Reply(token, response),), question=question)
+        self._conversion.begin(group, records, (Reply(token, response),), question=question, news=draft.news)
 
     def _is_written(self, group: GroupMetadata) -> bool:
         """Tell whether a record of a classic group is on its way, of which nobody knows whether it will be."""
@@ -281,7 +289,7 @@ class ConsumerMembership:
     def on_converted(self, written: WhenConverted, now_ms: int) -> None:
         """A group is of another kind, or gone."""
         group = written.group
-        self._conversion.end(group, now_ms)
+        self._conversion.end(written, now_ms)
         records = self._context.journal.hard.groups.get(group.group_id)
         if not records:
             return
@@ -292,11 +300,20 @@ class ConsumerMembership:
                 self._downgrade(revived, written.downgrade, now_ms)
             return
         upgraded_group = self.bring_to_life(group.group_id, now_ms, uses_own_timeouts=True)
+        self._announce_upgrade(written, now_ms)
+        self._context.observer.look_at_rebalance(upgraded_group, now_ms)
         state = upgraded_group.state  # topics may have changed while it was written
         upgraded_group.is_topics_look_due = self._rules.metadata_hash(state.subscribed_topics()) != state.metadata_hash
         if written.question is not None:
             upgraded_group.is_resolving = True
             self._context.effects.questions.append(written.question)
+
+    def _announce_upgrade(self, written: WhenConverted, now_ms: int) -> None:
+        """Observers see a group with the members that it had, and then who has joined it."""
+        before, observer = written.group, self._context.observer
+        if isinstance(before, GroupMetadata) and before.members:
+            observer.group_loaded(before.group_id, before.generation_id, len(before.members), now_ms)
+        observer.announce(before.group_id, written.news, now_ms)
 
     def on_conversion_failed(self, written: WhenConverted, now_ms: int) -> None:
         """A group stays what it was."""
@@ -316,7 +333,7 @@ class ConsumerMembership:
         if not draft.records:
             return
         if draft.downgrade is not None:
-            self._conversion.begin(group, draft.records, draft.held, downgrade=draft.downgrade)
+            self._conversion.begin(group, draft.records, draft.held, downgrade=draft.downgrade, news=draft.news)
             return
         if group.group_id not in self._context.groups:
             self._creation.add(group, now_ms)
@@ -331,6 +348,8 @@ class ConsumerMembership:
         assert draft is not None
         group.state = draft.state
         group.fencing.clear()
+        self._context.observer.announce(group.group_id, draft.news, now_ms)
+        self._context.observer.look_at_rebalance(group, now_ms)
         for record in draft.records:
             self._timers.follow(group, record, now_ms)
         for member_id in draft.joined:
@@ -373,13 +392,14 @@ class ConsumerMembership:
         self._write(group, draft, now_ms)
 
     def _handle_again(self, request: GroupRequest[Any], token: Token, now_ms: int) -> None:
-        """Handle a request whose group never was."""
+        """Handle a request whose group never was; one before it may have begun another."""
+        is_consumer_group = isinstance(self._context.groups.get(request.group_id or ""), ConsumerGroup)
         if isinstance(request, ConsumerGroupHeartbeat):
             self.heartbeat(request, token, now_ms)
         elif isinstance(request, JoinGroup):
-            self._classic.join(request, token, now_ms)
+            (self if is_consumer_group else self._classic).join(request, token, now_ms)
         elif isinstance(request, LeaveGroup):
-            self._classic.leave(request, token, now_ms)
+            (self if is_consumer_group else self._classic).leave(request, token, now_ms)
 
     # ------------------------------------------------------------ timers
 
@@ -409,7 +429,7 @@ class ConsumerMembership:
             return
         has_moved_on = member.assignment.member_epoch != group.revoking_epochs.get(key.member_id)
         if key.kind is not TimerKind.REVOCATION or not has_moved_on:
-            remove_members(draft, (key.member_id,), self._rules, now_ms)
+            remove_members(draft, (key.member_id,), FENCING_CAUSES[key.kind], self._rules, now_ms)
             group.fencing.append(key)
 
     # ------------------------------------------------------------ topics and regular expressions
@@ -442,6 +462,11 @@ class ConsumerMembership:
                 group.is_topics_look_due = True
 
     # ------------------------------------------------------------ life cycle of the log partition
+
+    def load(self, group_id: str, now_ms: int) -> None:
+        """A load is over: make the group of what the log has of it."""
+        state = self.bring_to_life(group_id, now_ms).state
+        self._context.observer.group_loaded(group_id, state.epoch, len(state.members), now_ms)
 
     def bring_to_life(self, group_id: str, now_ms: int, *, uses_own_timeouts: bool = False) -> ConsumerGroup:
         """Make the group of what the log has of it. Every member's session starts now.

@@ -10,9 +10,10 @@ from __future__ import annotations
 from enum import Enum
 
 from groupcoord.core.consumer.draft import Draft
-from groupcoord.core.consumer.records import ConsumerGroupMetadataRecord, ConsumerGroupRegularExpressionRecord
+from groupcoord.core.consumer.records import ConsumerGroupRegularExpressionRecord
 from groupcoord.core.consumer.rules import Rules
 from groupcoord.core.consumer.state import ConsumerState
+from groupcoord.core.events import Cause, Trigger
 from groupcoord.core.questions import ResolvedRegexes
 from groupcoord.core.records import GroupTombstone
 
@@ -108,5 +109,5 @@ def take_resolution(draft: Draft, resolved: ResolvedRegexes, rules: Rules) -> bo
     metadata_hash = rules.metadata_hash(draft.state.subscribed_topics())
     if not has_changed and metadata_hash == stored.metadata_hash:
         return False
-    draft.write(ConsumerGroupMetadataRecord(group_id, stored.epoch + 1, metadata_hash))
+    draft.begin_epoch(metadata_hash, Trigger(Cause.REGEX_CHANGE if has_changed else Cause.TOPIC_CHANGE))
     return True

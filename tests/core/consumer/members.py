@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from groupcoord import GroupCoordinator
+from groupcoord import Config, GroupCoordinator, LogStore
 from groupcoord.core.consumer.group import ConsumerGroup
 from groupcoord.messages import (
     ConsumerGroupDescribe,
@@ -46,6 +46,33 @@ class Topics:
 
     def topic_name(self, topic_id: UUID) -> str | None:
         return next((name for name, known in self.ids.items() if known == topic_id), None)
+
+
+class EveryTopic:
+    """Every expression matches every topic."""
+
+    def __init__(self, topics: Topics) -> None:
+        self.topics = topics
+
+    def problem(self, regex: str) -> str | None:
+        return None
+
+    def matching_topics(self, regex: str, principal: object) -> list[str]:
+        return list(self.topics.ids)
+
+
+class MatchingDriver(Driver):
+    """A driver whose coordinator matches regular expressions."""
+
+    def __init__(self, topics: Topics, *, late: bool = False, **settings: int) -> None:
+        self.regexes = EveryTopic(topics)
+        super().__init__(late=late, topics=topics, **settings)
+
+    def make_coordinator(self, config: Config, log_store: LogStore) -> GroupCoordinator:
+        """Return a coordinator with nothing loaded."""
+        return GroupCoordinator(
+            config=config, clock=self.clock, log_store=log_store, topics=self.topics, regexes=self.regexes
+        )
 
 
 class Members:

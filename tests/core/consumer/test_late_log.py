@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from groupcoord import Config, ErrorCode, GroupCoordinator, LogStore
+from groupcoord import ErrorCode
+from groupcoord.consumer_protocol import Subscription, encode_subscription
 from groupcoord.core.consumer.member_timers import FENCING_RETRY_MS
 from groupcoord.core.records import OffsetCommitRecord
 from groupcoord.log_store import NotEnoughReplicasError
 from groupcoord.messages import ConsumerGroupHeartbeat, DeletedGroup, DeleteGroupsResponse, TopicPartitions
 from groupcoord.testing.fleet import Sent
-from tests.core.consumer.members import LONG_MS, Members, Topics, answered, waiting_appends
-from tests.core.driver import Driver, Group
+from tests.core.consumer.members import LONG_MS, MatchingDriver, Members, Topics, answered, waiting_appends
+from tests.core.driver import Driver, Group, protocols_of
 
 UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
 NOT_FOUND = ErrorCode.GROUP_ID_NOT_FOUND
@@ -122,6 +123,20 @@ def test_a_group_whose_creation_is_refused(driver: Driver, members: Members) -> 
     driver.write()
     assert answered(second).member_epoch == 2
     assert members.ids == ["b"]
+
+
+def test_a_classic_join_behind_the_heartbeat_that_makes_the_group_anew(driver: Driver, members: Members) -> None:
+    """Both waited in the group that never was: the heartbeat begins another, and the join is one to that."""
+    members.join("a")
+    second = members.join("b")
+    subscription = encode_subscription(Subscription(("orders",)))
+    classic = Group(driver).join("old", protocols=protocols_of("range", metadata=subscription))
+    driver.refuse(NotEnoughReplicasError())
+    driver.write()
+    assert (second.error, classic.is_waiting) == (ErrorCode.NONE, True)
+    driver.write()
+    assert classic.error is ErrorCode.NONE
+    assert len(members.ids) == 2
 
 
 def test_nothing_is_left_of_a_group_that_never_was(driver: Driver, members: Members) -> None:
@@ -361,29 +376,9 @@ def test_a_topic_that_grows_while_the_look_at_it_is_refused(driver: Driver, alon
     assert (answered(sent).member_epoch, len(partitions(sent))) == (3, 7)
 
 
-class EveryTopic:
-    """Every expression matches every topic."""
-
-    def __init__(self, topics: Topics) -> None:
-        self.topics = topics
-
-    def problem(self, regex: str) -> str | None:
-        return None
-
-    def matching_topics(self, regex: str, principal: object) -> list[str]:
-        return list(self.topics.ids)
-
-
 def test_an_expression_of_nobody_that_is_matched_during_a_write(topics: Topics) -> None:
     """Whoever used it alone is removed before: nothing is written for it."""
-
-    class WithRegexes(Driver):
-        def make_coordinator(self, config: Config, log_store: LogStore) -> GroupCoordinator:
-            return GroupCoordinator(
-                config=config, clock=self.clock, log_store=log_store, topics=topics, regexes=EveryTopic(topics)
-            )
-
-    driver = WithRegexes(late=True, topics=topics, offsets_commit_timeout_ms=LONG_MS)
+    driver = MatchingDriver(topics, late=True, offsets_commit_timeout_ms=LONG_MS)
     members = Members(driver)
     driver.submit(
         ConsumerGroupHeartbeat(

@@ -22,6 +22,7 @@ from groupcoord.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatRe
 from groupcoord.testing.fleet import Sent
 from tests.core.consumer.members import Members, Topics
 from tests.core.driver import Driver, Group, protocols_of
+from tests.laws.event_laws import EventLaws
 
 ROUNDS = 60
 ROUND_MS = 2_500
@@ -90,12 +91,29 @@ class Client:
         self.epoch, self.owned, self.told, self.sent = 0, {}, None, None
 
 
+class ObservedDriver(Driver):
+    """Checks what the coordinator says of its groups against what they are."""
+
+    def boot(self) -> None:
+        """Start a coordinator on the log."""
+        super().boot()
+        self.coordinator.observe()
+        self.event_laws = EventLaws()
+
+    def check_laws(self) -> None:
+        """Check every law, those of events too."""
+        super().check_laws()
+        for event in self.coordinator.take_events():
+            self.event_laws.see(event, self.coordinator)
+        self.event_laws.check(self.coordinator)
+
+
 class BadDay:
     """Three consumers of one group, with everything around them that can go wrong; a static one among them."""
 
     def __init__(self) -> None:
         self.topics = Topics(orders=4)
-        self.driver = Driver(
+        self.driver = ObservedDriver(
             late=True,
             topics=self.topics,
             group_consumer_assignment_interval_ms=0,
