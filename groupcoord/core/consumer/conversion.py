@@ -58,9 +58,12 @@ class Conversion:
         question: ResolveRegexes | None = None,
         news: Sequence[News] = (),
     ) -> None:
-        """Write what makes another group of this one; requests for it wait."""
-        overdue = group.overdue if isinstance(group, ConsumerGroup) else []
-        self._context.writings[group.group_id] = Writing(group, [], overdue)
+        """Write what makes another group of this one; requests for it wait, those too that have waited before."""
+        writing = Writing(group, [], [])
+        if isinstance(group, ConsumerGroup):
+            writing = Writing(group, group.waiting, group.overdue)
+            group.waiting = []
+        self._context.writings[group.group_id] = writing
         self._context.journal.begin(records, WhenConverted(group, downgrade, question, news), *held)
 
     def end(self, written: WhenConverted, now_ms: int) -> None:

@@ -137,6 +137,23 @@ def test_a_session_that_ends_during_a_downgrade(driver: Driver, members: Members
     assert members.ids == ["new"]
 
 
+def test_who_waits_behind_the_leave_that_makes_a_classic_group(
+    driver: Driver, members: Members, group: Group, mixed: str
+) -> None:
+    """It waits for the conversion too, and meets the classic group, which becomes a consumer group once more for it."""
+    members.heartbeat("new", members.described.group_epoch, names=("orders", "payments"))
+    leave, waiting = members.leave("new"), members.join("third")
+    driver.write()
+    assert (leave.is_waiting, waiting.is_waiting) == (True, True)
+    driver.write()
+    assert (leave.error, waiting.is_waiting) == (ErrorCode.NONE, True)
+    assert members.described.error_code is NOT_FOUND
+    driver.sleep(0)
+    driver.write()
+    assert waiting.error is ErrorCode.NONE
+    assert sorted(members.ids) == sorted([mixed, "third"])
+
+
 def test_a_downgrade_by_a_timer_that_is_refused(driver: Driver, members: Members, group: Group, mixed: str) -> None:
     """The silent member stays, and goes a little later."""
     for _ in range(10):
