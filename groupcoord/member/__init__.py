@@ -2,10 +2,10 @@
 
 from groupcoord.consumer_protocol import Assignment, Subscription, TopicPartition
 from groupcoord.member.assignors import Assignor, Cluster, ClusterTopic, RebalanceProtocol
+from groupcoord.member.closing import CloseOperation
 from groupcoord.member.config import MemberConfig
-from groupcoord.member.dispatch import CloseOperation
 from groupcoord.member.machine import Member
-from groupcoord.member.membership import TRANSITIONS, IllegalCallError, MemberState
+from groupcoord.member.membership import CONSUMER_TRANSITIONS, TRANSITIONS, IllegalCallError, MemberState
 from groupcoord.member.outputs import (
     AssignmentNeeded,
     Closed,
@@ -27,11 +27,15 @@ from groupcoord.member.outputs import (
     PartitionsLost,
     PartitionsRevoked,
     RejoinRequested,
+    RequestRefused,
     Send,
 )
-from groupcoord.member.reactions import REACTIONS, Reaction, reaction_to
+from groupcoord.member.reactions import CONSUMER_REACTIONS, REACTIONS, Reaction, reaction_to
+from groupcoord.member.subscription import SubscriptionPattern
 
 __all__ = [
+    "CONSUMER_REACTIONS",
+    "CONSUMER_TRANSITIONS",
     "REACTIONS",
     "TRANSITIONS",
     "Assignment",
@@ -65,8 +69,10 @@ __all__ = [
     "Reaction",
     "RebalanceProtocol",
     "RejoinRequested",
+    "RequestRefused",
     "Send",
     "Subscription",
+    "SubscriptionPattern",
     "TopicPartition",
     "reaction_to",
 ]

@@ -18,9 +18,9 @@ from groupcoord.core.messages import (
 from groupcoord.errors import ErrorCode
 from groupcoord.member.config import MemberConfig
 from groupcoord.member.link import CoordinatorLink
-from groupcoord.member.membership import NO_GENERATION, Generation, MembershipManager, MemberState
+from groupcoord.member.membership import CommitRefusal, MemberIdentity, Membership
 from groupcoord.member.outputs import CommitCompleted, CommitFailure, OffsetAndMetadata, Output, Send
-from groupcoord.member.reactions import Reaction, reaction_to
+from groupcoord.member.reactions import Reaction
 from groupcoord.member.subscription import SubscriptionState
 from groupcoord.member.timing import NEVER_MS, ExponentialBackoff
 
@@ -35,6 +35,12 @@ class CommitKind(Enum):
     SYNC = "sync"
     ASYNC = "async"
     AUTO = "auto"
+    BEFORE_REVOCATION = "automatic, and repeated, as a revocation waits for it"
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether it is repeated while errors may pass and there is time."""
+        return self in (CommitKind.SYNC, CommitKind.BEFORE_REVOCATION)
 
 
 @define(eq=False)
@@ -58,10 +64,10 @@ class Commit:
 
 @define(eq=False)
 class _Purpose:
-    """What a commit's request is for, and which generation it named."""
+    """What a commit's request is for, and as whom the member committed."""
 
     commit: Commit
-    generation: Generation
+    identity: MemberIdentity
 
 
 class Commits:
@@ -89,7 +95,7 @@ class Commits:
         self,
         config: MemberConfig,
         link: CoordinatorLink,
-        membership: MembershipManager,
+        membership: Membership,
         subscription: SubscriptionState,
         backoff: ExponentialBackoff,
         outputs: list[Output],
@@ -139,6 +145,15 @@ class Commits:
         self.begin_async(commit, now_ms)
         return commit
 
+    def begin_repeated(self, kind: CommitKind, now_ms: int, deadline_ms: int) -> Commit | None:
+        """Commit all positions, and repeat that while there is time. Returns None if there are none."""
+        offsets = self._subscription.all_consumed()
+        if not offsets:
+            return None
+        commit = Commit(0, offsets, kind, deadline_ms)
+        self.begin_sync(commit, now_ms)
+        return commit
+
     def auto_commit_if_due(self, now_ms: int) -> None:
         """Commit all positions if that is automatic and its interval is over."""
         if self._config.enable_auto_commit and now_ms >= self.next_auto_ms:
@@ -152,34 +167,20 @@ class Commits:
     # ------------------------------------------------------------ sending
 
     def _send(self, commit: Commit, now_ms: int) -> None:
-        generation = NO_GENERATION
-        group_instance_id = None
-        if self._subscription.is_automatic:
-            if self._membership.state is not MemberState.STABLE:
-                self._refuse(commit)
-                return
-            generation = self._membership.generation
-            group_instance_id = self._config.group_instance_id
+        identity = self._membership.commit_identity(is_automatic=self._subscription.is_automatic)
+        if isinstance(identity, CommitRefusal):
+            self._finish(commit, identity.failure, ErrorCode.NONE, identity.message)
+            return
         by_topic: dict[str, list[OffsetToCommit]] = {}
         for (topic, partition), offset in commit.offsets.items():
             entry = OffsetToCommit(partition, offset.offset, offset.leader_epoch, offset.metadata)
             by_topic.setdefault(topic, []).append(entry)
         topics = tuple([TopicToCommit(topic, tuple(entries)) for topic, entries in by_topic.items()])
-        request = OffsetCommit(
-            self._config.group_id, topics, generation.generation_id, generation.member_id, group_instance_id
-        )
+        request = OffsetCommit(self._config.group_id, topics, *identity)
         commit.retry_ms = None
-        if commit.kind is not CommitKind.SYNC:
+        if not commit.kind.is_repeated:
             self._async_in_flight += 1
-        self._link.send(request, now_ms, _Purpose(commit, generation))
-
-    def _refuse(self, commit: Commit) -> None:
-        """The group's partitions can't be committed without being in the group."""
-        if self._membership.is_rebalancing:
-            failure, message = CommitFailure.REBALANCE_IN_PROGRESS, "the member is in a rebalance"
-        else:
-            failure, message = CommitFailure.COMMIT_FAILED, "the member is not in the group"
-        self._finish(commit, failure, ErrorCode.NONE, message)
+        self._link.send(request, now_ms, _Purpose(commit, identity))
 
     def coordinator_found(self, now_ms: int) -> None:
         """Send the commits that waited for it."""
@@ -231,7 +232,7 @@ class Commits:
     def _answered(self, send: Send) -> _Purpose:
         purpose = send.purpose
         assert isinstance(purpose, _Purpose)
-        if purpose.commit.kind is not CommitKind.SYNC:
+        if not purpose.commit.kind.is_repeated:
             self._async_in_flight -= 1
         return purpose
 
@@ -241,33 +242,26 @@ class Commits:
 
     def _react(self, purpose: _Purpose, error_code: ErrorCode, message: str, now_ms: int) -> None:
         commit, membership = purpose.commit, self._membership
-        reaction = reaction_to(OffsetCommit, error_code)
-        is_current = purpose.generation == membership.generation
-        is_preparing = membership.state is MemberState.PREPARING_REBALANCE
-        stale = CommitFailure.REBALANCE_IN_PROGRESS if is_preparing else CommitFailure.COMMIT_FAILED
+        reaction = membership.reactions.to(OffsetCommit, error_code)
+        if commit.kind is CommitKind.BEFORE_REVOCATION:
+            if reaction is Reaction.TAKE_EPOCH and membership.has_new_epoch():
+                reaction = Reaction.RETRY
+            elif error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                reaction = Reaction.REPORT  # the topic was deleted, which may be why it is revoked
         if reaction is Reaction.RETRY:
             self._retry(commit, error_code, message, now_ms)
         elif reaction is Reaction.FIND_COORDINATOR:
             self._link.lose(f"error response {error_code.name}")
             self._retry(commit, error_code, message, now_ms)
-        elif reaction is Reaction.REJOIN:
-            membership.request_rejoin("offset commit failed since group is already rebalancing")
-            self._finish(commit, CommitFailure.REBALANCE_IN_PROGRESS, error_code, message)
         elif reaction is Reaction.REPORT:
             self._finish(commit, CommitFailure.ERROR, error_code, message)
-        elif reaction is Reaction.FAIL:
-            self._finish(commit, CommitFailure.ERROR if is_current else stale, error_code, message)
-            if is_current:
-                membership.fail("OffsetCommit", error_code, message)
-        elif not is_current and is_preparing:
-            self._finish(commit, CommitFailure.REBALANCE_IN_PROGRESS, error_code, message)
         else:
-            reason = f"encountered {error_code.name} from OFFSET_COMMIT response"
-            membership.reset(reason, forget_member_id=reaction is Reaction.RESET_MEMBER_ID)
-            self._finish(commit, CommitFailure.COMMIT_FAILED, error_code, message)
+            is_sync = commit.kind.is_repeated
+            failure = membership.commit_refused(reaction, purpose.identity, error_code, message, is_sync=is_sync)
+            self._finish(commit, failure, error_code, message)
 
     def _retry(self, commit: Commit, error_code: ErrorCode, message: str, now_ms: int) -> None:
-        if commit.kind is CommitKind.SYNC:
+        if commit.kind.is_repeated:
             commit.retry_ms = now_ms + self._backoff.wait_ms(commit.attempts)
             commit.attempts += 1
         else:
@@ -285,7 +279,7 @@ class Commits:
         if commit.outcome is not None:
             return  # a synchronous one whose time was over before its answer came
         commit.outcome = CommitCompleted(commit.commit_id, commit.offsets, failure, error_code, message)
-        if commit.kind is not CommitKind.SYNC:
+        if not commit.kind.is_repeated:
             self._completed.append(commit)
 
     def tell_completed(self, now_ms: int) -> None:
@@ -299,6 +293,8 @@ class Commits:
 
     def tick(self, now_ms: int) -> None:
         """Go on with synchronous commits, and tell those that are done."""
+        if self._waiting:
+            self._link.find(now_ms)
         if not self._syncs:
             return
         for commit in self._syncs:

@@ -6,7 +6,7 @@ Defaults and bounds are those of the Java consumer of Apache Kafka 4.4.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -23,6 +23,16 @@ ASSIGNOR_CLASSES = {
     "org.apache.kafka.clients.consumer.CooperativeStickyAssignor": "cooperative-sticky",
 }
 """The Java consumer names assignors by class; here their protocol names do as well."""
+
+_REFUSED = {
+    "classic": {"group_remote_assignor": "the members assign by themselves"},
+    "consumer": {
+        "session_timeout_ms": "the group's session time-out is the coordinator's ('group.consumer.session.timeout.ms')",
+        "heartbeat_interval_ms": "the coordinator says when to beat ('group.consumer.heartbeat.interval.ms')",
+        "partition_assignment_strategy": "the coordinator assigns ('group.remote.assignor' may choose how)",
+    },
+}
+"""By protocol: the settings that the Java consumer refuses with it, and why."""
 
 
 def _number(default: int, *, at_least: int | None = None, at_most: int = INT32_MAX) -> Any:
@@ -76,6 +86,7 @@ class MemberConfig:
     default_api_timeout_ms: int = _number(60_000, at_least=0)
     exclude_internal_topics: bool = _flag(True)
     group_protocol: str = _text("classic")
+    group_remote_assignor: str | None = _text(None, may_be_empty=False)
 
     def __attrs_post_init__(self) -> None:
         for attribute in fields(MemberConfig):
@@ -85,8 +96,27 @@ class MemberConfig:
                 f"setting 'heartbeat.interval.ms' ({self.heartbeat_interval_ms}) must be lower than "
                 f"'session.timeout.ms' ({self.session_timeout_ms})"
             )
-        if self.group_protocol.lower() != "classic":
-            raise ConfigError(f"setting 'group.protocol' can only be 'classic', not {self.group_protocol!r}")
+        if self.group_protocol.lower() not in _REFUSED:
+            raise ConfigError(
+                f"setting 'group.protocol' can only be 'classic' or 'consumer', not {self.group_protocol!r}"
+            )
+        given = [a.name for a in fields(MemberConfig) if getattr(self, a.name) != a.default]
+        self._refuse(self.group_protocol, given)
+
+    @property
+    def is_consumer_protocol(self) -> bool:
+        """Whether the coordinator assigns (KIP-848)."""
+        return self.group_protocol.lower() == "consumer"
+
+    @staticmethod
+    def _refuse(protocol: str, names: Iterable[str]) -> None:
+        """Refuse settings that the protocol does not know, as they would have no effect."""
+        refused = _REFUSED.get(protocol.lower(), {})
+        for name in names:
+            if name in refused:
+                raise ConfigError(
+                    f"setting {key_of(name)!r} can't be set with 'group.protocol' {protocol.lower()!r}: {refused[name]}"
+                )
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, Any]) -> MemberConfig:
@@ -96,14 +126,20 @@ class MemberConfig:
             properties: keys dotted as Kafka spells them, or with underscores; values as text, or of their own type.
 
         Raises:
-            ConfigError: a key is unknown, given in both spellings, or its value is not allowed.
+            ConfigError: a key is unknown, given in both spellings, its value is not allowed, or the protocol does not
+                know it.
         """
         parsers = {a.name: partial(_parse, kind=a.metadata["kind"]) for a in fields(cls)}
-        return cls(**read_properties(properties, parsers))
+        values = read_properties(properties, parsers)
+        config = cls(**values)
+        cls._refuse(config.group_protocol, values)
+        return config
 
     def to_properties(self) -> dict[str, Any]:
-        """Return every setting under Kafka's key."""
-        return {key_of(attribute.name): getattr(self, attribute.name) for attribute in fields(MemberConfig)}
+        """Return every setting that the protocol knows under Kafka's key."""
+        refused = _REFUSED[self.group_protocol.lower()]
+        names = [attribute.name for attribute in fields(MemberConfig) if attribute.name not in refused]
+        return {key_of(name): getattr(self, name) for name in names}
 
 
 def _parse(key: str, raw: Any, kind: type) -> Any:

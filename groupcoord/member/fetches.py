@@ -9,9 +9,9 @@ from groupcoord.core.messages import GroupToFetch, OffsetFetch, OffsetFetchRespo
 from groupcoord.errors import ErrorCode
 from groupcoord.member.config import MemberConfig
 from groupcoord.member.link import CoordinatorLink
-from groupcoord.member.membership import MembershipManager
+from groupcoord.member.membership import Membership
 from groupcoord.member.outputs import OffsetAndMetadata, OffsetsFetched, Output, Send
-from groupcoord.member.reactions import Reaction, reaction_to
+from groupcoord.member.reactions import Reaction
 from groupcoord.member.timing import NEVER_MS, ExponentialBackoff
 
 _FAILED = "the member has failed"
@@ -38,7 +38,7 @@ class Fetches:
         self,
         config: MemberConfig,
         link: CoordinatorLink,
-        membership: MembershipManager,
+        membership: Membership,
         backoff: ExponentialBackoff,
         outputs: list[Output],
     ) -> None:
@@ -110,7 +110,9 @@ class Fetches:
             self._finish(fetch, error_code, error_code.name)
 
     def _react(self, fetch: Fetch, error_code: ErrorCode, message: str, now_ms: int) -> None:
-        reaction = reaction_to(OffsetFetch, error_code)
+        reaction = self._membership.reactions.to(OffsetFetch, error_code)
+        if reaction is Reaction.TAKE_EPOCH:
+            reaction = Reaction.RETRY if self._membership.has_new_epoch() else Reaction.REPORT
         if reaction is Reaction.FIND_COORDINATOR:
             self._link.lose(f"error response {error_code.name}")
         if reaction is Reaction.REPORT:
@@ -150,7 +152,11 @@ class Fetches:
             by_topic.setdefault(topic, []).append(partition)
         topics = tuple(TopicToFetch(topic, tuple(indexes)) for topic, indexes in by_topic.items())
         fetch.retry_ms = None
-        request = OffsetFetch((GroupToFetch(self._group_id, topics),), require_stable=True)
+        identity = self._membership.fetch_identity()
+        group = GroupToFetch(self._group_id, topics)
+        if identity is not None:
+            group = GroupToFetch(self._group_id, topics, identity.member_id, identity.generation_id)
+        request = OffsetFetch((group,), require_stable=True)
         self._link.send(request, now_ms, fetch)
 
     def give_up(self, now_ms: int) -> None:

@@ -57,17 +57,17 @@ class CoordinatorLink:
 
     # ------------------------------------------------------------ requests
 
-    def send(self, request: MemberRequest, now_ms: int, purpose: object = None, timeout_ms: int | None = None) -> None:
+    def send(self, request: MemberRequest, now_ms: int, purpose: object = None, timeout_ms: int | None = None) -> Send:
         """Send a request to the coordinator, which must be known."""
-        self._send(request, self.node, now_ms + (timeout_ms or self._request_timeout_ms), purpose)
+        return self._send(request, self.node, now_ms + (timeout_ms or self._request_timeout_ms), purpose)
 
-    def _send(self, request: MemberRequest, to: Node | None, deadline_ms: int, purpose: object) -> int:
+    def _send(self, request: MemberRequest, to: Node | None, deadline_ms: int, purpose: object) -> Send:
         request_id = self._next_request_id
         self._next_request_id = request_id + 1
         send = Send(request_id, request, to, deadline_ms, purpose)
         self.in_flight[request_id] = send
         self._outputs.append(send)
-        return request_id
+        return send
 
     def expire(self, now_ms: int) -> list[Send]:
         """Give up the requests whose time is over. One to the coordinator costs the connection.
@@ -118,7 +118,7 @@ class CoordinatorLink:
             return
         self._is_wanted = False
         request = FindCoordinator(CoordinatorType.GROUP, (self._group_id,))
-        self._lookup_id = self._send(request, None, now_ms + self._request_timeout_ms, None)
+        self._lookup_id = self._send(request, None, now_ms + self._request_timeout_ms, None).request_id
 
     def found(self, response: Response) -> FoundCoordinator | None:
         """Take the answer to a lookup; None if it can't be one."""
@@ -138,9 +138,13 @@ class CoordinatorLink:
         self._lookup_id = None
         if reaction_to(FindCoordinator, error_code) is not Reaction.RETRY:
             return False
+        self.back_off(now_ms)
+        return True
+
+    def back_off(self, now_ms: int) -> None:
+        """Let the next lookup wait, each time longer."""
         self._retry_ms = now_ms + self._backoff.wait_ms(self._attempts)
         self._attempts += 1
-        return True
 
     def lose(self, reason: str) -> None:
         """The coordinator is not where it was: close the connection, and count what was sent there as failed."""

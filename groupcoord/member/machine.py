@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from uuid import uuid4
 
 from groupcoord.consumer_protocol import TopicPartition
 from groupcoord.core.messages import (
@@ -12,14 +14,17 @@ from groupcoord.core.messages import (
 )
 from groupcoord.errors import ConfigError, ErrorCode
 from groupcoord.member.assignors import ASSIGNORS, Assignor, Cluster, RebalanceProtocol
+from groupcoord.member.classic.membership import MembershipManager
+from groupcoord.member.classic.protocol import ClassicProtocol
+from groupcoord.member.closing import CloseOperation
 from groupcoord.member.commits import Commit, CommitKind, Commits
 from groupcoord.member.config import MemberConfig
-from groupcoord.member.dispatch import CloseOperation, Dispatcher
+from groupcoord.member.consumer.membership import ConsumerMembership
+from groupcoord.member.consumer.protocol import ConsumerProtocol
+from groupcoord.member.dispatch import Dispatcher
 from groupcoord.member.fetches import Fetch, Fetches
-from groupcoord.member.heartbeats import Heartbeats
-from groupcoord.member.leading import TopicMetadata
 from groupcoord.member.link import CoordinatorLink
-from groupcoord.member.membership import IllegalCallError, MembershipManager, MemberState
+from groupcoord.member.membership import IllegalCallError, Membership, MemberState
 from groupcoord.member.outputs import (
     ComputedAssignment,
     ListenerGate,
@@ -27,9 +32,10 @@ from groupcoord.member.outputs import (
     OffsetAndMetadata,
     Output,
 )
-from groupcoord.member.rebalance import Rebalance
-from groupcoord.member.subscription import SubscriptionState, to_offset
+from groupcoord.member.protocol import GroupProtocol, Parts
+from groupcoord.member.subscription import SubscriptionPattern, SubscriptionState, to_offset
 from groupcoord.member.timing import NEVER_MS, ExponentialBackoff
+from groupcoord.member.topic_metadata import TopicMetadata
 
 
 def no_jitter() -> float:
@@ -40,9 +46,10 @@ def no_jitter() -> float:
 class Member:
     """A Kafka consumer as its group's coordinator sees it: joins, beats, rebalances, commits, leaves.
 
-    It does what the Java consumer of Kafka 4.4 does with ``group.protocol=classic``. The host calls the methods, takes
-    out what they want done (:meth:`take_outputs`) and comes back in time (:meth:`next_deadline_ms`, :meth:`tick`).
-    Every call that takes ``now_ms`` may put something out. Times are milliseconds of one clock that never goes back.
+    It does what the Java consumer of Kafka 4.4 does, with ``group.protocol=classic`` or ``consumer``. The host calls
+    the methods, takes out what they want done (:meth:`take_outputs`) and comes back in time
+    (:meth:`next_deadline_ms`, :meth:`tick`). Every call that takes ``now_ms`` may put something out. Times are
+    milliseconds of one clock that never goes back.
 
     As with the Java consumer, joining and the events of assignments happen inside of :meth:`poll` only; heartbeats and
     answers to requests don't wait for it. An application that lets more than ``max.poll.interval.ms`` pass between two
@@ -51,30 +58,32 @@ class Member:
     Args:
         config: the consumer's settings.
         assignors: the objects that assign when this member leads; None: those that
-            ``partition.assignment.strategy`` names. A member needs objects of its own.
+            ``partition.assignment.strategy`` names. A member needs objects of its own. Only in the classic protocol.
         now_ms: the time; the first automatic commit is due ``auto.commit.interval.ms`` from now.
         random: a source of numbers from 0 up to, but not, 1, for the jitter of waits; by default there is none.
         waits_for_listener: after each :class:`PartitionsRevoked`, :class:`PartitionsAssigned` and
             :class:`PartitionsLost` event, go on only when :meth:`listener_returned` is called, as the Java consumer
             waits for its ``ConsumerRebalanceListener``. Revoked partitions' offsets can be committed until then.
+        member_id: with ``group.protocol=consumer`` the member's id for all its life, which the member makes (KIP-1082);
+            None: one made of ``random``, a random one if there is no jitter.
 
     Raises:
-        ConfigError: an assignor's name is unknown, or the assignors have no rebalance protocol in common.
+        ConfigError: an assignor's name is unknown, the assignors have no rebalance protocol in common, or there are
+            any though the coordinator assigns.
     """
 
     __slots__ = (
-        "_assignors",
+        "_can_subscribe",
         "_commits",
         "_config",
         "_dispatcher",
         "_fetches",
         "_gate",
-        "_heartbeats",
         "_last_id",
         "_link",
         "_membership",
         "_outputs",
-        "_rebalance",
+        "_protocol",
         "_subscription",
         "_topic_metadata",
     )
@@ -87,46 +96,49 @@ class Member:
         now_ms: int = 0,
         random: Callable[[], float] = no_jitter,
         waits_for_listener: bool = False,
+        member_id: str | None = None,
     ) -> None:
         self._config = config
-        self._assignors = tuple(assignors) if assignors is not None else _named(config.partition_assignment_strategy)
         self._outputs: list[Output] = []
-        backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
-        self._membership = MembershipManager(self._outputs)
-        self._link = CoordinatorLink(config, backoff, self._outputs)
+        self._gate = ListenerGate(self._outputs, waits=waits_for_listener)
         self._subscription = SubscriptionState(excludes_internal=config.exclude_internal_topics)
         self._topic_metadata = TopicMetadata(compares_racks=bool(config.client_rack))
-        self._gate = ListenerGate(self._outputs, waits=waits_for_listener)
-        self._heartbeats = Heartbeats(config, self._link, self._membership, backoff)
-        self._commits = Commits(config, self._link, self._membership, self._subscription, backoff, self._outputs)
+        backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
+        self._link = CoordinatorLink(config, backoff, self._outputs)
+
+        def parts_of(membership: Membership) -> Parts:
+            """Return what all protocols work with."""
+            commits = Commits(config, self._link, membership, self._subscription, backoff, self._outputs)
+            return Parts(
+                config=config,
+                link=self._link,
+                subscription=self._subscription,
+                commits=commits,
+                topic_metadata=self._topic_metadata,
+                backoff=backoff,
+                gate=self._gate,
+                outputs=self._outputs,
+            )
+
+        if config.is_consumer_protocol:
+            if assignors is not None:
+                raise ConfigError("setting 'group.protocol' is 'consumer': the coordinator assigns, not the member")
+            consumer = ConsumerMembership(member_id or new_member_id(random), config.group_instance_id, self._outputs)
+            parts = parts_of(consumer)
+            self._membership: Membership = consumer
+            self._protocol: GroupProtocol = ConsumerProtocol(parts, consumer)
+            self._can_subscribe = True
+        else:
+            chosen = tuple(assignors) if assignors is not None else _named(config.partition_assignment_strategy)
+            classic = MembershipManager(config.group_instance_id, self._outputs)
+            parts = parts_of(classic)
+            self._membership = classic
+            self._protocol = ClassicProtocol(parts, classic, chosen, _common_protocol(chosen))
+            self._can_subscribe = bool(chosen)
+        self._commits = parts.commits
         self._commits.restart_interval(now_ms)
         self._fetches = Fetches(config, self._link, self._membership, backoff, self._outputs)
-        self._rebalance = Rebalance(
-            config,
-            self._assignors,
-            _common_protocol(self._assignors),
-            link=self._link,
-            membership=self._membership,
-            subscription=self._subscription,
-            commits=self._commits,
-            heartbeats=self._heartbeats,
-            topic_metadata=self._topic_metadata,
-            gate=self._gate,
-            outputs=self._outputs,
-        )
-        self._dispatcher = Dispatcher(
-            config,
-            link=self._link,
-            membership=self._membership,
-            subscription=self._subscription,
-            commits=self._commits,
-            fetches=self._fetches,
-            heartbeats=self._heartbeats,
-            rebalance=self._rebalance,
-            topic_metadata=self._topic_metadata,
-            gate=self._gate,
-            outputs=self._outputs,
-        )
+        self._dispatcher = Dispatcher(parts, self._membership, self._protocol, self._fetches)
         self._last_id = 0
 
     # ------------------------------------------------------------ what the application calls
@@ -149,15 +161,26 @@ class Member:
         self._want_topics()
         self._dispatcher.settle(now_ms)
 
-    def subscribe_pattern(self, pattern: str, now_ms: int) -> None:
+    def subscribe_pattern(self, pattern: str | SubscriptionPattern, now_ms: int) -> None:
         """Subscribe to all topics whose whole names match a regular expression.
 
+        Args:
+            pattern: an expression of Python, which the member matches with all topics of the cluster; or a
+                :class:`SubscriptionPattern`, which the coordinator does (``group.protocol=consumer``).
+            now_ms: the time.
+
         Raises:
-            IllegalCallError: see :meth:`subscribe`.
+            IllegalCallError: see :meth:`subscribe`; or the coordinator can't, as the protocol is the classic one.
             ValueError: it is no regular expression.
         """
 
         self._check_may_subscribe()
+        if isinstance(pattern, SubscriptionPattern):
+            if not self._config.is_consumer_protocol:
+                raise IllegalCallError("a SubscriptionPattern needs 'group.protocol' to be 'consumer'")
+            self._subscription.subscribe_regex(pattern)
+            self._dispatcher.settle(now_ms)
+            return
         try:
             self._subscription.subscribe_pattern(pattern, self._topic_metadata.cluster.topics)
         except re.error as error:
@@ -184,7 +207,7 @@ class Member:
         """Give up all partitions and the subscription, and leave the group (a static member: without a word)."""
 
         self._check_open()
-        self._rebalance.drop_all()
+        self._protocol.drop_all()
         self._dispatcher.is_unsubscribing = True
         self._dispatcher.settle(now_ms)
 
@@ -197,15 +220,15 @@ class Member:
 
         self._check_open()
         self._dispatcher.poll_until_ms = now_ms + timeout_ms
-        self._heartbeats.polled(now_ms + timeout_ms)
+        self._protocol.polled(now_ms + timeout_ms)
         self._dispatcher.progress(now_ms)
         self._dispatcher.settle(now_ms)
 
     def enforce_rebalance(self, now_ms: int, reason: str = "") -> None:
-        """Join again with the next poll, though there is no need (KIP-568)."""
+        """Join again with the next poll, though there is no need (KIP-568). In a consumer group this does nothing."""
 
         self._check_open()
-        self._membership.request_rejoin(reason or "rebalance enforced by user")
+        self._protocol.request_rejoin(reason or "rebalance enforced by user")
         self._dispatcher.settle(now_ms)
 
     def consumed(self, positions: Mapping[TopicPartition, int | OffsetAndMetadata]) -> None:
@@ -299,14 +322,12 @@ class Member:
         In Java: the application catches what ``poll`` throws, and polls again.
 
         Raises:
-            IllegalCallError: the member has not failed.
+            IllegalCallError: the member has not failed; or it is one of a consumer group, whose failures are final.
         """
 
         if self._membership.state is not MemberState.FAILED:
             raise IllegalCallError(f"the member has not failed: it is {self._membership.state.value}")
-        self._membership.reset("the application goes on after a failure", forget_member_id=False)
-        self._membership.move(MemberState.UNJOINED)
-        self._rebalance.recover()
+        self._protocol.recover()
         self._gate.is_shut = False
         self._dispatcher.settle(now_ms)
 
@@ -356,14 +377,13 @@ class Member:
 
         self._topic_metadata.update(cluster, (*self._subscription.watched_topics(), *(self.metadata_topics or ())))
         self._subscription.match(cluster.topics)
-        self._topic_metadata.look(self._subscription.watched_topics())
-        self._rebalance.lead(now_ms)
+        self._protocol.metadata_updated(now_ms)
         self._dispatcher.settle(now_ms)
 
     def assignment_computed(self, computed: ComputedAssignment, now_ms: int) -> None:
         """Take the result of :meth:`AssignmentNeeded.compute`. One that comes too late is left aside."""
 
-        self._rebalance.lead(now_ms, computed)
+        self._protocol.assignment_computed(computed, now_ms)
         self._dispatcher.settle(now_ms)
 
     def listener_returned(self, now_ms: int) -> None:
@@ -403,18 +423,23 @@ class Member:
 
     @property
     def member_id(self) -> str:
-        """The id that the coordinator gave; empty before, and after leaving."""
-        return self._membership.generation.member_id
+        """The id that the coordinator gave; empty before, and after leaving. In a consumer group: always the same."""
+        return self._protocol.member_id
 
     @property
     def generation_id(self) -> int:
-        """The generation that the member is in, or -1."""
-        return self._membership.generation.generation_id
+        """The generation (in a consumer group: the member epoch) that the member is in, or -1."""
+        return self._protocol.generation_id
 
     @property
     def is_leader(self) -> bool:
         """Whether it assigned in this generation, and watches the topics for changes."""
-        return self._rebalance.is_leader
+        return self._protocol.is_leader
+
+    @property
+    def heartbeat_interval_ms(self) -> int:
+        """The time between two heartbeats. In a consumer group the coordinator says it; 0 before."""
+        return self._protocol.heartbeat_interval_ms
 
     @property
     def coordinator(self) -> Node | None:
@@ -450,7 +475,7 @@ class Member:
             and self._commits.is_idle
             and self._fetches.is_idle
             and self._dispatcher.closing is None
-            and not self._rebalance.is_needed
+            and not self._protocol.is_busy
         )
 
     # ------------------------------------------------------------ inside
@@ -468,7 +493,7 @@ class Member:
 
     def _check_may_subscribe(self) -> None:
         self._check_has_group()
-        if not self._assignors:
+        if not self._can_subscribe:
             raise IllegalCallError("the member has no assignor: 'partition.assignment.strategy' is empty")
 
     def _new_commit(
@@ -507,3 +532,16 @@ def _common_protocol(assignors: Sequence[Assignor]) -> RebalanceProtocol:
             f"setting 'partition.assignment.strategy': the assignors {names} have no rebalance protocol in common"
         )
     return common[0]
+
+
+def new_member_id(random: Callable[[], float]) -> str:
+    """Return a new member id, as Kafka writes UUIDs: 16 bytes in base64 that don't begin with a dash.
+
+    Args:
+        random: where it comes from, so that equal inputs make equal ids; :func:`no_jitter` stands for real chance.
+    """
+    while True:
+        raw = uuid4().bytes if random is no_jitter else bytes(int(random() * 256) for _ in range(16))
+        text = urlsafe_b64encode(raw).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text

@@ -1,22 +1,26 @@
-"""Where a member stands in its group: its state, the moves between states, its generation, whether it must join again.
+"""Where a member stands in its group: its state and the moves between states, from which the docs are drawn.
 
-The first four states are those of Kafka's Java consumer (``AbstractCoordinator.MemberState``); the last two are what
-becomes of a consumer object there when it throws, or is closed. From the table of moves the diagram in the docs is
-drawn.
+What else belongs to a membership depends on the protocol: :mod:`groupcoord.member.classic.membership`,
+:mod:`groupcoord.member.consumer.membership`.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from enum import Enum
 from typing import NamedTuple
 
 from groupcoord.core.messages import UNKNOWN_GENERATION_ID, UNKNOWN_MEMBER_ID
 from groupcoord.errors import ErrorCode, GroupcoordError, IllegalTransitionError
-from groupcoord.member.outputs import Failed, Output, RejoinRequested
+from groupcoord.member.outputs import CommitFailure, Failed, Output
+from groupcoord.member.reactions import Reaction, Reactions
 
 
 class MemberState(Enum):
-    """Where a member is in its life."""
+    """Where a member is in its life. The first three are of the classic protocol (Java: ``AbstractCoordinator``), those
+    from Unsubscribed on of ``group.protocol=consumer`` (Java: ``MemberState``); both know the three between.
+    """
 
     UNJOINED = "Unjoined"
     """Not in the group. Heartbeats: none. Ways out: the next poll joins."""
@@ -24,17 +28,41 @@ class MemberState(Enum):
     """A JoinGroup is on its way or waits at the coordinator. Heartbeats: none. Ways out: the join's answer."""
     COMPLETING_REBALANCE = "CompletingRebalance"
     """Joined; the leader assigns, the others wait for it. Heartbeats: yes. Ways out: the sync's answer."""
+
     STABLE = "Stable"
-    """Has an assignment. Heartbeats: yes. Ways out: a rejoin, leaving, or the word that it is no member any more."""
+    """Has an assignment. Heartbeats: yes. Ways out: a new assignment, leaving, or the word that it is no member any
+    more."""
     FAILED = "Failed"
-    """Gave up, with a :class:`~groupcoord.member.Failed` event. Sends nothing. Ways out: ``recover`` or ``close``."""
+    """Gave up, with a :class:`~groupcoord.member.Failed` event (Java's FATAL). Sends nothing. Ways out: ``close``; in
+    the classic protocol also ``recover``."""
     CLOSED = "Closed"
     """Final."""
 
+    UNSUBSCRIBED = "Unsubscribed"
+    """Not in the group. Heartbeats: none. Ways out: the next poll with a subscription joins."""
+    JOINING = "Joining"
+    """A heartbeat with epoch 0 and everything about the member is due or on its way. Ways out: its answer."""
+    RECONCILING = "Reconciling"
+    """Was told another assignment than it has: commits, revokes, assigns. Heartbeats: yes. Ways out: that is done."""
+    ACKNOWLEDGING = "Acknowledging"
+    """Has done as told; the heartbeat that says so is due at once. Ways out: it is sent."""
+    FENCED = "Fenced"
+    """Put out by the coordinator. Heartbeats: none. Ways out: what it had is told as lost; then it joins again."""
+    PREPARE_LEAVING = "PrepareLeaving"
+    """About to leave; the application gives up what it has. Heartbeats: yes. Ways out: the application is done."""
+    LEAVING = "Leaving"
+    """The heartbeat with which it leaves is due at once. Ways out: it is sent, or can't be."""
+    STALE = "Stale"
+    """Left since the application did not poll. Heartbeats: none. Ways out: the next poll, once what it had is lost."""
 
-_ALWAYS = (MemberState.UNJOINED, MemberState.FAILED, MemberState.CLOSED)
 
-TRANSITIONS: dict[MemberState, tuple[MemberState, ...]] = {
+Transitions = Mapping[MemberState, tuple[MemberState, ...]]
+
+_ENDS = (MemberState.FAILED, MemberState.CLOSED)
+_ALWAYS = (MemberState.UNJOINED, *_ENDS)
+_OUT = (MemberState.FENCED, MemberState.PREPARE_LEAVING, *_ENDS)
+
+TRANSITIONS: Transitions = {
     MemberState.UNJOINED: (*_ALWAYS, MemberState.PREPARING_REBALANCE),
     MemberState.PREPARING_REBALANCE: (*_ALWAYS, MemberState.PREPARING_REBALANCE, MemberState.COMPLETING_REBALANCE),
     MemberState.COMPLETING_REBALANCE: (*_ALWAYS, MemberState.PREPARING_REBALANCE, MemberState.STABLE),
@@ -42,73 +70,61 @@ TRANSITIONS: dict[MemberState, tuple[MemberState, ...]] = {
     MemberState.FAILED: (MemberState.UNJOINED, MemberState.CLOSED),
     MemberState.CLOSED: (),
 }
-"""From each state, the states that may follow."""
+"""Classic protocol: from each state, the states that may follow."""
+
+CONSUMER_TRANSITIONS: Transitions = {
+    MemberState.UNSUBSCRIBED: (MemberState.JOINING, *_ENDS),
+    MemberState.JOINING: (MemberState.RECONCILING, MemberState.STABLE, *_OUT),
+    MemberState.RECONCILING: (MemberState.RECONCILING, MemberState.ACKNOWLEDGING, MemberState.STABLE, *_OUT),
+    MemberState.ACKNOWLEDGING: (MemberState.RECONCILING, MemberState.STABLE, *_OUT),
+    MemberState.STABLE: (MemberState.RECONCILING, *_OUT),
+    MemberState.FENCED: (MemberState.JOINING, MemberState.UNSUBSCRIBED, *_ENDS),
+    MemberState.PREPARE_LEAVING: (MemberState.LEAVING, *_ENDS),
+    MemberState.LEAVING: (MemberState.STALE, MemberState.UNSUBSCRIBED, *_ENDS),
+    MemberState.STALE: (MemberState.JOINING, MemberState.UNSUBSCRIBED, *_ENDS),
+    MemberState.FAILED: (MemberState.CLOSED,),
+    MemberState.CLOSED: (),
+}
+"""``group.protocol=consumer``: from each state, the states that may follow."""
 
 
-class Generation(NamedTuple):
-    """What a member is in its group: the three belong together, and change together."""
+class MemberIdentity(NamedTuple):
+    """As whom a member commits or asks for offsets; ``generation_id`` is the member epoch in a consumer group."""
 
     generation_id: int = UNKNOWN_GENERATION_ID
     member_id: str = UNKNOWN_MEMBER_ID
-    protocol_name: str | None = None
+    group_instance_id: str | None = None
 
 
-NO_GENERATION = Generation()
+class CommitRefusal(NamedTuple):
+    """Why a commit is not even sent."""
 
-_JOINED = (MemberState.COMPLETING_REBALANCE, MemberState.STABLE)
-_REBALANCING = (MemberState.PREPARING_REBALANCE, MemberState.COMPLETING_REBALANCE)
-_ENDED = (MemberState.FAILED, MemberState.CLOSED)
+    failure: CommitFailure
+    message: str
 
 
-class MembershipManager:
-    """Keeps the state and the generation, and makes the moves that several parts of a member ask for.
+class Membership(ABC):
+    """What both protocols have: a state, its moves, giving up; and as whom the member commits.
 
     Attributes:
         state: where the member is in its life.
-        generation: what it is in its group.
-        rejoin_needed: the next poll shall join.
-        rejoin_reason: why, in words for the coordinator.
-        needs_prepare: before the next join, what is owned must be committed and revoked.
+        reactions: what it does about each error of each API.
     """
 
-    __slots__ = ("_outputs", "generation", "needs_prepare", "rejoin_needed", "rejoin_reason", "state")
+    __slots__ = ("_outputs", "_transitions", "reactions", "state")
 
-    def __init__(self, outputs: list[Output]) -> None:
+    def __init__(
+        self, state: MemberState, transitions: Transitions, reactions: Reactions, outputs: list[Output]
+    ) -> None:
         self._outputs = outputs
-        self.state = MemberState.UNJOINED
-        self.generation = NO_GENERATION
-        self.rejoin_needed = True
-        self.rejoin_reason = ""
-        self.needs_prepare = True
-
-    @property
-    def is_joined(self) -> bool:
-        """Whether the coordinator counts the member in, as far as it knows: then it beats."""
-        return self.state in _JOINED
-
-    @property
-    def is_rebalancing(self) -> bool:
-        """Whether a join or sync is under way."""
-        return self.state in _REBALANCING
+        self._transitions = transitions
+        self.reactions = reactions
+        self.state = state
 
     @property
     def has_ended(self) -> bool:
         """Whether the member has failed or is closed."""
-        return self.state in _ENDED
-
-    @property
-    def is_reset(self) -> bool:
-        """Whether the generation was forgotten. The member id may still be known."""
-        return self.generation.generation_id == UNKNOWN_GENERATION_ID and self.generation.protocol_name is None
-
-    @property
-    def is_stranger(self) -> bool:
-        """Whether what the member owns is lost: it has no generation, or no member id."""
-        return self.generation.generation_id == UNKNOWN_GENERATION_ID or not self.generation.member_id
-
-    def is_at(self, state: MemberState, generation_id: int) -> bool:
-        """Tell whether the member is in this state of this generation."""
-        return self.state is state and self.generation.generation_id == generation_id
+        return self.state in _ENDS
 
     def move(self, state: MemberState) -> None:
         """Go to another state.
@@ -116,39 +132,37 @@ class MembershipManager:
         Raises:
             IllegalTransitionError: the table of transitions does not connect the two.
         """
-        if state not in TRANSITIONS[self.state]:
+        if state not in self._transitions.get(self.state, ()):
             raise IllegalTransitionError(f"a member can't go from {self.state.value} to {state.value}")
         self.state = state
-
-    def request_rejoin(self, reason: str) -> None:
-        """Let the next poll join again."""
-        if not self.rejoin_needed or self.rejoin_reason != reason:
-            self._outputs.append(RejoinRequested(reason))
-        self.rejoin_reason = reason
-        self.rejoin_needed = True
-
-    def reset(self, reason: str, *, forget_member_id: bool) -> None:
-        """Forget the generation, and join again. A member id that may be valid is kept, to save the group a wait."""
-        if not self.has_ended:
-            self.move(MemberState.UNJOINED)
-        self.generation = NO_GENERATION if forget_member_id else Generation(member_id=self.generation.member_id)
-        self.request_rejoin(reason)
-        self.needs_prepare = True
-
-    def forget(self, reason: str) -> None:
-        """Be a stranger to the group; if the application polls on, the member joins as a new one."""
-        if not self.has_ended:
-            self.move(MemberState.UNJOINED)
-        self.generation = NO_GENERATION
-        self.rejoin_reason = reason
-        self.rejoin_needed = True
-        self.needs_prepare = True
 
     def fail(self, api: str, error_code: ErrorCode, message: str) -> None:
         """Give up, and say why. Only the first failure counts."""
         if not self.has_ended:
             self.move(MemberState.FAILED)
             self._outputs.append(Failed(api, error_code, message))
+
+    @abstractmethod
+    def commit_identity(self, *, is_automatic: bool) -> MemberIdentity | CommitRefusal:
+        """Return as whom to commit now.
+
+        Args:
+            is_automatic: the group hands out the partitions.
+        """
+
+    @abstractmethod
+    def fetch_identity(self) -> MemberIdentity | None:
+        """Return as whom to ask for committed offsets; None: as nobody in particular."""
+
+    @abstractmethod
+    def has_new_epoch(self) -> bool:
+        """Tell whether a request that was refused for its epoch may be repeated with the epoch of now."""
+
+    @abstractmethod
+    def commit_refused(
+        self, reaction: Reaction, identity: MemberIdentity, error_code: ErrorCode, message: str, *, is_sync: bool
+    ) -> CommitFailure:
+        """Do what a commit's error asks of the membership, and return how the commit has failed."""
 
 
 class IllegalCallError(GroupcoordError):

@@ -9,6 +9,7 @@ from attrs import define, field, frozen
 
 from groupcoord.consumer_protocol import Assignment, Subscription, TopicPartition
 from groupcoord.core.messages import (
+    ConsumerGroupHeartbeat,
     FindCoordinator,
     Heartbeat,
     JoinGroup,
@@ -21,7 +22,16 @@ from groupcoord.core.messages import (
 from groupcoord.errors import ErrorCode
 from groupcoord.member.assignors import Assignor, Cluster
 
-MemberRequest = FindCoordinator | JoinGroup | SyncGroup | Heartbeat | LeaveGroup | OffsetCommit | OffsetFetch
+MemberRequest = (
+    FindCoordinator
+    | JoinGroup
+    | SyncGroup
+    | Heartbeat
+    | LeaveGroup
+    | ConsumerGroupHeartbeat
+    | OffsetCommit
+    | OffsetFetch
+)
 """The requests that a member sends."""
 
 
@@ -140,7 +150,13 @@ class RejoinRequested:
 
 @frozen
 class Joined:
-    """A rebalance is complete. The events of the assignment follow in the next poll."""
+    """A rebalance is complete, or a consumer group (KIP-848) has taken the member in. The events of the assignment
+    follow in the next poll.
+
+    Attributes:
+        generation_id: in a consumer group the member epoch.
+        protocol_name: the assignor's; ``consumer`` where the coordinator assigns.
+    """
 
     generation_id: int
     member_id: str
@@ -222,7 +238,22 @@ class LeftGroup:
 
     reason: str
     was_sent: bool
-    """Whether a LeaveGroup was sent: static members and such without an id send none."""
+    """Whether a request says so: in the classic protocol static members and such without an id send none."""
+
+
+@frozen
+class RequestRefused:
+    """The coordinator refused what the Java consumer throws out of ``poll``, and the member goes on by itself.
+
+    Attributes:
+        api: the API whose answer it was.
+        error_code: the answer's.
+        message: what happened, in words.
+    """
+
+    api: str
+    error_code: ErrorCode
+    message: str
 
 
 @frozen
@@ -256,6 +287,7 @@ Event = (
     | CommitCompleted
     | OffsetsFetched
     | LeftGroup
+    | RequestRefused
     | Failed
     | Closed
 )

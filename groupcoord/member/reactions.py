@@ -1,13 +1,18 @@
-"""What a member does about each error, by API: one table, as the Java consumer of Kafka 4.4 reacts.
+"""What a member does about each error, by API: a table for each protocol, as the Java consumer of Kafka 4.4 reacts.
 
-Source: the response handlers of its ``AbstractCoordinator`` and ``ConsumerCoordinator``.
+Source: the response handlers of its ``AbstractCoordinator`` and ``ConsumerCoordinator`` (classic), and of its
+``AbstractHeartbeatRequestManager``, ``ConsumerHeartbeatRequestManager``, ``CommitRequestManager`` and
+``CoordinatorRequestManager`` (``group.protocol=consumer``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
+from typing import NamedTuple
 
 from groupcoord.core.messages import (
+    ConsumerGroupHeartbeat,
     FindCoordinator,
     Heartbeat,
     JoinGroup,
@@ -28,6 +33,8 @@ class Reaction(Enum):
     RESET_GENERATION = "join again with the same member id; what it owns is lost"
     RESET_MEMBER_ID = "join again as a new member; what it owns is lost"
     TAKE_MEMBER_ID = "join again with the member id that came with the error (KIP-394)"
+    TAKE_EPOCH = "repeat with the member's new epoch; without one, tell the error"
+    OUT_OF_GROUP = "tell that the member is out of its group"
     REPORT = "tell the error; the member goes on"
     IGNORE = "nothing"
     FAIL = "fail"
@@ -128,6 +135,55 @@ OTHERWISE: dict[type, Reaction] = {
 """The reaction to every other error. That of a heartbeat is repeated until the session's time is over."""
 
 
-def reaction_to(api: type, error_code: ErrorCode) -> Reaction:
+CONSUMER_REACTIONS: dict[type, dict[ErrorCode, Reaction]] = {
+    FindCoordinator: REACTIONS[FindCoordinator],
+    ConsumerGroupHeartbeat: {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction.RETRY,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE: Reaction.FIND_COORDINATOR,
+        ErrorCode.NOT_COORDINATOR: Reaction.FIND_COORDINATOR,
+        ErrorCode.FENCED_MEMBER_EPOCH: Reaction.RESET_GENERATION,
+        ErrorCode.UNKNOWN_MEMBER_ID: Reaction.RESET_GENERATION,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED: Reaction.REPORT,
+    },
+    OffsetCommit: {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Reaction.RETRY,
+        ErrorCode.UNKNOWN_TOPIC_ID: Reaction.RETRY,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Reaction.RETRY,
+        ErrorCode.REQUEST_TIMED_OUT: Reaction.FIND_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE: Reaction.FIND_COORDINATOR,
+        ErrorCode.NOT_COORDINATOR: Reaction.FIND_COORDINATOR,
+        ErrorCode.UNKNOWN_MEMBER_ID: Reaction.OUT_OF_GROUP,
+        ErrorCode.STALE_MEMBER_EPOCH: Reaction.TAKE_EPOCH,
+    },
+    OffsetFetch: {**REACTIONS[OffsetFetch], ErrorCode.STALE_MEMBER_EPOCH: Reaction.TAKE_EPOCH},
+}
+"""With ``group.protocol=consumer``: the reaction to each error that an API may answer."""
+
+CONSUMER_OTHERWISE: dict[type, Reaction] = {
+    FindCoordinator: Reaction.REPORT,
+    ConsumerGroupHeartbeat: Reaction.FAIL,
+    OffsetCommit: Reaction.REPORT,
+    OffsetFetch: Reaction.REPORT,
+}
+"""With ``group.protocol=consumer``: the reaction to every other error. What FindCoordinator or a heartbeat reports does
+not end the member: it asks again after a pause."""
+
+
+class Reactions(NamedTuple):
+    """What a member does about each error: by API, and for all other errors."""
+
+    by_error: Mapping[type, Mapping[ErrorCode, Reaction]]
+    otherwise: Mapping[type, Reaction]
+
+    def to(self, api: type, error_code: ErrorCode) -> Reaction:
+        """Return what the member does when this API answers with this error."""
+        return self.by_error[api].get(error_code, self.otherwise[api])
+
+
+CLASSIC = Reactions(REACTIONS, OTHERWISE)
+CONSUMER = Reactions(CONSUMER_REACTIONS, CONSUMER_OTHERWISE)
+
+
+def reaction_to(api: type, error_code: ErrorCode, group_protocol: str = "classic") -> Reaction:
     """Return what a member does when this API answers with this error."""
-    return REACTIONS[api].get(error_code, OTHERWISE[api])
+    return (CLASSIC if group_protocol == "classic" else CONSUMER).to(api, error_code)

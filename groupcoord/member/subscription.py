@@ -6,6 +6,8 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 
+from attrs import frozen
+
 from groupcoord.consumer_protocol import TopicPartition
 from groupcoord.member.membership import IllegalCallError
 from groupcoord.member.outputs import OffsetAndMetadata
@@ -20,7 +22,15 @@ class SubscriptionKind(Enum):
     NONE = "none"
     TOPICS = "topics"
     PATTERN = "pattern"
+    REGEX = "an expression that the coordinator resolves"
     MANUAL = "manual"
+
+
+@frozen
+class SubscriptionPattern:
+    """A regular expression in RE2 syntax for topics, which the coordinator resolves (``group.protocol=consumer``)."""
+
+    pattern: str
 
 
 class SubscriptionState:
@@ -32,7 +42,8 @@ class SubscriptionState:
         joined_topics: what it last joined with; None before.
         group_topics: at the leader, what the members subscribe to together.
         positions: the partitions that the member has, sorted, and how far they are read; None if that is not known.
-        is_revoking: the partitions are about to be revoked: no more records from them.
+        regex: the expression that the coordinator resolves, if there is one.
+        withheld: no records from these: they are about to be revoked, or the listener does not know of them yet.
     """
 
     __slots__ = (
@@ -40,11 +51,12 @@ class SubscriptionState:
         "_pattern",
         "_paused",
         "group_topics",
-        "is_revoking",
         "joined_topics",
         "kind",
         "positions",
+        "regex",
         "topics",
+        "withheld",
     )
 
     def __init__(self, *, excludes_internal: bool) -> None:
@@ -56,12 +68,13 @@ class SubscriptionState:
         self.joined_topics: tuple[str, ...] | None = None
         self.group_topics: frozenset[str] = frozenset()
         self.positions: dict[TopicPartition, OffsetAndMetadata | None] = {}
-        self.is_revoking = False
+        self.regex: str | None = None
+        self.withheld: frozenset[TopicPartition] = frozenset()
 
     @property
     def is_automatic(self) -> bool:
         """Whether the group hands out the partitions."""
-        return self.kind in (SubscriptionKind.TOPICS, SubscriptionKind.PATTERN)
+        return self.kind not in (SubscriptionKind.NONE, SubscriptionKind.MANUAL)
 
     @property
     def has_changed(self) -> bool:
@@ -82,6 +95,11 @@ class SubscriptionState:
         self._pattern = compiled
         self.match(known)
 
+    def subscribe_regex(self, pattern: SubscriptionPattern) -> None:
+        """Subscribe to whatever the coordinator finds to match."""
+        self._become(SubscriptionKind.REGEX)
+        self.regex = pattern.pattern
+
     def match(self, known: Iterable[str]) -> None:
         """With a pattern: subscribe to those of the known topics that match."""
         if self.kind is SubscriptionKind.PATTERN:
@@ -90,16 +108,17 @@ class SubscriptionState:
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Take partitions without a group; positions of those that the member had before stay."""
         self._become(SubscriptionKind.MANUAL)
-        self._set(partitions)
+        self.take(partitions)
 
     def unsubscribe(self) -> None:
         """Want nothing any more, and have nothing."""
         self.kind = SubscriptionKind.NONE
         self._pattern = None
+        self.regex = None
         self.topics = ()
         self.joined_topics = None
         self.group_topics = frozenset()
-        self._set(())
+        self.take(())
 
     def _become(self, kind: SubscriptionKind) -> None:
         if self.kind not in (kind, SubscriptionKind.NONE):
@@ -121,20 +140,22 @@ class SubscriptionState:
         return topics <= set(self.topics)
 
     def assign_from_group(self, partitions: Iterable[TopicPartition]) -> None:
-        """Have these partitions; with a pattern, their topics become part of the subscription.
-
-        Partitions that stay keep their position and whether they are paused.
-        """
-        self._set(partitions)
+        """:meth:`take` these partitions; with a pattern, their topics become part of the subscription."""
+        self.take(partitions)
         topics = {partition.topic for partition in self.positions}
         if self.kind is SubscriptionKind.PATTERN and not topics <= set(self.joined_topics or ()):
             self.topics = tuple(sorted(topics.union(self.topics)))
             self.joined_topics = tuple(sorted(topics.union(self.joined_topics or ())))
 
-    def _set(self, partitions: Iterable[TopicPartition]) -> None:
+    def take(self, partitions: Iterable[TopicPartition]) -> None:
+        """Have these partitions and no others. Those that stay keep their position and whether they are paused."""
         self.positions = {partition: self.positions.get(partition) for partition in sorted(set(partitions))}
         self._paused &= self.positions.keys()
-        self.is_revoking = False
+        self.withheld = frozenset()
+
+    def withhold(self, partitions: Iterable[TopicPartition]) -> None:
+        """No records from these until partitions are taken again."""
+        self.withheld = frozenset(partitions)
 
     # ------------------------------------------------------------ reading
 
@@ -158,13 +179,13 @@ class SubscriptionState:
 
     def fetchable(self) -> tuple[TopicPartition, ...]:
         """Return the partitions to read from."""
-        if self.is_revoking:
-            return ()
         subscribed = set(self.topics) if self.kind is SubscriptionKind.TOPICS else None
         return tuple(
             partition
             for partition in self.positions
-            if partition not in self._paused and (subscribed is None or partition.topic in subscribed)
+            if partition not in self._paused
+            and partition not in self.withheld
+            and (subscribed is None or partition.topic in subscribed)
         )
 
     def watched_topics(self) -> frozenset[str]:
@@ -173,7 +194,7 @@ class SubscriptionState:
 
     def metadata_topics(self) -> tuple[str, ...] | None:
         """Return the topics that the member must know, None for all there are."""
-        if self.kind is SubscriptionKind.PATTERN:
+        if self.kind in (SubscriptionKind.PATTERN, SubscriptionKind.REGEX):
             return None
         if self.kind is SubscriptionKind.MANUAL:
             return tuple(dict.fromkeys(partition.topic for partition in self.positions))

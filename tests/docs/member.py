@@ -1,4 +1,4 @@
-"""The drawing of a member's states, and the tables of reactions and settings, made from the tables in the code."""
+"""The drawings of a member's states, and the tables of reactions and settings, made from the tables in the code."""
 
 from __future__ import annotations
 
@@ -6,8 +6,15 @@ from attrs import fields
 
 from groupcoord.config import key_of
 from groupcoord.errors import ErrorCode
-from groupcoord.member import REACTIONS, TRANSITIONS, MemberConfig, MemberState, Reaction
-from groupcoord.member.reactions import OTHERWISE
+from groupcoord.member import (
+    CONSUMER_TRANSITIONS,
+    TRANSITIONS,
+    MemberConfig,
+    MemberState,
+    Reaction,
+)
+from groupcoord.member.membership import Transitions
+from groupcoord.member.reactions import CLASSIC, CONSUMER, Reactions
 
 WORDS = {
     Reaction.RETRY: "repeat",
@@ -16,35 +23,58 @@ WORDS = {
     Reaction.RESET_GENERATION: "rejoin, same id",
     Reaction.RESET_MEMBER_ID: "rejoin, no id",
     Reaction.TAKE_MEMBER_ID: "take the id",
+    Reaction.TAKE_EPOCH: "new epoch",
+    Reaction.OUT_OF_GROUP: "tell",
     Reaction.REPORT: "tell",
     Reaction.IGNORE: "nothing",
     Reaction.FAIL: "**fail**",
 }
 
 
-def diagram() -> str:
-    """Return the states as a Mermaid drawing."""
-    lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {MemberState.UNJOINED.value}"]
-    for state in MemberState:
-        targets = [to for to in MemberState if to in TRANSITIONS[state] and to is not state]
+def classic_diagram() -> str:
+    """Return the states of the classic protocol as a Mermaid drawing."""
+    return _diagram(MemberState.UNJOINED, TRANSITIONS)
+
+
+def consumer_diagram() -> str:
+    """Return the states of members of consumer groups; but not the ways to Failed and Closed, which all have."""
+    ends = (MemberState.FAILED, MemberState.CLOSED)
+    inner = {state: tuple(to for to in targets if to not in ends) for state, targets in CONSUMER_TRANSITIONS.items()}
+    return _diagram(MemberState.UNSUBSCRIBED, {state: targets for state, targets in inner.items() if targets})
+
+
+def _diagram(start: MemberState, transitions: Transitions) -> str:
+    lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {start.value}"]
+    for state, following in transitions.items():
+        targets = [to for to in MemberState if to in following and to is not state]
         lines += [f"    {state.value} --> {target.value}" for target in targets]
         if not targets:
             lines.append(f"    {state.value} --> [*]")
     return "\n".join([*lines, "```"])
 
 
-def reactions() -> str:
+def classic_reactions() -> str:
     """Return a Markdown table: for each error that any API treats in a way of its own, what each API does."""
-    lookup = next(iter(REACTIONS))
-    apis = [api for api in REACTIONS if api is not lookup]
-    own = {code for api in apis for code in REACTIONS[api] if REACTIONS[api][code] is not Reaction.RETRY}
+    return _reactions(CLASSIC)
+
+
+def consumer_reactions() -> str:
+    """Return the table of members of consumer groups."""
+    return _reactions(CONSUMER)
+
+
+def _reactions(reactions: Reactions) -> str:
+    table, otherwise = reactions
+    lookup = next(iter(table))
+    apis = [api for api in table if api is not lookup]
+    own = {code for api in apis for code in table[api] if table[api][code] is not Reaction.RETRY}
     own |= {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-    names = [api.__name__ for api in REACTIONS]
+    names = [api.__name__ for api in table]
     lines = [f"| error | {' | '.join(names)} |", f"|---|{'---|' * len(names)}"]
     for code in sorted(own):
-        cells = [WORDS[REACTIONS[api].get(code, OTHERWISE[api])] for api in REACTIONS]
+        cells = [WORDS[reactions.to(api, code)] for api in table]
         lines.append(f"| {code.name} | {' | '.join(cells)} |")
-    cells = [WORDS[OTHERWISE[api]] for api in REACTIONS]
+    cells = [WORDS[otherwise[api]] for api in table]
     return "\n".join([*lines, f"| any other | {' | '.join(cells)} |"])
 
 
@@ -59,4 +89,5 @@ def settings() -> str:
 
 
 if __name__ == "__main__":
-    print(diagram(), reactions(), settings(), sep="\n\n")
+    made = (classic_diagram, consumer_diagram, classic_reactions, consumer_reactions, settings)
+    print(*(make() for make in made), sep="\n\n")

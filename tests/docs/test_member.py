@@ -10,13 +10,16 @@ import groupcoord.member
 from groupcoord.member import Member
 
 from .markdown import DOCS, blocks, run_page
-from .member import diagram, reactions, settings
+from .member import classic_diagram, classic_reactions, consumer_diagram, consumer_reactions, settings
 
 PAGE = DOCS / "member.md"
 TEXT = PAGE.read_text("utf-8")
 
 
-@pytest.mark.parametrize("made", [diagram, reactions, settings], ids=lambda made: made.__name__)
+MADE = [classic_diagram, consumer_diagram, classic_reactions, consumer_reactions, settings]
+
+
+@pytest.mark.parametrize("made", MADE, ids=lambda made: made.__name__)
 def test_what_is_shown_is_that_of_the_code(made: object) -> None:
     """Drawing and tables are what ``python -m tests.docs.member`` prints today."""
     assert made() in TEXT  # type: ignore[operator]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, TypeVar
+from uuid import UUID
 
 from groupcoord.consumer_protocol import encode_assignment, encode_subscription
 from groupcoord.errors import ErrorCode
@@ -23,6 +24,8 @@ from groupcoord.member import (
 )
 from groupcoord.messages import (
     NO_NODE,
+    ConsumerGroupHeartbeat,
+    ConsumerGroupHeartbeatResponse,
     FindCoordinator,
     FindCoordinatorResponse,
     FoundCoordinator,
@@ -35,15 +38,18 @@ from groupcoord.messages import (
     PartitionResult,
     SyncGroup,
     SyncGroupResponse,
+    TopicPartitions,
     TopicResult,
 )
 
 R = TypeVar("R")
+INTERVAL_MS = 5_000
 NODE = Node(1, "broker", 9092)
 START_MS = 1_000_000
 FOREVER_MS = 2**40
 GROUP, TOPIC, MEMBER_ID = "group", "topic", "member-1"
-CLUSTER = Cluster.of({TOPIC: 4})
+TOPIC_ID = UUID(int=7)
+CLUSTER = Cluster.of({TOPIC: 4}, {TOPIC: TOPIC_ID})
 
 
 def partitions(*numbers: int, topic: str = TOPIC) -> tuple[TopicPartition, ...]:
@@ -61,7 +67,9 @@ class Script:
         random: float = 0.5,
         **settings: Any,
     ) -> None:
-        settings = {"group_id": GROUP, "enable_auto_commit": False, "partition_assignment_strategy": "range"} | settings
+        settings = {"group_id": GROUP, "enable_auto_commit": False} | settings
+        if settings.get("group_protocol") != "consumer":
+            settings = {"partition_assignment_strategy": "range"} | settings
         self.config = MemberConfig(**settings)
         self.now_ms = START_MS
         self.member = Member(
@@ -178,6 +186,19 @@ class Script:
         request = self.request(SyncGroup)
         data = encode_assignment(Assignment(partitions(*numbers, topic=topic)))
         self.answer(SyncGroup, SyncGroupResponse(ErrorCode.NONE, "consumer", request.protocol_name, data))
+
+    def beat(self, epoch: int, *numbers: int, error_code: ErrorCode = ErrorCode.NONE, **fields: Any) -> None:
+        """Answer a heartbeat of a consumer group: these partitions are assigned; none: as last time."""
+        request = self.request(ConsumerGroupHeartbeat)
+        assignment = (TopicPartitions(TOPIC_ID, numbers),) if numbers else None
+        values = {
+            "member_id": request.member_id,
+            "member_epoch": epoch,
+            "heartbeat_interval_ms": INTERVAL_MS,
+            "assignment": assignment,
+        }
+        response = ConsumerGroupHeartbeatResponse(error_code, **(values | fields))
+        self.answer(ConsumerGroupHeartbeat, response)
 
     def committed(self, error_code: ErrorCode = ErrorCode.NONE) -> None:
         """Answer the oldest commit: the same for each of its partitions."""

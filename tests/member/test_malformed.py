@@ -9,8 +9,10 @@ import pytest
 
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode, IllegalTransitionError
-from groupcoord.member import TRANSITIONS, Failed, MemberState
-from groupcoord.member.membership import MembershipManager
+from groupcoord.member import CONSUMER_TRANSITIONS, TRANSITIONS, Failed, MemberState
+from groupcoord.member.classic.membership import MembershipManager
+from groupcoord.member.consumer.membership import ConsumerMembership
+from groupcoord.member.membership import Membership, Transitions
 from groupcoord.messages import (
     FetchedGroup,
     FetchedOffset,
@@ -145,11 +147,17 @@ def test_a_malformed_answer(come: Callable[[], Script], kind: type, answer: Any,
 
 @pytest.mark.parametrize("state", MemberState)
 @pytest.mark.parametrize("target", MemberState)
-def test_transitions(state: MemberState, target: MemberState) -> None:
+@pytest.mark.parametrize(
+    ("membership", "table"),
+    [
+        pytest.param(MembershipManager(None, []), TRANSITIONS, id="classic"),
+        pytest.param(ConsumerMembership("member", None, []), CONSUMER_TRANSITIONS, id="consumer"),
+    ],
+)
+def test_transitions(membership: Membership, table: Transitions, state: MemberState, target: MemberState) -> None:
     """The table's moves are made; every other raises, and changes nothing."""
-    membership = MembershipManager([])
     membership.state = state
-    if target in TRANSITIONS[state]:
+    if target in table.get(state, ()):
         membership.move(target)
         assert membership.state is target
     else:

@@ -73,7 +73,19 @@ def test_keys_and_values_of_a_properties_file() -> None:
         ({"partition.assignment.strategy": ["range", ""]}, "'partition.assignment.strategy' must be a list of names"),
         ({"partition.assignment.strategy": "range,range"}, "'partition.assignment.strategy' names an assignor twice"),
         ({"heartbeat.interval.ms": 45_000}, "'heartbeat.interval.ms' (45000) must be lower than 'session.timeout.ms'"),
-        ({"group.protocol": "consumer"}, "setting 'group.protocol' can only be 'classic', not 'consumer'"),
+        ({"group.protocol": "streams"}, "setting 'group.protocol' can only be 'classic' or 'consumer', not 'streams'"),
+        ({"group.remote.assignor": "range"}, "'group.remote.assignor' can't be set with 'group.protocol' 'classic'"),
+        *(
+            (
+                {"group.protocol": "Consumer", key: value},
+                f"setting {key!r} can't be set with 'group.protocol' 'consumer'",
+            )
+            for key, value in {
+                "session.timeout.ms": 45_000,
+                "heartbeat.interval.ms": 3_000,
+                "partition.assignment.strategy": "range,cooperative-sticky",
+            }.items()
+        ),
     ],
 )
 def test_what_is_not_allowed(properties: dict[str, Any], words: str) -> None:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
+from types import MappingProxyType
 from typing import Protocol
+from uuid import UUID
 
 from attrs import field, frozen
 
@@ -38,10 +40,13 @@ class ClusterTopic:
         partition_count: how many partitions it has, at least 0. A topic with none is treated as absent.
         replica_racks: for each partition the rack of each of its replicas, None for a replica without one; None if no
             replica of the topic has a rack.
+        topic_id: what the coordinator of a consumer group (KIP-848) calls the topic; None if the broker told none.
+            Assignors don't look at it.
     """
 
     partition_count: int
     replica_racks: tuple[tuple[str | None, ...], ...] | None = None
+    topic_id: UUID | None = None
 
     def __attrs_post_init__(self) -> None:
         """Refuse racks that are not those of each partition.
@@ -55,6 +60,9 @@ class ClusterTopic:
             raise ValueError(f"racks of {len(self.replica_racks)} partitions for {self.partition_count} partitions")
 
 
+_NO_IDS: Mapping[str, UUID] = MappingProxyType({})
+
+
 @frozen
 class Cluster:
     """The topics that an assignor may hand out, by name. A topic that is not here does not exist."""
@@ -62,9 +70,9 @@ class Cluster:
     topics: Mapping[str, ClusterTopic] = field(factory=dict)
 
     @classmethod
-    def of(cls, partition_counts: Mapping[str, int]) -> Cluster:
-        """Return a cluster without racks from the number of partitions of each topic."""
-        return cls({name: ClusterTopic(count) for name, count in partition_counts.items()})
+    def of(cls, partition_counts: Mapping[str, int], topic_ids: Mapping[str, UUID] = _NO_IDS) -> Cluster:
+        """Return a cluster without racks from the number of partitions of each topic, and the ids of topics."""
+        return cls({name: ClusterTopic(count, None, topic_ids.get(name)) for name, count in partition_counts.items()})
 
 
 class Assignor(Protocol):

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from groupcoord.core.messages import Heartbeat, HeartbeatResponse, Response
 from groupcoord.errors import ErrorCode
+from groupcoord.member.classic.membership import Generation, MembershipManager
 from groupcoord.member.config import MemberConfig
 from groupcoord.member.link import CoordinatorLink
-from groupcoord.member.membership import Generation, MembershipManager, MemberState
+from groupcoord.member.membership import MemberState
 from groupcoord.member.outputs import Send
 from groupcoord.member.reactions import Reaction, reaction_to
 from groupcoord.member.timing import NEVER_MS, ExponentialBackoff

@@ -27,12 +27,13 @@ from groupcoord.core.messages import (
 )
 from groupcoord.errors import ErrorCode
 from groupcoord.member.assignors import Assignor, RebalanceProtocol
+from groupcoord.member.classic.heartbeats import Heartbeats
+from groupcoord.member.classic.leading import Leading, LeadingError
+from groupcoord.member.classic.membership import Generation, MembershipManager
 from groupcoord.member.commits import Commit, Commits
 from groupcoord.member.config import MemberConfig
-from groupcoord.member.heartbeats import Heartbeats
-from groupcoord.member.leading import Leading, LeadingError, TopicMetadata
 from groupcoord.member.link import CoordinatorLink
-from groupcoord.member.membership import Generation, MembershipManager, MemberState
+from groupcoord.member.membership import MemberState
 from groupcoord.member.outputs import (
     CommitFailure,
     ComputedAssignment,
@@ -48,6 +49,7 @@ from groupcoord.member.outputs import (
 from groupcoord.member.reactions import Reaction, reaction_to
 from groupcoord.member.subscription import SubscriptionKind, SubscriptionState
 from groupcoord.member.timing import NEVER_MS
+from groupcoord.member.topic_metadata import TopicMetadata
 
 REASON_LENGTH_MAX = 255
 """Reasons are cut to this many characters (KIP-800)."""
@@ -242,7 +244,7 @@ class Rebalance:
             self._commit_deadline_ms = now_ms + self._config.max_poll_interval_ms
         if self._commit is None:
             if self._protocol is RebalanceProtocol.EAGER:
-                self._subscription.is_revoking = True
+                self._subscription.withhold(self._subscription.positions)
             self._commit = self._commits.begin_auto(now_ms)
         if self._commit is None or now_ms >= self._commit_deadline_ms:
             return True

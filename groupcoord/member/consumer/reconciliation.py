@@ -1,0 +1,239 @@
+"""From the partitions that a member has to those that the coordinator wants it to have, one assignment at a time.
+
+First the positions are committed (if that is automatic), then what is taken away is revoked, then what is new is told,
+and only then the coordinator hears of it: nobody is given a partition that somebody else still reads. Source: KIP-848
+and the Java consumer's ``AbstractMembershipManager``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+from uuid import UUID
+
+from groupcoord.consumer_protocol import TopicPartition
+from groupcoord.member.commits import Commit, CommitKind
+from groupcoord.member.consumer.assignment import NO_ASSIGNMENT, LocalAssignment, Partitions
+from groupcoord.member.consumer.membership import ConsumerMembership
+from groupcoord.member.membership import MemberState
+from groupcoord.member.outputs import MetadataNeeded, PartitionsAssigned, PartitionsLost, PartitionsRevoked
+from groupcoord.member.protocol import Parts
+from groupcoord.member.timing import NEVER_MS
+
+
+class _Step(Enum):
+    """What a reconciliation waits for."""
+
+    NONE = "nothing: there is none"
+    COMMITTING = "the positions are being committed; then revoke"
+    REVOKING = "the listener deals with what is revoked; then assign"
+    ASSIGNING = "the listener deals with what is new; then acknowledge"
+    LOSING = "the listener deals with what is lost; then join again"
+
+
+class Reconciliation:
+    """The partitions of a member, and the way to others.
+
+    Attributes:
+        current: what the member has, and the coordinator is told.
+        target: what it is to have.
+        is_lossy: the member is out of the group; what it has is yet to be told as lost.
+    """
+
+    __slots__ = (
+        "_commit",
+        "_is_waiting",
+        "_membership",
+        "_names",
+        "_parts",
+        "_retry_ms",
+        "_step",
+        "_subscription",
+        "_towards",
+        "current",
+        "is_lossy",
+        "target",
+    )
+
+    def __init__(self, parts: Parts, membership: ConsumerMembership) -> None:
+        self._parts = parts
+        self._membership = membership
+        self._subscription = parts.subscription
+        self._names: dict[UUID, str] = {}  # of what is assigned: metadata may forget a topic before it is revoked
+        self._commit: Commit | None = None
+        self._step = _Step.NONE
+        self._towards = NO_ASSIGNMENT  # what the reconciliation under way leads to
+        self._is_waiting = False  # for the names of topics
+        self._retry_ms = 0
+        self.current = NO_ASSIGNMENT
+        self.target = NO_ASSIGNMENT
+        self.is_lossy = False
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether one is under way."""
+        return self._step is not _Step.NONE
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the member has what it is to have."""
+        return self.target == self.current
+
+    # ------------------------------------------------------------ what the coordinator tells
+
+    def assigned(self, partitions: Partitions) -> None:
+        """The coordinator has told what to have."""
+        self.target = self.target.replaced_by(partitions)
+        if not self.is_done:
+            self._membership.move(MemberState.RECONCILING)
+        elif self._membership.state in (MemberState.JOINING, MemberState.RECONCILING):
+            self._membership.move(MemberState.STABLE)
+
+    def begin_anew(self) -> None:
+        """The member joins: what it was to have is of no importance any more."""
+        self.target = NO_ASSIGNMENT
+        self._names.clear()
+        self._is_waiting = False
+
+    # ------------------------------------------------------------ in the application's poll
+
+    def progress(self, now_ms: int) -> None:
+        """Go on as far as possible."""
+        while not self._parts.gate.is_shut:
+            if self.is_busy and self._step is not _Step.LOSING and self._is_aborted():
+                self._step = _Step.NONE
+            if self._step is _Step.COMMITTING:
+                if self._commit is not None and self._commit.outcome is None:
+                    return
+                self._revoke()
+            elif self._step is _Step.REVOKING:
+                self._assign()
+            elif self._step is _Step.ASSIGNING:
+                self._acknowledge(now_ms)
+            elif self._step is _Step.LOSING:
+                self.clear()
+            elif self.is_lossy:
+                self._lose()
+            elif self._membership.state is not MemberState.RECONCILING or not self._begin(now_ms):
+                return
+
+    def _is_aborted(self) -> bool:
+        """The member was put out of the group, or leaves it, while something took its time."""
+        return self._membership.state is not MemberState.RECONCILING
+
+    def _begin(self, now_ms: int) -> bool:
+        """Begin if there is something to do; return whether that is so."""
+        resolved = self._resolve(now_ms)
+        if not self.current.is_none and resolved == self.current.partitions:
+            if self.target.number == self.current.number:
+                return False  # the rest waits for the names of its topics
+            self.current = LocalAssignment(self.target.number, resolved)
+            self._membership.move(MemberState.ACKNOWLEDGING)
+            return True
+        self._towards = LocalAssignment(self.target.number, resolved)
+        self._step = _Step.COMMITTING
+        self._commit = None
+        self._subscription.withhold(self._revoked())
+        config = self._parts.config
+        if config.enable_auto_commit:
+            deadline_ms = now_ms + config.max_poll_interval_ms
+            self._commit = self._parts.commits.begin_repeated(CommitKind.BEFORE_REVOCATION, now_ms, deadline_ms)
+        return True
+
+    def _resolve(self, now_ms: int) -> Partitions:
+        """Return the part of the target whose topics have names; ask for the names of the others."""
+        metadata = self._parts.topic_metadata
+        for topic_id in self.target.partitions:
+            name = metadata.names.get(topic_id)
+            if name is not None:
+                self._names[topic_id] = name
+        resolved = {id_: numbers for id_, numbers in self.target.partitions.items() if id_ in self._names}
+        self._is_waiting = len(resolved) < len(self.target.partitions)
+        if self._is_waiting and not metadata.is_asked and now_ms >= self._retry_ms:
+            metadata.is_asked = True
+            self._retry_ms = now_ms + self._parts.config.retry_backoff_ms
+            self._parts.outputs.append(MetadataNeeded(self._subscription.metadata_topics()))
+        return resolved
+
+    def _named(self, assignment: LocalAssignment) -> Iterable[TopicPartition]:
+        for topic_id, numbers in assignment.partitions.items():
+            for number in numbers:
+                yield TopicPartition(self._names[topic_id], number)
+
+    def _revoked(self) -> tuple[TopicPartition, ...]:
+        wanted = set(self._named(self._towards))
+        return tuple(partition for partition in self._subscription.positions if partition not in wanted)
+
+    def _revoke(self) -> None:
+        self._step = _Step.REVOKING
+        revoked = self._revoked()
+        if revoked:
+            self._parts.gate.tell(PartitionsRevoked(revoked))
+
+    def _assign(self) -> None:
+        wanted = set(self._named(self._towards))
+        added = tuple(sorted(wanted.difference(self._subscription.positions)))
+        self._subscription.take(wanted)
+        self._subscription.withhold(added)
+        self._step = _Step.ASSIGNING
+        self._parts.gate.tell(PartitionsAssigned(added))
+
+    def _acknowledge(self, now_ms: int) -> None:
+        self._step = _Step.NONE
+        self._subscription.withhold(())
+        self.current = self._towards
+        self._names = {id_: name for id_, name in self._names.items() if id_ in self.current.partitions}
+        self._parts.commits.restart_interval(now_ms)
+        self._membership.move(MemberState.ACKNOWLEDGING)
+
+    # ------------------------------------------------------------ out of the group
+
+    def begin_losing(self) -> None:
+        """The member is out of the group: whatever it has may be somebody else's."""
+        self.is_lossy = True
+        self.current = self.target = NO_ASSIGNMENT
+
+    def _lose(self) -> None:
+        self._step = _Step.LOSING
+        owned = tuple(self._subscription.positions)
+        if owned:
+            self._subscription.withhold(owned)
+            self._parts.gate.tell(PartitionsLost(owned))
+
+    def lose_nothing(self) -> None:
+        """If the member is out of the group and there is nothing to tell as lost, be done with it."""
+        if self.is_lossy and not self.is_busy and not self._subscription.positions:
+            self.clear()
+
+    def drop_all(self) -> None:
+        """Tell that all partitions are given up, or lost; but not again what the listener was told is gone."""
+        positions = self._subscription.positions
+        owned = tuple(positions)
+        if self._step is _Step.LOSING:
+            owned = ()
+        elif self._step is _Step.REVOKING:
+            gone = set(self._revoked())
+            owned = tuple(partition for partition in positions if partition not in gone)
+        self._step = _Step.NONE
+        self.is_lossy = False
+        if owned and self._subscription.is_automatic:
+            self._parts.gate.tell(PartitionsRevoked(owned) if self._membership.has_epoch else PartitionsLost(owned))
+
+    def clear(self) -> None:
+        """Have nothing, and be told nothing."""
+        self._step = _Step.NONE
+        self._commit = None
+        self.is_lossy = False
+        self.current = self.target = NO_ASSIGNMENT
+        self._names.clear()
+        self._is_waiting = False
+        if self._subscription.is_automatic:
+            self._subscription.take(())
+
+    # ------------------------------------------------------------ time
+
+    def deadline_ms(self) -> int:
+        """Return when :meth:`progress` has something to do without any input."""
+        if self._membership.state is not MemberState.RECONCILING or self.is_busy or not self._is_waiting:
+            return NEVER_MS
+        return NEVER_MS if self._parts.topic_metadata.is_asked else self._retry_ms
