@@ -2,6 +2,7 @@
 
     pip install 'groupcoord[wire]'
     python examples/asyncio_member.py 127.0.0.1:9092 my-group my-topic --set partition.assignment.strategy=range
+    python examples/asyncio_member.py 127.0.0.1:9092 my-group my-topic --set group.protocol=consumer
 
 ``groupcoord.member.Member`` decides everything; what stands here is its host: connections, bytes and the clock. It
 prints what the member tells. Instead of fetching records it counts one up for each of its partitions twice a second,
@@ -19,6 +20,7 @@ import struct
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any
+from uuid import UUID
 
 import attrs
 
@@ -42,18 +44,16 @@ from groupcoord.member import (
     Send,
     TopicPartition,
 )
-from groupcoord.messages import Node, OffsetCommit
+from groupcoord.messages import Node, OffsetCommit, TopicPartitions
 
 Body = dict[str, Any]
 VERSIONS = {"FindCoordinator": 4, "JoinGroup": 9, "SyncGroup": 5, "Heartbeat": 4, "LeaveGroup": 5}
-VERSIONS |= {"OffsetCommit": 9, "OffsetFetch": 9, "Metadata": 12}
-WIRE_NAMES = {name + "_timeout_ms": name + "_timeout" for name in ("session", "rebalance")}
-WIRE_NAMES["keys"] = "coordinator_keys"
-NOT_SENT = {"client_id", "client_host", "requires_known_member_id", "supports_skip_assignment", "supports_share_keys"}
-NOT_SENT |= {"topic_id", "uses_topic_ids", "retention_time_ms", "supports_member_epoch"}
+VERSIONS |= {"ConsumerGroupHeartbeat": 1, "OffsetCommit": 9, "OffsetFetch": 9, "Metadata": 12}
+WIRE_NAMES = {"keys": "coordinator_keys"}
+NOT_SENT = ("client_", "requires_", "supports_", "uses_", "retention_", "principal", "topic_id")
+READERS = {bytes: lambda body: bytes.fromhex(body["hex"]), ErrorCode: ErrorCode.__getitem__, UUID: UUID}
 LENGTH = struct.Struct(">i")
-FOREVER_MS = 2**40
-WORK_S = 0.5
+FOREVER_MS, WORK_S = 2**40, 0.5
 
 
 # ---------------------------------------------------------------- the member's messages and their fields on the wire
@@ -69,27 +69,28 @@ def to_body(request: Any) -> Body:
 
 def _plain(value: Any) -> Any:
     if attrs.has(type(value)):
-        named = {field.alias: getattr(value, field.alias) for field in attrs.fields(type(value))}
+        names = [field.alias for field in attrs.fields(type(value)) if not field.alias.startswith(NOT_SENT)]
+        named = {name: getattr(value, name) for name in names}
     elif hasattr(value, "_asdict"):
         named = value._asdict()
-    elif isinstance(value, bytes):
-        return {"hex": value.hex()}
+    elif isinstance(value, bytes | UUID):
+        return {"hex": value.hex()} if isinstance(value, bytes) else str(value)
     else:
         return [_plain(element) for element in value] if isinstance(value, tuple) else value
-    return {WIRE_NAMES.get(name, name): _plain(inner) for name, inner in named.items() if name not in NOT_SENT}
+    return {WIRE_NAMES.get(name, name.replace("_timeout_ms", "_timeout")): _plain(named[name]) for name in named}
 
 
 def from_body(response: Any, body: Any) -> Any:
     """Return a response of this type, or a part of one, from the fields of its version above."""
+    if isinstance(body, dict) and "topic_partitions" in body:
+        response, body = tuple[TopicPartitions, ...], body["topic_partitions"]
     if isinstance(body, list):
         return tuple(from_body(typing.get_args(response)[0], element) for element in body)
-    if response is bytes:
-        return bytes.fromhex(body["hex"])
-    if response is ErrorCode:
-        return ErrorCode[body]
+    if response in READERS and body is not None:
+        return READERS[response](body)
     if not isinstance(body, dict):
         return body
-    body = {"node": body, "topic_id": None, **body}
+    body = {"node": body, "topic_id": None, "heartbeat_interval_ms": body.get("heartbeat_interval"), **body}
     hints = typing.get_type_hints(response)
     return response(**{name: from_body(hint, body[name]) for name, hint in hints.items()})
 
@@ -192,8 +193,7 @@ class AsyncMember:
         self.pump()
 
     def _spawn(self, work: Any) -> None:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
+        self._tasks.add(task := self._loop.create_task(work))
         task.add_done_callback(self._tasks.discard)
 
     def _connection(self, to: Node | None) -> Connection:
@@ -221,7 +221,7 @@ class AsyncMember:
         with contextlib.suppress(OSError):
             body = await self._connection(None).ask("Metadata", request)
             racks = {broker["node_id"]: broker["rack"] for broker in body["brokers"]}
-            known = {t["name"]: _topic(t["partitions"], racks) for t in body["topics"] if t["error_code"] == "NONE"}
+            known = {topic["name"]: _topic(topic, racks) for topic in body["topics"] if topic["error_code"] == "NONE"}
             self.member.update_metadata(Cluster(known), self.now_ms())
         self.pump()
 
@@ -231,10 +231,10 @@ class AsyncMember:
             connection.task.cancel()
 
 
-def _topic(partitions: list[Body], racks: Mapping[int, str | None]) -> ClusterTopic:
-    partitions = sorted(partitions, key=lambda partition: partition["partition_index"])
+def _topic(topic: Body, racks: Mapping[int, str | None]) -> ClusterTopic:
+    partitions = sorted(topic["partitions"], key=lambda partition: partition["partition_index"])
     of_each = tuple(tuple(racks.get(node) for node in partition["replica_nodes"]) for partition in partitions)
-    return ClusterTopic(len(partitions), of_each if any(racks.values()) else None)
+    return ClusterTopic(len(partitions), of_each if any(racks.values()) else None, UUID(topic["topic_id"]))
 
 
 # ---------------------------------------------------------------- an application
@@ -291,9 +291,8 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a consumer setting")
     options = parser.parse_args()
     host, _, port = options.bootstrap.rpartition(":")
-    settings = dict(setting.split("=", 1) for setting in options.set)
-    config = MemberConfig.from_properties({"group.id": options.group, "client.id": "asyncio-member", **settings})
-    asyncio.run(run((host, int(port)), config, options.topics))
+    settings = {"group.id": options.group, "client.id": "asyncio-member", **dict(s.split("=", 1) for s in options.set)}
+    asyncio.run(run((host, int(port)), MemberConfig.from_properties(settings), options.topics))
 
 
 if __name__ == "__main__":

@@ -116,10 +116,12 @@ def test_virtual_clock_test_tells_how_long_it_took(tmp_path: Path) -> None:
     assert float(week[1]) < 1000
 
 
-def test_asyncio_member(tmp_path: Path) -> None:
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_asyncio_member(tmp_path: Path, protocol: str) -> None:
     """It joins, is given every partition, commits, and leaves when it is interrupted."""
     with serving(tmp_path) as server:
-        words = [server.bootstrap, "example", TOPIC, "--set", "auto.commit.interval.ms=300"]
+        settings = ("--set", "auto.commit.interval.ms=300", "--set", f"group.protocol={protocol}")
+        words = [server.bootstrap, "example", TOPIC, *settings]
         process = subprocess.Popen(
             [sys.executable, EXAMPLES / "asyncio_member.py", *words], stdout=subprocess.PIPE, text=True, cwd=tmp_path
         )
