@@ -13,6 +13,8 @@ from typing import Any
 
 from groupcoord.core.messages import (
     NO_NODE,
+    ConsumerGroupHeartbeat,
+    ConsumerGroupHeartbeatResponse,
     FetchedGroup,
     FindCoordinator,
     FindCoordinatorResponse,
@@ -37,7 +39,26 @@ from groupcoord.wire import RequestHeader, decode_request, encode_response
 from tests.clients.counting_proxy import HOST, CountingProxy
 
 TOLD = (FindCoordinator, JoinGroup, SyncGroup, OffsetCommit, LeaveGroup)
-"""What goes into a group's list; heartbeats and questions come as time goes by."""
+"""What goes into a group's list; heartbeats and questions come as time goes by. But heartbeats of consumer groups that
+tell something are there too."""
+
+
+def told(request: Any) -> str | None:
+    """Return how a request stands in a group's list; None: not at all."""
+    api = type(request).__name__
+    if isinstance(request, JoinGroup):
+        return api if request.member_id else f"{api} as a new member"
+    if not isinstance(request, ConsumerGroupHeartbeat):
+        return api if isinstance(request, TOLD) else None
+    if request.member_epoch <= 0:
+        return f"{api} with epoch {request.member_epoch}"
+    fields = {
+        "time-out": request.rebalance_timeout_ms != -1,
+        "topics": request.subscribed_topic_names is not None,
+        "partitions": request.topic_partitions is not None,
+    }
+    words = [name for name, is_told in fields.items() if is_told]
+    return f"{api} with {', '.join(words)}" if words else None
 
 
 class Unanswered:
@@ -68,7 +89,7 @@ class RefusingProxy(CountingProxy):
     """See the module.
 
     Attributes:
-        asked: by group, its members' requests: the API, and for a join whether it names a member.
+        asked: by group, its members' requests, as :func:`told` puts them.
     """
 
     def __init__(self) -> None:
@@ -114,9 +135,9 @@ class RefusingProxy(CountingProxy):
         if group_id is None:
             return None
         api = type(request).__name__
-        if isinstance(request, TOLD):
-            is_new = isinstance(request, JoinGroup) and not request.member_id
-            self.asked[group_id].append(f"{api} as a new member" if is_new else api)
+        line = told(request)
+        if line is not None:
+            self.asked[group_id].append(line)
         self._counts[group_id, api] += 1
         refused, number, name = group_id.split("-")[-3:]
         if api != refused or self._counts[group_id, api] != int(number):
@@ -146,6 +167,8 @@ def refuse(request: Any, code: ErrorCode) -> Any:
             return HeartbeatResponse(code)
         case LeaveGroup():
             return LeaveGroupResponse(code)
+        case ConsumerGroupHeartbeat():
+            return ConsumerGroupHeartbeatResponse(code)
         case OffsetCommit():
             topics = (
                 TopicResult(t.name, t.topic_id, tuple(PartitionResult(p.partition_index, code) for p in t.partitions))

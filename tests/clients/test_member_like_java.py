@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import subprocess
 from collections.abc import Iterator
 from itertools import chain
-from typing import Any
 
 import pytest
 
-from groupcoord.cli.demo_processes import ServerProcess
-from groupcoord.member import Closed, CommitCompleted, CommitFailure, Failed, MemberConfig, TopicPartition
-from tests.clients.beside import PROGRAMS, ROOT
 from tests.clients.fleet import SETTINGS
-from tests.clients.refusing_proxy import RefusingProxy
-from tests.storage.real_broker import HAS_KAFKA, LIBS
+from tests.clients.like_java import asked_by_both, told_once
+from tests.storage.real_broker import HAS_KAFKA
 
-TOPIC = "orders"
-LIFE_MS = 6_000
-FOREVER_MS = 2**40
-LOOKUP = "FindCoordinator"
 AT = {"FindCoordinator": 1, "JoinGroup": 2, "SyncGroup": 1, "Heartbeat": 4, "OffsetCommit": 1, "LeaveGroup": 1}
 """The number of the request to refuse. The second join names a member; by the fourth heartbeat all else is done."""
 
@@ -49,67 +39,14 @@ pytestmark = [
 ]
 
 
-async def live(example: Any, bootstrap: tuple[str, int], group: str) -> None:
-    """Do what ``JavaLives.java`` does: poll for a while, commit once when there are partitions, close."""
-    failed, closed = asyncio.Event(), asyncio.Event()
-
-    def tell(event: Any) -> None:
-        refused = (CommitFailure.COMMIT_FAILED, CommitFailure.REBALANCE_IN_PROGRESS)
-        is_fatal = isinstance(event, CommitCompleted) and event.failure not in (None, *refused)
-        if isinstance(event, Failed) or is_fatal:
-            failed.set()
-        elif isinstance(event, Closed):
-            closed.set()
-
-    host = example.AsyncMember(bootstrap, MemberConfig.from_properties({"group.id": group, **CONFIG}), tell)
-    host.member.subscribe([TOPIC], host.now_ms())
-    host.member.poll(host.now_ms(), FOREVER_MS)
-    host.pump()
-    end_ms, has_committed = host.now_ms() + LIFE_MS, False
-    while host.now_ms() < end_ms and not failed.is_set():
-        await asyncio.sleep(0.02)
-        if host.member.assignment and not has_committed:
-            has_committed = True
-            host.member.commit_sync({TopicPartition(TOPIC, 0): 1}, host.now_ms())
-            host.pump()
-    host.member.close(host.now_ms())
-    host.pump()
-    await closed.wait()
-    host.close()
-
-
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list[str]]]:
     """What Java's consumers and ours asked, by group."""
-    with RefusingProxy() as proxy, pytest.MonkeyPatch.context() as patch:
-        words = ("--advertised-port", str(proxy.port))
-        server = ServerProcess(tmp_path_factory.mktemp("data"), topics={TOPIC: 2}, settings=SETTINGS, words=words)
-        try:
-            proxy.target_port = server.port
-            patch.syspath_prepend(str(ROOT / "examples"))
-            import asyncio_member  # type: ignore[import-not-found]
-
-            bootstrap = ("127.0.0.1", proxy.port)
-
-            async def all_of_ours() -> None:
-                await asyncio.gather(*(live(asyncio_member, bootstrap, f"ours-{name}") for name in SCENARIOS))
-
-            asyncio.run(all_of_ours())
-            groups = [f"java-{name}" for name in SCENARIOS]
-            options = ["-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", f"{LIBS}/*"]
-            arguments = [f"{bootstrap[0]}:{bootstrap[1]}", TOPIC, str(LIFE_MS), *groups]
-            subprocess.run(["java", *options, PROGRAMS / "JavaLives.java", *arguments], check=True, timeout=180)
-            yield dict(proxy.asked)
-        finally:
-            server.kill()
+    with asked_by_both(tmp_path_factory.mktemp("data"), SCENARIOS, SETTINGS, CONFIG) as asked:
+        yield asked
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_the_member_asks_as_java_does(asked: dict[str, list[str]], scenario: str) -> None:
     """One refusal, and from there on the same requests, to the leave."""
     assert told_once(asked[f"ours-{scenario}"]) == told_once(asked[f"java-{scenario}"])
-
-
-def told_once(requests: list[str]) -> list[str]:
-    """Leave out repeated lookups: Java's consumer looks again while it may not yet reconnect to what it has found."""
-    return [api for api, before in zip(requests, [None, *requests], strict=False) if api != before or api != LOOKUP]

@@ -1,8 +1,10 @@
 import java.time.Duration;
 import java.util.Map;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.Properties;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.TimeUnit;
 import org.apache.kafka.clients.consumer.CommitFailedException;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
@@ -12,51 +14,61 @@ import org.apache.kafka.common.errors.RebalanceInProgressException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /**
- * For each group one of Kafka's own consumers, which polls for a while, commits once when it has partitions, and closes.
- * Arguments: HOST:PORT TOPIC MILLISECONDS GROUP...
+ * For each group one of Kafka's own consumers, which polls for a while, commits once when it has had partitions for a
+ * moment, and closes. What poll throws ends its life in the classic protocol; in a consumer group it polls on, since
+ * some of it passes.
+ * Arguments: HOST:PORT TOPIC MILLISECONDS MOMENT PROTOCOL GROUP...
  */
 public class JavaLives {
-    static void live(String bootstrap, String topic, long durationMs, String group) {
+    static final int AT_A_TIME = 10; // more of them, with their threads, would slow each other down
+
+    static void live(
+        String bootstrap, String topic, long durationMs, long commitAfterMs, String protocol, String group
+    ) {
         Properties settings = new Properties();
         settings.put("bootstrap.servers", bootstrap);
         settings.put("group.id", group);
-        settings.put("heartbeat.interval.ms", "300");
-        settings.put("session.timeout.ms", "6000");
+        settings.put("group.protocol", protocol);
         settings.put("auto.offset.reset", "earliest");
         settings.put("enable.auto.commit", "false");
-        settings.put("partition.assignment.strategy", "org.apache.kafka.clients.consumer.RangeAssignor");
+        if (protocol.equals("classic")) {
+            settings.put("heartbeat.interval.ms", "300");
+            settings.put("session.timeout.ms", "6000");
+            settings.put("partition.assignment.strategy", "org.apache.kafka.clients.consumer.RangeAssignor");
+        }
         KafkaConsumer<byte[], byte[]> consumer =
             new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
         boolean hasCommitted = false;
+        boolean goesOn = true;
+        long commitTime = Long.MAX_VALUE;
         consumer.subscribe(List.of(topic));
         long end = System.currentTimeMillis() + durationMs;
-        try {
-            while (System.currentTimeMillis() < end) {
+        while (goesOn && System.currentTimeMillis() < end) {
+            try {
                 consumer.poll(Duration.ofMillis(20));
-                if (!hasCommitted && !consumer.assignment().isEmpty()) {
+                if (!consumer.assignment().isEmpty())
+                    commitTime = Math.min(commitTime, System.currentTimeMillis() + commitAfterMs);
+                if (!hasCommitted && System.currentTimeMillis() >= commitTime && !consumer.assignment().isEmpty()) {
                     hasCommitted = true;
-                    try {
-                        consumer.commitSync(Map.of(new TopicPartition(topic, 0), new OffsetAndMetadata(1)));
-                    } catch (CommitFailedException | RebalanceInProgressException e) {
-                        // poll again
-                    }
+                    consumer.commitSync(Map.of(new TopicPartition(topic, 0), new OffsetAndMetadata(1)));
                 }
+            } catch (CommitFailedException | RebalanceInProgressException e) {
+                // poll again
+            } catch (KafkaException e) {
+                goesOn = protocol.equals("consumer");
             }
-        } catch (KafkaException e) {
-            System.out.println(group + " " + e);
         }
         consumer.close();
     }
 
     public static void main(String[] args) throws Exception {
-        List<Thread> threads = new ArrayList<>();
-        for (int i = 3; i < args.length; i++) {
+        ExecutorService threads = Executors.newFixedThreadPool(AT_A_TIME);
+        for (int i = 5; i < args.length; i++) {
             String group = args[i];
-            Thread thread = new Thread(() -> live(args[0], args[1], Long.parseLong(args[2]), group));
-            thread.start();
-            threads.add(thread);
+            long durationMs = Long.parseLong(args[2]), commitAfterMs = Long.parseLong(args[3]);
+            threads.submit(() -> live(args[0], args[1], durationMs, commitAfterMs, args[4], group));
         }
-        for (Thread thread : threads)
-            thread.join();
+        threads.shutdown();
+        threads.awaitTermination(10, TimeUnit.MINUTES);
     }
 }
