@@ -14,11 +14,15 @@ from tests.storage.real_broker import LIBS
 ROOT = Path(__file__).parents[2]
 PROGRAMS = Path(__file__).parent / "programs"
 STOP_S = 20
+CONSUMER = "consumer"
+"""In place of a strategy: the coordinator assigns (KIP-848)."""
+
 JAVA_CLASSES = {
     "range": "RangeAssignor",
     "roundrobin": "RoundRobinAssignor",
     "sticky": "StickyAssignor",
     "cooperative-sticky": "CooperativeStickyAssignor",
+    CONSUMER: CONSUMER,
 }
 
 
@@ -81,12 +85,12 @@ WORDS = ("assigned", "revoked", "lost")
 def command_of(kind: str, bootstrap: str, group: str, topic: str, strategy: str) -> list[str]:
     """Return the command line of a consumer: ``ours``, ``librdkafka`` or ``java``."""
     if kind == "ours":
-        settings = {
-            "partition.assignment.strategy": strategy,
-            "session.timeout.ms": 6_000,
-            "heartbeat.interval.ms": 300,
-            "auto.commit.interval.ms": 500,
-        }
+        settings: dict[str, object] = {"auto.commit.interval.ms": 500}
+        if strategy == CONSUMER:
+            settings |= {"group.protocol": CONSUMER}
+        else:
+            settings |= {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 300}
+            settings |= {"partition.assignment.strategy": strategy}
         words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
         return [sys.executable, str(ROOT / "examples/asyncio_member.py"), bootstrap, group, topic, *words]
     if kind == "librdkafka":

@@ -26,6 +26,8 @@ SETTINGS = {
     "group.min.session.timeout.ms": 500,
     "group.initial.rebalance.delay.ms": 500,
     "offsets.topic.num.partitions": 5,
+    "group.consumer.min.heartbeat.interval.ms": 300,
+    "group.consumer.heartbeat.interval.ms": 300,
 }
 
 

@@ -10,7 +10,8 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /**
  * Kafka's own consumer; it tells its partitions as the other programs here do.
- * Arguments: HOST:PORT GROUP TOPIC STRATEGY. It leaves the group at SIGTERM.
+ * Arguments: HOST:PORT GROUP TOPIC STRATEGY, the last "consumer" for a consumer group (KIP-848). It leaves the group at
+ * SIGTERM.
  */
 public class JavaConsumer {
     static void tell(String word, Collection<TopicPartition> partitions) {
@@ -25,9 +26,13 @@ public class JavaConsumer {
         settings.put("bootstrap.servers", args[0]);
         settings.put("group.id", args[1]);
         settings.put("client.id", "java");
-        settings.put("partition.assignment.strategy", "org.apache.kafka.clients.consumer." + args[3]);
-        settings.put("session.timeout.ms", "6000");
-        settings.put("heartbeat.interval.ms", "300");
+        if (args[3].equals("consumer")) {
+            settings.put("group.protocol", "consumer");
+        } else {
+            settings.put("partition.assignment.strategy", "org.apache.kafka.clients.consumer." + args[3]);
+            settings.put("session.timeout.ms", "6000");
+            settings.put("heartbeat.interval.ms", "300");
+        }
         settings.put("auto.offset.reset", "earliest");
         settings.put("enable.auto.commit", "false");
         KafkaConsumer<byte[], byte[]> consumer =

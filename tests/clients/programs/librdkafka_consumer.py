@@ -1,6 +1,7 @@
 """A consumer with confluent-kafka that tells its partitions: ``assigned T-0 T-1``, ``revoked T-0``, ``lost T-1``.
 
-Arguments: HOST:PORT GROUP TOPIC STRATEGY. It leaves the group at SIGTERM.
+Arguments: HOST:PORT GROUP TOPIC STRATEGY, the last ``consumer`` for a consumer group (KIP-848). It leaves the group at
+SIGTERM.
 """
 
 from __future__ import annotations
@@ -22,14 +23,20 @@ def main(bootstrap: str, group: str, topic: str, strategy: str) -> None:
     """Consume until told to stop."""
     stopped = []
     signal.signal(signal.SIGTERM, lambda *_: stopped.append(True))
+    protocol = {
+        "group.protocol": "classic",
+        "partition.assignment.strategy": strategy,
+        "session.timeout.ms": 6000,
+        "heartbeat.interval.ms": 300,
+    }
+    if strategy == "consumer":
+        protocol = {"group.protocol": "consumer"}
     consumer = confluent_kafka.Consumer(
         {
+            **protocol,
             "bootstrap.servers": bootstrap,
             "group.id": group,
             "client.id": "librdkafka",
-            "partition.assignment.strategy": strategy,
-            "session.timeout.ms": 6000,
-            "heartbeat.interval.ms": 300,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
             "log_level": 0,
