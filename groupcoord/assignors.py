@@ -1,5 +1,14 @@
 """For assignors of your own, which the coordinator runs for consumer groups (KIP-848): what they are and are given."""
 
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from importlib import import_module
+from typing import Any
+
+from attrs import frozen
+
 from groupcoord.core.consumer.assignors import (
     Assignor,
     GroupAssignment,
@@ -12,6 +21,7 @@ from groupcoord.core.consumer.assignors import (
     UniformAssignor,
 )
 from groupcoord.core.consumer.topics import Topic
+from groupcoord.errors import ConfigError
 
 __all__ = [
     "Assignor",
@@ -24,4 +34,85 @@ __all__ = [
     "SubscriptionType",
     "Topic",
     "UniformAssignor",
+    "choose_assignors",
 ]
+
+BUILT_IN: tuple[Assignor, ...] = (UniformAssignor(), RangeAssignor())
+"""Kafka's own assignors."""
+
+logger = logging.getLogger(__name__)
+
+
+@frozen
+class GuardedAssignor:
+    """An assignor that somebody else wrote: whatever it raises fails the request alone that asked for an assignment.
+
+    Attributes:
+        name: as the assignor has it.
+        assignor: the assignor.
+    """
+
+    name: str
+    assignor: Assignor
+
+    def assign(self, group: GroupSpec) -> GroupAssignment:
+        """See :class:`Assignor`."""
+        try:
+            assignment = self.assignor.assign(group)
+            return {
+                member_id: {topic_id: tuple(partitions) for topic_id, partitions in assigned.items()}
+                for member_id, assigned in assignment.items()
+            }
+        except PartitionAssignorError:
+            raise
+        except Exception as error:
+            logger.exception("assignor %r failed", self.name)
+            raise PartitionAssignorError(f"assignor {self.name!r} failed: {error!r}") from error
+
+
+def choose_assignors(named: Iterable[str], others: Iterable[Assignor] = ()) -> dict[str, Assignor]:
+    """Return the assignors that ``group.consumer.assignors`` names, by the names under which members ask for them.
+
+    Kafka loads the Java classes that the setting names. Here ``package.module:Class`` is a class that is made without
+    arguments, or an assignor that the module has.
+
+    Args:
+        named: names of Kafka's assignors and of the others, and paths of Python.
+        others: more assignors than Kafka's.
+
+    Raises:
+        ConfigError: there is no such assignor, what is found under a path isn't one, or two have the same name.
+    """
+    known: dict[str, Assignor] = {assignor.name: assignor for assignor in BUILT_IN}
+    for other in others:
+        if other.name in known:
+            raise ConfigError(f"there are two assignors with the name {other.name!r}")
+        known[other.name] = GuardedAssignor(other.name, other)
+    chosen: dict[str, Assignor] = {}
+    for name in named:
+        assignor = known.get(name) or _load(name)
+        if assignor.name in chosen or known.get(assignor.name, assignor) is not assignor:
+            raise _refusal(f"{name!r} has the name {assignor.name!r}, which is taken")
+        chosen[assignor.name] = assignor
+    return chosen
+
+
+def _load(path: str) -> Assignor:
+    module_name, colon, attribute = path.partition(":")
+    if not colon:
+        raise _refusal(f"there is no assignor {path!r}")
+    try:
+        found: Any = import_module(module_name)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+        assignor = found() if isinstance(found, type) else found
+    except Exception as error:  # whatever a module of somebody else's raises when it is loaded
+        raise _refusal(f"can't load {path!r}: {error or type(error).__name__}") from error
+    name = getattr(assignor, "name", None)
+    if not isinstance(name, str) or not name or not callable(getattr(assignor, "assign", None)):
+        raise _refusal(f"{path!r} is no assignor: it needs a name and a method 'assign'")
+    return GuardedAssignor(name, assignor)
+
+
+def _refusal(problem: str) -> ConfigError:
+    return ConfigError(f"setting 'group.consumer.assignors': {problem}")

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import TypeVar, cast
 from uuid import UUID
 
+from groupcoord.assignors import choose_assignors
 from groupcoord.clock import Clock, SystemClock
 from groupcoord.config import Config
 from groupcoord.core.classic.states import GroupState
@@ -84,6 +85,9 @@ class GroupCoordinator:
             the group is looked at; any producer may if left out.
         new_member_id: makes member ids from a prefix; random ones, as Kafka's, if left out.
         new_uuid: makes ids for members that join a consumer group without one; random ones if left out.
+
+    Raises:
+        ConfigError: ``group.consumer.assignors`` names what is no assignor, or two of one name.
     """
 
     def __init__(
@@ -112,7 +116,8 @@ class GroupCoordinator:
         self._regexes = regexes or NoRegexes()
         usual = ConsumerGroupSettings.of(self.config)
         settings_of = consumer_group_settings or (lambda group_id: usual)
-        self._rules = Rules.of(self.config, topics, assignors, self._regexes, settings_of)
+        chosen = choose_assignors(self.config.group_consumer_assignors, assignors)
+        self._rules = Rules(self.config, topics, chosen, self._regexes, settings_of)
         count = self.config.offsets_topic_num_partitions
         self._partitions = PartitionTable(count)
         self._effects = Effects()
@@ -123,6 +128,7 @@ class GroupCoordinator:
         self._cluster = Cluster(node, owner, count)
         self._front = Front(
             config=self.config,
+            assignors=tuple(chosen),
             effects=self._effects,
             split_requests=self._split_requests,
             partitions=self._partitions,

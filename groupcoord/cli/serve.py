@@ -108,6 +108,8 @@ def serve(
             )
     except StartError as error:
         _refuse(str(error), error.exit_status)
+    except ConfigError as error:
+        _refuse(str(error), USAGE_ERROR)
     except LoadError as error:
         _refuse(f"none of {len(error.causes)} log partitions can be loaded", FAILURE)
     except (LogStoreError, TransactionLogError, GroupConfigFileError) as error:
@@ -134,10 +136,7 @@ def _parse_settings(settings: list[str]) -> tuple[Config, bool]:
         if not equals or not key.strip():
             raise StartError(f"--set {text!r} is not KEY=VALUE", USAGE_ERROR)
         properties[key.strip()] = value
-    try:
-        config = Config.from_properties(properties)
-    except ConfigError as error:
-        raise StartError(str(error), USAGE_ERROR) from None
+    config = Config.from_properties(properties)
     return config, any(key.replace("_", ".") == OFFSETS_PARTITIONS_KEY for key in properties)
 
 

@@ -95,6 +95,8 @@ def test_the_number_of_offsets_partitions_is_kept(tmp_path: Path) -> None:
         (["--set", "group.max.size=0"], "group.max.size"),
         (["--set", "group.max.size"], "group.max.size"),
         (["--set", "=3"], "=3"),
+        (["--set", "group.consumer.assignors=uniform,mine"], "'mine'"),
+        (["--set", "group.consumer.assignors=no_module:Mine"], "No module named 'no_module'"),
         (["--topic", "orders"], "orders"),
         (["--topic", "orders:none"], "orders:none"),
         (["--topic", "orders:0"], "orders:0"),

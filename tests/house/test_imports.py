@@ -26,7 +26,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "core": ("errors", "config", "group_settings", "interpreter", "java", "xxh3", "consumer_protocol"),
     "messages": ("core.messages",),
     "events": ("core.events",),
-    "assignors": ("core.consumer.assignors", "core.consumer.topics"),
+    "assignors": ("core.consumer.assignors", "core.consumer.topics", "errors"),
     "records": (
         *("core.records", "core.columns", "errors", "interpreter"),
         "consumer_protocol",  # it shows what is embedded in records
@@ -35,6 +35,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "loading": ("core", "errors", "clock", "log_store"),
     "coordinator": (
         "core",
+        "assignors",  # the core imports nothing that a setting names
         "errors",
         "config",
         "group_settings",

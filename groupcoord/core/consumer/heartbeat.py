@@ -220,7 +220,7 @@ def _assign_target(
     members = {member_id: member.metadata for member_id, member in state.members.items()}
     try:
         changed = changed_targets(
-            rules.assignors[assignor],
+            rules.assignor(assignor),
             members,
             # Kafka has them in the order in which they came, which a restart forgets: its next target may differ.
             arrivals=sorted(member_id for member_id in members if member_id != newcomer_id),

@@ -7,16 +7,13 @@ from collections.abc import Iterable, Mapping
 from attrs import define, field
 
 from groupcoord.config import Config
-from groupcoord.core.consumer.assignors import Assignor, RangeAssignor, UniformAssignor
+from groupcoord.core.consumer.assignors import Assignor, PartitionAssignorError
 from groupcoord.core.consumer.metadata_hash import metadata_hash, topic_hash
 from groupcoord.core.consumer.refusal import RefusedError
 from groupcoord.core.consumer.topics import Topic
 from groupcoord.core.topics import RegexResolver, TopicResolver
-from groupcoord.errors import ConfigError, ErrorCode
+from groupcoord.errors import ErrorCode
 from groupcoord.group_settings import SettingsOfConsumerGroup
-
-BUILT_IN: tuple[Assignor, ...] = (UniformAssignor(), RangeAssignor())
-"""Kafka's own assignors."""
 
 
 @define
@@ -40,38 +37,21 @@ class Rules:
     topics_version: int = 0
     _hashes: dict[str, tuple[Topic, int]] = field(factory=dict)
 
-    @classmethod
-    def of(
-        cls,
-        config: Config,
-        topics: TopicResolver,
-        assignors: Iterable[Assignor],
-        regexes: RegexResolver,
-        settings_of: SettingsOfConsumerGroup,
-    ) -> Rules:
-        """Make the rules with the assignors that are named in ``group.consumer.assignors``.
-
-        Args:
-            config: settings of the broker.
-            topics: the topics of the cluster.
-            assignors: others than Kafka's own.
-            regexes: matches regular expressions.
-            settings_of: says what holds for the members of a group.
-
-        Raises:
-            ConfigError: there is no assignor of a name.
-        """
-        known: dict[str, Assignor] = {assignor.name: assignor for assignor in (*BUILT_IN, *assignors)}
-        named = config.group_consumer_assignors
-        missing = [name for name in named if name not in known]
-        if missing:
-            raise ConfigError(f"setting 'group.consumer.assignors': there is no assignor {missing[0]!r}")
-        return cls(config, topics, {name: known[name] for name in named}, regexes, settings_of)
-
     @property
     def default_assignor(self) -> str:
         """The assignor of a group whose members ask for none."""
         return next(iter(self.assignors))
+
+    def assignor(self, name: str) -> Assignor:
+        """Return an assignor by the name under which members ask for it.
+
+        Raises:
+            PartitionAssignorError: there is none any more, and members asked for it before the last restart.
+        """
+        assignor = self.assignors.get(name)
+        if assignor is None:
+            raise PartitionAssignorError(f"there is no assignor {name!r}")
+        return assignor
 
     def existing_topics(self, names: Iterable[str]) -> dict[str, Topic]:
         """Return those of these topics that exist and have an id, by name."""

@@ -5,7 +5,7 @@ Kafka does this in its request layer (``KafkaApis``) and ``GroupCoordinatorServi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from attrs import evolve, frozen
@@ -119,6 +119,7 @@ class Front:
     """
 
     __slots__ = (
+        "_assignors",
         "_authorize",
         "_cluster",
         "_config",
@@ -135,6 +136,7 @@ class Front:
         self,
         *,
         config: Config,
+        assignors: Sequence[str],
         effects: Effects,
         split_requests: SplitRequests,
         partitions: PartitionTable,
@@ -144,6 +146,7 @@ class Front:
         verify_transaction: VerifyTransaction | None,
     ) -> None:
         self._config = config
+        self._assignors = assignors
         self._effects = effects
         self._split_requests = split_requests
         self._partitions = partitions
@@ -283,7 +286,7 @@ class Front:
     ) -> None:
         refusal = None
         if not self._partitions.is_closed:
-            refusal = refuse_malformed(request, self._config.group_consumer_assignors)
+            refusal = refuse_malformed(request, self._assignors)
         if refusal is None:
             request.principal = None if permissions is None else permissions.principal
             self._to_group(request, token, permissions, now_ms)
