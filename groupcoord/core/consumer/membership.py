@@ -424,8 +424,11 @@ class ConsumerMembership:
 
     def _fence(self, group: ConsumerGroup, draft: Draft, key: TimerKey, now_ms: int) -> None:
         """Remove the member whose timer has fired, unless the timer was set again or the member has moved on."""
+        if group.timer(key.kind, key.member_id).deadline_ms is not None:
+            return
         member = draft.state.members.get(key.member_id)
-        if member is None or group.timer(key.kind, key.member_id).deadline_ms is not None:
+        if member is None:
+            group.fencing.append(key)  # another of its timers removes it; both fire again if the log refuses that
             return
         has_moved_on = member.assignment.member_epoch != group.revoking_epochs.get(key.member_id)
         if key.kind is not TimerKind.REVOCATION or not has_moved_on:

@@ -398,6 +398,24 @@ def test_an_expression_of_nobody_that_is_matched_during_a_write(topics: Topics) 
     assert (members.ids, members.inside.state.resolved) == (["c"], {})
 
 
+def test_two_timers_of_one_member_that_fire_during_a_write(driver: Driver, members: Members) -> None:
+    """Its removal is refused, and both fire again: neither is lost because the other came first."""
+    members.join("a", rebalance_ms=CONSUMER_SESSION_MS - 1)
+    members.join("b")
+    driver.write_all()
+    members.heartbeat("a", 2)
+    driver.write()
+    driver.sleep(CONSUMER_SESSION_MS - 2)
+    assert members.heartbeat("b", 3).is_waiting
+    driver.sleep(2)
+    driver.write()
+    driver.refuse(NotEnoughReplicasError())
+    assert sorted(members.ids) == ["a", "b"]
+    driver.sleep(FENCING_RETRY_MS)
+    driver.write()
+    assert members.ids == ["b"]
+
+
 # ---------------------------------------------------------------- unload
 
 
