@@ -1,12 +1,15 @@
-"""Consumers in processes of their own that tell their partitions line by line: ours, librdkafka's and Java's."""
+"""Consumers in processes of their own that tell their partitions line by line: ours, librdkafka's, Java's and Go's."""
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 from tests.storage.real_broker import LIBS
@@ -82,8 +85,36 @@ class Consumer:
 WORDS = ("assigned", "revoked", "lost")
 
 
-def command_of(kind: str, bootstrap: str, group: str, topic: str, strategy: str) -> list[str]:
-    """Return the command line of a consumer: ``ours``, ``librdkafka`` or ``java``."""
+@cache
+def programs_folder() -> tempfile.TemporaryDirectory[str]:
+    """Return the folder of compiled programs, which is gone when the tests are."""
+    return tempfile.TemporaryDirectory()
+
+
+@cache
+def java_consumer() -> str:
+    """Return the folder with Java's consumer, which is compiled once: that takes longer than a consumer to start."""
+    folder = programs_folder().name
+    compiler = ["javac", "-cp", f"{LIBS}/*", "-d", folder, str(PROGRAMS / "JavaConsumer.java")]
+    subprocess.run(compiler, check=True, capture_output=True)
+    return folder
+
+
+@cache
+def franz() -> str | None:
+    """Return the program with franz-go, which is built once; None where Go or its packages can't be had."""
+    program = Path(programs_folder().name) / "franz"
+    if shutil.which("go") is None:
+        return None
+    built = subprocess.run(["go", "build", "-o", str(program), "."], cwd=PROGRAMS / "franz", capture_output=True)
+    return str(program) if built.returncode == 0 else None
+
+
+def command_of(kind: str, bootstrap: str, group: str, topic: str, strategy: str, *more: str) -> list[str]:
+    """Return the command line of a consumer: ``ours``, ``librdkafka``, ``java`` or ``franz``.
+
+    All but ours take more words: an offset to commit for each partition, and, but for franz-go, an instance id.
+    """
     if kind == "ours":
         settings: dict[str, object] = {"auto.commit.interval.ms": 500}
         if strategy == CONSUMER:
@@ -95,15 +126,19 @@ def command_of(kind: str, bootstrap: str, group: str, topic: str, strategy: str)
         return [sys.executable, str(ROOT / "examples/asyncio_member.py"), bootstrap, group, topic, *words]
     if kind == "librdkafka":
         program = str(PROGRAMS / "librdkafka_consumer.py")
-        return [sys.executable, program, bootstrap, group, topic, strategy]
-    options = ["-Xmx128m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", f"{LIBS}/*"]
-    return ["java", *options, str(PROGRAMS / "JavaConsumer.java"), bootstrap, group, topic, JAVA_CLASSES[strategy]]
+        return [sys.executable, program, bootstrap, group, topic, strategy, *more]
+    if kind == "franz":
+        program = franz() or ""
+        return [program, bootstrap, group, topic, strategy, *more]
+    options = ["-Xmx128m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", f"{java_consumer()}:{LIBS}/*"]
+    java = ["java", *options, "JavaConsumer", bootstrap, group, topic]
+    return [*java, JAVA_CLASSES.get(strategy, strategy), *more]
 
 
 @contextmanager
-def running(kind: str, bootstrap: str, group: str, topic: str, strategy: str) -> Iterator[Consumer]:
+def running(kind: str, bootstrap: str, group: str, topic: str, strategy: str, *more: str) -> Iterator[Consumer]:
     """Start a consumer, and see that it is gone afterwards."""
-    consumer = Consumer(command_of(kind, bootstrap, group, topic, strategy))
+    consumer = Consumer(command_of(kind, bootstrap, group, topic, strategy, *more))
     try:
         yield consumer
     finally:

@@ -55,9 +55,9 @@ def partitions(opened: Any) -> set[int]:
 
 
 @contextmanager
-def serving(data_dir: Path, port: int = 0) -> Iterator[ServerProcess]:
+def serving(data_dir: Path, port: int = 0, words: tuple[str, ...] = ()) -> Iterator[ServerProcess]:
     """A server with the topic."""
-    server = ServerProcess(data_dir, port=port, topics={TOPIC: PARTITION_COUNT}, settings=SETTINGS)
+    server = ServerProcess(data_dir, port=port, topics={TOPIC: PARTITION_COUNT}, settings=SETTINGS, words=words)
     try:
         yield server
     finally:
@@ -85,6 +85,15 @@ def test_a_regular_expression(tmp_path: Path) -> None:
     """A member that subscribes to an expression gets the partitions of the topics that match."""
     with serving(tmp_path) as server, consumer(server.bootstrap, "expression", "^ord.*") as opened:
         poll_until([opened], lambda: len(partitions(opened)) == PARTITION_COUNT)
+
+
+def test_an_assignor_of_ones_own(tmp_path: Path) -> None:
+    """Members that ask for it by its name get what it gives."""
+    words = ("--set", "group.consumer.assignors=uniform,tests.core.own_assignors:Deal")
+    with serving(tmp_path, words=words) as server, ExitStack() as stack:
+        wanted = {"group.remote.assignor": "deal"}
+        both = [stack.enter_context(consumer(server.bootstrap, "dealt", **wanted)) for _ in range(2)]
+        poll_until(both, lambda: sorted(sorted(partitions(opened)) for opened in both) == [[0, 2, 4], [1, 3, 5]])
 
 
 def test_a_server_that_is_killed(tmp_path: Path) -> None:

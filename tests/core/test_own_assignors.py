@@ -4,82 +4,17 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from uuid import UUID
 
 import pytest
 
 from groupcoord import Config, ConfigError, ErrorCode, GroupCoordinator, ManualClock, MemoryLogStore
-from groupcoord.assignors import GroupAssignment, GroupSpec, PartitionAssignorError, choose_assignors
+from groupcoord.assignors import choose_assignors
 from groupcoord.messages import ConsumerGroupDescribe, ConsumerGroupHeartbeat, ConsumerGroupHeartbeatResponse
 from groupcoord.testing import check_assignor
 from tests.core.consumer.members import Topics
+from tests.core.own_assignors import Deal, Uniform
 
-ORDERS = UUID(int=1)
-DEAL = "tests.core.test_own_assignors:Deal"
-
-
-class Deal:
-    """Deals the partitions of each topic like cards, to the members in the order of their ids."""
-
-    name = "deal"
-
-    def assign(self, group: GroupSpec) -> GroupAssignment:
-        """See :class:`groupcoord.assignors.Assignor`."""
-        hands: dict[str, dict[UUID, tuple[int, ...]]] = {member_id: {} for member_id in group.members}
-        for topic_id in sorted({topic for member in group.members.values() for topic in member.topic_ids}):
-            takers = sorted(name for name, member in group.members.items() if topic_id in member.topic_ids)
-            for number, taker in enumerate(takers):
-                hand = tuple(range(number, group.partition_count(topic_id), len(takers)))
-                if hand:
-                    hands[taker][topic_id] = hand
-        return hands
-
-
-class Broken(Deal):
-    """Answers what is no assignment."""
-
-    name = "broken"
-
-    def assign(self, group: GroupSpec) -> GroupAssignment:
-        """Break."""
-        return {member_id: {ORDERS: (0 // 0,)} for member_id in group.members}
-
-
-class Undecided(Deal):
-    """Says that there is no assignment."""
-
-    name = "undecided"
-
-    def assign(self, group: GroupSpec) -> GroupAssignment:
-        """Refuse."""
-        raise PartitionAssignorError("no")
-
-
-class Uniform(Deal):
-    """Has a name that Kafka's own assignor has."""
-
-    name = "uniform"
-
-
-class Nameless:
-    """No assignor: nobody could ask for it."""
-
-    def assign(self, group: GroupSpec) -> GroupAssignment:
-        """Give nothing."""
-        return {}
-
-
-class Needy(Deal):
-    """Can't be made without an argument."""
-
-    def __init__(self, rack: str) -> None:
-        self.rack = rack
-
-
-class Packages:
-    """A name space for an assignor that is made already."""
-
-    deal = Deal()
+DEAL = "tests.core.own_assignors:Deal"
 
 
 def coordinator(*assignors: str, store: MemoryLogStore | None = None) -> GroupCoordinator:
@@ -135,7 +70,7 @@ def test_the_first_is_the_default() -> None:
 
 def test_an_assignor_that_is_made_already() -> None:
     """A path may lead to an assignor itself, also further inside of a module."""
-    assert choose_assignors(["tests.core.test_own_assignors:Packages.deal"]).keys() == {"deal"}
+    assert choose_assignors(["tests.core.own_assignors:Packages.deal"]).keys() == {"deal"}
 
 
 def test_the_setting_as_text() -> None:
@@ -152,16 +87,16 @@ def test_the_setting_as_text() -> None:
         ("org.example.Mine", "there is no assignor 'org.example.Mine'"),
         ("no_such_module:Mine", "can't load 'no_such_module:Mine': No module named 'no_such_module'"),
         (":Mine", "can't load ':Mine': Empty module name"),
-        ("tests.core.test_own_assignors:Mine", "has no attribute 'Mine'"),
-        ("tests.core.test_own_assignors:Needy", "missing 1 required positional argument: 'rack'"),
+        ("tests.core.own_assignors:Mine", "has no attribute 'Mine'"),
+        ("tests.core.own_assignors:Needy", "missing 1 required positional argument: 'rack'"),
         (
-            "tests.core.test_own_assignors:Nameless",
-            "'tests.core.test_own_assignors:Nameless' is no assignor: it needs a name and a method 'assign'",
+            "tests.core.own_assignors:Nameless",
+            "'tests.core.own_assignors:Nameless' is no assignor: it needs a name and a method 'assign'",
         ),
         ("json:loads", "'json:loads' is no assignor: it needs a name and a method 'assign'"),
         (
-            "tests.core.test_own_assignors:Uniform",
-            "'tests.core.test_own_assignors:Uniform' has the name 'uniform', which is taken",
+            "tests.core.own_assignors:Uniform",
+            "'tests.core.own_assignors:Uniform' has the name 'uniform', which is taken",
         ),
     ],
 )
@@ -175,7 +110,7 @@ def test_what_is_no_assignor(named: str, problem: str) -> None:
 def test_two_of_one_name() -> None:
     """Nobody could tell which one members mean, whoever brings them."""
     with pytest.raises(ConfigError, match="has the name 'deal', which is taken"):
-        coordinator(DEAL, "tests.core.test_own_assignors:Packages.deal")
+        coordinator(DEAL, "tests.core.own_assignors:Packages.deal")
     with pytest.raises(ConfigError, match="there are two assignors with the name 'uniform'"):
         GroupCoordinator(assignors=[Uniform()])
     with pytest.raises(ConfigError, match="has the name 'deal', which is taken"):
@@ -184,7 +119,7 @@ def test_two_of_one_name() -> None:
 
 def test_an_assignor_that_fails(caplog: pytest.LogCaptureFixture) -> None:
     """Its bug is in the log of the program; who joins is refused, and nothing is written."""
-    made = coordinator("tests.core.test_own_assignors:Broken", "uniform")
+    made = coordinator("tests.core.own_assignors:Broken", "uniform")
     with caplog.at_level(logging.ERROR):
         assert join(made, "a").error_code is ErrorCode.UNKNOWN_SERVER_ERROR
     assert "ZeroDivisionError" in caplog.text
@@ -194,7 +129,7 @@ def test_an_assignor_that_fails(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_an_assignor_that_has_no_assignment(caplog: pytest.LogCaptureFixture) -> None:
     """That is no bug: who joins is refused without a word in the log."""
-    made = coordinator("tests.core.test_own_assignors:Undecided")
+    made = coordinator("tests.core.own_assignors:Undecided")
     assert join(made, "a").error_code is ErrorCode.UNKNOWN_SERVER_ERROR
     assert not caplog.records
 

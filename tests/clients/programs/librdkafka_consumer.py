@@ -1,13 +1,17 @@
 """A consumer with confluent-kafka that tells its partitions: ``assigned T-0 T-1``, ``revoked T-0``, ``lost T-1``.
 
-Arguments: HOST:PORT GROUP TOPIC STRATEGY, the last ``consumer`` for a consumer group (KIP-848). It leaves the group at
-SIGTERM.
+Before each of these lines it tells the time.
+
+Arguments: HOST:PORT GROUP TOPIC STRATEGY [OFFSET [INSTANCE]]. TOPIC is an expression if it begins with ^, STRATEGY the
+name of an assignor, or ``consumer`` for a consumer group (KIP-848), OFFSET what it commits for each partition that it
+gets. It leaves the group at SIGTERM.
 """
 
 from __future__ import annotations
 
 import signal
 import sys
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -15,28 +19,47 @@ import confluent_kafka
 
 
 def tell(word: str, partitions: Iterable[Any]) -> None:
-    """Print one line."""
+    """Print the time, and one line."""
+    print("at", time.time_ns() // 1_000_000)
     print(word, *(f"{partition.topic}-{partition.partition}" for partition in partitions), flush=True)
 
 
-def main(bootstrap: str, group: str, topic: str, strategy: str) -> None:
+def commit(consumer: Any, offset: int) -> bool:
+    """Commit an offset for all that it has; return whether that was done."""
+    offsets = [confluent_kafka.TopicPartition(held.topic, held.partition, offset) for held in consumer.assignment()]
+    if not offsets:
+        return True
+    try:
+        refused = [
+            done.error for done in consumer.commit(offsets=offsets, asynchronous=False) if done.error is not None
+        ]
+    except confluent_kafka.KafkaException as error:
+        refused = [error]
+    print(*(["refused", *refused] if refused else ["committed"]), flush=True)
+    return not refused
+
+
+def main(bootstrap: str, group: str, topic: str, strategy: str, offset: str = "", instance: str = "") -> None:
     """Consume until told to stop."""
-    stopped = []
+    stopped: list[bool] = []
+    new: list[Any] = []
     signal.signal(signal.SIGTERM, lambda *_: stopped.append(True))
-    protocol = {
-        "group.protocol": "classic",
-        "partition.assignment.strategy": strategy,
-        "session.timeout.ms": 6000,
-        "heartbeat.interval.ms": 300,
-    }
-    if strategy == "consumer":
-        protocol = {"group.protocol": "consumer"}
+    own: dict[str, Any] = {"group.protocol": "consumer"}
+    if strategy != "consumer":
+        own = {"partition.assignment.strategy": strategy, "session.timeout.ms": 6000, "heartbeat.interval.ms": 300}
+    if instance:
+        own["group.instance.id"] = instance
+
+    def on_assign(_: Any, partitions: list[Any]) -> None:
+        tell("assigned", partitions)
+        new.extend(partitions)
+
     consumer = confluent_kafka.Consumer(
         {
-            **protocol,
             "bootstrap.servers": bootstrap,
             "group.id": group,
             "client.id": "librdkafka",
+            **own,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
             "log_level": 0,
@@ -44,12 +67,14 @@ def main(bootstrap: str, group: str, topic: str, strategy: str) -> None:
     )
     consumer.subscribe(
         [topic],
-        on_assign=lambda _, partitions: tell("assigned", partitions),
+        on_assign=on_assign,
         on_revoke=lambda _, partitions: tell("revoked", partitions),
         on_lost=lambda _, partitions: tell("lost", partitions),
     )
     while not stopped:
         consumer.poll(0.05)
+        if offset and new and commit(consumer, int(offset)):
+            new.clear()
     consumer.close()
 
 
