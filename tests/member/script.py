@@ -65,6 +65,7 @@ class Script:
         *,
         waits_for_listener: bool = False,
         random: float = 0.5,
+        member_id: str | None = None,
         **settings: Any,
     ) -> None:
         settings = {"group_id": GROUP, "enable_auto_commit": False} | settings
@@ -78,6 +79,7 @@ class Script:
             now_ms=START_MS,
             random=lambda: random,
             waits_for_listener=waits_for_listener,
+            member_id=member_id,
         )
         self.sent: list[Send] = []
         self.events: list[Output] = []

@@ -100,8 +100,8 @@ class Reconciliation:
     def progress(self, now_ms: int) -> None:
         """Go on as far as possible."""
         while not self._parts.gate.is_shut:
-            if self.is_busy and self._step is not _Step.LOSING and self._is_aborted():
-                self._step = _Step.NONE
+            if self.is_busy and self._step is not _Step.LOSING:
+                self._abort_if_out_of_place()
             if self._step is _Step.COMMITTING:
                 if self._commit is not None and self._commit.outcome is None:
                     return
@@ -117,9 +117,14 @@ class Reconciliation:
             elif self._membership.state is not MemberState.RECONCILING or not self._begin(now_ms):
                 return
 
-    def _is_aborted(self) -> bool:
-        """The member was put out of the group, or leaves it, while something took its time."""
-        return self._membership.state is not MemberState.RECONCILING
+    def _abort_if_out_of_place(self) -> None:
+        """End here if the member was put out of the group, or leaves it, while something took its time."""
+        if self._membership.state is MemberState.RECONCILING:
+            return
+        if self._step is _Step.REVOKING:
+            gone = set(self._revoked())
+            self._subscription.take([partition for partition in self._subscription.positions if partition not in gone])
+        self._step = _Step.NONE
 
     def _begin(self, now_ms: int) -> bool:
         """Begin if there is something to do; return whether that is so."""
