@@ -9,6 +9,7 @@ from uuid import UUID
 from groupcoord import Config, GroupCoordinator, ManualClock, MemoryLogStore
 from groupcoord.errors import ErrorCode
 from groupcoord.member import (
+    AssignmentNeeded,
     Closed,
     Cluster,
     Failed,
@@ -21,11 +22,15 @@ from groupcoord.member import (
     PartitionsLost,
     PartitionsRevoked,
     Send,
+    SubscriptionPattern,
     TopicPartition,
 )
-from groupcoord.messages import FindCoordinator, FindCoordinatorResponse, FoundCoordinator, Node
+from groupcoord.messages import ConsumerGroupDescribe, FindCoordinator, FindCoordinatorResponse, FoundCoordinator, Node
 
 GROUP = "group"
+REPLACED = (ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.FENCED_INSTANCE_ID)
+"""How a static member fails when there is, or was, another one with its instance id."""
+
 NODE = Node(1, "broker", 9092)
 FOREVER_MS = 2**40
 SETTINGS = {
@@ -68,16 +73,18 @@ class Topics:
 class Host:
     """One member, what it told, and what it has by what it told."""
 
-    def __init__(self, name: str, world: World, **settings: Any) -> None:
+    def __init__(self, name: str, member_id: str, topics: tuple[str, ...], world: World, **settings: Any) -> None:
         self.name = name
+        self.topics = topics
         self.member = Member(
-            MemberConfig(group_id=GROUP, group_protocol="consumer", client_id=name, **settings),
+            MemberConfig(group_id=GROUP, client_id=name, **({"group_protocol": "consumer"} | settings)),
             now_ms=world.clock.now_ms(),
             waits_for_listener=True,
-            member_id=name,
+            member_id=member_id,
         )
         self.events: list[Output] = []
         self.owned: set[TopicPartition] = set()
+        self.is_open = True
         self.fetched: dict[TopicPartition, int | None] = {}
 
     def has(self, *names: str) -> bool:
@@ -118,13 +125,29 @@ class World:
         self.answers: deque[tuple[Host, int, Any]] = deque()
         self.sent: list[tuple[str, Any]] = []
         self.keeps = False
+        self._lives = 0
 
-    def add(self, name: str, *topics: str, **settings: Any) -> Host:
-        """Let a member come that subscribes to these topics and polls."""
-        host = self.hosts[name] = Host(name, self, **settings)
-        host.member.subscribe(topics or ("orders",), self.clock.now_ms())
+    def add(self, name: str, *topics: str, pattern: SubscriptionPattern | None = None, **settings: Any) -> Host:
+        """Let a member come that subscribes to these topics, or to an expression, and polls."""
+        topics = topics or ("orders",)
+        self._lives += 1
+        host = self.hosts[name] = Host(name, f"{name}-{self._lives}", topics, self, **settings)
+        if pattern is None:
+            host.member.subscribe(topics, self.clock.now_ms())
+        else:
+            host.member.subscribe_pattern(pattern, self.clock.now_ms())
         host.member.poll(self.clock.now_ms(), FOREVER_MS)
         return host
+
+    def crash(self, name: str) -> None:
+        """Let a member vanish without a word."""
+        self.answers = deque(answer for answer in self.answers if answer[0].name != name)
+        del self.hosts[name]
+
+    def epochs(self) -> dict[str, int]:
+        """Return the members that the coordinator counts in, with their epochs."""
+        (group,) = self.coordinator.call(ConsumerGroupDescribe((GROUP,))).groups
+        return {member.member_id: member.member_epoch for member in group.members}
 
     # ------------------------------------------------------------ carrying
 
@@ -156,6 +179,8 @@ class World:
             case Send():
                 self.sent.append((host.name, output.request))
                 self.coordinator.submit(output.request, token=(host, output.request_id))
+            case AssignmentNeeded():
+                host.member.assignment_computed(output.compute(), now_ms)
             case MetadataNeeded():
                 host.member.update_metadata(self.topics.cluster, now_ms)
             case _:
@@ -164,7 +189,9 @@ class World:
                     host.member.listener_returned(now_ms)
                 if isinstance(output, Closed):
                     self.hosts.pop(host.name, None)
-                assert not isinstance(output, Failed), output
+                if isinstance(output, Failed):
+                    assert output.error_code in REPLACED, output
+                    self.crash(host.name)
 
     def deliver(self, number: int = 0) -> None:
         """Bring one answer to its member."""
