@@ -116,7 +116,7 @@ def asked_by_both(
                 str(life.commit_after_ms),
                 protocol,
             ]
-            arguments += [f"java-{name}" for name in scenarios]
+            arguments += ["nothing-is-refused", *(f"java-{name}" for name in scenarios)]
             subprocess.run(["java", *options, PROGRAMS / "JavaLives.java", *arguments], check=True, timeout=180)
             yield dict(proxy.asked)
         finally:

@@ -14,12 +14,14 @@ from groupcoord.member.outputs import (
     ComputedAssignment,
     Joined,
     LeftGroup,
+    MetadataNeeded,
     RejoinRequested,
     RequestRefused,
     Send,
 )
 from groupcoord.member.protocol import GroupProtocol, Parts
 from groupcoord.member.reactions import Reaction
+from groupcoord.member.subscription import SubscriptionKind
 from groupcoord.member.timing import NEVER_MS
 
 _API = "ConsumerGroupHeartbeat"
@@ -94,6 +96,10 @@ class ConsumerProtocol(GroupProtocol):
         self._membership.forget_epoch()
         self._membership.move(MemberState.JOINING)
         self._reconciliation.begin_anew()
+        metadata = self._parts.topic_metadata
+        if self._parts.subscription.kind is SubscriptionKind.PATTERN and not metadata.is_asked:
+            metadata.is_asked = True
+            self._parts.outputs.append(MetadataNeeded(None))  # what matches now; the join does not wait for it
 
     def _rejoin_if_fenced(self) -> None:
         if self._membership.state is MemberState.FENCED and not self._reconciliation.is_lossy:

@@ -430,9 +430,8 @@ def test_an_expression_for_the_coordinator() -> None:
 
 
 def test_an_expression_for_the_member() -> None:
-    """One of Python is matched here, and names are told; new topics with the next heartbeat."""
+    """One of Python is matched here with all topics, and names are told; new topics with the next heartbeat."""
     script = ConsumerScript()
-    script.member.update_metadata(CLUSTER, script.now_ms)
     script.member.subscribe_pattern("top.*", script.now_ms)
     script.poll(FOREVER_MS)
     script.find()
