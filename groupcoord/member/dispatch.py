@@ -6,8 +6,7 @@ from groupcoord.core.messages import FindCoordinator, OffsetCommit, OffsetFetch,
 from groupcoord.errors import ErrorCode
 from groupcoord.member.closing import CloseOperation, Closing, ClosingStep
 from groupcoord.member.commits import CommitKind
-from groupcoord.member.fetches import Fetches
-from groupcoord.member.membership import Membership, MemberState
+from groupcoord.member.membership import MemberState
 from groupcoord.member.outputs import Closed, Send
 from groupcoord.member.protocol import GroupProtocol, Parts
 from groupcoord.member.subscription import SubscriptionKind
@@ -47,13 +46,13 @@ class Dispatcher:
         "poll_until_ms",
     )
 
-    def __init__(self, parts: Parts, membership: Membership, protocol: GroupProtocol, fetches: Fetches) -> None:
+    def __init__(self, parts: Parts, protocol: GroupProtocol) -> None:
         self._config = parts.config
         self._link = parts.link
-        self._membership = membership
+        self._membership = parts.membership
         self._subscription = parts.subscription
         self._commits = parts.commits
-        self._fetches = fetches
+        self._fetches = parts.fetches
         self._protocol = protocol
         self._topic_metadata = parts.topic_metadata
         self._gate = parts.gate

@@ -3,44 +3,22 @@
 from __future__ import annotations
 
 import re
-from base64 import urlsafe_b64encode
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from uuid import uuid4
 
 from groupcoord.consumer_protocol import TopicPartition
-from groupcoord.core.messages import (
-    Node,
-    Response,
-)
-from groupcoord.errors import ConfigError, ErrorCode
-from groupcoord.member.assignors import ASSIGNORS, Assignor, Cluster, RebalanceProtocol
-from groupcoord.member.classic.membership import MembershipManager
-from groupcoord.member.classic.protocol import ClassicProtocol
+from groupcoord.core.messages import Node, Response
+from groupcoord.errors import ErrorCode
+from groupcoord.member.assembly import assemble, no_jitter
+from groupcoord.member.assignors import Assignor, Cluster
 from groupcoord.member.closing import CloseOperation
-from groupcoord.member.commits import Commit, CommitKind, Commits
+from groupcoord.member.commits import Commit, CommitKind
 from groupcoord.member.config import MemberConfig
-from groupcoord.member.consumer.membership import ConsumerMembership
-from groupcoord.member.consumer.protocol import ConsumerProtocol
 from groupcoord.member.dispatch import Dispatcher
-from groupcoord.member.fetches import Fetch, Fetches
-from groupcoord.member.link import CoordinatorLink
-from groupcoord.member.membership import IllegalCallError, Membership, MemberState
-from groupcoord.member.outputs import (
-    ComputedAssignment,
-    ListenerGate,
-    MetadataNeeded,
-    OffsetAndMetadata,
-    Output,
-)
-from groupcoord.member.protocol import GroupProtocol, Parts
-from groupcoord.member.subscription import SubscriptionPattern, SubscriptionState, to_offset
-from groupcoord.member.timing import NEVER_MS, ExponentialBackoff
-from groupcoord.member.topic_metadata import TopicMetadata
-
-
-def no_jitter() -> float:
-    """Return what makes every wait exactly as long as its rule says."""
-    return 0.5
+from groupcoord.member.fetches import Fetch
+from groupcoord.member.membership import IllegalCallError, MemberState
+from groupcoord.member.outputs import ComputedAssignment, MetadataNeeded, OffsetAndMetadata, Output
+from groupcoord.member.subscription import SubscriptionPattern, to_offset
+from groupcoord.member.timing import NEVER_MS
 
 
 class Member:
@@ -73,7 +51,6 @@ class Member:
     """
 
     __slots__ = (
-        "_can_subscribe",
         "_commits",
         "_config",
         "_dispatcher",
@@ -99,46 +76,17 @@ class Member:
         member_id: str | None = None,
     ) -> None:
         self._config = config
-        self._outputs: list[Output] = []
-        self._gate = ListenerGate(self._outputs, waits=waits_for_listener)
-        self._subscription = SubscriptionState(excludes_internal=config.exclude_internal_topics)
-        self._topic_metadata = TopicMetadata(compares_racks=bool(config.client_rack))
-        backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
-        self._link = CoordinatorLink(config, backoff, self._outputs)
-
-        def parts_of(membership: Membership) -> Parts:
-            """Return what all protocols work with."""
-            commits = Commits(config, self._link, membership, self._subscription, backoff, self._outputs)
-            return Parts(
-                config=config,
-                link=self._link,
-                subscription=self._subscription,
-                commits=commits,
-                topic_metadata=self._topic_metadata,
-                backoff=backoff,
-                gate=self._gate,
-                outputs=self._outputs,
-            )
-
-        if config.is_consumer_protocol:
-            if assignors is not None:
-                raise ConfigError("setting 'group.protocol' is 'consumer': the coordinator assigns, not the member")
-            consumer = ConsumerMembership(member_id or new_member_id(random), config.group_instance_id, self._outputs)
-            parts = parts_of(consumer)
-            self._membership: Membership = consumer
-            self._protocol: GroupProtocol = ConsumerProtocol(parts, consumer)
-            self._can_subscribe = True
-        else:
-            chosen = tuple(assignors) if assignors is not None else _named(config.partition_assignment_strategy)
-            classic = MembershipManager(config.group_instance_id, self._outputs)
-            parts = parts_of(classic)
-            self._membership = classic
-            self._protocol = ClassicProtocol(parts, classic, chosen, _common_protocol(chosen))
-            self._can_subscribe = bool(chosen)
+        parts, self._protocol = assemble(config, assignors, random, member_id, waits_for_listener=waits_for_listener)
+        self._outputs = parts.outputs
+        self._gate = parts.gate
+        self._link = parts.link
+        self._membership = parts.membership
+        self._subscription = parts.subscription
+        self._topic_metadata = parts.topic_metadata
         self._commits = parts.commits
         self._commits.restart_interval(now_ms)
-        self._fetches = Fetches(config, self._link, self._membership, backoff, self._outputs)
-        self._dispatcher = Dispatcher(parts, self._membership, self._protocol, self._fetches)
+        self._fetches = parts.fetches
+        self._dispatcher = Dispatcher(parts, self._protocol)
         self._last_id = 0
 
     # ------------------------------------------------------------ what the application calls
@@ -493,7 +441,7 @@ class Member:
 
     def _check_may_subscribe(self) -> None:
         self._check_has_group()
-        if not self._can_subscribe:
+        if not self._protocol.can_subscribe:
             raise IllegalCallError("the member has no assignor: 'partition.assignment.strategy' is empty")
 
     def _new_commit(
@@ -507,41 +455,3 @@ class Member:
     def _want_topics(self) -> None:
         if self._topic_metadata.missing(self._subscription.metadata_topics() or ()):
             self._outputs.append(MetadataNeeded(self._subscription.metadata_topics()))
-
-
-def _named(names: Iterable[str]) -> tuple[Assignor, ...]:
-    unknown = [name for name in names if name not in ASSIGNORS]
-    if unknown:
-        raise ConfigError(
-            f"setting 'partition.assignment.strategy' names an unknown assignor {unknown[0]!r}; "
-            f"there are {', '.join(ASSIGNORS)}"
-        )
-    return tuple(ASSIGNORS[name]() for name in names)
-
-
-def _common_protocol(assignors: Sequence[Assignor]) -> RebalanceProtocol:
-    """Return the highest rebalance protocol that all assignors support."""
-    common = [
-        protocol
-        for protocol in (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)
-        if all(protocol in assignor.supported_protocols for assignor in assignors)
-    ]
-    if not common:
-        names = ", ".join(assignor.name for assignor in assignors)
-        raise ConfigError(
-            f"setting 'partition.assignment.strategy': the assignors {names} have no rebalance protocol in common"
-        )
-    return common[0]
-
-
-def new_member_id(random: Callable[[], float]) -> str:
-    """Return a new member id, as Kafka writes UUIDs: 16 bytes in base64 that don't begin with a dash.
-
-    Args:
-        random: where it comes from, so that equal inputs make equal ids; :func:`no_jitter` stands for real chance.
-    """
-    while True:
-        raw = uuid4().bytes if random is no_jitter else bytes(int(random() * 256) for _ in range(16))
-        text = urlsafe_b64encode(raw).decode().rstrip("=")
-        if not text.startswith("-"):
-            return text

@@ -16,7 +16,9 @@ from groupcoord.errors import ErrorCode
 from groupcoord.member.closing import CloseOperation
 from groupcoord.member.commits import Commits
 from groupcoord.member.config import MemberConfig
+from groupcoord.member.fetches import Fetches
 from groupcoord.member.link import CoordinatorLink
+from groupcoord.member.membership import Membership
 from groupcoord.member.outputs import ComputedAssignment, ListenerGate, Output, Send
 from groupcoord.member.subscription import SubscriptionState
 from groupcoord.member.timing import ExponentialBackoff
@@ -25,12 +27,14 @@ from groupcoord.member.topic_metadata import TopicMetadata
 
 @frozen
 class Parts:
-    """What a protocol works with: the common parts of a member."""
+    """The common parts of a member, with which a protocol works."""
 
     config: MemberConfig
+    membership: Membership
     link: CoordinatorLink
     subscription: SubscriptionState
     commits: Commits
+    fetches: Fetches
     topic_metadata: TopicMetadata
     backoff: ExponentialBackoff
     gate: ListenerGate
@@ -58,6 +62,11 @@ class GroupProtocol(ABC):
     @abstractmethod
     def is_leader(self) -> bool:
         """Whether the member assigned in this generation."""
+
+    @property
+    @abstractmethod
+    def can_subscribe(self) -> bool:
+        """Whether somebody can assign."""
 
     @property
     @abstractmethod

@@ -30,7 +30,7 @@ _POLL_TIMEOUT_REASON = "consumer poll timeout has expired."
 class ClassicProtocol(GroupProtocol):
     """``group.protocol=classic``, as the Java consumer speaks it."""
 
-    __slots__ = ("_heartbeats", "_membership", "_parts", "_rebalance")
+    __slots__ = ("_has_assignors", "_heartbeats", "_membership", "_parts", "_rebalance")
 
     def __init__(
         self,
@@ -41,6 +41,7 @@ class ClassicProtocol(GroupProtocol):
     ) -> None:
         self._parts = parts
         self._membership = membership
+        self._has_assignors = bool(assignors)
         self._heartbeats = Heartbeats(parts.config, parts.link, membership, parts.backoff)
         self._rebalance = Rebalance(
             parts.config,
@@ -72,6 +73,11 @@ class ClassicProtocol(GroupProtocol):
     def is_leader(self) -> bool:
         """Whether it assigned in this generation, and watches the topics for changes."""
         return self._rebalance.is_leader
+
+    @property
+    def can_subscribe(self) -> bool:
+        """Whether the member has an assignor."""
+        return self._has_assignors
 
     @property
     def heartbeat_interval_ms(self) -> int:

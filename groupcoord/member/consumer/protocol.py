@@ -58,6 +58,11 @@ class ConsumerProtocol(GroupProtocol):
         return False
 
     @property
+    def can_subscribe(self) -> bool:
+        """True: the coordinator can assign."""
+        return True
+
+    @property
     def heartbeat_interval_ms(self) -> int:
         """What the coordinator said."""
         return self._heartbeats.interval_ms
