@@ -1,10 +1,14 @@
-"""One life of a consumer, led by Java's and by ours, through a proxy that refuses one request of it."""
+"""One life of a consumer, led by ours and by Java's or librdkafka's, through a proxy that refuses one request of it."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import math
 import subprocess
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,6 +32,7 @@ from tests.storage.real_broker import LIBS
 TOPIC = "orders"
 FOREVER_MS = 2**40
 LOOKUP = "FindCoordinator"
+AT_A_TIME = 10
 
 
 @frozen
@@ -73,6 +78,43 @@ async def live(example: Any, bootstrap: tuple[str, int], config: Mapping[str, An
     host.close()
 
 
+def live_in_java(bootstrap: str, protocol: str, life: Life, groups: list[str]) -> None:
+    """Let Java's consumers live, each in a group of its own."""
+    options = ["-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", f"{LIBS}/*"]
+    arguments = [bootstrap, TOPIC, str(life.duration_ms), str(life.commit_after_ms), protocol]
+    program = PROGRAMS / "JavaLives.java"
+    subprocess.run(["java", *options, program, *arguments, "nothing-is-refused", *groups], check=True, timeout=180)
+
+
+def live_in_librdkafka(bootstrap: str, protocol: str, life: Life, groups: list[str]) -> None:
+    """Let librdkafka's consumers live, each in a group of its own."""
+    with ThreadPoolExecutor(AT_A_TIME) as threads:
+        list(threads.map(lambda group: _live_in_librdkafka(bootstrap, protocol, life, group), groups))
+
+
+def _live_in_librdkafka(bootstrap: str, protocol: str, life: Life, group: str) -> None:
+    import confluent_kafka
+
+    config = {
+        "bootstrap.servers": bootstrap,
+        "group.id": group,
+        "group.protocol": protocol,
+        "enable.auto.commit": False,
+    }
+    consumer = confluent_kafka.Consumer({**config, "log_level": 0})
+    consumer.subscribe([TOPIC])
+    end_s, commit_s, has_committed = time.monotonic() + life.duration_ms / 1000, math.inf, False
+    while time.monotonic() < end_s:
+        with contextlib.suppress(confluent_kafka.KafkaException, RuntimeError):
+            consumer.poll(0.02)
+            if consumer.assignment():
+                commit_s = min(commit_s, time.monotonic() + life.commit_after_ms / 1000)
+            if time.monotonic() >= commit_s and not has_committed:
+                has_committed = True
+                consumer.commit(offsets=[confluent_kafka.TopicPartition(TOPIC, 0, 1)], asynchronous=False)
+    consumer.close()
+
+
 @contextmanager
 def asked_by_both(
     data_dir: Path,
@@ -80,15 +122,17 @@ def asked_by_both(
     settings: Mapping[str, Any],
     config: Mapping[str, Any],
     life: Life = USUAL,
+    others: Callable[[str, str, Life, list[str]], None] = live_in_java,
 ) -> Iterator[dict[str, list[str]]]:
-    """Let both lead a life for each scenario; what they asked, by group: ``ours-`` or ``java-``, and the scenario.
+    """Let both lead a life for each scenario; what they asked, by group: ``ours-`` or ``others-``, and the scenario.
 
     Args:
         data_dir: the server's.
         scenarios: as the proxy reads them.
         settings: the server's.
-        config: the member's; Java's consumer has the same in ``JavaLives.java``.
+        config: the member's; the other consumers have the same.
         life: of each consumer.
+        others: lets those live.
     """
     protocol = config.get("group.protocol", "classic")
     with RefusingProxy() as proxy, pytest.MonkeyPatch.context() as patch:
@@ -108,16 +152,7 @@ def asked_by_both(
                 )
 
             asyncio.run(all_of_ours())
-            options = ["-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", f"{LIBS}/*"]
-            arguments = [
-                f"{bootstrap[0]}:{bootstrap[1]}",
-                TOPIC,
-                str(life.duration_ms),
-                str(life.commit_after_ms),
-                protocol,
-            ]
-            arguments += ["nothing-is-refused", *(f"java-{name}" for name in scenarios)]
-            subprocess.run(["java", *options, PROGRAMS / "JavaLives.java", *arguments], check=True, timeout=180)
+            others(f"{bootstrap[0]}:{bootstrap[1]}", protocol, life, [f"others-{name}" for name in scenarios])
             yield dict(proxy.asked)
         finally:
             server.kill()

@@ -49,4 +49,4 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list[s
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_the_member_asks_as_java_does(asked: dict[str, list[str]], scenario: str) -> None:
     """One refusal, and from there on the same requests, to the leave."""
-    assert told_once(asked[f"ours-{scenario}"]) == told_once(asked[f"java-{scenario}"])
+    assert told_once(asked[f"ours-{scenario}"]) == told_once(asked[f"others-{scenario}"])
