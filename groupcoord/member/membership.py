@@ -74,8 +74,8 @@ TRANSITIONS: Transitions = {
 
 CONSUMER_TRANSITIONS: Transitions = {
     MemberState.UNSUBSCRIBED: (MemberState.JOINING, *_ENDS),
-    MemberState.JOINING: (MemberState.RECONCILING, MemberState.STABLE, *_OUT),
-    MemberState.RECONCILING: (MemberState.RECONCILING, MemberState.ACKNOWLEDGING, MemberState.STABLE, *_OUT),
+    MemberState.JOINING: (MemberState.RECONCILING, *_OUT),
+    MemberState.RECONCILING: (MemberState.RECONCILING, MemberState.ACKNOWLEDGING, *_OUT),
     MemberState.ACKNOWLEDGING: (MemberState.RECONCILING, MemberState.STABLE, *_OUT),
     MemberState.STABLE: (MemberState.RECONCILING, *_OUT),
     MemberState.FENCED: (MemberState.JOINING, MemberState.UNSUBSCRIBED, *_ENDS),

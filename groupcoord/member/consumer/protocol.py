@@ -169,7 +169,7 @@ class ConsumerProtocol(GroupProtocol):
     def _follow(self, response: ConsumerGroupHeartbeatResponse, now_ms: int) -> None:
         """Take the epoch, and the assignment if there is a new one."""
         membership = self._membership
-        if not self._heartbeats.is_wanted or response.member_epoch < 0:
+        if response.member_epoch < 0:
             return
         membership.take_epoch(response.member_epoch)
         is_joining = membership.state is MemberState.JOINING

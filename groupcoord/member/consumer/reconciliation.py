@@ -86,8 +86,6 @@ class Reconciliation:
         self.target = self.target.replaced_by(partitions)
         if not self.is_done:
             self._membership.move(MemberState.RECONCILING)
-        elif self._membership.state in (MemberState.JOINING, MemberState.RECONCILING):
-            self._membership.move(MemberState.STABLE)
 
     def begin_anew(self) -> None:
         """The member joins: what it was to have is of no importance any more."""

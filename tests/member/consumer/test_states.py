@@ -12,6 +12,7 @@ from groupcoord.member import (
     CloseOperation,
     Cluster,
     CommitCompleted,
+    Failed,
     IllegalCallError,
     Joined,
     LeftGroup,
@@ -29,6 +30,7 @@ from groupcoord.member.assignors import RangeAssignor
 from groupcoord.messages import (
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatResponse,
+    HeartbeatResponse,
     OffsetCommit,
     TopicPartitions,
 )
@@ -406,6 +408,47 @@ def test_a_lost_connection() -> None:
     assert (heartbeat.member_epoch, heartbeat.subscribed_topic_names) == (1, (TOPIC,))
     assert heartbeat.topic_partitions == (TopicPartitions(TOPIC_ID, (0,)),)
     assert script.names() == ["CoordinatorLost", "CoordinatorFound"]
+
+
+def waiting(*numbers: int) -> ConsumerScript:
+    """In the group with these partitions, and with a listener that takes its time."""
+    script = ConsumerScript(waits_for_listener=True).joining()
+    script.beat(1, *numbers)
+    script.member.listener_returned(script.now_ms)
+    script.beat(1)
+    script.forget()
+    script.wait(INTERVAL_MS)
+    return script
+
+
+def test_closing_while_the_listener_deals_with_what_is_revoked() -> None:
+    """What was told as gone is not told again; the rest is revoked."""
+    script = waiting(0, 1)
+    script.beat(2, 1)
+    script.member.close(script.now_ms)
+    assert script.told(PartitionsRevoked) == [PartitionsRevoked(partitions(0)), PartitionsRevoked(partitions(1))]
+
+
+def test_closing_while_the_listener_deals_with_what_is_lost() -> None:
+    """Nothing is told twice, and there is no group to leave."""
+    script = waiting(0, 1)
+    script.beat(0, error_code=ErrorCode.FENCED_MEMBER_EPOCH)
+    script.member.close(script.now_ms)
+    assert script.names()[-2:] == ["PartitionsLost", "Closed"]
+    assert (script.kinds(), script.told(PartitionsRevoked), script.told(LeftGroup)) == ([], [], [])
+
+
+def test_answers_that_make_no_sense() -> None:
+    """A negative epoch is left aside; what is no answer to a heartbeat fails the member, and partitions are lost."""
+    script = ConsumerScript().in_group(0)
+    script.wait(INTERVAL_MS)
+    script.beat(-1)
+    assert (script.member.state, script.member.generation_id) == (MemberState.STABLE, 1)
+    script.wait(INTERVAL_MS)
+    script.answer(ConsumerGroupHeartbeat, HeartbeatResponse(ErrorCode.NONE))
+    (failed,) = script.told(Failed)
+    assert (failed.api, failed.error_code) == ("ConsumerGroupHeartbeat", ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert script.told(PartitionsLost) == [PartitionsLost(partitions(0))]
 
 
 # ---------------------------------------------------------------- expressions, and what there is not
