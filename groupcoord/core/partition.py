@@ -116,7 +116,7 @@ class Partition:
         self._membership = Membership(self._context, self._creation, self._rebalance, self._static_members)
         member_timers = MemberTimers(timers, rules)
         self._consumer_membership = ConsumerMembership(
-            self._context, self._creation, rules, member_timers, self._membership, self._rebalance
+            self._context, self._creation, rules, member_timers, self._membership, self._rebalance, self.handle
         )
         self._classic_requests = ClassicRequests(self._context, rules, member_timers)
         self._commits = Commits(self._context, self._creation)

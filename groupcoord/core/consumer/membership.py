@@ -80,7 +80,17 @@ class WhenDrafted(Continuation):
 class ConsumerMembership:
     """Handles heartbeats of consumer groups of one log partition, and their timers."""
 
-    __slots__ = ("_classic", "_context", "_conversion", "_creation", "_judges", "_rebalance", "_rules", "_timers")
+    __slots__ = (
+        "_classic",
+        "_context",
+        "_conversion",
+        "_creation",
+        "_handle",
+        "_judges",
+        "_rebalance",
+        "_rules",
+        "_timers",
+    )
 
     def __init__(
         self,
@@ -90,6 +100,7 @@ class ConsumerMembership:
         timers: MemberTimers,
         classic: Membership,
         rebalance: Rebalance,
+        handle: Callable[[GroupRequest[Any], Token, int], None],
     ) -> None:
         self._context = context
         self._timers = timers
@@ -97,6 +108,7 @@ class ConsumerMembership:
         self._rules = rules
         self._classic = classic
         self._rebalance = rebalance
+        self._handle = handle
         self._conversion = Conversion(context)
         self._judges: dict[type, Callable[[ConsumerGroup, Draft, Any, int], Response]] = {
             ConsumerGroupHeartbeat: self._judge_heartbeat,
@@ -375,8 +387,8 @@ class ConsumerMembership:
         overdue, group.overdue = group.overdue, []
         waiting, group.waiting = group.waiting, []
         if self._context.groups.get(group.group_id) is not group:
-            for request, token in waiting:
-                self._handle_again(request, token, now_ms)
+            for request, token in waiting:  # the group never was: the first of them may make another, of either kind
+                self._handle(request, token, now_ms)
             return
         draft = Draft(group.state)
         for key in overdue:
@@ -390,16 +402,6 @@ class ConsumerMembership:
                 break
             self._take(group, draft, request, token, now_ms)
         self._write(group, draft, now_ms)
-
-    def _handle_again(self, request: GroupRequest[Any], token: Token, now_ms: int) -> None:
-        """Handle a request whose group never was; one before it may have begun another."""
-        is_consumer_group = isinstance(self._context.groups.get(request.group_id or ""), ConsumerGroup)
-        if isinstance(request, ConsumerGroupHeartbeat):
-            self.heartbeat(request, token, now_ms)
-        elif isinstance(request, JoinGroup):
-            (self if is_consumer_group else self._classic).join(request, token, now_ms)
-        elif isinstance(request, LeaveGroup):
-            (self if is_consumer_group else self._classic).leave(request, token, now_ms)
 
     # ------------------------------------------------------------ timers
 
