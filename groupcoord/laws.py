@@ -11,6 +11,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
 
 from groupcoord.coordinator import GroupCoordinator
+from groupcoord.core.consumer.group import ConsumerGroup
 from groupcoord.core.hard_state import HardState
 from groupcoord.core.messages import (
     ConsumerGroupDescribeResponse,
@@ -348,18 +349,22 @@ def check_tokens(coordinator: GroupCoordinator, outstanding: Iterable[Hashable])
 
 
 def check_size(coordinator: GroupCoordinator) -> None:
-    """No more than ``group.max.size`` (KIP-389) join a generation.
+    """No more than ``group.max.size`` (KIP-389) join a generation, or ``group.consumer.max.size`` a consumer group.
 
-    A group can have more members all the same: a static member that has not joined again when a rebalance ends stays in
-    the generation, while others may have taken all the places. So joins that wait count, of whomever, and dynamic
-    members, all of which have joined. Recorded with Kafka 4.4.0 (the packaged transcripts of the area ``size``).
+    The latter holds only as long as nobody lowers that.
+
+    A classic group can have more members all the same: a static member that has not joined again when a rebalance ends
+    stays in the generation, while others may have taken all the places. So joins that wait count, of whomever, and
+    dynamic members, all of which have joined. Recorded with Kafka 4.4.0 (the packaged transcripts of the area
+    ``size``).
 
     Raises:
         LawBrokenError: more do.
     """
-    limit = coordinator.config.group_max_size
+    config = coordinator.config
     for partition in _served(coordinator):
         for group in partition.groups.values():
+            limit = config.group_consumer_max_size if isinstance(group, ConsumerGroup) else config.group_max_size
             size = group.counted_size()
             require(size <= limit, f"{group!r} counts {size} members; {limit} may join")
 

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from typing import Any, Self
 
-from attrs import define
+from attrs import define, evolve, field
 
-from groupcoord.consumer_protocol import Subscription, encode_subscription
+from groupcoord.consumer_protocol import (
+    Assignment,
+    Subscription,
+    TopicPartition,
+    decode_assignment,
+    encode_assignment,
+    encode_subscription,
+)
 from groupcoord.core.messages import (
     Heartbeat,
     JoinGroup,
@@ -28,6 +37,7 @@ from groupcoord.laws import errors_in, require
 
 TOPIC = "orders"
 PARTITIONS = 4
+GENERATION_MARK = "generation"
 SESSION_TIMEOUT_MS = 10_000
 REBALANCE_TIMEOUT_MS = 20_000
 MUST_FORGET_ID = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.GROUP_MAX_SIZE_REACHED}
@@ -41,15 +51,68 @@ def subscription(*topics: str) -> bytes:
 
 
 @define(eq=False)
-class Consumer:
+class Consumer(ABC):
     """A consumer: :meth:`next_request` says what it would send now, :meth:`receive` takes the answer.
-
-    It deals out the four partitions of the topic ``orders`` in turn when it leads.
 
     Attributes:
         name: its client id.
         group_id: its group.
         instance_id: of a static member (KIP-345); None for a dynamic one.
+        member_id: under which the coordinator knows it; empty before it does.
+        phase: where it stands.
+        is_waiting: it has a request under way, and sends nothing else.
+        is_alive: it has neither died, left, nor been fenced by another one in its place.
+    """
+
+    name: str
+    group_id: str
+    instance_id: str | None = None
+    member_id: str = field(default="", kw_only=True)
+    phase: str = field(default="joining", kw_only=True)
+    is_waiting: bool = field(default=False, kw_only=True)
+    is_alive: bool = field(default=True, kw_only=True)
+
+    @abstractmethod
+    def next_request(self, *, commits: bool = False) -> Request:
+        """Return the request that moves this consumer on; where it could send a heartbeat, it can commit instead."""
+
+    @abstractmethod
+    def commit_request(self, topics: tuple[TopicToCommit, ...]) -> OffsetCommit:
+        """Return a commit in this consumer's name."""
+
+    @abstractmethod
+    def leave_request(self) -> Request:
+        """Return the request of an orderly departure."""
+
+    @abstractmethod
+    def restarted(self, **changes: Any) -> Self:
+        """Return the static consumer that takes this one's place; ``changes``: what is new about it."""
+
+    @abstractmethod
+    def receive(self, response: Response | None) -> None:
+        """Take the answer of the last request; None: there will be none.
+
+        Raises:
+            LawBrokenError: it can't be the answer.
+        """
+
+    @abstractmethod
+    def rejoin(self) -> None:
+        """Give up what it owns; its next request is a join."""
+
+    @abstractmethod
+    def behave(self) -> None:
+        """From now on it does what its protocol asks for, as soon as it can."""
+
+
+@define(eq=False)
+class ClassicConsumer(Consumer):
+    """A consumer of the classic protocol, whose group agrees among itself: it joins, syncs and sends heartbeats.
+
+    It deals out the four partitions of the topic ``orders`` in turn when it leads. Its group may become a consumer
+    group, or be one.
+
+    Attributes:
         protocols: the assignors that it knows, the best first.
         protocol_type: ``consumer``, or what else its group is of.
         metadata: what it sends with each protocol.
@@ -58,13 +121,8 @@ class Consumer:
         skips_assignment: as a returning static leader it can be told to skip assigning (KIP-814).
         tag: stands in the shares that it deals out, so that they can be told apart.
         owned: the partitions that it believes to own, in generation ``generation_id``; None before an assignment.
-        is_waiting: it has a request under way, and sends nothing else.
-        is_alive: it has neither died, left, nor been fenced by another one in its place.
     """
 
-    name: str
-    group_id: str
-    instance_id: str | None = None
     protocols: tuple[str, ...] = ("range",)
     protocol_type: str = "consumer"
     metadata: bytes = subscription(TOPIC)
@@ -72,12 +130,8 @@ class Consumer:
     asks_for_id: bool = True
     skips_assignment: bool = True
     tag: str = ""
-    member_id: str = ""
     generation_id: int = -1
-    phase: str = "joining"
     owned: frozenset[int] | None = None
-    is_waiting: bool = False
-    is_alive: bool = True
     members: tuple[str, ...] = ()
     last_offset: int = 0
 
@@ -136,6 +190,16 @@ class Consumer:
     def leave_request(self) -> LeaveGroup:
         """Return the request of an orderly departure."""
         return LeaveGroup(self.group_id, (LeavingMember(self.member_id, self.instance_id, "done"),))
+
+    def behave(self) -> None:
+        """It never did anything else."""
+
+    def restarted(self, **changes: Any) -> Self:
+        """Return the static consumer that takes this one's place, without its member id."""
+        restarted = evolve(self, name=f"{self.name}+", member_id="", generation_id=-1, is_alive=True, **changes)
+        restarted.rejoin()
+        restarted.is_waiting = False
+        return restarted
 
     # ------------------------------------------------------------ answers
 
@@ -204,13 +268,18 @@ class Consumer:
 
 
 def encode_share(generation_id: int, partitions: Iterable[int], tag: str = "") -> bytes:
-    """Return an assignment as bytes that tell its generation and partitions, and a tag."""
-    return f"{generation_id}:{','.join(map(str, partitions))}:{tag}".encode()
+    """Return partitions of ``orders`` as consumers tell each other, with the generation and a tag.
+
+    These stand in the place of topics that don't exist, so that a coordinator can read the share as well.
+    """
+    marks = [TopicPartition(GENERATION_MARK, generation_id), *([TopicPartition(tag, 0)] if tag else [])]
+    return encode_assignment(Assignment((*(TopicPartition(TOPIC, index) for index in partitions), *marks)))
 
 
 def decode_share(assignment: bytes) -> tuple[int | None, frozenset[int]]:
-    """Return (generation, partitions) of an assignment; an empty one belongs to no generation."""
+    """Return (generation, partitions of ``orders``) of an assignment; one that no member made has no generation."""
     if not assignment:
         return None, frozenset()
-    generation_id, partitions, _ = assignment.decode().split(":")
-    return int(generation_id), frozenset(int(index) for index in partitions.split(",") if index)
+    shares = decode_assignment(assignment).partitions
+    generation_id = next((number for topic, number in shares if topic == GENERATION_MARK), None)
+    return generation_id, frozenset(index for topic, index in shares if topic == TOPIC)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from groupcoord.log_store import AppendTimedOutError, LogRecord, LogStore, LogStoreError, StorageError, Ticket
 
@@ -18,11 +18,13 @@ class FaultyLogStore:
     Attributes:
         store: the other store.
         is_late: appends wait. Those that wait already go on waiting when this is turned off.
+        on_append: is called with the records of each append, whatever becomes of it; None: nobody is.
     """
 
     def __init__(self, store: LogStore, *, is_late: bool = False) -> None:
         self.store = store
         self.is_late = is_late
+        self.on_append: Callable[[Sequence[LogRecord]], None] | None = None
         self._held: list[tuple[Ticket, Sequence[LogRecord]]] = []
         self._failures: list[LogStoreError] = []
         self._seen: dict[int, tuple[LogRecord, ...]] = {}
@@ -35,6 +37,8 @@ class FaultyLogStore:
         Raises:
             LogStoreError: the append was to fail, or the other store refused it.
         """
+        if self.on_append is not None:
+            self.on_append(records)
         if self._failures and not self._held:  # behind appends that wait it has to wait for its turn
             raise self._failures.pop(0)
         if self.is_late or self._held:

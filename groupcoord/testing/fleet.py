@@ -9,7 +9,7 @@ from groupcoord.core.messages import JoinGroupResponse, Request, Response, SyncG
 from groupcoord.core.replies import Reply
 from groupcoord.errors import ErrorCode
 from groupcoord.laws import error_codes, require
-from groupcoord.testing.consumers import TOPIC, Consumer
+from groupcoord.testing.consumers import TOPIC, ClassicConsumer, Consumer
 
 R = TypeVar("R", bound=Response)
 
@@ -121,7 +121,8 @@ class Fleet:
             self._on_answer(sent, response)
             if sent.consumer is not None:
                 sent.consumer.receive(response)
-                self._note_owned(sent.consumer)
+                if isinstance(sent.consumer, ClassicConsumer):
+                    self._note_owned(sent.consumer)
 
     def lose_requests(self) -> None:
         """The coordinator has died: nobody is answered any more, and generations that it had not written count anew."""
@@ -147,7 +148,7 @@ class Fleet:
             if consumer.is_alive and not consumer.is_waiting and (not phases or consumer.phase in phases)
         ]
 
-    def _note_owned(self, consumer: Consumer) -> None:
+    def _note_owned(self, consumer: ClassicConsumer) -> None:
         """Within one generation, as members see it, a partition has one owner."""
         for index in consumer.owned or ():
             key = (consumer.group_id, consumer.generation_id, index)

@@ -15,7 +15,7 @@ from hypothesis.errors import InvalidArgument
 from groupcoord.config import Config
 from groupcoord.core.messages import Request, Response
 from groupcoord.log_store import LogRecord
-from groupcoord.testing.consumers import Consumer
+from groupcoord.testing.consumers import ClassicConsumer
 from groupcoord.testing.fleet import Sent
 from groupcoord.testing.world import World
 
@@ -93,7 +93,7 @@ def histories(
             taken = {consumer.instance_id for consumer in world.fleet.consumers}
             instance_id = draw(st.sampled_from([name for name in free if name is None or name not in taken]))
             name = f"c{len(world.fleet.consumers)}"
-            world.fleet.consumers.append(Consumer(name, draw(st.sampled_from(sorted(group_ids))), instance_id))
+            world.fleet.consumers.append(ClassicConsumer(name, draw(st.sampled_from(sorted(group_ids))), instance_id))
         elif kind == "go on":
             rounds, interval_ms = draw(st.integers(1, 5)), draw(st.sampled_from([0, 1_000, 3_000]))
             world.live_for(rounds, interval_ms, commits=draw(st.booleans()))

@@ -14,9 +14,13 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
+from groupcoord.config import MigrationPolicy
 from groupcoord.core.messages import (
     CompleteTransaction,
+    ConsumerGroupDescribe,
     DeleteGroups,
+    DescribeGroups,
+    ListGroups,
     OffsetCommit,
     OffsetDelete,
     OffsetToCommit,
@@ -24,9 +28,12 @@ from groupcoord.core.messages import (
     TopicToDelete,
     TxnOffsetCommit,
 )
+from groupcoord.errors import ErrorCode
+from groupcoord.laws import require
 from groupcoord.log_store import LogStoreError, NotEnoughReplicasError, NotLeaderError, RecordTooLargeError
-from groupcoord.testing.consumers import PARTITIONS, TOPIC, Consumer
-from groupcoord.testing.world import LOG_PARTITIONS, World
+from groupcoord.testing.consumers import PARTITIONS, TOPIC, ClassicConsumer, Consumer
+from groupcoord.testing.modern_consumers import ModernConsumer
+from groupcoord.testing.world import LOG_PARTITIONS, OTHER_TOPICS, World
 
 __all__ = ["CoordinatorMachine"]
 
@@ -38,9 +45,18 @@ DURATIONS_MS = (1, 500, 3_000, 9_999, 10_000, 20_000, 60_000, 300_000)
 PROTOCOLS = (("range", "roundrobin"), ("roundrobin", "range"), ("range", "roundrobin", "sticky"))
 """All share those that can be chosen: after a load the group knows only the chosen one, and refuses who lacks it."""
 
+SUBSCRIPTIONS = (((TOPIC,), ""), ((TOPIC, "audit"), ""), ((TOPIC,), "audit|pay.*"), ((), "o.*"), ((TOPIC,), "("))
+"""What consumers of consumer groups subscribe to: names, and an expression. The last one is none."""
+INSTANCES = (None, None, "i1", "i2")
+ASSIGNORS = (None, None, "range")
+"""What members vote for: one name at most, as tied votes give Kafka's groups a new epoch with every heartbeat."""
+GIVES_BACK = (None, None, 1, 0)
+"""Partitions that a consumer gives back with each heartbeat: all, one, none ever."""
+
 _partitions = st.integers(0, PARTITIONS - 1)
 _log_partitions = st.integers(0, LOG_PARTITIONS - 1)
 _offsets = st.integers(0, 1000)
+_choices = st.integers(0, CONSUMERS_MAX - 1)
 
 
 class CoordinatorMachine(World, RuleBasedStateMachine):
@@ -63,10 +79,22 @@ class CoordinatorMachine(World, RuleBasedStateMachine):
         RuleBasedStateMachine.__init__(self)
         self._is_started = False
 
-    @initialize(initial_delay_ms=st.sampled_from([0, 3_000]), log_is_late=st.booleans())
-    def start(self, initial_delay_ms: int, log_is_late: bool) -> None:
+    @initialize(
+        initial_delay_ms=st.sampled_from([0, 3_000]),
+        log_is_late=st.booleans(),
+        policy=st.sampled_from([MigrationPolicy.BIDIRECTIONAL, *MigrationPolicy]),
+        assignment_interval_ms=st.sampled_from([0, 0, 5_000]),
+    )
+    def start(
+        self,
+        initial_delay_ms: int,
+        log_is_late: bool,
+        policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL,
+        assignment_interval_ms: int = 0,
+    ) -> None:
         """Start a coordinator on an empty log."""
-        self.begin(self.make_config(initial_delay_ms), log_is_late=log_is_late)
+        config = self.make_config(initial_delay_ms, policy, assignment_interval_ms)
+        self.begin(config, log_is_late=log_is_late)
         self._is_started = True
 
     # ------------------------------------------------------------ the process
@@ -105,9 +133,44 @@ class CoordinatorMachine(World, RuleBasedStateMachine):
     )
     def consumer_starts(self, group_id: str, instance_id: str | None, protocols: tuple[str, ...]) -> Any:
         """A consumer is started, which has sent nothing yet. A static one stands in for those of its instance."""
-        if sum(consumer.is_alive for consumer in self.fleet.consumers) >= CONSUMERS_MAX:
+        if self._is_crowded():
             return self.fleet.consumers[-1]
-        return self.start_consumer(Consumer(f"c{len(self.fleet.consumers)}", group_id, instance_id, protocols))
+        return self.start_consumer(ClassicConsumer(f"c{len(self.fleet.consumers)}", group_id, instance_id, protocols))
+
+    @rule(
+        target=consumers,
+        group_id=st.sampled_from(GROUPS),
+        instance_id=st.sampled_from(INSTANCES),
+        subscription=st.sampled_from(SUBSCRIPTIONS),
+        assignor=st.sampled_from(ASSIGNORS),
+        gives_back=st.sampled_from(GIVES_BACK),
+        brings_id=st.booleans(),
+    )
+    def modern_consumer_starts(
+        self,
+        group_id: str,
+        instance_id: str | None,
+        subscription: tuple[tuple[str, ...], str],
+        assignor: str | None,
+        gives_back: int | None,
+        brings_id: bool,
+    ) -> Any:
+        """A consumer of the protocol of KIP-848 is started; where the group is a classic one, it may convert that."""
+        if self._is_crowded():
+            return self.fleet.consumers[-1]
+        topics, regex = subscription
+        name = f"m{len(self.fleet.consumers)}"
+        started = ModernConsumer(
+            name,
+            group_id,
+            instance_id,
+            topics,
+            regex,
+            assignor=assignor,
+            gives_back=gives_back,
+            brings_id=brings_id,
+        )
+        return self.start_consumer(started)
 
     @rule(consumer=consumers, commits=st.booleans())
     def consumer_goes_on(self, consumer: Consumer, commits: bool) -> None:
@@ -124,6 +187,8 @@ class CoordinatorMachine(World, RuleBasedStateMachine):
     @rule(consumer=consumers)
     def consumer_repeats_its_request(self, consumer: Consumer) -> None:
         """A waiting join or sync is sent a second time, as after a broken connection."""
+        if not isinstance(consumer, ClassicConsumer):
+            return
         if consumer.is_alive and consumer.is_waiting and consumer.phase != "stable" and consumer.member_id:
             self.submit(consumer.next_request())
 
@@ -132,7 +197,92 @@ class CoordinatorMachine(World, RuleBasedStateMachine):
         """A static member comes back without its member id (KIP-345); its old self may still wait."""
         if not (consumer.is_alive and consumer.instance_id and consumer.member_id):
             return consumer
+        if isinstance(consumer, ModernConsumer):
+            return self.restart_static(consumer)
         return self.restart_static(consumer, protocols=protocols)
+
+    @rule(
+        group_id=st.sampled_from(GROUPS),
+        are_modern=st.lists(st.booleans(), min_size=1, max_size=3),
+        instance_id=st.sampled_from(INSTANCES),
+        gives_back=st.sampled_from(GIVES_BACK),
+        rounds=st.integers(1, 6),
+    )
+    def group_comes_to_be(
+        self, group_id: str, are_modern: list[bool], instance_id: str | None, gives_back: int | None, rounds: int
+    ) -> None:
+        """Consumers of both protocols start together, one of them static perhaps, and go on for a while."""
+        for number, is_modern in enumerate(are_modern):
+            if is_modern:
+                topics, regex = SUBSCRIPTIONS[number]
+                self.modern_consumer_starts(group_id, instance_id, (topics, regex), None, gives_back, True)
+            else:
+                self.consumer_starts(group_id, instance_id, PROTOCOLS[0])
+            instance_id = None
+        self.live_on(rounds, 1_000)
+
+    @rule(target=consumers, consumer=consumers, says=st.sampled_from(["goodbye", "see you", "nothing"]))
+    def consumer_changes_its_protocol(self, consumer: Consumer, says: str) -> Any:
+        """A consumer is started again with the other protocol, as in a rolling upgrade or its way back."""
+        if not consumer.is_alive or consumer.is_waiting:
+            return consumer
+        if says == "goodbye":
+            self.leave(consumer)
+        elif says == "see you" and isinstance(consumer, ModernConsumer) and consumer.instance_id is not None:
+            self.submit(consumer.leave_request(for_good=False))
+        kind = ModernConsumer if isinstance(consumer, ClassicConsumer) else ClassicConsumer
+        consumer.is_alive = False
+        changed = self.start_consumer(kind(f"x{len(self.fleet.consumers)}", consumer.group_id, consumer.instance_id))
+        self.go_on(changed)
+        return changed
+
+    @rule(group_id=st.sampled_from(GROUPS), rounds=st.integers(0, 4))
+    def group_changes_its_protocol(self, group_id: str, rounds: int) -> None:
+        """Consumers of a group are started again with the other protocol, one after the other."""
+        for consumer in self.fleet.living(group_id):
+            self.consumer_changes_its_protocol(consumer, "goodbye")
+            self.live_on(rounds, 1_000)
+
+    @rule(who=_choices, subscription=st.sampled_from(SUBSCRIPTIONS), assignor=st.sampled_from(ASSIGNORS))
+    def member_subscribes(self, who: int, subscription: tuple[tuple[str, ...], str], assignor: str | None) -> None:
+        """A member of a consumer group wants other topics, and perhaps another assignor."""
+        for member in self._one_of_the_members(who):
+            (member.topics, member.regex), member.assignor = subscription, assignor
+            self.go_on(member)
+
+    @rule(who=_choices)
+    def static_member_pauses(self, who: int) -> None:
+        """A static member leaves for a while: its place is kept."""
+        for member in self._one_of_the_members(who):
+            if member.instance_id is not None and not member.is_waiting:
+                member.is_alive = False
+                self.submit(member.leave_request(for_good=False))
+
+    @rule(who=_choices, behind=st.integers(0, 2))
+    def late_requests_arrive(self, who: int, behind: int) -> None:
+        """A member's requests of now or of an earlier epoch come (once more); nobody reads the answers."""
+        for member in self._one_of_the_members(who):
+            epoch = max(member.epoch - behind, 1)
+            self.submit(member.heartbeat(epoch))
+            self.submit(OffsetCommit(member.group_id, member.offsets(), epoch, member.member_id))
+            self.submit(member.fetch_request(epoch))
+
+    @rule(group_id=st.sampled_from(GROUPS))
+    def group_is_looked_at(self, group_id: str) -> None:
+        """What a group is said to be, whatever it is asked, agrees."""
+        call = self.coordinator.call
+        listed = {group.group_id: group for group in call(ListGroups()).groups}.get(group_id)
+        (as_consumer_group,) = call(ConsumerGroupDescribe((group_id,))).groups
+        (as_classic_group,) = call(DescribeGroups((group_id,))).groups
+        is_one = as_consumer_group.error_code is ErrorCode.NONE
+        require(
+            listed is None or (listed.group_type == "consumer") == is_one,
+            f"{listed!r} is described as {as_consumer_group!r}",
+        )
+        require(
+            not is_one or as_classic_group.group_state == "Dead",
+            f"{group_id!r} is described as {as_consumer_group!r} and as {as_classic_group!r}",
+        )
 
     @rule(consumer=consumers)
     def consumer_dies(self, consumer: Consumer) -> None:
@@ -143,6 +293,14 @@ class CoordinatorMachine(World, RuleBasedStateMachine):
     def consumer_leaves(self, consumer: Consumer) -> None:
         """A consumer leaves its group in an orderly way."""
         self.leave(consumer)
+
+    def _one_of_the_members(self, who: int) -> list[ModernConsumer]:
+        """Return one of those who were told that they are in a consumer group; nobody if there is nobody."""
+        found = [c for c in self.fleet.consumers if isinstance(c, ModernConsumer) and c.is_alive and c.epoch > 0]
+        return [found[who % len(found)]] if found else []
+
+    def _is_crowded(self) -> bool:
+        return sum(consumer.is_alive for consumer in self.fleet.consumers) >= CONSUMERS_MAX
 
     # ------------------------------------------------------------ administrators and producers
 
@@ -163,9 +321,20 @@ class CoordinatorMachine(World, RuleBasedStateMachine):
 
     @rule()
     def topic_is_deleted(self) -> None:
-        """The topic is deleted, and its offsets with it."""
-        self.coordinator.topic_deleted(TOPIC)
-        self.deliver()
+        """The topic is deleted, and its offsets with it; at once there is another one of that name."""
+        if TOPIC in self.topics.ids:
+            self.delete_topic(TOPIC)
+        self.create_topic(TOPIC, PARTITIONS)
+
+    @rule(name=st.sampled_from(sorted(OTHER_TOPICS)), grows=st.booleans())
+    def other_topic_changes(self, name: str, grows: bool) -> None:
+        """A topic grows, goes, or is there again."""
+        if name not in self.topics.ids:
+            self.create_topic(name, OTHER_TOPICS.get(name, 1))
+        elif grows:
+            self.grow_topic(name)
+        else:
+            self.delete_topic(name)
 
     @rule(
         producer_id=st.sampled_from(PRODUCERS), group_id=st.sampled_from(GROUPS), partition=_partitions, offset=_offsets

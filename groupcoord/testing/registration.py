@@ -13,6 +13,8 @@ from groupcoord.core import messages
 
 NAMES: dict[type, str] = {
     messages.DeleteGroups: "delete_requests",
+    messages.ConsumerGroupDescribe: "consumer_group_describe_requests",
+    messages.ConsumerGroupHeartbeat: "consumer_group_heartbeats",
     messages.DescribeGroups: "describe_requests",
     messages.FindCoordinator: "find_coordinator_requests",
     messages.Heartbeat: "heartbeats",

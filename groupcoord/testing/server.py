@@ -30,7 +30,10 @@ HOST = "127.0.0.1"
 START_TIMEOUT_S = 30.0
 CALL_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 30.0
-SETTINGS: Mapping[str, int] = {"group.initial.rebalance.delay.ms": 0}
+SETTINGS: Mapping[str, int] = {
+    "group.initial.rebalance.delay.ms": 0,
+    "group.consumer.assignment.interval.ms": 0,
+}
 """What a test wants otherwise than Kafka's defaults: nobody waits for company."""
 
 T = TypeVar("T")
@@ -43,8 +46,9 @@ for _package in ("crc32c", "kio"):
 class ServerThread:
     """A broker on a free port of this machine: ``with ServerThread(topics={"orders": 3}) as server: server.bootstrap``.
 
-    Settings are Kafka's defaults, but the first rebalance of a group starts at once
-    (``group.initial.rebalance.delay.ms`` is 0).
+    Settings are Kafka's defaults, but groups of both protocols assign at once (``group.initial.rebalance.delay.ms`` and
+    ``group.consumer.assignment.interval.ms`` are 0). Clients choose the protocol, as with any broker: those with
+    ``group.protocol=consumer`` get consumer groups (KIP-848).
 
     Args:
         topics: the topics that exist from the start, with their numbers of partitions.

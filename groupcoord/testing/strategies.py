@@ -9,10 +9,16 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from attrs import evolve
 from hypothesis import strategies as st
 from hypothesis.errors import InvalidArgument
 
 from groupcoord.core.messages import (
+    JOIN_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_MEMBER_EPOCH,
+    LEAVE_GROUP_STATIC_MEMBER_EPOCH,
+    ConsumerGroupDescribe,
+    ConsumerGroupHeartbeat,
     CoordinatorType,
     DeleteGroups,
     DescribeGroups,
@@ -31,6 +37,7 @@ from groupcoord.core.messages import (
     Request,
     SyncAssignment,
     SyncGroup,
+    TopicPartitions,
     TopicToCommit,
     TopicToDelete,
     TopicToFetch,
@@ -42,6 +49,8 @@ __all__ = [
     "assignments",
     "client_ids",
     "commit_requests",
+    "consumer_group_describe_requests",
+    "consumer_group_heartbeats",
     "delete_requests",
     "describe_requests",
     "fetch_requests",
@@ -64,6 +73,8 @@ __all__ = [
 ]
 
 ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
+SERVER_ASSIGNORS = ("uniform", "range")
+JOIN, LEAVE, LEAVE_FOR_A_WHILE = JOIN_GROUP_MEMBER_EPOCH, LEAVE_GROUP_MEMBER_EPOCH, LEAVE_GROUP_STATIC_MEMBER_EPOCH
 INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
 STRING_CHARACTERS_MAX = 8_191
 """A string of Kafka's protocol has at most 32,767 bytes; a character takes up to four."""
@@ -265,6 +276,65 @@ def leave_requests(
     return st.builds(LeaveGroup, _strategy("group_ids", group_ids, _group_ids), members_of_request)
 
 
+def consumer_group_heartbeats(
+    *,
+    group_ids: Strategy[str] | None = None,
+    member_ids: Strategy[str] | None = None,
+    instance_ids: Strategy[str | None] | None = None,
+    member_epochs: Strategy[int] | None = None,
+    topic_names: Strategy[str] | None = None,
+    regexes: Strategy[str] | None = None,
+    assignors: Collection[str] = SERVER_ASSIGNORS,
+    max_size: int = FEW,
+) -> Strategy[ConsumerGroupHeartbeat]:
+    """Return heartbeats of consumer groups (KIP-848): joins, signs of life that say more or less, and departures.
+
+    Args:
+        group_ids: by default those of :func:`group_ids` that are not blank.
+        member_ids: all of :func:`member_ids` by default.
+        instance_ids: by default None, or those of :func:`instance_ids` that are not blank. Only members with one leave
+            for a while.
+        member_epochs: by default 0 (join), -1 and -2 (leave), and all others that are not negative.
+        topic_names: all of :func:`topic_names` by default.
+        regexes: expressions in RE2 syntax; by default none, the empty one, and simple ones.
+        assignors: the names of assignors to ask for.
+        max_size: how many topics, and partitions of each, at most.
+    """
+    if isinstance(assignors, str) or not assignors or not all(isinstance(name, str) for name in assignors):
+        raise InvalidArgument(f"assignors={assignors!r} must be a collection of at least one name, such as ('range',)")
+    _check_size("max_size", max_size, 1, INT32_MAX)
+    names = st.lists(_strategy("topic_names", topic_names, _topic_names), max_size=max_size, unique=True).map(tuple)
+    epochs = st.sampled_from([JOIN, LEAVE, LEAVE_FOR_A_WHILE]) | st.integers(0, INT32_MAX)
+    owned = st.lists(st.builds(TopicPartitions, st.uuids(), _partition_indexes(max_size)), max_size=max_size)
+    expressions = st.sampled_from(["", ".*", "a.+|b", "[xyz]*"])
+    full = st.builds(
+        ConsumerGroupHeartbeat,
+        _strategy("group_ids", group_ids, _group_ids.filter(_has_text)),
+        _strategy("member_ids", member_ids, _member_ids),
+        _strategy("member_epochs", member_epochs, epochs),
+        _strategy("instance_ids", instance_ids, st.none() | _instance_ids.filter(_has_text)),
+        rack_id=st.none() | _texts(1, 10).filter(_has_text),
+        rebalance_timeout_ms=st.integers(0, INT32_MAX),
+        subscribed_topic_names=names,
+        subscribed_topic_regex=st.none() | _strategy("regexes", regexes, expressions),
+        server_assignor=st.none() | st.sampled_from(sorted(assignors)),
+        topic_partitions=owned.map(tuple),
+        client_id=_client_ids,
+        client_host=st.ip_addresses(v=4).map("/{}".format),
+    )
+    return st.builds(_heartbeat, full, st.booleans())
+
+
+def _heartbeat(full: ConsumerGroupHeartbeat, is_short: bool) -> ConsumerGroupHeartbeat:
+    """Return a heartbeat that a client could send with this epoch."""
+    if full.member_epoch == JOIN:
+        return evolve(full, topic_partitions=())
+    if full.member_epoch > JOIN and not is_short:
+        return full
+    epoch = LEAVE if full.instance_id is None and full.member_epoch == LEAVE_FOR_A_WHILE else full.member_epoch
+    return ConsumerGroupHeartbeat(full.group_id, full.member_id, epoch, full.instance_id, client_id=full.client_id)
+
+
 # ---------------------------------------------------------------- offsets
 
 
@@ -368,6 +438,13 @@ def describe_requests(*, group_ids: Strategy[str] | None = None, max_size: int =
     return st.builds(DescribeGroups, _several(group_ids, max_size), st.booleans())
 
 
+def consumer_group_describe_requests(
+    *, group_ids: Strategy[str] | None = None, max_size: int = FEW
+) -> Strategy[ConsumerGroupDescribe]:
+    """Return descriptions of up to ``max_size`` consumer groups, by default of any id, the empty one included."""
+    return st.builds(ConsumerGroupDescribe, _several(group_ids, max_size), st.booleans())
+
+
 def delete_requests(*, group_ids: Strategy[str] | None = None, max_size: int = FEW) -> Strategy[DeleteGroups]:
     """Return deletions of up to ``max_size`` groups, by default of any id, the empty one included."""
     return st.builds(DeleteGroups, _several(group_ids, max_size))
@@ -375,7 +452,9 @@ def delete_requests(*, group_ids: Strategy[str] | None = None, max_size: int = F
 
 def list_requests() -> Strategy[ListGroups]:
     """Return lists of all groups, or of those in some states or of some types."""
-    states = st.sampled_from(["Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"])
+    states = st.sampled_from(
+        ["Empty", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "Stable", "Dead"]
+    )
     types = st.sampled_from(["classic", "consumer"])
     return st.builds(
         ListGroups,
@@ -402,12 +481,14 @@ def requests(*, group_ids: Strategy[str] | None = None, topic_names: Strategy[st
         join_requests(group_ids=group_ids),
         sync_requests(group_ids=group_ids),
         heartbeats(group_ids=group_ids),
+        consumer_group_heartbeats(group_ids=group_ids, topic_names=topic_names),
         leave_requests(group_ids=group_ids),
         commit_requests(group_ids=group_ids, topic_names=topic_names),
         transactional_commit_requests(group_ids=group_ids, topic_names=topic_names),
         fetch_requests(group_ids=group_ids, topic_names=topic_names),
         offset_delete_requests(group_ids=group_ids, topic_names=topic_names),
         describe_requests(group_ids=group_ids),
+        consumer_group_describe_requests(group_ids=group_ids),
         delete_requests(group_ids=group_ids),
         list_requests(),
         find_coordinator_requests(group_ids=group_ids),
@@ -437,6 +518,11 @@ def _texts(min_size: int, max_size: int) -> Strategy[str]:
     _check_size("min_size", min_size, 0, STRING_CHARACTERS_MAX)
     _check_size("max_size", max_size, min_size, STRING_CHARACTERS_MAX)
     return st.text(_CHARACTERS, min_size=min_size, max_size=max_size)
+
+
+def _has_text(text: str) -> bool:
+    """Tell whether something is left of a text when Java's ``trim`` has taken control characters and blanks from it."""
+    return any(character > " " for character in text)
 
 
 def _several(group_ids: Strategy[str] | None, max_size: int) -> Strategy[tuple[str, ...]]:

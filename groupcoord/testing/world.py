@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 from uuid import UUID
 
-from attrs import evolve
-
 from groupcoord.clock import ManualClock
-from groupcoord.config import Config
+from groupcoord.config import Config, MigrationPolicy
+from groupcoord.consumer_group_laws import (
+    check_append,
+    check_consumer_group_is_served,
+    check_epochs_grow,
+    check_member_sees_what_is_durable,
+    check_restart_writes_the_same,
+    check_writes_in_flight,
+    consumer_group_of,
+    stranger,
+)
 from groupcoord.coordinator import GroupCoordinator, GroupState
 from groupcoord.core.events import Event, GroupRemoved
 from groupcoord.core.messages import (
+    ConsumerGroupHeartbeat,
     DescribeGroups,
     OffsetCommit,
     OffsetCommitResponse,
@@ -38,16 +47,20 @@ from groupcoord.laws import (
     check_tokens,
     require,
 )
-from groupcoord.log_store import LogStore, LogStoreError, MemoryLogStore
-from groupcoord.testing.consumers import PARTITIONS, Consumer
+from groupcoord.log_store import LogRecord, LogStore, LogStoreError, MemoryLogStore
+from groupcoord.testing.consumers import PARTITIONS, TOPIC, ClassicConsumer, Consumer
 from groupcoord.testing.faulty_store import Answer, FaultyLogStore
 from groupcoord.testing.fleet import Fleet, Sent
+from groupcoord.testing.modern_consumers import ModernConsumer
+from groupcoord.testing.topics import Topics, readable
 
 START_MS = 1_700_000_000_000
 LOG_PARTITIONS = 2
+OTHER_TOPICS = {"audit": 2, "payments": 1}
 MAX_SIZE = 4
 TICKS_AT_ONE_MOMENT_MAX = 100
 RECOVERY_ROUNDS = 140
+ROUNDS_BETWEEN_JOINS = 4
 ROUND_MS = 2_500
 """350 s in all: longer than a member may wait that died before its first generation."""
 
@@ -58,14 +71,15 @@ Commit = tuple[str, str, int, int]
 class World:
     """A coordinator on a manual clock, its log, and its clients.
 
-    Call :meth:`begin` first. Override the hooks: :meth:`make_log_store`, :meth:`crash_log_store`,
-    :meth:`make_coordinator`, :meth:`send` and :meth:`receive`.
+    Call :meth:`begin` first. Override the hooks: :meth:`make_topics`, :meth:`make_log_store`,
+    :meth:`crash_log_store`, :meth:`make_coordinator`, :meth:`send` and :meth:`receive`.
 
     Attributes:
         config: the coordinator's settings.
         coordinator: the coordinator of the moment.
         store: what it writes to, with faults around it.
         clock: its clock.
+        topics: the topics of the cluster.
         fleet: the clients, and the requests that wait.
         acknowledged: every commit that was answered with NONE.
         group_ids: the groups whose fetched offsets are compared with the log.
@@ -87,29 +101,45 @@ class World:
         self.config = config
         self.random = random.Random(seed)
         self.clock = ManualClock(START_MS)
+        self.topics = self.make_topics()
         self.fleet = Fleet(self.send, self.receive, self.on_answer)
         self.acknowledged: set[Commit] = set()
         self.leader_epoch = 0
         self._ids: Counter[str] = Counter()
         self._new_member_id: str | None = None
         self.store = FaultyLogStore(self.make_log_store(), is_late=log_is_late)
+        self.store.on_append = self.on_append
         self.boot()
         self.coordinator.load_all()
 
     # ------------------------------------------------------------ hooks
 
-    def make_config(self, initial_delay_ms: int = 0) -> Config:
+    def make_topics(self) -> Topics:
+        """Return the topics that there are at first. Those besides ``orders`` may grow and go."""
+        return Topics({TOPIC: PARTITIONS, **OTHER_TOPICS})
+
+    def make_config(
+        self,
+        initial_delay_ms: int = 0,
+        policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL,
+        assignment_interval_ms: int = 0,
+    ) -> Config:
         """Return settings for random tests: two log partitions, groups of at most four, a minute of retention.
 
         Args:
             initial_delay_ms: ``group.initial.rebalance.delay.ms``.
+            policy: ``group.consumer.migration.policy``.
+            assignment_interval_ms: ``group.consumer.assignment.interval.ms``.
         """
         return Config(
             group_initial_rebalance_delay_ms=initial_delay_ms,
             group_max_size=MAX_SIZE,
+            group_consumer_max_size=MAX_SIZE,
             offsets_topic_num_partitions=LOG_PARTITIONS,
             offsets_retention_minutes=1,
             offsets_retention_check_interval_ms=30_000,
+            group_consumer_migration_policy=policy,
+            group_consumer_assignment_interval_ms=assignment_interval_ms,
         )
 
     def make_log_store(self) -> LogStore:
@@ -134,7 +164,15 @@ class World:
             config: its settings.
             log_store: the store to give it.
         """
-        return GroupCoordinator(config=config, clock=self.clock, log_store=log_store, new_member_id=self.new_member_id)
+        return GroupCoordinator(
+            config=config,
+            clock=self.clock,
+            log_store=log_store,
+            topics=self.topics,
+            regexes=self.topics,
+            new_member_id=self.new_member_id,
+            new_uuid=self.new_uuid,
+        )
 
     def send(self, request: Request, token: int) -> None:
         """Bring a request to the coordinator. Override it to send it through a transport of your own.
@@ -155,6 +193,14 @@ class World:
         self._new_member_id = f"{prefix}-{self._ids[prefix]}"
         return self._new_member_id
 
+    def new_uuid(self) -> str:
+        """Return an id for who joins a consumer group without one, which was never given before."""
+        return self.new_member_id("uuid")
+
+    def on_append(self, records: Sequence[LogRecord]) -> None:
+        """Take note of what is to be written; some laws are about single appends."""
+        check_append([entry.record for entry in records])
+
     def on_event(self, event: Event) -> None:
         """Take note of what happened to a group."""
         if isinstance(event, GroupRemoved):
@@ -172,8 +218,8 @@ class World:
             self.acknowledged.add(commit)
 
     def topic_name(self, topic_id: UUID) -> str | None:
-        """Return the name of the topic with this id, if there is one."""
-        return None
+        """Return the name of the topic with this id, if there is one or was one."""
+        return self.topics.topic_name(topic_id) or (readable(topic_id) if topic_id in self.topics.gone else None)
 
     # ------------------------------------------------------------ the process
 
@@ -258,10 +304,7 @@ class World:
     def restart_static(self, consumer: Consumer, **changes: Any) -> Consumer:
         """Let a static consumer end without a word and come back without its member id; ``changes``: what is new."""
         consumer.is_alive = False
-        name = f"{consumer.name}+"
-        restarted = evolve(consumer, name=name, member_id="", generation_id=-1, is_alive=True, **changes)
-        restarted.rejoin()
-        restarted.is_waiting = False
+        restarted = consumer.restarted(**changes)
         self.fleet.consumers.append(restarted)
         self.submit(restarted.next_request(), restarted)
         return restarted
@@ -272,6 +315,25 @@ class World:
             consumer.is_alive = False
             if consumer.member_id:
                 self.submit(consumer.leave_request(), consumer)
+
+    # ------------------------------------------------------------ topics
+
+    def create_topic(self, name: str, partition_count: int) -> None:
+        """A topic comes."""
+        self.topics.create(name, partition_count)
+        self.coordinator.topics_created([name])
+        self.deliver()
+
+    def grow_topic(self, name: str, count: int = 1) -> None:
+        """A topic gets more partitions."""
+        self.topics.grow(name, count)
+        self.coordinator.topics_changed([name])
+        self.deliver()
+
+    def delete_topic(self, name: str) -> None:
+        """A topic goes."""
+        self.coordinator.topic_deleted(name, self.topics.delete(name))
+        self.deliver()
 
     # ------------------------------------------------------------ time
 
@@ -344,13 +406,31 @@ class World:
         check_timers(coordinator)
         check_tokens(coordinator, self.fleet.outstanding)
         check_size(coordinator)
+        check_writes_in_flight(coordinator)
+        check_restart_writes_the_same(coordinator, self._what_could_come())
+        for consumer in self.fleet.consumers:
+            if isinstance(consumer, ModernConsumer) and consumer.is_alive and consumer.epoch > 0:
+                owned = [(topic_id, index) for topic_id, indexes in consumer.owned.items() for index in indexes]
+                check_member_sees_what_is_durable(
+                    coordinator, consumer.group_id, consumer.member_id, consumer.epoch, owned
+                )
         for partition in range(self.config.offsets_topic_num_partitions):
             self.check_log(partition)
         self.check_acknowledged()
 
+    def _what_could_come(self) -> list[ConsumerGroupHeartbeat]:
+        """Return heartbeats that members, or somebody new, could send now."""
+        members = [
+            consumer.heartbeat()
+            for consumer in self.fleet.consumers
+            if isinstance(consumer, ModernConsumer) and consumer.is_alive and consumer.epoch > 0
+        ]
+        return members + [stranger(group_id, (TOPIC,)) for group_id in self.group_ids]
+
     def check_log(self, partition: int) -> None:
         """Check what must hold of a log partition by itself."""
         check_generations_grow(self.store, partition)
+        check_epochs_grow(self.store, partition)
         check_bytes(self.store, partition)
 
     def check_acknowledged(self) -> None:
@@ -363,6 +443,8 @@ class World:
     def recover(self) -> None:
         """Let faults stop, load every log partition again, and let everybody go on for five minutes."""
         self.store.mend()
+        for consumer in self.fleet.consumers:
+            consumer.behave()
         self.write_all()
         self.store.is_late = False
         for partition in range(self.config.offsets_topic_num_partitions):
@@ -370,9 +452,16 @@ class World:
         self.live_on(RECOVERY_ROUNDS)
 
     def live_on(self, rounds: int, pause_ms: int = ROUND_MS) -> None:
-        """Let everybody go on so many times, with pauses, while the log writes what waits."""
-        for _ in range(rounds):
-            self.all_go_on()
+        """Let everybody go on so many times, with pauses, while the log writes what waits.
+
+        Who wants to join a consumer group and was refused tries again later, as clients do: each attempt to convert a
+        classic group ends the rebalance under way, so it could go on for ever.
+        """
+        for number in range(rounds):
+            for consumer in list(self.fleet.consumers):
+                is_patient = isinstance(consumer, ModernConsumer) and consumer.phase == "joining"
+                if not is_patient or number % ROUNDS_BETWEEN_JOINS == 0:
+                    self.go_on(consumer)
             self.advance(pause_ms)
             self.write_all()
 
@@ -383,16 +472,44 @@ class World:
             LawBrokenError: they don't, or somebody else is a member.
         """
         living = self.fleet.living(group_id)
+        if consumer_group_of(self.coordinator, group_id) is not None:
+            self._check_members_are_served(group_id, living)
+            return
+        living = [consumer for consumer in living if not self.is_kept_out(consumer, ModernConsumer)]
         (described,) = self.coordinator.call(DescribeGroups((group_id,))).groups
         if not living:
             require(described.group_state in ("Empty", "Dead"), f"without members {group_id!r} is {described!r}")
             return
         require(described.group_state == GroupState.STABLE.value, f"{group_id!r} does not come to rest: {described!r}")
         member_ids = {member.member_id for member in described.members}
-        serving = [consumer for consumer in living if consumer.member_id in member_ids]
+        serving = [c for c in living if c.member_id in member_ids and isinstance(c, ClassicConsumer)]
         require(
             len(serving) == len(member_ids) == min(len(living), self.config.group_max_size),
             f"the members of {group_id!r} are {sorted(member_ids)}; alive are {living}",
         )
         shares = sorted(index for consumer in serving for index in consumer.owned or ())
         require(shares == list(range(PARTITIONS)), f"{group_id!r} has partitions {shares} assigned")
+
+    def is_kept_out(self, consumer: Consumer, kind: type[Consumer]) -> bool:
+        """Tell whether it is a consumer of this kind, and can't get into a group of the other: settings say so."""
+        policy = self.config.group_consumer_migration_policy
+        allowed = policy.allows_upgrade if kind is ModernConsumer else policy is not MigrationPolicy.DISABLED
+        return isinstance(consumer, kind) and not allowed
+
+    def _check_members_are_served(self, group_id: str, living: list[Consumer]) -> None:
+        """The living members of a consumer group have all partitions between them, and go on without a write."""
+        serving = [consumer for consumer in living if not self.is_kept_out(consumer, ClassicConsumer)]
+        check_consumer_group_is_served(self.coordinator, group_id, [consumer.member_id for consumer in serving])
+        written = [len(list(self.store.read(index))) for index in range(self.config.offsets_topic_num_partitions)]
+        group = consumer_group_of(self.coordinator, group_id)
+        assert group is not None
+        for consumer in serving:
+            member = group.state.members.get(consumer.member_id)
+            if member is None or not isinstance(consumer, ModernConsumer):
+                continue
+            held = {(topic_id, index) for topic_id, indexes in consumer.owned.items() for index in indexes}
+            require(held == set(member.partitions()), f"{consumer} does not have what it was given: {member}")
+            self.go_on(consumer)
+            require(not consumer.is_waiting, f"the heartbeat of {consumer} waits although nothing changes")
+        again = [len(list(self.store.read(index))) for index in range(self.config.offsets_topic_num_partitions)]
+        require(written == again, f"group {group_id!r} is at rest, and heartbeats of its members are written")

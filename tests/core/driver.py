@@ -37,6 +37,7 @@ from groupcoord.messages import (
     TopicToFetch,
 )
 from groupcoord.testing.fleet import Sent
+from groupcoord.testing.topics import Topics
 from groupcoord.testing.world import START_MS, World
 
 SESSION_MS = 10_000
@@ -54,7 +55,7 @@ class Driver(World):
     def __init__(self, *, late: bool = False, topics: TopicResolver | None = None, **settings: int) -> None:
         settings.setdefault("offsets_topic_num_partitions", 1)
         settings.setdefault("group_initial_rebalance_delay_ms", 3_000)
-        self.topics = topics
+        self._topics = topics
         self.begin(Config(**settings), log_is_late=late)
         self.check_laws()
 
@@ -69,6 +70,10 @@ class Driver(World):
         self.coordinator.load_all()
         self.check_laws()
 
+    def make_topics(self) -> TopicResolver | None:
+        """Return what the test has brought."""
+        return self._topics
+
     def make_log_store(self) -> MemoryLogStore:
         """Return a log in memory, which the driver keeps at hand."""
         self.log = MemoryLogStore()
@@ -81,7 +86,9 @@ class Driver(World):
             clock=self.clock,
             log_store=log_store,
             topics=self.topics,
+            regexes=self.topics if isinstance(self.topics, Topics) else None,
             new_member_id=self.new_member_id,
+            new_uuid=self.new_uuid,
         )
 
     def new_coordinator(self) -> GroupCoordinator:
@@ -90,6 +97,8 @@ class Driver(World):
 
     def topic_name(self, topic_id: UUID) -> str | None:
         """Return the name of the topic with this id, if there is one."""
+        if isinstance(self.topics, Topics):
+            return super().topic_name(topic_id)
         return None if self.topics is None else self.topics.topic_name(topic_id)
 
     def deliver(self) -> None:

@@ -11,7 +11,7 @@ from groupcoord import Config, ConfigError, ErrorCode, GroupCoordinator, ManualC
 from groupcoord.assignors import choose_assignors
 from groupcoord.messages import ConsumerGroupDescribe, ConsumerGroupHeartbeat, ConsumerGroupHeartbeatResponse
 from groupcoord.testing import check_assignor
-from tests.core.consumer.members import Topics
+from groupcoord.testing.topics import Topics
 from tests.core.own_assignors import Deal, Uniform
 
 DEAL = "tests.core.own_assignors:Deal"

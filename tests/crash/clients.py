@@ -24,7 +24,7 @@ from groupcoord.messages import (
     SyncGroupResponse,
     TopicToCommit,
 )
-from groupcoord.testing.consumers import Consumer
+from groupcoord.testing.consumers import ClassicConsumer
 from tests.crash.requests import Answer, commit_errors, decoded, encoded, offset_commit
 
 TOPIC = "orders"
@@ -172,7 +172,7 @@ class Member(Client[Promises]):
     def __init__(self, promises: Promises, seed: str, *, commits: bool) -> None:
         super().__init__(promises, seed)
         self._commits = commits
-        self._consumer = Consumer("crash", promises.group_id)
+        self._consumer = ClassicConsumer("crash", promises.group_id)
         self._sent: Request | None = None
         self._offset = -1
 

@@ -46,6 +46,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "interpreter",
     ),
     "laws": ("coordinator", "core", "errors", "log_store"),
+    "consumer_group_laws": ("coordinator", "core", "laws", "log_store"),
     "history": (
         *("records", "core.records", "errors"),
         # how consumers write subscriptions and assignments, which the group's record only carries

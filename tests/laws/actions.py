@@ -43,10 +43,11 @@ from groupcoord.messages import (
     TopicToFetch,
     TxnOffsetCommit,
 )
-from groupcoord.testing.consumers import PARTITIONS, REBALANCE_TIMEOUT_MS, Consumer, subscription
+from groupcoord.testing.consumers import PARTITIONS, REBALANCE_TIMEOUT_MS, ClassicConsumer, Consumer, subscription
 from groupcoord.testing.machine import CONSUMERS_MAX, PROTOCOLS
+from groupcoord.testing.modern_consumers import ModernConsumer
 from groupcoord.testing.world import LOG_PARTITIONS
-from tests.laws.full_world import CLERK, ELSEWHERE, GROUPS, HERE, NOBODY, PRODUCER, WORKERS, FullWorld
+from tests.laws.full_world import CLERK, ELSEWHERE, GROUPS, HERE, NOBODY, PRODUCER, UNREADABLE, WORKERS, FullWorld
 from tests.laws.refusals import expected_refusal, is_allowed, requests_of_every_kind, requests_that_are_wrong
 
 T = TypeVar("T")
@@ -56,8 +57,8 @@ KINDS: tuple[dict[str, Any], ...] = (
     {"asks_for_id": False, "skips_assignment": False, "metadata": subscription("orders", "audit")},
     {"skips_assignment": False, "metadata": subscription("audit"), "rebalance_timeout_ms": 120_000},
     {"metadata": subscription(), "rebalance_timeout_ms": 6_000},
-    {"metadata": b"nobody can read this"},
-    {"metadata": b"\x00\x00\x00\x00\x00\x02\x00\x06orders"},
+    {"metadata": UNREADABLE[0]},
+    {"metadata": UNREADABLE[1]},
 )
 """How consumers can differ: the version of their requests, their patience, and what they say of themselves."""
 
@@ -81,7 +82,7 @@ class MemberActions(FullWorld):
             return self.fleet.consumers[-1]
         protocol_type = "connect" if group_id == WORKERS else "consumer"
         name = f"c{len(self.fleet.consumers)}"
-        consumer = Consumer(name, group_id, instance_id, protocols, protocol_type, **KINDS[kind])
+        consumer = ClassicConsumer(name, group_id, instance_id, protocols, protocol_type, **KINDS[kind])
         return self.start_consumer(consumer)
 
     def a_group_comes_to_be(self, group_id: str, instances: tuple[str | None, ...], kind: int) -> None:
@@ -99,6 +100,8 @@ class MemberActions(FullWorld):
 
     def offsets_of(self, consumer: Consumer, *, by_id: bool = False) -> tuple[TopicToCommit, ...]:
         """Return offsets for what a consumer owns (for partition 0, if it owns nothing), of both topics."""
+        if isinstance(consumer, ModernConsumer):
+            return consumer.offsets() or self.offsets("orders", 0, by_id=by_id)
         return self.offsets("orders", *sorted(consumer.owned or {0}), by_id=by_id) + self.offsets("audit", 0)
 
     def offsets(self, name: str, *indexes: int, by_id: bool = False, metadata: str = "") -> tuple[TopicToCommit, ...]:
@@ -109,7 +112,8 @@ class MemberActions(FullWorld):
 
     def a_consumer_joins_again(self, who: int, changes: bool) -> None:
         """A consumer rejoins its group: as a leader does whose topics changed, or since its own interests changed."""
-        consumer = picked(self.fleet.ready("stable", "syncing"), who)
+        ready = [c for c in self.fleet.ready("stable", "syncing") if isinstance(c, ClassicConsumer)]
+        consumer = picked(ready, who)
         if consumer is not None:
             if changes and consumer.instance_id is None:
                 consumer.protocols = tuple(reversed(consumer.protocols))
@@ -120,8 +124,10 @@ class MemberActions(FullWorld):
     def a_static_consumer_returns(self, who: int, skips: bool) -> None:
         """A static consumer ends without a word and is back without its member id, in another version perhaps."""
         consumer = picked([c for c in self.fleet.consumers if c.is_alive and c.instance_id and c.member_id], who)
-        if consumer is not None:
+        if isinstance(consumer, ClassicConsumer):
             self.restart_static(consumer, skips_assignment=skips)
+        elif consumer is not None:
+            self.restart_static(consumer)
 
     def several_are_removed(self, group_id: str, by_instance: bool, count: int) -> None:
         """An administrator removes members in one request, some of whom there are not."""
@@ -211,10 +217,9 @@ class OutsiderActions(MemberActions):
     def a_topic_is_deleted(self, name: str) -> None:
         """A topic is deleted, or (if it isn't there) made anew."""
         if self.topics.topic_id(name) is None:
-            self.topics.create(name, {"orders": PARTITIONS, "audit": 2}[name])
+            self.create_topic(name, {"orders": PARTITIONS, "audit": 2}[name])
         else:
-            self.coordinator.topic_deleted(name, self.topics.delete(name))
-            self.deliver()
+            self.delete_topic(name)
 
     def somebody_without_permission_asks(self, group_id: str, member_id: str) -> None:
         """Every request of a principal without any permission is refused at once, whatever state the group is in."""
@@ -257,8 +262,10 @@ class OutsiderActions(MemberActions):
         assert expected in (None, found.node)
         assert found.node in (HERE, ELSEWHERE) or expected is None
         if PartitionStatus.LOADING not in self.all_statuses():
-            listed = {group.group_id: group.group_state for group in call(ListGroups()).groups}
-            assert not call(ListGroups((), ("consumer",))).groups
+            by_type = [call(ListGroups((), (name,))).groups for name in ("Consumer", "classic")]
+            assert {group.group_type for group in by_type[0]} <= {"consumer"}
+            assert sorted(call(ListGroups()).groups) == sorted(by_type[0] + by_type[1])
+            listed = {group.group_id: group.group_state for group in by_type[1]}
             for state in GROUP_STATES:
                 named = call(ListGroups((f" {state.upper()}",), ("Classic", "share"))).groups
                 assert {g.group_id for g in named} == {key for key, value in listed.items() if value == state}

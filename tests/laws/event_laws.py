@@ -185,7 +185,9 @@ class RetainedOffsets:
         for index in range(coordinator.config.offsets_topic_num_partitions):
             partition = coordinator.partition(index)
             for group in partition.groups.values() if partition is not None else ():
-                if isinstance(group, GroupMetadata) and group.members:
+                if isinstance(group, ConsumerGroup):
+                    self._topics[group.group_id] = frozenset(group.state.subscribed_topics())
+                elif group.members:
                     self._topics[group.group_id] = _subscribed(group)
 
     def check(self, coordinator: GroupCoordinator, records: list[Record]) -> None:

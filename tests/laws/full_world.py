@@ -4,27 +4,29 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from uuid import UUID
 
 from attrs import evolve
 
 from groupcoord import Config, ErrorCode, GroupCoordinator, LogRecord, LogStore, MemoryLogStore, PartitionStatus, Ticket
+from groupcoord.config import MigrationPolicy
 from groupcoord.core.front.authorization import Operation, Resource, ResourceType
 from groupcoord.core.records import OffsetCommitRecord, Record
 from groupcoord.events import Event
 from groupcoord.laws import error_codes
 from groupcoord.messages import ListGroups, Node, OffsetCommit, Request, Response, TxnOffsetCommit
-from groupcoord.testing.consumers import PARTITIONS
+from groupcoord.testing.consumers import PARTITIONS, ClassicConsumer, Consumer
 from groupcoord.testing.fleet import Sent
+from groupcoord.testing.topics import Topics
 from groupcoord.testing.world import LOG_PARTITIONS, Commit, World
 from tests.laws.event_laws import EventLaws, RetainedOffsets
-from tests.laws.topics import Topics
 
 WORKERS = "workers"
 GROUPS = ("alpha", "beta", WORKERS)
 """Two groups of consumers on log partition 0, and one of another protocol type on 1."""
 
 METADATA_LIMIT = 16
+UNREADABLE = (b"nobody can read this", b"\x00\x00\x00\x00\x00\x02\x00\x06orders")
+"""Subscriptions that are none: members of a classic group may say what they like, those of a consumer group may not."""
 NOBODY, CLERK, PRODUCER, SOMEBODY = "User:nobody", "User:clerk", "User:producer", "User:somebody"
 HERE, ELSEWHERE = Node(1, "here", 9092), Node(2, "elsewhere", 9092)
 
@@ -79,13 +81,18 @@ class FullWorld(World):
 
     group_ids = GROUPS
 
-    def make_config(self, initial_delay_ms: int = 0) -> Config:
+    def make_config(
+        self,
+        initial_delay_ms: int = 0,
+        policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL,
+        assignment_interval_ms: int = 0,
+    ) -> Config:
         """Return the published settings, with a limit on metadata that is soon reached."""
-        return evolve(super().make_config(initial_delay_ms), offset_metadata_max_bytes=METADATA_LIMIT)
+        config = super().make_config(initial_delay_ms, policy, assignment_interval_ms)
+        return evolve(config, offset_metadata_max_bytes=METADATA_LIMIT)
 
     def begin(self, config: Config, *, log_is_late: bool = False, seed: int = 0) -> None:
         """Start a coordinator on an empty log."""
-        self.topics = Topics(orders=PARTITIONS, audit=2, ledger=1)
         self.principal = SOMEBODY
         self.refused: set[Commit] = set()
         self._sent_commits: Counter[Commit] = Counter()
@@ -93,6 +100,10 @@ class FullWorld(World):
         self._last_offset = 0
         super().begin(config, log_is_late=log_is_late, seed=seed)
         self.deliver()
+
+    def make_topics(self) -> Topics:
+        """Return the topics that there are at first."""
+        return Topics(orders=PARTITIONS, audit=2, ledger=1)
 
     def make_log_store(self) -> LogStore:
         """Return a log in memory, which is kept at hand."""
@@ -108,10 +119,23 @@ class FullWorld(World):
             clock=self.clock,
             log_store=self.observed_store,
             topics=self.topics,
+            regexes=self.topics,
             node=HERE,
             owner=self.owner,
             authorize=authorize,
             new_member_id=self.new_member_id,
+            new_uuid=self.new_uuid,
+        )
+
+    def is_kept_out(self, consumer: Consumer, kind: type[Consumer]) -> bool:
+        """Tell whether a consumer can't get into a group of the other kind: what some say of themselves is no use."""
+        if super().is_kept_out(consumer, kind):
+            return True
+        if kind is ClassicConsumer:
+            return isinstance(consumer, ClassicConsumer) and consumer.metadata in UNREADABLE
+        return isinstance(consumer, kind) and any(
+            isinstance(other, ClassicConsumer) and other.metadata in UNREADABLE
+            for other in self.fleet.living(consumer.group_id)
         )
 
     def owner(self, partition: int) -> Node | None:
@@ -119,10 +143,6 @@ class FullWorld(World):
         if self.coordinator.status(partition) is PartitionStatus.ACTIVE:
             return HERE
         return None if partition else ELSEWHERE
-
-    def topic_name(self, topic_id: UUID) -> str | None:
-        """Return the name of the topic with this id, if there is one."""
-        return self.topics.topic_name(topic_id)
 
     def new_offset(self) -> int:
         """Return an offset that is not committed by chance: those of random commits are smaller."""

@@ -35,7 +35,7 @@ from groupcoord.messages import (
     TxnOffsetCommit,
 )
 from groupcoord.storage.segment_store import SegmentLogStore
-from groupcoord.testing.consumers import Consumer, subscription
+from groupcoord.testing.consumers import ClassicConsumer, Consumer, subscription
 from groupcoord.testing.fleet import Sent
 from tests.laws.actions import Actions
 from tests.laws.full_world import CLERK, ELSEWHERE, HERE, SOMEBODY
@@ -145,7 +145,7 @@ def test_a_member_leaves_while_it_waits_for_the_leader() -> None:
     scenario.sleep(6_000)
     _, follower = (sent.joined for sent in joins)
     sync = scenario.submit(SyncGroup("alpha", follower.generation_id, follower.member_id))
-    actor = Consumer("b", "alpha", None, ("range",), member_id=follower.member_id)
+    actor = ClassicConsumer("b", "alpha", None, ("range",), member_id=follower.member_id)
     scenario.submit(actor.leave_request())
     assert sync.is_dropped
     scenario.come_to_rest()
@@ -237,7 +237,7 @@ def test_a_member_without_a_vote() -> None:
     ]
     scenario.sleep(60_000)
     assert all(sent.is_waiting for sent in again)
-    scenario.submit(Consumer("a", "alpha", None, (), member_id=first.member_id).leave_request())
+    scenario.submit(ClassicConsumer("a", "alpha", None, (), member_id=first.member_id).leave_request())
     assert again[0].joined.protocol_name in ("y", "z")
     scenario.come_to_rest()
 
@@ -291,7 +291,7 @@ def test_a_rebalance_that_starts_over_and_over() -> None:
 def test_a_subscription_that_cannot_be_read(metadata: bytes) -> None:
     """A member whose topics can't be known may use any: none of its group's offsets is deleted or expires."""
     scenario = Scenario()
-    scenario.start_consumer(Consumer("c0", "alpha", metadata=metadata))
+    scenario.start_consumer(ClassicConsumer("c0", "alpha", metadata=metadata))
     scenario.submit(OffsetCommit("alpha", scenario.offsets("audit", 0)))
     scenario.live_on(4, 1_000)
     assert scenario.state() is GroupState.STABLE
@@ -555,7 +555,7 @@ def test_a_copy_lives_on_as_the_original_does() -> None:
     """A deep copy of a coordinator with all around it is a full snapshot: both answer the same from there on."""
     scenario = Scenario(late=True)
     scenario.stable("i1", None, None)
-    scenario.start_consumer(Consumer("b", "beta"))
+    scenario.start_consumer(ClassicConsumer("b", "beta"))
     scenario.a_consumer_joins_again(1, changes=True)
     scenario.submit(OffsetCommit("workers", scenario.offsets("orders", 1)))
     other = copy.deepcopy(scenario)

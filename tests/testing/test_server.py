@@ -12,8 +12,16 @@ import pytest
 
 from groupcoord import ConfigError, ManualClock
 from groupcoord.host.broker import Broker
-from groupcoord.messages import GroupToFetch, OffsetCommit, OffsetFetch, OffsetToCommit, TopicToCommit
+from groupcoord.messages import (
+    ConsumerGroupDescribe,
+    GroupToFetch,
+    OffsetCommit,
+    OffsetFetch,
+    OffsetToCommit,
+    TopicToCommit,
+)
 from groupcoord.testing import ServerThread
+from groupcoord.testing.modern_consumers import ModernConsumer
 
 TIMEOUT_S = 10.0
 API_VERSIONS = 18
@@ -50,6 +58,21 @@ def test_clients_are_served() -> None:
     with ServerThread(topics={"orders": 3}) as server:
         assert ask_for_api_versions(server.bootstrap) > 20
         assert server.run(lambda broker: broker.topics.partition_count("orders")) == 3
+
+
+def test_consumer_groups_assign_at_once() -> None:
+    """Who joins a consumer group (KIP-848) behind another one has a target at once; settings of a test come first."""
+
+    def target_epochs(**settings: int) -> list[int]:
+        with ServerThread(topics={"orders": 3}, settings=settings) as server:
+            for name in ("a", "b"):
+                join = ModernConsumer(name, "g").join_request()
+                server.run(lambda broker, join=join: broker.coordinator.call(join))
+            described = server.run(lambda broker: broker.coordinator.call(ConsumerGroupDescribe(("g",)))).groups[0]
+            return [described.group_epoch, described.assignment_epoch]
+
+    assert target_epochs() == [3, 3]
+    assert target_epochs(group_consumer_assignment_interval_ms=1_000) == [3, 2]
 
 
 def test_nothing_is_left_behind() -> None:

@@ -14,7 +14,7 @@ from hypothesis.errors import InvalidArgument
 from groupcoord import ErrorCode, GroupCoordinator, ManualClock, messages, testing
 from groupcoord.consumer_protocol import subscribed_topics
 from groupcoord.host.topics import check_topic_name
-from groupcoord.messages import JoinGroup, LeaveGroup, OffsetCommit, Request
+from groupcoord.messages import ConsumerGroupHeartbeat, JoinGroup, LeaveGroup, OffsetCommit, Request
 from groupcoord.testing.registration import NAMES
 
 ORDERS = st.just("orders")
@@ -71,6 +71,20 @@ def test_joins_by_type_are_valid(request: JoinGroup) -> None:
     """Without the registration, ``from_type`` would make session time-outs of any size."""
     assert 6_000 <= request.session_timeout_ms <= 1_800_000
     assert request.protocols
+
+
+@given(testing.consumer_group_heartbeats(group_ids=ORDERS, assignors=["range"], topic_names=st.just("t")))
+def test_heartbeats_of_consumer_groups_are_ones_that_clients_send(request: ConsumerGroupHeartbeat) -> None:
+    """A join says everything and owns nothing; who leaves for a while is static; arguments are kept to."""
+    assert request.server_assignor in (None, "range")
+    assert set(request.subscribed_topic_names or ()) <= {"t"}
+    if request.member_epoch == 0:
+        assert request.topic_partitions == ()
+        assert request.subscribed_topic_names is not None
+        assert request.rebalance_timeout_ms >= 0
+    elif request.member_epoch < 0:
+        assert request.topic_partitions is None
+        assert request.member_epoch == -1 or request.instance_id is not None
 
 
 @given(testing.topic_names(max_size=249))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from groupcoord.config import MigrationPolicy
-from tests.core.consumer.members import LONG_MS, Members, Topics
+from groupcoord.testing.topics import Topics
+from tests.core.consumer.members import LONG_MS, Members
 from tests.core.driver import Driver
 
 

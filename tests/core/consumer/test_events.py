@@ -21,7 +21,8 @@ from groupcoord.events import (
 )
 from groupcoord.log_store import NotEnoughReplicasError
 from groupcoord.messages import ConsumerGroupHeartbeat, LeaveGroup, LeavingMember, TopicPartitions
-from tests.core.consumer.members import MatchingDriver, Members, Topics
+from groupcoord.testing.topics import Topics
+from tests.core.consumer.members import Members
 from tests.core.driver import Driver, Group, protocols_of
 
 CONSUMER_SESSION_MS = 45_000
@@ -194,7 +195,7 @@ def test_a_member_that_subscribes_to_something_else(driver: Driver, members: Mem
 def test_a_topic_that_grows(driver: Driver, members: Members, topics: Topics) -> None:
     """Nobody's request is the cause: the next heartbeat only finds it."""
     epoch = stable(driver, members, "a")
-    topics.counts["orders"] += 1
+    topics.grow("orders")
     driver.coordinator.topics_changed(["orders"])
     members.heartbeat("a", epoch)
     assert triggers(driver) == [Trigger(Cause.TOPIC_CHANGE)]
@@ -203,7 +204,7 @@ def test_a_topic_that_grows(driver: Driver, members: Members, topics: Topics) ->
 
 def test_a_regular_expression_that_is_matched(topics: Topics) -> None:
     """Who joins with it changes nothing yet; what it has found makes the group rebalance."""
-    driver = MatchingDriver(topics)
+    driver = Driver(topics=topics)
     driver.coordinator.observe()
     driver.submit(
         ConsumerGroupHeartbeat(

@@ -18,7 +18,8 @@ from groupcoord.core.consumer.member_timers import FENCING_RETRY_MS
 from groupcoord.core.records import GroupMetadataRecord
 from groupcoord.log_store import NotEnoughReplicasError
 from groupcoord.messages import Heartbeat
-from tests.core.consumer.members import Members, Topics, answered, waiting_appends
+from groupcoord.testing.topics import Topics
+from tests.core.consumer.members import Members, answered, waiting_appends
 from tests.core.driver import SESSION_MS, Driver, Group, protocols_of
 
 UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -9,9 +9,10 @@ from groupcoord.consumer_protocol import Subscription, encode_subscription
 from groupcoord.core.consumer.member_timers import FENCING_RETRY_MS
 from groupcoord.core.records import OffsetCommitRecord
 from groupcoord.log_store import NotEnoughReplicasError
-from groupcoord.messages import ConsumerGroupHeartbeat, DeletedGroup, DeleteGroupsResponse, TopicPartitions
+from groupcoord.messages import DeletedGroup, DeleteGroupsResponse, TopicPartitions
 from groupcoord.testing.fleet import Sent
-from tests.core.consumer.members import LONG_MS, MatchingDriver, Members, Topics, answered, waiting_appends
+from groupcoord.testing.topics import Topics
+from tests.core.consumer.members import LONG_MS, Members, answered, waiting_appends
 from tests.core.driver import Driver, Group, protocols_of
 
 UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -125,18 +126,18 @@ def test_a_group_whose_creation_is_refused(driver: Driver, members: Members) -> 
     assert members.ids == ["b"]
 
 
-def test_a_classic_join_behind_the_heartbeat_that_makes_the_group_anew(driver: Driver, members: Members) -> None:
-    """Both waited in the group that never was: the heartbeat begins another, and the join is one to that."""
+def test_both_protocols_behind_a_creation_that_is_refused(driver: Driver, members: Members) -> None:
+    """Who waited first makes the group anew, and whoever waited behind meets that one."""
+    subscription = encode_subscription(Subscription(("orders",)))
     members.join("a")
     second = members.join("b")
-    subscription = encode_subscription(Subscription(("orders",)))
     classic = Group(driver).join("old", protocols=protocols_of("range", metadata=subscription))
+    gone = Group(driver).leave("nobody")
     driver.refuse(NotEnoughReplicasError())
-    driver.write()
-    assert (second.error, classic.is_waiting) == (ErrorCode.NONE, True)
-    driver.write()
-    assert classic.error is ErrorCode.NONE
-    assert len(members.ids) == 2
+    assert (second.is_waiting, classic.is_waiting, gone.is_waiting) == (True, True, True)
+    driver.write_all()
+    assert (second.error, classic.error, gone.error) == (ErrorCode.NONE, ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID)
+    assert sorted(members.ids) == sorted(["b", classic.joined.member_id])
 
 
 def test_nothing_is_left_of_a_group_that_never_was(driver: Driver, members: Members) -> None:
@@ -367,7 +368,7 @@ def test_a_topic_that_comes_during_a_write(driver: Driver, members: Members, top
 
 def test_a_topic_that_grows_while_the_look_at_it_is_refused(driver: Driver, alone: Members, topics: Topics) -> None:
     """The next heartbeat looks again."""
-    topics.counts["orders"] = 7
+    topics.grow("orders")
     driver.coordinator.topics_changed(["orders"])
     alone.heartbeat("a", 2)
     driver.refuse(NotEnoughReplicasError())
@@ -378,13 +379,9 @@ def test_a_topic_that_grows_while_the_look_at_it_is_refused(driver: Driver, alon
 
 def test_an_expression_of_nobody_that_is_matched_during_a_write(topics: Topics) -> None:
     """Whoever used it alone is removed before: nothing is written for it."""
-    driver = MatchingDriver(topics, late=True, offsets_commit_timeout_ms=LONG_MS)
+    driver = Driver(late=True, topics=topics, offsets_commit_timeout_ms=LONG_MS)
     members = Members(driver)
-    driver.submit(
-        ConsumerGroupHeartbeat(
-            "group", "b", rebalance_timeout_ms=60_000, subscribed_topic_regex=".*", topic_partitions=()
-        )
-    )
+    members.join("b", regex=".*")
     driver.write_all()
     assert members.inside is not None
     assert members.inside.state.resolved.keys() == {".*"}
