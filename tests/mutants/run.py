@@ -21,9 +21,21 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.mutants.catalogue import MUTANTS, Mutant
+from tests.mutants.consumer_groups import CONSUMER_GROUP_MUTANTS
 
 ROOT = Path(__file__).parents[2]
+ALL_MUTANTS = MUTANTS + CONSUMER_GROUP_MUTANTS
 SUITES = ("tests/core", "tests/conformance/test_packaged.py", "tests/laws")
+SUITES_OF_CONSUMER_GROUPS = (
+    "tests/core/consumer",
+    "tests/core/test_consumer_front.py",
+    "tests/scripts",
+    "tests/conformance/test_packaged.py",
+    "tests/conformance/test_histories.py",
+    "tests/testing/test_machine.py",
+    "tests/laws",
+)
+"""In this order, so that what notices a bug soonest comes first."""
 TIMEOUT_S = 300
 
 
@@ -60,7 +72,9 @@ def try_mutant(mutant: Mutant) -> Result:
             shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "pyproject.toml", root)
         apply(mutant, root)
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", *SUITES]
+        suites = SUITES_OF_CONSUMER_GROUPS if mutant in CONSUMER_GROUP_MUTANTS else SUITES
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider"]
+        command += ["--hypothesis-profile=unshrunk", *suites]
         environment = {**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"}
         try:
             run = subprocess.run(
@@ -79,7 +93,7 @@ def main() -> int:
     parser.add_argument("part", nargs="?", default="", help="only mutants whose name contains this")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     arguments = parser.parse_args()
-    chosen = [mutant for mutant in MUTANTS if arguments.part in mutant.name]
+    chosen = [mutant for mutant in ALL_MUTANTS if arguments.part in mutant.name]
     baseline = try_mutant(NO_MUTANT)
     if baseline.noticed_by is not None:
         print(f"the suite fails without any bug: {baseline.noticed_by}")

@@ -7,10 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.mutants.catalogue import MUTANTS, Mutant
-from tests.mutants.run import ROOT, try_mutant
+from tests.mutants.consumer_groups import CONSUMER_GROUP_MUTANTS
+from tests.mutants.run import ALL_MUTANTS, ROOT, try_mutant
+
+CONSUMER_GROUP_MUTANTS_MIN = 100
+SAMPLE = (*MUTANTS[::31], *CONSUMER_GROUP_MUTANTS[::60])
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize("mutant", ALL_MUTANTS, ids=lambda mutant: mutant.name)
 def test_the_bug_can_be_made(mutant: Mutant) -> None:
     """A mutant's text stands exactly once in its file, and replacing it gives valid Python."""
     source = Path(ROOT, "groupcoord", "core", mutant.file).read_text()
@@ -20,17 +24,22 @@ def test_the_bug_can_be_made(mutant: Mutant) -> None:
 
 def test_names_are_distinct() -> None:
     """Every mutant can be asked for by its name."""
-    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
+    assert len({mutant.name for mutant in ALL_MUTANTS}) == len(ALL_MUTANTS)
+
+
+def test_the_rules_of_consumer_groups_have_their_mutants() -> None:
+    """There are enough of them."""
+    assert len(CONSUMER_GROUP_MUTANTS) >= CONSUMER_GROUP_MUTANTS_MIN
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize("mutant", ALL_MUTANTS, ids=lambda mutant: mutant.name)
 def test_the_bug_is_noticed(mutant: Mutant) -> None:
     """The suite fails on a copy of the project that has the bug."""
     assert try_mutant(mutant).noticed_by is not None
 
 
-@pytest.mark.parametrize("mutant", MUTANTS[::23], ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize("mutant", SAMPLE, ids=lambda mutant: mutant.name)
 def test_a_sample_of_the_bugs_is_noticed(mutant: Mutant) -> None:
     """As above, for a few of them, so that a suite that bites no longer is noticed every time."""
     assert try_mutant(mutant).noticed_by is not None

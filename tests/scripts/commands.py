@@ -17,6 +17,8 @@ coordinator makes are ``a-1``, ``a-2`` … for client ``a``, ``i-1`` … for ins
     fetch [TOPIC/PARTITION…] [stable=yes]
     delete-offsets TOPIC/PARTITION…; delete [GROUP…]; describe; list [STATE…]; topic-deleted TOPIC
 
+Members of consumer groups (KIP-848), their topics and expressions: :mod:`tests.scripts.consumer_group_commands`.
+
 Time: sleep MS (every timer fires at its moment), clock MS (nothing fires), tick, deadline
 The log: late on|off, ack [N], ack-together, fail-append ERROR [N] (what waits, or else the next), skip-offsets N
 The process: crash [KEY=VALUE…], unload EPOCH, load EPOCH, begin-load EPOCH, continue-load N, close
@@ -29,13 +31,16 @@ import inspect
 import re
 import shlex
 from typing import TypeVar
-from uuid import NAMESPACE_DNS, UUID, uuid5
+from uuid import UUID
 
 from attrs import define, field
 
-from groupcoord import ErrorCode, LogStoreError
+from groupcoord import Config, ErrorCode, GroupCoordinator, LogStore, LogStoreError
+from groupcoord.config import MigrationPolicy
 from groupcoord.consumer_protocol import Subscription, encode_subscription
 from groupcoord.core.classic.group import GroupMetadata
+from groupcoord.core.consumer.group import ConsumerGroup
+from groupcoord.core.questions import ResolveRegexes
 from groupcoord.messages import (
     CompleteTransaction,
     DeleteGroups,
@@ -62,8 +67,11 @@ from groupcoord.messages import (
     TxnOffsetCommit,
 )
 from groupcoord.testing.fleet import Sent
+from groupcoord.testing.modern_consumers import ModernConsumer
+from groupcoord.testing.topics import Topics
 from tests.core.driver import Driver
 
+from .consumer_group_commands import ConsumerGroupCommands
 from .rendering import render, text_of, words
 
 T = TypeVar("T", TopicToFetch, TopicToDelete)
@@ -86,23 +94,24 @@ class Client:
     how: dict[str, str] = field(factory=dict)
 
 
-class Topics:
-    """The topics that a script names."""
+class AskedCoordinator(GroupCoordinator):
+    """Answers what it asks about regular expressions at once, or when it is told to.
 
-    def __init__(self, counts: dict[str, int]) -> None:
-        self._counts = counts
+    Attributes:
+        holds: questions wait.
+        questions: all that were asked, oldest first.
+    """
 
-    def partition_count(self, name: str) -> int | None:
-        """Return how many partitions a topic has."""
-        return self._counts.get(name)
+    holds = False
 
-    def topic_id(self, name: str) -> UUID | None:
-        """Return the same id for a name every time."""
-        return uuid5(NAMESPACE_DNS, name) if name in self._counts else None
+    def _resolve(self, question: ResolveRegexes, now_ms: int) -> None:
+        self.questions = [*getattr(self, "questions", []), question]
+        if not self.holds:
+            super()._resolve(question, now_ms)
 
-    def topic_name(self, topic_id: UUID) -> str | None:
-        """Return the name of the topic with this id."""
-        return next((name for name in self._counts if self.topic_id(name) == topic_id), None)
+    def answer(self, which: int) -> None:
+        """Answer a question, by what matches now."""
+        super()._resolve(self.questions[which], self.clock.now_ms())
 
 
 class RecordingDriver(Driver):
@@ -111,22 +120,37 @@ class RecordingDriver(Driver):
     def __init__(self, lines: list[str], topics: Topics | None, **settings: int) -> None:
         self.lines = lines
         self.clients: dict[str, Client] = {}
+        self.told: list[tuple[ModernConsumer, Client]] = []
         self.labels: dict[int, tuple[str, Client | None]] = {}
         self._written = 0
         self._held = -1
-        self._states: dict[str, tuple[str, int]] = {}
+        self._states: dict[str, str] = {}
         super().__init__(topics=topics, **settings)
 
     def say(self, line: str) -> None:
         """Write a line down."""
         self.lines.append(line)
 
-    def ask(self, label: str, request: Request, client: Client | None = None) -> None:
+    def ask(
+        self, label: str, request: Request, client: Client | None = None, consumer: ModernConsumer | None = None
+    ) -> None:
         """Send a request, and say so if it has to wait."""
         self.labels[id(request)] = (label, client)
-        sent = self.submit(request)
+        sent = self.submit(request, consumer)
         if sent.is_waiting:
             self.say(f"{label} waits")
+
+    def make_coordinator(self, config: Config, log_store: LogStore) -> GroupCoordinator:
+        """Return a coordinator with nothing loaded, whose questions can wait."""
+        return AskedCoordinator(
+            config=config,
+            clock=self.clock,
+            log_store=log_store,
+            topics=self.topics,
+            regexes=self.topics,
+            new_member_id=self.new_member_id,
+            new_uuid=self.new_uuid,
+        )
 
     def deliver(self) -> None:
         """Write down what is new: records, answers, states."""
@@ -138,6 +162,9 @@ class RecordingDriver(Driver):
             self.say(f"the log holds append {number} back")
             self._held = number
         self.fleet.deliver()
+        for consumer, client in self.told:
+            client.member_id, client.generation = consumer.member_id, consumer.epoch
+        self.told.clear()
         self.say_states()
         self.check_laws()
 
@@ -151,19 +178,20 @@ class RecordingDriver(Driver):
                 client.generation = response.generation_id
             if response.error_code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
                 client.member_id = response.member_id
+        if client is not None and isinstance(sent.consumer, ModernConsumer):
+            self.told.append((sent.consumer, client))
 
-    def groups(self) -> dict[str, GroupMetadata]:
+    def groups(self) -> dict[str, GroupMetadata | ConsumerGroup]:
         """Return the groups as the coordinator has them."""
         partition = self.coordinator.partition(0)
         return {} if partition is None else partition.groups
 
     def say_states(self) -> None:
         """Write down which groups have another state or generation than before."""
-        states = {name: (group.state.value, group.generation_id) for name, group in self.groups().items()}
+        states = {name: state_of(group) for name, group in self.groups().items()}
         for name in sorted({*states, *self._states}):
             if states.get(name) != self._states.get(name):
-                state, generation = states.get(name, ("gone", -1))
-                self.say(f"{name} is {state}{f', generation {generation}' if generation >= 0 else ''}")
+                self.say(f"{name} is {states.get(name, 'gone')}")
         self._states = states
 
     def forget_requests(self) -> None:
@@ -172,7 +200,14 @@ class RecordingDriver(Driver):
         self._held = -1
 
 
-class Session:
+def state_of(group: GroupMetadata | ConsumerGroup) -> str:
+    """Return where a group stands."""
+    if isinstance(group, ConsumerGroup):
+        return f"a consumer group, {group.group_state.value}, epoch {group.state.epoch}"
+    return f"{group.state.value}, generation {group.generation_id}"
+
+
+class Session(ConsumerGroupCommands):
     """Runs the commands of one script."""
 
     def __init__(self) -> None:
@@ -213,7 +248,7 @@ class Session:
             raise ValueError("it comes first")
         counts = dict(entry.split(":") for entry in (topics or "").split(",") if entry)
         resolver = None if topics is None else Topics({name: int(count) for name, count in counts.items()})
-        self._world = RecordingDriver(self._lines, resolver, **{key: int(value) for key, value in settings.items()})
+        self._world = RecordingDriver(self._lines, resolver, **settings_of(settings))
 
     # ------------------------------------------------------------ clients
 
@@ -380,9 +415,11 @@ class Session:
 
     def do_topic_deleted(self, topic: str) -> None:
         """A topic is gone from the cluster."""
-        topics = self.world.topics
-        self.world.coordinator.topic_deleted(topic, topics.topic_id(topic) if topics else UUID(int=0))
-        self.world.deliver()
+        if self.world.topics is not None:
+            self.world.delete_topic(topic)
+        else:
+            self.world.coordinator.topic_deleted(topic, UUID(int=0))
+            self.world.deliver()
 
     # ------------------------------------------------------------ administration
 
@@ -461,7 +498,7 @@ class Session:
     def do_crash(self, **settings: str) -> None:
         """Kill the coordinator and start another on the log."""
         self.world.forget_requests()
-        self.world.restart(**{key: int(value) for key, value in settings.items()})
+        self.world.restart(**settings_of(settings))
         self.world.say_states()
 
     def do_unload(self, epoch: str) -> None:
@@ -494,6 +531,9 @@ class Session:
     def do_dump(self) -> None:
         """Show the members of each group, and who waits."""
         for name, group in sorted(self.world.groups().items()):
+            if isinstance(group, ConsumerGroup):
+                self.dump_consumer_group(group)
+                continue
             self.world.say(
                 words(
                     f"{name} {group.state.value} generation={group.generation_id}",
@@ -517,6 +557,11 @@ class Session:
         """Show the log."""
         for entry in self.world.store.read(0):
             self.world.say(f"{entry.offset}: {render(entry.record)}")
+
+
+def settings_of(words_of_line: dict[str, str]) -> dict[str, int]:
+    """Return settings with their values: numbers, or a policy of migration."""
+    return {key: int(value) if value.isdigit() else MigrationPolicy(value) for key, value in words_of_line.items()}
 
 
 def topics_to_commit(entries: tuple[str, ...], epoch: int, metadata: str) -> tuple[TopicToCommit, ...]:

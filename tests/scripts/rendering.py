@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import singledispatch
 from typing import Any
+from uuid import UUID
 
+from groupcoord.core.consumer.reconciliation import MemberState
 from groupcoord.core.records import (
     ZERO_UUID,
+    ConsumerGroupCurrentMemberAssignmentRecord,
+    ConsumerGroupMemberMetadataRecord,
+    ConsumerGroupMetadataRecord,
+    ConsumerGroupRegularExpressionRecord,
+    ConsumerGroupTargetAssignmentMemberRecord,
+    ConsumerGroupTargetAssignmentMetadataRecord,
     GroupMetadataRecord,
     GroupTombstone,
     OffsetCommitRecord,
@@ -17,6 +25,8 @@ from groupcoord.core.records import (
 from groupcoord.errors import ErrorCode
 from groupcoord.messages import (
     CompleteTransactionResponse,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeatResponse,
     DeleteGroupsResponse,
     DescribeGroupsResponse,
     HeartbeatResponse,
@@ -30,6 +40,7 @@ from groupcoord.messages import (
     TopicResult,
     TxnOffsetCommitResponse,
 )
+from groupcoord.testing.topics import readable
 
 
 def words(*parts: str | None) -> str:
@@ -44,6 +55,12 @@ def text_of(data: bytes) -> str:
     if data.isascii() and data.decode("ascii").isprintable():
         return data.decode("ascii")
     return f"({len(data)} bytes)"
+
+
+def partitions_of(topics: Iterable[tuple[UUID, Iterable[int]]]) -> str:
+    """Show partitions, sorted by the names of their topics."""
+    shown = sorted((readable(topic_id), sorted(indexes)) for topic_id, indexes in topics)
+    return f"[{' '.join(f'{name}/{index}' for name, indexes in shown for index in indexes)}]"
 
 
 @singledispatch
@@ -159,13 +176,48 @@ def _(answer: DescribeGroupsResponse) -> str:
 
 @render.register
 def _(answer: ListGroupsResponse) -> str:
-    groups = ", ".join(words(group.group_id, group.group_state, group.protocol_type) for group in answer.groups)
+    groups = ", ".join(
+        words(
+            group.group_id, group.group_state, group.protocol_type, "KIP-848" if group.group_type == "consumer" else ""
+        )
+        for group in answer.groups
+    )
     return words(answer.error_code.name, f"[{groups}]")
 
 
 @render.register
 def _(answer: DeleteGroupsResponse) -> str:
     return ", ".join(f"{result.group_id} {result.error_code.name}" for result in answer.results)
+
+
+@render.register
+def _(answer: ConsumerGroupHeartbeatResponse) -> str:
+    return words(
+        answer.error_code.name,
+        f"member={answer.member_id}" if answer.member_id else None,
+        f"epoch={answer.member_epoch}" if answer.error_code is ErrorCode.NONE else None,
+        None if answer.assignment is None else f"assignment={partitions_of(answer.assignment)}",
+    )
+
+
+@render.register
+def _(answer: ConsumerGroupDescribeResponse) -> str:
+    (group,) = answer.groups
+    members = ", ".join(
+        words(
+            member.member_id,
+            member.instance_id and f"({member.instance_id})",
+            f"epoch={member.member_epoch}",
+            f"has {partitions_of((topic.topic_id, topic.partitions) for topic in member.assignment)}",
+        )
+        for member in sorted(group.members, key=lambda member: member.member_id)
+    )
+    return words(
+        group.error_code.name,
+        group.group_state,
+        f"epoch={group.group_epoch} target={group.assignment_epoch}" if group.group_state else None,
+        f"[{members}]" if members else None,
+    )
 
 
 # ---------------------------------------------------------------- records
@@ -186,9 +238,66 @@ def _(record: GroupMetadataRecord) -> str:
     )
 
 
+KINDS = {
+    2: "group {0}",
+    3: "epoch of {0}",
+    5: "member {1} of {0}",
+    6: "target epoch of {0}",
+    7: "target of {1} in {0}",
+    8: "assignment of {1} in {0}",
+    16: "expression {1} of {0}",
+}
+"""By the type of a group's record, what it says something of: a group, and a member or an expression."""
+
+
 @render.register
 def _(record: GroupTombstone) -> str:
-    return f"group {record.group_id} is gone"
+    kind, name = record.key
+    return f"{KINDS[kind].format(record.group_id, name)} is gone"
+
+
+@render.register
+def _(record: ConsumerGroupMetadataRecord) -> str:
+    return f"epoch of {record.group_id} is {record.epoch}"
+
+
+@render.register
+def _(record: ConsumerGroupMemberMetadataRecord) -> str:
+    classic = record.classic_member_metadata
+    return words(
+        f"member {record.member_id} of {record.group_id}",
+        record.instance_id and f"({record.instance_id})",
+        f"topics={','.join(record.subscribed_topic_names)}" if record.subscribed_topic_names else None,
+        f"regex={record.subscribed_topic_regex}" if record.subscribed_topic_regex else None,
+        f"assignor={record.server_assignor}" if record.server_assignor else None,
+        f"classic={','.join(protocol.name for protocol in classic.supported_protocols)}" if classic else None,
+    )
+
+
+@render.register
+def _(record: ConsumerGroupTargetAssignmentMetadataRecord) -> str:
+    return f"target epoch of {record.group_id} is {record.assignment_epoch}"
+
+
+@render.register
+def _(record: ConsumerGroupTargetAssignmentMemberRecord) -> str:
+    return f"target of {record.member_id} in {record.group_id} is {partitions_of(record.topic_partitions)}"
+
+
+@render.register
+def _(record: ConsumerGroupCurrentMemberAssignmentRecord) -> str:
+    pending = [(topic_id, partitions) for topic_id, partitions, _ in record.partitions_pending_revocation]
+    return words(
+        f"assignment of {record.member_id} in {record.group_id} epoch={record.member_epoch}",
+        MemberState.of(record.state).name,
+        partitions_of((topic_id, partitions) for topic_id, partitions, _ in record.assigned_partitions),
+        f"gives back {partitions_of(pending)}" if pending else None,
+    )
+
+
+@render.register
+def _(record: ConsumerGroupRegularExpressionRecord) -> str:
+    return f"expression {record.regular_expression} of {record.group_id} matches {','.join(record.topics) or 'nothing'}"
 
 
 @render.register
@@ -198,7 +307,7 @@ def _(record: OffsetCommitRecord) -> str:
         f"epoch={record.leader_epoch}" if record.leader_epoch >= 0 else None,
         f"metadata={record.metadata}" if record.metadata else None,
         "with an expiry" if record.expire_timestamp_ms >= 0 else None,
-        f"id={record.topic_id}" if record.topic_id != ZERO_UUID else None,
+        f"id={readable(record.topic_id)}" if record.topic_id != ZERO_UUID else None,
         f"of producer {record.producer_id}" if record.producer_id >= 0 else None,
     )
 

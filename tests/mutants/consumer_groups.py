@@ -1,0 +1,732 @@
+"""Bugs that somebody could make in consumer groups (KIP-848), as :mod:`tests.mutants.catalogue` has them of the rest.
+
+They come from what is hard to get right: epochs, who may have what and when, static members that pause, answers that
+were lost, timers while a write is in flight, expressions, and groups that change their kind.
+"""
+
+from __future__ import annotations
+
+from tests.mutants.catalogue import Mutant
+
+CONSUMER_GROUP_MUTANTS = (
+    # ---------------------------------------------------------------- epochs
+    Mutant(
+        "a lost answer fences its member",
+        "consumer/identity.py",
+        "if epoch != assignment.previous_member_epoch or owned is None or not _is_assigned(member, owned):",
+        "if True:",
+    ),
+    Mutant(
+        "any earlier epoch will do",
+        "consumer/identity.py",
+        "if epoch != assignment.previous_member_epoch or owned is None or not _is_assigned(member, owned):",
+        "if owned is None or not _is_assigned(member, owned):",
+    ),
+    Mutant(
+        "who missed an answer may say nothing of its partitions",
+        "consumer/identity.py",
+        "if epoch != assignment.previous_member_epoch or owned is None or not _is_assigned(member, owned):",
+        "if epoch != assignment.previous_member_epoch or not _is_assigned(member, owned or ()):",
+    ),
+    Mutant(
+        "who missed an answer may have what was taken from it",
+        "consumer/identity.py",
+        "or owned is None or not _is_assigned(member, owned):",
+        "or owned is None:",
+    ),
+    Mutant(
+        "a member that lost its place can't join again under its id",
+        "consumer/identity.py",
+        "if epoch in (JOIN_GROUP_MEMBER_EPOCH, assignment.member_epoch):",
+        "if epoch == assignment.member_epoch:",
+    ),
+    Mutant(
+        "who knows an epoch is a member",
+        "consumer/identity.py",
+        "            if not joins:\n                find_member(state, member_id)\n",
+        "",
+    ),
+    Mutant(
+        "a change of names is no new epoch",
+        "consumer/heartbeat.py",
+        "        names_changed\n        or regex_change is",
+        "        regex_change is",
+    ),
+    Mutant(
+        "a resolved expression is no new epoch",
+        "consumer/heartbeat.py",
+        "        or regex_change is RegexChange.CHANGED_AND_RESOLVED\n",
+        "",
+    ),
+    Mutant(
+        "an expression that nobody has resolved is a new epoch",
+        "consumer/heartbeat.py",
+        "or regex_change is RegexChange.CHANGED_AND_RESOLVED",
+        "or regex_change is not RegexChange.NONE",
+    ),
+    Mutant(
+        "another assignor is no new epoch",
+        "consumer/heartbeat.py",
+        "        or assignor != (preferred_assignor(draft.base.votes) or rules.default_assignor)\n",
+        "",
+    ),
+    Mutant(
+        "names in another order are others",
+        "consumer/heartbeat.py",
+        "else tuple(sorted(set(names))),",
+        "else names,",
+    ),
+    Mutant(
+        "the epoch grows though the topics are the same",
+        "consumer/heartbeat.py",
+        "if bumps or metadata_hash != state.metadata_hash:",
+        "if True:",
+    ),
+    Mutant(
+        "the epoch grows by two",
+        "consumer/heartbeat.py",
+        "ConsumerGroupMetadataRecord(state.group_id, state.epoch + 1, metadata_hash)",
+        "ConsumerGroupMetadataRecord(state.group_id, state.epoch + 2, metadata_hash)",
+    ),
+    Mutant(
+        "a member that leaves is no new epoch",
+        "consumer/leaving.py",
+        "    epoch = state.epoch + 1\n",
+        "    epoch = state.epoch + (not state.members)\n",
+    ),
+    Mutant(
+        "an empty group has members to assign to",
+        "consumer/leaving.py",
+        "    if not state.members:\n        draft.write(",
+        "    if False:\n        draft.write(",
+    ),
+    Mutant(
+        "a group begins with epoch 0",
+        "consumer/state.py",
+        "FIRST_EPOCH = 1\n",
+        "FIRST_EPOCH = 0\n",
+    ),
+    # ---------------------------------------------------------------- targets
+    Mutant(
+        "the target is one epoch behind",
+        "consumer/heartbeat.py",
+        "ConsumerGroupTargetAssignmentMetadataRecord(state.group_id, state.epoch, now_ms),",
+        "ConsumerGroupTargetAssignmentMetadataRecord(state.group_id, state.epoch - 1, now_ms),",
+    ),
+    Mutant(
+        "the assignment interval is kept by nobody",
+        "consumer/heartbeat.py",
+        "if state.assignment_epoch >= state.epoch or (last_ms and interval_ms and now_ms < last_ms + interval_ms):",
+        "if state.assignment_epoch >= state.epoch:",
+    ),
+    Mutant(
+        "the assignment interval is a moment longer",
+        "consumer/heartbeat.py",
+        "now_ms < last_ms + interval_ms",
+        "now_ms <= last_ms + interval_ms",
+    ),
+    Mutant(
+        "nobody knows when a target was made",
+        "consumer/heartbeat.py",
+        "ConsumerGroupTargetAssignmentMetadataRecord(state.group_id, state.epoch, now_ms),",
+        "ConsumerGroupTargetAssignmentMetadataRecord(state.group_id, state.epoch, 0),",
+    ),
+    Mutant(
+        "a newcomer without partitions has no target",
+        "consumer/target.py",
+        "if old is None or not _are_equal(old, new):",
+        "if not _are_equal(old or {}, new):",
+    ),
+    Mutant(
+        "a vote of who has gone still counts",
+        "consumer/votes.py",
+        "        after[old_vote] -= 1\n        if not after[old_vote]:",
+        "        if not after[old_vote]:",
+    ),
+    Mutant(
+        "the first assignor wins whatever the votes",
+        "consumer/votes.py",
+        "return next((name for name in names if votes[name] == most), None)",
+        "return next(iter(names), None)",
+    ),
+    # ---------------------------------------------------------------- reconciliation
+    Mutant(
+        "partitions are given before they are given back",
+        "consumer/state.py",
+        "return self.owner_epochs.get((topic_id, partition), FREE) == FREE",
+        "return True",
+    ),
+    Mutant(
+        "nobody waits until a member has given back",
+        "consumer/reconciliation.py",
+        "if revoked and self.may_have(revoked):\n            return self._moved(epoch_until",
+        "if False:\n            return self._moved(epoch_until",
+    ),
+    Mutant(
+        "an acknowledgement of a part is enough",
+        "consumer/reconciliation.py",
+        "        return any(\n            partition in revoked",
+        "        return all(\n            partition in revoked",
+    ),
+    Mutant(
+        "who says nothing has given back",
+        "consumer/reconciliation.py",
+        "        if self.owned is None:\n            return True\n",
+        "        if self.owned is None:\n            return False\n",
+    ),
+    Mutant(
+        "who has to give back keeps nothing meanwhile",
+        "consumer/reconciliation.py",
+        "return self._moved(epoch_until_revoked, MemberState.UNREVOKED_PARTITIONS, kept, revoked)",
+        "return self._moved(epoch_until_revoked, MemberState.UNREVOKED_PARTITIONS, {}, revoked)",
+    ),
+    Mutant(
+        "who has to give back is in the new epoch already",
+        "consumer/reconciliation.py",
+        "return self._moved(epoch_until_revoked, MemberState.UNREVOKED_PARTITIONS, kept, revoked)",
+        "return self._moved(self.target_epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoked)",
+    ),
+    Mutant(
+        "partitions that are kept count as new",
+        "consumer/reconciliation.py",
+        "kept_here = {partition: epoch for partition, epoch in had.items() if partition in wanted}",
+        "kept_here = {partition: self.target_epoch for partition, epoch in had.items() if partition in wanted}",
+    ),
+    Mutant(
+        "who waits for partitions is called stable",
+        "consumer/reconciliation.py",
+        "state = MemberState.UNRELEASED_PARTITIONS if is_waiting else MemberState.STABLE",
+        "state = MemberState.STABLE",
+    ),
+    Mutant(
+        "who waits for partitions never looks again",
+        "consumer/reconciliation.py",
+        "        case MemberState.UNRELEASED_PARTITIONS:\n",
+        "        case MemberState.UNRELEASED_PARTITIONS if False:\n",
+    ),
+    Mutant(
+        "partitions of topics that are gone are kept",
+        "consumer/reconciliation.py",
+        "self.target.get(topic_id, ()) if topic_id in self.subscribed else ()",
+        "self.target.get(topic_id, ())",
+    ),
+    Mutant(
+        "what nobody subscribes to is consumed until the next target",
+        "consumer/reconciliation.py",
+        "return step.without_unsubscribed() if has_subscription_changed else current",
+        "return current",
+    ),
+    Mutant(
+        "a member's own partitions are in its way",
+        "consumer/reconciliation.py",
+        "return self.is_free(topic_id, partition) or partition in self.current.pending_revocation.get(topic_id, ())",
+        "return self.is_free(topic_id, partition)",
+    ),
+    Mutant(
+        "a state that a newer broker wrote is taken for settled",
+        "consumer/reconciliation.py",
+        "        case MemberState.UNKNOWN if owned is None or owned:\n",
+        "        case MemberState.UNKNOWN if False:\n",
+    ),
+    Mutant(
+        "an answer never shows the assignment again",
+        "consumer/heartbeat.py",
+        "shows_assignment = _is_full(request) or assignment.assigned != member.assignment.assigned",
+        "shows_assignment = assignment.assigned != member.assignment.assigned",
+    ),
+    Mutant(
+        "an answer always shows the assignment",
+        "consumer/heartbeat.py",
+        "shows_assignment = _is_full(request) or assignment.assigned != member.assignment.assigned",
+        "shows_assignment = True",
+    ),
+    Mutant(
+        "a partition that another member has got since is free when its last owner goes",
+        "consumer/state.py",
+        "            if self.owner_epochs.get(partition) == member.assignment.member_epoch:\n"
+        "                del self.owner_epochs[partition]",
+        "            self.owner_epochs.pop(partition, None)",
+    ),
+    # ---------------------------------------------------------------- static members
+    Mutant(
+        "a static member takes a living one's place",
+        "consumer/identity.py",
+        "if not member.has_left and not member.uses_classic_protocol:",
+        "if False:",
+    ),
+    Mutant(
+        "a static member comes back to nothing",
+        "consumer/identity.py",
+        "target = draft.state.targets.get(member.member_id, {})",
+        "target: dict = {}",
+    ),
+    Mutant(
+        "the old id of a static member stays",
+        "consumer/identity.py",
+        "        *tombstones_of(group_id, member.member_id),\n        replacement.metadata,",
+        "        replacement.metadata,",
+    ),
+    Mutant(
+        "a static member comes back with its old epoch",
+        "consumer/identity.py",
+        "member_epoch=JOIN_GROUP_MEMBER_EPOCH, previous_member_epoch=JOIN_GROUP_MEMBER_EPOCH",
+        "previous_member_epoch=JOIN_GROUP_MEMBER_EPOCH",
+    ),
+    Mutant(
+        "another member id is no reason to fence",
+        "consumer/identity.py",
+        "    if known_id != member_id:\n        raise",
+        "    if False:\n        raise",
+    ),
+    Mutant(
+        "a static member that pauses is gone",
+        "consumer/leaving.py",
+        "if request.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH:",
+        "if False:",
+    ),
+    Mutant(
+        "a static member that pauses still has to give back",
+        "consumer/leaving.py",
+        "member_epoch=LEFT_MEMBER_EPOCH, assigned=assigned, pending_revocation={})",
+        "member_epoch=LEFT_MEMBER_EPOCH, assigned=assigned)",
+    ),
+    Mutant(
+        "a static member that comes back finds the group full",
+        "consumer/heartbeat.py",
+        "        and (instance_id is None or instance_id not in state.static_members)\n",
+        "",
+    ),
+    Mutant(
+        "groups have room for one more",
+        "consumer/heartbeat.py",
+        "len(state.members) >= rules.config.group_consumer_max_size",
+        "len(state.members) > rules.config.group_consumer_max_size",
+    ),
+    # ---------------------------------------------------------------- timers
+    Mutant(
+        "a heartbeat does not renew the session",
+        "consumer/membership.py",
+        "        if step.member.member_id in group.state.members:\n"
+        "            self._timers.start_session(group, step.member, now_ms)\n",
+        "",
+    ),
+    Mutant(
+        "a steady heartbeat does not renew the session",
+        "consumer/membership.py",
+        "                self._context.timers.arm(steady.session_timer, now_ms + steady.settings.session_timeout_ms)\n",
+        "",
+    ),
+    Mutant(
+        "a heartbeat that waits does not renew the session",
+        "consumer/membership.py",
+        "            self._renew_waiting_session(group, request, now_ms)\n",
+        "",
+    ),
+    Mutant(
+        "any heartbeat that waits renews a session",
+        "consumer/membership.py",
+        "if member is not None and member.assignment.member_epoch == request.member_epoch:",
+        "if member is not None:",
+    ),
+    Mutant(
+        "nobody is fenced who gives nothing back",
+        "consumer/member_timers.py",
+        "            group.revoking_epochs[member_id] = member.assignment.member_epoch\n            self._timers.arm(",
+        "            str(",
+    ),
+    Mutant(
+        "who has given back is fenced all the same",
+        "consumer/member_timers.py",
+        "        elif not member.has_left:\n            self._timers.cancel(timer)\n",
+        "",
+    ),
+    Mutant(
+        "who has moved on meanwhile is fenced",
+        "consumer/membership.py",
+        "if key.kind is not TimerKind.REVOCATION or not has_moved_on:",
+        "if True:",
+    ),
+    Mutant(
+        "a timer that was set again fires with the write before",
+        "consumer/membership.py",
+        "if member is None or group.timer(key.kind, key.member_id).deadline_ms is not None:",
+        "if member is None:",
+    ),
+    Mutant(
+        "who could not be removed stays for ever",
+        "consumer/member_timers.py",
+        "                self._timers.arm(timer, now_ms + FENCING_RETRY_MS)\n",
+        "                pass\n",
+    ),
+    Mutant(
+        "a timer that fires during a write is forgotten",
+        "consumer/membership.py",
+        "            group.overdue.append(key)\n            return",
+        "            return",
+    ),
+    Mutant(
+        "timers of who is gone go on",
+        "consumer/member_timers.py",
+        "                for timer in group.drop_timers(member_id):\n                    self._timers.cancel(timer)",
+        "                list(group.drop_timers(member_id))",
+    ),
+    Mutant(
+        "classic members have the group's session",
+        "consumer/member_timers.py",
+        "        if classic is not None:\n            timeout_ms = classic.session_timeout_ms\n",
+        "",
+    ),
+    Mutant(
+        "a classic member may take for ever to join again",
+        "consumer/member_timers.py",
+        "        if timer.deadline_ms is None:\n            self._timers.arm(timer, now_ms + member",
+        "        if False:\n            self._timers.arm(timer, now_ms + member",
+    ),
+    Mutant(
+        "a classic member that syncs is fenced as one that does not",
+        "consumer/member_timers.py",
+        "        self._timers.cancel(group.timer(TimerKind.MEMBER_SYNC, member.member_id))\n",
+        "",
+    ),
+    # ---------------------------------------------------------------- one write in flight
+    Mutant(
+        "two writes are in flight",
+        "consumer/membership.py",
+        "        if group.writing is not None:\n            self._renew_waiting",
+        "        if False:\n            self._renew_waiting",
+    ),
+    Mutant(
+        "what was refused is built upon",
+        "consumer/membership.py",
+        "        group.writing = None\n        group.is_topics_look_due = True\n",
+        "        group.state, group.writing = group.writing.state, None\n        group.is_topics_look_due = True\n",
+    ),
+    Mutant(
+        "topics are not looked at again after a refusal",
+        "consumer/membership.py",
+        "        group.writing = None\n        group.is_topics_look_due = True\n",
+        "        group.writing = None\n",
+    ),
+    Mutant(
+        "who waits in vain is never told",
+        "consumer/membership.py",
+        "        waiting, written.group.waiting = written.group.waiting, []\n",
+        "        waiting: list = []\n",
+    ),
+    Mutant(
+        "a half of a refused heartbeat is written",
+        "consumer/membership.py",
+        "        own = Draft(draft.state)\n        try:\n            response = self._judges",
+        "        own = draft\n        try:\n            response = self._judges",
+    ),
+    Mutant(
+        "an old answer is given though the group has moved on",
+        "consumer/membership.py",
+        "            and group.state is steady.state\n",
+        "",
+    ),
+    Mutant(
+        "an old answer is given though topics have changed",
+        "consumer/membership.py",
+        "            and not group.is_topics_look_due\n",
+        "",
+    ),
+    Mutant(
+        "an old answer is given though expressions are to be matched",
+        "consumer/membership.py",
+        "            and now_ms <= steady.until_ms\n",
+        "",
+    ),
+    # ---------------------------------------------------------------- regular expressions and topics
+    Mutant(
+        "topics of an expression that nobody uses are kept",
+        "consumer/regexes.py",
+        "    if old and stored.regex_subscribers.get(old) == 1:\n",
+        "    if False:\n",
+    ),
+    Mutant(
+        "topics of an expression go with the first who gives it up",
+        "consumer/regexes.py",
+        "    if old and stored.regex_subscribers.get(old) == 1:\n",
+        "    if old:\n",
+    ),
+    Mutant(
+        "any expression is taken",
+        "consumer/regexes.py",
+        "    if new and new not in stored.regex_subscribers:\n        rules.check_regex(new)\n",
+        "",
+    ),
+    Mutant(
+        "expressions are matched with every heartbeat",
+        "consumer/regexes.py",
+        "    if now_ms <= refreshed_ms + REFRESH_PAUSE_MS:\n        return False\n",
+        "",
+    ),
+    Mutant(
+        "new topics are never matched",
+        "consumer/regexes.py",
+        "        or version < rules.topics_version\n        or now_ms",
+        "        or now_ms",
+    ),
+    Mutant(
+        "expressions are never matched again",
+        "consumer/regexes.py",
+        "        or now_ms > refreshed_ms + rules.config.group_consumer_regex_refresh_interval_ms\n",
+        "",
+    ),
+    Mutant(
+        "matching an expression is no new epoch",
+        "consumer/regexes.py",
+        "        has_changed = has_changed or topics != (() if before is None else tuple(sorted(before.topics)))\n",
+        "",
+    ),
+    Mutant(
+        "an expression is matched for who has gone",
+        "consumer/regexes.py",
+        "        if regex not in stored.regex_subscribers:\n            continue\n",
+        "",
+    ),
+    Mutant(
+        "topics of an expression stay when its members go",
+        "consumer/leaving.py",
+        "            if regex not in state.regex_subscribers\n",
+        "            if False\n",
+    ),
+    Mutant(
+        "an answer that comes during a write is lost",
+        "consumer/membership.py",
+        "            group.resolved = resolved\n            return",
+        "            return",
+    ),
+    Mutant(
+        "the host is asked while it is asked",
+        "consumer/membership.py",
+        "if step.wants_resolution and not group.is_resolving:",
+        "if step.wants_resolution:",
+    ),
+    Mutant(
+        "topics that change are no news",
+        "consumer/membership.py",
+        "            if isinstance(group, ConsumerGroup) and any(map(group.newest_state.has_subscribers, names)):\n",
+        "            if False:\n",
+    ),
+    Mutant(
+        "only names tell which topics matter",
+        "consumer/state.py",
+        "return topic in self.name_subscribers or any(topic in record.topics for record in self.resolved.values())",
+        "return topic in self.name_subscribers",
+    ),
+    Mutant(
+        "a topic's hash forgets its partitions",
+        "consumer/metadata_hash.py",
+        "    parts.append(_INT.pack(topic.partition_count))\n",
+        "",
+    ),
+    Mutant(
+        "the order of topics is in the hash of a group",
+        "consumer/metadata_hash.py",
+        "    names = sorted(topic_hashes, key=string_sort_key)\n",
+        "    names = list(topic_hashes)\n",
+    ),
+    # ---------------------------------------------------------------- commits and fetches
+    Mutant(
+        "an old epoch may commit nothing",
+        "consumer/group.py",
+        "                if since is None or epoch < since:",
+        "                if True:",
+    ),
+    Mutant(
+        "an old epoch may commit what came later",
+        "consumer/group.py",
+        "                if since is None or epoch < since:",
+        "                if since is None:",
+    ),
+    Mutant(
+        "an old epoch may commit what is another's",
+        "consumer/group.py",
+        "                if since is None or epoch < since:",
+        "                if since is not None and epoch < since:",
+    ),
+    Mutant(
+        "what is to be given back can't be committed",
+        "consumer/group.py",
+        "since = assigned.get(partition, pending.get(partition))",
+        "since = assigned.get(partition)",
+    ),
+    Mutant(
+        "an epoch of the future may commit",
+        "consumer/group.py",
+        "        if epoch > assignment.member_epoch:\n            return stale\n",
+        "",
+    ),
+    Mutant(
+        "anybody may commit to a group with members",
+        "consumer/group.py",
+        "        if request.generation_id < 0 and not self.state.members:\n            return ErrorCode.NONE\n"
+        "        member = self.state.members.get(request.member_id)\n        if member is None:\n"
+        "            return ErrorCode.UNKNOWN_MEMBER_ID\n        if not member.uses",
+        "        if request.generation_id < 0:\n            return ErrorCode.NONE\n"
+        "        member = self.state.members.get(request.member_id)\n        if member is None:\n"
+        "            return ErrorCode.UNKNOWN_MEMBER_ID\n        if not member.uses",
+    ),
+    Mutant(
+        "classic members are told of epochs",
+        "consumer/group.py",
+        "stale = ErrorCode.ILLEGAL_GENERATION if member.uses_classic_protocol else ErrorCode.STALE_MEMBER_EPOCH",
+        "stale = ErrorCode.STALE_MEMBER_EPOCH",
+    ),
+    Mutant(
+        "a fetch may have any epoch",
+        "consumer/group.py",
+        "        if wanted.member_epoch == member.assignment.member_epoch:\n            return ErrorCode.NONE",
+        "        if wanted.member_epoch <= member.assignment.member_epoch:\n            return ErrorCode.NONE",
+    ),
+    Mutant(
+        "offsets of subscribed topics expire",
+        "consumer/group.py",
+        "return None if self.uses_topic(commit.topic) else commit.commit_timestamp_ms",
+        "return commit.commit_timestamp_ms",
+    ),
+    # ---------------------------------------------------------------- migration
+    Mutant(
+        "every policy allows an upgrade",
+        "consumer/migration.py",
+        "not in (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL):",
+        "not in tuple(MigrationPolicy):",
+    ),
+    Mutant(
+        "every policy allows a downgrade",
+        "consumer/migration.py",
+        "in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)",
+        "in tuple(MigrationPolicy)",
+    ),
+    Mutant(
+        "a group goes back with members of the new protocol",
+        "consumer/migration.py",
+        "        and all(member.uses_classic_protocol for member in left)\n",
+        "        and any(member.uses_classic_protocol for member in left)\n",
+    ),
+    Mutant(
+        "a group goes back though it is too large",
+        "consumer/migration.py",
+        "        and len(left) <= rules.config.group_max_size\n",
+        "",
+    ),
+    Mutant(
+        "groups of custom assignors are upgraded",
+        "consumer/migration.py",
+        '    if assignment.user_data:\n        raise ConsumerProtocolError("its assignor is a custom one")\n',
+        "",
+    ),
+    Mutant(
+        "an upgrade starts with epoch 0",
+        "consumer/migration.py",
+        "    epoch = group.generation_id\n    try:",
+        "    epoch = 1\n    try:",
+    ),
+    Mutant(
+        "upgraded members have nothing",
+        "consumer/migration.py",
+        "return metadata, MemberAssignment(epoch, epoch, assigned=assigned)",
+        "return metadata, MemberAssignment(epoch, epoch)",
+    ),
+    Mutant(
+        "the first protocol wins whatever the votes",
+        "consumer/migration.py",
+        "return max(hash_map_order(votes), key=votes.__getitem__)",
+        "return min(candidates)",
+    ),
+    Mutant(
+        "classic members go back to what they have, not to what they should have",
+        "consumer/migration.py",
+        "in_hash_order(state.targets.get(member.member_id, {}))",
+        "in_hash_order(member.assignment.assigned)",
+    ),
+    Mutant(
+        "classic consumers may always join",
+        "consumer/classic_members.py",
+        "if rules.config.group_consumer_migration_policy is MigrationPolicy.DISABLED:",
+        "if False:",
+    ),
+    Mutant(
+        "classic members need not share a protocol",
+        "consumer/classic_members.py",
+        "if request.protocol_type != CONSUMER_PROTOCOL_TYPE or not _is_supported(state, request.protocols):",
+        "if request.protocol_type != CONSUMER_PROTOCOL_TYPE:",
+    ),
+    Mutant(
+        "classic members are not told to join again",
+        "consumer/classic_members.py",
+        "        assignment.member_epoch < state.assignment_epoch\n        or assignment.state",
+        "        assignment.state",
+    ),
+    Mutant(
+        "classic members that wait for others are told to join again",
+        "consumer/classic_members.py",
+        "or (assignment.state is MemberState.UNRELEASED_PARTITIONS and not _waits_for_others(state, member))",
+        "or assignment.state is MemberState.UNRELEASED_PARTITIONS",
+    ),
+    Mutant(
+        "a classic member syncs in a generation that is over",
+        "consumer/classic_members.py",
+        "if state.assignment_epoch > assignment.member_epoch and assignment.state",
+        "if False and assignment.state",
+    ),
+    Mutant(
+        "a classic group is upgraded while it writes",
+        "consumer/membership.py",
+        "            if self._is_written(group):\n",
+        "            if False:\n",
+    ),
+    Mutant(
+        "who waits in a classic group is forgotten when it is upgraded",
+        "consumer/membership.py",
+        "                self._context.refuse_waiting(group, ErrorCode.REBALANCE_IN_PROGRESS)\n",
+        "",
+    ),
+    Mutant(
+        "a group that went back does not rebalance",
+        "consumer/membership.py",
+        "        if downgrade.trigger is not None:\n",
+        "        if False:\n",
+    ),
+    # ---------------------------------------------------------------- the log
+    Mutant(
+        "the targets of a group outlive it",
+        "consumer/state.py",
+        "        *(ConsumerGroupTargetAssignmentMemberRecord.key_of(member_id) for member_id in state.targets),\n",
+        "",
+    ),
+    Mutant(
+        "the tombstone of a group comes first",
+        "consumer/state.py",
+        "    keys.append(ConsumerGroupMetadataRecord.key)\n",
+        "    keys.insert(0, ConsumerGroupMetadataRecord.key)\n",
+    ),
+    Mutant(
+        "a member's tombstones come in another order",
+        "consumer/identity.py",
+        "        GroupTombstone(group_id, ConsumerGroupCurrentMemberAssignmentRecord.key_of(member_id)),\n"
+        "        GroupTombstone(group_id, ConsumerGroupTargetAssignmentMemberRecord.key_of(member_id)),\n",
+        "        GroupTombstone(group_id, ConsumerGroupTargetAssignmentMemberRecord.key_of(member_id)),\n"
+        "        GroupTombstone(group_id, ConsumerGroupCurrentMemberAssignmentRecord.key_of(member_id)),\n",
+    ),
+    Mutant(
+        "a member whose assignment is read first is lost",
+        "consumer/state.py",
+        "            member = ConsumerMember(_no_metadata(self.group_id, record.member_id))\n",
+        "            return\n",
+    ),
+    Mutant(
+        "a member goes with the first of its tombstones",
+        "consumer/state.py",
+        "            if member.assignment != NEW_ASSIGNMENT:\n",
+        "            if False:\n",
+    ),
+    Mutant(
+        "a copy of a state shares its members",
+        "consumer/state.py",
+        "setattr(copy, name, value.copy() if type(value) is dict else value)",
+        'setattr(copy, name, value.copy() if type(value) is dict and name != "members" else value)',
+    ),
+)
