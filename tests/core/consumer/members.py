@@ -49,7 +49,7 @@ class Members:
 
     def consumer(self, member_id: str, epoch: int = 0, **what: object) -> ModernConsumer:
         """A consumer with this id and epoch."""
-        return ModernConsumer(member_id, self.group_id, member_id=member_id, epoch=epoch, **what)
+        return ModernConsumer("", self.group_id, member_id=member_id, epoch=epoch, **what)
 
     def join(
         self, member_id: str, *names: str, instance: str | None = None, rebalance_ms: int = 60_000, regex: str = ""
