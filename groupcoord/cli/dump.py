@@ -47,7 +47,8 @@ def dump(
         typer.Option(
             "--type",
             help="Only this record type: Kafka's name or number, control or unknown; of a history only this kind of "
-            "row: generation, member, rebalance, duplicate or group; can be repeated.",
+            "row: generation, member, rebalance, duplicate, epoch, membership, move, revocation or group; can be "
+            "repeated.",
         ),
     ] = None,
     since: Annotated[

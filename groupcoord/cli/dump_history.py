@@ -9,7 +9,19 @@ from typing import Any
 
 from groupcoord.cli.dump_selection import Selection
 from groupcoord.cli.dump_table import Row, time_text, topic_text
-from groupcoord.history import DUPLICATE, GENERATION, GROUP, MEMBER, REBALANCE, HistoryRow, LogHistory
+from groupcoord.history import (
+    DUPLICATE,
+    EPOCH,
+    GENERATION,
+    GROUP,
+    MEMBER,
+    MEMBERSHIP,
+    MOVE,
+    REBALANCE,
+    REVOCATION,
+    HistoryRow,
+    LogHistory,
+)
 from groupcoord.records.salvage import SoundBatch
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -84,11 +96,10 @@ def _member_text(values: dict[str, Any]) -> str:
     topics = subscription["topics"]
     wanted = [*(topics or ()), *([f"/{subscription['topic_regex']}/"] if subscription["topic_regex"] else ())]
     told = "what can't be read" if topics is None and not wanted else " ".join(wanted) or "nothing"
-    held = [{"topic": one["topic"] or one["topic_id"], "partitions": one["partitions"]} for one in values["assignment"]]
     number = "generation" if values["member_epoch"] is None else "epoch"
     return (
         f"{name}:{leads} {number} {values['generation']}, client {values['client_id']} at {values['client_host']}, "
-        f"subscribes to {told}; has {' '.join(map(topic_text, held)) or 'nothing'}"
+        f"subscribes to {told}; has {_partitions(values['assignment'])}"
     )
 
 
@@ -97,12 +108,54 @@ def _rebalance_text(values: dict[str, Any]) -> str:
     sure = f"{values['confidence']:.0%} sure" if values["confidence"] else "not shown by the log"
     others = [cause for cause in values["causes"] if cause != values["cause"]]
     also = f", also {' and '.join(others)}" if others else ""
-    return f"{before}-> {values['to_generation']}: {values['cause']} ({sure}){also}\n{values['evidence']}"
+    conversion = f", with {values['conversion']}" if values["conversion"] else ""
+    return f"{before}-> {values['to_generation']}: {values['cause']} ({sure}){also}{conversion}\n{values['evidence']}"
 
 
 def _duplicate_text(values: dict[str, Any]) -> str:
     partition = f"{values['topic']}-{values['topic_partition']}"
     return f"generation {values['generation']}: {partition} belongs to {' and '.join(values['member_ids'])}"
+
+
+def _epoch_text(values: dict[str, Any]) -> str:
+    told = f"group {values['group_epoch']}, target {values['target_epoch']}"
+    if values["member_id"] is None:
+        return told
+    if values["member_epoch"] is None:
+        return f"{told}, {values['member_id']} is gone"
+    giving = f", {values['pending_partitions']} to give up" if values["pending_partitions"] else ""
+    return (
+        f"{told}, {values['member_id']} {values['member_epoch']}: {values['state']}, "
+        f"has {values['partitions']} partitions{giving}"
+    )
+
+
+def _membership_text(values: dict[str, Any]) -> str:
+    name = values["member_id"] + (f" ({values['instance_id']})" if values["instance_id"] else "")
+    began = "there before" if values["began_ms"] is None else f"{values['began']} at {time_text(values['began_ms'])}"
+    ended = "is a member" if values["end"] is None else f"{values['end']} at {time_text(values['ended_ms'])}"
+    told = f"{name}, client {values['client_id']}: {began}, {ended}"
+    return told if values["evidence"] is None else f"{told}\n{values['evidence']}"
+
+
+def _move_text(values: dict[str, Any]) -> str:
+    partition = f"{values['topic'] or values['topic_id']}-{values['topic_partition']}"
+    told = f"epoch {values['epoch']}: {partition} from {values['from_member'] or 'nobody'}"
+    told += f" to {values['to_member'] or 'nobody'} ({values['reason']})"
+    if values["assigned_ms"] is None:
+        return told if values["to_member"] is None else f"{told}, never arrived"
+    unowned = f", {values['unowned_ms']} ms without owner" if values["unowned_ms"] else ""
+    return f"{told}, after {values['assigned_ms'] - values['decided_ms']} ms{unowned}"
+
+
+def _revocation_text(values: dict[str, Any]) -> str:
+    told = f"{values['member_id']} is to give up {_partitions(values['partitions'])}"
+    return f"{told}: not yet" if values["end"] is None else f"{told}: {values['end']} after {values['took_ms']} ms"
+
+
+def _partitions(topics: list[dict[str, Any]]) -> str:
+    held = [{"topic": one["topic"] or one["topic_id"], "partitions": one["partitions"]} for one in topics]
+    return " ".join(map(topic_text, held)) or "nothing"
 
 
 def _group_text(values: dict[str, Any]) -> str:
@@ -120,5 +173,9 @@ _TEXTS: dict[str, Callable[[dict[str, Any]], str]] = {
     MEMBER: _member_text,
     REBALANCE: _rebalance_text,
     DUPLICATE: _duplicate_text,
+    EPOCH: _epoch_text,
+    MEMBERSHIP: _membership_text,
+    MOVE: _move_text,
+    REVOCATION: _revocation_text,
     GROUP: _group_text,
 }

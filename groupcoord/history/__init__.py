@@ -6,29 +6,35 @@ bring them in order themselves, as the pipeline on Spark does. Names of rows are
 """
 
 from groupcoord.history.causes import CAUSES
-from groupcoord.history.fold import (
+from groupcoord.history.fold import FoldOptions, GroupFold, LogOrderError
+from groupcoord.history.log import KINDS, HistoryRow, LogHistory
+from groupcoord.history.rows import (
     DEPARTURE,
     DUPLICATE,
+    EPOCH,
     GENERATION,
     GROUP,
     MEMBER,
+    MEMBERSHIP,
+    MOVE,
     REBALANCE,
-    FoldOptions,
-    GroupFold,
-    LogOrderError,
+    REVOCATION,
     Row,
 )
-from groupcoord.history.log import KINDS, HistoryRow, LogHistory
 
 __all__ = [
     "CAUSES",
     "DEPARTURE",
     "DUPLICATE",
+    "EPOCH",
     "GENERATION",
     "GROUP",
     "KINDS",
     "MEMBER",
+    "MEMBERSHIP",
+    "MOVE",
     "REBALANCE",
+    "REVOCATION",
     "FoldOptions",
     "GroupFold",
     "HistoryRow",

@@ -8,30 +8,48 @@ members, KIP-429 for cooperative ones, KIP-848 for epochs).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
-from attrs import define, frozen
+from attrs import define, field, frozen
 
 from groupcoord.history.embedded import TopicPartition
-from groupcoord.history.views import CLASSIC, GroupView, MemberView
+from groupcoord.history.views import CLASSIC, CONSUMER, LEFT_MEMBER_EPOCH, GroupView, MemberView
 
 JOIN = "join"
 LEAVE = "leave"
 EXPIRY_OR_LEAVE = "expiry or leave"
+SESSION_EXPIRY = "session expiry"
+REBALANCE_TIMEOUT = "rebalance time-out"
 METADATA_CHANGE = "metadata change"
+TOPIC_CHANGE = "topic change"
+REGEX_CHANGE = "regular expression change"
+ASSIGNOR_CHANGE = "assignor change"
 LEADER_REJOIN = "leader rejoin"
 STATIC_REPLACE = "static replace"
 COORDINATOR_MOVE = "coordinator move"
 UNKNOWN = "unknown"
-CAUSES = (JOIN, LEAVE, EXPIRY_OR_LEAVE, METADATA_CHANGE, LEADER_REJOIN, STATIC_REPLACE, COORDINATOR_MOVE, UNKNOWN)
+CAUSES = (
+    *(JOIN, LEAVE, EXPIRY_OR_LEAVE, SESSION_EXPIRY, REBALANCE_TIMEOUT, METADATA_CHANGE, TOPIC_CHANGE, REGEX_CHANGE),
+    *(ASSIGNOR_CHANGE, LEADER_REJOIN, STATIC_REPLACE, COORDINATOR_MOVE, UNKNOWN),
+)
+
+CONVERSION = "conversion"
+"""How a member of a consumer group ends with its group, which became a classic one. Others end by a cause."""
 
 SHORTEST_SESSION_MS = 5_000
 """Kafka's default heartbeat interval: who was there less than this ago hardly missed a session (KIP-848)."""
+
+TIMER_SLACK_MS = 1_000
+"""So much later than its moment a broker's timer may fence a member: it is as busy as it is."""
 
 _PROVEN, _LIKELY, _PLAUSIBLE, _ONE_OF_SEVERAL = 1.0, 0.9, 0.8, 0.5
 
 LastCommits = dict[TopicPartition, tuple[int, int]]
 """By partition: where its last commit lies in the log, and when that was."""
+
+Note = tuple[str, str]
+"""A reason for an epoch beyond members: its cause, and what it is in words."""
 
 
 @frozen
@@ -46,7 +64,7 @@ class Surroundings:
         is_complete: every record between the two views was seen, so that compaction hides nothing.
         moved_coordinator: a new leader of the log partition wrote the later view.
         is_unbroken: the later view is of the next generation, or ``is_complete``.
-        notes: what else changed, in words: a reason of its own for a new epoch.
+        notes: what else changed, each a reason of its own for a new epoch.
     """
 
     ended_ms: int
@@ -56,7 +74,22 @@ class Surroundings:
     is_complete: bool = True
     moved_coordinator: bool = False
     is_unbroken: bool = True
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
+
+
+@frozen
+class Departure:
+    """How a member ended.
+
+    Attributes:
+        end: :data:`LEAVE`, :data:`EXPIRY_OR_LEAVE` or another cause, or :data:`CONVERSION`.
+        confidence: that it is right, from 0 to 1.
+        evidence: in words.
+    """
+
+    end: str
+    confidence: float
+    evidence: str
 
 
 @define
@@ -72,6 +105,7 @@ class Explanation:
         partitions_moved: partitions that have another owner than before, or none.
         evidence: in words.
         unproven: members that are gone of which a commit could show that they left.
+        departures: by member id, how each member that is gone ended.
     """
 
     cause: str
@@ -82,6 +116,7 @@ class Explanation:
     partitions_moved: int
     evidence: list[str]
     unproven: list[MemberView]
+    departures: dict[str, Departure] = field(factory=dict)
 
 
 def explain(before: GroupView, after: GroupView, around: Surroundings) -> Explanation:
@@ -112,19 +147,41 @@ def explain(before: GroupView, after: GroupView, around: Surroundings) -> Explan
         found.append((STATIC_REPLACE, _PROVEN))
         names = ", ".join(sorted(replaced))
         explanation.evidence.append(f"{names} came back under a new member id")
+        for member in left:
+            if member.identity in replaced:
+                told = f"{member.identity} came back under a new member id"
+                explanation.departures[member.member_id] = Departure(STATIC_REPLACE, _PROVEN, told)
     changed = _changed_metadata(before, after)
     if not (came or went) and before.protocol != after.protocol and before.group_type == after.group_type == CLASSIC:
         changed.append(f"the protocol is {after.protocol}, before {before.protocol}")
     if changed:
         found.append((METADATA_CHANGE, _PROVEN))
         explanation.evidence += changed
-    if not found and around.notes:
-        found.append((METADATA_CHANGE, _LIKELY))
-        explanation.evidence += around.notes
+    _take_notes(around.notes, found, explanation)
+    votes = _changed_votes(before, after)
+    # A vote that changes the outcome begins an epoch of its own; others change nothing, and begin none.
+    if votes and not found:
+        found.append((ASSIGNOR_CHANGE, _PROVEN))
+        explanation.evidence += votes
+    if not found and after.group_type == CONSUMER and _is_tied(after):
+        found.append((ASSIGNOR_CHANGE, _PLAUSIBLE))
+        explanation.evidence.append(
+            "as many members ask for one assignor as for another, and it may change at any time"
+        )
     if not found and after.members and after.group_type == CLASSIC:
         found = _without_change(before, after, around, explanation)
     _conclude(explanation, found, before, after, around)
     return explanation
+
+
+def _take_notes(notes: tuple[Note, ...], found: list[tuple[str, float]], explanation: Explanation) -> None:
+    """Let what else changed explain what members don't, and tell of patterns in any case."""
+    resolved = [note for note in notes if note[0] == REGEX_CHANGE]
+    # Topics that match a pattern for the first time are new to the group as well.
+    told = resolved or ([] if found else notes)
+    if not found:
+        found += [(cause, _LIKELY) for cause in dict.fromkeys(cause for cause, _ in told)]
+    explanation.evidence += [text for _, text in told]
 
 
 def _conclude(
@@ -160,35 +217,45 @@ def partitions_moved(before: GroupView, after: GroupView) -> int:
 def _departure(
     before: GroupView, went: list[MemberView], around: Surroundings, explanation: Explanation
 ) -> tuple[str, float]:
-    """Return ``leave`` if every member that is gone can't have expired, else ``expiry or leave``."""
-    left, surest = [], _PROVEN
+    """Return the cause if these members are gone: what is true of all of them."""
     for member in went:
-        shown, confidence, is_proven = _last_sign(before, member, around)
-        explanation.evidence.append(shown)
-        if not is_proven:
+        departure = explanation.departures[member.member_id] = _departure_of(before, member, around)
+        explanation.evidence.append(departure.evidence)
+        if departure.end == EXPIRY_OR_LEAVE:
             explanation.unproven.append(member)
-        left.append(is_proven)
-        surest = min(surest, confidence)
-    if all(left):
-        return LEAVE, surest
+    departures = [explanation.departures[member.member_id] for member in went]
+    surest = min(departure.confidence for departure in departures)
+    ends = {departure.end for departure in departures}
+    if len(ends) == 1 and EXPIRY_OR_LEAVE not in ends:
+        return ends.pop(), surest
     # Some left for sure and others perhaps: what holds for all of them is the weaker.
     return EXPIRY_OR_LEAVE, _PROVEN
 
 
-def _last_sign(before: GroupView, member: MemberView, around: Surroundings) -> tuple[str, float, bool]:
-    """Tell in words when a member that is gone was last seen, how sure that is, and if it can't have expired since.
+def _departure_of(before: GroupView, member: MemberView, around: Surroundings) -> Departure:
+    """Tell how a member ended that is gone, and what shows it.
 
-    It can't if less time passed than its session takes, and a rebalance waits for it. Its own sign of life is a record
-    that needed its request; a commit of one of its partitions nearly is.
+    It can't have expired if less time passed since it was last seen than its session takes, and a rebalance waits for
+    it. Its own sign of life is a record that needed its request; a commit of one of its partitions nearly is.
     """
+    silent_ms = around.ended_ms - member.alive_ms
+    if member.epoch == LEFT_MEMBER_EPOCH:
+        told = f"{member.name} left for a while {silent_ms} ms before, and did not come back within its session"
+        return Departure(SESSION_EXPIRY, _PROVEN, told)
+    if member.revoking_ms is not None and is_rebalance_timeout(member, around.ended_ms):
+        told = (
+            f"{member.name} was fenced: {around.ended_ms - member.revoking_ms} ms after it was told to, it had not "
+            f"given up {len(member.pending)} partitions, for which it has {member.rebalance_timeout_ms} ms"
+        )
+        return Departure(REBALANCE_TIMEOUT, _LIKELY, told)
     session_timeout_ms = member.session_timeout_ms
     is_told = session_timeout_ms is not None or around.session_timeout_ms is not None
     if session_timeout_ms is None:
         session_timeout_ms = around.session_timeout_ms or SHORTEST_SESSION_MS
     limit_ms = session_timeout_ms
-    if member.rebalance_timeout_ms >= 0:
+    # A rebalance of the consumer protocol waits for those alone that have something to give up: see above.
+    if member.rebalance_timeout_ms >= 0 and (before.group_type == CLASSIC or member.session_timeout_ms is not None):
         limit_ms = min(limit_ms, member.rebalance_timeout_ms)
-    silent_ms = around.ended_ms - member.alive_ms
     commit_ms = _last_commit(before, member, around)
     confidence, sign = _PROVEN, "known to be there"
     if silent_ms >= limit_ms and commit_ms is not None and around.ended_ms - commit_ms < silent_ms:
@@ -197,8 +264,20 @@ def _last_sign(before: GroupView, member: MemberView, around: Surroundings) -> t
         confidence = min(confidence, _PLAUSIBLE)
     session = f"its session of {session_timeout_ms} ms" if is_told else f"any session ({limit_ms} ms)"
     if silent_ms < limit_ms:
-        return f"{member.name} left: {sign} {silent_ms} ms before, less than {session}", confidence, True
-    return f"{member.name} left or expired: {sign} {silent_ms} ms before", confidence, False
+        told = f"{member.name} left: {sign} {silent_ms} ms before, less than {session}"
+        return Departure(LEAVE, confidence, told)
+    return Departure(EXPIRY_OR_LEAVE, _PROVEN, f"{member.name} left or expired: {sign} {silent_ms} ms before")
+
+
+def is_rebalance_timeout(member: MemberView, ended_ms: int) -> bool:
+    """Tell whether a member was gone just when its time to give partitions up was over.
+
+    Members that use the classic protocol have other timers (KIP-848, ``ConsumerGroupRebalanceTimeout``).
+    """
+    if member.revoking_ms is None or member.rebalance_timeout_ms < 0 or member.session_timeout_ms is not None:
+        return False
+    late_ms = ended_ms - member.revoking_ms - member.rebalance_timeout_ms
+    return 0 <= late_ms <= TIMER_SLACK_MS
 
 
 def _last_commit(before: GroupView, member: MemberView, around: Surroundings) -> int | None:
@@ -225,6 +304,23 @@ def _changed_metadata(before: GroupView, after: GroupView) -> list[str]:
         if was.rack_id and member.rack_id and was.rack_id != member.rack_id:
             told.append(f"{member.name} is in rack {member.rack_id}, before in {was.rack_id}")
     return told
+
+
+def _changed_votes(before: GroupView, after: GroupView) -> list[str]:
+    """Say which members that stayed ask for another assignor of the coordinator."""
+    old = {member.identity: member.assignor for member in before.members.values()}
+    return [
+        f"{member.name} asks for assignor {member.assignor or 'none'}, before for {old[member.identity] or 'none'}"
+        for member in after.members.values()
+        if before.group_type == after.group_type and old.get(member.identity, member.assignor) != member.assignor
+    ]
+
+
+def _is_tied(group: GroupView) -> bool:
+    """Tell whether two assignors have the most votes. Kafka 4.4 then begins an epoch with each heartbeat."""
+    votes = Counter(member.assignor for member in group.members.values() if member.assignor is not None)
+    most = [count for _, count in votes.most_common(2)]
+    return len(most) == 2 and most[0] == most[1]
 
 
 def _without_change(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import NamedTuple
 
 from attrs import define, evolve, field
 
+from groupcoord.core.consumer.votes import preferred_assignor
+from groupcoord.history.causes import METADATA_CHANGE, REGEX_CHANGE, TOPIC_CHANGE, Note
 from groupcoord.history.embedded import NO_PARTITIONS, TopicPartition, TopicPartitions
 from groupcoord.history.views import CONSUMER, SHARE, STREAMS, GroupView, MemberView
 from groupcoord.records.schemas import RecordType
@@ -30,6 +33,7 @@ class ModernTypes(NamedTuple):
         target: what a member is to have.
         current: what a member has.
         others: records whose change is a reason for a new epoch.
+        first_epoch: of a group and its target assignment before there are records of them (Kafka 4.4).
     """
 
     group_type: str
@@ -39,6 +43,7 @@ class ModernTypes(NamedTuple):
     target: RecordType
     current: RecordType
     others: tuple[RecordType, ...]
+    first_epoch: int = 0
 
 
 _KINDS = (
@@ -50,6 +55,7 @@ _KINDS = (
         RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER,
         RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT,
         (RecordType.CONSUMER_GROUP_PARTITION_METADATA, RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION),
+        first_epoch=1,
     ),
     ModernTypes(
         SHARE,
@@ -74,11 +80,13 @@ _KIND_OF = {number: types for types in _KINDS for number in (*types[1:6], *types
 MODERN_TYPES = frozenset(_KIND_OF)
 """Every record type of such groups."""
 
-_WHY = {
-    RecordType.CONSUMER_GROUP_PARTITION_METADATA: "partitions of its topics changed",
-    RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION: "the topics that match a pattern changed",
-    RecordType.STREAMS_GROUP_TOPOLOGY: "the topology changed",
+_WHY: dict[RecordType, Note] = {
+    RecordType.CONSUMER_GROUP_PARTITION_METADATA: (TOPIC_CHANGE, "partitions of its topics changed"),
+    RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION: (REGEX_CHANGE, "other topics match a regular expression"),
+    RecordType.STREAMS_GROUP_TOPOLOGY: (METADATA_CHANGE, "the topology changed"),
 }
+_OTHER_TOPICS = (TOPIC_CHANGE, "the topics that it subscribes to changed, or how many partitions they have")
+_UNREVOKED_PARTITIONS = 1
 
 
 def types_of(record_type: RecordType) -> ModernTypes:
@@ -121,7 +129,8 @@ class EpochGroup:
     _gone: dict[str, MemberView] = field(factory=dict)
     _hash: int = 0
     _others: dict[str, Values] = field(factory=dict)
-    _notes: list[str] = field(factory=list)
+    # With when they were written: what an epoch is for is written with it.
+    _notes: list[tuple[Note, int]] = field(factory=list)
     _topology_epochs: tuple[int | None, int] = (None, -1)
     _inherited: dict[str, MemberView] = field(factory=dict)
     _inherited_ms: int = -1
@@ -146,7 +155,7 @@ class EpochGroup:
             self._set_current(member_id, values, log_offset, timestamp_ms)
         elif record.type is types.target:
             if values is not None:
-                self._target[member_id] = _partitions(values, "topicPartitions", "activeTasks")
+                self._target[member_id] = partitions_of(values, "topicPartitions", "activeTasks")
             elif member_id in self._target:
                 self._keep(member_id)
                 del self._target[member_id]
@@ -154,15 +163,15 @@ class EpochGroup:
             self.assignment_epoch = -1 if values is None else values["assignmentEpoch"]
             self._find_unconverged()
         else:
-            self._other(record)
+            self._other(record, timestamp_ms)
         return None, None
 
-    def changes(self, value: Values) -> tuple[str, ...]:
+    def changes(self, value: Values, timestamp_ms: int) -> tuple[Note, ...]:
         """Return reasons for the epoch that the group's new record begins, beyond members and subscriptions."""
         new_hash = value.get("metadataHash", 0)
-        notes = list(dict.fromkeys(self._notes))
+        notes = list(dict.fromkeys(note for note, noted_ms in self._notes if noted_ms == timestamp_ms))
         if self._hash and new_hash and self._hash != new_hash:
-            notes.append("the topics that it subscribes to changed, or how many partitions they have")
+            notes.append(_OTHER_TOPICS)
         self._hash = new_hash
         self._notes.clear()
         return tuple(notes)
@@ -199,25 +208,18 @@ class EpochGroup:
         known = self._members.get(member_id)
         classic = values.get("classicMemberMetadata") or {}
         names = values.get("subscribedTopicNames")
-        member = MemberView(
-            member_id,
-            values.get("instanceId"),
-            values["clientId"],
-            values["clientHost"],
-            values.get("rebalanceTimeoutMs", NO_TIMEOUT),
-            classic.get("sessionTimeoutMs"),
-            None if names is None else frozenset(names),
-            values.get("subscribedTopicRegex") or None,
-            values.get("rackId"),
-            NO_PARTITIONS,
-            -1,
-            None,
-            NO_PARTITIONS,
-            NO_PARTITIONS if known is None else known.held,
-            -1 if known is None else known.held_since,
-            b"",
-            -1 if known is None else known.epoch,
-            self._alive_ms(member_id, timestamp_ms),
+        member = evolve(
+            _bare_member(member_id, timestamp_ms) if known is None else known,
+            instance_id=values.get("instanceId"),
+            client_id=values["clientId"],
+            client_host=values["clientHost"],
+            rebalance_timeout_ms=values.get("rebalanceTimeoutMs", NO_TIMEOUT),
+            session_timeout_ms=classic.get("sessionTimeoutMs"),
+            topics=None if names is None else frozenset(names),
+            topic_regex=values.get("subscribedTopicRegex") or None,
+            rack_id=values.get("rackId"),
+            alive_ms=self._alive_ms(member_id, timestamp_ms),
+            assignor=values.get("serverAssignor"),
         )
         self._members[member_id] = member
         self._find_unconverged_member(member_id)
@@ -250,10 +252,11 @@ class EpochGroup:
         if values["previousMemberEpoch"] == 0 and member.epoch == self.epoch:
             self.newcomers[member_id] = None
         member.alive_ms = self._alive_ms(member_id, timestamp_ms)
-        assigned = _partitions(values, "assignedPartitions", "activeTasks")
+        assigned = partitions_of(values, "assignedPartitions", "activeTasks")
         # A client has what it is to give up until it says that it has.
-        pending = _partitions(values, "partitionsPendingRevocation", "activeTasksPendingRevocation")
-        member.held, member.held_since = assigned, log_offset
+        pending = partitions_of(values, "partitionsPendingRevocation", "activeTasksPendingRevocation")
+        member.held, member.held_since, member.pending = assigned, log_offset, pending
+        member.revoking_ms = timestamp_ms if values["state"] == _UNREVOKED_PARTITIONS else None
         self._states[member_id] = values["state"]
         self._own(member_id, assigned, pending)
         self._find_unconverged_member(member_id)
@@ -277,7 +280,7 @@ class EpochGroup:
         if member is not None and member_id not in self._gone:
             self._gone[member_id] = evolve(member, assigned=self._target.get(member_id, member.held))
 
-    def _other(self, record: TypedRecord) -> None:
+    def _other(self, record: TypedRecord, timestamp_ms: int) -> None:
         if record.type is RecordType.STREAMS_GROUP_TOPOLOGY:
             epoch = None if record.value is None else record.value["epoch"]
             self._topology_epochs = (epoch, self._topology_epochs[1])
@@ -289,8 +292,9 @@ class EpochGroup:
             self._others.pop(key, None)
             return
         told = {name: told for name, told in record.value.items() if name not in ("version", "timestamp")}
-        if self._others.get(key, told) != told:
-            self._notes.append(why)
+        is_news = record.type is RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION or key in self._others
+        if is_news and self._others.get(key) != told:
+            self._notes.append((why, timestamp_ms))
         self._others[key] = told
 
     # ------------------------------------------------------------ what it looks like
@@ -321,6 +325,8 @@ class EpochGroup:
                 held_since=now.held_since,
                 alive_ms=now.alive_ms,
                 epoch=now.epoch,
+                pending=now.pending,
+                revoking_ms=now.revoking_ms,
             )
         return evolve(self.last_view, members=members)
 
@@ -337,6 +343,15 @@ class EpochGroup:
                     return None
                 topics |= set(resolved["topics"])
         return sorted(topics)
+
+    def member(self, member_id: str) -> MemberView:
+        """Return a copy of a member as it is now."""
+        return evolve(self._members[member_id])
+
+    def assignor(self) -> str | None:
+        """Return the assignor that most members ask for; None if they leave that to the brokers."""
+        votes = Counter(member.assignor for member in self._members.values())
+        return preferred_assignor({name: count for name, count in votes.items() if name is not None})
 
     def settle_replacement(self, old_id: str, new_id: str) -> tuple[MemberView, MemberView]:
         """Let a static member's new id stand for its old one in the epoch's view; return both members."""
@@ -402,7 +417,7 @@ def _bare_member(member_id: str, alive_ms: int) -> MemberView:
     )
 
 
-def _partitions(values: Values, name: str, tasks_name: str) -> TopicPartitions:
+def partitions_of(values: Values, name: str, tasks_name: str) -> TopicPartitions:
     """Return partitions, by the ids of their topics, or tasks, by their subtopology."""
     if tasks_name in values:
         return frozenset(

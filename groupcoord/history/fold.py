@@ -7,33 +7,32 @@ happened. Its memory is that of the group's members and partitions, however long
 
 from __future__ import annotations
 
-from typing import Any
-
 from attrs import define, evolve, field
 
-from groupcoord.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from groupcoord.errors import GroupcoordError
-from groupcoord.history.causes import STATIC_REPLACE, UNKNOWN, Explanation, LastCommits, Surroundings, explain
+from groupcoord.history.causes import STATIC_REPLACE, UNKNOWN, Explanation, LastCommits, Note, Surroundings, explain
 from groupcoord.history.embedded import TopicPartition, TopicPartitions
 from groupcoord.history.epochs import MODERN_TYPES, EpochGroup, types_of
-from groupcoord.history.views import (
-    CLASSIC,
-    STREAMS,
-    GroupView,
-    MemberView,
-    by_topic,
-    classic_view,
+from groupcoord.history.rows import (
+    DEPARTURE,
+    DUPLICATE,
+    GENERATION,
+    GROUP,
+    MEMBER,
+    REBALANCE,
+    Row,
+    member_row,
+    named,
+    subscribed,
 )
+from groupcoord.history.trace import ConsumerTrace
+from groupcoord.history.views import CLASSIC, CONSUMER, STREAMS, GroupView, MemberView, classic_view
 from groupcoord.records.schemas import RecordType
 from groupcoord.records.structures import Values
 from groupcoord.records.typed import TypedRecord
 
-Row = dict[str, Any]
-
-GENERATION, MEMBER, REBALANCE, GROUP = "generation", "member", "rebalance", "group"
-DUPLICATE, DEPARTURE = "duplicate", "departure"
-"""Kinds of rows. A duplicate is a partition that several members have at a time. A departure asks for the last commit
-of a partition within a range of the log: it may show that a member left, and did not expire."""
+UPGRADE, DOWNGRADE = "upgrade", "downgrade"
+"""A classic group becomes a consumer group, and the other way round."""
 
 _STABLE, _EMPTY = "Stable", "Empty"
 _NOTHING_BEFORE = "nothing before it is in the log, by compaction"
@@ -64,7 +63,7 @@ class OpenRebalance:
     Attributes:
         before: the group before it; None if it is not known.
         began: the group as its epoch began.
-        notes: what else changed, in words.
+        notes: what else changed.
         moved: another coordinator wrote it.
         commits: the last ones of members that are gone; later ones of the same partitions are not theirs.
         ended_ms: when every member had what it was to have; None: not yet.
@@ -72,7 +71,7 @@ class OpenRebalance:
 
     before: GroupView | None
     began: GroupView
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
     moved: bool
     commits: LastCommits
     ended_ms: int | None = None
@@ -104,6 +103,10 @@ class GroupFold:
     _leader_epoch: int | None = None
     _moved: bool = False
     _is_first: bool = True
+    _trace: ConsumerTrace | None = None
+    # What was removed last: a group's type, and where and when that was written.
+    _removed: tuple[str, int, int] | None = None
+    _conversion: str | None = None
 
     # ------------------------------------------------------------ input
 
@@ -151,7 +154,7 @@ class GroupFold:
             self._leader_epoch = partition_leader_epoch
         if record.type is RecordType.GROUP_METADATA:
             if record.value is None:
-                self._bury_classic()
+                self._bury_classic(timestamp_ms)
             else:
                 self._classic(classic_view(record.value, log_offset, timestamp_ms))
         elif record.type in MODERN_TYPES:
@@ -164,6 +167,7 @@ class GroupFold:
             self._member_rows(self._modern.view())
         if self._converted is not None:
             self._unfinished_conversion(self._converted)
+        self._end_trace()
         row = self.state()
         if row is not None:
             self._rows.append((GROUP, row))
@@ -176,7 +180,7 @@ class GroupFold:
     def state(self) -> Row | None:
         """Return the group as a coordinator that loads the log would describe it; None if there is none."""
         if self._modern is not None:
-            view = self._modern.view()
+            view = evolve(self._modern.view(), protocol=self._modern.assignor())
             state = self._modern.state()
         elif self._view is not None:
             view = self._view
@@ -194,7 +198,7 @@ class GroupFold:
             "protocol": None if view is None or state == _EMPTY else view.protocol,
             "assignment_epoch": None if self._modern is None else self._modern.assignment_epoch,
             "state_timestamp_ms": None if view is None else view.at_ms,
-            "subscribed_topics": _subscribed(view) if self._modern is None else self._modern.subscribed_topics(),
+            "subscribed_topics": subscribed(view) if self._modern is None else self._modern.subscribed_topics(),
         }
 
     def _advance(self, log_offset: int) -> None:
@@ -210,6 +214,10 @@ class GroupFold:
         self._complete_open(view.log_offset)
         converted, self._converted, self._modern = self._converted, None, None
         self._exists = True
+        self._note_conversion(CONSUMER, DOWNGRADE, view.log_offset, view.log_timestamp_ms)
+        if converted is not None and self._trace is not None:
+            self._trace.convert(view.members)
+            self._take_trace()
         self._generation_row(view)
         self._member_rows(view)
         for partition, member_ids in view.duplicate_owners().items():
@@ -236,7 +244,7 @@ class GroupFold:
         self,
         before: GroupView,
         after: GroupView,
-        notes: tuple[str, ...] = (),
+        notes: tuple[Note, ...] = (),
         commits: LastCommits | None = None,
     ) -> Surroundings:
         is_complete = before.log_offset >= self.options.complete_from
@@ -285,12 +293,18 @@ class GroupFold:
         row = self._row(before, view, explanation)
         self._rows.append((REBALANCE, row | {"started_ms": view.log_timestamp_ms, "ended_ms": view.log_timestamp_ms}))
 
-    def _bury_classic(self) -> None:
+    def _bury_classic(self, timestamp_ms: int) -> None:
         """Take the tombstone of a classic group: it was deleted, or, while it had members, became a consumer group."""
         self._complete_open(self.last_offset)
         if self._view is not None and self._view.members and self._modern is None:
             self._converted = self._view
         self._view, self._modern, self._exists, self._is_first = None, None, False, False
+        self._removed = CLASSIC, self.last_offset, timestamp_ms
+
+    def _note_conversion(self, old_type: str, conversion: str, log_offset: int, timestamp_ms: int) -> None:
+        """Note that a group begins where one of another type was removed in the same batch: its next row says so."""
+        if self._removed == (old_type, log_offset - 1, timestamp_ms):
+            self._conversion = conversion
 
     # ------------------------------------------------------------ KIP-848, KIP-932 and KIP-1071
 
@@ -299,23 +313,47 @@ class GroupFold:
         if self._modern is None or self._modern.types != types:
             if record.value is None:
                 return
-            self._modern = EpochGroup(types)
+            self._modern = EpochGroup(types, types.first_epoch, types.first_epoch)
             if self._converted is not None:
                 self._modern.inherit(self._converted, timestamp_ms)
+            self._begin_trace(types.group_type, log_offset, timestamp_ms)
             self._exists, self._view = True, None
         modern = self._modern
         if record.type is types.group:
             self._epoch(modern, log_offset, timestamp_ms, record.value)
             return
         old_id, new_id = modern.apply(log_offset, timestamp_ms, record)
+        if self._trace is not None:
+            self._trace.complete_from = self.options.complete_from
+            self._trace.apply(log_offset, timestamp_ms, record, modern)
         if old_id is not None and new_id is not None:
+            if self._trace is not None:
+                self._trace.replace(old_id, new_id)
             self._modern_replaced(modern, old_id, new_id, log_offset, timestamp_ms)
         for (topic, number), member_ids in modern.duplicates:
             partition = self._topics.get(topic, topic), number
             self._duplicate_row(modern.epoch, partition, member_ids, log_offset, timestamp_ms)
         modern.duplicates.clear()
+        self._take_trace()
         if self._open is not None and self._open.ended_ms is None and modern.is_converged():
             self._open.ended_ms = timestamp_ms
+
+    def _begin_trace(self, group_type: str, log_offset: int, timestamp_ms: int) -> None:
+        self._end_trace()
+        if group_type == CONSUMER:
+            self._note_conversion(CLASSIC, UPGRADE, log_offset, timestamp_ms)
+            was = self._converted
+            self._trace = ConsumerTrace() if was is None else ConsumerTrace(frozenset(was.members), was.generation)
+
+    def _take_trace(self) -> None:
+        if self._trace is not None:
+            self._rows += [(kind, named(row, self._topics)) for kind, row in self._trace.take_rows()]
+
+    def _end_trace(self) -> None:
+        if self._trace is not None:
+            self._trace.end()
+            self._take_trace()
+        self._trace = None
 
     def _epoch(self, modern: EpochGroup, log_offset: int, timestamp_ms: int, value: Values | None) -> None:
         """Take the group's own record: a new epoch, or its end."""
@@ -327,12 +365,19 @@ class GroupFold:
                 self._member_rows(last)
             self._converted = last if last is not None and last.members else None
             self._modern, self._view, self._exists, self._is_first = None, None, False, False
+            self._removed = modern.types.group_type, log_offset, timestamp_ms
+            if self._trace is not None:
+                self._trace.close()
+                self._take_trace()
             return
-        before, notes = modern.closing_view(), modern.changes(value)
+        before, notes = modern.closing_view(), modern.changes(value, timestamp_ms)
         self._complete_open(log_offset)
         if before is not None:
             self._member_rows(before)
         view = modern.begin_epoch(log_offset, timestamp_ms, value)
+        if self._trace is not None:
+            self._trace.begin_epoch(log_offset, timestamp_ms, modern)
+            self._take_trace()
         converted, self._converted = self._converted, None
         commits, self._commits = self._commits, {}
         if converted is not None and converted.generation == view.generation:
@@ -403,7 +448,8 @@ class GroupFold:
         if opened.ended_ms is None:
             explanation.evidence.append("not every member came to this epoch")
         row = self._row(before, after, explanation)
-        row |= {"started_ms": opened.began.log_timestamp_ms, "ended_ms": opened.ended_ms}
+        target_ms = None if self._trace is None else self._trace.target_ms
+        row |= {"started_ms": opened.began.log_timestamp_ms, "target_ms": target_ms, "ended_ms": opened.ended_ms}
         if opened.before is None or opened.before.generation == 0:
             row |= {"from_generation": None if opened.before is None else 0, "started_after_ms": None}
         self._rows.append((REBALANCE, row))
@@ -416,7 +462,7 @@ class GroupFold:
         after = evolve(before, members={i: m for i, m in before.members.items() if i in self._member_ids()})
         explanation = explain(before, after, self._around(before, evolve(after, log_offset=self.last_offset)))
         explanation.evidence.append("the rebalance that follows is not in the log yet")
-        self._rows.append((REBALANCE, self._row(before, after, explanation)))
+        self._rows.append((REBALANCE, self._row(before, after, explanation) | {"type": CLASSIC}))
 
     def _member_ids(self) -> frozenset[str]:
         return frozenset() if self._view is None else frozenset(self._view.members)
@@ -438,13 +484,19 @@ class GroupFold:
                     "to_offset": after.log_offset,
                 }
                 self._rows.append((DEPARTURE, departure))
+        if self._trace is not None:
+            self._trace.settle(explanation.departures, after.log_offset)
+            self._take_trace()
         from_generation = None if before is None else before.generation
+        conversion, self._conversion = self._conversion, None
         return {
             "type": after.group_type,
             "from_generation": from_generation,
             "to_generation": after.generation,
+            "conversion": conversion,
             "started_after_ms": None if before is None else before.log_timestamp_ms,
             "started_ms": None,
+            "target_ms": None,
             "ended_ms": None,
             "cause": explanation.cause,
             "causes": explanation.causes,
@@ -505,7 +557,7 @@ class GroupFold:
 
     def _member_rows(self, view: GroupView) -> None:
         for member in view.members.values():
-            self._rows.append((MEMBER, _member_row(view, member, self._topics)))
+            self._rows.append((MEMBER, member_row(view, member, self._topics)))
 
 
 def _ended_ms(view: GroupView) -> int:
@@ -521,53 +573,3 @@ def _renewed(before: GroupView, view: GroupView) -> dict[str, MemberView]:
         else member
         for member_id, member in before.members.items()
     }
-
-
-def _subscribed(view: GroupView | None) -> list[str] | None:
-    """Return the topics that protect their offsets from expiry; None if they are not known."""
-    if view is None or not view.members:
-        return []
-    topics: set[str] = set()
-    for member in view.members.values():
-        if member.topics is None or view.protocol_type != CONSUMER_PROTOCOL_TYPE:
-            return None
-        topics |= member.topics
-    return sorted(topics)
-
-
-def _member_row(view: GroupView, member: MemberView, topics: dict[str, str]) -> Row:
-    is_classic = view.group_type == CLASSIC
-    return {
-        "type": view.group_type,
-        "generation": view.generation,
-        "member_id": member.member_id,
-        "instance_id": member.instance_id,
-        "client_id": member.client_id,
-        "client_host": member.client_host,
-        "session_timeout_ms": member.session_timeout_ms,
-        "rebalance_timeout_ms": member.rebalance_timeout_ms,
-        "subscription": {
-            "topics": None if member.topics is None else sorted(member.topics),
-            "topic_regex": member.topic_regex,
-            "owned_partitions": [{"topic": topic, "partitions": found} for topic, found in by_topic(member.owned)],
-            "generation": member.owned_generation,
-            "rack_id": member.rack_id,
-            "user_data": member.user_data,
-            "raw": member.metadata or None,
-        },
-        "assignment": _assignment(view, member, topics),
-        "is_leader": member.member_id == view.leader,
-        "member_epoch": None if is_classic else member.epoch,
-        "log_offset": view.log_offset,
-    }
-
-
-def _assignment(view: GroupView, member: MemberView, topics: dict[str, str]) -> list[Row]:
-    """Return what a member has by topic, sorted; of groups that are assigned by id the ids, and the names if known."""
-    if view.group_type in (CLASSIC, STREAMS):
-        return [{"topic": topic, "topic_id": None, "partitions": found} for topic, found in by_topic(member.held)]
-    rows = [
-        {"topic": topics.get(topic_id), "topic_id": topic_id, "partitions": found}
-        for topic_id, found in by_topic(member.held)
-    ]
-    return sorted(rows, key=lambda row: row["topic"] or row["topic_id"])

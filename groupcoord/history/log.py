@@ -16,15 +16,18 @@ from uuid import UUID
 from attrs import define, field
 
 from groupcoord.core.records import ZERO_UUID, OffsetCommitRecord
-from groupcoord.history.fold import (
+from groupcoord.history.fold import FoldOptions, GroupFold
+from groupcoord.history.rows import (
     DEPARTURE,
     DUPLICATE,
+    EPOCH,
     GENERATION,
     GROUP,
     MEMBER,
+    MEMBERSHIP,
+    MOVE,
     REBALANCE,
-    FoldOptions,
-    GroupFold,
+    REVOCATION,
     Row,
 )
 from groupcoord.records.codec import decode_record
@@ -32,7 +35,7 @@ from groupcoord.records.salvage import SoundBatch
 from groupcoord.records.structures import uuid_text
 from groupcoord.records.typed import group_id_of, parse_key, parse_record
 
-KINDS = (GENERATION, MEMBER, REBALANCE, DUPLICATE, GROUP)
+KINDS = (GENERATION, MEMBER, REBALANCE, DUPLICATE, EPOCH, MEMBERSHIP, MOVE, REVOCATION, GROUP)
 """Kinds of rows: the last is the group as a coordinator that loads the log would find it."""
 
 _OFFSET_KEYS = (b"\x00\x00", b"\x00\x01")

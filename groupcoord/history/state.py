@@ -19,9 +19,11 @@ from groupcoord.errors import GroupcoordError
 from groupcoord.history.embedded import TopicPartition
 from groupcoord.history.epochs import EpochGroup, ModernTypes, types_named
 from groupcoord.history.fold import FoldOptions, GroupFold, OpenRebalance
+from groupcoord.history.ownership import Move, Ownership, Revocation
+from groupcoord.history.trace import ConsumerTrace, Membership
 from groupcoord.history.views import GroupView, MemberView
 
-BLOB_VERSION = 1
+BLOB_VERSION = 2
 
 _COMPRESSION_LEVEL = 6
 
@@ -83,6 +85,7 @@ class GroupState:
 
 CLASSES: tuple[type[Any], ...] = (
     *(GroupState, KnownOffset, GroupFold, FoldOptions, OpenRebalance, EpochGroup, GroupView, MemberView),
+    *(ConsumerTrace, Membership, Ownership, Move, Revocation),
 )
 """What a blob is made of, in the order of the numbers that stand for them."""
 

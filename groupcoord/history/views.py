@@ -18,6 +18,9 @@ from groupcoord.records.structures import Values
 CLASSIC, CONSUMER, SHARE, STREAMS = "Classic", "Consumer", "Share", "Streams"
 """Types of groups, as Kafka's administration client names them."""
 
+LEFT_MEMBER_EPOCH = -2
+"""The epoch of a static member of a consumer group that has left for a while (KIP-848)."""
+
 
 @define
 class MemberView:
@@ -42,6 +45,9 @@ class MemberView:
         metadata: the subscription's bytes, of classic members.
         epoch: its own epoch (KIP-848); -1 in a classic group.
         alive_ms: the last moment at which the log shows that it lived.
+        assignor: what it wants partitions to be assigned by (KIP-848); None if it does not say.
+        pending: what it was told to give up and has not yet (KIP-848).
+        revoking_ms: since when it is to give that up; None if there is nothing.
     """
 
     member_id: str
@@ -62,6 +68,9 @@ class MemberView:
     metadata: bytes
     epoch: int
     alive_ms: int
+    assignor: str | None = None
+    pending: TopicPartitions = NO_PARTITIONS
+    revoking_ms: int | None = None
 
     @property
     def identity(self) -> str:

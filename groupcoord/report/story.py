@@ -6,13 +6,18 @@ from collections import Counter
 from statistics import median
 
 from groupcoord.history.causes import (
+    ASSIGNOR_CHANGE,
     COORDINATOR_MOVE,
     EXPIRY_OR_LEAVE,
     JOIN,
     LEADER_REJOIN,
     LEAVE,
     METADATA_CHANGE,
+    REBALANCE_TIMEOUT,
+    REGEX_CHANGE,
+    SESSION_EXPIRY,
     STATIC_REPLACE,
+    TOPIC_CHANGE,
     UNKNOWN,
 )
 from groupcoord.report.model import GroupRow, GroupStory, RebalanceRow
@@ -22,13 +27,21 @@ _BECAUSE = {
     JOIN: "because a member joined",
     LEAVE: "because a member left",
     EXPIRY_OR_LEAVE: "because a member expired or left",
+    SESSION_EXPIRY: "because a static member did not come back in time",
+    REBALANCE_TIMEOUT: "because a member did not give partitions up in time",
     METADATA_CHANGE: "because a subscription or its metadata changed",
+    TOPIC_CHANGE: "because its topics changed",
+    REGEX_CHANGE: "because other topics matched a regular expression",
+    ASSIGNOR_CHANGE: "because a member asked for another assignor",
     LEADER_REJOIN: "because the leader joined again",
     STATIC_REPLACE: "because a static member came back under a new id",
     COORDINATOR_MOVE: "after the coordinator moved",
     UNKNOWN: "for a reason that the log does not show",
 }
 _OFTEN_MS = 300_000
+
+CAUSES_MAX = 4
+"""So many causes of rebalances are told: more would be cut from the sentence."""
 
 
 def story_of(story: GroupStory, end_ms: int | None) -> list[str]:
@@ -86,7 +99,11 @@ def _why(story: GroupStory) -> str:
     if len(ordered) == 1:
         told = [_BECAUSE.get(cause, f"because of {cause}") for cause, _ in ordered]
     else:
-        told = [f"{_times(number)} {_BECAUSE.get(cause, f'because of {cause}')}" for cause, number in ordered]
+        told = [
+            f"{_times(number)} {_BECAUSE.get(cause, f'because of {cause}')}" for cause, number in ordered[:CAUSES_MAX]
+        ]
+        others = sum(number for _, number in ordered[CAUSES_MAX:])
+        told += [f"{_times(others)} for other reasons"] if others else []
     return f"That was {listed(told)}."
 
 

@@ -11,6 +11,7 @@ STYLE = """
   --accent: #2563a8; --bad: #b3261e; --good: #1d7a3e;
   --join: #3b82c4; --leave: #b97f0c; --expiry: #d1495b; --metadata: #8a63c9; --leader: #23907f;
   --static: #8a5a38; --move: #4d5b78; --unknown: #858e97; --other: #c4689a;
+  --fenced: #9c1f4a; --session: #b5526a; --topics: #5f7d1e; --regex: #8a7208; --assignor: #a8488a;
   --stable: #2a9154; --completing: #76992a; --preparing: #b97f0c; --reconciling: #3b82c4; --assigning: #8a63c9;
   --empty: #858e97; --dead: #5d6771;
 }
@@ -20,6 +21,7 @@ STYLE = """
     --accent: #7ab3ee; --bad: #ff8a80; --good: #7bd69a;
     --join: #5aa0e0; --leave: #e8b44a; --expiry: #ec6a7b; --metadata: #a98be0; --leader: #45bfb0;
     --static: #c39169; --move: #8496bd; --unknown: #6b757f; --other: #e0a3c4;
+    --fenced: #f0829e; --session: #d66f86; --topics: #a8c455; --regex: #cdbb4e; --assignor: #d98fc0;
     --stable: #43b873; --completing: #a9cf55; --preparing: #e8b44a; --reconciling: #5aa0e0; --assigning: #a98be0;
     --empty: #75808b; --dead: #a9b4be;
   }
@@ -73,6 +75,9 @@ svg .axis { stroke: var(--soft); stroke-width: 1; } svg .grid { stroke: var(--fa
 svg g:hover rect { opacity: .75; }
 .members-area { fill: var(--soft); opacity: .16; }
 .members-line { fill: none; stroke: var(--soft); stroke-width: 1.6; }
+svg polyline[class^="epoch"] { fill: none; stroke-width: 1.8; }
+.epoch-group { stroke: var(--join); } .epoch-target { stroke: var(--leave); stroke-dasharray: 5 3; }
+.epoch-member { stroke: var(--expiry); }
 .finding { fill: var(--bad); }
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 24rem), 1fr)); gap: .8rem; }
 .plots .card { margin: 0; display: flex; flex-direction: column; } .plots svg { margin-top: auto; }
@@ -94,7 +99,12 @@ FILLS = {
     "cause-join": "join",
     "cause-leave": "leave",
     "cause-expiry-or-leave": "expiry",
+    "cause-session-expiry": "session",
+    "cause-rebalance-time-out": "fenced",
     "cause-metadata-change": "metadata",
+    "cause-topic-change": "topics",
+    "cause-regular-expression-change": "regex",
+    "cause-assignor-change": "assignor",
     "cause-leader-rejoin": "leader",
     "cause-static-replace": "static",
     "cause-coordinator-move": "move",
@@ -114,6 +124,9 @@ FILLS = {
     "hot": "expiry",
     "commits": "dead",
     "values": "join",
+    "epoch-group": "join",
+    "epoch-target": "leave",
+    "epoch-member": "expiry",
 }
 """The colour of each kind of shape: a class of the page, and the variable that it takes."""
 

@@ -18,7 +18,17 @@ as nothing shuffles them.
 
 from groupcoord.columns.errors import InputError, PipelineError
 from groupcoord.spark.anomalies import Thresholds, anomalies, stale_groups
-from groupcoord.spark.groups import generations, groups, history, members, rebalances
+from groupcoord.spark.groups import (
+    epochs,
+    generations,
+    groups,
+    history,
+    members,
+    memberships,
+    moves,
+    rebalances,
+    revocations,
+)
 from groupcoord.spark.java import JavaNotFoundError
 from groupcoord.spark.load import partition_load
 from groupcoord.spark.reading import from_messages, read_log
@@ -38,6 +48,7 @@ __all__ = [
     "commits",
     "corrupt",
     "current_offsets",
+    "epochs",
     "follow",
     "from_messages",
     "generations",
@@ -45,12 +56,15 @@ __all__ = [
     "history",
     "lag",
     "members",
+    "memberships",
+    "moves",
     "partition_load",
     "read_counts",
     "read_log",
     "read_log_stream",
     "rebalances",
     "register",
+    "revocations",
     "session",
     "stale_groups",
     "verify",

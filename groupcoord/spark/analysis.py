@@ -24,7 +24,17 @@ from groupcoord.report.page import report_page
 from groupcoord.spark import figures
 from groupcoord.spark.anomalies import anomalies, stale_groups
 from groupcoord.spark.decoding import write_records
-from groupcoord.spark.groups import generations, groups, history, members, rebalances
+from groupcoord.spark.groups import (
+    epochs,
+    generations,
+    groups,
+    history,
+    members,
+    memberships,
+    moves,
+    rebalances,
+    revocations,
+)
 from groupcoord.spark.inputs import LogInput
 from groupcoord.spark.load import partition_load
 from groupcoord.spark.output import OutputDirectory
@@ -139,6 +149,10 @@ def group_tables(
         "generations": generations(history),
         "members": members(history),
         "rebalances": rebalances(history),
+        "epochs": epochs(history),
+        "memberships": memberships(history),
+        "moves": moves(history),
+        "revocations": revocations(history),
         "groups": groups(records, history=history, offsets=current_offsets),
         "anomalies": anomalies(records, history=history, commits=commits, end_offsets=ends),
         "stale_groups": stale_groups(records, history=history, commits=commits, offsets=current_offsets),

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from groupcoord.columns.schema import KIND_RECORD
 from groupcoord.core.offsets.retention import MS_PER_MINUTE
-from groupcoord.history.fold import DUPLICATE
+from groupcoord.history.rows import DUPLICATE
 from groupcoord.history.views import CLASSIC
 from groupcoord.report.text import told_limit
 from groupcoord.spark.group_schemas import ANOMALIES, STALE_GROUPS

@@ -61,6 +61,13 @@ MEMBERS = table_schema(
     ("rebalance_timeout_ms", _INT, "how long it may take to rejoin or give partitions up; -1: not told"),
     ("subscription", _SUBSCRIPTION, "what it asks for, decoded; raw: its bytes, of classic members"),
     ("assignment", ArrayType(_ASSIGNMENT), "what it has, by topic; tasks of streams groups by subtopology"),
+    (
+        "pending",
+        ArrayType(_ASSIGNMENT),
+        "what it was told to give up and has not yet; null in classic and streams groups",
+    ),
+    ("target", ArrayType(_ASSIGNMENT), "what it is to have; null in classic and streams groups"),
+    ("assignor", _STRING, "of the coordinator, that a member of a consumer group asks for; null: none"),
     ("is_leader", _BOOLEAN, "it leads a classic generation"),
     ("member_epoch", _INT, "its own epoch; null in a classic group"),
     ("log_partition", _INT, "where the record of the generation or epoch lies"),
@@ -76,7 +83,11 @@ GROUPS = table_schema(
     ("member_count", _INT, "how many members it has"),
     ("last_commit_ms", _LONG, "when the newest of its offsets was committed; null without offsets"),
     ("protocol_type", _STRING, "consumer, connect, ...; empty if it only has offsets"),
-    ("protocol", _STRING, "the assignor of a classic group that is stable"),
+    (
+        "protocol",
+        _STRING,
+        "the assignor of a classic group that is stable, or that most members of a consumer group ask for",
+    ),
     ("assignment_epoch", _INT, "of the target assignment; null in a classic group"),
     ("state_timestamp_ms", _LONG, "when it came to its generation or epoch; null if the log does not tell"),
     ("subscribed_topics", _STRINGS, "what its members subscribe to; null if that can't be known"),
@@ -90,10 +101,12 @@ REBALANCES = table_schema(
     ("type", _STRING, "Classic, Consumer, Share or Streams; the type after it"),
     ("from_generation", _INT, "or epoch; null: nothing before is in the log"),
     ("to_generation", _INT, "the same as before where a static member was replaced"),
+    ("conversion", _STRING, "upgrade: a classic group became a consumer group with it; downgrade: the other way round"),
     ("started_after_ms", _LONG, "it can't have begun before this moment; null: not known"),
     ("started_ms", _LONG, "when it was under way for sure: the join phase was over, or the epoch began"),
+    ("target_ms", _LONG, "when the target assignment for the epoch of a consumer group was there; null: it never was"),
     ("ended_ms", _LONG, "when its assignments were there; null: not in the log"),
-    ("cause", _STRING, "join, leave, expiry or leave, metadata change, leader rejoin, static replace, ..., unknown"),
+    ("cause", _STRING, "join, leave, expiry or leave, session expiry, metadata change, ..., unknown"),
     ("causes", _STRINGS, "all that took part, cause first"),
     ("confidence", _DOUBLE, "that cause is right: 1 proven by the records, 0 unknown"),
     ("joined", _STRINGS, "member ids that are new"),
@@ -108,6 +121,95 @@ REBALANCES = table_schema(
     ("log_offset", _LONG, "where the record that shows it lies"),
 )
 """Every change of a generation, an epoch or a static member's id that the log shows, and why it came."""
+
+EPOCHS = table_schema(
+    ("group_id", _STRING, "the group"),
+    ("whose", _STRING, "whose epoch the record tells: group, target or member"),
+    ("group_epoch", _INT, "the group's, once the record is written, as all that follow"),
+    ("target_epoch", _INT, "of the target assignment"),
+    ("member_id", _STRING, "the member; null unless the record is about one"),
+    ("member_epoch", _INT, "its own; -2: it has left for a while; null: it is gone"),
+    ("previous_member_epoch", _INT, "the one that it may still name"),
+    ("state", _STRING, "Stable, UnrevokedPartitions (it has something to give up) or UnreleasedPartitions (it waits)"),
+    ("partitions", _INT, "how many partitions it has"),
+    ("pending_partitions", _INT, "how many it was told to give up and has not yet"),
+    ("log_partition", _INT, "where the record lies"),
+    ("log_offset", _LONG, "where the record lies"),
+    ("log_timestamp_ms", _LONG, "when it was written"),
+)
+"""Every change of an epoch in a consumer group, be it the group's, the target assignment's or a member's."""
+
+MEMBERSHIPS = table_schema(
+    ("group_id", _STRING, "the group"),
+    ("member_id", _STRING, "the member"),
+    ("instance_id", _STRING, "of a static member"),
+    ("client_id", _STRING, "what the client calls itself"),
+    ("client_host", _STRING, "where it connects from"),
+    ("protocol", _STRING, "consumer, or classic for a member that joins and syncs; as it was last"),
+    (
+        "began",
+        _STRING,
+        "join, static replace, or upgrade: it was there as the group was a classic one; null: not known",
+    ),
+    ("began_ms", _LONG, "when it became a member; null: before the log tells"),
+    ("replaced_member", _STRING, "whose place a static member took"),
+    ("first_epoch", _INT, "the first epoch of its own"),
+    ("last_epoch", _INT, "and the last one"),
+    ("away_ms", _LONG, "since when a static member has left for a while; null: it has not, or is back"),
+    (
+        "end",
+        _STRING,
+        "leave, expiry or leave, session expiry, rebalance time-out, static replace, conversion; null: it is one",
+    ),
+    ("ended_ms", _LONG, "when it was no member any more; null: it still is"),
+    ("confidence", _DOUBLE, "that the end is right: 1 proven by the records; null: not known"),
+    ("evidence", _STRING, "in words"),
+    ("log_partition", _INT, "where the record lies with which it ended, or began if it has not ended"),
+    ("log_offset", _LONG, "where the record lies with which it ended, or began if it has not ended"),
+)
+"""Each life of a member of a consumer group: how it began and ended."""
+
+MOVES = table_schema(
+    ("group_id", _STRING, "the group"),
+    ("epoch", _INT, "of the target assignment that moves the partition"),
+    ("assignor", _STRING, "that most members asked for; null: that was left to the brokers"),
+    ("topic", _STRING, "its name; null if the group has no commit that tells it"),
+    ("topic_id", _STRING, "its id"),
+    ("topic_partition", _INT, "goes with it"),
+    ("from_member", _STRING, "who was to have it before; null: nobody"),
+    ("to_member", _STRING, "who is to have it; null: nobody"),
+    ("reason", _STRING, "unassigned, owner gone, subscription, topic gone, balance or swap"),
+    ("is_necessary", _BOOLEAN, "false for a swap: its owner got another one for it that the new owner might have had"),
+    ("decided_ms", _LONG, "when the target assignment was written"),
+    ("released_ms", _LONG, "when its owner had given it up; null: not yet, or there was none"),
+    ("assigned_ms", _LONG, "when its new owner had it; null: never"),
+    ("unowned_ms", _LONG, "how long nobody had it before; null: it has no new owner, or had none"),
+    ("log_partition", _INT, "where the record of the target assignment lies"),
+    ("log_offset", _LONG, "where the record of the target assignment lies"),
+)
+"""What assignors of consumer groups moved, partition by partition."""
+
+REVOCATIONS = table_schema(
+    ("group_id", _STRING, "the group"),
+    ("member_id", _STRING, "who has to give up"),
+    ("instance_id", _STRING, "of a static member"),
+    ("client_id", _STRING, "what the client calls itself"),
+    ("member_epoch", _INT, "its epoch meanwhile"),
+    ("partitions", ArrayType(_ASSIGNMENT), "what, by topic"),
+    ("partition_count", _INT, "how many partitions these are"),
+    ("rebalance_timeout_ms", _INT, "how long it may take"),
+    ("asked_ms", _LONG, "when it was told"),
+    ("ended_ms", _LONG, "when that was over; null: it is not"),
+    ("took_ms", _LONG, "how long it took"),
+    (
+        "end",
+        _STRING,
+        "given up; gone: it is no member any more; rebalance time-out: it was fenced for it; null: not yet",
+    ),
+    ("log_partition", _INT, "where the record lies that tells it to"),
+    ("log_offset", _LONG, "where the record lies that tells it to"),
+)
+"""What members of consumer groups were told to give up, and how long that took."""
 
 _DUPLICATE = (
     StructType()
@@ -136,6 +238,10 @@ HISTORY = table_schema(
     ("generation", _without(GENERATIONS, *_PLACE), "a row of generations"),
     ("member", _without(MEMBERS, *_PLACE), "a row of members"),
     ("rebalance", _without(REBALANCES, *_PLACE), "a row of rebalances"),
+    ("epoch", _without(EPOCHS, *_PLACE), "a row of epochs"),
+    ("membership", _without(MEMBERSHIPS, *_PLACE), "a row of memberships"),
+    ("move", _without(MOVES, *_PLACE), "a row of moves"),
+    ("revocation", _without(REVOCATIONS, *_PLACE), "a row of revocations"),
     ("group", _without(GROUPS, *_PLACE, "last_commit_ms", "offset_count"), "a row of groups, but for its offsets"),
     ("duplicate", _DUPLICATE, "a partition that several members have at a time"),
     ("departure", _DEPARTURE, "a range of the log in which a commit would show that a member left"),

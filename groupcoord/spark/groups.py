@@ -15,11 +15,32 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from groupcoord.columns.schema import KIND_CONTROL, KIND_RECORD
-from groupcoord.history.fold import DEPARTURE, GENERATION, GROUP, MEMBER, REBALANCE, FoldOptions, GroupFold
+from groupcoord.history.fold import FoldOptions, GroupFold
+from groupcoord.history.rows import (
+    DEPARTURE,
+    EPOCH,
+    GENERATION,
+    GROUP,
+    MEMBER,
+    MEMBERSHIP,
+    MOVE,
+    REBALANCE,
+    REVOCATION,
+)
 from groupcoord.records.schemas import RecordType
 from groupcoord.records.structures import uuid_text
 from groupcoord.records.typed import parse_record
-from groupcoord.spark.group_schemas import GENERATIONS, GROUPS, HISTORY, MEMBERS, REBALANCES
+from groupcoord.spark.group_schemas import (
+    EPOCHS,
+    GENERATIONS,
+    GROUPS,
+    HISTORY,
+    MEMBERS,
+    MEMBERSHIPS,
+    MOVES,
+    REBALANCES,
+    REVOCATIONS,
+)
 from groupcoord.spark.tables import current_offsets, is_offset_record
 
 ROWS_MAX = 4_096
@@ -37,8 +58,9 @@ _INPUT += "partition_leader_epoch int"
 def history(records: DataFrame, *, session_timeout_ms: int | None = None) -> DataFrame:
     """Return the rows of several tables in one (:data:`groupcoord.spark.group_schemas.HISTORY`).
 
-    :func:`generations`, :func:`members`, :func:`rebalances` and :func:`groups` take this in place of ``records``: cache
-    it if you want more than one of them. The groups are spread over tasks by log partition and group, and a task holds
+    :func:`generations`, :func:`members`, :func:`rebalances`, :func:`groups`, and of consumer groups :func:`epochs`,
+    :func:`memberships`, :func:`moves` and :func:`revocations`, take this in place of ``records``: cache it if you want
+    more than one of them. The groups are spread over tasks by log partition and group, and a task holds
     the members of one group at a time.
 
     Args:
@@ -82,6 +104,42 @@ def rebalances(records: DataFrame) -> DataFrame:
         records: the table of records, or what :func:`history` makes of it.
     """
     return _of_kind(records, REBALANCE, REBALANCES.fieldNames())
+
+
+def epochs(records: DataFrame) -> DataFrame:
+    """Return every change of an epoch in consumer groups (:data:`groupcoord.spark.group_schemas.EPOCHS`).
+
+    Args:
+        records: the table of records, or what :func:`history` makes of it.
+    """
+    return _of_kind(records, EPOCH, EPOCHS.fieldNames())
+
+
+def memberships(records: DataFrame) -> DataFrame:
+    """Return the lives of members of consumer groups (:data:`groupcoord.spark.group_schemas.MEMBERSHIPS`).
+
+    Args:
+        records: the table of records, or what :func:`history` makes of it.
+    """
+    return _of_kind(records, MEMBERSHIP, MEMBERSHIPS.fieldNames())
+
+
+def moves(records: DataFrame) -> DataFrame:
+    """Return what assignors of consumer groups moved (:data:`groupcoord.spark.group_schemas.MOVES`).
+
+    Args:
+        records: the table of records, or what :func:`history` makes of it.
+    """
+    return _of_kind(records, MOVE, MOVES.fieldNames())
+
+
+def revocations(records: DataFrame) -> DataFrame:
+    """Return what members of consumer groups had to give up (:data:`groupcoord.spark.group_schemas.REVOCATIONS`).
+
+    Args:
+        records: the table of records, or what :func:`history` makes of it.
+    """
+    return _of_kind(records, REVOCATION, REVOCATIONS.fieldNames())
 
 
 def groups(records: DataFrame, *, history: DataFrame | None = None, offsets: DataFrame | None = None) -> DataFrame:

@@ -76,6 +76,7 @@ _INPUT = StructType(
     ]
 )
 
+_BY_TOPIC = ("assignment", "pending", "target", "partitions")
 _NAMES = StructType([StructField("group_id", StringType()), StructField("names", MapType(StringType(), StringType()))])
 
 
@@ -252,22 +253,27 @@ def ends_of(states: DataFrame) -> DataFrame:
     return last_states(states).mapInArrow(_told(_end_rows, HISTORY), HISTORY)
 
 
-def with_names(members: DataFrame, states: DataFrame) -> DataFrame:
-    """Return members with the names of topics that a group committed for the first time later."""
+def with_names(table: DataFrame, states: DataFrame) -> DataFrame:
+    """Return a table with the names of topics that a group committed for the first time later.
+
+    Args:
+        table: with ``group_id``; its columns of partitions by topic, or else ``topic`` and ``topic_id``, are named.
+        states: :data:`STATES`.
+    """
     names = last_states(states).mapInArrow(_told(_name_rows, _NAMES), _NAMES)
-    named = F.transform(
-        "assignment",
-        lambda one: F.struct(
-            F.coalesce(one["topic"], F.col("names")[one["topic_id"]]).alias("topic"),
-            one["topic_id"].alias("topic_id"),
-            one["partitions"].alias("partitions"),
-        ),
-    )
+    named = {column: F.array_sort(F.transform(column, _with_name)) for column in _BY_TOPIC if column in table.columns}
+    if "topic_id" in table.columns:
+        named["topic"] = F.coalesce("topic", F.col("names")[F.col("topic_id")])
     has_all = F.col("names").isNull()
-    return (
-        members.join(names, "group_id", "left")
-        .withColumn("assignment", F.when(has_all, F.col("assignment")).otherwise(F.array_sort(named)))
-        .select(*members.columns)
+    changed = {column: F.when(has_all, F.col(column)).otherwise(value) for column, value in named.items()}
+    return table.join(names, "group_id", "left").withColumns(changed).select(*table.columns)
+
+
+def _with_name(one: Column) -> Column:
+    return F.struct(
+        F.coalesce(one["topic"], F.col("names")[one["topic_id"]]).alias("topic"),
+        one["topic_id"].alias("topic_id"),
+        one["partitions"].alias("partitions"),
     )
 
 

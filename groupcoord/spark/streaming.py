@@ -20,7 +20,18 @@ from pyspark.sql.streaming.query import StreamingQuery
 from groupcoord.columns.errors import InputError
 from groupcoord.columns.files import SPLIT_BYTES
 from groupcoord.spark.group_schemas import HISTORY
-from groupcoord.spark.groups import file_spans, generations, groups, known_partition, members, rebalances
+from groupcoord.spark.groups import (
+    epochs,
+    file_spans,
+    generations,
+    groups,
+    known_partition,
+    members,
+    memberships,
+    moves,
+    rebalances,
+    revocations,
+)
 from groupcoord.spark.output import OutputDirectory
 from groupcoord.spark.reading import log_options
 from groupcoord.spark.schemas import COMMITS, RECORDS
@@ -246,7 +257,8 @@ class FollowedTables:
 
         Args:
             name: ``records``, ``commits``, ``current_offsets``, ``generations``, ``members``, ``rebalances``,
-                ``groups``, ``history``, ``corrupt`` or ``read_counts``.
+                ``epochs``, ``memberships``, ``moves``, ``revocations``, ``groups``, ``history``, ``corrupt`` or
+                ``read_counts``.
 
         Raises:
             InputError: there is no such table.
@@ -258,6 +270,10 @@ class FollowedTables:
             "generations": lambda: generations(self._history()),
             "members": lambda: with_names(members(self._history()), self._read("states")),
             "rebalances": lambda: rebalances(self._history()),
+            "epochs": lambda: epochs(self._history()),
+            "memberships": lambda: memberships(self._history()),
+            "moves": lambda: with_names(moves(self._history()), self._read("states")),
+            "revocations": lambda: with_names(revocations(self._history()), self._read("states")),
             "groups": lambda: groups(self._read("records"), history=self._ends(), offsets=self._current_offsets()),
             "history": self._history,
             "corrupt": lambda: corrupt(self._read("records")),

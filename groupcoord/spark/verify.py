@@ -41,7 +41,7 @@ from groupcoord.core.records import (
 )
 from groupcoord.errors import ErrorCode
 from groupcoord.history.embedded import NO_PARTITIONS, decode_partitions
-from groupcoord.history.fold import GENERATION, GROUP
+from groupcoord.history.rows import GENERATION, GROUP
 from groupcoord.history.views import CLASSIC, by_topic
 from groupcoord.log_store import LoadedCommits, LogRecord, NotLeaderError, StorageError, Ticket
 from groupcoord.records.codec import decode_record

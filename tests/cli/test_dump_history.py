@@ -18,6 +18,7 @@ from groupcoord.consumer_protocol import (
     encode_subscription,
 )
 from groupcoord.core.records import GroupMetadataRecord, GroupTombstone, MemberRecord, OffsetCommitRecord, Record
+from tests.history.consumer_story import crew, write_story
 
 from .test_dump import batch, run
 
@@ -104,8 +105,10 @@ def test_what_lines_say(data_directory: Path) -> None:
         "type": "Classic",
         "from_generation": 2,
         "to_generation": 3,
+        "conversion": None,
         "started_after_ms": 2_000,
         "started_ms": 30_900,
+        "target_ms": None,
         "ended_ms": 31_000,
         "cause": "leave",
         "causes": ["leave"],
@@ -201,6 +204,22 @@ def test_damage_leaves_a_gap(data_directory: Path) -> None:
     assert done.returncode == 1
     assert "its CRC is" in done.stderr
     assert [json.loads(line)["cause"] for line in done.stdout.splitlines()] == ["join", "unknown"]
+
+
+def test_consumer_groups(tmp_path: Path) -> None:
+    """The table tells of epochs, of members, of what moved and of who was slow."""
+    done = run(write_story(tmp_path, crew), "--history", "--format", "table")
+    lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
+
+    assert done.returncode == 0
+    for told in (
+        "epoch crew group 3, target 3, ann 2: UnrevokedPartitions, has 3 partitions, 3 to",
+        "move crew epoch 4: orders-2 from ann to cid (balance), after 9000 ms",
+        "revocation crew ben is to give up orders[4]: rebalance time-out after 10000 ms",
+        "rebalance crew 6 -> 7: rebalance time-out (90% sure)",
+    ):
+        assert any(told in line for line in lines), told
+    assert any("membership crew fay (static), client client-fay: join at 1970-01-01" in line for line in lines)
 
 
 @pytest.mark.parametrize("output_format", ["json", "table"])

@@ -12,8 +12,19 @@ from typing import Any
 
 import pytest
 
-from groupcoord.history.causes import EXPIRY_OR_LEAVE, JOIN, LEAVE, METADATA_CHANGE, STATIC_REPLACE, UNKNOWN
-from groupcoord.history.fold import GENERATION, GROUP, MEMBER, REBALANCE, FoldOptions, GroupFold, Row
+from groupcoord.history.causes import (
+    CONVERSION,
+    EXPIRY_OR_LEAVE,
+    JOIN,
+    LEAVE,
+    METADATA_CHANGE,
+    SESSION_EXPIRY,
+    STATIC_REPLACE,
+    UNKNOWN,
+)
+from groupcoord.history.fold import FoldOptions, GroupFold
+from groupcoord.history.ownership import BALANCE, OWNER_GONE, SWAP
+from groupcoord.history.rows import GENERATION, GROUP, MEMBER, MEMBERSHIP, MOVE, REBALANCE, REVOCATION, Row
 from groupcoord.history.state import GroupState, decode_state, encode_state
 from groupcoord.records.typed import parse_record
 
@@ -130,7 +141,7 @@ def verdicts(broker: dict[str, Any], histories: dict[str, list[tuple[str, Row]]]
             "leave": {LEAVE, EXPIRY_OR_LEAVE},
             "kill -9": {EXPIRY_OR_LEAVE},
             "subscribe": {METADATA_CHANGE},
-        }[what] | ({STATIC_REPLACE} if event.get("instance") or member.startswith("s") else set())
+        }[what] | ({STATIC_REPLACE, SESSION_EXPIRY} if event.get("instance") or member.startswith("s") else set())
         if not rows:
             counted["missing"] += 1
         elif any(right & set(row["causes"]) for row in rows):
@@ -181,7 +192,8 @@ def test_every_rebalance_has_a_cause(histories: dict[str, list[tuple[str, Row]]]
     assert Counter(row["cause"] for row in rows) == {
         "join": 48,
         "leave": 29,
-        "expiry or leave": 6,
+        "expiry or leave": 4,
+        "session expiry": 2,
         "metadata change": 3,
         "static replace": 3,
         "leader rejoin": 2,
@@ -205,3 +217,50 @@ def test_a_group_keeps_its_history_over_a_change_of_type(histories: dict[str, li
     ]
     assert [len(row["joined"]) for row in rows] == [1, 1, 1, 0, 0, 1, 0, 0]
     assert [len(row["left"]) for row in rows] == [0, 0, 0, 1, 1, 0, 1, 1]
+    assert [row["conversion"] for row in rows] == [None, None, "upgrade", None, None, None, "downgrade", None]
+
+
+CONSUMER_GROUPS = ("churn-848-java-rdk", "static-848", "upgrade-848")
+SESSION_MS = 12_000
+
+
+def test_members_of_consumer_groups_began_and_ended_as_their_clients_say(
+    histories: dict[str, list[tuple[str, Row]]],
+) -> None:
+    """Who left, was killed, came back, went on in a classic group, or lived until the end."""
+    ends = {
+        group_id: {row["client_id"]: row["end"] for row in of_kind(histories[group_id], MEMBERSHIP)}
+        for group_id in CONSUMER_GROUPS
+    }
+
+    assert ends == {
+        "churn-848-java-rdk": {"m1": None, "m2": EXPIRY_OR_LEAVE, "m3": LEAVE, "m4": None},
+        "static-848": {"s0": STATIC_REPLACE, "s1": SESSION_EXPIRY, "s0-again": SESSION_EXPIRY},
+        "upgrade-848": {"m1": LEAVE, "m2": LEAVE, "m3": LEAVE, "m4": CONVERSION},
+    }
+    away = [row for row in of_kind(histories["static-848"], MEMBERSHIP) if row["end"] == SESSION_EXPIRY]
+    # The session is counted from the last heartbeat before the member left for a while.
+    assert all(SESSION_MS - 1_000 < row["ended_ms"] - row["away_ms"] <= SESSION_MS for row in away)
+
+
+def test_epochs_of_members_are_those_that_clients_printed(
+    broker: dict[str, Any], histories: dict[str, list[tuple[str, Row]]]
+) -> None:
+    """No member is told to have had other epochs than from its first to its last."""
+    for group_id in CONSUMER_GROUPS:
+        for row in of_kind(histories[group_id], MEMBERSHIP):
+            assert row["first_epoch"] <= row["last_epoch"]
+    churn = {row["client_id"]: row for row in of_kind(histories["churn-848-java-rdk"], MEMBERSHIP)}
+    # From the broker's own account of the clients that lived until the end.
+    assert [churn[name]["last_epoch"] for name in ("m1", "m4")] == [broker["groups"]["churn-848-java-rdk"][3]] * 2
+
+
+def test_a_uniform_assignor_moves_what_it_must(histories: dict[str, list[tuple[str, Row]]]) -> None:
+    """Nobody had to swap; who gave partitions up did it within its poll, and until then nobody else had them."""
+    moves = [row for group_id in CONSUMER_GROUPS for row in of_kind(histories[group_id], MOVE)]
+    took_ms = [row["took_ms"] for group_id in CONSUMER_GROUPS for row in of_kind(histories[group_id], REVOCATION)]
+
+    reasons = Counter(row["reason"] for row in moves)
+    assert (reasons[SWAP], reasons[BALANCE] > 0, reasons[OWNER_GONE] > 0) == (0, True, True)
+    assert 0 < max(took_ms) < 1_000
+    assert all(row["unowned_ms"] >= 0 for row in moves if row["unowned_ms"] is not None)

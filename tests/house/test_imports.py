@@ -51,6 +51,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("records", "core.records", "errors"),
         # how consumers write subscriptions and assignments, which the group's record only carries
         "consumer_protocol",
+        "core.consumer.votes",  # which assignor most members ask for
     ),
     "columns": (
         *("records", "core.records", "errors"),

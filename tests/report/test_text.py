@@ -7,10 +7,11 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupcoord.history.causes import JOIN
+from groupcoord.history.causes import CAUSES, JOIN
 from groupcoord.report import model
 from groupcoord.report.story import story_of
 from groupcoord.report.text import (
+    TEXT_LENGTH_MAX,
     clipped,
     counted,
     listed,
@@ -66,6 +67,20 @@ def test_story_of_a_quiet_group() -> None:
         "The log shows no rebalance of it.",
         "The log holds 1 commit of it.",
     ]
+
+
+def test_story_of_a_group_with_many_causes() -> None:
+    """The most frequent are told, in a sentence that is not cut; the others are counted."""
+    causes = {cause: number for number, cause in enumerate(reversed(CAUSES), 1)}
+    (why,) = [
+        sentence
+        for sentence in story_of(model.GroupStory(reports.row("a", 1), causes, (), (), (), None), None)
+        if sentence.startswith("That was ")
+    ]
+
+    assert why.startswith("That was 13 times because a member joined, 12 times because a member left, ")
+    assert why.endswith(" and 45 times for other reasons.")
+    assert len(why) < TEXT_LENGTH_MAX
 
 
 @pytest.mark.parametrize(

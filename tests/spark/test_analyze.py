@@ -20,6 +20,7 @@ from groupcoord.spark.running import SparkFailedError, one_run
 TABLES = (
     *("records", "read_counts", "corrupt", "partition_load", "commits", "current_offsets", "generations", "members"),
     *("rebalances", "groups", "anomalies", "stale_groups", "lag", "differences"),
+    *("epochs", "memberships", "moves", "revocations"),
 )
 LOST_BYTES = 7
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from groupcoord.spark.schemas import END_OFFSETS
 
 from ..bench.spark_logs import write_log
 from ..docs.markdown import DOCS
+from ..history.consumer_story import crew, moving, write_story
 
 SCHEMAS = {
     name: value for name, value in vars(group_schemas).items() if isinstance(value, StructType) and name[0] != "_"
@@ -154,6 +156,10 @@ def test_tables_have_their_declared_schemas(troubled: tuple[DataFrame, DataFrame
         "MEMBERS": pipeline.members(history),
         "GROUPS": pipeline.groups(records, history=history),
         "REBALANCES": pipeline.rebalances(history),
+        "EPOCHS": pipeline.epochs(history),
+        "MEMBERSHIPS": pipeline.memberships(history),
+        "MOVES": pipeline.moves(history),
+        "REVOCATIONS": pipeline.revocations(history),
         "ANOMALIES": pipeline.anomalies(records, history=history),
         "STALE_GROUPS": pipeline.stale_groups(records, history=history),
         "DIFFERENCES": pipeline.verify(records, history=history),
@@ -200,8 +206,10 @@ def told_by_spark(folded: DataFrame) -> list[str]:
 def test_the_history_is_the_same_without_spark(
     spark: SparkSession, broker_log: Path, broker_records: DataFrame, tmp_path: Path
 ) -> None:
-    """Every row: of a real broker's log, and of a large one with many groups that rebalance and transactions."""
+    """Every row: of a real broker's log, of consumer groups, and of many groups that rebalance and transactions."""
     write_log(tmp_path, records=60_000, partitions=3, groups=40)
+    story = write_story(tmp_path / "story", crew, moving) / "__consumer_offsets-0"
+    shutil.move(story, tmp_path / "__consumer_offsets-7")
     large = pipeline.history(pipeline.read_log(spark, tmp_path))
 
     assert told_without_spark(broker_log) == told_by_spark(pipeline.history(broker_records))

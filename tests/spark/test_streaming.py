@@ -22,6 +22,7 @@ from groupcoord.spark.source import LogChangedError, LogOptions, LogPartition, L
 from groupcoord.spark.stream_store import Part, StreamStore
 from groupcoord.spark.streaming import FollowedTables, follow, read_log_stream
 
+from ..history.consumer_story import crew, moving, write_story
 from .test_tables import GROUP, TOPIC, Log, commit
 
 
@@ -40,7 +41,22 @@ def batch_tables(records: DataFrame) -> dict[str, DataFrame]:
         "members": pipeline.members(history),
         "rebalances": pipeline.rebalances(history),
         "groups": pipeline.groups(records, history=history),
+        "epochs": pipeline.epochs(history),
+        "memberships": pipeline.memberships(history),
+        "moves": pipeline.moves(history),
+        "revocations": pipeline.revocations(history),
     }
+
+
+@pytest.fixture
+def whole_log(broker_log: Path, tmp_path: Path) -> Path:
+    """Three log partitions of a real broker, and one with a story of consumer groups."""
+    folder = tmp_path / "whole"
+    for number in (3, 4, 7):
+        name = f"__consumer_offsets-{number}"
+        shutil.copytree(broker_log / name, folder / name)
+    shutil.move(write_story(tmp_path / "story", crew, moving) / "__consumer_offsets-0", folder / "__consumer_offsets-5")
+    return folder
 
 
 class Growing:
@@ -75,14 +91,10 @@ def update(spark: SparkSession, logs: Path, out: Path) -> None:
 
 
 def test_following_equals_one_reading(
-    spark: SparkSession,
-    broker_log: Path,
-    broker_records: DataFrame,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    spark: SparkSession, whole_log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A broker's log that grows by any bytes; the first update crashes when it is written, and is repeated first."""
-    growing = Growing(broker_log, tmp_path / "data")
+    """A log that grows by any bytes; the first update crashes when it is written, and is repeated first."""
+    growing = Growing(whole_log, tmp_path / "data")
     out = tmp_path / "out"
     shares = growing.random_shares(random.Random(4))
     growing.grow(shares)
@@ -100,18 +112,16 @@ def test_following_equals_one_reading(
 
     tables = FollowedTables(spark, out)
     assert tables.update == 1
-    whole = batch_tables(broker_records)
-    for name in ("commits", "current_offsets", "rebalances", "groups"):
+    whole = batch_tables(pipeline.read_log(spark, whole_log).cache())
+    for name in ("commits", "current_offsets", "rebalances", "groups", "memberships", "moves"):
         assert rows(tables.table(name)) == rows(whole[name]), name
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
-def test_any_split_gives_the_same(
-    spark: SparkSession, broker_log: Path, broker_records: DataFrame, tmp_path: Path, seed: int
-) -> None:
+def test_any_split_gives_the_same(spark: SparkSession, whole_log: Path, tmp_path: Path, seed: int) -> None:
     """Four updates at random places of each log partition."""
-    growing = Growing(broker_log, tmp_path / "data")
+    growing = Growing(whole_log, tmp_path / "data")
     draw, shares = random.Random(seed), None
     for _ in range(3):
         shares = growing.random_shares(draw, shares)
@@ -122,7 +132,7 @@ def test_any_split_gives_the_same(
     update(spark, growing.folder, tmp_path / "out")
 
     tables = FollowedTables(spark, tmp_path / "out")
-    for name, table in batch_tables(broker_records).items():
+    for name, table in batch_tables(pipeline.read_log(spark, whole_log).cache()).items():
         assert rows(tables.table(name)) == rows(table), name
 
 
