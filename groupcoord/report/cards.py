@@ -17,7 +17,7 @@ from groupcoord.report.model import (
     RebalanceRow,
     Report,
 )
-from groupcoord.report.pictures import Axis, cause_class, group_picture, in_order
+from groupcoord.report.pictures import Axis, cause_class, epoch_lines, group_picture, in_order
 from groupcoord.report.sections import card_id
 from groupcoord.report.story import story_of
 from groupcoord.report.text import counted, told_number, told_share, told_span, told_time
@@ -30,9 +30,9 @@ def troubled(report: Report) -> Html:
     if not report.troubled:
         return EMPTY
     told = (
-        "By points: 5 for each anomaly, 3 for each rebalance because a member expired or left, 1 for each other. The "
-        "mark of a rebalance has the colour of its cause; triangles are anomalies. Point at a mark to read what it "
-        "stands for."
+        "By points: 5 for each anomaly, 3 for each rebalance because a member expired or left or was fenced, 1 for "
+        "each other. The mark of a rebalance has the colour of its cause; triangles are anomalies. Point at a mark to "
+        "read what it stands for."
     )
     return joined((soft(told), *(_card(place, story, report) for place, story in enumerate(report.troubled, 1))))
 
@@ -62,13 +62,21 @@ def _picture(story: GroupStory) -> Html:
     if axis is None:
         return EMPTY
     causes = legend((cause, cause_class(cause)) for cause in in_order(story.causes, CAUSES))
-    return joined((group_picture(story, axis), causes))
+    return joined((group_picture(story, axis), causes, _epochs(story, axis)))
+
+
+def _epochs(story: GroupStory, axis: Axis) -> Html:
+    """Return how far members of a consumer group were behind its epoch."""
+    if not story.epochs:
+        return EMPTY
+    names = (("group epoch", "epoch-group"), ("target epoch", "epoch-target"), ("lowest member epoch", "epoch-member"))
+    return joined((epoch_lines(story, axis), legend(names)))
 
 
 def _axis(story: GroupStory) -> Axis | None:
     """Return the time that a group's picture spans: from its first sign to its last."""
     times = [at_ms for one in story.rebalances for at_ms in (one.started_ms, one.ended_ms) if at_ms is not None]
-    times += [at_ms for at_ms, _ in story.members]
+    times += [at_ms for at_ms, _ in story.members] + [point.at_ms for point in story.epochs]
     if story.commits is not None:
         times += [story.commits.start_ms, story.commits.end_ms]
     times = [at_ms for at_ms in times if at_ms >= 0]

@@ -30,6 +30,10 @@ CORRUPT_MAX = 50
 READ_COUNTS_MAX = 200
 PARTITIONS_MAX = 200
 DIFFERENCES_MAX = 50
+CONSUMER_GROUPS_MAX = 20
+ASSIGNORS_MAX = 20
+SLOW_MEMBERS_MAX = 10
+EPOCHS_OF_GROUP_MAX = 60
 
 _WIDTHS_MS = tuple(
     unit * step
@@ -242,6 +246,99 @@ class AnomalyCount:
 
 
 @frozen
+class EpochPoint:
+    """The epochs of a consumer group from one moment on.
+
+    Attributes:
+        at_ms: the moment.
+        group: the group's.
+        target: of its target assignment.
+        lowest: the lowest of its members; None if none has one.
+    """
+
+    at_ms: int
+    group: int
+    target: int
+    lowest: int | None
+
+
+@frozen
+class ConsumerGroupRow:
+    """A consumer group (KIP-848).
+
+    Attributes:
+        epoch: its last.
+        epochs: how many the log shows.
+        members_seen: how many members it had, one after the other.
+        fenced: how many of them a time-out ended, as far as that is known for sure.
+        moved: partitions that another member was given.
+        swapped: how many of these without need.
+        unowned_ms: the longest time in which nobody had a partition that moved.
+        revocations: how often a member was told to give something up.
+        median_ms: how long that took.
+        slowest_ms: the longest time.
+    """
+
+    group_id: str
+    epoch: int
+    epochs: int
+    members_seen: int
+    fenced: int
+    moved: int
+    swapped: int
+    unowned_ms: int | None
+    revocations: int
+    median_ms: int | None
+    slowest_ms: int | None
+
+
+@frozen
+class AssignorRow:
+    """What one assignor did in all consumer groups.
+
+    Attributes:
+        assignor: its name; empty: members left the choice to the brokers.
+        groups: in how many groups.
+        targets: target assignments that moved something.
+        moved: partitions that another member was given.
+        swapped: how many of these without need.
+        median_ms: how long it took until the new owner had a partition.
+        unowned_ms: the longest time in which nobody had one.
+    """
+
+    assignor: str
+    groups: int
+    targets: int
+    moved: int
+    swapped: int
+    median_ms: int | None
+    unowned_ms: int | None
+
+
+@frozen
+class SlowMemberRow:
+    """A client of a consumer group that gave partitions up.
+
+    Attributes:
+        revocations: how often it was told to.
+        median_ms: how long it took.
+        slowest_ms: the longest time.
+        asked_ms: when it was told to then.
+        rebalance_timeout_ms: how long it may take.
+        fenced: how often it took too long.
+    """
+
+    group_id: str
+    client_id: str
+    revocations: int
+    median_ms: int | None
+    slowest_ms: int
+    asked_ms: int | None
+    rebalance_timeout_ms: int
+    fenced: int
+
+
+@frozen
 class GroupStory:
     """What is told of one of the most troubled groups.
 
@@ -252,6 +349,7 @@ class GroupStory:
         members: from when on it had how many members, oldest first.
         anomalies: the first of them.
         commits: commits over time: series ``commits`` and ``tombstones``.
+        epochs: of a consumer group, the newest, oldest first.
     """
 
     row: GroupRow
@@ -260,6 +358,7 @@ class GroupStory:
     members: tuple[tuple[int, int], ...]
     anomalies: tuple[AnomalyRow, ...]
     commits: Bins | None
+    epochs: tuple[EpochPoint, ...] = ()
 
 
 @frozen
@@ -368,6 +467,9 @@ class Report:
         rebalances: by cause over time; the series are causes.
         churn: members that ``joined`` and ``left``, over time.
         churning: the groups with most of both.
+        consumer_groups: those with fenced and slow members first.
+        assignors: what they moved.
+        slow_members: who took longest to give partitions up.
         groups: the most troubled first.
         troubled: stories of the first of these.
         tables: names of the tables beside the report, and how many rows each has.
@@ -384,6 +486,9 @@ class Report:
     rebalances: Bins | None = None
     churn: Bins | None = None
     churning: tuple[GroupRow, ...] = ()
+    consumer_groups: tuple[ConsumerGroupRow, ...] = ()
+    assignors: tuple[AssignorRow, ...] = ()
+    slow_members: tuple[SlowMemberRow, ...] = ()
     groups: tuple[GroupRow, ...] = ()
     troubled: tuple[GroupStory, ...] = ()
     partitions: tuple[PartitionRow, ...] = ()

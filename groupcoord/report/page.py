@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection
 from groupcoord.history.causes import UNKNOWN
 from groupcoord.report import layout, sections
 from groupcoord.report.cards import troubled
+from groupcoord.report.consumers import consumer_groups
 from groupcoord.report.html import EMPTY, Html, element, joined, name, text
 from groupcoord.report.layout import Section, enumeration, listing, paragraph, soft, tile
 from groupcoord.report.model import Report
@@ -23,6 +24,7 @@ _SECTIONS: tuple[tuple[str, str, Callable[[Report], Html]], ...] = (
     ("states", "Groups by state", sections.states),
     ("rebalances", "Rebalances", sections.rebalances),
     ("churn", "Churn", sections.churn),
+    ("consumer", "Consumer groups", consumer_groups),
     ("troubled", "Most troubled groups", troubled),
     ("anomalies", "Anomalies", sections.anomalies),
     ("stale", "Expiring offsets", sections.stale),

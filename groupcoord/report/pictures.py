@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from attrs import frozen
 
@@ -203,6 +203,49 @@ def _member_steps(story: GroupStory, axis: Axis, top: float, bottom: float) -> l
         element("polyline", class_="members-line", points=" ".join(points)),
         label(WIDTH - RIGHT, top - 4, told, "end"),
     ]
+
+
+def epoch_lines(story: GroupStory, axis: Axis) -> Html:
+    """Return the epochs of a consumer group over time: where the lines are apart, members are on their way."""
+    top, bottom = 14, 74
+    points = story.epochs
+    lowest = min(epoch for point in points for epoch in (point.target, point.lowest) if epoch is not None)
+    highest = max(point.group for point in points)
+    scale = (bottom - top) / max(highest - lowest, 1)
+    parts = [_times(axis, top, bottom)]
+    for epoch in dict.fromkeys((lowest, highest)):
+        y = bottom - (epoch - lowest) * scale
+        parts += [line(LEFT, y, WIDTH - RIGHT, y, "grid"), label(LEFT - 6, y + 4, f"{epoch:,}", "end")]
+    series: dict[str, list[tuple[int, int | None]]] = {
+        "epoch-member": [(point.at_ms, point.lowest) for point in points],
+        "epoch-target": [(point.at_ms, point.target) for point in points],
+        "epoch-group": [(point.at_ms, point.group) for point in points],
+    }
+    for style, steps in series.items():
+        parts += [
+            element("polyline", class_=style, points=drawn)
+            for drawn in _steps(axis, steps, lambda epoch: bottom - (epoch - lowest) * scale)
+        ]
+    return _plot(98, f"epochs of group {story.row.group_id} over time", parts)
+
+
+def _steps(axis: Axis, steps: Sequence[tuple[int, int | None]], y_of: Callable[[int], float]) -> Iterator[str]:
+    """Yield the points of lines that keep their height until the next step, and end where there is no value."""
+    points: list[str] = []
+    y: float | None = None
+    last: int | None = None
+    for at_ms, value in (*steps, (axis.end_ms, None)):
+        if value == last:
+            continue
+        x, last = axis.x(at_ms), value
+        if y is not None:
+            points.append(f"{x:.0f},{y:.0f}")
+        y = None if value is None else y_of(value)
+        if y is not None:
+            points.append(f"{x:.0f},{y:.0f}")
+        elif points:
+            yield " ".join(points)
+            points = []
 
 
 def _rebalance_marks(story: GroupStory, axis: Axis, top: float, bottom: float) -> list[Html]:

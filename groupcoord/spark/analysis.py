@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from groupcoord.clock import Clock, SystemClock
+from groupcoord.history.views import CONSUMER
 from groupcoord.report.model import (
     ANOMALIES_MAX,
     ANOMALIES_OF_GROUP_MAX,
@@ -21,7 +22,7 @@ from groupcoord.report.model import (
     summary,
 )
 from groupcoord.report.page import report_page
-from groupcoord.spark import figures
+from groupcoord.spark import consumer_figures, figures
 from groupcoord.spark.anomalies import anomalies, stale_groups
 from groupcoord.spark.decoding import write_records
 from groupcoord.spark.groups import (
@@ -190,6 +191,7 @@ def make_report(
     lines = figures.time_lines(table["rebalances"])
     totals = figures.load_totals(table["partition_load"])
     troubled = [row for row in rows[:TROUBLED_MAX] if row.trouble]
+    epochs = consumer_figures.epoch_lines(table["epochs"], [row.group_id for row in troubled if row.type == CONSUMER])
     anomalous = figures.anomaly_rows(table["anomalies"], ANOMALIES_OF_GROUP_MAX, ANOMALIES_MAX)
     return Report(
         title=f"Consumer groups of {paths[0].rstrip('/').rpartition('/')[2] or paths[0]}",
@@ -210,8 +212,13 @@ def make_report(
         rebalances=lines and lines[0],
         churn=lines and lines[1],
         churning=churning,
+        consumer_groups=consumer_figures.consumer_rows(
+            table["epochs"], table["memberships"], table["moves"], table["revocations"]
+        ),
+        assignors=consumer_figures.assignor_rows(table["moves"]),
+        slow_members=consumer_figures.slow_rows(table["revocations"]),
         groups=rows,
-        troubled=figures.stories(troubled, table["rebalances"], table["anomalies"], table["commits"]),
+        troubled=figures.stories(troubled, table["rebalances"], table["anomalies"], table["commits"], epochs),
         partitions=figures.partition_rows(table["partition_load"]),
         anomaly_counts=figures.anomaly_counts(table["anomalies"]),
         anomalies=tuple(anomalous),

@@ -8,16 +8,18 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from groupcoord.columns.schema import KIND_RECORD
 from groupcoord.core.offsets.retention import MS_PER_MINUTE
+from groupcoord.history.causes import REBALANCE_TIMEOUT
 from groupcoord.history.rows import DUPLICATE
 from groupcoord.history.views import CLASSIC
 from groupcoord.report.text import told_limit
 from groupcoord.spark.group_schemas import ANOMALIES, STALE_GROUPS
-from groupcoord.spark.groups import groups, history_of, rebalances
+from groupcoord.spark.groups import groups, history_of, memberships, rebalances, revocations
 from groupcoord.spark.tables import commits_of, current_offsets
 
 OFFSET_REWIND, COMMITS_STOPPED, STALLED = "offset rewind", "commits stopped", "stalled"
 COMMIT_STORM, REBALANCE_STORM = "commit storm", "rebalance storm"
 FLAPPING_MEMBER, DUPLICATE_OWNER = "flapping member", "duplicate owner"
+SLOW_REVOCATION, FENCED_MEMBER = "slow revocation", "fenced member"
 REWIND, STOP, STALL = "REWIND", "STOP", "STALL"
 
 OFFSETS_RETENTION_MINUTES = 10_080
@@ -36,6 +38,7 @@ class Thresholds:
         rebalances: so many within ``rebalance_window_ms`` are a storm.
         rebalance_window_ms: see there; for flapping members too.
         comebacks: a client that left and joined so many times in that window flaps.
+        revocation_ms: a member of a consumer group that takes so long to give partitions up is slow.
     """
 
     window_commits: int = 10
@@ -45,6 +48,7 @@ class Thresholds:
     rebalances: int = 5
     rebalance_window_ms: int = 600_000
     comebacks: int = 3
+    revocation_ms: int = 30_000
 
 
 def anomalies(
@@ -80,6 +84,8 @@ def anomalies(
         _rebalance_storms(folded, limits),
         _flapping_members(folded, limits),
         _duplicate_owners(folded),
+        _slow_revocations(records, folded, now_ms, limits),
+        _fenced_members(folded),
     ]
     together = parts[0]
     for part in parts[1:]:
@@ -289,6 +295,45 @@ def _duplicate_owners(folded: DataFrame) -> DataFrame:
     )
     first = F.format_string("in generation %d by %s", F.col("first.generation"), F.array_join("first.member_ids", ", "))
     return _anomaly(table, DUPLICATE_OWNER, evidence=first)
+
+
+def _slow_revocations(records: DataFrame, folded: DataFrame, now_ms: int | None, limits: Thresholds) -> DataFrame:
+    """Return clients of consumer groups that made others wait; who was fenced for it is told as that."""
+    found = revocations(folded).where(~F.col("end").eqNullSafe(REBALANCE_TIMEOUT))
+    table = (
+        found.crossJoin(F.broadcast(_now(records, now_ms)))
+        .withColumn("until_ms", F.coalesce("ended_ms", "now_ms"))
+        .withColumn("value", F.col("until_ms") - F.col("asked_ms"))
+        .where(F.col("value") >= limits.revocation_ms)
+        .groupBy("log_partition", "group_id", "client_id")
+        .agg(
+            F.min("asked_ms").alias("first_ms"),
+            F.max("until_ms").alias("last_ms"),
+            F.count(F.lit(1)).alias("count"),
+            F.max("value").alias("value"),
+            F.max_by("partition_count", "value").alias("partitions"),
+        )
+    )
+    worst = F.format_string(
+        "%s took %,d s to give up %,d partitions", "client_id", F.floor(F.col("value") / 1_000), "partitions"
+    )
+    return _anomaly(table, SLOW_REVOCATION, evidence=worst)
+
+
+def _fenced_members(folded: DataFrame) -> DataFrame:
+    """Return clients of consumer groups that did not give partitions up in the time that they had."""
+    table = (
+        memberships(folded)
+        .where(F.col("end") == REBALANCE_TIMEOUT)
+        .groupBy("log_partition", "group_id", "client_id")
+        .agg(
+            F.min("ended_ms").alias("first_ms"),
+            F.max("ended_ms").alias("last_ms"),
+            F.count(F.lit(1)).alias("count"),
+            F.max_by("evidence", "ended_ms").alias("evidence"),
+        )
+    )
+    return _anomaly(table, FENCED_MEMBER)
 
 
 def _now(records: DataFrame, now_ms: int | None) -> DataFrame:

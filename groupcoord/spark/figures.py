@@ -1,18 +1,18 @@
 """From tables of any size to the rows of a report: aggregates and first places alone ever reach this process.
 
 A group's trouble is counted in points: :data:`ANOMALY_POINTS` for each anomaly, :data:`EXPIRY_POINTS` for each
-rebalance because a member expired or left, and one for each other.
+rebalance because a member expired or left or was fenced, and one for each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from groupcoord.columns.schema import KIND_CORRUPT, KIND_READ, KIND_RECORD
-from groupcoord.history.causes import EXPIRY_OR_LEAVE
+from groupcoord.history.causes import EXPIRY_OR_LEAVE, REBALANCE_TIMEOUT, SESSION_EXPIRY
 from groupcoord.records.schemas import RecordType
 from groupcoord.report import model
 from groupcoord.report.model import Bins, GroupRow, GroupStory, bin_width_ms, bins_of
@@ -43,7 +43,7 @@ def group_figures(groups: DataFrame, rebalances: DataFrame, anomalies: DataFrame
     took_ms = F.greatest(F.col("ended_ms") - F.col("started_ms"), F.lit(0))
     by_rebalances = rebalances.groupBy("group_id").agg(
         F.count(F.lit(1)).alias("rebalances"),
-        F.count_if(F.col("cause") == EXPIRY_OR_LEAVE).alias("expiries"),
+        F.count_if(F.col("cause").isin(EXPIRY_OR_LEAVE, SESSION_EXPIRY, REBALANCE_TIMEOUT)).alias("expiries"),
         F.sum(F.size("joined")).alias("joined"),
         F.sum(F.size("left")).alias("left"),
         F.sum("partitions_moved").alias("partitions_moved"),
@@ -156,9 +156,21 @@ def time_lines(rebalances: DataFrame) -> tuple[Bins, Bins] | None:
 
 
 def stories(
-    rows: Sequence[GroupRow], rebalances: DataFrame, anomalies: DataFrame, commits: DataFrame
+    rows: Sequence[GroupRow],
+    rebalances: DataFrame,
+    anomalies: DataFrame,
+    commits: DataFrame,
+    epochs: Mapping[str, tuple[model.EpochPoint, ...]],
 ) -> tuple[GroupStory, ...]:
-    """Return what is to be told of some groups: a few, since they are looked up by name."""
+    """Return what is to be told of some groups: a few, since they are looked up by name.
+
+    Args:
+        rows: the groups.
+        rebalances: the table, as the two that follow.
+        anomalies: see there.
+        commits: see there.
+        epochs: of those that are consumer groups, how they went on.
+    """
     names = [row.group_id for row in rows]
     if not names:
         return ()
@@ -175,6 +187,7 @@ def stories(
             tuple(_member_counts(happened.get(row.group_id, ()))),
             tuple(one for one in findings if one.group_id == row.group_id),
             commit_bins.get(row.group_id),
+            epochs.get(row.group_id, ()),
         )
         for row in rows
     )

@@ -254,16 +254,20 @@ ANOMALIES = table_schema(
     ("status", _STRING, "Burrow's word for it: REWIND, STOP or STALL; null where it has none"),
     ("topic", _STRING, "null if it concerns the whole group"),
     ("topic_partition", _INT, "goes with topic"),
-    ("client_id", _STRING, "of a flapping member"),
+    ("client_id", _STRING, "of a flapping, slow or fenced member"),
     ("first_ms", _LONG, "when it began"),
     ("last_ms", _LONG, "when it was seen last"),
     ("count", _LONG, "how often"),
-    ("value", _LONG, "how much: records rewound, milliseconds without a commit, commits or rebalances at the worst"),
+    (
+        "value",
+        _LONG,
+        "how much: records rewound, milliseconds without a commit or to give up, commits or rebalances",
+    ),
     ("evidence", _STRING, "in words"),
     ("log_partition", _INT, "where its records lie"),
 )
 """What is wrong with groups: offset rewind, commits stopped, stalled, commit storm, rebalance storm, flapping member,
-duplicate owner."""
+duplicate owner, slow revocation, fenced member."""
 
 STALE_GROUPS = table_schema(
     ("group_id", _STRING, "the group"),

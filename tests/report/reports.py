@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from groupcoord.history.causes import CAUSES, EXPIRY_OR_LEAVE, JOIN, LEAVE, UNKNOWN
 from groupcoord.report import model
 
@@ -58,7 +60,26 @@ def story(group_id: str, rebalances: int = 9) -> model.GroupStory:
         tuple((one.ended_ms or 0, 1 + number % 4) for number, one in enumerate(happened)),
         tuple(anomaly(group_id, number) for number in range(model.ANOMALIES_OF_GROUP_MAX if rebalances > 9 else 2)),
         bins("commits", "tombstones", length=model.BINS_OF_GROUP_MAX if rebalances > 9 else 30),
+        epochs(model.EPOCHS_OF_GROUP_MAX if rebalances > 9 else 9),
     )
+
+
+def epochs(length: int) -> tuple[model.EpochPoint, ...]:
+    """Epochs that grow, with members that come later."""
+    return tuple(
+        model.EpochPoint(START_MS + number * MINUTE_MS // 4, number + 2, number + 2, max(number, 1) if number else None)
+        for number in range(length)
+    )
+
+
+def consumer_group(group_id: str) -> model.ConsumerGroupRow:
+    """A consumer group in which a member was slow, and one was fenced."""
+    return model.ConsumerGroupRow(group_id, 17, 16, 8, 1, 30, 4, 1_500, 11, 1_000, 31_000)
+
+
+def slow_member(group_id: str) -> model.SlowMemberRow:
+    """A client that was slow."""
+    return model.SlowMemberRow(group_id, f"client of {group_id}", 4, 1_000, 31_000, START_MS, 300_000, 0)
 
 
 def row(group_id: str, trouble: int, rebalances: int = 9) -> model.GroupRow:
@@ -81,6 +102,19 @@ def row(group_id: str, trouble: int, rebalances: int = 9) -> model.GroupRow:
         commits=1_234,
         last_commit_ms=START_MS + 25 * MINUTE_MS,
     )
+
+
+def consumer_groups(name: str, is_large: bool) -> dict[str, Any]:
+    """What a report says of consumer groups alone, by the names of its attributes."""
+    groups, slow = (model.CONSUMER_GROUPS_MAX, model.SLOW_MEMBERS_MAX) if is_large else (2, 2)
+    return {
+        "consumer_groups": tuple(consumer_group(f"{name}{number}") for number in range(groups)),
+        "assignors": (
+            model.AssignorRow("", 2, 12, 26, 0, 1_000, 1_500),
+            model.AssignorRow("range", 1, 4, 8, 4, 2_000, 1_000),
+        ),
+        "slow_members": tuple(slow_member(f"{name}{number}") for number in range(slow)),
+    }
 
 
 def stale(group_id: str) -> model.StaleRow:
@@ -138,6 +172,7 @@ def report(groups: int = 12, name: str = "group-") -> model.Report:
         rebalances=bins(*CAUSES, length=model.BINS_MAX if is_large else 30),
         churn=bins("joined", "left", length=model.BINS_MAX if is_large else 30),
         churning=rows[: model.CHURNING_MAX],
+        **consumer_groups(name, is_large),
         groups=rows,
         troubled=tuple(story(one.group_id, rebalances) for one in rows[: model.TROUBLED_MAX]),
         partitions=tuple(

@@ -68,6 +68,7 @@ def test_page_is_whole_and_needs_nothing_else() -> None:
         "states",
         "rebalances",
         "churn",
+        "consumer",
         "troubled",
         "anomalies",
         "stale",
@@ -126,6 +127,17 @@ def test_verification_is_told(differences: tuple[str, ...], told: str) -> None:
 
     assert told in words
     assert all(difference in words for difference in differences)
+
+
+def test_consumer_groups_have_a_section() -> None:
+    """What assignors moved and what of it was not necessary, who was slow and who was fenced."""
+    text = report_page(reports.report())
+    section = "".join(Page(text.split('<section id="consumer">')[1].split("</section>")[0]).words)
+
+    assert "Assignors gave 34 partitions to another member, 4 of them without need. 2 members were fenced" in section
+    for told in ("the broker's first", "range", "client of group-0", "31.0 s", "What assignors moved"):
+        assert told in section, told
+    assert 'id="consumer"' not in report_page(evolve(reports.report(), consumer_groups=()))
 
 
 def test_names_of_troubled_groups_lead_to_their_stories() -> None:

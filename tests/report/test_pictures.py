@@ -6,6 +6,7 @@ import re
 from itertools import pairwise
 
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +22,7 @@ from groupcoord.report.pictures import (
     cause_class,
     cause_time_line,
     churn_time_line,
+    epoch_lines,
     group_picture,
     load_columns,
     state_bar,
@@ -158,6 +160,30 @@ def test_picture_of_a_group_has_its_events_where_they_happened() -> None:
     assert picture.count('class="finding"') == len(told.anomalies)
     assert "at most 4 members" in picture
     assert "at most 4 commits in 1 min" in picture
+
+
+def test_epochs_are_steps() -> None:
+    """A line keeps its height until the next epoch, and ends where no member has one."""
+    points = (
+        model.EpochPoint(0, 2, 2, 2),
+        model.EpochPoint(500, 3, 2, 2),
+        model.EpochPoint(600, 3, 3, None),
+        model.EpochPoint(800, 4, 4, 4),
+    )
+    picture = epoch_lines(evolve(reports.story("a"), epochs=points), Axis(0, 1_000))
+    lines = {
+        style: [[tuple(map(float, point.split(","))) for point in drawn.split()] for drawn in found]
+        for style in ("epoch-group", "epoch-target", "epoch-member")
+        if (found := re.findall(rf'<polyline class="{style}" points="([^"]+)"', picture))
+    }
+
+    (group,), (target,), members = lines["epoch-group"], lines["epoch-target"], lines["epoch-member"]
+    assert len(members) == 2
+    assert group[0] == target[0] == members[0][0]
+    assert group[1][1] == group[0][1] > group[2][1]
+    middle = round(Axis(0, 1_000).x(500))
+    assert [x for x, _ in group].count(middle) == 2
+    assert middle not in [x for x, _ in target]
 
 
 @given(st.integers(0, 2**62), st.integers(1, 2**62))

@@ -17,6 +17,8 @@ from groupcoord.spark.analysis import Analysis
 from groupcoord.spark.java import JavaNotFoundError
 from groupcoord.spark.running import SparkFailedError, one_run
 
+from ..history.consumer_story import CREW, crew, write_story
+
 TABLES = (
     *("records", "read_counts", "corrupt", "partition_load", "commits", "current_offsets", "generations", "members"),
     *("rebalances", "groups", "anomalies", "stale_groups", "lag", "differences"),
@@ -154,6 +156,29 @@ def test_page_and_terminal_tell_the_same(analyzed: Analyzed) -> None:
     assert f"<b>{overview['rebalances']:,}</b><span>rebalances</span>" in page
     assert f"{overview['groups']:,} groups, {overview['rebalances']:,} rebalances" in analyzed.run.output
     assert f"report: {analyzed.folder}/report.html" in analyzed.run.output
+
+
+@pytest.mark.slow
+def test_consumer_groups_are_told(spark: SparkSession, tmp_path: Path) -> None:
+    """Who was fenced and slow, and what assignors moved without need."""
+    log = write_story(tmp_path / "log", crew)
+    report = Analysis([log], tmp_path / "out").run(spark)
+
+    (group,) = report.consumer_groups
+    assert (group.group_id, group.epoch, group.members_seen, group.fenced) == (CREW, 16, 8, 2)
+    assert (group.moved, group.swapped, group.slowest_ms) == (21, 4, 10_000)
+    assert [(row.assignor, row.moved, row.swapped) for row in report.assignors] == [("", 13, 0), ("range", 8, 4)]
+    assert [(row.client_id, row.slowest_ms, row.fenced) for row in report.slow_members][:2] == [
+        ("client-ben", 10_000, 1),
+        ("client-ann", 8_000, 0),
+    ]
+    (story,) = report.troubled
+    assert story.epochs[-1].group == story.epochs[-1].target == story.epochs[-1].lowest == 16
+    (fenced,) = [one for one in story.anomalies if one.kind == "fenced member"]
+    assert fenced.subject == "client-ben"
+    page = (tmp_path / "out" / "report.html").read_text("utf-8")
+    assert 'id="consumer"' in page
+    assert 'class="epoch-member"' in page
 
 
 def test_refusals_are_one_line(broker_log: Path, tmp_path: Path) -> None:
