@@ -2,19 +2,20 @@
 
 A :class:`groupcoord.GroupCoordinator` for each group reads them from a log store that streams them in the log's order,
 so that a task holds one group's state and one Arrow batch, however hot the group. What is compared is what the
-coordinator answers to ListGroups, DescribeGroups and OffsetFetch, and the generation it is at.
+coordinator answers to DescribeGroups, ConsumerGroupDescribe and OffsetFetch, and what answers leave out: the generation
+of a classic group, and the partitions of a consumer group, which descriptions name by topics that a log does not tell.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, islice
 from typing import Any, NamedTuple
 from uuid import UUID
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import IntegerType, LongType, StringType
@@ -26,7 +27,9 @@ from groupcoord.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.columns import offset_columns
-from groupcoord.core.messages import DescribeGroups, GroupToFetch, OffsetFetch
+from groupcoord.core.consumer.group import ConsumerGroup
+from groupcoord.core.consumer.votes import preferred_assignor
+from groupcoord.core.messages import ConsumerGroupDescribe, DescribeGroups, GroupToFetch, OffsetFetch
 from groupcoord.core.records import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -42,9 +45,10 @@ from groupcoord.core.records import (
 from groupcoord.errors import ErrorCode
 from groupcoord.history.embedded import NO_PARTITIONS, decode_partitions
 from groupcoord.history.rows import GENERATION, GROUP
-from groupcoord.history.views import CLASSIC, by_topic
+from groupcoord.history.views import CLASSIC, CONSUMER, SHARE, STREAMS, by_topic
 from groupcoord.log_store import LoadedCommits, LogRecord, NotLeaderError, StorageError, Ticket
 from groupcoord.records.codec import decode_record
+from groupcoord.records.structures import uuid_text
 from groupcoord.spark.group_schemas import DIFFERENCES
 from groupcoord.spark.groups import NO_PARTITION, ROWS_MAX, history_of, known_partition, members
 from groupcoord.spark.schemas import table_schema
@@ -75,10 +79,11 @@ ANSWERS = table_schema(
 def verify(records: DataFrame, *, history: DataFrame | None = None, offsets: DataFrame | None = None) -> DataFrame:
     """Return where the tables differ from the coordinator (:data:`groupcoord.spark.group_schemas.DIFFERENCES`).
 
-    Nothing, that is, unless something is wrong. Compared are the groups there are, of classic groups state, protocol
-    type, protocol, generation and members with their assignments, and of all groups their committed offsets with leader
-    epoch and metadata. The coordinator does not know the records of KIP-848, share and streams groups: of these only
-    the offsets are compared.
+    Nothing, that is, unless something is wrong. Compared are the groups there are, of classic and consumer groups
+    state, protocol type, protocol, generation or epochs, and members with what they have (in a consumer group also what
+    they are to have and to give up, and what they subscribe to), and of all groups their committed offsets with leader
+    epoch and metadata. The coordinator does not know the records of share and streams groups: of these only the offsets
+    are compared.
 
     Args:
         records: the table of records.
@@ -90,7 +95,7 @@ def verify(records: DataFrame, *, history: DataFrame | None = None, offsets: Dat
     found = (
         replay(records).where(F.col("field") != RECORDS_FIELD).withColumnRenamed("text", "coordinator").drop("number")
     )
-    modern = folded.where((F.col("kind") == GROUP) & (F.col("group.type") != CLASSIC)).select("group_id")
+    unknown = folded.where((F.col("kind") == GROUP) & F.col("group.type").isin(SHARE, STREAMS)).select("group_id")
     # Of a group whose records the coordinator does not know it may still have the offsets.
     key = ["group_id", "topic", "topic_partition", "field"]
     is_same = [F.col(f"one.{name}").eqNullSafe(F.col(f"other.{name}")) for name in key]
@@ -103,8 +108,8 @@ def verify(records: DataFrame, *, history: DataFrame | None = None, offsets: Dat
         "table",
         F.expr(f"nullif(coalesce(one.log_partition, other.log_partition), {NO_PARTITION})").alias("log_partition"),
     )
-    of_modern = differences.where("topic is null").join(modern, "group_id", "left_anti")
-    return differences.where("topic is not null").unionByName(of_modern).select(*DIFFERENCES.fieldNames())
+    of_groups = differences.where("topic is null").join(unknown, "group_id", "left_anti")
+    return differences.where("topic is not null").unionByName(of_groups).select(*DIFFERENCES.fieldNames())
 
 
 def replay(records: DataFrame) -> DataFrame:
@@ -133,49 +138,92 @@ def _table_answers(offsets: DataFrame, folded: DataFrame) -> DataFrame:
     """Return what the tables say, in the shape of what the coordinator answers."""
     # What is a table's is in the fold's row already, but for when the group committed.
     of_groups = folded.where(F.col("kind") == GROUP).select("group_id", "log_partition", "group.*")
-    of_groups = of_groups.where(F.col("type") == CLASSIC)
-    nothing = (F.lit(None).cast("string").alias("topic"), F.lit(None).cast("int").alias("topic_partition"))
+    of_groups = of_groups.where(F.col("type").isin(CLASSIC, CONSUMER))
     fields = {
         "state": F.col("state"),
         "protocol type": F.col("protocol_type"),
         "protocol": F.coalesce("protocol", F.lit("")),
         "generation": F.col("generation_or_epoch").cast("string"),
+        "assignment epoch": F.col("assignment_epoch").cast("string"),
     }
     told = F.map_from_arrays(F.array(*map(F.lit, fields)), F.array(*fields.values()))
-    place = (F.coalesce("log_partition", F.lit(NO_PARTITION)).alias("log_partition"), F.col("group_id"))
-    about_groups = of_groups.select(*place, *nothing, F.explode(told).alias("field", "table"))
+    about_groups = of_groups.select(*_place(), F.explode(told).alias("field", "table")).where("table is not null")
+    offset = F.concat_ws("|", F.col("committed_offset"), F.col("leader_epoch"), F.col("metadata"))
+    about_offsets = offsets.select(
+        *_place()[:2], "topic", "topic_partition", F.lit("offset").alias("field"), offset.alias("table")
+    )
+    found = members(folded)
+    return (
+        about_groups.unionByName(_classic_members(found, folded, of_groups))
+        .unionByName(_consumer_members(found, of_groups))
+        .unionByName(about_offsets)
+    )
+
+
+def _place() -> tuple[Column, ...]:
+    nothing = (F.lit(None).cast("string").alias("topic"), F.lit(None).cast("int").alias("topic_partition"))
+    return F.coalesce("log_partition", F.lit(NO_PARTITION)).alias("log_partition"), F.col("group_id"), *nothing
+
+
+def _classic_members(found: DataFrame, folded: DataFrame, of_groups: DataFrame) -> DataFrame:
+    """Return the last members of classic groups."""
     # The last record of a group has its members: a generation comes again when a static member was replaced.
     last = (
         folded.where(F.col("kind") == GENERATION)
         .groupBy("group_id")
         .agg(F.max("generation.log_offset").alias("log_offset"))
     )
-    partitions = F.transform(
-        "assignment", lambda found: F.concat(found["topic"], F.lit(":"), F.array_join(found["partitions"], ","))
-    )
     parts: list[Column | str] = [
         F.coalesce("instance_id", F.lit("")),
         "client_id",
         "client_host",
-        F.array_join(partitions, ";"),
+        _partitions_told("assignment", "topic"),
     ]
-    about_members = (
-        members(folded)
-        .where(F.col("type") == CLASSIC)
+    return _about_members(
+        found.where(F.col("type") == CLASSIC)
         .join(last, ["group_id", "log_offset"])
-        .join(of_groups.select("group_id"), "group_id", "left_semi")
-        .select(
-            *place,
-            *nothing,
-            F.concat(F.lit("member "), "member_id").alias("field"),
-            F.concat_ws("|", *parts).alias("table"),
-        )
+        .join(of_groups.where(F.col("type") == CLASSIC).select("group_id"), "group_id", "left_semi"),
+        parts,
     )
-    offset = F.concat_ws("|", F.col("committed_offset"), F.col("leader_epoch"), F.col("metadata"))
-    about_offsets = offsets.select(
-        *place, "topic", "topic_partition", F.lit("offset").alias("field"), offset.alias("table")
+
+
+def _consumer_members(found: DataFrame, of_groups: DataFrame) -> DataFrame:
+    """Return the members of consumer groups as the log ends."""
+    now = of_groups.where((F.col("type") == CONSUMER) & (F.col("member_count") > 0)).select(
+        "group_id", F.col("generation_or_epoch").alias("generation")
     )
-    return about_groups.unionByName(about_members).unionByName(about_offsets)
+    # A group that was deleted and came back may have had the same epoch before.
+    last = Window.partitionBy("group_id")
+    at_the_end = (
+        found.where(F.col("type") == CONSUMER)
+        .join(now, ["group_id", "generation"], "left_semi")
+        .withColumn("last_offset", F.max("log_offset").over(last))
+        .where("log_offset = last_offset")
+    )
+    parts: list[Column | str] = [
+        *(F.coalesce(F.col(name).cast("string"), F.lit("")) for name in _OF_MEMBERS),
+        F.array_join(F.coalesce("subscription.topics", F.array().cast("array<string>")), ","),
+        F.coalesce("subscription.topic_regex", F.lit("")),
+        F.coalesce("subscription.rack_id", F.lit("")),
+        *(_partitions_told(name, "topic_id") for name in ("assignment", "pending", "target")),
+    ]
+    return _about_members(at_the_end, parts)
+
+
+_OF_MEMBERS = (
+    *("instance_id", "client_id", "client_host", "session_timeout_ms", "rebalance_timeout_ms", "assignor"),
+    "member_epoch",
+)
+
+
+def _about_members(found: DataFrame, parts: list[Column | str]) -> DataFrame:
+    field = F.concat(F.lit("member "), "member_id").alias("field")
+    return found.select(*_place(), field, F.concat_ws("|", *parts).alias("table"))
+
+
+def _partitions_told(column: str, topic: str) -> Column:
+    told = F.transform(column, lambda found: F.concat(found[topic], F.lit(":"), F.array_join(found["partitions"], ",")))
+    return F.array_join(told if topic == "topic" else F.array_sort(told), ";")
 
 
 # ---------------------------------------------------------------- the replay
@@ -359,14 +407,19 @@ def _commit(group_id: str, columns: dict[str, list[Any]], row: int) -> OffsetCom
 
 
 def _description(coordinator: GroupCoordinator, group_id: str) -> dict[str, str]:
-    """Return what a coordinator says of a classic group and its members, by field; nothing of another kind."""
-    (described,) = coordinator.call(DescribeGroups((group_id,))).groups
-    if described.error_code is not ErrorCode.NONE:
-        return {}
+    """Return what a coordinator says of a group and its members, by field; nothing if it does not know the group."""
     partition = coordinator.partition(0)
     assert partition is not None
-    group = partition.groups[group_id]
-    assert isinstance(group, GroupMetadata), "others are not described as such"
+    group = partition.groups.get(group_id)
+    if isinstance(group, ConsumerGroup):
+        return _consumer_description(coordinator, group)
+    return {} if group is None else _classic_description(coordinator, group)
+
+
+def _classic_description(coordinator: GroupCoordinator, group: GroupMetadata) -> dict[str, str]:
+    (described,) = coordinator.call(DescribeGroups((group.group_id,))).groups
+    if described.error_code is not ErrorCode.NONE:
+        return {}
     told = {
         "state": described.group_state,
         "protocol type": described.protocol_type,
@@ -380,3 +433,43 @@ def _description(coordinator: GroupCoordinator, group_id: str) -> dict[str, str]
         parts = (member.group_instance_id or "", member.client_id, member.client_host, partitions)
         told[f"member {member.member_id}"] = "|".join(parts)
     return told
+
+
+def _consumer_description(coordinator: GroupCoordinator, group: ConsumerGroup) -> dict[str, str]:
+    (described,) = coordinator.call(ConsumerGroupDescribe((group.group_id,))).groups
+    state = group.state
+    told = {
+        "state": described.group_state,
+        "protocol type": CONSUMER_PROTOCOL_TYPE,
+        "protocol": preferred_assignor(state.votes) or "",
+        "generation": str(described.group_epoch),
+        "assignment epoch": str(described.assignment_epoch),
+    }
+    for member_id, member in state.members.items():
+        metadata, assignment, classic = member.metadata, member.assignment, member.metadata.classic_member_metadata
+        parts = (
+            metadata.instance_id or "",
+            metadata.client_id,
+            metadata.client_host,
+            "" if classic is None else str(classic.session_timeout_ms),
+            str(metadata.rebalance_timeout_ms),
+            metadata.server_assignor or "",
+            str(assignment.member_epoch),
+            ",".join(sorted(metadata.subscribed_topic_names)),
+            member.regex,
+            metadata.rack_id or "",
+            *map(_told, (assignment.assigned, assignment.pending_revocation, state.targets.get(member_id, {}))),
+        )
+        told[f"member {member_id}"] = "|".join(parts)
+    return told
+
+
+def _told(partitions: Mapping[UUID, Iterable[int]]) -> str:
+    """Return partitions by the ids of their topics as text."""
+    return ";".join(
+        sorted(
+            f"{uuid_text(topic.bytes)}:{','.join(map(str, sorted(found)))}"
+            for topic, found in partitions.items()
+            if found
+        )
+    )

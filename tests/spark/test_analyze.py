@@ -160,10 +160,12 @@ def test_page_and_terminal_tell_the_same(analyzed: Analyzed) -> None:
 
 @pytest.mark.slow
 def test_consumer_groups_are_told(spark: SparkSession, tmp_path: Path) -> None:
-    """Who was fenced and slow, and what assignors moved without need."""
+    """Who was fenced and slow, and what assignors moved without need; coordinators agree with all of it."""
     log = write_story(tmp_path / "log", crew)
-    report = Analysis([log], tmp_path / "out").run(spark)
+    report = Analysis([log], tmp_path / "out", verifies=True).run(spark)
 
+    assert report.verification is not None
+    assert report.verification.difference_count == 0
     (group,) = report.consumer_groups
     assert (group.group_id, group.epoch, group.members_seen, group.fenced) == (CREW, 16, 8, 2)
     assert (group.moved, group.swapped, group.slowest_ms) == (21, 4, 10_000)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
 import groupcoord.spark as pipeline
@@ -32,7 +33,7 @@ from groupcoord.spark.schemas import END_OFFSETS
 
 from ..bench.spark_logs import write_log
 from ..docs.markdown import DOCS
-from ..history.consumer_story import crew, moving, write_story
+from ..history.consumer_story import CREW, crew, moving, write_story
 
 SCHEMAS = {
     name: value for name, value in vars(group_schemas).items() if isinstance(value, StructType) and name[0] != "_"
@@ -216,9 +217,14 @@ def test_the_history_is_the_same_without_spark(
     assert told_without_spark(tmp_path) == told_by_spark(large)
 
 
-def test_groups_of_a_broker(spark: SparkSession, broker_log: Path) -> None:
-    """The groups of a log partition, with what the fold alone can't tell: when they last committed."""
-    records = pipeline.read_log(spark, broker_log, partitions=[4]).cache()
+def test_groups_of_a_broker(spark: SparkSession, broker_log: Path, tmp_path: Path) -> None:
+    """The groups of a log partition, with what the fold alone can't tell: when they last committed.
+
+    Coordinators that load it, and a log with consumer groups, find all as the tables do.
+    """
+    story = write_story(tmp_path / "story", crew, moving) / "__consumer_offsets-0"
+    shutil.move(story, tmp_path / "__consumer_offsets-5")
+    records = pipeline.read_log(spark, broker_log, tmp_path, partitions=[4, 5]).cache()
     history = pipeline.history(records).cache()
     groups = {row.group_id: row for row in pipeline.groups(records, history=history).collect()}
     static = groups["static-mixed"]
@@ -254,6 +260,24 @@ def test_differences_are_told(troubled: tuple[DataFrame, DataFrame]) -> None:
         ("quiet", "member a1", "|a|/h|t:0", "|a|/h|t:0,1"),
         ("quiet", "member b1", "|b|/h|t:1", None),
     }
+
+
+@pytest.mark.slow
+def test_a_forged_log_of_a_consumer_group_is_noticed(spark: SparkSession, tmp_path: Path) -> None:
+    """One record less, or one that says something else, and the coordinator finds the group otherwise."""
+    records = pipeline.read_log(spark, write_story(tmp_path, crew)).cache()
+    history = pipeline.history(records).cache()
+    assert pipeline.verify(records, history=history).collect() == []
+    last = records.where("record_type = 8").agg({"log_offset": "max"}).first()[0]
+    fewer = records.where(f"log_offset != {last}")
+    # The first four bytes behind the version of such a value are the member's epoch.
+    forged = F.concat(F.expr("substring(value, 1, 2)"), F.lit(bytearray((0, 0, 0, 99))), F.expr("substring(value, 7)"))
+    other = records.withColumn("value", F.when(F.col("log_offset") == last, forged).otherwise(F.col("value")))
+
+    for changed in (fewer, other):
+        found = pipeline.verify(changed, history=history).collect()
+        assert {row.group_id for row in found} == {CREW}
+        assert any(row.field.startswith("member ") and row.coordinator != row.table for row in found)
 
 
 @pytest.mark.slow
