@@ -33,7 +33,7 @@ from groupcoord.messages import (
     TopicToCommit,
 )
 from groupcoord.storage.segment_store import SegmentLogStore
-from tests.core.consumer.members import Topics
+from groupcoord.testing.topics import Topics
 
 CREW, MOVING = "crew", "moving"
 BEAT_MS, SESSION_MS, REBALANCE_MS = 1_000, 45_000, 10_000
@@ -59,19 +59,6 @@ class Client:
         self.told_ms = 0
 
 
-class Regexes:
-    """Matches what begins like the expression, which ends in ``.*``."""
-
-    def __init__(self, topics: Topics) -> None:
-        self._topics = topics
-
-    def problem(self, regex: str) -> str | None:
-        return None
-
-    def matching_topics(self, regex: str, principal: object) -> list[str]:
-        return [name for name in self._topics.ids if name.startswith(regex.removesuffix(".*"))]
-
-
 class Story:
     """The coordinator, its clients, and time."""
 
@@ -88,7 +75,7 @@ class Story:
             clock=self.clock,
             log_store=store,
             topics=self.topics,
-            regexes=Regexes(self.topics),
+            regexes=self.topics,
             new_member_id=lambda prefix: f"{prefix}-1",
         )
         self.coordinator.load_all()
@@ -208,7 +195,7 @@ def crew(story: Story) -> None:
     story.live_until(80_000)
     story.leave("fay-again", epoch=-2)  # and never comes back
     story.live_until(130_000)
-    story.topics.counts["orders"] = 9
+    story.topics.grow("orders", 3)
     story.coordinator.topics_changed(["orders"])
     story.live_until(140_000)
     story.vanish("cid")

@@ -54,7 +54,7 @@ def wander(story: Story, draw: random.Random) -> None:
         elif act < 0.9:
             story.tell(anybody(), assignor=draw.choice(["range", "uniform"]))
         else:
-            story.topics.counts["orders"] += draw.randrange(3)
+            story.topics.grow("orders", draw.randrange(3))
             story.coordinator.topics_changed(["orders"])
         story.live_until(story.clock.now_ms() + draw.randrange(LONGEST_PAUSE_MS))
 
