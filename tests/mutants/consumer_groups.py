@@ -79,20 +79,8 @@ CONSUMER_GROUP_MUTANTS = (
     Mutant(
         "the epoch grows though the topics are the same",
         "consumer/heartbeat.py",
-        "if bumps or metadata_hash != state.metadata_hash:",
+        "if reason is not None or metadata_hash != state.metadata_hash:",
         "if True:",
-    ),
-    Mutant(
-        "the epoch grows by two",
-        "consumer/heartbeat.py",
-        "ConsumerGroupMetadataRecord(state.group_id, state.epoch + 1, metadata_hash)",
-        "ConsumerGroupMetadataRecord(state.group_id, state.epoch + 2, metadata_hash)",
-    ),
-    Mutant(
-        "a member that leaves is no new epoch",
-        "consumer/leaving.py",
-        "    epoch = state.epoch + 1\n",
-        "    epoch = state.epoch + (not state.members)\n",
     ),
     Mutant(
         "an empty group has members to assign to",
@@ -240,13 +228,6 @@ CONSUMER_GROUP_MUTANTS = (
         "shows_assignment = _is_full(request) or assignment.assigned != member.assignment.assigned",
         "shows_assignment = True",
     ),
-    Mutant(
-        "a partition that another member has got since is free when its last owner goes",
-        "consumer/state.py",
-        "            if self.owner_epochs.get(partition) == member.assignment.member_epoch:\n"
-        "                del self.owner_epochs[partition]",
-        "            self.owner_epochs.pop(partition, None)",
-    ),
     # ---------------------------------------------------------------- static members
     Mutant(
         "a static member takes a living one's place",
@@ -323,34 +304,10 @@ CONSUMER_GROUP_MUTANTS = (
         "",
     ),
     Mutant(
-        "any heartbeat that waits renews a session",
-        "consumer/membership.py",
-        "if member is not None and member.assignment.member_epoch == request.member_epoch:",
-        "if member is not None:",
-    ),
-    Mutant(
         "nobody is fenced who gives nothing back",
         "consumer/member_timers.py",
         "            group.revoking_epochs[member_id] = member.assignment.member_epoch\n            self._timers.arm(",
         "            str(",
-    ),
-    Mutant(
-        "who has given back is fenced all the same",
-        "consumer/member_timers.py",
-        "        elif not member.has_left:\n            self._timers.cancel(timer)\n",
-        "",
-    ),
-    Mutant(
-        "who has moved on meanwhile is fenced",
-        "consumer/membership.py",
-        "if key.kind is not TimerKind.REVOCATION or not has_moved_on:",
-        "if True:",
-    ),
-    Mutant(
-        "a timer that was set again fires with the write before",
-        "consumer/membership.py",
-        "if member is None or group.timer(key.kind, key.member_id).deadline_ms is not None:",
-        "if member is None:",
     ),
     Mutant(
         "who could not be removed stays for ever",
@@ -381,12 +338,6 @@ CONSUMER_GROUP_MUTANTS = (
         "consumer/member_timers.py",
         "        if timer.deadline_ms is None:\n            self._timers.arm(timer, now_ms + member",
         "        if False:\n            self._timers.arm(timer, now_ms + member",
-    ),
-    Mutant(
-        "a classic member that syncs is fenced as one that does not",
-        "consumer/member_timers.py",
-        "        self._timers.cancel(group.timer(TimerKind.MEMBER_SYNC, member.member_id))\n",
-        "",
     ),
     # ---------------------------------------------------------------- one write in flight
     Mutant(
@@ -426,12 +377,6 @@ CONSUMER_GROUP_MUTANTS = (
         "",
     ),
     Mutant(
-        "an old answer is given though topics have changed",
-        "consumer/membership.py",
-        "            and not group.is_topics_look_due\n",
-        "",
-    ),
-    Mutant(
         "an old answer is given though expressions are to be matched",
         "consumer/membership.py",
         "            and now_ms <= steady.until_ms\n",
@@ -445,18 +390,6 @@ CONSUMER_GROUP_MUTANTS = (
         "    if False:\n",
     ),
     Mutant(
-        "topics of an expression go with the first who gives it up",
-        "consumer/regexes.py",
-        "    if old and stored.regex_subscribers.get(old) == 1:\n",
-        "    if old:\n",
-    ),
-    Mutant(
-        "any expression is taken",
-        "consumer/regexes.py",
-        "    if new and new not in stored.regex_subscribers:\n        rules.check_regex(new)\n",
-        "",
-    ),
-    Mutant(
         "expressions are matched with every heartbeat",
         "consumer/regexes.py",
         "    if now_ms <= refreshed_ms + REFRESH_PAUSE_MS:\n        return False\n",
@@ -467,18 +400,6 @@ CONSUMER_GROUP_MUTANTS = (
         "consumer/regexes.py",
         "        or version < rules.topics_version\n        or now_ms",
         "        or now_ms",
-    ),
-    Mutant(
-        "expressions are never matched again",
-        "consumer/regexes.py",
-        "        or now_ms > refreshed_ms + rules.config.group_consumer_regex_refresh_interval_ms\n",
-        "",
-    ),
-    Mutant(
-        "matching an expression is no new epoch",
-        "consumer/regexes.py",
-        "        has_changed = has_changed or topics != (() if before is None else tuple(sorted(before.topics)))\n",
-        "",
     ),
     Mutant(
         "an expression is matched for who has gone",
@@ -497,12 +418,6 @@ CONSUMER_GROUP_MUTANTS = (
         "consumer/membership.py",
         "            group.resolved = resolved\n            return",
         "            return",
-    ),
-    Mutant(
-        "the host is asked while it is asked",
-        "consumer/membership.py",
-        "if step.wants_resolution and not group.is_resolving:",
-        "if step.wants_resolution:",
     ),
     Mutant(
         "topics that change are no news",
@@ -548,32 +463,10 @@ CONSUMER_GROUP_MUTANTS = (
         "                if since is not None and epoch < since:",
     ),
     Mutant(
-        "what is to be given back can't be committed",
-        "consumer/group.py",
-        "since = assigned.get(partition, pending.get(partition))",
-        "since = assigned.get(partition)",
-    ),
-    Mutant(
         "an epoch of the future may commit",
         "consumer/group.py",
         "        if epoch > assignment.member_epoch:\n            return stale\n",
         "",
-    ),
-    Mutant(
-        "anybody may commit to a group with members",
-        "consumer/group.py",
-        "        if request.generation_id < 0 and not self.state.members:\n            return ErrorCode.NONE\n"
-        "        member = self.state.members.get(request.member_id)\n        if member is None:\n"
-        "            return ErrorCode.UNKNOWN_MEMBER_ID\n        if not member.uses",
-        "        if request.generation_id < 0:\n            return ErrorCode.NONE\n"
-        "        member = self.state.members.get(request.member_id)\n        if member is None:\n"
-        "            return ErrorCode.UNKNOWN_MEMBER_ID\n        if not member.uses",
-    ),
-    Mutant(
-        "classic members are told of epochs",
-        "consumer/group.py",
-        "stale = ErrorCode.ILLEGAL_GENERATION if member.uses_classic_protocol else ErrorCode.STALE_MEMBER_EPOCH",
-        "stale = ErrorCode.STALE_MEMBER_EPOCH",
     ),
     Mutant(
         "a fetch may have any epoch",
@@ -582,7 +475,7 @@ CONSUMER_GROUP_MUTANTS = (
         "        if wanted.member_epoch <= member.assignment.member_epoch:\n            return ErrorCode.NONE",
     ),
     Mutant(
-        "offsets of subscribed topics expire",
+        "offsets of topics that a consumer group subscribes to expire",
         "consumer/group.py",
         "return None if self.uses_topic(commit.topic) else commit.commit_timestamp_ms",
         "return commit.commit_timestamp_ms",
@@ -607,18 +500,6 @@ CONSUMER_GROUP_MUTANTS = (
         "        and any(member.uses_classic_protocol for member in left)\n",
     ),
     Mutant(
-        "a group goes back though it is too large",
-        "consumer/migration.py",
-        "        and len(left) <= rules.config.group_max_size\n",
-        "",
-    ),
-    Mutant(
-        "groups of custom assignors are upgraded",
-        "consumer/migration.py",
-        '    if assignment.user_data:\n        raise ConsumerProtocolError("its assignor is a custom one")\n',
-        "",
-    ),
-    Mutant(
         "an upgrade starts with epoch 0",
         "consumer/migration.py",
         "    epoch = group.generation_id\n    try:",
@@ -629,12 +510,6 @@ CONSUMER_GROUP_MUTANTS = (
         "consumer/migration.py",
         "return metadata, MemberAssignment(epoch, epoch, assigned=assigned)",
         "return metadata, MemberAssignment(epoch, epoch)",
-    ),
-    Mutant(
-        "the first protocol wins whatever the votes",
-        "consumer/migration.py",
-        "return max(hash_map_order(votes), key=votes.__getitem__)",
-        "return min(candidates)",
     ),
     Mutant(
         "classic members go back to what they have, not to what they should have",
@@ -659,18 +534,6 @@ CONSUMER_GROUP_MUTANTS = (
         "consumer/classic_members.py",
         "        assignment.member_epoch < state.assignment_epoch\n        or assignment.state",
         "        assignment.state",
-    ),
-    Mutant(
-        "classic members that wait for others are told to join again",
-        "consumer/classic_members.py",
-        "or (assignment.state is MemberState.UNRELEASED_PARTITIONS and not _waits_for_others(state, member))",
-        "or assignment.state is MemberState.UNRELEASED_PARTITIONS",
-    ),
-    Mutant(
-        "a classic member syncs in a generation that is over",
-        "consumer/classic_members.py",
-        "if state.assignment_epoch > assignment.member_epoch and assignment.state",
-        "if False and assignment.state",
     ),
     Mutant(
         "a classic group is upgraded while it writes",

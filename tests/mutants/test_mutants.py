@@ -10,7 +10,7 @@ from tests.mutants.catalogue import MUTANTS, Mutant
 from tests.mutants.consumer_groups import CONSUMER_GROUP_MUTANTS
 from tests.mutants.run import ALL_MUTANTS, ROOT, try_mutant
 
-CONSUMER_GROUP_MUTANTS_MIN = 100
+CONSUMER_GROUP_MUTANTS_MIN = 80
 SAMPLE = (*MUTANTS[::31], *CONSUMER_GROUP_MUTANTS[::60])
 
 
