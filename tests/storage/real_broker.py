@@ -62,23 +62,32 @@ def format_directory(directory: Path, properties: Path, port: int, log_partition
 @contextmanager
 def running(command: list[str], port: int, log: Path) -> Iterator[Peer]:
     """Run a server until it is not needed any more, then stop it with SIGTERM; yield a connection to it."""
-    with log.open("ab") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output)
+    process = started(command, log)
     try:
-        deadline_s = time.monotonic() + START_S
-        while True:
-            try:
-                peer = Peer(SocketServer("127.0.0.1", port), "test")
-                break
-            except ConnectionClosedError:
-                assert process.poll() is None, log.read_text()[-3000:]
-                assert time.monotonic() < deadline_s, log.read_text()[-3000:]
-                time.sleep(0.2)
+        peer = connected(process, port, log)
         yield peer
         peer.close()
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(60)
+
+
+def started(command: list[str], log: Path) -> subprocess.Popen[bytes]:
+    """Start a server whose output goes to ``log``."""
+    with log.open("ab") as output:
+        return subprocess.Popen(command, stdout=output, stderr=output)
+
+
+def connected(process: subprocess.Popen[bytes], port: int, log: Path) -> Peer:
+    """Return a connection to a server as soon as it listens."""
+    deadline_s = time.monotonic() + START_S
+    while True:
+        try:
+            return Peer(SocketServer("127.0.0.1", port), "test")
+        except ConnectionClosedError:
+            assert process.poll() is None, log.read_text()[-3000:]
+            assert time.monotonic() < deadline_s, log.read_text()[-3000:]
+            time.sleep(0.2)
 
 
 def ask(peer: Peer, api: str, version: int, body: dict[str, Any]) -> Any:

@@ -1,0 +1,172 @@
+"""CPU that requests cost servers under load, side by side: groupcoord, other versions of it, and a real broker.
+
+    python -m tests.bench.under_load [--target NAME='COMMAND {port} {directory} {settings}'] … [--kafka SCRIPT]
+                                     [--modes heartbeat,ramp,…] [--seconds 5] [--rounds 3]
+
+All servers run at once, and each mode asks one after the other, again and again, through the generator in
+``tests/bench/loadgen`` (Go, built first). CPU is that of the server's process, all threads, kernel included; printed
+are medians of the rounds, and ratios to the last server: only those of one run mean anything. ``--kafka`` is a program
+that runs a broker in the foreground when given a port, a folder and settings, each behind ``--set``.
+
+The modes: heartbeats of consumer groups, commits of ten partitions by classic members and by members of consumer
+groups, without metadata and with 40 characters, by 400 groups of one member on 16 connections; and ``ramp``: a thousand
+members of one consumer group, which join within ten seconds and live as clients do until each has one of a thousand
+partitions and all have the same epoch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.storage.real_broker import ask, connected, started, wait_for_groups
+
+LOADGEN = Path(__file__).resolve().parent / "loadgen"
+OWN = f"{Path(sys.executable).with_name('groupcoord')} serve --port {{port}} --data-dir {{directory}} {{settings}}"
+SETTINGS = "--set group.initial.rebalance.delay.ms=0"
+PARTITIONS = 1_000
+
+MODES: dict[str, tuple[str, ...]] = {
+    "heartbeat": ("-mode", "heartbeat"),
+    "classic-heartbeat": ("-mode", "heartbeat", "-protocol", "classic"),
+    "commit": ("-mode", "commit"),
+    "commit-metadata": ("-mode", "commit", "-metadata", "40"),
+    "classic-commit": ("-mode", "commit", "-protocol", "classic"),
+    "classic-commit-metadata": ("-mode", "commit", "-protocol", "classic", "-metadata", "40"),
+    "ramp": ("-mode", "ramp", "-seconds", "10"),
+}
+"""What the generator is told; in each mode but ``ramp`` its figure is microseconds for a request."""
+
+
+class Server:
+    """A server in a process of its own.
+
+    Args:
+        command: with ``{port}``, ``{directory}`` and ``{settings}``.
+        directory: where it keeps its data.
+    """
+
+    def __init__(self, command: str, directory: Path) -> None:
+        self.port = free_port()
+        log = directory / "server.log"
+        filled = command.format(port=self.port, directory=directory / "data", settings=SETTINGS)
+        self._process = started(shlex.split(filled), log)
+        try:
+            peer = connected(self._process, self.port, log)
+            topic = {
+                "name": "t",
+                "num_partitions": PARTITIONS,
+                "replication_factor": 1,
+                "assignments": [],
+                "configs": [],
+            }
+            created = ask(peer, "CreateTopics", 7, {"topics": [topic], "timeout": 60_000})
+            assert created["topics"][0]["error_code"] == "NONE", created
+            wait_for_groups(peer, ["group"])
+            peer.close()
+        except BaseException:
+            self.end()
+            raise
+
+    def measured(self, loadgen: Path, arguments: Sequence[str], prefix: str) -> dict[str, Any]:
+        """Let the generator ask, and return its figures."""
+        target = ["-address", f"127.0.0.1:{self.port}", "-process", str(self._process.pid), "-prefix", prefix]
+        done = subprocess.run([str(loadgen), *target, *arguments], check=True, capture_output=True, timeout=300)
+        figures: dict[str, Any] = json.loads(done.stdout)
+        assert figures["refused"] == 0, figures
+        return figures
+
+    def end(self) -> None:
+        """End the process; nothing of it is needed any more."""
+        self._process.kill()
+        self._process.wait(60)
+
+
+def free_port() -> int:
+    """Return a port on which nobody listens, nor on the next, which a broker takes for its controller."""
+    while True:
+        with socket.socket() as first, socket.socket() as second:
+            first.bind(("127.0.0.1", 0))
+            port: int = first.getsockname()[1]
+            try:
+                second.bind(("127.0.0.1", port + 1))
+            except OSError:
+                continue
+            return port
+
+
+def build(folder: Path) -> Path:
+    """Build the generator, and return it."""
+    loadgen = folder / "loadgen"
+    subprocess.run(["go", "build", "-o", str(loadgen), "."], cwd=LOADGEN, check=True)
+    return loadgen
+
+
+def compare(targets: dict[str, str], modes: Sequence[str], seconds: float, rounds: int) -> None:
+    """Measure all servers in all modes, and print."""
+    servers: dict[str, Server] = {}
+    with tempfile.TemporaryDirectory(prefix="groupcoord-load-", ignore_cleanup_errors=True) as name:
+        loadgen = build(Path(name))
+        try:
+            for target, command in targets.items():
+                (directory := Path(name, target)).mkdir()
+                servers[target] = Server(command, directory)
+            for mode in modes:
+                found: dict[str, list[dict[str, Any]]] = {target: [] for target in targets}
+                # The first round makes servers warm, and a JVM compile.
+                for number in range(rounds + 1):
+                    for target, server in servers.items():
+                        arguments = ("-seconds", str(seconds), *MODES[mode])
+                        figures = server.measured(loadgen, arguments, f"{mode}-{number}-")
+                        found[target] += [figures] * (number > 0)
+                report(mode, found)
+        finally:
+            for server in servers.values():
+                server.end()
+
+
+def report(mode: str, found: dict[str, list[dict[str, Any]]]) -> None:
+    """Print what a mode has cost each server."""
+    median = {target: statistics.median(figures["cpu"] for figures in all_of) for target, all_of in found.items()}
+    base = list(median)[-1]
+    unit = "s of CPU" if mode == "ramp" else "µs of CPU for a request"
+    for target, cpu in median.items():
+        requests = statistics.median(figures["requests"] for figures in found[target])
+        per_second = statistics.median(figures["per_second"] for figures in found[target])
+        print(
+            f"{mode:24} {target:12} {cpu:8.2f} {unit}: {cpu / median[base]:5.2f} x {base} "
+            f"({requests:,.0f} requests, {per_second:,.0f} a second)",
+            flush=True,
+        )
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench.under_load",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--target", action="append", default=[], metavar="NAME=COMMAND")
+    parser.add_argument("--kafka", type=Path, metavar="SCRIPT")
+    parser.add_argument("--modes", default=",".join(MODES))
+    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    targets = {"groupcoord": OWN} | dict(target.split("=", 1) for target in options.target)
+    if options.kafka is not None:
+        targets["kafka"] = f"{shlex.quote(str(options.kafka))} {{port}} {{directory}} {{settings}}"
+    compare(targets, options.modes.split(","), options.seconds, options.rounds)
+
+
+if __name__ == "__main__":
+    main()
