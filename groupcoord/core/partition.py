@@ -193,7 +193,9 @@ class Partition:
         writings = self._writings
         if writings and request.group_id in writings:
             writings[request.group_id].waiting.append(Waiting(request, token))
-        elif self._context.has_consumer_groups and isinstance(self.groups.get(request.group_id or ""), ConsumerGroup):
+        elif self._context.has_consumer_groups and isinstance(
+            self._context.groups.get(request.group_id or ""), ConsumerGroup
+        ):
             kind = type(request)
             handler = self._consumer_handlers.get(kind) or self._handlers[kind]
             handler(request, token, now_ms)

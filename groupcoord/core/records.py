@@ -147,18 +147,20 @@ class CommitRecords(Rows[OffsetCommitRecord]):
 
     Attributes:
         topics: what is committed for each topic, in the order of the records; at least one.
+        record_count: how many records they are.
     """
 
-    __slots__ = ("_record_count", "topics")
+    __slots__ = ("record_count", "topics")
 
     def __init__(self, topics: Sequence[CommittedTopic]) -> None:
         self.topics = topics
-        self._record_count = 0
+        count = 0
         for topic in topics:
-            self._record_count += len(topic[1][1])  # by place: this is done for each commit
+            count += len(topic[1][1])  # by place: this is done for each commit
+        self.record_count = count
 
     def __len__(self) -> int:
-        return self._record_count
+        return self.record_count
 
     def __iter__(self) -> Iterator[OffsetCommitRecord]:
         for kind, columns in self.topics:

@@ -141,8 +141,12 @@ class Connection:
 
     # ------------------------------------------------------------ for the host
 
-    def receive_data(self, data: bytes) -> None:
-        """Take bytes from the peer, and handle the request in them if nobody else has to go before it."""
+    def receive_data(self, data: bytes) -> bool:
+        """Take bytes from the peer, and handle the request in them if nobody else has to go before it.
+
+        Returns:
+            True if they were one request, which was handled: nothing has to wait.
+        """
         # Nearly always this is exactly one request, and nothing waits.
         broker = self._broker
         self.active_at_s = now_s = broker.now_s()
@@ -159,9 +163,11 @@ class Connection:
             and broker.turns.go_first(self, now_s)
         ):
             self._handle(data[SIZE_BYTES:])
-        elif self.closing is None:
+            return True
+        if self.closing is None:
             self._buffer += data
             self._wait_for_turn()
+        return False
 
     def take_turn(self) -> bool:
         """Handle what has been received, or a portion of a long request, until the broker's pace says that time is up.

@@ -100,8 +100,10 @@ class Peer(asyncio.Protocol):
         connection, server = self.connection, self._server
         if connection is None:
             return
-        connection.receive_data(data)
+        is_handled = connection.receive_data(data)
         server.flush_soon()
+        if is_handled:
+            return
         if not connection.wants_reading:
             self._read_if_wanted()
         if server.broker.turns.is_over and server.broker.dirty:

@@ -75,7 +75,7 @@ def encode_commit_batch(base_offset: int, commit: CommitRecords, timestamp_ms: i
     Raises:
         struct.error: a number does not fit its field.
     """
-    record_count = len(commit)
+    record_count = commit.record_count
     if record_count > len(RECORD_STARTS):
         return None
     parts: list[bytes] = []
@@ -103,8 +103,9 @@ def encode_commit_batch(base_offset: int, commit: CommitRecords, timestamp_ms: i
     )
 
 
+@lru_cache(maxsize=256)
 def _tail(timestamp_ms: int, topic_id: int) -> bytes:
-    """Return a value behind metadata, and that there are no headers."""
+    """Return a value behind metadata, and that there are no headers. Many commits come in the same millisecond."""
     if topic_id:
         return _pack_tail_with_id(timestamp_ms, _TOPIC_ID_TAG, topic_id.to_bytes(16, "big"))
     return _pack_tail(timestamp_ms)

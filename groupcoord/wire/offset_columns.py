@@ -96,9 +96,12 @@ def _read_one_by_one(
     layout: struct.Struct, is_flexible: bool, frame: bytes, position: int
 ) -> tuple[OffsetColumns, int]:
     count, position = (read_compact_array_length if is_flexible else read_array_length)(frame, position)
-    numbers, metadata = [], []
+    # Each column is filled on the way: of a million rows, turning them into columns is work of its own.
+    numbers: tuple[list[int], ...] = ([], [], [])
+    metadata: list[str] = []
     for _ in paced(range(count)):
-        numbers.append(layout.unpack_from(frame, position))
+        for column, number in zip(numbers, layout.unpack_from(frame, position), strict=False):
+            column.append(number)
         position += layout.size
         if is_flexible:
             text, position = read_compact_nullable_string(frame, position)
@@ -106,8 +109,8 @@ def _read_one_by_one(
         else:
             text, position = read_nullable_string(frame, position)
         metadata.append(text or "")
-    indexes, offsets, *epochs = list(zip(*numbers, strict=True)) or [(), (), ()]
-    return offset_columns(indexes, offsets, epochs[0] if epochs else (-1,) * count, metadata), position
+    indexes, offsets, leader_epochs = numbers
+    return offset_columns(indexes, offsets, leader_epochs or (-1,) * count, metadata), position
 
 
 def _texts(rows: bytes, start: int, length: int, row_bytes: int) -> tuple[str, ...]:
@@ -203,24 +206,29 @@ class ResultsWriter:
         self._is_flexible = is_flexible
         self._uses_topic_ids = uses_topic_ids
         self._pack = struct.Struct(">ihx" if is_flexible else ">ih").pack
+        self._one = self._write_count(1)
         # A consumer commits its partitions again and again.
         self._write_few_accepted = lru_cache(maxsize=1_024)(self._write_accepted)
 
     def write(self, topics: Sequence[TopicResult]) -> bytes:
         """Return the bytes of the topics, behind their number."""
+        if len(topics) == 1:
+            return self._one + self._write_result(topics[0])
         parts = [self._write_count(len(topics))]
-        for name, topic_id, partitions in paced(topics):
-            results = partition_results(partitions)
-            indexes = results.partition_indexes
-            topic = topic_id.bytes if self._uses_topic_ids else name or ""
-            if results.error_codes is None:
-                is_small = len(indexes) <= _CACHED_RESULTS_MAX and len(topic) <= _CACHED_NAME_LENGTH_MAX
-                parts.append((self._write_few_accepted if is_small else self._write_accepted)(topic, indexes))
-            else:
-                pack, errors = self._pack, self._errors
-                rows = b"".join([pack(index, errors.get(error, error)) for index, error in paced(results)])
-                parts.append(self._write_topic(topic, indexes, rows))
+        parts += [self._write_result(topic) for topic in paced(topics)]
         return b"".join(parts)
+
+    def _write_result(self, result: TopicResult) -> bytes:
+        name, topic_id, partitions = result
+        results = partition_results(partitions)
+        indexes = results.partition_indexes
+        topic = topic_id.bytes if self._uses_topic_ids else name or ""
+        if results.error_codes is None:
+            is_small = len(indexes) <= _CACHED_RESULTS_MAX and len(topic) <= _CACHED_NAME_LENGTH_MAX
+            return (self._write_few_accepted if is_small else self._write_accepted)(topic, indexes)
+        pack, errors = self._pack, self._errors
+        rows = b"".join([pack(index, errors.get(error, error)) for index, error in paced(results)])
+        return self._write_topic(topic, indexes, rows)
 
     def _write_count(self, count: int) -> bytes:
         return primitives.write_uvarint(count + 1) if self._is_flexible else INT32.pack(count)

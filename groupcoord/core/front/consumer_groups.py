@@ -103,10 +103,11 @@ def _malformed_join(request: ConsumerGroupHeartbeat) -> str | None:
 
 def _is_blank(text: str) -> bool:
     """Tell whether nothing is left of a text when Java's ``trim`` has taken control characters and blanks from it."""
-    return not text.strip(_TRIMMED)
+    return text[:1] <= _LAST_TRIMMED and not text.strip(_TRIMMED)
 
 
-_TRIMMED = "".join(map(chr, range(33)))
+_LAST_TRIMMED = " "
+_TRIMMED = "".join(map(chr, range(ord(_LAST_TRIMMED) + 1)))
 
 
 # ---------------------------------------------------------------- descriptions

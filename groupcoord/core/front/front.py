@@ -250,7 +250,7 @@ class Front:
         if request.group_id is None:
             topics, refused = (), merge_results(refused, refused_topics(topics, ErrorCode.INVALID_GROUP_ID))
         if topics:
-            return topics, self._split_requests.partly_refused(token, refused)
+            return topics, self._split_requests.partly_refused(token, refused) if refused else token
         results = merge_results(refused, ())
         is_plain = isinstance(request, OffsetCommit)
         self._effects.reply(token, OffsetCommitResponse(results) if is_plain else TxnOffsetCommitResponse(results))

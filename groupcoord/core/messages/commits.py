@@ -26,9 +26,7 @@ class OffsetToCommit:
     committed_metadata: str | None = ""
 
 
-def _columns(partitions: Sequence[OffsetToCommit] | OffsetColumns) -> OffsetColumns:
-    if isinstance(partitions, OffsetColumns):
-        return partitions
+def _columns(partitions: Sequence[OffsetToCommit]) -> OffsetColumns:
     return offset_columns(
         [offset.partition_index for offset in partitions],
         [offset.committed_offset for offset in partitions],
@@ -37,7 +35,7 @@ def _columns(partitions: Sequence[OffsetToCommit] | OffsetColumns) -> OffsetColu
     )
 
 
-@define(repr=False)
+@define(repr=False, init=False)
 class TopicToCommit:
     """One topic of a commit: by name, or (``name`` None, request version 10) by topic id.
 
@@ -46,8 +44,16 @@ class TopicToCommit:
     """
 
     name: str | None
-    columns: OffsetColumns = field(alias="partitions", converter=_columns)
-    topic_id: UUID = ZERO_UUID
+    columns: OffsetColumns = field(alias="partitions")
+    topic_id: UUID
+
+    def __init__(
+        self, name: str | None, partitions: Sequence[OffsetToCommit] | OffsetColumns, topic_id: UUID = ZERO_UUID
+    ) -> None:
+        self.name = name
+        # Not by a converter: two of these are made for each topic of a commit, of columns.
+        self.columns = partitions if isinstance(partitions, OffsetColumns) else _columns(partitions)
+        self.topic_id = topic_id
 
     @property
     def partitions(self) -> tuple[OffsetToCommit, ...]:

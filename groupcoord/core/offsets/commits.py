@@ -123,18 +123,16 @@ class Commits:
         now_ms: int,
     ) -> None:
         held = _make_reply((token, response))
-        count = 0
-        for topic in topics:
-            count += len(topic.columns.offsets)
+        records = CommitRecords(topics)
+        count = records.record_count
         if count * RECORD_BYTES_MIN > self._config.message_max_bytes:
             # No log takes so large a batch, so nobody need wait while it is made.
             self._effects.replies.append(refused(held, ErrorCode.MESSAGE_TOO_LARGE))
             return
         if group_id not in self._groups:
             self._creation.create(group_id, now_ms)
-        if topics:
-            records = CommitRecords(topics)
-            self._journal.begin_commit(records, WhenCommitted(group_id, len(records)), held)
+        if count:
+            self._journal.begin_commit(records, WhenCommitted(group_id, count), held)
         else:
             self._effects.replies.append(held)
 
