@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from uuid import UUID
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from groupcoord.core.consumer.assignors import PartitionAssignorError, SubscriptionType
 from groupcoord.core.consumer.draft import Draft
@@ -110,7 +110,7 @@ def move_on(
     Raises:
         RefusedError: INVALID_REGULAR_EXPRESSION, or the assignor failed.
     """
-    updated = evolve(member, metadata=metadata)
+    updated = ConsumerMember(metadata, member.assignment)
     is_new = member.member_id not in draft.state.members
     if metadata != member.metadata or is_new:
         draft.write(metadata)
@@ -139,7 +139,7 @@ def move_on(
     assignment = _reconcile(draft, updated, owned, rules, subscription_changed=subscription_changed)
     if assignment != updated.assignment:
         draft.write(assignment_record(draft.state.group_id, updated.member_id, assignment))
-        updated = evolve(updated, assignment=assignment)
+        updated = ConsumerMember(metadata, assignment)
     return Step(updated, bumps or topics_changed, wants_resolution)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 from uuid import UUID
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from groupcoord.core.consumer.assignors import Partitions, SubscriptionType
 from groupcoord.core.consumer.reconciliation import MemberAssignment, MemberState, PartitionEpochs
@@ -41,6 +41,9 @@ FREE = -1
 NEW_ASSIGNMENT = MemberAssignment()
 
 Partition = tuple[UUID, int]
+
+_COPIED_LATE = frozenset({"targets", "owner_epochs"})
+"""They are as large as the group, and most changes leave them as they are."""
 
 
 @frozen
@@ -102,6 +105,7 @@ class ConsumerState:
         votes: assignor → how many members ask for it.
         classic_member_count: how many members joined with JoinGroup.
         owner_epochs: partition → the epoch of the member that has it or has not given it back yet.
+        shared: the large ones of these that are another state's as well, and copied when one is to be changed.
     """
 
     __slots__ = (
@@ -117,6 +121,7 @@ class ConsumerState:
         "owner_epochs",
         "regex_subscribers",
         "resolved",
+        "shared",
         "static_members",
         "targets",
         "votes",
@@ -138,6 +143,7 @@ class ConsumerState:
         self.votes: dict[str, int] = {}
         self.classic_member_count = 0
         self.owner_epochs: dict[Partition, int] = {}
+        self.shared: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, group_id: str, records: Iterable[GroupRecord]) -> ConsumerState:
@@ -151,10 +157,29 @@ class ConsumerState:
     def copy(self) -> ConsumerState:
         """Return a state that can be changed without changing this one."""
         copy = ConsumerState.__new__(ConsumerState)
-        for name in ConsumerState.__slots__:
-            value = getattr(self, name)
-            setattr(copy, name, value.copy() if type(value) is dict else value)
+        copy.group_id = self.group_id
+        copy.epoch = self.epoch
+        copy.metadata_hash = self.metadata_hash
+        copy.assignment_epoch = self.assignment_epoch
+        copy.assignment_timestamp_ms = self.assignment_timestamp_ms
+        copy.has_partition_metadata = self.has_partition_metadata
+        copy.members = self.members.copy()
+        copy.targets = self.targets
+        copy.resolved = self.resolved.copy()
+        copy.static_members = self.static_members.copy()
+        copy.name_subscribers = self.name_subscribers.copy()
+        copy.regex_subscribers = self.regex_subscribers.copy()
+        copy.votes = self.votes.copy()
+        copy.classic_member_count = self.classic_member_count
+        copy.owner_epochs = self.owner_epochs
+        copy.shared = self.shared = _COPIED_LATE
         return copy
+
+    def _own(self, name: str) -> None:
+        """Make sure that what is to be changed is this state's alone."""
+        if name in self.shared:
+            setattr(self, name, getattr(self, name).copy())
+            self.shared -= {name}
 
     # ------------------------------------------------------------ records
 
@@ -178,7 +203,7 @@ class ConsumerState:
             member = ConsumerMember(record)
         else:
             self._count_out(before)
-            member = evolve(before, metadata=record)
+            member = ConsumerMember(record, before.assignment)
         self.members[record.member_id] = member
         self._count_in(member)
 
@@ -187,6 +212,7 @@ class ConsumerState:
         self.assignment_timestamp_ms = record.assignment_timestamp_ms
 
     def _apply_target(self, record: ConsumerGroupTargetAssignmentMemberRecord) -> None:
+        self._own("targets")
         self.targets[record.member_id] = dict(record.topic_partitions)
 
     def _apply_assignment(self, record: ConsumerGroupCurrentMemberAssignmentRecord) -> None:
@@ -194,9 +220,10 @@ class ConsumerState:
         if member is None:
             member = ConsumerMember(_no_metadata(self.group_id, record.member_id))
         self._release(member)
-        member = evolve(member, assignment=assignment_of(record))
+        member = ConsumerMember(member.metadata, assignment_of(record))
         self.members[record.member_id] = member
         for partition in member.partitions():
+            self._own("owner_epochs")
             self.owner_epochs[partition] = member.assignment.member_epoch
 
     def _apply_regex(self, record: ConsumerGroupRegularExpressionRecord) -> None:
@@ -213,12 +240,13 @@ class ConsumerState:
         if member is not None:
             self._count_out(member)
             if member.assignment != NEW_ASSIGNMENT:
-                self.members[member_id] = evolve(member, metadata=_no_metadata(self.group_id, member_id))
+                self.members[member_id] = ConsumerMember(_no_metadata(self.group_id, member_id), member.assignment)
 
     def _forget_target_epoch(self, _: str) -> None:
         self.assignment_epoch, self.assignment_timestamp_ms = FIRST_EPOCH, 0
 
     def _forget_target(self, member_id: str) -> None:
+        self._own("targets")
         self.targets.pop(member_id, None)
 
     def _forget_assignment(self, member_id: str) -> None:
@@ -228,7 +256,7 @@ class ConsumerState:
             if member.metadata == _no_metadata(self.group_id, member_id):
                 del self.members[member_id]
             else:
-                self.members[member_id] = evolve(member, assignment=NEW_ASSIGNMENT)
+                self.members[member_id] = ConsumerMember(member.metadata, NEW_ASSIGNMENT)
 
     def _forget_regex(self, regular_expression: str) -> None:
         self.resolved.pop(regular_expression, None)
@@ -263,6 +291,7 @@ class ConsumerState:
         """A member has its partitions no longer; those that another has got since are that one's."""
         for partition in member.partitions():
             if self.owner_epochs.get(partition) == member.assignment.member_epoch:
+                self._own("owner_epochs")
                 del self.owner_epochs[partition]
 
     # ------------------------------------------------------------ questions
@@ -299,7 +328,7 @@ class ConsumerState:
 
     def facts(self) -> dict[str, Any]:
         """Return all of it as plain values that compare equal for equal states."""
-        return {name: getattr(self, name) for name in ConsumerState.__slots__}
+        return {name: getattr(self, name) for name in ConsumerState.__slots__ if name != "shared"}
 
 
 def _add(counts: dict[str, int], key: str, count: int) -> None:

@@ -18,7 +18,7 @@ def preferred_assignor(votes: Mapping[str, int]) -> str | None:
     Args:
         votes: by name of the assignor, how many members ask for it; none has 0.
     """
-    return _first_of_most(timeline_map_order(sorted(votes)), votes)
+    return _first_of_most(timeline_map_order(sorted(votes)), votes) if votes else None
 
 
 def preferred_assignor_after(votes: Mapping[str, int], old_vote: str | None, new_vote: str | None) -> str | None:
@@ -32,6 +32,8 @@ def preferred_assignor_after(votes: Mapping[str, int], old_vote: str | None, new
         old_vote: what the member asked for before; None if it is new, or asked for none.
         new_vote: what it asks for now; None if it asks for none, or leaves.
     """
+    if not votes and new_vote is None:
+        return None
     after = dict(votes)
     names = HashTable(string_hash, timeline_map_order(sorted(votes)), buckets_of_copy(len(votes)) if votes else 16)
     if old_vote is not None:

@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from uuid import UUID
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -212,6 +213,25 @@ def test_the_tombstones_of_a_group_leave_nothing(entries: list[Entry]) -> None:
     tombstones: list[Entry] = list(group_tombstones(applied(entries)))
     assert applied([*entries, *tombstones]).facts() == ConsumerState(GROUP).facts()
     assert left([*entries, *tombstones]) == []
+
+
+@pytest.mark.parametrize("changes_copy", [False, True])
+def test_a_copy_is_changed_apart(changes_copy: bool) -> None:
+    """Of a state and its copy, either can take over records: the other stays as it was."""
+    member = ConsumerGroupMemberMetadataRecord(GROUP, "a", "instance", None, "client", "/127.0.0.1", ("t",))
+    target = ConsumerGroupTargetAssignmentMemberRecord(GROUP, "a", (TopicPartitions(ORDERS, (0,)),))
+    current = ConsumerGroupCurrentMemberAssignmentRecord(
+        GROUP, "a", 1, 0, 0, (AssignedTopicPartitions(ORDERS, (0,), (1,)),)
+    )
+    entries: list[Entry] = [member, target, current]
+    state = applied(entries)
+    copy = state.copy()
+    changed, other = (copy, state) if changes_copy else (state, copy)
+    for tombstone in group_tombstones(changed):
+        changed.apply(tombstone)
+
+    assert changed.facts() == ConsumerState(GROUP).facts()
+    assert other.facts() == applied(entries).facts()
 
 
 def test_an_instance_that_another_member_has_taken() -> None:
