@@ -43,8 +43,6 @@ class HardState:
     def apply(self, record: Record | CommitRecords, log_offset: int) -> None:
         """Take over one durable record, found at ``log_offset``, or those of one commit, found from there on."""
         match record:
-            case CommitRecords():
-                self.apply_commit(record, log_offset)
             case OffsetCommitRecord():
                 self.apply_commit(CommitRecords((topic_of_record(record),)), log_offset)
             case OffsetTombstone():
@@ -55,6 +53,8 @@ class HardState:
                 self.offsets.apply_marker(record)
             case OpaqueRecord():
                 self.opaque_count += 1
+            case CommitRecords():  # late: for anything else this question takes long, as they are a Sequence
+                self.apply_commit(record, log_offset)
             case _:
                 self.groups.setdefault(record.group_id, {})[record.key] = (log_offset, record)
 

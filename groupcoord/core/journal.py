@@ -83,12 +83,13 @@ class Journal:
             self.in_flight.popleft()
             if unseen:
                 unseen.pop(entry.number, None)
-            commit = hard.offsets.settle(entry.number)
-            if commit is not None:
-                hard.apply_commit(commit, base_offset)
-                base_offset += len(commit)
+            records = entry.records
+            if isinstance(records, CommitRecords):
+                hard.offsets.settle(entry.number)
+                hard.apply_commit(records, base_offset)
+                base_offset += records.record_count
                 continue
-            for record in entry.records:
+            for record in records:
                 hard.apply(record, base_offset)
                 base_offset += 1
         self.next_log_offset = base_offset
@@ -135,7 +136,7 @@ class Journal:
                 f"log partition {self._partition}: record at offset {log_offset} after {self.next_log_offset - 1}"
             )
         self.hard.apply(record, log_offset)
-        self.next_log_offset = log_offset + (len(record) if isinstance(record, CommitRecords) else 1)
+        self.next_log_offset = log_offset + (record.record_count if type(record) is CommitRecords else 1)
 
     def check(self) -> None:
         """Prove that pending commits are exactly those in flight.

@@ -10,6 +10,7 @@ member that uses the consumer protocol has an explicit null in place of the meta
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from struct import Struct
 from typing import Any
 
@@ -53,8 +54,13 @@ NAMES_IN_KEYS: dict[int, str] = {
 }
 """What the keys of the other types name besides."""
 
+KEY_STARTS = frozenset(kind.to_bytes(2, "big") for kind in (*WHOLE_GROUP_TYPES, *NAMES_IN_KEYS))
+"""The first two bytes of a key tell the type."""
+
 VALUE_VERSION = 0
 METADATA_HASH_TAG = ASSIGNMENT_TIMESTAMP_TAG = CLASSIC_MEMBER_METADATA_TAG = ASSIGNMENT_EPOCHS_TAG = 0
+
+_KEYS_MAX = 1_024
 
 _int64 = Struct(">q")
 _VERSION_BYTES = VALUE_VERSION.to_bytes(2, "big")
@@ -83,8 +89,9 @@ def consumer_group_key(group_id: str, record_key: RecordKey) -> bytes:
     writer = Writer(flexible=False)
     writer.int16(record_type)
     writer.string(group_id, "group")
-    if record_type in NAMES_IN_KEYS:
-        writer.string(name, NAMES_IN_KEYS[record_type])
+    name_of = NAMES_IN_KEYS.get(record_type)
+    if name_of is not None:
+        writer.string(name, name_of)
     elif record_type not in WHOLE_GROUP_TYPES or name:
         raise MalformedError(f"no record has the key {record_key}")
     return writer.to_bytes()
@@ -96,22 +103,28 @@ def decode_consumer_group_record(key: bytes, value: bytes | None) -> ConsumerGro
     Raises:
         MalformedError, struct.error, UnicodeDecodeError: they stand for none.
     """
-    record_type = int.from_bytes(key[:2], "big")
-    read = _READERS.get(record_type)
-    if read is None:
-        raise MalformedError(f"no consumer group has records of type {record_type}")
-    reader = Reader(key, 2, flexible=False)
-    group_id = reader.string()
-    name = reader.string() if record_type in NAMES_IN_KEYS else ""
-    reader.end()
+    group_id, record_type, name = _read_key(key)
     if value is None:
         return GroupTombstone(group_id, (record_type, name))
     if value[:2] != _VERSION_BYTES:
         raise MalformedError("a value of an unknown version")
     reader = Reader(value, 2, flexible=True)
-    record = read(reader, group_id, name)
+    record = _READERS[record_type](reader, group_id, name)
     reader.end()
     return record if _value_of(record) == value else evolve(record, raw_value=value)
+
+
+@lru_cache(_KEYS_MAX)
+def _read_key(key: bytes) -> tuple[str, int, str]:
+    """Return the group, the type of the record, and what the key names besides. A log has most keys several times."""
+    record_type = int.from_bytes(key[:2], "big")
+    if record_type not in _READERS:
+        raise MalformedError(f"no consumer group has records of type {record_type}")
+    reader = Reader(key, 2, flexible=False)
+    group_id = reader.string()
+    name = reader.string() if record_type in NAMES_IN_KEYS else ""
+    reader.end()
+    return group_id, record_type, name
 
 
 def _value_of(record: ConsumerGroupRecord) -> bytes:

@@ -28,12 +28,17 @@ class MalformedError(ValueError):
 
 def unsigned_varint(value: int) -> bytes:
     """Return ``value`` in base 128, lowest seven bits first, the top bit set on all bytes but the last."""
+    if 0 <= value <= 0x7F:  # nearly always
+        return _SHORT_VARINTS[value]
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)
         value >>= 7
     encoded.append(value)
     return bytes(encoded)
+
+
+_SHORT_VARINTS = tuple(bytes((value,)) for value in range(0x80))
 
 
 @lru_cache(1_024)
@@ -118,6 +123,8 @@ class Writer:
         """End a structure with its tagged fields, in order of their numbers. Nothing in inflexible versions."""
         if self._flexible:
             self._parts.append(unsigned_varint(len(tags)))
+            if not tags:
+                return
             for tag, value in sorted(tags.items()):
                 self._parts += (unsigned_varint(tag), unsigned_varint(len(value)), value)
 
@@ -200,6 +207,9 @@ class Reader:
         """Read the tagged fields that end a structure; empty in versions that are not flexible."""
         found: dict[int, bytes] = {}
         if self._flexible:
+            if self._data[self._position : self._position + 1] == b"\x00":  # nearly always
+                self._position += 1
+                return found
             for _ in range(self.unsigned_varint()):
                 tag = self.unsigned_varint()
                 found[tag] = self._take(self.unsigned_varint())
@@ -207,6 +217,10 @@ class Reader:
 
     def unsigned_varint(self) -> int:
         """Read an unsigned varint of at most five bytes."""
+        position = self._position
+        if position < len(self._data) and self._data[position] < 0x80:  # nearly always
+            self._position += 1
+            return self._data[position]
         value = 0
         for shift in range(0, 35, 7):
             byte = self._take(1)[0]

@@ -1,8 +1,9 @@
-"""Records for a load: as a segment file holds them, but without commits that the next ones replace.
+"""Records for a load: as a segment file holds them, but without those that the next ones replace.
 
-A log that was not compacted yet is mostly commits of the same few keys, and one that was is mostly commits that lie
+A log that was not compacted yet is mostly records with the same few keys, and one that was is mostly commits that lie
 side by side; decoding them takes most of the time. So commits stay columns, and within a run of batches that hold
-nothing else only the last commit of the same partitions is decoded. What a load makes of them is the same.
+nothing else only the last commit of the same partitions is decoded. So it is with the records of consumer groups
+(KIP-848), of which each heartbeat that changes something leaves some. What a load makes of them is the same.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from collections.abc import Iterable, Iterator
 
 from groupcoord.core.records import CommitRecords
 from groupcoord.log_store import LoadedCommits, LogRecord
-from groupcoord.records.batches import Batch
+from groupcoord.records.batches import MAGIC_V2, Batch
+from groupcoord.records.codec import decode_record
 from groupcoord.records.commit_batch import FoundCommit, read_commits
-from groupcoord.storage.segments import all_records
+from groupcoord.records.consumer_groups import KEY_STARTS
+from groupcoord.storage.segments import EncodedRecord, all_records, records_of
 
 RUN_KEYS_MAX = 50_000
 """A run with more keys ends when that is noticed, which is before they are twice as many."""
@@ -22,36 +25,91 @@ _Run = dict[tuple[tuple[str, str], tuple[int, ...]], FoundCommit]
 """By group and topic, and by the partitions, in the order of the log."""
 
 
-def last_commits(batches: Iterable[Batch]) -> Iterator[LogRecord | LoadedCommits]:
-    """Yield the records of ``batches`` in order, leaving out commits that a later one of the same run replaces.
+def last_records(batches: Iterable[Batch]) -> Iterator[LogRecord | LoadedCommits]:
+    """Yield the records of ``batches`` in order, leaving out those that a later one of the same run replaces.
 
-    A run is ended by a batch that holds anything else: a tombstone, a group, a part of a transaction.
+    A run is of commits, or of records of consumer groups. It is ended by a batch that holds anything else: the other of
+    these, a tombstone of an offset, a classic group, a part of a transaction.
 
     Raises:
         CorruptBatchError: the records of a batch don't fit.
     """
-    run: _Run = {}
-    uncounted = 0
+    commits, group_records = _CommitRun(), _GroupRun()
     for batch in batches:
+        if commits.take(batch):
+            yield from group_records.end()
+            yield from commits.end_if_long()
+        elif group_records.take(batch):
+            yield from commits.end()
+            yield from group_records.end_if_long()
+        else:
+            yield from commits.end()
+            yield from group_records.end()
+            yield from all_records([batch])
+    yield from commits.end()
+    yield from group_records.end()
+
+
+class _CommitRun:
+    """Commits that lie one after the other, the last one of each of the same partitions."""
+
+    def __init__(self) -> None:
+        self._last: _Run = {}
+        self._uncounted = 0
+
+    def take(self, batch: Batch) -> bool:
+        """Add the commits of a batch, if it holds nothing else."""
         found = read_commits(batch)
         if found is None:
-            yield from _decoded(run)
-            run, uncounted = {}, 0
-            yield from all_records([batch])
-            continue
+            return False
         for commit in found:
             key = commit[1:3]
-            run.pop(key, None)
-            run[key] = commit
-        uncounted += batch.record_count
-        if uncounted > RUN_KEYS_MAX:
-            uncounted = 0
-            if sum(len(indexes) for _, indexes in run) > RUN_KEYS_MAX:
-                yield from _decoded(run)
-                run = {}
-    yield from _decoded(run)
+            self._last.pop(key, None)
+            self._last[key] = commit
+        self._uncounted += batch.record_count
+        return True
+
+    def end_if_long(self) -> Iterator[LoadedCommits]:
+        """End the run if it has become too long, which is looked at from time to time."""
+        if self._uncounted > RUN_KEYS_MAX:
+            self._uncounted = 0
+            if sum(len(indexes) for _, indexes in self._last) > RUN_KEYS_MAX:
+                yield from self.end()
+
+    def end(self) -> Iterator[LoadedCommits]:
+        """Decode what is left, and begin another run."""
+        last, self._last = self._last, {}
+        self._uncounted = 0
+        for commit in last.values():
+            yield LoadedCommits(commit.log_offset, CommitRecords((commit.to_topic(),)))
 
 
-def _decoded(run: _Run) -> Iterator[LoadedCommits]:
-    for commit in run.values():
-        yield LoadedCommits(commit.log_offset, CommitRecords((commit.to_topic(),)))
+class _GroupRun:
+    """Records of consumer groups that lie one after the other, the last one of each key."""
+
+    def __init__(self) -> None:
+        self._last: dict[bytes, EncodedRecord] = {}
+
+    def take(self, batch: Batch) -> bool:
+        """Add the records of a batch, if it holds nothing else."""
+        if batch.magic != MAGIC_V2 or batch.is_control or batch.producer_id >= 0:
+            return False
+        records = records_of(batch)
+        if not all(key is not None and key[:2] in KEY_STARTS for _, _, key, _ in records):
+            return False
+        for record in records:
+            key = record[2] or b""
+            self._last.pop(key, None)
+            self._last[key] = record
+        return True
+
+    def end_if_long(self) -> Iterator[LogRecord]:
+        """End the run if it has become too long."""
+        if len(self._last) > RUN_KEYS_MAX:
+            yield from self.end()
+
+    def end(self) -> Iterator[LogRecord]:
+        """Decode what is left, and begin another run."""
+        last, self._last = self._last, {}
+        for key, (offset, timestamp_ms, _, value) in last.items():
+            yield LogRecord(decode_record(key, value), timestamp_ms, offset, (key, value))

@@ -29,7 +29,7 @@ from groupcoord.records.commit_batch import encode_commit_batch
 from groupcoord.storage.cleaner import Cleaner, InterruptedSwapError
 from groupcoord.storage.compaction import CompactionSettings
 from groupcoord.storage.errors import AppendOutcomeUnknownError, CorruptLogError, LogDirectoryError, LostSegmentError
-from groupcoord.storage.loading import last_commits
+from groupcoord.storage.loading import last_records
 from groupcoord.storage.log_directory import (
     find_topic_id,
     forget_clean_shutdown,
@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 NEVER = 2**63 - 1
 COMPACTION_BUDGET = 500
-CHECK_INTERVAL_MS = 20
+CHECK_INTERVAL_MS = 100
 """How often appends to a partition look whether the file is still there: a look costs more than a ``write``."""
 CHECKED_AT_ONCE = 10
 """How many partitions one call of :meth:`SegmentLogStore.find_failed` looks at."""
@@ -211,7 +211,7 @@ class SegmentLogStore:
         open yet is opened on the way, so wait for the end before you append to it.
         """
         log = self._partitions.get(partition)
-        return self._open_and_read_last(partition) if log is None else _Reading(log).records(last_commits)
+        return self._open_and_read_last(partition) if log is None else _Reading(log).records(last_records)
 
     def end_offset(self, partition: int) -> int:
         """Return the offset that the next record of this log partition will have. Errors are those of :meth:`read`."""
@@ -340,7 +340,7 @@ class SegmentLogStore:
     def _open_and_read_last(self, partition: int) -> Iterator[LogRecord | LoadedCommits]:
         """Do both in one pass over the files."""
         log = self._find(partition)
-        yield from _FirstReading(log).records(last_commits)
+        yield from _FirstReading(log).records(last_records)
         self._check_end(partition, log)
         self._partitions.setdefault(partition, log)
 

@@ -34,6 +34,9 @@ CHUNK_BYTES = 5_242_880
 DISK_SECTOR_BYTES = 512
 """A power failure takes or leaves so many bytes at a time, at least."""
 
+EncodedRecord = tuple[int, int, bytes | None, bytes | None]
+"""Offset, time, and the bytes of key and value."""
+
 OFFSETS_END = 2**63 - 1
 """No offset reaches it."""
 
@@ -118,10 +121,7 @@ def all_records(batches: Iterable[Batch]) -> Iterator[LogRecord]:
         CorruptBatchError: the records of a batch don't fit, or their offsets go back.
     """
     for batch in batches:
-        records = list(batch.records())
-        offsets = [offset for offset, _, _, _ in records]
-        if any(map(ge, offsets, offsets[1:])):
-            raise CorruptBatchError(batch.position, "the offsets of its records go back")
+        records = records_of(batch)
         producer_id, producer_epoch = batch.producer_id, batch.producer_epoch
         decode = decode_control if batch.is_control else decode_record
         # LogRecord.from_bytes() does the same in twice the time.
@@ -129,6 +129,19 @@ def all_records(batches: Iterable[Batch]) -> Iterator[LogRecord]:
             LogRecord(decode(key or b"", value, producer_id, producer_epoch), timestamp_ms, offset, (key or b"", value))
             for offset, timestamp_ms, key, value in records
         ]
+
+
+def records_of(batch: Batch) -> list[EncodedRecord]:
+    """Return the records of a batch without decoding their keys and values.
+
+    Raises:
+        CorruptBatchError: they don't fit, or their offsets go back.
+    """
+    records = list(batch.records())
+    offsets = [offset for offset, _, _, _ in records]
+    if any(map(ge, offsets, offsets[1:])):
+        raise CorruptBatchError(batch.position, "the offsets of its records go back")
+    return records
 
 
 def recover_segment(path: Path, base_offset: int, end_offset: int = OFFSETS_END) -> tuple[int, int]:

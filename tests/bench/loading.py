@@ -2,9 +2,11 @@
 
     python -m tests.bench.loading [--commits 1000000] [--keys 10000] [--metadata 40] [--rounds 3]
                                   [--by-kafka | --no-kafka] [--beside FOLDER]
+    python -m tests.bench.loading --consumer-groups 1000
 
 The log is one partition of commits of ten partitions each, as clients write them, with metadata of so many characters
-(none by default). With ``--beside`` another source tree loads it too, in turn. With ``--by-kafka`` the broker writes
+(none by default); or what so many consumer groups (KIP-848) leave into which ten members come one after the other.
+With ``--beside`` another source tree loads it too, in turn. With ``--by-kafka`` the broker writes
 it under many such commits at a time, of which it puts several into a batch. groupcoord loads it in a process of its
 own; what a Kafka broker takes is what its log says: "Finished loading … in … milliseconds". The broker needs Java and
 the jars (``KAFKA_LIBS``); it starts anew for each round, in turn with groupcoord.
@@ -28,17 +30,20 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from groupcoord import Config, GroupCoordinator
+from groupcoord import Config, GroupCoordinator, ManualClock
 from groupcoord.conformance.peer import Peer
 from groupcoord.conformance.sockets import SocketServer
 from groupcoord.core.records import OffsetCommitRecord
+from groupcoord.host.topics import TopicRegistry
 from groupcoord.interpreter import collector_paused
 from groupcoord.log_store import LogRecord, Ticket
+from groupcoord.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatResponse
 from groupcoord.storage.segment_store import SegmentLogStore
 from tests.storage.real_broker import ANSWER_MS, ask, format_directory, java, running, wait_for_groups
 
 COMMIT_PARTITIONS, KEYS_OF_GROUP = 10, 100
 WRITERS = 64
+MEMBERS_OF_GROUP, PARTITIONS_OF_GROUP = 10, 100
 TOPIC_ID = UUID("9e8a4cbc-b6e6-4127-9645-17433affd7c2")
 BASE_TIME_MS = 1_700_000_000_000
 PORT = 29_300
@@ -72,6 +77,47 @@ def write_log(
                 for index in range(COMMIT_PARTITIONS)
             ]
             store.append(0, Ticket(0, number), [LogRecord(record, now_ms) for record in records])
+
+
+def write_consumer_groups(directory: Path, group_count: int) -> None:
+    """Let ten members join each of so many groups, whose log partition is 0, and live until all have their share."""
+    config = Config(offsets_topic_num_partitions=1, group_consumer_assignment_interval_ms=0)
+    topics = TopicRegistry()
+    topics.ensure("topic-0", PARTITIONS_OF_GROUP)
+    with SegmentLogStore(directory) as store:
+        coordinator = GroupCoordinator(config=config, clock=ManualClock(BASE_TIME_MS), log_store=store, topics=topics)
+        coordinator.load(0)
+        for number in range(group_count):
+            settle(coordinator, f"group-{number}")
+
+
+def settle(coordinator: GroupCoordinator, group_id: str) -> None:
+    """Let members join a group one after the other; then have all send heartbeats until nothing changes any more."""
+    told: dict[str, ConsumerGroupHeartbeatResponse] = {}
+    for number in range(MEMBERS_OF_GROUP):
+        member_id = f"member-{number:029}"
+        joiner = ConsumerGroupHeartbeat(
+            group_id,
+            member_id,
+            rebalance_timeout_ms=300_000,
+            subscribed_topic_names=("topic-0",),
+            topic_partitions=(),
+            client_id="consumer-1",
+            client_host="/127.0.0.1",
+        )
+        told[member_id] = coordinator.call(joiner)
+    while any(response.assignment is not None for response in told.values()):
+        for member_id, response in told.items():
+            beat = ConsumerGroupHeartbeat(
+                group_id,
+                member_id,
+                response.member_epoch,
+                topic_partitions=response.assignment,
+                client_id="consumer-1",
+                client_host="/127.0.0.1",
+            )
+            told[member_id] = coordinator.call(beat)
+    assert len({response.member_epoch for response in told.values()}) == 1, told
 
 
 def commit_to(peer: Peer, count: int, key_count: int, metadata_length: int) -> None:
@@ -193,6 +239,7 @@ def main() -> None:
     parser.add_argument("--metadata", type=int, default=0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--beside", type=Path, help="another source tree")
+    parser.add_argument("--consumer-groups", type=int, metavar="COUNT", help="so many of these instead of commits")
     who = parser.add_mutually_exclusive_group()
     who.add_argument("--by-kafka", action="store_true")
     who.add_argument("--no-kafka", action="store_true")
@@ -210,9 +257,13 @@ def main() -> None:
                 wait_for_groups(peer, ["group-0"])
                 if options.by_kafka:
                     commit_to(peer, options.commits, options.keys, options.metadata)
-        if not options.by_kafka:
-            write_log(directory, options.commits, options.keys, options.metadata)
-        print(f"{options.commits:,} commits of {options.keys:,} keys")
+        if options.consumer_groups is not None:
+            write_consumer_groups(directory, options.consumer_groups)
+            print(f"{options.consumer_groups:,} consumer groups of {MEMBERS_OF_GROUP} members")
+        else:
+            if not options.by_kafka:
+                write_log(directory, options.commits, options.keys, options.metadata)
+            print(f"{options.commits:,} commits of {options.keys:,} keys")
         for _ in range(options.rounds):
             ours = measured(directory)
             line = (

@@ -10,6 +10,9 @@ import pytest
 
 from groupcoord.core.hard_state import HardState
 from groupcoord.core.records import (
+    ConsumerGroupCurrentMemberAssignmentRecord,
+    ConsumerGroupMetadataRecord,
+    ConsumerGroupTargetAssignmentMetadataRecord,
     GroupTombstone,
     OffsetCommitRecord,
     OffsetTombstone,
@@ -112,6 +115,40 @@ def test_commits_side_by_side_come_together(tmp_path: Path) -> None:
             (each.offset, len(each.record) if isinstance(each, LoadedCommits) else None) for each in store.read_last(3)
         ]
     assert found == [(0, 2), (2, 1), (4, 1), (5, 3), (8, 1), (9, 1)]
+
+
+def test_the_last_record_of_a_consumer_group_stays(tmp_path: Path) -> None:
+    """Of records with the same key only the last one is given, at its place, and a commit between them ends the run."""
+    epochs: list[Record] = [ConsumerGroupMetadataRecord("g", epoch) for epoch in range(5)]
+    target = ConsumerGroupTargetAssignmentMetadataRecord("g", 1, 2)
+    found = loaded(tmp_path, [epochs[0], target], [epochs[1]], [plain(0, 1)], [epochs[2]], [epochs[3], epochs[4]])
+    assert found == [(1, target), (2, epochs[1]), (3, plain(0, 1)), (6, epochs[4])]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_any_lives_of_consumer_groups_load_to_the_same_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Groups that come and go, their members' tombstones and commits between them: a load makes of it what is there."""
+    monkeypatch.setattr(loading, "RUN_KEYS_MAX", 4)
+    source = random.Random(seed)
+    with SegmentLogStore(tmp_path, segment_bytes=2_000) as store:
+        for number in range(120):
+            group_id, member_id = source.choice("gh"), source.choice("ab")
+            records: list[Record] = [
+                ConsumerGroupMetadataRecord(group_id, number),
+                ConsumerGroupCurrentMemberAssignmentRecord(group_id, member_id, number, number - 1, 0),
+                GroupTombstone(group_id, ConsumerGroupMetadataRecord.key),
+                GroupTombstone(group_id, ConsumerGroupCurrentMemberAssignmentRecord.key_of(member_id)),
+                plain(0, number),
+            ]
+            append(store, *source.choices(records, weights=[3, 3, 2, 2, 1], k=source.randint(1, 3)))
+        states = []
+        for found in (store.read(3), store.read_last(3)):
+            states.append(HardState())
+            for entry in found:
+                states[-1].apply(entry.record, entry.offset)
+    assert states[0].facts() == states[1].facts()
 
 
 @pytest.mark.parametrize("keys_max", [1, 4, 50_000])
