@@ -586,10 +586,4 @@ CONSUMER_GROUP_MUTANTS = (
         "            if member.assignment != NEW_ASSIGNMENT:\n",
         "            if False:\n",
     ),
-    Mutant(
-        "a copy of a state shares its members",
-        "consumer/state.py",
-        "setattr(copy, name, value.copy() if type(value) is dict else value)",
-        'setattr(copy, name, value.copy() if type(value) is dict and name != "members" else value)',
-    ),
 )
