@@ -40,6 +40,9 @@ def for_client(error_code: ErrorCode) -> ErrorCode:
     return _TRANSLATION.get(error_code, error_code)
 
 
+_OF_THE_GROUP = (ErrorCode.NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE)
+"""What a group says of a partition of a commit; all else was found before."""
+
 _OF_THE_COORDINATOR = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -59,7 +62,8 @@ def refused(held: Reply, append_error: ErrorCode) -> Reply:
     """Return the reply that takes the place of one that waited for an append.
 
     Args:
-        held: what would have been answered; of its parts, those that were refused before keep their errors.
+        held: what would have been answered; of a commit, partitions that were refused before the group was asked keep
+            their errors.
         append_error: what the log store says.
 
     Raises:
@@ -78,10 +82,7 @@ def refused(held: Reply, append_error: ErrorCode) -> Reply:
         case OffsetDeleteResponse():
             return Reply(held.token, OffsetDeleteResponse(error_code))
         case DeleteGroupsResponse():
-            results = tuple(
-                entry._replace(error_code=error_code) if entry.error_code is ErrorCode.NONE else entry
-                for entry in response.results
-            )
+            results = tuple(entry._replace(error_code=error_code) for entry in response.results)
             return Reply(held.token, DeleteGroupsResponse(results))
         case ConsumerGroupHeartbeatResponse():
             return Reply(held.token, ConsumerGroupHeartbeatResponse(error_code))
@@ -91,9 +92,9 @@ def refused(held: Reply, append_error: ErrorCode) -> Reply:
 
 
 def _refused_topic(topic: TopicResult, error_code: ErrorCode) -> TopicResult:
-    """Return what becomes of a topic's partitions: an error that one has already stays."""
+    """Return what becomes of a topic's partitions: an error stays that one has got before its group was asked."""
     results = partition_results(topic.partitions)
     if results.error_codes is None:
         return topic._replace(partitions=refused_partitions(results.partition_indexes, error_code))
-    error_codes = tuple([earlier or error_code for earlier in results.error_codes])
+    error_codes = tuple([error_code if earlier in _OF_THE_GROUP else earlier for earlier in results.error_codes])
     return topic._replace(partitions=PartitionResults(results.partition_indexes, error_codes))

@@ -68,19 +68,21 @@ def results(*errors: ErrorCode) -> tuple[TopicResult, ...]:
 
 
 NONE, TOO_LARGE = ErrorCode.NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE
+UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 LOG_ERROR, SEEN = ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 @pytest.mark.parametrize(
     ("response", "refusal"),
     [
-        (OffsetCommitResponse(results(NONE, TOO_LARGE)), OffsetCommitResponse(results(SEEN, TOO_LARGE))),
-        (TxnOffsetCommitResponse(results(TOO_LARGE, NONE)), TxnOffsetCommitResponse(results(TOO_LARGE, SEEN))),
+        (OffsetCommitResponse(results(NONE, UNKNOWN)), OffsetCommitResponse(results(SEEN, UNKNOWN))),
+        (OffsetCommitResponse(results(NONE, TOO_LARGE)), OffsetCommitResponse(results(SEEN, SEEN))),
+        (TxnOffsetCommitResponse(results(TOO_LARGE, NONE)), TxnOffsetCommitResponse(results(SEEN, SEEN))),
         (LeaveGroupResponse(NONE, (LeftMember("m", None, NONE),)), LeaveGroupResponse(SEEN)),
         (OffsetDeleteResponse(NONE, results(NONE)), OffsetDeleteResponse(SEEN)),
         (
             DeleteGroupsResponse((DeletedGroup("a", NONE), DeletedGroup("b", ErrorCode.NON_EMPTY_GROUP))),
-            DeleteGroupsResponse((DeletedGroup("a", SEEN), DeletedGroup("b", ErrorCode.NON_EMPTY_GROUP))),
+            DeleteGroupsResponse((DeletedGroup("a", SEEN), DeletedGroup("b", SEEN))),
         ),
         # A transaction coordinator knows partitions and their leaders: the log's own error is passed on.
         (CompleteTransactionResponse(NONE), CompleteTransactionResponse(LOG_ERROR)),
@@ -88,7 +90,7 @@ LOG_ERROR, SEEN = ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAIL
     ids=lambda response: type(response).__name__,
 )
 def test_what_a_refused_request_is_answered(response: Response, refusal: Response) -> None:
-    """What would have been accepted gets the error that clients see; what was refused before keeps its own."""
+    """All that the coordinator would have said becomes the error that clients see; what was found before it stays."""
     assert refused(Reply("token", response), LOG_ERROR) == Reply("token", refusal)
 
 
