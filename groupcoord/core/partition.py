@@ -306,21 +306,25 @@ class Partition:
 
     def _on_deletion_failed(self, written: WhenDeleted, error_code: ErrorCode, now_ms: int) -> None:
         self._administration.on_failure(written, now_ms)
-        self._end_writings(written.groups, now_ms)
+        self._go_on_as_before(written.groups, now_ms)
 
     def _on_converted(self, written: WhenConverted, now_ms: int) -> None:
         self._consumer_membership.on_converted(written, now_ms)
         self._end_writings((written.group,), now_ms)
 
     def _on_conversion_failed(self, written: WhenConverted, error_code: ErrorCode, now_ms: int) -> None:
-        """The group stays as it was; timers that have fired meanwhile do so now."""
-        fired = self._writings[written.group.group_id].overdue
-        overdue = fired.copy()
-        fired.clear()
-        self._consumer_membership.on_conversion_failed(written, now_ms)
-        self._end_writings((written.group,), now_ms)
+        self._consumer_membership.on_conversion_failed(written, error_code, now_ms)
+        self._go_on_as_before((written.group,), now_ms)
+
+    def _go_on_as_before(self, groups: Collection[Group], now_ms: int) -> None:
+        """Groups stay as they were; timers that have fired meanwhile do so now."""
+        overdue = [key for group in groups for key in self._writings[group.group_id].overdue]
+        for group in groups:
+            self._writings[group.group_id].overdue.clear()
+        self._end_writings(groups, now_ms)
         for key in overdue:
-            self.on_timer(key, now_ms)
+            if key.group_id in self._context.groups:
+                self.on_timer(key, now_ms)
 
     def _end_writings(self, groups: Iterable[Group], now_ms: int) -> None:
         """The log has answered what the requests of these groups waited for."""
@@ -423,6 +427,8 @@ class Partition:
         tokens = [token for group in self._context.groups.values() for token in group.parked_tokens()]
         tokens += [reply.token for append in self._journal.in_flight for reply in append.held]
         tokens += [entry.token for writing in self._writings.values() for entry in writing.waiting]
+        conversions = [e.continuation for e in self._journal.in_flight if isinstance(e.continuation, WhenConverted)]
+        tokens += [conversion.joiner.token for conversion in conversions if conversion.joiner is not None]
         return tokens
 
     def check(self, armed: Iterable[Timer]) -> None:
@@ -443,6 +449,8 @@ class Partition:
             self._check_seen(group)
             group.check_durable(self._journal.hard.groups.get(group_id))
             owned.update(id(timer) for timer in group.timers())
+        for writing in self._writings.values():
+            owned.update(id(timer) for timer in writing.group.timers())
         if self._retention.timer.deadline_ms is None and self._context.groups:
             raise InvariantError("there are groups, but no sweep will come")
         for timer in armed:

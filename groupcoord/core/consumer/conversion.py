@@ -17,7 +17,7 @@ from groupcoord.core.events import Cause
 from groupcoord.core.groups import AnyGroup, Group
 from groupcoord.core.questions import ResolveRegexes
 from groupcoord.core.records import Record
-from groupcoord.core.replies import Reply
+from groupcoord.core.replies import Reply, Waiting
 
 
 @define(eq=False)
@@ -29,12 +29,14 @@ class WhenConverted(Continuation):
         downgrade: how the classic group goes on that comes of it; None if none does.
         question: what the host is asked for the new group.
         news: what observers are told of the consumer group.
+        joiner: the join that begins the new group, which is classic; None if there is none.
     """
 
     group: AnyGroup
     downgrade: Downgrade | None = None
     question: ResolveRegexes | None = None
     news: Sequence[News] = ()
+    joiner: Waiting | None = None
 
     def concerns(self, group: Group) -> bool:
         """Tell whether it is this group."""
@@ -57,6 +59,7 @@ class Conversion:
         downgrade: Downgrade | None = None,
         question: ResolveRegexes | None = None,
         news: Sequence[News] = (),
+        joiner: Waiting | None = None,
     ) -> None:
         """Write what makes another group of this one; requests for it wait, those too that have waited before."""
         writing = Writing(group, [], [])
@@ -64,7 +67,7 @@ class Conversion:
             writing = Writing(group, group.waiting, group.overdue)
             group.waiting = []
         self._context.writings[group.group_id] = writing
-        self._context.journal.begin(records, WhenConverted(group, downgrade, question, news), *held)
+        self._context.journal.begin(records, WhenConverted(group, downgrade, question, news, joiner), *held)
 
     def end(self, written: WhenConverted, now_ms: int) -> None:
         """The group is no more. What happened to a consumer group before that is told first."""

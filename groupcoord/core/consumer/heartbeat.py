@@ -133,8 +133,9 @@ def move_on(
         look_at_topics(draft, rules, reason)
     newcomer_id = None if member.member_id in draft.base.members else member.member_id
     # Kafka looks at the subscriptions anew only together with their topics.
-    looked_at = draft.state if bumps or topics_changed else draft.base
-    _assign_target(draft, assignor, looked_at.subscription_type(), newcomer_id, rules, now_ms)
+    looks = bumps or topics_changed
+    subscriptions = draft.state.subscription_type() if looks else draft.base.last_seen_subscriptions()
+    _assign_target(draft, assignor, subscriptions, newcomer_id, rules, now_ms)
     subscription_changed = names_changed or regex_change is not RegexChange.NONE
     assignment = _reconcile(draft, updated, owned, rules, subscription_changed=subscription_changed)
     if assignment != updated.assignment:

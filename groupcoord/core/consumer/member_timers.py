@@ -43,7 +43,9 @@ class MemberTimers:
                 if member is not None and group.timer(TimerKind.CONSUMER_SESSION, member_id).deadline_ms is None:
                     self.start_session(group, member, now_ms)
             case ConsumerGroupCurrentMemberAssignmentRecord(member_id=member_id):
-                self._follow_assignment(group, member_id, now_ms)
+                member = group.state.members.get(member_id)
+                if member is not None and not member.has_left:  # else its timers go on, and find that it has moved on
+                    self._follow_assignment(group, member_id, now_ms)
             case GroupTombstone(key=(5, member_id)) if member_id not in group.state.members:
                 for timer in group.drop_timers(member_id):
                     self._timers.cancel(timer)
@@ -56,7 +58,7 @@ class MemberTimers:
         if member.assignment.state is MemberState.UNREVOKED_PARTITIONS:
             group.revoking_epochs[member_id] = member.assignment.member_epoch
             self._timers.arm(timer, now_ms + member.metadata.rebalance_timeout_ms)
-        elif not member.has_left:
+        else:
             self._timers.cancel(timer)
 
     def revive(self, group: ConsumerGroup, now_ms: int, *, uses_own_timeouts: bool) -> None:

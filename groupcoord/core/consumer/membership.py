@@ -160,8 +160,9 @@ class ConsumerMembership:
             # Kafka forgets the group then, in memory alone: a restart brings it back.
             self._context.effects.reply(token, JoinGroupResponse(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
         else:
-            self._conversion.begin(group, group.tombstones())
-            self._context.writings[group.group_id].waiting.append(Waiting(request, token))
+            classic = GroupMetadata(group.group_id, self._context.partition, now_ms)
+            records = [*group.tombstones(), classic.to_record({})]
+            self._conversion.begin(group, records, joiner=Waiting(request, token))
 
     def leave(self, request: LeaveGroup, token: Token, now_ms: int) -> None:
         """Remove members, whichever protocol they use; each entry has its own result."""
@@ -188,6 +189,7 @@ class ConsumerMembership:
         if draft.records:
             draft.held.append(Reply(token, response))
             return
+        self._await_syncs(group, draft, now_ms)
         self._context.effects.reply(token, response)
         if isinstance(request, ConsumerGroupHeartbeat) and isinstance(response, ConsumerGroupHeartbeatResponse):
             self._note_steady(group, request, response)
@@ -310,6 +312,9 @@ class ConsumerMembership:
             revived = self._context.classic_groups[group.group_id]
             if written.downgrade is not None:
                 self._downgrade(revived, written.downgrade, now_ms)
+            if written.joiner is not None:
+                request, token = written.joiner
+                self._classic.join(request, token, now_ms)
             return
         upgraded_group = self.bring_to_life(group.group_id, now_ms, uses_own_timeouts=True)
         self._announce_upgrade(written, now_ms)
@@ -327,8 +332,10 @@ class ConsumerMembership:
             observer.group_loaded(before.group_id, before.generation_id, len(before.members), now_ms)
         observer.announce(before.group_id, written.news, now_ms)
 
-    def on_conversion_failed(self, written: WhenConverted, now_ms: int) -> None:
+    def on_conversion_failed(self, written: WhenConverted, error_code: ErrorCode, now_ms: int) -> None:
         """A group stays what it was."""
+        if written.joiner is not None:
+            self._context.effects.reply(written.joiner.token, JoinGroupResponse(error_code))
         if isinstance(written.group, ConsumerGroup):
             self._timers.retry_fencing(written.group, now_ms)
 
@@ -364,9 +371,14 @@ class ConsumerMembership:
         self._context.observer.look_at_rebalance(group, now_ms)
         for record in draft.records:
             self._timers.follow(group, record, now_ms)
+        self._await_syncs(group, draft, now_ms)
+        self._go_on(group, now_ms)
+
+    def _await_syncs(self, group: ConsumerGroup, draft: Draft, now_ms: int) -> None:
+        """Members that have joined with the classic protocol are to sync next."""
         for member_id in draft.joined:
             self._timers.await_sync(group, member_id, now_ms)
-        self._go_on(group, now_ms)
+        draft.joined = []
 
     def on_failure(self, written: WhenDrafted, error_code: ErrorCode, now_ms: int) -> None:
         """What was drafted never was."""

@@ -62,11 +62,14 @@ def upgraded(group: GroupMetadata, rules: Rules) -> list[ConsumerGroupRecord]:
         RefusedError: GROUP_ID_NOT_FOUND if what the members told each other can't be read, UNKNOWN_SERVER_ERROR if they
             have not agreed on a protocol yet.
     """
-    if group.protocol_name is None:
+    if group.members and group.protocol_name is None:
         raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)
     epoch = group.generation_id
     try:
-        members = [_upgraded_member(group, member, rules) for member in group.members.values()]
+        # In the order of Kafka's hash map: where several members are in the way, the first one's error is told.
+        members = [
+            _upgraded_member(group, group.members[member_id], rules) for member_id in hash_map_order(group.members)
+        ]
     except ConsumerProtocolError as error:
         raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, str(error)) from None
     group_id, state = group.group_id, ConsumerState(group.group_id)
@@ -154,7 +157,9 @@ def downgrade(draft: Draft, rules: Rules, trigger: Trigger | None, now_ms: int, 
         for tombstone in tombstones_of(state.group_id, member_id):
             left.apply(tombstone)
     draft.write(*records)
-    draft.records.append(downgraded(left, rules, now_ms))
+    # Kafka takes them from the map of all members, of whom the first that stays is the leader.
+    staying = [member_id for member_id in timeline_map_order(sorted(state.members)) if member_id in left.members]
+    draft.records.append(downgraded(left, staying, rules, now_ms))
     protocols = {
         member_id: tuple(JoinProtocol(*protocol) for protocol in classic.supported_protocols)
         for member_id, member in left.members.items()
@@ -163,16 +168,23 @@ def downgrade(draft: Draft, rules: Rules, trigger: Trigger | None, now_ms: int, 
     draft.downgrade = Downgrade(trigger, protocols)
 
 
-def downgraded(state: ConsumerState, rules: Rules, now_ms: int) -> GroupMetadataRecord:
-    """Return the record of the classic group that a group becomes whose members all use the classic protocol."""
-    members = [state.members[member_id] for member_id in hash_map_order(timeline_map_order(sorted(state.members)))]
+def downgraded(state: ConsumerState, staying: list[str], rules: Rules, now_ms: int) -> GroupMetadataRecord:
+    """Return the record of the classic group that a group becomes whose members all use the classic protocol.
+
+    Args:
+        state: the group, without those that leave.
+        staying: the ids of its members; the first leads.
+        rules: the topics.
+        now_ms: the time.
+    """
+    members = [state.members[member_id] for member_id in hash_map_order(staying)]
     protocol_name = _vote(members)
     return GroupMetadataRecord(
         state.group_id,
         CONSUMER_PROTOCOL_TYPE,
         state.epoch,
         protocol_name,
-        None,
+        staying[0],
         now_ms,
         tuple(_downgraded_member(state, member, protocol_name, rules) for member in members),
     )

@@ -106,6 +106,9 @@ class ConsumerState:
         classic_member_count: how many members joined with JoinGroup.
         owner_epochs: partition → the epoch of the member that has it or has not given it back yet.
         shared: the large ones of these that are another state's as well, and copied when one is to be changed.
+        seen_subscriptions: what Kafka found when it last looked whether all members subscribe to the same topics; None
+            if it would find now what there is. It looks when a member changes, and not when an expression is resolved
+            or forgotten. No record says it, so it is no fact.
     """
 
     __slots__ = (
@@ -121,6 +124,7 @@ class ConsumerState:
         "owner_epochs",
         "regex_subscribers",
         "resolved",
+        "seen_subscriptions",
         "shared",
         "static_members",
         "targets",
@@ -144,6 +148,7 @@ class ConsumerState:
         self.classic_member_count = 0
         self.owner_epochs: dict[Partition, int] = {}
         self.shared: frozenset[str] = frozenset()
+        self.seen_subscriptions: SubscriptionType | None = None
 
     @classmethod
     def of(cls, group_id: str, records: Iterable[GroupRecord]) -> ConsumerState:
@@ -172,6 +177,7 @@ class ConsumerState:
         copy.votes = self.votes.copy()
         copy.classic_member_count = self.classic_member_count
         copy.owner_epochs = self.owner_epochs
+        copy.seen_subscriptions = self.seen_subscriptions
         copy.shared = self.shared = _COPIED_LATE
         return copy
 
@@ -206,6 +212,7 @@ class ConsumerState:
             member = ConsumerMember(record, before.assignment)
         self.members[record.member_id] = member
         self._count_in(member)
+        self.seen_subscriptions = None
 
     def _apply_target_epoch(self, record: ConsumerGroupTargetAssignmentMetadataRecord) -> None:
         self.assignment_epoch = record.assignment_epoch
@@ -222,11 +229,13 @@ class ConsumerState:
         self._release(member)
         member = ConsumerMember(member.metadata, assignment_of(record))
         self.members[record.member_id] = member
+        self.seen_subscriptions = None
         for partition in member.partitions():
             self._own("owner_epochs")
             self.owner_epochs[partition] = member.assignment.member_epoch
 
     def _apply_regex(self, record: ConsumerGroupRegularExpressionRecord) -> None:
+        self.seen_subscriptions = self.last_seen_subscriptions()
         self.resolved[record.regular_expression] = record
 
     def _forget_group(self, _: str) -> None:
@@ -239,6 +248,7 @@ class ConsumerState:
         member = self.members.pop(member_id, None)
         if member is not None:
             self._count_out(member)
+            self.seen_subscriptions = None
             if member.assignment != NEW_ASSIGNMENT:
                 self.members[member_id] = ConsumerMember(_no_metadata(self.group_id, member_id), member.assignment)
 
@@ -259,6 +269,7 @@ class ConsumerState:
                 self.members[member_id] = ConsumerMember(member.metadata, NEW_ASSIGNMENT)
 
     def _forget_regex(self, regular_expression: str) -> None:
+        self.seen_subscriptions = self.last_seen_subscriptions()
         self.resolved.pop(regular_expression, None)
 
     # ------------------------------------------------------------ what follows from them
@@ -321,6 +332,25 @@ class ConsumerState:
         """Tell whether all members subscribe to the same topics."""
         return subscription_type(len(self.members), self.name_subscribers, self.regex_subscribers)
 
+    def last_seen_subscriptions(self) -> SubscriptionType:
+        """Return what Kafka found when it last looked whether all members subscribe to the same topics.
+
+        The topics of expressions count that nobody uses any more but whose tombstone comes after the member's
+        (``ConsumerGroup.subscriptionType``).
+        """
+        if self.seen_subscriptions is not None:
+            return self.seen_subscriptions
+        count = len(self.members)
+        left_over = {
+            topic
+            for regex, record in self.resolved.items()
+            if regex not in self.regex_subscribers
+            for topic in record.topics
+        }
+        if any(self.regex_subscribers or self.name_subscribers.get(topic) != count for topic in left_over):
+            return SubscriptionType.HETEROGENEOUS
+        return self.subscription_type()
+
     def is_settled(self, member: ConsumerMember) -> bool:
         """Tell whether a member has what it is to have in the end."""
         assignment = member.assignment
@@ -328,7 +358,8 @@ class ConsumerState:
 
     def facts(self) -> dict[str, Any]:
         """Return all of it as plain values that compare equal for equal states."""
-        return {name: getattr(self, name) for name in ConsumerState.__slots__ if name != "shared"}
+        no_facts = ("shared", "seen_subscriptions")
+        return {name: getattr(self, name) for name in ConsumerState.__slots__ if name not in no_facts}
 
 
 def _add(counts: dict[str, int], key: str, count: int) -> None:
@@ -386,17 +417,19 @@ def _topics_of(partitions: PartitionEpochs) -> tuple[AssignedTopicPartitions, ..
 
 
 def group_tombstones(state: ConsumerState) -> list[GroupTombstone]:
-    """Return the tombstones of all that the log has of a group but its offsets, in Kafka's order."""
+    """Return the tombstones of all that the log may have of a group but its offsets, in Kafka's order."""
     keys = [
         *(ConsumerGroupCurrentMemberAssignmentRecord.key_of(member_id) for member_id in state.members),
-        *(ConsumerGroupTargetAssignmentMemberRecord.key_of(member_id) for member_id in state.targets),
+        *(
+            ConsumerGroupTargetAssignmentMemberRecord.key_of(member_id)
+            for member_id in {**state.members, **state.targets}
+        ),
         ConsumerGroupTargetAssignmentMetadataRecord.key,
         *(ConsumerGroupMemberMetadataRecord.key_of(member_id) for member_id in state.members),
         *(ConsumerGroupRegularExpressionRecord.key_of(regex) for regex in state.resolved),
+        ConsumerGroupPartitionMetadataRecord.key,  # an older broker may have written one, so Kafka makes sure
+        ConsumerGroupMetadataRecord.key,
     ]
-    if state.has_partition_metadata:
-        keys.append(ConsumerGroupPartitionMetadataRecord.key)
-    keys.append(ConsumerGroupMetadataRecord.key)
     return [GroupTombstone(state.group_id, key) for key in keys]
 
 

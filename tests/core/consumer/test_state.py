@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from groupcoord.core.consumer.assignors import SubscriptionType
 from groupcoord.core.consumer.records import (
     AssignedTopicPartitions,
     ClassicMemberMetadata,
@@ -232,6 +233,43 @@ def test_a_copy_is_changed_apart(changes_copy: bool) -> None:
 
     assert changed.facts() == ConsumerState(GROUP).facts()
     assert other.facts() == applied(entries).facts()
+def test_the_tombstones_that_kafka_always_writes() -> None:
+    """Of a member's target also if there is none, and of the topics that older brokers wrote."""
+    member = ConsumerGroupMemberMetadataRecord(GROUP, "a", None, None, "client", "/127.0.0.1")
+    assert [tombstone.key for tombstone in group_tombstones(applied([member]))] == [
+        (8, "a"),
+        (7, "a"),
+        (6, ""),
+        (5, "a"),
+        (4, ""),
+        (3, ""),
+    ]
+
+
+def subscriber(member_id: str, *names: str, regex: str = "") -> ConsumerGroupMemberMetadataRecord:
+    """Return the record of a member with a subscription."""
+    return ConsumerGroupMemberMetadataRecord(GROUP, member_id, None, None, "client", "/127.0.0.1", names, regex)
+
+
+@pytest.mark.parametrize(
+    ("topics", "seen"),
+    [
+        ((), SubscriptionType.HOMOGENEOUS),
+        (("orders",), SubscriptionType.HOMOGENEOUS),
+        (("orders", "payments"), SubscriptionType.HETEROGENEOUS),
+    ],
+)
+def test_what_kafka_sees_of_subscriptions_when_the_last_with_an_expression_leaves(
+    topics: tuple[str, ...], seen: SubscriptionType
+) -> None:
+    """It looks when the member goes, and the topics of the expression only go after that; then at the next change."""
+    named, expressed = subscriber("a", "orders"), subscriber("b", regex="o.*")
+    resolved = ConsumerGroupRegularExpressionRecord(GROUP, "o.*", topics, 1, 0)
+    gone = [GroupTombstone(GROUP, record.key) for record in (expressed, resolved)]
+    state = applied([named, expressed, resolved, *gone])
+    assert (state.last_seen_subscriptions(), state.subscription_type()) == (seen, SubscriptionType.HOMOGENEOUS)
+    state.apply(subscriber("a", "payments"))
+    assert state.last_seen_subscriptions() is SubscriptionType.HOMOGENEOUS
 
 
 def test_an_instance_that_another_member_has_taken() -> None:

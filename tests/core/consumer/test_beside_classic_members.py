@@ -1,0 +1,155 @@
+"""Consumer groups that begin or end as classic ones, and timers of their members, as Kafka's own classes have them."""
+
+from __future__ import annotations
+
+import pytest
+
+from groupcoord import ErrorCode, GroupState
+from groupcoord.config import MigrationPolicy
+from groupcoord.consumer_protocol import Subscription, encode_subscription
+from groupcoord.core.records import GroupMetadataRecord, GroupTombstone
+from groupcoord.log_store import NotEnoughReplicasError
+from groupcoord.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatResponse, JoinGroupResponse
+from groupcoord.testing.fleet import Sent
+from groupcoord.testing.topics import Topics
+from tests.core.consumer.members import Members
+from tests.core.driver import Driver, Group, protocols_of
+
+ORDERS = protocols_of("range", metadata=encode_subscription(Subscription(("orders",))))
+READABLE = protocols_of("range", "sticky", metadata=encode_subscription(Subscription(("orders",))))
+CONSUMER_SESSION_MS = 45_000
+
+
+@pytest.fixture
+def topics() -> Topics:
+    return Topics(orders=6, payments=6)
+
+
+@pytest.fixture
+def driver(topics: Topics) -> Driver:
+    return Driver(
+        topics=topics,
+        group_consumer_assignment_interval_ms=0,
+        group_consumer_migration_policy=MigrationPolicy.BIDIRECTIONAL,
+    )
+
+
+@pytest.fixture
+def members(driver: Driver) -> Members:
+    return Members(driver)
+
+
+@pytest.fixture
+def group(driver: Driver) -> Group:
+    return Group(driver)
+
+
+def refuse_next(driver: Driver) -> None:
+    """The log refuses the next append."""
+    driver.store.fail_next(NotEnoughReplicasError())
+
+
+def epoch_of(sent: Sent) -> int:
+    """Return the member's epoch by an answer."""
+    return sent.answer(ConsumerGroupHeartbeatResponse).member_epoch
+
+
+# ---------------------------------------------------------------- the group begins or ends
+
+
+@pytest.fixture
+def emptied(driver: Driver, members: Members) -> Members:
+    """A consumer group whose only member has left."""
+    members.join("a")
+    members.leave("a")
+    assert members.described.group_state == "Empty"
+    return members
+
+
+def test_a_join_with_the_classic_protocol_ends_an_empty_consumer_group(
+    driver: Driver, group: Group, emptied: Members
+) -> None:
+    """Its tombstones and the record of the new, empty group are one append."""
+    before = len(driver.written())
+    join = group.join("old", protocols=ORDERS)
+    driver.sleep(3_000)
+    assert (join.error, group.generation) == (ErrorCode.NONE, 1)
+    *tombstones, created = driver.written()[before:]
+    assert [record.key[0] for record in tombstones if isinstance(record, GroupTombstone)] == [6, 4, 3]
+    assert isinstance(created, GroupMetadataRecord)
+    assert (created.generation_id, created.members) == (0, ())
+
+
+def test_a_join_that_ends_an_empty_consumer_group_and_is_refused_by_the_log(
+    driver: Driver, group: Group, emptied: Members
+) -> None:
+    """It is told so, is not tried again by itself, and the consumer group is still there."""
+    refuse_next(driver)
+    join = group.join("old", protocols=ORDERS)
+    assert join.answer(JoinGroupResponse).error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert emptied.described.group_state == "Empty"
+    assert group.ask_for_id("old", protocols=ORDERS)
+    assert group.state is GroupState.EMPTY
+
+
+def test_an_upgrade_of_a_group_that_everybody_has_left(driver: Driver, members: Members, group: Group) -> None:
+    """A classic group that still waits for joins, and has no members any more, is in nobody's way (generation 0)."""
+    join = group.join("old", protocols=ORDERS)
+    group.leave(join.member_id)
+    assert group.state is GroupState.PREPARING_REBALANCE
+    assert epoch_of(members.join("new")) == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "error"),
+    [("a", "b", ErrorCode.GROUP_ID_NOT_FOUND), ("b", "a", ErrorCode.UNKNOWN_SERVER_ERROR)],
+)
+def test_an_upgrade_that_two_members_prevent(
+    driver: Driver, members: Members, group: Group, first: str, second: str, error: ErrorCode
+) -> None:
+    """One has an assignment that can't be read, the other doesn't support what was chosen: the error is that of the
+    first in Kafka's hash map, whoever came first.
+    """
+    old = group.join(first, protocols=READABLE)
+    driver.sleep(3_000)
+    group.sync(old.member_id, {old.member_id: b"raw"})
+    group.join(second, protocols=READABLE[1:])
+    assert members.join("new").error is error
+
+
+def test_the_leader_of_a_group_that_is_classic_again(driver: Driver, members: Members, group: Group) -> None:
+    """It has one at once: the first that stays, in the order of Kafka's map of members."""
+    members.join("new")
+    old = group.join("old", protocols=ORDERS).joined.member_id
+    members.leave("new")
+    record = driver.written()[-1]
+    assert isinstance(record, GroupMetadataRecord)
+    assert (record.leader, group.inside.leader) == (old, old)
+
+
+# ---------------------------------------------------------------- timers of members
+
+
+def test_a_static_member_that_leaves_while_it_gives_partitions_back(
+    driver: Driver, members: Members, topics: Topics
+) -> None:
+    """It may come back until its session ends: that it was to give something back in time is over."""
+    owned = epoch_of(members.join("a", instance="i", rebalance_ms=5_000))
+    members.heartbeat("a", owned, names=("payments",))
+    driver.submit(ConsumerGroupHeartbeat("group", "a", member_epoch=-2, instance_id="i"))
+    driver.sleep(5_000)
+    assert members.ids == ["a"]
+    driver.sleep(CONSUMER_SESSION_MS)
+    assert members.ids == []
+
+
+def test_a_join_that_changes_nothing_and_no_sync(driver: Driver, members: Members, group: Group) -> None:
+    """Whoever joins again with the classic protocol has to sync in time, although nothing had to be written."""
+    members.join("new", "payments")
+    old = group.join("old", protocols=ORDERS, rebalance_ms=5_000).joined
+    group.sync(old.member_id, generation=old.generation_id)
+    written = len(driver.written())
+    again = group.join("old", protocols=ORDERS, member_id=old.member_id, rebalance_ms=5_000)
+    assert (again.error, len(driver.written())) == (ErrorCode.NONE, written)
+    driver.sleep(5_000)
+    assert members.ids == ["new"]
