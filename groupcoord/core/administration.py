@@ -78,8 +78,6 @@ class Administration:
     def begin_deletion(self, group: AnyGroup) -> list[Record]:
         """Let requests for a group wait; return the tombstones of its offsets and of itself."""
         context = self._context
-        context.disarm(group)
-        group.prepare_deletion()
         del context.groups[group.group_id]
         context.writings[group.group_id] = Writing(group, [], [])
         keys = context.journal.hard.offsets.known_keys(group.group_id)
@@ -90,8 +88,7 @@ class Administration:
         """The groups are gone for good."""
         self._context.observer.offsets_removed(written.offset_count, written.cause)
         for group in written.groups:
-            group.end(now_ms)
-            self._context.observer.group_removed(group, written.cause, now_ms)
+            self._end(group, written.cause, now_ms)
 
     def on_failure(self, written: WhenDeleted, now_ms: int) -> None:
         """The tombstones could not be written: the groups are back.
@@ -102,5 +99,9 @@ class Administration:
             if self._context.is_seen(group):
                 self._context.groups[group.group_id] = group
             else:
-                group.end(now_ms)
-                self._context.observer.group_removed(group, Cause.CREATION_FAILED, now_ms)
+                self._end(group, Cause.CREATION_FAILED, now_ms)
+
+    def _end(self, group: AnyGroup, cause: Cause, now_ms: int) -> None:
+        self._context.disarm(group)
+        group.end(now_ms)
+        self._context.observer.group_removed(group, cause, now_ms)

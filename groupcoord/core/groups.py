@@ -71,9 +71,6 @@ class Group(Protocol):
     def tombstones(self) -> list[Record]:
         """Return the records without which the log knows nothing of the group but its offsets."""
 
-    def prepare_deletion(self) -> None:
-        """The group is to be deleted: it expects nobody any more."""
-
     def end(self, now_ms: int) -> None:
         """The group is gone from this coordinator. That is final; nobody waits in it any more."""
 

@@ -389,15 +389,28 @@ def test_commits_wait_for_the_outcome(driver: Driver, doomed: Group) -> None:
 
 
 def test_a_deletion_that_fails(driver: Driver, group: Group) -> None:
-    """The answer has the error, for the groups that could have been deleted; they are as before."""
+    """The answer has the error for every group of the log partition, as with Kafka; they are as before."""
     group.commit(5)
     driver.write()
     sent = driver.delete("group", "absent")
     driver.refuse(NotEnoughReplicasError())
     results = dict(sent.answer(DeleteGroupsResponse).results)
-    assert results == {"group": UNAVAILABLE, "absent": ErrorCode.GROUP_ID_NOT_FOUND}
+    assert results == {"group": UNAVAILABLE, "absent": UNAVAILABLE}
     assert group.committed() == {"orders": {0: 5}}
     assert group.commit(6).is_waiting
+
+
+@pytest.mark.parametrize("waits_ms", [0, SESSION_MS])
+def test_an_id_that_was_handed_out_outlives_a_deletion_that_fails(driver: Driver, group: Group, waits_ms: int) -> None:
+    """It can be used after it, as long as it would have been without it."""
+    member_id = group.ask_for_id("a")
+    driver.write()
+    deletion = driver.delete("group")
+    driver.sleep(waits_ms)
+    driver.refuse(NotEnoughReplicasError())
+    assert deletion.answer(DeleteGroupsResponse).results[0].error_code is UNAVAILABLE
+    join = group.join("a", member_id=member_id)
+    assert join.is_waiting if not waits_ms else join.error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_commit_and_a_deletion_on_their_way(driver: Driver, group: Group) -> None:

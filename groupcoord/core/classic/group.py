@@ -395,12 +395,9 @@ class GroupMetadata:
         """Return the tombstone of the group's one record."""
         return [GroupTombstone(self.group_id)]
 
-    def prepare_deletion(self) -> None:
-        """The group is to be deleted: ids that were handed out are forgotten."""
-        self.pending_members.clear()
-
     def end(self, now_ms: int) -> None:
-        """The group is gone from this coordinator."""
+        """The group is gone from this coordinator, and so are ids that were handed out."""
+        self.pending_members.clear()
         self.to(GroupState.DEAD, now_ms)
 
     def timers(self) -> Iterator[Timer]:

@@ -294,9 +294,6 @@ class ConsumerGroup:
         """Return the tombstones of all that the log has of the group but its offsets, in Kafka's order."""
         return list(group_tombstones(self.state))
 
-    def prepare_deletion(self) -> None:
-        """The group is to be deleted. It has no members, and nothing else to forget."""
-
     def end(self, now_ms: int) -> None:
         """The group is gone from this coordinator."""
         self.is_dead = True
