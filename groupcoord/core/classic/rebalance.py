@@ -91,6 +91,7 @@ class Rebalance:
         for member in [m for m in group.members.values() if not m.is_static and m.parked_join is None]:
             self.remove_member(group, member, Cause.REBALANCE_TIMEOUT, now_ms)
         if not group.elect_joined_leader() and group.members:
+            group.remaining_delay_ms = 0  # Kafka delays it no longer for newcomers, be it the initial one
             # At least a millisecond: with a time-out of 0 it would repeat for ever while time stands still.
             self._timers.arm(group.join_timer, now_ms + max(group.rebalance_timeout_ms, 1))
             return None

@@ -340,14 +340,23 @@ class ConsumerState:
         """
         if self.seen_subscriptions is not None:
             return self.seen_subscriptions
-        count = len(self.members)
         left_over = {
             topic
             for regex, record in self.resolved.items()
             if regex not in self.regex_subscribers
             for topic in record.topics
         }
-        if any(self.regex_subscribers or self.name_subscribers.get(topic) != count for topic in left_over):
+        if self.regex_subscribers:
+            used = {
+                topic
+                for regex in self.regex_subscribers
+                if regex in self.resolved
+                for topic in self.resolved[regex].topics
+            }
+            is_equal = left_over.isdisjoint(used)
+        else:
+            is_equal = all(self.name_subscribers.get(topic) == len(self.members) for topic in left_over)
+        if not is_equal:
             return SubscriptionType.HETEROGENEOUS
         return self.subscription_type()
 

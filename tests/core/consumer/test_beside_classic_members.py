@@ -153,3 +153,13 @@ def test_a_join_that_changes_nothing_and_no_sync(driver: Driver, members: Member
     assert (again.error, len(driver.written())) == (ErrorCode.NONE, written)
     driver.sleep(5_000)
     assert members.ids == ["new"]
+
+
+def test_an_initial_rebalance_without_anybody_who_waits(driver: Driver, members: Members, group: Group) -> None:
+    """An upgrade that fails has sent its static member away: it is repeated, and newcomers delay it no longer."""
+    group.join("old", protocols=ORDERS, instance="i", rebalance_ms=5_000)
+    assert members.join("new").error is ErrorCode.UNKNOWN_SERVER_ERROR
+    driver.sleep(3_000)
+    newcomer = group.join("newcomer", protocols=ORDERS, rebalance_ms=5_000)
+    driver.sleep(5_000)
+    assert newcomer.error is ErrorCode.NONE

@@ -272,6 +272,21 @@ def test_what_kafka_sees_of_subscriptions_when_the_last_with_an_expression_leave
     assert state.last_seen_subscriptions() is SubscriptionType.HOMOGENEOUS
 
 
+@pytest.mark.parametrize(
+    ("topics", "seen"),
+    [(("payments",), SubscriptionType.HOMOGENEOUS), (("orders", "payments"), SubscriptionType.HETEROGENEOUS)],
+)
+def test_what_kafka_sees_of_subscriptions_when_another_expression_stays(
+    topics: tuple[str, ...], seen: SubscriptionType
+) -> None:
+    """Topics that both expressions stood for count twice until the next change."""
+    staying, leaving = subscriber("a", regex="o.*"), subscriber("b", regex="p.*")
+    resolved = ConsumerGroupRegularExpressionRecord(GROUP, "o.*", ("orders",), 1, 0)
+    other = ConsumerGroupRegularExpressionRecord(GROUP, "p.*", topics, 1, 0)
+    gone = [GroupTombstone(GROUP, record.key) for record in (leaving, other)]
+    assert applied([staying, leaving, resolved, other, *gone]).last_seen_subscriptions() is seen
+
+
 def test_an_instance_that_another_member_has_taken() -> None:
     """The tombstone of the member that had it before takes it from nobody, whichever comes first."""
     old = ConsumerGroupMemberMetadataRecord(GROUP, "a", "instance", None, "client", "/127.0.0.1")
