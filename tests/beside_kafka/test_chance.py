@@ -1,0 +1,25 @@
+"""New random histories, answered by Kafka's own classes while the test runs."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.beside_kafka.chance import Chance
+from tests.beside_kafka.histories import follow
+from tests.beside_kafka.oracle import Oracle
+
+COMMAND = os.environ.get("KAFKA_ORACLE")
+FIRST, COUNT = map(int, os.environ.get("ORACLE_SEEDS", "0:100").split(":"))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(COMMAND is None, reason="KAFKA_ORACLE names no program that runs Kafka's classes")
+def test_random_histories() -> None:
+    """Whatever happens, the same comes of it, or what is different on purpose."""
+    assert COMMAND is not None
+    with Oracle(COMMAND) as oracle:
+        for seed in range(FIRST, FIRST + COUNT):
+            verdict = follow(Chance(oracle, seed).run())
+            assert verdict.difference is None or verdict.known is not None, verdict
