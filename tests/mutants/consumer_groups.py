@@ -586,4 +586,10 @@ CONSUMER_GROUP_MUTANTS = (
         "            if member.assignment != NEW_ASSIGNMENT:\n",
         "            if False:\n",
     ),
+    Mutant(
+        "a copy of a state shares its members",
+        "consumer/state.py",
+        "copy.members = self.members.copy()",
+        "copy.members = self.members",
+    ),
 )
