@@ -158,6 +158,7 @@ def _print_report(report: FleetReport, command: str) -> None:
             console.print(f"    {line}", style="dim", markup=False, soft_wrap=True)
         console.print(f"  replay it: {command} --seed {run.seed}", markup=False, soft_wrap=True)
     _print_table(console, report)
+    _print_comparison(console, report)
     figures = report.to_json()
     causes = ", ".join(f"{cause} {count}" for cause, count in report.causes().items())
     console.print(f"rebalances by cause: {causes or 'none'}", markup=False, soft_wrap=True)
@@ -189,6 +190,23 @@ def _print_table(console: Console, report: FleetReport) -> None:
             continue
         values = (found.least, *found.percentiles.values(), found.most)
         table.add_row(measure.title, f"{found.count:,}", *(format_value(measure, value) for value in values))
+    console.print(table)
+
+
+def _print_comparison(console: Console, report: FleetReport) -> None:
+    """Print the groups beside each other: what half of all values and what 99 % of them are not above."""
+    from rich.table import Table
+
+    from groupcoord.sim.reports.page import compared
+
+    if not report.compared_ids():
+        return
+    table = Table(title="p50, p99 of each group")
+    table.add_column("")
+    for group_id in report.compared_ids():
+        table.add_column(group_id, justify="right")
+    for row in compared(report):
+        table.add_row(*row)
     console.print(table)
 
 

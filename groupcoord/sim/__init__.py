@@ -4,7 +4,7 @@ from groupcoord.laws import LawBrokenError
 from groupcoord.sim.actors.administrators import AdminAction, Administrator
 from groupcoord.sim.actors.fault import Fault
 from groupcoord.sim.actors.foreign_records import ForeignRecords
-from groupcoord.sim.actors.options import GroupOptions
+from groupcoord.sim.actors.options import GroupOptions, GroupProtocol
 from groupcoord.sim.actors.producers import TransactionalProducer
 from groupcoord.sim.actors.simple_consumers import SimpleConsumer
 from groupcoord.sim.actors.stage import ClientOperation
@@ -24,7 +24,10 @@ from groupcoord.sim.scenarios.faults import (
     LossyNetwork,
     Migration,
     NodeCrash,
+    ProtocolChange,
+    TopicCreation,
     TopicGrowth,
+    rolling_change,
     rolling_restart,
 )
 from groupcoord.sim.scenarios.file import Scenario, parse_scenario
@@ -50,16 +53,19 @@ __all__ = [
     "FleetReport",
     "ForeignRecords",
     "GroupOptions",
+    "GroupProtocol",
     "LawBrokenError",
     "LogTrouble",
     "LossyNetwork",
     "Migration",
     "NodeCrash",
     "Outcome",
+    "ProtocolChange",
     "Run",
     "Scenario",
     "ScenarioError",
     "SimpleConsumer",
+    "TopicCreation",
     "TopicGrowth",
     "TransactionalProducer",
     "World",
@@ -68,6 +74,7 @@ __all__ = [
     "parse_scenario",
     "picture",
     "report_page",
+    "rolling_change",
     "rolling_restart",
     "run_seed",
     "run_seeds",

@@ -20,11 +20,12 @@ from groupcoord.sim.actors.consumers import Consumer
 from groupcoord.sim.actors.fast_forward import Disturbances, FastForward
 from groupcoord.sim.actors.fault import Fault
 from groupcoord.sim.actors.population import Population
-from groupcoord.sim.actors.stage import Stage, Topics
+from groupcoord.sim.actors.stage import Stage
 from groupcoord.sim.actors.transactions import Transactions
 from groupcoord.sim.cluster.log import StoreFault
 from groupcoord.sim.cluster.nodes import CoordinatorNode
 from groupcoord.sim.cluster.simulated_cluster import SimulatedCluster
+from groupcoord.sim.cluster.topics import Topics
 from groupcoord.sim.kernel.randomness import stream
 from groupcoord.sim.kernel.scheduler import WORLD_RANK, Scheduler, rank_of_deadline
 from groupcoord.sim.kernel.trace import LineSink, Trace
@@ -92,6 +93,7 @@ class World:
             self.scheduler,
             options.cluster,
             seed=seed,
+            topics=Topics(options.topics),
             store_faults=[
                 StoreFault(START_MS + f.start_ms, START_MS + f.end_ms, f.flush_ms, f.refusal_percent) for f in troubles
             ],
@@ -102,7 +104,6 @@ class World:
             seed=seed,
             scheduler=self.scheduler,
             cluster=self.cluster,
-            topics=Topics(options.topics),
             trace=self.trace,
             ownership=self.laws,
             transactions=transactions,
@@ -161,6 +162,9 @@ class World:
             group.on_heartbeat = None
         rest_ms = self._come_to_rest(end_ms)
         self._is_calm = True
+        self.laws.begin_calm(
+            {g.options.group_id: [c.member_id for c in g.consumers if c.is_alive] for g in self.groups}
+        )
         self.scheduler.run_until(self.scheduler.time_ms + options.calm_ms, self.laws.after_event)
         self.laws.conclude()
         return self._conclude(rest_ms)

@@ -173,7 +173,13 @@ def test_sqlite_log_store_test_passes(tmp_path: Path, monkeypatch: pytest.Monkey
     assert lines[-1].startswith("2 passed in ")
 
 
-@pytest.mark.parametrize("name", ["bad_night", "exactly_once", pytest.param("rolling_restart", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("bad_night", "exactly_once", "mixed_group", "rolling_upgrade"),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("both_protocols", "rolling_restart")),
+    ],
+)
 def test_scenarios(name: str, tmp_path: Path) -> None:
     """The simulator runs each scenario, keeps every law, and writes a page."""
     page = tmp_path / "report.html"

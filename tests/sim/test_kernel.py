@@ -28,6 +28,7 @@ from groupcoord.sim.actors.fast_forward import Disturbances
 from groupcoord.sim.cluster.log import ClusterLog, Leader, NodeLog, StoreFault
 from groupcoord.sim.cluster.nodes import CoordinatorNode
 from groupcoord.sim.cluster.simulated_cluster import SimulatedCluster
+from groupcoord.sim.cluster.topics import Topics
 from groupcoord.sim.kernel.clocks import LocalClock
 from groupcoord.sim.kernel.network import BURST_MAX, Connection, Exchange, Network
 from groupcoord.sim.kernel.randomness import Chance, Latency, mixed, stable_number
@@ -268,7 +269,7 @@ def test_an_answer_is_judged_by_the_log_of_its_moment() -> None:
     fault = StoreFault(100, 1_100, flush_ms=10_000)
     scheduler = Scheduler(0)
     options = ClusterOptions(node_count=1, config=Config(offsets_topic_num_partitions=1))
-    cluster = SimulatedCluster(scheduler, options, seed=1, store_faults=[fault])
+    cluster = SimulatedCluster(scheduler, options, seed=1, topics=Topics({"t": 1}), store_faults=[fault])
     cluster.start()
     scheduler.run_until(99)
     (node,) = cluster.nodes

@@ -14,6 +14,7 @@ from groupcoord.log_store import LogRecord, Ticket
 from groupcoord.member.assignors.range import RangeAssignor
 from groupcoord.messages import HeartbeatResponse
 from groupcoord.sim import ConsumerPause, LawBrokenError, NodeCrash, World, run_seed
+from groupcoord.sim.actors.stage import Claim
 from groupcoord.sim.cluster.log import ClusterLog
 from groupcoord.sim.laws.run_laws import RunLaws
 
@@ -33,11 +34,11 @@ def test_ownership_counts_from_the_assignment_on(monkeypatch: pytest.MonkeyPatch
     """A generation in which nobody was told an assignment may be lost in a crash, and its number comes again."""
     generations: set[int] = set()
 
-    def assigned(self: RunLaws, consumer: str, key: tuple[str, str, int], generation_id: int) -> None:
+    def assigned(self: RunLaws, claim: Claim, key: tuple[str, str, int]) -> None:
         record = self.log.follow(self._cluster.partition_of(key[0])).classic_record(key[0])
         assert record is not None
-        assert record.generation_id >= generation_id
-        generations.add(generation_id)
+        assert record.generation_id >= claim.generation_id
+        generations.add(claim.generation_id)
 
     monkeypatch.setattr(RunLaws, "assigned", assigned)
     member = evolve(MEMBER, partition_assignment_strategy=("cooperative-sticky",))

@@ -184,10 +184,10 @@ def test_the_page_is_whole_and_needs_nothing_else() -> None:
     parser = _Balanced()
     parser.feed(page)
     assert not parser.open
-    assert parser.seen.count("svg") == 7
-    assert parser.seen.count("rect") > 7
+    assert parser.seen.count("svg") == 9
+    assert parser.seen.count("rect") > 9
     measures = [measure.key for measure in MEASURES if report.values(measure.key)]
-    assert len(measures) == 7
+    assert len(measures) == 9
     assert parser.ids == ["distributions", *measures, "causes"]
     assert parser.links == ["#distributions", "#causes", *(f"#{name}" for name in measures)]
     assert "script" not in parser.seen
@@ -265,7 +265,7 @@ def test_what_others_do_is_told(simulate: Run, scenario: str, tmp_path: Path) ->
     parser = _Balanced()
     parser.feed(page.read_text())
     assert not parser.open
-    assert parser.seen.count("svg") == 9
+    assert parser.seen.count("svg") == 11
     assert f'<td>transaction</td><td>committed</td><td class="n">{transactions["committed"]}</td>' in page.read_text()
 
 

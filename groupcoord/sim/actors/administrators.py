@@ -8,6 +8,8 @@ from random import Random
 from attrs import frozen
 
 from groupcoord.messages import (
+    ConsumerGroupDescribe,
+    ConsumerGroupDescribeResponse,
     DeleteGroups,
     DescribeGroups,
     DescribeGroupsResponse,
@@ -74,6 +76,7 @@ class Administrator(Fault):
         for _ in range(self.looks):
             yield Ask(ListGroups(), None)
             yield Ask(DescribeGroups((self.group,)), self.group)
+            yield Ask(ConsumerGroupDescribe((self.group,)), self.group)
             yield Ask(OffsetFetch((GroupToFetch(self.group),), require_stable=chance.random() < 0.5), self.group)
             yield Pause(self.look_pause_ms)
 
@@ -86,11 +89,17 @@ class Administrator(Fault):
         yield Ask(OffsetDelete(self.group, (TopicToDelete(topic, indexes),)), self.group)
 
     def _remove_member(self, stage: Stage, chance: Random) -> Script:
-        answer = yield Ask(DescribeGroups((self.group,)), self.group)
-        if not isinstance(answer, DescribeGroupsResponse) or not answer.groups[0].members:
+        members: list[tuple[str, str | None]] = []
+        answer = yield Ask(ConsumerGroupDescribe((self.group,)), self.group)
+        if isinstance(answer, ConsumerGroupDescribeResponse):
+            members = [(member.member_id, member.instance_id) for member in answer.groups[0].members]
+        if not members:
+            answer = yield Ask(DescribeGroups((self.group,)), self.group)
+            if isinstance(answer, DescribeGroupsResponse):
+                members = [(member.member_id, member.group_instance_id) for member in answer.groups[0].members]
+        if not members:
             return
-        member = chance.choice(answer.groups[0].members)
+        member_id, instance_id = chance.choice(members)
         # Kafka's tools name static members by their instance id alone.
-        member_id = "" if member.group_instance_id is not None else member.member_id
-        leaving = LeavingMember(member_id, member.group_instance_id, "an administrator says so")
+        leaving = LeavingMember("" if instance_id is not None else member_id, instance_id, "an administrator says so")
         yield Ask(LeaveGroup(self.group, (leaving,)), self.group)

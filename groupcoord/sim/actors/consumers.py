@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
-
-from attrs import evolve
+from uuid import UUID
 
 from groupcoord.errors import ErrorCode
-from groupcoord.member import Member, MemberConfig, TopicPartition
+from groupcoord.member import Member, MemberConfig, SubscriptionPattern, TopicPartition
 from groupcoord.member.outputs import (
     AssignmentNeeded,
     Closed,
@@ -25,12 +25,22 @@ from groupcoord.member.outputs import (
     PartitionsLost,
     PartitionsRevoked,
     RejoinRequested,
+    RequestRefused,
     Send,
 )
-from groupcoord.messages import Heartbeat, HeartbeatResponse, Node, OffsetCommit, Response
+from groupcoord.messages import (
+    ConsumerGroupHeartbeat,
+    ConsumerGroupHeartbeatResponse,
+    Heartbeat,
+    HeartbeatResponse,
+    Node,
+    OffsetCommit,
+    Response,
+    TopicPartitions,
+)
 from groupcoord.sim.actors.observations import GroupObservations, head
-from groupcoord.sim.actors.options import GroupOptions
-from groupcoord.sim.actors.stage import PartitionOfGroup, Stage
+from groupcoord.sim.actors.options import GroupOptions, GroupProtocol
+from groupcoord.sim.actors.stage import Claim, PartitionOfGroup, Stage
 from groupcoord.sim.kernel.clocks import LocalClock
 from groupcoord.sim.kernel.network import Connection
 from groupcoord.sim.kernel.randomness import mixed, stable_number, stream
@@ -76,6 +86,7 @@ class Consumer:
         owned: the partitions it believes to own, with the offset at which it began, None before it knows.
         in_flight: how many of its requests have no answer.
         clock: its own.
+        protocol: what it speaks in this life, or (while it is dead) in the next one.
     """
 
     def __init__(
@@ -103,15 +114,17 @@ class Consumer:
         self.clock = LocalClock(
             stage.start_ms, chance.randint(-skew_ms, skew_ms), chance.randint(-drift_ppm, drift_ppm)
         )
+        self.protocol = options.first_protocol_of(index)
         self.heartbeats_sent = 0
         self.commits_sent = 0
+        self.requests_sent = 0
         self._options = options
         self._stage = stage
         self._observations = observations
         self._listener = listener
         self._network = stage.cluster.network
         self._scheduler = stage.scheduler
-        self._config = _config_of(options, self.name)
+        self._config = options.config_of(self.name, self.protocol)
         self._life = 0
         self._key = stable_number(stage.seed, "consumer", number)
         self._rank = rank_of_deadline(number)
@@ -122,6 +135,7 @@ class Consumer:
         self._waiting_since_ms = 0
         self._owes_poll = False
         self._generation_id = self._reported_generation_id = -1
+        self._granted: set[tuple[UUID, int]] = set()
 
     @property
     def member_id(self) -> str:
@@ -148,15 +162,27 @@ class Consumer:
         self.is_alive, self.will_restart = True, False
         self.is_frozen = self.is_busy = self.is_closing = self.is_restless = False
         self._generation_id = self._reported_generation_id = -1
+        self._granted = set()
         self._owes_poll = False
-        self.record("starts")
+        self._config = self._options.config_of(self.name, self.protocol)
+        self.record("starts" if self.protocol is GroupProtocol.CLASSIC else "starts with the consumer protocol")
         self._observations.begin(self._scheduler.time_ms)
         now_ms = self._now_ms()
         jitter = stream(self._stage.seed, "jitter", self.number, self._life).random
         self.member = Member(self._config, now_ms=now_ms, random=jitter)
-        self.member.subscribe(self._options.topics, now_ms)
+        self._subscribe(self.member, now_ms)
         self.member.poll(now_ms, FOREVER_MS)
         self._after_input()
+
+    def _subscribe(self, member: Member, now_ms: int) -> None:
+        regex = self._options.regex
+        if not regex:
+            member.subscribe(self._options.topics, now_ms)
+        elif self.protocol is GroupProtocol.CONSUMER:
+            member.subscribe_pattern(SubscriptionPattern(regex), now_ms)
+        else:
+            member.update_metadata(self._stage.topics.metadata, now_ms)
+            member.subscribe_pattern(regex, now_ms)
 
     def crash(self) -> None:
         """Kill the process: nobody is told."""
@@ -271,10 +297,14 @@ class Consumer:
 
     def skip(self, duration_ms: int) -> None:
         """Let time pass of which the consumer notices nothing (see :mod:`groupcoord.sim.actors.fast_forward`)."""
+        assert self.member is not None
         self.clock.skipped_ms += duration_ms
-        self.heartbeats_sent += duration_ms // self._config.heartbeat_interval_ms
+        heartbeats, commits = duration_ms // self.member.heartbeat_interval_ms, 0
         if self._config.enable_auto_commit and self.owned:
-            self.commits_sent += duration_ms // max(self._config.auto_commit_interval_ms, 1)
+            commits = duration_ms // max(self._config.auto_commit_interval_ms, 1)
+        self.heartbeats_sent += heartbeats
+        self.commits_sent += commits
+        self.requests_sent += heartbeats + commits
         self._wake_ms = None
         self._schedule()
 
@@ -319,9 +349,11 @@ class Consumer:
             return
         del requests[correlation_id]
         self.in_flight -= 1
+        if isinstance(response, ConsumerGroupHeartbeatResponse) and response.assignment is not None:
+            self._granted = _partitions_of(response.assignment)
         self.member.receive(correlation_id, response, self._now_ms())
         self._after_input()
-        if type(response) is HeartbeatResponse:
+        if isinstance(response, HeartbeatResponse | ConsumerGroupHeartbeatResponse):
             self._listener.heartbeat_answered(self)
 
     def disconnected(self, connection: Connection) -> None:
@@ -371,7 +403,10 @@ class Consumer:
         if not self.in_flight:
             self._waiting_since_ms = self._scheduler.time_ms
         self.in_flight += 1
-        if type(send.request) is Heartbeat:
+        self.requests_sent += 1
+        if isinstance(send.request, ConsumerGroupHeartbeat) and send.request.topic_partitions is not None:
+            self._granted &= _partitions_of(send.request.topic_partitions)
+        if isinstance(send.request, Heartbeat | ConsumerGroupHeartbeat):
             self.heartbeats_sent += 1
         elif type(send.request) is OffsetCommit:
             self.commits_sent += 1
@@ -395,7 +430,7 @@ class Consumer:
             # to the log, and then another one has the same number.
             self._reported_generation_id = self._generation_id
             for partition in self.owned:
-                self._stage.ownership.assigned(self.name, self._key_of(partition), self._generation_id)
+                self._claim(partition, self._generation_id)
         self._schedule()
 
     def _react(self, output: Output, member: Member) -> None:
@@ -428,6 +463,8 @@ class Consumer:
             case RejoinRequested(reason=reason):
                 self.is_restless = True
                 self.record(f"wants to join: {reason}")
+            case RequestRefused():
+                self.record(f"is refused: {output.api} {output.error_code.name}")
             case CommitCompleted(failure=failure) if failure is not None:
                 self.record(f"could not commit: {failure.value} {output.error_code.name}")
             case LeftGroup(reason=reason):
@@ -452,11 +489,18 @@ class Consumer:
     def _key_of(self, partition: TopicPartition) -> PartitionOfGroup:
         return (self._options.group_id, partition.topic, partition.partition)
 
+    def _claim(self, partition: TopicPartition, generation_id: int) -> None:
+        """Say that it believes to own a partition."""
+        key = (self._stage.topics.topic_id(partition.topic), partition.partition)
+        is_stale = self.protocol is GroupProtocol.CONSUMER and key not in self._granted
+        claim = Claim(self.name, self.member_id, self.protocol, generation_id, is_stale)
+        self._stage.ownership.assigned(claim, self._key_of(partition))
+
     def _assigned(self, partitions: tuple[TopicPartition, ...], member: Member) -> None:
         now_ms = self._scheduler.time_ms
         for partition in partitions:
             self.owned[partition] = None
-            self._stage.ownership.assigned(self.name, self._key_of(partition), member.generation_id)
+            self._claim(partition, member.generation_id)
             self._observations.assigned(self.name, partition, now_ms)
         if partitions:
             self.record(f"gets {listed(partitions)}")
@@ -488,9 +532,8 @@ class Consumer:
         self.record(f"goes on at {' '.join(started[:8])}{more}")
 
 
-def _config_of(options: GroupOptions, name: str) -> MemberConfig:
-    instance_id = name if options.is_static else None
-    return evolve(options.member, group_id=options.group_id, group_instance_id=instance_id, client_id=name)
+def _partitions_of(topics: Iterable[TopicPartitions]) -> set[tuple[UUID, int]]:
+    return {(topic.topic_id, index) for topic in topics for index in topic.partitions}
 
 
 def listed(partitions: tuple[TopicPartition, ...]) -> str:

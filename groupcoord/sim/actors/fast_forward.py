@@ -1,10 +1,11 @@
 """Fast-forwarding steady groups: the heartbeats that they repeat, and the commits that the next ones replace.
 
-A group is steady when its coordinator has it Stable, every live consumer is settled in that generation, and nothing
-else is alive in it. From then on, until the next fault, a consumer only repeats itself with a period: the least common
-multiple of its heartbeat and commit intervals. Such a consumer, at a moment when none of its requests is under way,
-skips as many whole periods as fit before the next fault: its clock stands still for them. :data:`guard_ms` before
-the fault it goes on, so that each heartbeat and commit that the fault can meet is a real one.
+A group is steady when its coordinator has it Stable, every live consumer is settled in that generation (or, in a
+consumer group, at that epoch), all speak the same protocol, and nothing else is alive in it. From then on, until the
+next fault, a consumer only repeats itself with a period: the least common multiple of its heartbeat and commit
+intervals. Such a consumer, at a moment when none of its requests is under way, skips as many whole periods as fit
+before the next fault: its clock stands still for them. :meth:`FastForward.guard_ms` before the fault it goes on, so
+that each heartbeat and commit that the fault can meet is a real one.
 
 The trace stays the same, to the digest. What a steady heartbeat changes is the member's session deadline; what a steady
 commit changes are offsets and times that the next one replaces. The real ones before the fault set both as if none had
@@ -17,13 +18,21 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
+from math import lcm
 from typing import NamedTuple
 
 from groupcoord.errors import ErrorCode
 from groupcoord.laws import LawBrokenError
-from groupcoord.messages import Heartbeat, HeartbeatResponse
+from groupcoord.messages import (
+    ConsumerGroupHeartbeat,
+    ConsumerGroupHeartbeatResponse,
+    Heartbeat,
+    HeartbeatResponse,
+    Response,
+)
 from groupcoord.sim.actors.consumers import Consumer
 from groupcoord.sim.actors.groups import SimulatedGroup
+from groupcoord.sim.actors.options import GroupProtocol
 from groupcoord.sim.actors.stage import Stage
 from groupcoord.sim.kernel.scheduler import WORLD_RANK
 
@@ -54,14 +63,34 @@ class Disturbances:
         return min(self._starts[index], self._end_ms) if index < len(self._starts) else self._end_ms
 
 
+class Pace(NamedTuple):
+    """How consumers of one protocol repeat themselves.
+
+    Attributes:
+        heartbeat_interval_ms, session_timeout_ms: what holds for them.
+        commit_interval_ms: the time between two automatic commits; None: they make none.
+    """
+
+    heartbeat_interval_ms: int
+    session_timeout_ms: int
+    commit_interval_ms: int | None
+
+    @property
+    def period_ms(self) -> int:
+        """After so long a steady consumer has done the same again."""
+        return lcm(self.heartbeat_interval_ms, self.commit_interval_ms or 1)
+
+    @property
+    def longest_ms(self) -> int:
+        """The longest pause between two requests of the same kind."""
+        return max(self.heartbeat_interval_ms, self.commit_interval_ms or 0)
+
+
 class Skip(NamedTuple):
     """Until when a consumer skips time, and what keeps its session meanwhile."""
 
     until_ms: int
-    heartbeat: Heartbeat
-
-
-TAKEN = HeartbeatResponse(ErrorCode.NONE)
+    heartbeat: Heartbeat | ConsumerGroupHeartbeat
 
 
 class FastForward:
@@ -74,42 +103,73 @@ class FastForward:
     """
 
     def __init__(self, group: SimulatedGroup, stage: Stage, disturbances: Disturbances) -> None:
-        member, most_latency_ms = group.options.member, stage.cluster.options.most_latency_ms
-        longest_ms = member.heartbeat_interval_ms
-        if member.enable_auto_commit:
-            longest_ms = max(longest_ms, member.auto_commit_interval_ms)
-        self.guard_ms = 2 * longest_ms + 10 * most_latency_ms
+        member, settings = group.options.member, stage.cluster.environment.settings_of(group.options.group_id)
+        commit_interval_ms = max(member.auto_commit_interval_ms, 1) if member.enable_auto_commit else None
+        self._paces = {
+            GroupProtocol.CLASSIC: Pace(member.heartbeat_interval_ms, member.session_timeout_ms, commit_interval_ms),
+            GroupProtocol.CONSUMER: Pace(
+                settings.heartbeat_interval_ms, settings.session_timeout_ms, commit_interval_ms
+            ),
+        }
         self._group = group
         self._stage = stage
         self._disturbances = disturbances
-        self._period_ms = group.period_ms
-        # From the last of these until the first real heartbeat, the session must not end.
-        self._step_ms = member.session_timeout_ms - member.heartbeat_interval_ms - 4 * most_latency_ms - 1
-        self._is_possible = self._step_ms >= member.session_timeout_ms // 3
         self._skipping: dict[Consumer, Skip] = {}
+        self._keep_sessions_ms: int | None = None
+
+    def guard_ms(self, pace: Pace) -> int:
+        """Return how long before a fault consumers go on."""
+        return 2 * pace.longest_ms + 10 * self._stage.cluster.options.most_latency_ms
+
+    def _step_ms(self, pace: Pace) -> int:
+        """Return how long the coordinator need not hear of consumers that skip time.
+
+        From the last time that it does until the first real heartbeat, the session must not end.
+        """
+        latency_ms = self._stage.cluster.options.most_latency_ms
+        return pace.session_timeout_ms - pace.heartbeat_interval_ms - 4 * latency_ms - 1
 
     def consider(self, consumer: Consumer) -> None:
         """Let a consumer skip what it may. It has just had the answer of a heartbeat."""
         member = consumer.member
         if consumer.in_flight or member is None or not member.is_steady:
             return
-        if not self._is_possible or not consumer.clock.keeps_time:
+        pace = self._paces[consumer.protocol]
+        if self._step_ms(pace) < pace.session_timeout_ms // 3 or not consumer.clock.keeps_time:
+            return
+        if pace.heartbeat_interval_ms <= self._stage.round_trip_ms:
+            # A heartbeat that waits for the answer of the one before is late, and those after it too.
             return
         scheduler = self._stage.scheduler
         now_ms = scheduler.time_ms
-        periods = (self._disturbances.next_ms(now_ms) - self.guard_ms - now_ms) // self._period_ms
+        periods = (self._disturbances.next_ms(now_ms) - self.guard_ms(pace) - now_ms) // pace.period_ms
         if periods < 1 or not self._group.is_steady():
             return
-        duration_ms = periods * self._period_ms
-        if not self._skipping:
-            scheduler.at(now_ms + self._step_ms, WORLD_RANK, self._keep_sessions)
-        group_id, instance_id = self._group.options.group_id, consumer.config.group_instance_id
-        heartbeat = Heartbeat(group_id, member.generation_id, member.member_id, instance_id)
-        self._skipping[consumer] = Skip(now_ms + duration_ms, heartbeat)
+        duration_ms = periods * pace.period_ms
+        self._keep_sessions_by(now_ms + self._step_ms(pace))
+        self._skipping[consumer] = Skip(now_ms + duration_ms, self._heartbeat_of(consumer))
         consumer.skip(duration_ms)
 
-    def _keep_sessions(self, _: None) -> None:
+    def _heartbeat_of(self, consumer: Consumer) -> Heartbeat | ConsumerGroupHeartbeat:
+        """Return what a steady consumer sends."""
+        group_id, instance_id = self._group.options.group_id, consumer.config.group_instance_id
+        member = consumer.member
+        assert member is not None
+        if consumer.protocol is GroupProtocol.CLASSIC:
+            return Heartbeat(group_id, member.generation_id, member.member_id, instance_id)
+        name = consumer.config.client_id
+        return ConsumerGroupHeartbeat(group_id, member.member_id, member.generation_id, instance_id, client_id=name)
+
+    def _keep_sessions_by(self, due_ms: int) -> None:
+        if self._keep_sessions_ms is None or due_ms < self._keep_sessions_ms:
+            self._keep_sessions_ms = due_ms
+            self._stage.scheduler.at(due_ms, WORLD_RANK, self._keep_sessions, due_ms)
+
+    def _keep_sessions(self, due_ms: int) -> None:
         """Let the coordinator hear of those who skip time, so that it does not take them for dead."""
+        if due_ms != self._keep_sessions_ms:
+            return
+        self._keep_sessions_ms = None
         group_id, cluster = self._group.options.group_id, self._stage.cluster
         now_ms = self._stage.scheduler.time_ms
         self._skipping = {c: skip for c, skip in self._skipping.items() if skip.until_ms > now_ms}
@@ -120,9 +180,21 @@ class FastForward:
         coordinator = node.coordinator
         assert coordinator is not None
         cluster.environment.active[node] = None
-        for skip in self._skipping.values():
-            coordinator.submit(skip.heartbeat)
-        for _, response in coordinator.take_replies():
-            if response != TAKEN:
+        for consumer, skip in self._skipping.items():
+            coordinator.submit(skip.heartbeat, consumer)
+        for token, response in coordinator.take_replies():
+            if not _is_steady(response, token.member.generation_id):
                 raise LawBrokenError(f"the heartbeat of a steady member of {group_id!r} is answered {response}")
-        self._stage.scheduler.at(now_ms + self._step_ms, WORLD_RANK, self._keep_sessions)
+        step_ms = min(self._step_ms(self._paces[consumer.protocol]) for consumer in self._skipping)
+        self._keep_sessions_by(now_ms + step_ms)
+
+
+def _is_steady(response: Response | None, epoch: int) -> bool:
+    """Tell whether an answer says that nothing has changed."""
+    match response:
+        case HeartbeatResponse():
+            return response.error_code is ErrorCode.NONE
+        case ConsumerGroupHeartbeatResponse():
+            return (response.error_code, response.member_epoch, response.assignment) == (ErrorCode.NONE, epoch, None)
+        case _:
+            return False

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import lcm
+from typing import NamedTuple
 
 from groupcoord.coordinator import GroupState
 from groupcoord.core.classic.group import GroupMetadata
-from groupcoord.core.classic.member import MemberMetadata
+from groupcoord.core.consumer.group import ConsumerGroup, ConsumerGroupState
+from groupcoord.core.consumer.state import ConsumerMember
+from groupcoord.core.timers import TimerKind
 from groupcoord.member import TopicPartition
 from groupcoord.member.membership import MemberState
 from groupcoord.messages import Node
@@ -18,6 +20,20 @@ from groupcoord.sim.actors.stage import Stage
 
 LOOK_INTERVAL_MS = 1_000
 """So long a group that is not steady counts as such, unless something happens to it."""
+
+
+class Seat(NamedTuple):
+    """A member's place in a group as its coordinator has it.
+
+    Attributes:
+        generation_id: its generation or member epoch.
+        heard_ms: when it was heard of; None: nobody waits for that.
+        partitions: what it has; None: its leader knows.
+    """
+
+    generation_id: int
+    heard_ms: int | None
+    partitions: frozenset[TopicPartition] | None
 
 
 class SimulatedGroup:
@@ -44,14 +60,6 @@ class SimulatedGroup:
         self._is_steady = False
         self._looks_again_ms = 0
 
-    @property
-    def period_ms(self) -> int:
-        """After so long a steady consumer has done the same again."""
-        member = self.options.member
-        if not member.enable_auto_commit:
-            return member.heartbeat_interval_ms
-        return lcm(member.heartbeat_interval_ms, max(member.auto_commit_interval_ms, 1))
-
     def disturbed(self) -> None:
         """Something happened to the group: whether it is steady must be found out anew."""
         self._is_steady, self._looks_again_ms = False, 0
@@ -73,9 +81,14 @@ class SimulatedGroup:
     def _find_steady(self) -> bool:
         if any(consumer.will_restart for consumer in self.consumers):
             return False
-        return self._is_made_of([consumer for consumer in self.consumers if consumer.is_alive])
+        alive = [consumer for consumer in self.consumers if consumer.is_alive]
+        if self.options.regex or len({consumer.protocol for consumer in alive}) > 1:
+            # Expressions are matched again now and then; and consumers of two protocols have no common period.
+            return False
+        known = self._known()
+        return known is not None and self._is_made_of(alive, *known)
 
-    def _known(self) -> tuple[GroupMetadata | None, Node] | None:
+    def _known(self) -> tuple[GroupMetadata | ConsumerGroup | None, Node] | None:
         """Return the group as its coordinator has it, and who that is; None while there is no coordinator."""
         group_id = self.options.group_id
         coordinator = self._stage.cluster.serving(group_id)
@@ -83,61 +96,110 @@ class SimulatedGroup:
             return None
         partition = coordinator.partition(coordinator.partition_of(group_id))
         group = None if partition is None else partition.groups.get(group_id)
-        return (group if isinstance(group, GroupMetadata) else None), coordinator.node
+        return (group if isinstance(group, GroupMetadata | ConsumerGroup) else None), coordinator.node
 
-    def _is_made_of(self, consumers: list[Consumer]) -> bool:
+    def _is_made_of(self, consumers: list[Consumer], group: GroupMetadata | ConsumerGroup | None, node: Node) -> bool:
         """Tell whether the coordinator has it Stable with just these consumers, and they see it as their group too."""
-        known = self._known()
-        if known is None:
+        if group is None or not self._is_stable(group):
             return False
-        group, node = known
-        if group is None or group.state is not GroupState.STABLE or group.pending_members or group.pending_sync:
-            return False
-        return len(consumers) == len(group.members) and all(
-            _is_settled(consumer, group.generation_id, node) and self._is_heard(group.members.get(consumer.member_id))
+        seats = self._seats(group)
+        return len(consumers) == len(seats) and all(
+            (seat := seats.get(consumer.member_id)) is not None
+            and _is_settled(consumer, seat, node)
+            and self._is_heard(consumer, seat)
             for consumer in consumers
         )
 
-    def _is_heard(self, member: MemberMetadata | None) -> bool:
-        """Tell whether the coordinator has heard of a member as lately as it does of one that goes on as it should."""
-        if member is None or member.session_timer.deadline_ms is None:
+    def _is_stable(self, group: GroupMetadata | ConsumerGroup) -> bool:
+        if isinstance(group, GroupMetadata):
+            return group.state is GroupState.STABLE and not group.pending_members and not group.pending_sync
+        if group.writing is not None or group.waiting or group.is_resolving:
             return False
-        heard_ms = member.session_timer.deadline_ms - member.session_timeout_ms
-        latest_ms = (
-            self._stage.scheduler.time_ms - self.options.member.heartbeat_interval_ms - self._stage.round_trip_ms
-        )
-        return heard_ms >= latest_ms
+        return group.group_state is ConsumerGroupState.STABLE or self._is_left_to_classic_members(group)
+
+    def _is_left_to_classic_members(self, group: ConsumerGroup) -> bool:
+        """Tell whether all members of a consumer group use the classic protocol, and it may not become a classic one.
+
+        They keep what they have: whoever leaves makes a new epoch, but no new target (as in Kafka).
+        """
+        if self._stage.cluster.config.group_consumer_migration_policy.allows_downgrade:
+            return False
+        state = group.state
+        is_theirs = bool(state.members) and state.classic_member_count == len(state.members)
+        return is_theirs and all(map(state.is_settled, state.members.values()))
+
+    def _seats(self, group: GroupMetadata | ConsumerGroup) -> dict[str, Seat]:
+        if isinstance(group, ConsumerGroup):
+            return {member_id: self._seat_in(group, member) for member_id, member in group.state.members.items()}
+        return {
+            member_id: Seat(
+                group.generation_id, _heard(member.session_timer.deadline_ms, member.session_timeout_ms), None
+            )
+            for member_id, member in group.members.items()
+        }
+
+    def _seat_in(self, group: ConsumerGroup, member: ConsumerMember) -> Seat:
+        classic = member.metadata.classic_member_metadata
+        settings = self._stage.cluster.environment.settings_of(group.group_id)
+        timeout_ms = settings.session_timeout_ms if classic is None else classic.session_timeout_ms
+        deadline_ms = group.timer(TimerKind.CONSUMER_SESSION, member.member_id).deadline_ms
+        names = self._stage.topics.topic_name
+        partitions = frozenset(TopicPartition(names(topic_id) or "", index) for topic_id, index in member.partitions())
+        return Seat(member.assignment.member_epoch, _heard(deadline_ms, timeout_ms), partitions)
+
+    def _is_heard(self, consumer: Consumer, seat: Seat) -> bool:
+        """Tell whether the coordinator has heard of a member as lately as it does of one that goes on as it should."""
+        assert consumer.member is not None
+        interval_ms = consumer.member.heartbeat_interval_ms
+        latest_ms = self._stage.scheduler.time_ms - interval_ms - self._stage.round_trip_ms
+        return seat.heard_ms is not None and seat.heard_ms >= latest_ms
 
     def is_at_rest(self) -> bool:
         """Tell whether it is steady, and every partition has one owner; or nobody is alive and it is empty.
 
-        Whom ``group.max.size`` keeps out goes on trying; that is rest for all others.
+        Whom the limit of the group's size keeps out goes on trying; that is rest for all others.
         """
         known = self._known()
         if self.scripted_clients or known is None:
             return False
-        group, _ = known
+        group, node = known
         inside = [consumer for consumer in self.consumers if consumer.is_alive]
-        if group is not None and len(group.members) >= self._stage.cluster.config.group_max_size:
-            inside = [consumer for consumer in inside if consumer.member_id in group.members]
+        if group is not None and self._is_full(group):
+            members = group.state.members if isinstance(group, ConsumerGroup) else group.members
+            inside = [consumer for consumer in inside if consumer.member_id in members]
         elif any(consumer.will_restart for consumer in self.consumers):
             return False
         if not inside:
-            return group is None or group.state is GroupState.EMPTY
-        return self._is_made_of(inside) and self._is_shared_out([p for consumer in inside for p in consumer.owned])
+            return group is None or (not group.members if isinstance(group, GroupMetadata) else group.is_empty)
+        return self._is_made_of(inside, group, node) and self._is_shared_out(inside, group)
 
-    def _is_shared_out(self, owned: list[TopicPartition]) -> bool:
+    def _is_full(self, group: GroupMetadata | ConsumerGroup) -> bool:
+        config = self._stage.cluster.config
+        if isinstance(group, ConsumerGroup):
+            return len(group.state.members) >= config.group_consumer_max_size
+        return len(group.members) >= config.group_max_size
+
+    def _is_shared_out(self, inside: list[Consumer], group: GroupMetadata | ConsumerGroup | None) -> bool:
         """Tell whether every partition has one owner.
 
-        What was added while a static leader was away may have none: when it is back it skips the assignment and takes
-        the topics as it finds them for what it has assigned (KIP-814, as Kafka's Java consumer does).
+        What was added to a classic group while a static leader was away may have none: when it is back it skips the
+        assignment and takes the topics as it finds them for what it has assigned (KIP-814, as Kafka's Java consumer
+        does).
         """
-        found, wanted = set(owned), set(self._stage.topics.partitions_of(self.options.topics))
+        owned = [partition for consumer in inside for partition in consumer.owned]
+        topics = self._stage.topics
+        found, wanted = set(owned), set(topics.partitions_of(self.options.subscribed(topics.names())))
         least = set(self._first_partitions) if self.options.is_static else wanted
+        if isinstance(group, ConsumerGroup):
+            least = set() if self._is_left_to_classic_members(group) else wanted
         return len(found) == len(owned) and least <= found <= wanted
 
 
-def _is_settled(consumer: Consumer, generation_id: int, node: Node) -> bool:
+def _heard(deadline_ms: int | None, session_timeout_ms: int) -> int | None:
+    return None if deadline_ms is None else deadline_ms - session_timeout_ms
+
+
+def _is_settled(consumer: Consumer, seat: Seat, node: Node) -> bool:
     """Tell whether a consumer is where its coordinator has it, and talks to that one (not to who was it before)."""
     member = consumer.member
     return (
@@ -147,7 +209,8 @@ def _is_settled(consumer: Consumer, generation_id: int, node: Node) -> bool:
         and not consumer.is_restless
         and consumer.is_connected()
         and member.state is MemberState.STABLE
-        and member.generation_id == generation_id
+        and member.generation_id == seat.generation_id
         and member.coordinator == node
+        and (seat.partitions is None or seat.partitions == consumer.owned.keys())
         and None not in consumer.owned.values()
     )

@@ -35,15 +35,16 @@ class Population:
         return self._group_of[group_id]
 
     def grow(self, topic: str, partition_count: int) -> None:
-        """Give a topic more partitions; all consumers learn of it at once."""
+        """Give a topic more partitions, or create it; all nodes and consumers learn of it at once."""
         stage = self._stage
         old_count = stage.topics.partition_count(topic)
-        if partition_count <= old_count:
+        if old_count is not None and partition_count <= old_count:
             return
-        stage.record(f"{topic} grows from {old_count} to {partition_count} partitions")
-        added = stage.topics.grow(topic, partition_count)
+        was = "is created with" if old_count is None else f"grows from {old_count} to"
+        stage.record(f"{topic} {was} {partition_count} partitions")
+        added = stage.cluster.set_partition_count(topic, partition_count)
         for group in self.groups:
-            if topic in group.options.topics:
+            if group.options.subscribes_to(topic):
                 group.observations.add_partitions(added, stage.scheduler.time_ms)
         for consumer in self.consumers:
             consumer.metadata_changed()

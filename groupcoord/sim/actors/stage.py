@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
-from groupcoord.member import Cluster as TopicMetadata
-from groupcoord.member import TopicPartition
+from groupcoord.sim.actors.options import GroupProtocol
 from groupcoord.sim.actors.transactions import Transactions
 from groupcoord.sim.cluster.simulated_cluster import SimulatedCluster
+from groupcoord.sim.cluster.topics import Topics
 from groupcoord.sim.kernel.scheduler import Scheduler
 from groupcoord.sim.kernel.trace import Trace
 
@@ -31,10 +30,29 @@ class ClientOperation(NamedTuple):
     outcome: str
 
 
+class Claim(NamedTuple):
+    """A consumer believes to own a partition.
+
+    Attributes:
+        consumer: its name.
+        member_id: as whom.
+        protocol: what it speaks.
+        generation_id: since which generation (in a consumer group: member epoch), or in which it was confirmed.
+        is_stale: it was told meanwhile that it is to have it no more, or said that it does not have it yet.
+            It first does all that it was told before, as the Java consumer does; its coordinator may be further.
+    """
+
+    consumer: str
+    member_id: str
+    protocol: GroupProtocol
+    generation_id: int
+    is_stale: bool = False
+
+
 class OwnershipObserver(Protocol):
     """Hears of what consumers believe to own."""
 
-    def assigned(self, consumer: str, key: PartitionOfGroup, generation_id: int) -> None:
+    def assigned(self, claim: Claim, key: PartitionOfGroup) -> None:
         """A consumer was given a partition."""
 
     def given_up(self, consumer: str, key: PartitionOfGroup) -> None:
@@ -44,37 +62,6 @@ class OwnershipObserver(Protocol):
         """A member was told its assignment."""
 
 
-class Topics:
-    """The topics that there are.
-
-    Attributes:
-        metadata: what brokers tell of them.
-    """
-
-    def __init__(self, partition_counts: Mapping[str, int]) -> None:
-        self._partition_counts = dict(partition_counts)
-        self.metadata = TopicMetadata.of(self._partition_counts)
-
-    def names(self) -> list[str]:
-        """Return the names of all topics, sorted."""
-        return sorted(self._partition_counts)
-
-    def partition_count(self, topic: str) -> int:
-        """Return how many partitions a topic has."""
-        return self._partition_counts[topic]
-
-    def partitions_of(self, topics: tuple[str, ...]) -> tuple[TopicPartition, ...]:
-        """Return all partitions of topics."""
-        return tuple(TopicPartition(name, index) for name in topics for index in range(self._partition_counts[name]))
-
-    def grow(self, topic: str, partition_count: int) -> tuple[TopicPartition, ...]:
-        """Give a topic more partitions, and return those."""
-        old_count = self._partition_counts[topic]
-        self._partition_counts[topic] = partition_count
-        self.metadata = TopicMetadata.of(self._partition_counts)
-        return tuple(TopicPartition(topic, index) for index in range(old_count, partition_count))
-
-
 class Stage:
     """What actors have around them.
 
@@ -82,13 +69,13 @@ class Stage:
         seed: everything that is left to chance comes from it.
         scheduler: the clock.
         cluster: nodes, network and log.
-        topics: the topics that there are.
         trace: takes what happens.
         ownership: hears of what consumers believe to own.
         consumer_count: how many client numbers, from 0 on, belong to consumers.
 
     Attributes:
         start_ms: when the run began, in milliseconds since the Unix epoch.
+        topics: the topics that there are.
         transactions: those of all producers.
         operations: how often clients did what.
         round_trip_ms: no answer takes longer while nothing is wrong, but for those that wait for others.
@@ -100,7 +87,6 @@ class Stage:
         seed: int,
         scheduler: Scheduler,
         cluster: SimulatedCluster,
-        topics: Topics,
         trace: Trace,
         ownership: OwnershipObserver,
         transactions: Transactions,
@@ -110,7 +96,7 @@ class Stage:
         self.start_ms = trace.start_ms
         self.scheduler = scheduler
         self.cluster = cluster
-        self.topics = topics
+        self.topics: Topics = cluster.topics
         self.trace = trace
         self.ownership = ownership
         self.transactions = transactions

@@ -79,6 +79,7 @@ class ClusterLog:
         memory: the log itself.
         leaders: log partition → who may write to it.
         fresh: log partition → records written since somebody last took them (the laws follow the log with them).
+        on_append: called with the records of each append, before they are durable.
         unwritten_empties: groups that have become empty, but the record that says so was refused.
     """
 
@@ -88,6 +89,7 @@ class ClusterLog:
         self.memory = MemoryLogStore()
         self.leaders = [NOBODY] * partition_count
         self.fresh: list[list[LogRecord]] = [[] for _ in range(partition_count)]
+        self.on_append: Callable[[Sequence[LogRecord]], None] = _ignore
         self.unwritten_empties: set[str] = set()
         self._scheduler = scheduler
         self._flush_ms = flush_ms
@@ -123,6 +125,7 @@ class ClusterLog:
     def write(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int:
         """Make records durable; return the offset of the first."""
         entries = records[:]
+        self.on_append(entries)
         base_offset = self.memory.append(partition, ticket, entries)
         assert base_offset is not None
         self.fresh[partition] += entries
@@ -148,6 +151,10 @@ class ClusterLog:
             found = compacted(list(self.memory.read(partition)), 1.0, keeps_tombstones=True)
             self._compacted[partition] = end_offset, found
         return found
+
+
+def _ignore(*_: object) -> None:
+    """Nobody wants to know."""
 
 
 def next_multiple(now_ms: int, interval_ms: int) -> int:
@@ -236,10 +243,7 @@ class NodeLog:
     def _flush(self, partition: int) -> None:
         """Write what is due, and answer. A failed flush fails for all of it."""
         waiting, now_ms = self._waiting[partition], self._scheduler.time_ms
-        due = []
-        while waiting and waiting[0].durable_ms <= now_ms:
-            due.append(waiting.popleft())
-        if not due or self._answers is None:
+        if not waiting or waiting[0].durable_ms > now_ms or self._answers is None:
             return
         error: LogStoreError | None
         if not self._leads(partition):
@@ -247,9 +251,14 @@ class NodeLog:
         else:
             error = self._log.refusal(partition, now_ms)
         if error is None:
-            for _, ticket, records in due:
+            # What follows from an answer may be written at once, but not before what waits.
+            while waiting and waiting[0].durable_ms <= now_ms:
+                _, ticket, records = waiting.popleft()
                 self._answers.appended(ticket, self._log.write(partition, ticket, records))
         else:
+            due = []
+            while waiting and waiting[0].durable_ms <= now_ms:
+                due.append(waiting.popleft())
             self._refuse(partition, due, error)
         self._settle()
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from groupcoord.coordinator import GroupCoordinator, PartitionStatus
 from groupcoord.errors import ErrorCode
 from groupcoord.events import Event
+from groupcoord.group_settings import ConsumerGroupSettings
 from groupcoord.messages import Node, Request, Response, TxnOffsetCommit
 from groupcoord.sim.cluster.log import ClusterLog, NodeLog, StoreFault
 from groupcoord.sim.cluster.options import ClusterOptions
+from groupcoord.sim.cluster.topics import Topics
 from groupcoord.sim.kernel.network import Connection, Exchange, Network
 from groupcoord.sim.kernel.randomness import Latency, mixed, stable_number
 from groupcoord.sim.kernel.scheduler import Scheduler, rank_of_node
@@ -27,6 +29,7 @@ class NodeEnvironment:
         config: the settings of all coordinators.
         network: carries requests and answers.
         log: what is durable.
+        topics: the topics that there are.
         addresses: of all nodes, node 1 first.
         active: the nodes that may have changed since somebody last emptied this.
         on_event: called with each thing that happened to a group on a node.
@@ -35,11 +38,22 @@ class NodeEnvironment:
     """
 
     def __init__(
-        self, scheduler: Scheduler, options: ClusterOptions, *, seed: int, store_faults: Iterable[StoreFault]
+        self,
+        scheduler: Scheduler,
+        options: ClusterOptions,
+        *,
+        seed: int,
+        topics: Topics,
+        store_faults: Iterable[StoreFault],
     ) -> None:
         self.scheduler = scheduler
+        self.topics = topics
         self.options = options
         self.config = options.config
+        self._usual_settings = ConsumerGroupSettings.of(options.config)
+        self._own_settings = {
+            group_id: ConsumerGroupSettings.of(options.config, own) for group_id, own in options.group_configs.items()
+        }
         self.network = Network(scheduler, seed, Latency(options.least_latency_ms, options.most_latency_ms))
         self.log = ClusterLog(
             scheduler,
@@ -59,6 +73,14 @@ class NodeEnvironment:
     def address_of(self, node_id: int) -> Node | None:
         """Return the address of a node, or None if there is no such one."""
         return self.addresses[node_id - 1] if 1 <= node_id <= len(self.addresses) else None
+
+    def settings_of(self, group_id: str) -> ConsumerGroupSettings:
+        """Return what holds for the members of a consumer group (KIP-848)."""
+        return self._own_settings.get(group_id, self._usual_settings)
+
+    def new_uuid(self) -> str:
+        """Make an id for a member that joins a consumer group without one."""
+        return self.new_member_id("member")
 
     def new_member_id(self, prefix: str) -> str:
         """Make a member id: looks random, comes from the seed."""
@@ -105,10 +127,14 @@ class CoordinatorNode:
             config=environment.config,
             clock=self._scheduler,
             log_store=self.log,
+            topics=environment.topics,
+            regexes=environment.topics,
+            consumer_group_settings=environment.settings_of,
             node=self.address,
             owner=self._owner,
             verify_transaction=environment.verify_transaction,
             new_member_id=environment.new_member_id,
+            new_uuid=environment.new_uuid,
         )
         self.log.connect(self.coordinator)
         self.coordinator.observe()
@@ -204,6 +230,17 @@ class CoordinatorNode:
             coordinator.tick()
             self.settle()
         self._schedule_tick()
+
+    # ------------------------------------------------------------ topics
+
+    def topics_changed(self, names: Collection[str], *, are_new: bool) -> None:
+        """Hear of topics that have more partitions than before, or that are new."""
+        if self.coordinator is not None:
+            if are_new:
+                self.coordinator.topics_created(names)
+            else:
+                self.coordinator.topics_changed(names)
+            self.settle()
 
     # ------------------------------------------------------------ leading log partitions
 

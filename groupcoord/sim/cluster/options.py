@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from attrs import field, frozen
 
 from groupcoord.config import Config
@@ -18,6 +20,8 @@ class ClusterOptions:
         flush_ms: how often the log writes; 0: at once.
         failure_detection_ms: how long after a node died others take its log partitions over; None: they wait for it.
         word_ms: how long at most the word of a new leader takes to a node.
+        group_configs: group id → the settings of its own that a consumer group has (KIP-848), by attribute of
+            :class:`~groupcoord.group_settings.ConsumerGroupSettings`.
         load_step_records, load_step_ms: a load reads so many records in a step, and so long is a step.
     """
 
@@ -28,5 +32,6 @@ class ClusterOptions:
     flush_ms: int = 0
     failure_detection_ms: int | None = None
     word_ms: int = 50
+    group_configs: Mapping[str, Mapping[str, int]] = field(factory=dict)
     load_step_records: int = 1_000
     load_step_ms: int = 10

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from groupcoord.consumer_protocol import TopicPartition
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.sim.cluster.log import NOBODY, Leader, StoreFault
 from groupcoord.sim.cluster.nodes import CoordinatorNode, NodeEnvironment
 from groupcoord.sim.cluster.options import ClusterOptions
+from groupcoord.sim.cluster.topics import Topics
 from groupcoord.sim.kernel.randomness import mixed, stable_number
 from groupcoord.sim.kernel.scheduler import WORLD_RANK, Scheduler
 
@@ -17,16 +19,25 @@ class SimulatedCluster:
 
     Attributes:
         environment: what the nodes share; its ``on_event`` and ``on_answer`` hear of what they do.
-        scheduler, options, config, network, log: of the environment.
+        scheduler, options, config, network, log, topics: of the environment.
         nodes: node 1 first.
         on_crash: called with each node that is killed.
         on_change: called with a line about nodes and log partitions.
     """
 
     def __init__(
-        self, scheduler: Scheduler, options: ClusterOptions, *, seed: int, store_faults: Iterable[StoreFault] = ()
+        self,
+        scheduler: Scheduler,
+        options: ClusterOptions,
+        *,
+        seed: int,
+        topics: Topics,
+        store_faults: Iterable[StoreFault] = (),
     ) -> None:
-        self.environment = environment = NodeEnvironment(scheduler, options, seed=seed, store_faults=store_faults)
+        self.topics = topics
+        self.environment = environment = NodeEnvironment(
+            scheduler, options, seed=seed, topics=self.topics, store_faults=store_faults
+        )
         self.scheduler = scheduler
         self.options = options
         self.config = options.config
@@ -69,6 +80,16 @@ class SimulatedCluster:
         """Return the coordinator of :meth:`serving_node`."""
         node = self.serving_node(group_id)
         return None if node is None else node.coordinator
+
+    # ------------------------------------------------------------ topics
+
+    def set_partition_count(self, topic: str, partition_count: int) -> tuple[TopicPartition, ...]:
+        """Give a topic more partitions, or create it; return the new ones. Nodes that are up learn of it at once."""
+        is_new = self.topics.partition_count(topic) is None
+        added = self.topics.set_partition_count(topic, partition_count)
+        for node in self.nodes:
+            node.topics_changed((topic,), are_new=is_new)
+        return added
 
     # ------------------------------------------------------------ who leads
 

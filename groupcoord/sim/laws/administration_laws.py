@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from groupcoord.consumer_protocol import TopicPartition, decode_assignment
-from groupcoord.coordinator import GroupState
+from groupcoord.coordinator import ConsumerGroupState, GroupState
 from groupcoord.errors import ErrorCode
 from groupcoord.laws import require
 from groupcoord.messages import DeleteGroupsResponse, DescribedGroup, ListGroupsResponse
 
 STATES = {state.value for state in GroupState if state is not GroupState.DEAD}
+STATES_BY_TYPE = {
+    "classic": STATES,
+    "consumer": {state.value for state in ConsumerGroupState if state is not ConsumerGroupState.DEAD},
+}
 
 IsKnown = Callable[[str], bool | None]
 """Whether the log has a group; None if the node that answers need not know."""
@@ -21,7 +25,7 @@ def check_listed(response: ListGroupsResponse, is_known: IsKnown) -> None:
     names = [group.group_id for group in response.groups]
     require(len(names) == len(set(names)), f"a group is listed twice: {names}")
     for group in response.groups:
-        require(group.group_state in STATES and group.group_type == "classic", f"listed is {group!r}")
+        require(group.group_state in STATES_BY_TYPE.get(group.group_type, ()), f"listed is {group!r}")
         require(is_known(group.group_id) is not False, f"listed is {group!r}, of which the log knows nothing")
 
 

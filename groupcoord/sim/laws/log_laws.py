@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from functools import lru_cache
 
 from groupcoord.consumer_protocol import decode_subscription
+from groupcoord.core.consumer.records import ConsumerGroupMetadataRecord, ConsumerGroupRegularExpressionRecord
+from groupcoord.core.consumer.state import ConsumerState
 from groupcoord.core.hard_state import HardState
 from groupcoord.core.records import (
     CLASSIC_GROUP_KEY,
     NO_PRODUCER_ID,
     GroupMetadataRecord,
+    GroupRecord,
     GroupTombstone,
     OffsetCommitRecord,
     OffsetTombstone,
+    OpaqueRecord,
     TransactionMarker,
 )
 from groupcoord.laws import OffsetLedger, require
+from groupcoord.log_store import LogRecord
 from groupcoord.sim.cluster.simulated_cluster import SimulatedCluster
+
+OF_NO_GROUP = (OffsetCommitRecord, OffsetTombstone, TransactionMarker, OpaqueRecord)
+"""Records that say nothing of a group itself."""
 
 
 class LogLaws:
@@ -25,6 +35,9 @@ class LogLaws:
     Attributes:
         replayed: log partition → the hard state that its records make.
         ledgers: log partition → the committed offsets that they make, in the plainest way there is.
+        newest_generations: group id → the highest generation or epoch of any group of that name.
+        group_records: group id → how many records were written about it, offsets apart.
+        is_calm: nothing is to happen any more, so nothing new is written about groups.
     """
 
     def __init__(self, cluster: SimulatedCluster) -> None:
@@ -32,24 +45,40 @@ class LogLaws:
         self.ledgers = [OffsetLedger() for _ in range(cluster.partition_count)]
         self._log = cluster.log
         self._fresh = cluster.log.fresh
+        self._scheduler = cluster.scheduler
+        self._followed_ms = -1
+        self._followed: dict[int, list[LogRecord]] = {}
         self._metadata_max = cluster.config.offset_metadata_max_bytes
+        self.newest_generations: dict[str, int] = {}
+        self.group_records: Counter[str] = Counter()
+        self.is_calm = False
         self._generations: dict[str, int] = {}
         self._ended: dict[tuple[int, int], int] = {}
 
     def follow(self, partition: int) -> HardState:
         """Take over what was written to a log partition since the last time; return what all of it makes."""
         hard, ledger, fresh = self.replayed[partition], self.ledgers[partition], self._fresh[partition]
+        if not fresh:
+            return hard
+        if self._followed_ms != self._scheduler.time_ms:
+            self._followed_ms = self._scheduler.time_ms
+            self._followed.clear()
+        self._followed.setdefault(partition, []).extend(fresh)
         for entry in fresh:
             record = entry.record
+            if not isinstance(record, OF_NO_GROUP):
+                self._count(record)
             match record:
                 case OffsetCommitRecord():
                     self._check_commit(partition, record)
                 case GroupMetadataRecord():
                     self._check_generation(record)
+                case ConsumerGroupMetadataRecord():
+                    self._reach(record.group_id, record.epoch)
                 case GroupTombstone() if record.key == CLASSIC_GROUP_KEY:
                     self._generations.pop(record.group_id, None)
                 case OffsetTombstone():
-                    self._check_removal(record, hard.classic_record(record.group_id))
+                    self._check_removal(record, hard)
                 case TransactionMarker():
                     self._ended[partition, record.producer_id] = record.producer_epoch
             hard.apply(record, entry.offset)
@@ -62,6 +91,7 @@ class LogLaws:
         last = self._generations.get(record.group_id, 0)
         require(record.generation_id >= last, f"the generation of {record.group_id!r} only grows in the log")
         self._generations[record.group_id] = record.generation_id
+        self._reach(record.group_id, record.generation_id)
 
     def _check_commit(self, partition: int, record: OffsetCommitRecord) -> None:
         """Metadata is as short as it must be, and no transaction goes on after its marker."""
@@ -73,16 +103,36 @@ class LogLaws:
             ended = self._ended.get((partition, record.producer_id), -1)
             require(record.producer_epoch > ended, f"{record!r} is written after the marker of its transaction")
 
-    def _check_removal(self, tombstone: OffsetTombstone, group: GroupMetadataRecord | None) -> None:
+    def _reach(self, group_id: str, generation_id: int) -> None:
+        self.newest_generations[group_id] = max(generation_id, self.newest_generations.get(group_id, 0))
+
+    def _count(self, record: GroupRecord | GroupTombstone) -> None:
+        """When nothing happens any more, no record is written but those of expressions that are matched again."""
+        self.group_records[record.group_id] += 1
+        is_refresh = isinstance(record, ConsumerGroupRegularExpressionRecord | GroupTombstone)
+        require(is_refresh or not self.is_calm, f"all is at rest, and yet {record!r} is written")
+
+    def _check_removal(self, tombstone: OffsetTombstone, hard: HardState) -> None:
         """Offsets of a topic that a live group subscribes to are neither expired nor deleted."""
+        if hard.has_consumer_group(tombstone.group_id):
+            records = [record for _, record in hard.groups[tombstone.group_id].values()]
+            topics = ConsumerState.of(tombstone.group_id, records).subscribed_topics()
+            require(tombstone.topic not in topics, f"{tombstone!r} is of a topic that members subscribe to: {topics}")
+        group = hard.classic_record(tombstone.group_id)
         if group is None or group.group_id in self._log.unwritten_empties:
             return
         is_subscribed = any(tombstone.topic in _topics_of(member.subscription) for member in group.members)
         require(not is_subscribed, f"{tombstone!r} is of a topic that {group!r} subscribes to")
 
+    def _written_now(self, partition: int) -> Iterator[LogRecord]:
+        """Walk what was written at this moment or is not followed yet: what answers that leave now may tell of."""
+        if self._followed_ms == self._scheduler.time_ms:
+            yield from self._followed.get(partition, ())
+        yield from self._fresh[partition]
+
     def missing(self, partition: int, group_id: str, commits: dict[tuple[str, int], int]) -> dict[tuple[str, int], int]:
-        """Return those commits (by topic and partition) that were not written since the last :meth:`follow`."""
-        for entry in reversed(self._fresh[partition]):
+        """Return those commits (by topic and partition) that were not written just now."""
+        for entry in reversed([*self._written_now(partition)]):
             record = entry.record
             if type(record) is OffsetCommitRecord and record.group_id == group_id:
                 key = (record.topic, record.partition)
@@ -93,8 +143,11 @@ class LogLaws:
         return commits
 
     def has_just_removed(self, partition: int, group_id: str) -> bool:
-        """Tell whether the tombstone of a group was written since the last :meth:`follow`."""
-        return any(entry.record == GroupTombstone(group_id) for entry in self._fresh[partition])
+        """Tell whether the tombstone of a group was written just now."""
+        return any(
+            isinstance(entry.record, GroupTombstone) and entry.record.group_id == group_id
+            for entry in self._written_now(partition)
+        )
 
     def describe(self) -> str:
         """Return all that is durable in the end, without log offsets: what is left out of the log leaves no gap."""

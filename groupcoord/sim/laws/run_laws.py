@@ -7,10 +7,33 @@ says how much virtual time passes between two looks; 0: after every event of a n
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
+from operator import is_
+from uuid import UUID
+
+from groupcoord.consumer_group_laws import (
+    check_append,
+    check_consumer_group_is_served,
+    check_epochs_grow,
+    check_member_sees_what_is_durable,
+    check_restart_writes_the_same,
+    check_writes_in_flight,
+    consumer_group_of,
+    stranger,
+)
+from groupcoord.coordinator import GroupCoordinator
+from groupcoord.core.consumer.group import ConsumerGroup
+from groupcoord.core.consumer.state import FIRST_EPOCH
+from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
-from groupcoord.events import Cause, Event, GroupRemoved, MemberRemoved, MemberReplaced
+from groupcoord.events import Cause, Event, GroupRemoved, MemberAdded, MemberRemoved, MemberReplaced
 from groupcoord.laws import check_rebuilt, check_replay, check_size, check_tokens, compacted, require
+from groupcoord.log_store import LogRecord
 from groupcoord.messages import (
+    ConsumerGroupDescribe,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeat,
+    ConsumerGroupHeartbeatResponse,
     DeleteGroups,
     DeleteGroupsResponse,
     DescribeGroups,
@@ -29,12 +52,18 @@ from groupcoord.messages import (
     TxnOffsetCommit,
     TxnOffsetCommitResponse,
 )
-from groupcoord.sim.actors.stage import PartitionOfGroup
+from groupcoord.sim.actors.options import GroupProtocol
+from groupcoord.sim.actors.stage import Claim, PartitionOfGroup
 from groupcoord.sim.actors.transactions import Transactions
 from groupcoord.sim.cluster.nodes import CoordinatorNode
 from groupcoord.sim.cluster.simulated_cluster import SimulatedCluster
 from groupcoord.sim.kernel.randomness import mixed
 from groupcoord.sim.laws.administration_laws import check_deleted, check_described, check_listed
+from groupcoord.sim.laws.consumer_group_laws import (
+    assignment_in,
+    check_described_consumer_group,
+    check_told,
+)
 from groupcoord.sim.laws.log_laws import LogLaws
 
 REBUILD_INTERVAL_MS = 30_000
@@ -52,6 +81,7 @@ class RunLaws:
 
     def __init__(self, cluster: SimulatedCluster, interval_ms: int, transactions: Transactions) -> None:
         self.log = LogLaws(cluster)
+        cluster.log.on_append = _check_append
         self._transactions = transactions
         self.looks = 0
         self._cluster = cluster
@@ -59,32 +89,55 @@ class RunLaws:
         self._interval_ms = interval_ms
         self._next_look_ms = 0
         self._next_rebuild_ms = 0
-        self._owners: dict[PartitionOfGroup, dict[str, int]] = {}
+        self._has_new_claims = False
+        self._seen: dict[int, list[object]] = {}
+        self._claims: dict[str, dict[PartitionOfGroup, dict[str, Claim]]] = {}
         self._gone: dict[int, dict[str, set[str]]] = {node.node_id: {} for node in cluster.nodes}
 
     # ------------------------------------------------------------ what members see
 
-    def assigned(self, consumer: str, key: PartitionOfGroup, generation_id: int) -> None:
-        """A consumer was given a partition: within its generation nobody else has it."""
-        owners = self._owners.setdefault(key, {})
-        for other, other_generation_id in owners.items():
+    def assigned(self, claim: Claim, key: PartitionOfGroup) -> None:
+        """A consumer was given a partition, which nobody else has: see :meth:`_check_claims`."""
+        claims = self._claims.setdefault(key[0], {}).setdefault(key, {})
+        claims[claim.consumer] = claim
+        self._has_new_claims = True
+        if len(claims) > 1:
+            for other in claims.values():
+                if other.consumer != claim.consumer and not (other.is_stale or claim.is_stale):
+                    self._check_claims(other, claim, key)
+
+    def _check_claims(self, before: Claim, now: Claim, key: PartitionOfGroup) -> None:
+        """Of two that believe to own a partition, one must be about to learn that it is out of date.
+
+        Where members assign, the two have been told in different generations. Where the coordinator does, the earlier
+        one is no member any more.
+        """
+        group_id = key[0]
+        if before.protocol is now.protocol is GroupProtocol.CLASSIC:
             require(
-                other == consumer or other_generation_id != generation_id,
-                f"{consumer} and {other} both own {key} in generation {generation_id}",
+                before.generation_id != now.generation_id,
+                f"{before.consumer} and {now.consumer} both own {key} in generation {now.generation_id}",
             )
-        owners[consumer] = generation_id
+        hard = self.log.follow(self._cluster.partition_of(group_id))
+        record = assignment_in(hard, group_id, before.member_id)
+        require(
+            record is None or record.member_epoch < 0,
+            f"{now.consumer} is given {key}, which {before.consumer} has as a member of the group: {record!r}",
+        )
 
     def given_up(self, consumer: str, key: PartitionOfGroup) -> None:
         """A consumer does not believe any more that it owns a partition."""
-        self._owners.get(key, {}).pop(consumer, None)
+        self._claims.get(key[0], {}).get(key, {}).pop(consumer, None)
 
     def joined(self, group_id: str, generation_id: int) -> None:
-        """A member was told its assignment: the log knows that generation."""
-        partition = self._cluster.partition_of(group_id)
-        record = self.log.follow(partition).classic_record(group_id)
+        """A member was told its assignment: the log knows that generation, or epoch."""
+        hard = self.log.follow(self._cluster.partition_of(group_id))
+        # While no expression of its members has been matched, no record says the epoch of a consumer group.
+        first = FIRST_EPOCH if hard.has_consumer_group(group_id) else 0
+        newest = self.log.newest_generations.get(group_id, first)
         require(
-            record is not None and record.generation_id >= generation_id,
-            f"a member of {group_id!r} has an assignment of generation {generation_id}, the log has {record!r}",
+            newest >= generation_id,
+            f"a member of {group_id!r} has an assignment of generation {generation_id}, the log knows {newest}",
         )
 
     # ------------------------------------------------------------ what nodes do
@@ -96,9 +149,12 @@ class RunLaws:
             gone.pop(event.group_id, None)
             if event.cause is not Cause.UNLOAD:
                 # The next group of this name counts its generations anew.
-                for key, owners in self._owners.items():
-                    if key[0] == event.group_id:
-                        owners.clear()
+                for claims in self._claims.get(event.group_id, {}).values():
+                    for name in [name for name, c in claims.items() if c.protocol is GroupProtocol.CLASSIC]:
+                        del claims[name]
+        elif isinstance(event, MemberAdded):
+            # Members of consumer groups keep their ids when they come back.
+            gone.get(event.group_id, set()).discard(event.member_id)
         elif isinstance(event, MemberRemoved):
             gone.setdefault(event.group_id, set()).add(event.member_id)
         elif isinstance(event, MemberReplaced):
@@ -116,12 +172,14 @@ class RunLaws:
         match request:
             case Heartbeat():
                 assert isinstance(response, HeartbeatResponse)
-                ids = self._gone[node.node_id].get(request.group_id)
-                if ids is not None and request.member_id in ids:
-                    require(
-                        response.error_code is not ErrorCode.NONE,
-                        f"{request.member_id} is out of {request.group_id!r}, and yet its heartbeat is taken",
-                    )
+                self._check_heartbeat(node, request.group_id, request.member_id, response.error_code)
+            case ConsumerGroupHeartbeat():
+                assert isinstance(response, ConsumerGroupHeartbeatResponse)
+                if request.member_epoch > 0:
+                    self._check_heartbeat(node, request.group_id, request.member_id, response.error_code)
+                partition = self._cluster.partition_of(request.group_id)
+                if node.is_up_to_date(partition):
+                    check_told(self.log.follow(partition), request, response)
             case OffsetCommit() | TxnOffsetCommit():
                 assert isinstance(response, OffsetCommitResponse | TxnOffsetCommitResponse)
                 self._check_commit(request, response, is_clean)
@@ -136,9 +194,20 @@ class RunLaws:
                 assert isinstance(response, DescribeGroupsResponse)
                 for described in response.groups:
                     check_described(described, self._gone[node.node_id].get(described.group_id, set()))
+            case ConsumerGroupDescribe():
+                assert isinstance(response, ConsumerGroupDescribeResponse)
+                for found in response.groups:
+                    check_described_consumer_group(found)
             case DeleteGroups():
                 assert isinstance(response, DeleteGroupsResponse)
                 check_deleted(response, self._has_just_removed)
+
+    def _check_heartbeat(self, node: CoordinatorNode, group_id: str, member_id: str, error_code: ErrorCode) -> None:
+        """Who is out of its group is told so."""
+        require(
+            member_id not in self._gone[node.node_id].get(group_id, ()) or error_code is not ErrorCode.NONE,
+            f"{member_id} is out of {group_id!r}, and yet its heartbeat is taken",
+        )
 
     def _is_known(self, node: CoordinatorNode, group_id: str) -> bool | None:
         """Tell whether the log has a group; None if the node need not know."""
@@ -218,10 +287,42 @@ class RunLaws:
         for node in active:
             self._look_at(node, rebuilds)
 
+    def _check_consumers(self, coordinator: GroupCoordinator, group_id: str) -> None:
+        """Consumers of a consumer group have nothing that others can be given."""
+        owned: dict[str, set[tuple[UUID, int]]] = {}
+        epochs: dict[str, int] = {}
+        for (_, topic, index), claims in self._claims.get(group_id, {}).items():
+            topic_id = self._cluster.topics.topic_id(topic)
+            for claim in claims.values():
+                if claim.is_stale:
+                    continue
+                owned.setdefault(claim.member_id, set()).add((topic_id or ZERO_UUID, index))
+                epochs[claim.member_id] = max(epochs.get(claim.member_id, 0), claim.generation_id)
+        for member_id, partitions in owned.items():
+            check_member_sees_what_is_durable(coordinator, group_id, member_id, epochs[member_id], partitions)
+
+    def begin_calm(self, members: Mapping[str, Collection[str]]) -> None:
+        """All is at rest, and stays so.
+
+        Args:
+            members: group id → the ids of its consumers that are alive.
+
+        Raises:
+            LawBrokenError: it is not: a consumer group is not as it should be then.
+        """
+        for group_id, member_ids in members.items():
+            coordinator = self._cluster.serving(group_id)
+            if coordinator is not None and consumer_group_of(coordinator, group_id) is not None:
+                check_consumer_group_is_served(coordinator, group_id, member_ids)
+        for partition in range(self._cluster.partition_count):
+            self.log.follow(partition)
+        self.log.is_calm = True
+
     def conclude(self) -> None:
         """Look at everything in the end."""
         for partition in range(self._cluster.partition_count):
             self.log.follow(partition)
+            check_epochs_grow(self._cluster.log.memory, partition)
         self._environment.active = dict.fromkeys(self._cluster.nodes)
         self._next_rebuild_ms = 0
         self.look()
@@ -243,3 +344,31 @@ class RunLaws:
                 place = mixed(index, self._cluster.scheduler.time_ms) / 2**32
                 left = compacted(list(self._cluster.log.memory.read(index)), place)
                 check_rebuilt(served, ((entry.offset, entry.record) for entry in left), "its compacted log")
+        self._look_at_consumer_groups(node, coordinator, rebuilds)
+
+    def _look_at_consumer_groups(self, node: CoordinatorNode, coordinator: GroupCoordinator, rebuilds: bool) -> None:
+        """Look at the consumer groups of a node, unless they are as they were the last time."""
+        groups = [
+            group
+            for index in range(self._cluster.partition_count)
+            if (served := coordinator.partition(index)) is not None
+            for group in served.groups.values()
+            if isinstance(group, ConsumerGroup)
+        ]
+        seen: list[object] = [part for group in groups for part in (group.state, group.writing)]
+        before, self._seen[node.node_id] = self._seen.get(node.node_id, []), seen
+        is_as_before = len(seen) == len(before) and all(map(is_, seen, before)) and not self._has_new_claims
+        if is_as_before and not rebuilds:
+            return
+        self._has_new_claims = False
+        check_writes_in_flight(coordinator)
+        for group in groups:
+            if node.is_up_to_date(self._cluster.partition_of(group.group_id)):
+                self._check_consumers(coordinator, group.group_id)
+                if rebuilds:
+                    newcomer = stranger(group.group_id, group.state.subscribed_topics())
+                    check_restart_writes_the_same(coordinator, [newcomer])
+
+
+def _check_append(entries: Sequence[LogRecord]) -> None:
+    check_append(entry.record for entry in entries)

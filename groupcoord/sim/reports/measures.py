@@ -56,6 +56,13 @@ MEASURES = (
         "ms",
         "The most of that which one change of owners caused: one value for each partition, group and seed.",
     ),
+    Measure("requests", "requests", "", "How many the group's consumers sent: one value for each group and seed."),
+    Measure(
+        "group_records",
+        "records",
+        "",
+        "How many were written to the log about the group, its offsets apart: one value for each group and seed.",
+    ),
     Measure(
         "offsets_wait_ms",
         "waited for offsets",

@@ -78,6 +78,31 @@ def _table(distributions: dict[str, Distribution], *, is_linked: bool = False) -
     return layout.table(_DISTRIBUTION_HEAD, rows) if rows else _NONE
 
 
+def compared(report: FleetReport) -> list[tuple[str, ...]]:
+    """Return a row for each measure that has values: its title, and for each group what half and 99 % are not above."""
+    found = [report.distributions(group_id) for group_id in report.compared_ids()]
+    return [
+        (measure.title, *(_middle_and_most(measure, each[measure.key]) for each in found))
+        for measure in MEASURES
+        if any(each[measure.key].count for each in found)
+    ]
+
+
+def _middle_and_most(measure: Measure, distribution: Distribution) -> str:
+    if not distribution.count:
+        return ""
+    middle, most = (format_value(measure, distribution.percentiles[p]) for p in (50, 99))
+    return middle if middle == most else f"{middle}, {most}"
+
+
+def _compared(report: FleetReport) -> Html:
+    rows = compared(report)
+    if not rows:
+        return EMPTY
+    told = "For each group, what half of all values and what 99 % of them are not above."
+    return joined((soft(told), layout.table(("measure", *(f"#{name}" for name in report.compared_ids())), rows)))
+
+
 def _causes(report: FleetReport) -> Html:
     rows = [(cause, f"{count:,}") for cause, count in report.causes().items()]
     return layout.table(("@cause", "#rebalances"), rows) if rows else _NONE
@@ -108,6 +133,7 @@ def _groups(report: FleetReport) -> Html:
 _NONE = paragraph("There were none.")
 _SECTIONS: tuple[tuple[str, str, Callable[[FleetReport], Html]], ...] = (
     ("distributions", "Distributions", _distributions),
+    ("compared", "Groups beside each other", _compared),
     ("causes", "What started the rebalances", _causes),
     ("clients", "What clients did", _clients),
     ("groups", "Groups", _groups),

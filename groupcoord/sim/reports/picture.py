@@ -7,13 +7,21 @@ from groupcoord.sim.actors.consumers import Consumer
 from groupcoord.sim.world import World
 
 LEGEND = (
-    "nodes: digit up, x down · consumers: . dead  ? outside  j joins  s syncs  0-9 owns so many (+: more)  "
-    "z stands still  b is busy"
+    "nodes: digit up, x down · consumers: . dead  ? outside  j joins  s syncs  r reconciles  l leaves  "
+    "0-9 owns so many (+: more)  z stands still  b is busy"
 )
 
 _LETTERS = {
     MemberState.UNJOINED: "?",
+    MemberState.UNSUBSCRIBED: "?",
+    MemberState.FENCED: "?",
+    MemberState.STALE: "?",
     MemberState.PREPARING_REBALANCE: "j",
+    MemberState.JOINING: "j",
+    MemberState.RECONCILING: "r",
+    MemberState.ACKNOWLEDGING: "r",
+    MemberState.PREPARE_LEAVING: "l",
+    MemberState.LEAVING: "l",
     MemberState.COMPLETING_REBALANCE: "s",
     MemberState.FAILED: "!",
     MemberState.CLOSED: ".",

@@ -19,6 +19,9 @@ from groupcoord.sim.reports.measures import MEASURES, Distribution
 from groupcoord.sim.scenarios.options import WorldOptions
 from groupcoord.sim.world import Outcome, World
 
+COMPARED_MAX = 6
+"""Up to so many groups are set beside each other."""
+
 OptionsOf = Callable[[int], WorldOptions]
 """The world of a seed."""
 
@@ -76,6 +79,8 @@ def _figures_of(world: World) -> Iterator[GroupFigures]:
                 "moves": tuple(p.moves for p in partitions),
                 "duplicate_ms": tuple(p.duplicate_ms for p in partitions),
                 "longest_duplicate_ms": tuple(p.longest_duplicate_ms for p in partitions),
+                "requests": (sum(consumer.requests_sent for consumer in group.consumers),),
+                "group_records": (world.laws.log.group_records[group.options.group_id],),
                 "offsets_wait_ms": tuple(seen.offsets_waits_ms),
                 "transaction_open_ms": tuple(seen.transactions_open_ms),
                 "offsets_late_ms": tuple(seen.offsets_late_ms),
@@ -141,6 +146,11 @@ class FleetReport:
     def group_ids(self) -> list[str]:
         """Return the groups, in the order of the scenario."""
         return list(dict.fromkeys(group.group_id for run in self.runs for group in run.groups))
+
+    def compared_ids(self) -> list[str]:
+        """Return the groups that a report sets beside each other; none if there is one, or if there are too many."""
+        group_ids = self.group_ids()
+        return group_ids if 2 <= len(group_ids) <= COMPARED_MAX else []
 
     def causes(self) -> dict[str, int]:
         """Return how many rebalances each cause has started, most frequent first."""

@@ -9,7 +9,7 @@ from random import Random
 from attrs import field, frozen
 
 from groupcoord.sim.actors.fault import Fault
-from groupcoord.sim.actors.options import GroupOptions
+from groupcoord.sim.actors.options import GroupOptions, GroupProtocol
 from groupcoord.sim.cluster.options import ClusterOptions
 from groupcoord.sim.scenarios.faults import (
     BusyApplication,
@@ -22,7 +22,9 @@ from groupcoord.sim.scenarios.faults import (
     LossyNetwork,
     Migration,
     NodeCrash,
+    TopicCreation,
     TopicGrowth,
+    rolling_change,
     rolling_restart,
 )
 from groupcoord.sim.scenarios.table_reader import TableReader
@@ -80,6 +82,29 @@ def _rolling_restart(table: TableReader, targets: EventTargets) -> Make:
         return rolling_restart(group.group_id, numbers, at_ms, at_once, step_ms, down_ms, is_graceful=is_graceful)
 
     return make
+
+
+def _rolling_change(protocol: GroupProtocol) -> Callable[[TableReader, EventTargets], Make]:
+    """Return what reads a rolling restart after which all consumers of a group use a protocol (KIP-848)."""
+
+    def parse(table: TableReader, targets: EventTargets) -> Make:
+        group = group_of(table, targets)
+        at_once = table.number("at_once", 1, at_least=1)
+        step_ms, down_ms = table.duration("every", "30s"), table.duration("down", "5s")
+        is_graceful = table.flag("graceful", True)
+        numbers = targets.numbers_of(group)
+        return lambda chance, at_ms: rolling_change(
+            group.group_id,
+            numbers,
+            at_ms,
+            at_once,
+            step_ms,
+            down_ms,
+            protocol=protocol,
+            is_graceful=is_graceful,
+        )
+
+    return parse
 
 
 def _consumer(
@@ -184,8 +209,20 @@ def _grow_topic(table: TableReader, targets: EventTargets) -> Make:
     ]
 
 
+def _create_topic(table: TableReader, targets: EventTargets) -> Make:
+    topic = table.text("topic")
+    if topic in targets.topics:
+        table.fail("topic", f"there is a topic {topic!r} from the start")
+    partition_count = table.number("partitions", at_least=1, at_most=100_000)
+    return lambda chance, at_ms: [
+        TopicCreation(start_ms=at_ms, end_ms=at_ms, topic=topic, partition_count=partition_count)
+    ]
+
+
 FAULT_EVENTS: dict[str, Callable[[TableReader, EventTargets], Make]] = {
     "rolling-restart": _rolling_restart,
+    "upgrade": _rolling_change(GroupProtocol.CONSUMER),
+    "downgrade": _rolling_change(GroupProtocol.CLASSIC),
     "crash-consumer": _crash_consumer,
     "stop-consumer": _stop_consumer,
     "pause-consumer": _pause_consumer,
@@ -197,5 +234,6 @@ FAULT_EVENTS: dict[str, Callable[[TableReader, EventTargets], Make]] = {
     "slow-log": _slow_log,
     "failing-log": _failing_log,
     "grow-topic": _grow_topic,
+    "create-topic": _create_topic,
 }
 """The kinds of events by name."""

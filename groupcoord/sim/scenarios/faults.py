@@ -8,6 +8,7 @@ from attrs import frozen
 
 from groupcoord.sim.actors.consumers import Consumer
 from groupcoord.sim.actors.fault import Fault
+from groupcoord.sim.actors.options import GroupProtocol
 from groupcoord.sim.actors.population import Population
 from groupcoord.sim.actors.stage import Stage
 from groupcoord.sim.kernel.randomness import Chance, stable_number
@@ -144,6 +145,29 @@ class ConsumerStop(ConsumerFault):
 
 
 @frozen(kw_only=True)
+class ProtocolChange(ConsumerFault):
+    """A consumer is closed as it should be, or killed, and started again with another ``group.protocol`` (KIP-848)."""
+
+    protocol: GroupProtocol
+    is_graceful: bool = True
+
+    def begin(self, stage: Stage, population: Population) -> None:
+        """Close or kill it."""
+        consumer = self.of(population)
+        if self.is_graceful:
+            consumer.close()
+        else:
+            consumer.crash()
+
+    def end(self, stage: Stage, population: Population) -> None:
+        """Start it anew; what is not closed by then is killed."""
+        consumer = self.of(population)
+        consumer.crash()
+        consumer.protocol = self.protocol
+        consumer.start()
+
+
+@frozen(kw_only=True)
 class ConsumerPause(ConsumerFault):
     """A consumer's process stands still, as in a long garbage collection."""
 
@@ -201,6 +225,18 @@ class TopicGrowth(Fault):
         population.grow(self.topic, self.partition_count)
 
 
+@frozen(kw_only=True)
+class TopicCreation(Fault):
+    """There is a new topic; nodes and consumers learn of it at once."""
+
+    topic: str
+    partition_count: int
+
+    def begin(self, stage: Stage, population: Population) -> None:
+        """Create it."""
+        population.grow(self.topic, self.partition_count)
+
+
 def _names(population: Population, numbers: tuple[int, ...]) -> str:
     return ", ".join(population.consumers[number].name for number in numbers)
 
@@ -235,4 +271,32 @@ def rolling_restart(
     return [
         kind(start_ms=stop_ms, end_ms=stop_ms + down_ms, consumer=number, group=group_id)
         for number, stop_ms in zip(numbers, stops, strict=True)
+    ]
+
+
+def rolling_change(
+    group_id: str,
+    numbers: Sequence[int],
+    start_ms: int,
+    at_once: int,
+    step_ms: int,
+    down_ms: int,
+    *,
+    protocol: GroupProtocol,
+    is_graceful: bool = True,
+) -> list[Fault]:
+    """Return the stops of a rolling restart after which all use a protocol: an upgrade, or the way back.
+
+    See :func:`rolling_restart` for the other arguments.
+    """
+    return [
+        ProtocolChange(
+            start_ms=start_ms + place // at_once * step_ms,
+            end_ms=start_ms + place // at_once * step_ms + down_ms,
+            consumer=number,
+            group=group_id,
+            protocol=protocol,
+            is_graceful=is_graceful,
+        )
+        for place, number in enumerate(numbers)
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Callable
 from random import Random
@@ -10,9 +11,10 @@ from attrs import evolve, frozen
 
 from groupcoord.config import Config
 from groupcoord.errors import ConfigError
+from groupcoord.group_settings import bounds_of_consumer_groups
 from groupcoord.member import MemberConfig
 from groupcoord.sim.actors.fault import Fault
-from groupcoord.sim.actors.options import GroupOptions
+from groupcoord.sim.actors.options import GroupOptions, GroupProtocol
 from groupcoord.sim.cluster.options import ClusterOptions
 from groupcoord.sim.kernel.randomness import stream
 from groupcoord.sim.scenarios.client_events import CLIENT_EVENTS, SIMPLE_CONSUMER
@@ -23,6 +25,12 @@ from groupcoord.sim.scenarios.toml_lines import line_numbers
 
 KINDS = {**FAULT_EVENTS, **CLIENT_EVENTS}
 LARGEST_FLEET = 100_000
+MIXED = "mixed"
+GROUP_CONFIG_PREFIX = "consumer."
+GROUP_KEYS = (
+    *("name", "copies", "members", "topics", "regex", "protocol", "consumer_protocol_members", "assignor", "config"),
+    *("static", "start_spread", "clock_skew", "member"),
+)
 
 Planned = Callable[[Random], list[Fault]]
 """An event of the file: what it comes to is drawn from the seed."""
@@ -64,7 +72,8 @@ def parse_scenario(text: str) -> Scenario:
     duration_ms = root.positive_duration("duration")
     cluster = _cluster(root.table("cluster", {}))
     topics = _topics(root.table("topics"))
-    groups = _groups(root, topics)
+    groups, group_configs = _groups(root, topics, cluster.config)
+    cluster = evolve(cluster, group_configs=group_configs)
     options = WorldOptions(
         cluster=cluster,
         topics=topics,
@@ -104,16 +113,64 @@ def _settings(table: TableReader, key: str) -> Config:
         settings.fail(_named(settings, str(error)), str(error))
 
 
-def _member(table: TableReader) -> MemberConfig:
+def _member(table: TableReader, protocol: GroupProtocol) -> MemberConfig:
     settings = table.table("member", {})
     properties = settings.properties()
-    for key in ("group.id", "group.instance.id", "client.id"):
+    for key in ("group.id", "group.instance.id", "client.id", "group.protocol", "group.remote.assignor"):
         if key in properties:
             settings.fail(_named(settings, f"'{key}'"), "is given by the group")
     try:
-        return MemberConfig.from_properties({"group.id": "any", **properties})
+        config = MemberConfig.from_properties({"group.id": "any", "group.protocol": protocol.value, **properties})
     except ConfigError as error:
         settings.fail(_named(settings, str(error)), str(error))
+    return evolve(config, group_protocol=GroupProtocol.CLASSIC.value)
+
+
+def _group_config(table: TableReader, config: Config) -> dict[str, int]:
+    """Return the settings of its own that a consumer group has, by attribute."""
+    settings = table.table("config", {})
+    bounds = bounds_of_consumer_groups(config)
+    own: dict[str, int] = {}
+    for key, value in settings.properties().items():
+        name = key.removeprefix(GROUP_CONFIG_PREFIX).replace(".", "_")
+        if not key.startswith(GROUP_CONFIG_PREFIX) or name not in bounds:
+            known = ", ".join(GROUP_CONFIG_PREFIX + each.replace("_", ".") for each in bounds)
+            settings.fail(key, f"is no setting of a group; there are {known}")
+        least, most = bounds[name]
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            settings.fail(key, f"must be a whole number from {least} to {most}, not {value!r}")
+        own[name] = value
+    return own
+
+
+def _consumer_protocol_count(table: TableReader, consumer_count: int) -> int:
+    """Return how many of a group's consumers use the consumer protocol (KIP-848)."""
+    protocol = table.text("protocol", GroupProtocol.CLASSIC.value)
+    names = [*(each.value for each in GroupProtocol), MIXED]
+    if protocol not in names:
+        table.fail("protocol", f"must be one of {', '.join(names)}, not {protocol!r}")
+    if protocol == MIXED:
+        return table.number("consumer_protocol_members", at_least=1, at_most=consumer_count)
+    if table.take("consumer_protocol_members", None) is not None:
+        table.fail("consumer_protocol_members", f"goes with protocol {MIXED!r}")
+    return consumer_count if protocol == GroupProtocol.CONSUMER.value else 0
+
+
+def _subscription(table: TableReader, topics: dict[str, int]) -> tuple[tuple[str, ...], str]:
+    """Return the topics that a group subscribes to, and the expression that they match if it subscribes by one."""
+    regex = table.text("regex", "")
+    if not regex:
+        wanted = table.names("topics")
+        for topic in wanted:
+            table.require_known("topics", topic, topics)
+        return wanted, ""
+    if table.take("topics", None) is not None:
+        table.fail("topics", "can't be named beside a regex")
+    try:
+        matching = re.compile(regex)
+    except re.error as error:
+        table.fail("regex", f"{regex!r} is no regular expression: {error}")
+    return tuple(topic for topic in topics if matching.fullmatch(topic)), regex
 
 
 def _named(table: TableReader, message: str) -> str | None:
@@ -130,32 +187,45 @@ def _topics(table: TableReader) -> dict[str, int]:
     return topics
 
 
-def _groups(root: TableReader, topics: dict[str, int]) -> tuple[GroupOptions, ...]:
+def _groups(
+    root: TableReader, topics: dict[str, int], config: Config
+) -> tuple[tuple[GroupOptions, ...], dict[str, dict[str, int]]]:
+    """Return the groups, and by id the settings of their own that they have at their coordinator."""
     groups: list[GroupOptions] = []
+    group_configs: dict[str, dict[str, int]] = {}
     for table in root.tables("groups"):
-        table.expect("name", "copies", "members", "topics", "static", "start_spread", "clock_skew", "member")
-        name, copies = table.text("name"), table.number("copies", 1, at_least=1)
-        wanted = table.names("topics")
-        for topic in wanted:
-            table.require_known("topics", topic, topics)
-        group = GroupOptions(
-            group_id=name,
-            consumer_count=table.number("members", at_least=1, at_most=LARGEST_FLEET),
-            topics=wanted,
-            is_static=table.flag("static", False),
-            member=_member(table),
-            start_spread_ms=table.duration("start_spread", "1s"),
-            clock_skew_ms=table.duration("clock_skew", "0ms"),
-        )
-        names = [name] if copies == 1 else [f"{name}-{number}" for number in range(copies)]
+        table.expect(*GROUP_KEYS)
+        group, copies, own = _group(table, topics), table.number("copies", 1, at_least=1), _group_config(table, config)
+        names = [group.group_id] if copies == 1 else [f"{group.group_id}-{number}" for number in range(copies)]
         groups += [evolve(group, group_id=each) for each in names]
+        group_configs.update(dict.fromkeys(names, own) if own else {})
         if len({each.group_id for each in groups}) < len(groups):
-            table.fail("name", f"there are two groups {name!r}")
+            table.fail("name", f"there are two groups {group.group_id!r}")
         if sum(each.consumer_count for each in groups) > LARGEST_FLEET:
             table.fail("members", f"a fleet has at most {LARGEST_FLEET} consumers")
     if not groups:
         root.fail("groups", "must be at least one")
-    return tuple(groups)
+    return tuple(groups), group_configs
+
+
+def _group(table: TableReader, topics: dict[str, int]) -> GroupOptions:
+    consumer_count = table.number("members", at_least=1, at_most=LARGEST_FLEET)
+    consumer_protocol_count = _consumer_protocol_count(table, consumer_count)
+    # Settings that only the classic protocol knows have no effect where nobody uses it from the start.
+    is_consumer = consumer_protocol_count == consumer_count
+    wanted, regex = _subscription(table, topics)
+    return GroupOptions(
+        group_id=table.text("name"),
+        consumer_count=consumer_count,
+        topics=wanted,
+        regex=regex,
+        is_static=table.flag("static", False),
+        consumer_protocol_count=consumer_protocol_count,
+        remote_assignor=table.text("assignor", "") or None,
+        member=_member(table, GroupProtocol.CONSUMER if is_consumer else GroupProtocol.CLASSIC),
+        start_spread_ms=table.duration("start_spread", "1s"),
+        clock_skew_ms=table.duration("clock_skew", "0ms"),
+    )
 
 
 def _event(table: TableReader, targets: EventTargets, duration_ms: int) -> Planned:

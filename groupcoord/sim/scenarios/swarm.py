@@ -7,12 +7,12 @@ from random import Random
 
 from attrs import evolve
 
-from groupcoord.config import Config
+from groupcoord.config import Config, MigrationPolicy
 from groupcoord.member import MemberConfig
 from groupcoord.sim.actors.administrators import AdminAction, Administrator
 from groupcoord.sim.actors.fault import Fault
 from groupcoord.sim.actors.foreign_records import FOREIGN, ForeignRecords
-from groupcoord.sim.actors.options import GroupOptions
+from groupcoord.sim.actors.options import GroupOptions, GroupProtocol
 from groupcoord.sim.actors.producers import TransactionalProducer
 from groupcoord.sim.actors.simple_consumers import SimpleConsumer
 from groupcoord.sim.cluster.options import ClusterOptions
@@ -29,7 +29,9 @@ from groupcoord.sim.scenarios.faults import (
     LossyNetwork,
     Migration,
     NodeCrash,
+    TopicCreation,
     TopicGrowth,
+    rolling_change,
     rolling_restart,
 )
 from groupcoord.sim.scenarios.options import WorldOptions
@@ -51,6 +53,7 @@ def swarm_options(seed: int) -> WorldOptions:
     clocks = stream(seed, "swarm", "clocks")
     skew_ms, drift_ppm = clocks.choice((0, 3_600_000)), clocks.choice((0, 0, 500))
     groups = tuple(evolve(group, clock_skew_ms=skew_ms, clock_drift_ppm=drift_ppm) for group in groups)
+    groups = tuple(_with_protocols(seed, group, topics) for group in groups)
     cluster = _limits(seed, _cluster(chance, max(group.consumer_count for group in groups)), groups)
     duration_ms = chance.randint(60, 300) * 1_000
     kinds = [kind for kind in KINDS if chance.random() < 0.5]
@@ -59,6 +62,9 @@ def swarm_options(seed: int) -> WorldOptions:
         start_ms = chance.randint(5_000, duration_ms - 10_000)
         end_ms = min(start_ms + int(chance.expovariate(1 / 15_000)), duration_ms - 1_000)
         faults += chance.choice(kinds)(Draw(chance, start_ms, end_ms, cluster, topics, groups))
+    changes = _protocol_changes(seed, duration_ms, topics, groups)
+    faults += changes
+    cluster = _with_consumer_groups(seed, cluster, groups, is_mixed=bool(changes))
     faults += _others(seed, duration_ms, cluster, topics, groups)
     return WorldOptions(
         cluster=cluster,
@@ -125,6 +131,79 @@ def _cluster(chance: Random, largest_group: int) -> ClusterOptions:
         load_step_records=chance.choice((1, 10, 1_000)),
         load_step_ms=chance.choice((1, 50)),
     )
+
+
+def _with_protocols(seed: int, group: GroupOptions, topics: dict[str, int]) -> GroupOptions:
+    """Return the group with all, some or none of its consumers on the consumer protocol, some with an expression."""
+    chance = stream(seed, "swarm", "protocols", group.group_id)
+    count = chance.choice((0, 0, group.consumer_count, chance.randint(0, group.consumer_count)))
+    group = evolve(
+        group, consumer_protocol_count=count, remote_assignor=chance.choice((None, None, "uniform", "range"))
+    )
+    if chance.random() < 0.2:
+        group = evolve(group, regex=chance.choice(("topic.*", "topic[0-9]", "topic0|new.*")))
+        group = evolve(group, topics=group.subscribed(topics))
+    return group
+
+
+def _protocol_changes(
+    seed: int, duration_ms: int, topics: dict[str, int], groups: tuple[GroupOptions, ...]
+) -> list[Fault]:
+    """Return what groups and their topics become: upgrades and downgrades of groups, and new topics."""
+    chance = stream(seed, "swarm", "protocol changes")
+    found: list[Fault] = []
+    first = 0
+    for group in groups:
+        numbers = range(first, first + group.consumer_count)
+        first += group.consumer_count
+        for _ in range(chance.choice((0, 0, 0, 1, 2))):
+            start_ms, at_once = chance.randint(5_000, duration_ms - 40_000), chance.randint(1, 3)
+            step_ms, down_ms = chance.choice((500, 3_000, 6_000)), chance.choice((0, 500, 4_000))
+            chosen = chance.sample(numbers, chance.choice((len(numbers), chance.randint(1, len(numbers)))))
+            protocol, is_graceful = chance.choice(list(GroupProtocol)), chance.random() < 0.8
+            found += rolling_change(
+                group.group_id,
+                chosen,
+                start_ms,
+                at_once,
+                step_ms,
+                down_ms,
+                protocol=protocol,
+                is_graceful=is_graceful,
+            )
+        if group.regex:
+            start_ms, name = chance.randint(5_000, duration_ms - 10_000), f"new{chance.randint(0, 2)}"
+            count = chance.randint(1, 4)
+            found.append(TopicCreation(start_ms=start_ms, end_ms=start_ms, topic=name, partition_count=count))
+    return found
+
+
+def _with_consumer_groups(
+    seed: int, cluster: ClusterOptions, groups: tuple[GroupOptions, ...], *, is_mixed: bool
+) -> ClusterOptions:
+    """Return the cluster with settings of consumer groups; any that the two protocols can meet under."""
+    chance = stream(seed, "swarm", "consumer groups")
+    session_timeout_ms = chance.choice((6_000, 10_000, 30_000))
+    is_mixed = is_mixed or any(0 < group.consumer_protocol_count < group.consumer_count for group in groups)
+    policies = (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE) if is_mixed else tuple(MigrationPolicy)
+    config = evolve(
+        cluster.config,
+        group_consumer_min_session_timeout_ms=1_000,
+        group_consumer_session_timeout_ms=session_timeout_ms,
+        group_consumer_min_heartbeat_interval_ms=100,
+        group_consumer_heartbeat_interval_ms=chance.choice((500, 2_000, session_timeout_ms // 3)),
+        group_consumer_assignment_interval_ms=chance.choice((0, 1_000, 5_000)),
+        group_consumer_regex_refresh_interval_ms=chance.choice((10_000, 60_000)),
+        group_consumer_assignors=chance.choice((("uniform", "range"), ("range", "uniform"))),
+        group_consumer_migration_policy=chance.choice(policies),
+    )
+    if is_mixed:
+        # A consumer group with more members than a classic one may have could not become one again.
+        config = evolve(config, group_max_size=1_000)
+    elif chance.random() < 0.15:
+        largest_group = max(group.consumer_count for group in groups)
+        config = evolve(config, group_consumer_max_size=max(largest_group - 1, 1))
+    return evolve(cluster, config=config)
 
 
 def _limits(seed: int, cluster: ClusterOptions, groups: tuple[GroupOptions, ...]) -> ClusterOptions:

@@ -1,0 +1,77 @@
+"""The topics that there are: as brokers know them, and as they tell clients of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from uuid import NAMESPACE_URL, UUID, uuid5
+
+from groupcoord.member import Cluster as TopicMetadata
+from groupcoord.member import TopicPartition
+
+
+class Topics:
+    """The topics that there are; they come and grow (a :class:`~groupcoord.TopicResolver`).
+
+    Regular expressions of consumer groups (KIP-848) are matched by Python's ``re`` where brokers have RE2: write what
+    both read the same way. Everybody may describe every topic.
+
+    Attributes:
+        metadata: what brokers tell of them.
+    """
+
+    def __init__(self, partition_counts: Mapping[str, int]) -> None:
+        self._partition_counts = dict(partition_counts)
+        self._ids = {name: _id_of(name) for name in partition_counts}
+        self._names = {topic_id: name for name, topic_id in self._ids.items()}
+        self.metadata = TopicMetadata.of(self._partition_counts, self._ids)
+
+    def names(self) -> list[str]:
+        """Return the names of all topics, sorted."""
+        return sorted(self._partition_counts)
+
+    def partitions_of(self, topics: tuple[str, ...]) -> tuple[TopicPartition, ...]:
+        """Return all partitions of those of these topics that exist."""
+        counts = self._partition_counts
+        return tuple(TopicPartition(name, index) for name in topics for index in range(counts.get(name, 0)))
+
+    def set_partition_count(self, topic: str, partition_count: int) -> tuple[TopicPartition, ...]:
+        """Give a topic more partitions, or create it; return the new ones."""
+        old_count = self._partition_counts.get(topic, 0)
+        self._partition_counts[topic] = partition_count
+        self._ids[topic] = topic_id = _id_of(topic)
+        self._names[topic_id] = topic
+        self.metadata = TopicMetadata.of(self._partition_counts, self._ids)
+        return tuple(TopicPartition(topic, index) for index in range(old_count, partition_count))
+
+    # ------------------------------------------------------------ what a coordinator asks
+
+    def partition_count(self, name: str) -> int | None:
+        """See :class:`groupcoord.TopicResolver`."""
+        return self._partition_counts.get(name)
+
+    def topic_id(self, name: str) -> UUID | None:
+        """See :class:`groupcoord.TopicResolver`."""
+        return self._ids.get(name)
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        """See :class:`groupcoord.TopicResolver`."""
+        return self._names.get(topic_id)
+
+    def problem(self, regex: str) -> str | None:
+        """See :class:`groupcoord.core.topics.RegexResolver`."""
+        try:
+            re.compile(regex)
+        except re.error as error:
+            return str(error)
+        return None
+
+    def matching_topics(self, regex: str, principal: Any = None) -> list[str]:
+        """See :class:`groupcoord.core.topics.RegexResolver`."""
+        return [name for name in self.names() if re.fullmatch(regex, name)]
+
+
+def _id_of(topic: str) -> UUID:
+    """Return an id that looks random and is the same in each run, since assignors sort by ids."""
+    return uuid5(NAMESPACE_URL, topic)

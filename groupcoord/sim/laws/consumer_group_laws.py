@@ -1,0 +1,91 @@
+"""What consumers and administrators are told of consumer groups (KIP-848) is true, and durable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import UUID
+
+from groupcoord.core.consumer.records import (
+    AssignedTopicPartitions,
+    ConsumerGroupCurrentMemberAssignmentRecord,
+    ConsumerGroupMetadataRecord,
+)
+from groupcoord.core.hard_state import HardState
+from groupcoord.errors import ErrorCode
+from groupcoord.laws import require
+from groupcoord.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatResponse, DescribedConsumerGroup
+
+Partition = tuple[UUID, int]
+
+
+def assignment_in(hard: HardState, group_id: str, member_id: str) -> ConsumerGroupCurrentMemberAssignmentRecord | None:
+    """Return what the log has given to a member of a consumer group; None if it is no member."""
+    key = ConsumerGroupCurrentMemberAssignmentRecord.key_of(member_id)
+    _, record = hard.groups.get(group_id, {}).get(key, (None, None))
+    return record if isinstance(record, ConsumerGroupCurrentMemberAssignmentRecord) else None
+
+
+def held_in(record: ConsumerGroupCurrentMemberAssignmentRecord) -> set[Partition]:
+    """Return the partitions that nobody else may have while this is a member's last record."""
+    return {*_partitions(record.assigned_partitions), *_partitions(record.partitions_pending_revocation)}
+
+
+def _partitions(topics: tuple[AssignedTopicPartitions, ...]) -> Iterator[Partition]:
+    for topic in topics:
+        for index in topic.partitions:
+            yield topic.topic_id, index
+
+
+def check_told(hard: HardState, request: ConsumerGroupHeartbeat, response: ConsumerGroupHeartbeatResponse) -> None:
+    """A member is told no epoch and no partition that is not durable.
+
+    Args:
+        hard: what the log makes, all of it.
+        request: a member's heartbeat.
+        response: its answer, which is about to leave.
+
+    Raises:
+        LawBrokenError: it is.
+    """
+    member_id = response.member_id or ""
+    if response.error_code is not ErrorCode.NONE or response.member_epoch <= 0:
+        return
+    record = assignment_in(hard, request.group_id, member_id)
+    require(
+        record is not None and record.member_epoch >= response.member_epoch,
+        f"{member_id} of {request.group_id!r} is told epoch {response.member_epoch}, the log has {record!r}",
+    )
+    assert record is not None
+    told = {(topic.topic_id, index) for topic in response.assignment or () for index in topic.partitions}
+    lost = told - set(_partitions(record.assigned_partitions))
+    require(not lost, f"{member_id} of {request.group_id!r} is told to have {lost}, the log has {record!r}")
+
+
+def epoch_in(hard: HardState, group_id: str) -> int:
+    """Return the epoch of a consumer group in the log; 0 if there is none."""
+    _, record = hard.groups.get(group_id, {}).get(ConsumerGroupMetadataRecord.key, (None, None))
+    return record.epoch if isinstance(record, ConsumerGroupMetadataRecord) else 0
+
+
+def check_described_consumer_group(group: DescribedConsumerGroup) -> None:
+    """Members are all different, no epoch is ahead of what it follows, and a partition has one owner.
+
+    Raises:
+        LawBrokenError: it isn't so.
+    """
+    if group.error_code is not ErrorCode.NONE:
+        return
+    ids = [member.member_id for member in group.members]
+    require(len(ids) == len(set(ids)), f"a member is described twice: {ids}")
+    epochs = [member.member_epoch for member in group.members]
+    require(
+        max(epochs, default=0) <= group.assignment_epoch <= group.group_epoch,
+        f"the epochs of {group.group_id!r} are {group.group_epoch} and {group.assignment_epoch}, of members {epochs}",
+    )
+    owned = [
+        (topic.topic_name, index)
+        for member in group.members
+        for topic in member.assignment
+        for index in topic.partitions
+    ]
+    require(len(owned) == len(set(owned)), f"in {group.group_id!r} a partition is assigned twice: {sorted(owned)}")

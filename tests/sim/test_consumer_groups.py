@@ -1,0 +1,238 @@
+"""Consumer groups (KIP-848) in simulated worlds: alone, with both protocols in one, and moved to the other one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pytest
+from attrs import evolve
+
+from groupcoord.coordinator import ConsumerGroupState
+from groupcoord.core.consumer.conversion import Conversion
+from groupcoord.core.consumer.group import ConsumerGroup
+from groupcoord.core.consumer.records import (
+    ConsumerGroupCurrentMemberAssignmentRecord,
+    ConsumerGroupMemberMetadataRecord,
+    ConsumerGroupMetadataRecord,
+)
+from groupcoord.core.consumer.rules import Rules
+from groupcoord.core.consumer.state import ConsumerState
+from groupcoord.core.records import OffsetTombstone
+from groupcoord.log_store import LogRecord, Ticket
+from groupcoord.member.consumer.reconciliation import Reconciliation
+from groupcoord.sim import (
+    BusyApplication,
+    ConsumerCrash,
+    ConsumerPause,
+    ConsumerStop,
+    CutOff,
+    Fault,
+    GroupProtocol,
+    LawBrokenError,
+    LogTrouble,
+    LossyNetwork,
+    NodeCrash,
+    TopicCreation,
+    TopicGrowth,
+    World,
+    rolling_change,
+    rolling_restart,
+)
+from groupcoord.sim.cluster.log import ClusterLog
+
+from .worlds import consumer_group_world
+
+FAULTS: dict[str, list[Fault]] = {
+    "none": [],
+    "node crash": [NodeCrash(start_ms=60_000, end_ms=70_000, node_id=node_id) for node_id in (1, 2)],
+    "cut off": [CutOff(start_ms=60_000, end_ms=80_000, consumers=(0, 2), node_ids=(1, 2))],
+    "lossy network": [LossyNetwork(start_ms=60_000, end_ms=80_000, probability=0.2)],
+    "slow log": [LogTrouble(start_ms=60_000, end_ms=80_000, flush_ms=3_000)],
+    "failing log": [LogTrouble(start_ms=60_000, end_ms=80_000, refusal_percent=60)],
+    "consumer crash": [ConsumerCrash(start_ms=60_000, end_ms=90_000, consumer=1, group="billing")],
+    "stop": [ConsumerStop(start_ms=60_000, end_ms=65_000, consumer=1, group="billing")],
+    "pause": [ConsumerPause(start_ms=60_000, end_ms=80_000, consumer=1, group="billing")],
+    "busy": [BusyApplication(start_ms=60_000, end_ms=140_000, consumer=1, group="billing")],
+    "growth": [TopicGrowth(start_ms=60_000, end_ms=60_000, topic="orders", partition_count=9)],
+    "roll": rolling_restart("billing", range(3), 60_000, 1, 10_000, 3_000),
+    "downgrade": rolling_change("billing", range(3), 60_000, 1, 10_000, 3_000, protocol=GroupProtocol.CLASSIC),
+}
+
+UPGRADE = rolling_change("billing", range(3), 30_000, 1, 10_000, 2_000, protocol=GroupProtocol.CONSUMER)
+CRASHES = [NodeCrash(start_ms=43_000, end_ms=50_000, node_id=node_id) for node_id in (1, 2)]
+LOG_TROUBLE = LogTrouble(start_ms=29_000, end_ms=60_000, refusal_percent=30)
+
+
+def consumer_group_of(world: World) -> ConsumerGroup | None:
+    """Return the group as its coordinator has it, if that is a consumer group."""
+    coordinator = world.cluster.serving("billing")
+    assert coordinator is not None
+    partition = coordinator.partition(coordinator.partition_of("billing"))
+    assert partition is not None
+    group = partition.groups["billing"]
+    return group if isinstance(group, ConsumerGroup) else None
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_skipping_what_repeats_changes_nothing(name: str) -> None:
+    """A consumer group with each fault tells the same with and without fast-forwarding, heartbeats and all."""
+    options = consumer_group_world(*FAULTS[name], duration_ms=180_000)
+
+    skipping, whole = World(7, options), World(7, evolve(options, fast_forwards=False))
+
+    first, second = skipping.run(), whole.run()
+    assert evolve(first, events=0, looks=0) == evolve(second, events=0, looks=0)
+    assert first.events < second.events
+
+
+@pytest.mark.parametrize("is_static", [False, True], ids=["dynamic", "static"])
+def test_a_rolling_upgrade_in_the_middle_of_trouble(is_static: bool) -> None:
+    """Member by member a classic group becomes a consumer group, while the log fails and all coordinators die."""
+    options = consumer_group_world(
+        *UPGRADE, *CRASHES, LOG_TROUBLE, on_consumer_protocol=0, group={"is_static": is_static}
+    )
+    world = World(3, options)
+
+    world.run()
+
+    group = consumer_group_of(world)
+    assert group is not None
+    assert group.group_state is ConsumerGroupState.STABLE
+    assert not group.state.classic_member_count
+    assert sorted(len(consumer.owned) for consumer in world.consumers) == [2, 2, 2]
+
+
+def test_the_way_back() -> None:
+    """When the last consumer has gone back to the classic protocol, so has the group; and nothing was read twice from
+    the start."""
+    back = rolling_change("billing", range(3), 30_000, 1, 10_000, 2_000, protocol=GroupProtocol.CLASSIC)
+    lines: list[str] = []
+    world = World(3, consumer_group_world(*back), lines.append)
+
+    world.run()
+
+    assert consumer_group_of(world) is None
+    assert any("is gone (conversion)" in line for line in lines)
+    figures = world.groups[0].observations.figures()
+    assert max(figure.longest_duplicate_ms for figure in figures.values()) < 10_000
+
+
+def test_both_protocols_in_one_group() -> None:
+    """Consumers of both protocols share the partitions of one consumer group."""
+    world = World(5, consumer_group_world(on_consumer_protocol=1))
+
+    world.run()
+
+    group = consumer_group_of(world)
+    assert group is not None
+    assert (len(group.state.members), group.state.classic_member_count) == (3, 2)
+    assert sorted(len(consumer.owned) for consumer in world.consumers) == [2, 2, 2]
+
+
+@pytest.mark.parametrize("on_consumer_protocol", [0, 1, 3], ids=["classic", "mixed", "consumer"])
+def test_a_new_topic_that_an_expression_matches(on_consumer_protocol: int) -> None:
+    """Whoever matches the expression, coordinators or the consumers themselves, finds a topic that is new."""
+    creation = TopicCreation(start_ms=40_000, end_ms=40_000, topic="orders-new", partition_count=3)
+    options = consumer_group_world(creation, on_consumer_protocol=on_consumer_protocol, group={"regex": "orders.*"})
+    world = World(5, options)
+
+    world.run()
+
+    owned = [partition for consumer in world.consumers for partition in consumer.owned]
+    assert len(owned) == len(set(owned)) == 9
+    assert sum(partition.topic == "orders-new" for partition in owned) == 3
+
+
+# ---------------------------------------------------------------- the laws bite
+
+
+def test_a_partition_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A coordinator that hands a partition on before it was given back is caught."""
+    monkeypatch.setattr(ConsumerState, "is_free", lambda self, topic_id, partition: True)
+    monkeypatch.setattr(ConsumerGroup, "check", lambda self: None)
+
+    with pytest.raises(LawBrokenError, match=r"is of '.*' and '|is given|which others can be given"):
+        World(1, consumer_group_world()).run()
+
+
+def test_a_member_that_keeps_what_it_gives_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member that says that it has given partitions back, and goes on with them, is caught."""
+    monkeypatch.setattr(Reconciliation, "_revoked", lambda self: ())
+
+    with pytest.raises(LawBrokenError, match=r"which others can be given|which billing-. has as a member"):
+        World(1, consumer_group_world(group={"start_spread_ms": 20_000})).run()
+
+
+def test_an_epoch_that_is_not_durable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log that says it wrote a member's assignment and didn't is caught when the member is told of it."""
+    write = ClusterLog.write
+
+    def forgetful(self: ClusterLog, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int:
+        kept = [e for e in records if not isinstance(e.record, ConsumerGroupCurrentMemberAssignmentRecord)]
+        base_offset = write(self, partition, ticket, kept)
+        self.memory.skip_offsets(partition, len(records) - len(kept))
+        return base_offset
+
+    monkeypatch.setattr(ClusterLog, "write", forgetful)
+
+    with pytest.raises(LawBrokenError, match="is told epoch"):
+        World(1, consumer_group_world()).run()
+
+
+def test_a_conversion_that_forgets_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A conversion that removes an offset is caught when it is written."""
+    begin = Conversion.begin
+
+    def forgetful(self: Conversion, group: Any, records: Iterable[Any], *args: Any, **kwargs: Any) -> None:
+        begin(self, group, [*records, OffsetTombstone("billing", "orders", 0)], *args, **kwargs)
+
+    monkeypatch.setattr(Conversion, "begin", forgetful)
+
+    with pytest.raises(LawBrokenError, match="makes another kind of group"):
+        World(3, consumer_group_world(*UPGRADE, on_consumer_protocol=0)).run()
+
+
+def test_a_restart_that_makes_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A coordinator whose records depend on what a restart forgets is caught before there is one."""
+    hashes = iter(range(10**9))
+    monkeypatch.setattr(Rules, "metadata_hash", lambda self, names: next(hashes))
+
+    with pytest.raises(LawBrokenError, match="after a load"):
+        World(1, consumer_group_world()).run()
+
+
+def test_epochs_that_go_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group whose epoch begins anew while it lives is caught, at the latest in the end."""
+    write = ClusterLog.write
+
+    def forgetful(self: ClusterLog, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int:
+        first = ConsumerGroupMetadataRecord("billing", 1)
+        told = [LogRecord(first, entry.timestamp_ms) for entry in records if is_later_epoch(entry)]
+        base_offset = write(self, partition, ticket, records)
+        if told:
+            self.write_foreign(partition, told[0])
+        return base_offset
+
+    monkeypatch.setattr(ClusterLog, "write", forgetful)
+
+    with pytest.raises(LawBrokenError, match=r"a restart would change what is known|goes back"):
+        World(1, consumer_group_world()).run()
+
+
+def is_later_epoch(entry: LogRecord) -> bool:
+    """Tell whether a record begins an epoch after the first."""
+    return isinstance(entry.record, ConsumerGroupMetadataRecord) and entry.record.epoch > 2
+
+
+def test_members_of_the_log_are_those_that_live() -> None:
+    """When a consumer has died for good, its group goes on without it, in the log as well."""
+    death = ConsumerCrash(start_ms=30_000, end_ms=30_000, consumer=1, group="billing", stays_dead=True)
+    world = World(1, consumer_group_world(death))
+
+    world.run()
+
+    partition = world.cluster.partition_of("billing")
+    records = [record for _, record in world.laws.log.replayed[partition].groups["billing"].values()]
+    members = {r.client_id for r in records if isinstance(r, ConsumerGroupMemberMetadataRecord)}
+    assert members == {"billing-0", "billing-2"}
