@@ -146,6 +146,10 @@ class CoordinatorLink:
         self._retry_ms = now_ms + self._backoff.wait_ms(self._attempts)
         self._attempts += 1
 
+    def pause(self, now_ms: int) -> None:
+        """Let the next lookup wait for a moment, though this one was answered."""
+        self._retry_ms = now_ms + self._backoff.wait_ms(0)
+
     def lose(self, reason: str) -> None:
         """The coordinator is not where it was: close the connection, and count what was sent there as failed."""
         if self.node is None:

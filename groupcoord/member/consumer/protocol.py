@@ -228,7 +228,12 @@ class ConsumerProtocol(GroupProtocol):
         return True
 
     def coordinator_found(self, now_ms: int) -> None:
-        """See :class:`GroupProtocol`: what is due is sent when the member settles."""
+        """See :class:`GroupProtocol`: what is due is sent when the member settles.
+
+        If this one answers that it isn't, the next lookup waits for ``retry.backoff.ms`` (Java: ``RequestState``, whose
+        pause begins anew with each success): heartbeats themselves don't wait then.
+        """
+        self._parts.link.pause(now_ms)
 
     def lookup_failed(self, error_code: ErrorCode, now_ms: int, *, may_repeat: bool) -> None:
         """See :class:`GroupProtocol`: the member looks again, whatever the error; commits wait while it may pass."""

@@ -169,6 +169,7 @@ def test_reaction(case: Case) -> None:
     if case.reaction is Reaction.RETRY:
         check_repeated(script, case.api)
     elif case.reaction is Reaction.FIND_COORDINATOR:
+        script.wait(LONGEST_PAUSE_MS)
         assert (script.kinds(), script.member.coordinator) == (["FindCoordinator"], None)
         script.find()
         script.wait(LONGEST_PAUSE_MS)
@@ -258,3 +259,18 @@ def test_a_join_without_an_assignment() -> None:
     assert (script.member.state, script.kinds()) == (MemberState.JOINING, [])
     script.wait(LONGEST_PAUSE_MS)
     assert (script.heartbeat.member_epoch, script.heartbeat.subscribed_topic_names) == (3, ("topic",))
+
+
+def test_who_is_no_coordinator_is_not_asked_without_a_pause() -> None:
+    """A node that is found and says each time that it isn't the coordinator is looked for again after a pause, as by
+    Java's ``CoordinatorRequestManager``: brokers that disagree are not asked as often as messages travel.
+    """
+    script = at_a_heartbeat(ErrorCode.NOT_COORDINATOR)
+    script.wait(LONGEST_PAUSE_MS)
+    script.find()
+
+    script.beat(0, error_code=ErrorCode.NOT_COORDINATOR)
+
+    assert script.kinds() == []
+    script.wait(LONGEST_PAUSE_MS)
+    assert script.kinds() == ["FindCoordinator"]
