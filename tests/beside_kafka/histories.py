@@ -198,7 +198,7 @@ class _Memory:
             group = self.coordinator.group(records[0]["key"]["data"].get("groupId", ""))
             if isinstance(group, ConsumerGroup) and _is_order_open(group.state.members):
                 return Known.ARRIVALS
-            return Known.LOOKS_AGAIN if self.has_refused else None
+            return Known.LOOKS_AGAIN if self.has_refused and isinstance(group, ConsumerGroup) else None
         return None
 
 

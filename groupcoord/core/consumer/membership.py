@@ -314,6 +314,7 @@ class ConsumerMembership:
                 self._downgrade(revived, written.downgrade, now_ms)
             if written.joiner is not None:
                 request, token = written.joiner
+                assert isinstance(request, JoinGroup)
                 self._classic.join(request, token, now_ms)
             return
         upgraded_group = self.bring_to_life(group.group_id, now_ms, uses_own_timeouts=True)

@@ -233,6 +233,8 @@ def test_a_copy_is_changed_apart(changes_copy: bool) -> None:
 
     assert changed.facts() == ConsumerState(GROUP).facts()
     assert other.facts() == applied(entries).facts()
+
+
 def test_the_tombstones_that_kafka_always_writes() -> None:
     """Of a member's target also if there is none, and of the topics that older brokers wrote."""
     member = ConsumerGroupMemberMetadataRecord(GROUP, "a", None, None, "client", "/127.0.0.1")
