@@ -557,14 +557,14 @@ CONSUMER_GROUP_MUTANTS = (
     Mutant(
         "the targets of a group outlive it",
         "consumer/state.py",
-        "        *(ConsumerGroupTargetAssignmentMemberRecord.key_of(member_id) for member_id in state.targets),\n",
-        "",
+        "for member_id in {**state.members, **state.targets}",
+        "for member_id in ()",
     ),
     Mutant(
         "the tombstone of a group comes first",
         "consumer/state.py",
-        "    keys.append(ConsumerGroupMetadataRecord.key)\n",
-        "    keys.insert(0, ConsumerGroupMetadataRecord.key)\n",
+        "    return [GroupTombstone(state.group_id, key) for key in keys]\n",
+        "    return [GroupTombstone(state.group_id, key) for key in (keys[-1], *keys[:-1])]\n",
     ),
     Mutant(
         "a member's tombstones come in another order",

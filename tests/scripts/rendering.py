@@ -241,6 +241,7 @@ def _(record: GroupMetadataRecord) -> str:
 KINDS = {
     2: "group {0}",
     3: "epoch of {0}",
+    4: "partition metadata of {0}",
     5: "member {1} of {0}",
     6: "target epoch of {0}",
     7: "target of {1} in {0}",
