@@ -454,16 +454,23 @@ class World:
     def live_on(self, rounds: int, pause_ms: int = ROUND_MS) -> None:
         """Let everybody go on so many times, with pauses, while the log writes what waits.
 
-        Who wants to join a consumer group and was refused tries again later, as clients do: each attempt to convert a
-        classic group ends the rebalance under way, so it could go on for ever.
+        Who wants to join a consumer group and was refused tries again later, as clients do, and when a rebalance is
+        over: each attempt to convert a classic group sends away who waits in it, so it could go on for ever.
         """
         for number in range(rounds):
             for consumer in list(self.fleet.consumers):
-                is_patient = isinstance(consumer, ModernConsumer) and consumer.phase == "joining"
-                if not is_patient or number % ROUNDS_BETWEEN_JOINS == 0:
+                is_joining = isinstance(consumer, ModernConsumer) and consumer.phase == "joining"
+                may_join = (
+                    is_joining and number % ROUNDS_BETWEEN_JOINS == 0 and not self._is_rebalancing(consumer.group_id)
+                )
+                if may_join or not is_joining:
                     self.go_on(consumer)
             self.advance(pause_ms)
             self.write_all()
+
+    def _is_rebalancing(self, group_id: str) -> bool:
+        (described,) = self.coordinator.call(DescribeGroups((group_id,))).groups
+        return described.group_state == GroupState.PREPARING_REBALANCE.value
 
     def check_all_are_served(self, group_id: str) -> None:
         """The living consumers of a group have all partitions between them, as many of them as fit.

@@ -148,7 +148,9 @@ def test_rebalance_causes(tmp_path: Path) -> None:
     unpack_broker_log(tmp_path)
     *lines, totals = run(EXAMPLES / "rebalance_causes.py", tmp_path, cwd=tmp_path)
 
-    assert totals == "join 30, leave 17, expiry or leave 4, metadata change 3, static replace 3, leader rejoin 2"
+    assert totals == (
+        "join 30, leave 17, metadata change 3, static replace 3, leader rejoin 2, expiry or leave 2, session expiry 2"
+    )
     assert len(lines) == 59
     left = r"churn-java-coop 5 -> 6: leave \(100%\), m3 .* left: known to be there 4011 ms before, less than"
     assert any(re.match(left, line) for line in lines)

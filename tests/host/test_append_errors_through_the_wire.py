@@ -162,12 +162,12 @@ def test_what_a_failed_return_is_told() -> None:
     assert world.ask(12, 4, heartbeat)["error_code"] == ErrorCode.NONE
 
 
-def test_metadata_errors_stand_beside_those_of_the_log() -> None:
-    """A partition that was refused before the log was asked keeps its own error."""
+def test_the_error_of_the_log_is_the_answer_for_all_partitions() -> None:
+    """A partition that was refused before the log was asked is told the log's error too, as Kafka's whole answer is."""
     world = World()
     fail_next(world, "NOT_ENOUGH_REPLICAS")
     partitions = (offset(0, 7, "x" * 4_097), offset(1))
     answer = world.ask(8, 9, COMMIT | {"topics": ({"name": "t", "partitions": partitions},)})
     assert errors(answer["topics"]) == [
-        ("t", [(0, "OFFSET_METADATA_TOO_LARGE"), (1, "COORDINATOR_NOT_AVAILABLE")]),
+        ("t", [(0, "COORDINATOR_NOT_AVAILABLE"), (1, "COORDINATOR_NOT_AVAILABLE")]),
     ]

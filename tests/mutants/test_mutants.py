@@ -11,7 +11,7 @@ from tests.mutants.consumer_groups import CONSUMER_GROUP_MUTANTS
 from tests.mutants.run import ALL_MUTANTS, ROOT, try_mutant
 
 CONSUMER_GROUP_MUTANTS_MIN = 80
-SAMPLE = (*MUTANTS[::31], *CONSUMER_GROUP_MUTANTS[::60])
+SAMPLE = (*MUTANTS[::62], *CONSUMER_GROUP_MUTANTS[::120])
 
 
 @pytest.mark.parametrize("mutant", ALL_MUTANTS, ids=lambda mutant: mutant.name)

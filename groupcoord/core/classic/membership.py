@@ -271,11 +271,16 @@ class Membership:
 
     # ------------------------------------------------------------ life cycle of the log partition
 
-    def bring_to_life(self, group_id: str, now_ms: int) -> None:
-        """A load is over: make the group of what the log has of it.
+    def bring_to_life(self, group_id: str, now_ms: int, *, tells_if_empty: bool = True) -> None:
+        """Make the group of what the log has of it.
 
         Every member's session starts now; a group that is larger than ``group.max.size`` rebalances, and the first to
         rejoin stay (KIP-389).
+
+        Args:
+            group_id: the group.
+            now_ms: the time.
+            tells_if_empty: observers hear of it, whether it has members or not.
         """
         record = self._context.journal.hard.classic_record(group_id)
         if record is None:
@@ -283,7 +288,8 @@ class Membership:
         else:
             group = GroupMetadata.from_record(record, self._context.partition)
         self._groups[group_id] = group
-        self._context.observer.group_loaded(group_id, group.generation_id, len(group.members), now_ms)
+        if tells_if_empty or group.members:
+            self._context.observer.group_loaded(group_id, group.generation_id, len(group.members), now_ms)
         for member in group.members.values():
             self._rebalance.renew_session(member, now_ms)
         if len(group.members) > self._config.group_max_size:

@@ -308,7 +308,7 @@ class ConsumerMembership:
         if not records:
             return
         if CLASSIC_GROUP_KEY in records:
-            self._classic.bring_to_life(group.group_id, now_ms)
+            self._classic.bring_to_life(group.group_id, now_ms, tells_if_empty=False)
             revived = self._context.classic_groups[group.group_id]
             if written.downgrade is not None:
                 self._downgrade(revived, written.downgrade, now_ms)

@@ -156,9 +156,9 @@ def downgrade(draft: Draft, rules: Rules, trigger: Trigger | None, now_ms: int, 
     for member_id in gone:
         for tombstone in tombstones_of(state.group_id, member_id):
             left.apply(tombstone)
-    draft.write(*records)
     # Kafka takes them from the map of all members, of whom the first that stays is the leader.
     staying = [member_id for member_id in timeline_map_order(sorted(state.members)) if member_id in left.members]
+    draft.write(*records)  # which may change the state itself
     draft.records.append(downgraded(left, staying, rules, now_ms))
     protocols = {
         member_id: tuple(JoinProtocol(*protocol) for protocol in classic.supported_protocols)

@@ -127,7 +127,7 @@ USUAL = ["beat"] * 8 + ["write"] * 4
 steps = st.tuples(st.sampled_from([*USUAL, *STEPS]), st.integers(0, 10))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(steps, min_size=15, max_size=60))
 def test_a_group_comes_to_rest(walk: list[tuple[str, int]]) -> None:
     """Every law holds after each step; in the end each partition is one member's, and heartbeats write nothing."""
