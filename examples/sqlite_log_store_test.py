@@ -55,6 +55,6 @@ class SqliteMachine(CoordinatorMachine):
 
 
 class TestSqliteMachine(SqliteMachine.TestCase):  # type: ignore[name-defined,misc]
-    """A few lives; a nightly run can afford more."""
+    """A few lives, the same each time; a nightly run can afford more, and others."""
 
-    settings = settings(max_examples=25, deadline=None)
+    settings = settings(max_examples=25, deadline=None, derandomize=True)
