@@ -57,4 +57,4 @@ class SqliteMachine(CoordinatorMachine):
 class TestSqliteMachine(SqliteMachine.TestCase):  # type: ignore[name-defined,misc]
     """A few lives, the same each time; a nightly run can afford more, and others."""
 
-    settings = settings(max_examples=25, deadline=None, derandomize=True)
+    settings = settings(max_examples=25, stateful_step_count=20, deadline=None, derandomize=True)
