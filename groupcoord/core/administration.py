@@ -69,11 +69,14 @@ class Administration:
         else:
             self._context.effects.reply(token, response)
 
-    @staticmethod
-    def _deletion_error(group: Group | None) -> ErrorCode:
+    def _deletion_error(self, group: Group | None) -> ErrorCode:
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
-        return ErrorCode.NONE if group.is_empty else ErrorCode.NON_EMPTY_GROUP
+        return ErrorCode.NONE if self.may_delete(group) else ErrorCode.NON_EMPTY_GROUP
+
+    def may_delete(self, group: Group) -> bool:
+        """Tell whether nobody is in a group, nor on the way into it: whoever converts an empty group joins it."""
+        return group.is_empty and group.group_id not in self._context.writings
 
     def begin_deletion(self, group: AnyGroup) -> list[Record]:
         """Let requests for a group wait; return the tombstones of its offsets and of itself."""

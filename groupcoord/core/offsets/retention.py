@@ -79,7 +79,7 @@ class Retention:
         expired = _Expired(self._context.journal)
         for group in list(self._context.groups.values()):
             keys, nothing_left = self._due(group, now_ms)
-            if nothing_left and group.is_empty:
+            if nothing_left and self._administration.may_delete(group):
                 expired.add(self._administration.begin_deletion(group), (group,))
             else:
                 expired.add([OffsetTombstone(group.group_id, topic, index) for topic, index in keys])

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from groupcoord import ErrorCode, GroupState
+from groupcoord.config import MigrationPolicy
 from groupcoord.consumer_protocol import (
     Assignment,
     Subscription,
@@ -17,9 +18,9 @@ from groupcoord.consumer_protocol import (
 from groupcoord.core.consumer.member_timers import FENCING_RETRY_MS
 from groupcoord.core.records import GroupMetadataRecord
 from groupcoord.log_store import NotEnoughReplicasError
-from groupcoord.messages import Heartbeat
+from groupcoord.messages import DeleteGroupsResponse, Heartbeat
 from groupcoord.testing.topics import Topics
-from tests.core.consumer.members import Members, answered, waiting_appends
+from tests.core.consumer.members import LONG_MS, Members, answered, waiting_appends
 from tests.core.driver import SESSION_MS, Driver, Group, protocols_of
 
 UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -91,6 +92,39 @@ def test_a_topic_that_comes_during_an_upgrade(driver: Driver, members: Members, 
     members.heartbeat("new", before)
     driver.write()
     assert members.described.group_epoch == before + 1
+
+
+def test_a_deletion_while_an_empty_group_is_converted(driver: Driver, members: Members, group: Group) -> None:
+    """Somebody is on the way into the group: it is not deleted, and whoever waits for the conversion is answered."""
+    group.commit({0: 5})
+    driver.write()
+    join, waiting = members.join("first"), members.join("second")
+    deletion = driver.delete("group").answer(DeleteGroupsResponse)
+    assert [result.error_code for result in deletion.results] == [ErrorCode.NON_EMPTY_GROUP]
+    driver.write()
+    driver.write()
+    assert (join.error, waiting.error) == (ErrorCode.NONE, ErrorCode.NONE)
+    assert group.committed() == {"orders": {0: 5}}
+
+
+def test_expiry_while_an_empty_group_is_converted(topics: Topics) -> None:
+    """The group's last offset expires then, but not the group, of which somebody is about to be a member."""
+    driver = Driver(
+        late=True,
+        topics=topics,
+        group_consumer_migration_policy=MigrationPolicy.BIDIRECTIONAL,
+        offsets_retention_minutes=1,
+        offsets_retention_check_interval_ms=90_000,
+        offsets_commit_timeout_ms=LONG_MS,
+    )
+    Group(driver).commit({0: 5})
+    driver.write()
+    driver.sleep(80_000)
+    join = Members(driver).join("first")
+    driver.sleep(20_000)
+    driver.write()
+    assert join.error is ErrorCode.NONE
+    assert Members(driver).ids == ["first"]
 
 
 @pytest.fixture
