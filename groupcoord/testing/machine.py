@@ -260,8 +260,13 @@ class CoordinatorMachine(World, RuleBasedStateMachine):
 
     @rule(who=_choices, behind=st.integers(0, 2))
     def late_requests_arrive(self, who: int, behind: int) -> None:
-        """A member's requests of now or of an earlier epoch come (once more); nobody reads the answers."""
+        """A member's requests of now or of an earlier epoch come (once more); nobody reads the answers.
+
+        Such as that of a new assignment, which is told once. So the member says everything next, as a client does that
+        waits for an answer in vain.
+        """
         for member in self._one_of_the_members(who):
+            member.asked = None
             epoch = max(member.epoch - behind, 1)
             self.submit(member.heartbeat(epoch))
             self.submit(OffsetCommit(member.group_id, member.offsets(), epoch, member.member_id))

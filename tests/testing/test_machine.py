@@ -9,6 +9,7 @@ from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from groupcoord import LogRecord, MemoryLogStore, StoreContractError, Ticket
+from groupcoord.config import MigrationPolicy
 from groupcoord.core.records import GroupTombstone, OffsetCommitRecord, OffsetTombstone
 from groupcoord.log_store import LogStore, LogStoreError, NotEnoughReplicasError
 from groupcoord.messages import OffsetCommit, Request
@@ -23,6 +24,50 @@ class TestCoordinatorMachine(CoordinatorMachine.TestCase):
     """Our own coordinator over a log in memory keeps every law."""
 
     settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+def test_an_assignment_that_nobody_reads_is_asked_for_again() -> None:
+    """A late heartbeat fetches a member's new assignment, which is told once; the member comes to rest all the same."""
+    machine = CoordinatorMachine()
+    machine.start(
+        initial_delay_ms=0,
+        log_is_late=False,
+        policy=MigrationPolicy.BIDIRECTIONAL,
+        assignment_interval_ms=0,
+    )
+    usual = {"instance_id": None, "subscription": (("orders",), ""), "assignor": None, "gives_back": None}
+    owner = machine.modern_consumer_starts(group_id="alpha", brings_id=True, **usual)
+    newcomer = machine.modern_consumer_starts(group_id="alpha", brings_id=True, **usual)
+    for consumer in (owner, newcomer, owner, owner):  # who gives partitions back in the end
+        machine.consumer_goes_on(consumer=consumer, commits=False)
+    machine.late_requests_arrive(who=1, behind=0)
+    machine.fleet.deliver()
+    assert not newcomer.owned
+    machine.teardown()
+    assert newcomer.owned
+
+
+def test_a_static_member_converts_its_group_before_another_has_its_share() -> None:
+    """Kafka does not rebalance then: what the coordinator assigned counts, until the next rebalance tells of it."""
+    machine = CoordinatorMachine()
+    machine.start(
+        initial_delay_ms=0,
+        log_is_late=False,
+        policy=MigrationPolicy.BIDIRECTIONAL,
+        assignment_interval_ms=0,
+    )
+    machine.group_comes_to_be(are_modern=[False], gives_back=None, group_id="alpha", instance_id=None, rounds=1)
+    static = machine.modern_consumer_starts(
+        assignor=None,
+        brings_id=False,
+        gives_back=None,
+        group_id="alpha",
+        instance_id="i1",
+        subscription=(("orders",), ""),
+    )
+    machine.everybody_goes_on(commits=False, interval_ms=0, rounds=5)
+    machine.consumer_changes_its_protocol(consumer=static, says="see you")
+    machine.teardown()
 
 
 def machine_over(make_log_store: Callable[[], LogStore]) -> type[CoordinatorMachine]:
