@@ -39,6 +39,7 @@ from groupcoord.laws import require
 from groupcoord.log_store import LogStore
 
 __all__ = [
+    "OF_NO_GROUP",
     "check_append",
     "check_consumer_group_is_served",
     "check_epochs_grow",
@@ -50,8 +51,8 @@ __all__ = [
 
 UNIFORM = "uniform"
 STRANGER = "a-stranger"
-OFFSETS_AND_MORE = (OffsetCommitRecord, OffsetTombstone, CommitRecords, TransactionMarker, OpaqueRecord)
-"""Records that are no group's own."""
+OF_NO_GROUP = (OffsetCommitRecord, OffsetTombstone, CommitRecords, TransactionMarker, OpaqueRecord)
+"""Records that say nothing of a group itself."""
 
 
 def consumer_group_of(coordinator: GroupCoordinator, group_id: str) -> ConsumerGroup | None:
@@ -75,7 +76,7 @@ def check_append(records: Iterable[Record]) -> None:
     for record in records:
         if isinstance(record, OffsetCommitRecord | OffsetTombstone):
             with_offsets.add(record.group_id)
-        elif not isinstance(record, OFFSETS_AND_MORE):
+        elif not isinstance(record, OF_NO_GROUP):
             is_tombstone = isinstance(record, GroupTombstone)
             kinds.setdefault(record.group_id, set()).add((record.key == CLASSIC_GROUP_KEY, is_tombstone))
     for group_id, found in kinds.items():
@@ -121,7 +122,7 @@ def _check_sound_records(group_id: str, durable: Iterable[tuple[int, GroupRecord
     for record in written:
         if isinstance(record, GroupTombstone):
             left.pop(record.key, None)
-        elif not isinstance(record, OFFSETS_AND_MORE):
+        elif not isinstance(record, OF_NO_GROUP):
             left[record.key] = record
     if CLASSIC_GROUP_KEY in left:
         require(len(left) == 1, f"what is written makes group {group_id!r} one of two kinds: {sorted(left)}")

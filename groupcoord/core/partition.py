@@ -351,7 +351,7 @@ class Partition:
             if hard.has_consumer_group(group_id):
                 self._consumer_membership.load(group_id, now_ms)
             else:
-                self._membership.bring_to_life(group_id, now_ms)
+                self._membership.load(group_id, now_ms)
         self._retention.start(now_ms)
 
     def take_waiting(self) -> list[Waiting]:

@@ -27,7 +27,6 @@ from groupcoord.sim.scenarios.faults import (
     ProtocolChange,
     TopicCreation,
     TopicGrowth,
-    rolling_change,
     rolling_restart,
 )
 from groupcoord.sim.scenarios.file import Scenario, parse_scenario
@@ -74,7 +73,6 @@ __all__ = [
     "parse_scenario",
     "picture",
     "report_page",
-    "rolling_change",
     "rolling_restart",
     "run_seed",
     "run_seeds",

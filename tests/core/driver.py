@@ -52,6 +52,8 @@ class Driver(World):
         topics: the topics of the cluster; every topic exists if left out.
     """
 
+    coordinator_class = GroupCoordinator
+
     def __init__(self, *, late: bool = False, topics: TopicResolver | None = None, **settings: int) -> None:
         settings.setdefault("offsets_topic_num_partitions", 1)
         settings.setdefault("group_initial_rebalance_delay_ms", 3_000)
@@ -81,7 +83,7 @@ class Driver(World):
 
     def make_coordinator(self, config: Config, log_store: LogStore) -> GroupCoordinator:
         """Return a coordinator with nothing loaded, that knows the topics."""
-        return GroupCoordinator(
+        return self.coordinator_class(
             config=config,
             clock=self.clock,
             log_store=log_store,

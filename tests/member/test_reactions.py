@@ -66,7 +66,10 @@ FIND, AGAIN, GENERATION, MEMBER = (
     ),
 )
 
-TABLE: dict[type, tuple[Reaction, dict[Reaction, tuple[ErrorCode, ...]]]] = {
+Table = dict[type, tuple[Reaction, dict[Reaction, tuple[ErrorCode, ...]]]]
+"""For each API, what follows on any error, and what on these."""
+
+TABLE: Table = {
     FindCoordinator: (Reaction.FAIL, {Reaction.RETRY: RETRIABLE}),
     JoinGroup: (
         Reaction.FAIL,
@@ -114,7 +117,6 @@ TABLE: dict[type, tuple[Reaction, dict[Reaction, tuple[ErrorCode, ...]]]] = {
     ),
     LeaveGroup: (Reaction.IGNORE, {}),
 }
-"""For each API, what follows on any error, and what on these."""
 
 
 class Case(NamedTuple):
@@ -125,10 +127,10 @@ class Case(NamedTuple):
     reaction: Reaction
 
 
-def cases() -> list[Case]:
-    """Return every API with every error."""
+def cases_of(table: Table) -> list[Case]:
+    """Return every API of a table with every error."""
     found = []
-    for api, (otherwise, exceptions) in TABLE.items():
+    for api, (otherwise, exceptions) in table.items():
         by_code = {code: reaction for reaction, codes in exceptions.items() for code in codes}
         codes = [code for code in ErrorCode if code is not E.NONE]
         found += [Case(api, code, by_code.get(code, otherwise)) for code in codes]
@@ -264,7 +266,7 @@ def check_fail(script: Script, case: Case) -> None:
     assert script.kinds() == []
 
 
-@pytest.mark.parametrize("case", cases(), ids=name_of)
+@pytest.mark.parametrize("case", cases_of(TABLE), ids=name_of)
 def test_reaction(case: Case) -> None:
     """The member does what the table says, and ``reaction_to`` tells users the same."""
     assert reaction_to(case.api, case.error_code) is case.reaction

@@ -35,7 +35,7 @@ from uuid import UUID
 
 from attrs import define, field
 
-from groupcoord import Config, ErrorCode, GroupCoordinator, LogStore, LogStoreError
+from groupcoord import ErrorCode, GroupCoordinator, LogStoreError
 from groupcoord.config import MigrationPolicy
 from groupcoord.consumer_protocol import Subscription, encode_subscription
 from groupcoord.core.classic.group import GroupMetadata
@@ -115,7 +115,12 @@ class AskedCoordinator(GroupCoordinator):
 
 
 class RecordingDriver(Driver):
-    """The driver of the core's tests, that writes down what happens; every step checks the laws there, too."""
+    """The driver of the core's tests, that writes down what happens; every step checks the laws there, too.
+
+    Questions of its coordinator can wait.
+    """
+
+    coordinator_class = AskedCoordinator
 
     def __init__(self, lines: list[str], topics: Topics | None, **settings: int) -> None:
         self.lines = lines
@@ -139,18 +144,6 @@ class RecordingDriver(Driver):
         sent = self.submit(request, consumer)
         if sent.is_waiting:
             self.say(f"{label} waits")
-
-    def make_coordinator(self, config: Config, log_store: LogStore) -> GroupCoordinator:
-        """Return a coordinator with nothing loaded, whose questions can wait."""
-        return AskedCoordinator(
-            config=config,
-            clock=self.clock,
-            log_store=log_store,
-            topics=self.topics,
-            regexes=self.topics,
-            new_member_id=self.new_member_id,
-            new_uuid=self.new_uuid,
-        )
 
     def deliver(self) -> None:
         """Write down what is new: records, answers, states."""

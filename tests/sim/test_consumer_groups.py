@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
+from groupcoord.consumer_group_laws import consumer_group_of
 from groupcoord.coordinator import ConsumerGroupState
 from groupcoord.core.consumer.conversion import Conversion
 from groupcoord.core.consumer.group import ConsumerGroup
@@ -36,7 +37,6 @@ from groupcoord.sim import (
     TopicCreation,
     TopicGrowth,
     World,
-    rolling_change,
     rolling_restart,
 )
 from groupcoord.sim.cluster.log import ClusterLog
@@ -56,22 +56,19 @@ FAULTS: dict[str, list[Fault]] = {
     "busy": [BusyApplication(start_ms=60_000, end_ms=140_000, consumer=1, group="billing")],
     "growth": [TopicGrowth(start_ms=60_000, end_ms=60_000, topic="orders", partition_count=9)],
     "roll": rolling_restart("billing", range(3), 60_000, 1, 10_000, 3_000),
-    "downgrade": rolling_change("billing", range(3), 60_000, 1, 10_000, 3_000, protocol=GroupProtocol.CLASSIC),
+    "downgrade": rolling_restart("billing", range(3), 60_000, 1, 10_000, 3_000, protocol=GroupProtocol.CLASSIC),
 }
 
-UPGRADE = rolling_change("billing", range(3), 30_000, 1, 10_000, 2_000, protocol=GroupProtocol.CONSUMER)
+UPGRADE = rolling_restart("billing", range(3), 30_000, 1, 10_000, 2_000, protocol=GroupProtocol.CONSUMER)
 CRASHES = [NodeCrash(start_ms=43_000, end_ms=50_000, node_id=node_id) for node_id in (1, 2)]
 LOG_TROUBLE = LogTrouble(start_ms=29_000, end_ms=60_000, refusal_percent=30)
 
 
-def consumer_group_of(world: World) -> ConsumerGroup | None:
+def billing_of(world: World) -> ConsumerGroup | None:
     """Return the group as its coordinator has it, if that is a consumer group."""
     coordinator = world.cluster.serving("billing")
     assert coordinator is not None
-    partition = coordinator.partition(coordinator.partition_of("billing"))
-    assert partition is not None
-    group = partition.groups["billing"]
-    return group if isinstance(group, ConsumerGroup) else None
+    return consumer_group_of(coordinator, "billing")
 
 
 @pytest.mark.parametrize("name", FAULTS)
@@ -96,7 +93,7 @@ def test_a_rolling_upgrade_in_the_middle_of_trouble(is_static: bool) -> None:
 
     world.run()
 
-    group = consumer_group_of(world)
+    group = billing_of(world)
     assert group is not None
     assert group.group_state is ConsumerGroupState.STABLE
     assert not group.state.classic_member_count
@@ -106,13 +103,13 @@ def test_a_rolling_upgrade_in_the_middle_of_trouble(is_static: bool) -> None:
 def test_the_way_back() -> None:
     """When the last consumer has gone back to the classic protocol, so has the group; and nothing was read twice from
     the start."""
-    back = rolling_change("billing", range(3), 30_000, 1, 10_000, 2_000, protocol=GroupProtocol.CLASSIC)
+    back = rolling_restart("billing", range(3), 30_000, 1, 10_000, 2_000, protocol=GroupProtocol.CLASSIC)
     lines: list[str] = []
     world = World(3, consumer_group_world(*back), lines.append)
 
     world.run()
 
-    assert consumer_group_of(world) is None
+    assert billing_of(world) is None
     assert any("is gone (conversion)" in line for line in lines)
     figures = world.groups[0].observations.figures()
     assert max(figure.longest_duplicate_ms for figure in figures.values()) < 10_000
@@ -124,7 +121,7 @@ def test_both_protocols_in_one_group() -> None:
 
     world.run()
 
-    group = consumer_group_of(world)
+    group = billing_of(world)
     assert group is not None
     assert (len(group.state.members), group.state.classic_member_count) == (3, 2)
     assert sorted(len(consumer.owned) for consumer in world.consumers) == [2, 2, 2]

@@ -271,29 +271,27 @@ class Membership:
 
     # ------------------------------------------------------------ life cycle of the log partition
 
-    def bring_to_life(self, group_id: str, now_ms: int, *, tells_if_empty: bool = True) -> None:
-        """Make the group of what the log has of it.
+    def load(self, group_id: str, now_ms: int) -> None:
+        """A load is over: make the group of what the log has of it.
 
-        Every member's session starts now; a group that is larger than ``group.max.size`` rebalances, and the first to
-        rejoin stay (KIP-389).
-
-        Args:
-            group_id: the group.
-            now_ms: the time.
-            tells_if_empty: observers hear of it, whether it has members or not.
+        A group that is larger than ``group.max.size`` rebalances, and the first to rejoin stay (KIP-389).
         """
+        group = self.bring_to_life(group_id, now_ms)
+        self._context.observer.group_loaded(group_id, group.generation_id, len(group.members), now_ms)
+        if len(group.members) > self._config.group_max_size:
+            self._rebalance.start(group, Trigger(Cause.LOAD), now_ms)
+
+    def bring_to_life(self, group_id: str, now_ms: int) -> GroupMetadata:
+        """Make the group of what the log has of it. Every member's session starts now."""
         record = self._context.journal.hard.classic_record(group_id)
         if record is None:
             group = GroupMetadata(group_id, self._context.partition, None)
         else:
             group = GroupMetadata.from_record(record, self._context.partition)
         self._groups[group_id] = group
-        if tells_if_empty or group.members:
-            self._context.observer.group_loaded(group_id, group.generation_id, len(group.members), now_ms)
         for member in group.members.values():
             self._rebalance.renew_session(member, now_ms)
-        if len(group.members) > self._config.group_max_size:
-            self._rebalance.start(group, Trigger(Cause.LOAD), now_ms)
+        return group
 
 
 def _differs(given: str | None, current: str | None) -> bool:

@@ -308,8 +308,8 @@ class ConsumerMembership:
         if not records:
             return
         if CLASSIC_GROUP_KEY in records:
-            self._classic.bring_to_life(group.group_id, now_ms, tells_if_empty=False)
-            revived = self._context.classic_groups[group.group_id]
+            revived = self._classic.bring_to_life(group.group_id, now_ms)
+            self._announce_members_of(revived, now_ms)
             if written.downgrade is not None:
                 self._downgrade(revived, written.downgrade, now_ms)
             if written.joiner is not None:
@@ -318,7 +318,9 @@ class ConsumerMembership:
                 self._classic.join(request, token, now_ms)
             return
         upgraded_group = self.bring_to_life(group.group_id, now_ms, uses_own_timeouts=True)
-        self._announce_upgrade(written, now_ms)
+        assert isinstance(group, GroupMetadata)
+        self._announce_members_of(group, now_ms)  # those that it had; and then who has joined it
+        self._context.observer.announce(group.group_id, written.news, now_ms)
         self._context.observer.look_at_rebalance(upgraded_group, now_ms)
         state = upgraded_group.state  # topics may have changed while it was written
         upgraded_group.is_topics_look_due = self._rules.metadata_hash(state.subscribed_topics()) != state.metadata_hash
@@ -326,12 +328,10 @@ class ConsumerMembership:
             upgraded_group.is_resolving = True
             self._context.effects.questions.append(written.question)
 
-    def _announce_upgrade(self, written: WhenConverted, now_ms: int) -> None:
-        """Observers see a group with the members that it had, and then who has joined it."""
-        before, observer = written.group, self._context.observer
-        if isinstance(before, GroupMetadata) and before.members:
-            observer.group_loaded(before.group_id, before.generation_id, len(before.members), now_ms)
-        observer.announce(before.group_id, written.news, now_ms)
+    def _announce_members_of(self, group: GroupMetadata, now_ms: int) -> None:
+        """Let observers see a group again that was converted, if it has members."""
+        if group.members:
+            self._context.observer.group_loaded(group.group_id, group.generation_id, len(group.members), now_ms)
 
     def on_conversion_failed(self, written: WhenConverted, error_code: ErrorCode, now_ms: int) -> None:
         """A group stays what it was."""

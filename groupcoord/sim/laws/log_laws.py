@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 
+from groupcoord.consumer_group_laws import OF_NO_GROUP
 from groupcoord.consumer_protocol import decode_subscription
 from groupcoord.core.consumer.records import ConsumerGroupMetadataRecord, ConsumerGroupRegularExpressionRecord
 from groupcoord.core.consumer.state import ConsumerState
@@ -18,15 +19,11 @@ from groupcoord.core.records import (
     GroupTombstone,
     OffsetCommitRecord,
     OffsetTombstone,
-    OpaqueRecord,
     TransactionMarker,
 )
 from groupcoord.laws import OffsetLedger, require
 from groupcoord.log_store import LogRecord
 from groupcoord.sim.cluster.simulated_cluster import SimulatedCluster
-
-OF_NO_GROUP = (OffsetCommitRecord, OffsetTombstone, TransactionMarker, OpaqueRecord)
-"""Records that say nothing of a group itself."""
 
 
 class LogLaws:

@@ -24,7 +24,6 @@ from groupcoord.sim.scenarios.faults import (
     NodeCrash,
     TopicCreation,
     TopicGrowth,
-    rolling_change,
     rolling_restart,
 )
 from groupcoord.sim.scenarios.table_reader import TableReader
@@ -71,21 +70,8 @@ def group_of(table: TableReader, targets: EventTargets) -> GroupOptions:
     return groups[name]
 
 
-def _rolling_restart(table: TableReader, targets: EventTargets) -> Make:
-    group = group_of(table, targets)
-    at_once = table.number("at_once", 1, at_least=1)
-    step_ms, down_ms = table.duration("every", "30s"), table.duration("down", "5s")
-    is_graceful = table.flag("graceful", True)
-    numbers = targets.numbers_of(group)
-
-    def make(chance: Random, at_ms: int) -> list[Fault]:
-        return rolling_restart(group.group_id, numbers, at_ms, at_once, step_ms, down_ms, is_graceful=is_graceful)
-
-    return make
-
-
-def _rolling_change(protocol: GroupProtocol) -> Callable[[TableReader, EventTargets], Make]:
-    """Return what reads a rolling restart after which all consumers of a group use a protocol (KIP-848)."""
+def _rolling_restart(protocol: GroupProtocol | None = None) -> Callable[[TableReader, EventTargets], Make]:
+    """Return what reads a rolling restart, after which all consumers of a group use a protocol if one is given."""
 
     def parse(table: TableReader, targets: EventTargets) -> Make:
         group = group_of(table, targets)
@@ -93,16 +79,13 @@ def _rolling_change(protocol: GroupProtocol) -> Callable[[TableReader, EventTarg
         step_ms, down_ms = table.duration("every", "30s"), table.duration("down", "5s")
         is_graceful = table.flag("graceful", True)
         numbers = targets.numbers_of(group)
-        return lambda chance, at_ms: rolling_change(
-            group.group_id,
-            numbers,
-            at_ms,
-            at_once,
-            step_ms,
-            down_ms,
-            protocol=protocol,
-            is_graceful=is_graceful,
-        )
+
+        def make(chance: Random, at_ms: int) -> list[Fault]:
+            return rolling_restart(
+                group.group_id, numbers, at_ms, at_once, step_ms, down_ms, is_graceful=is_graceful, protocol=protocol
+            )
+
+        return make
 
     return parse
 
@@ -220,9 +203,9 @@ def _create_topic(table: TableReader, targets: EventTargets) -> Make:
 
 
 FAULT_EVENTS: dict[str, Callable[[TableReader, EventTargets], Make]] = {
-    "rolling-restart": _rolling_restart,
-    "upgrade": _rolling_change(GroupProtocol.CONSUMER),
-    "downgrade": _rolling_change(GroupProtocol.CLASSIC),
+    "rolling-restart": _rolling_restart(),
+    "upgrade": _rolling_restart(GroupProtocol.CONSUMER),
+    "downgrade": _rolling_restart(GroupProtocol.CLASSIC),
     "crash-consumer": _crash_consumer,
     "stop-consumer": _stop_consumer,
     "pause-consumer": _pause_consumer,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from attrs import frozen
 
@@ -254,6 +255,7 @@ def rolling_restart(
     down_ms: int,
     *,
     is_graceful: bool = True,
+    protocol: GroupProtocol | None = None,
 ) -> list[Fault]:
     """Return the stops of a rolling restart.
 
@@ -265,38 +267,13 @@ def rolling_restart(
         step_ms: the next are stopped so long after.
         down_ms: how long each is down.
         is_graceful: they are closed as they should be, not killed.
+        protocol: what they use from then on, if that changes (KIP-848): an upgrade, or the way back.
     """
-    kind = ConsumerStop if is_graceful else ConsumerCrash
+    kind: Callable[..., Fault] = ConsumerStop if is_graceful else ConsumerCrash
+    if protocol is not None:
+        kind = partial(ProtocolChange, protocol=protocol, is_graceful=is_graceful)
     stops = [start_ms + place // at_once * step_ms for place in range(len(numbers))]
     return [
         kind(start_ms=stop_ms, end_ms=stop_ms + down_ms, consumer=number, group=group_id)
         for number, stop_ms in zip(numbers, stops, strict=True)
-    ]
-
-
-def rolling_change(
-    group_id: str,
-    numbers: Sequence[int],
-    start_ms: int,
-    at_once: int,
-    step_ms: int,
-    down_ms: int,
-    *,
-    protocol: GroupProtocol,
-    is_graceful: bool = True,
-) -> list[Fault]:
-    """Return the stops of a rolling restart after which all use a protocol: an upgrade, or the way back.
-
-    See :func:`rolling_restart` for the other arguments.
-    """
-    return [
-        ProtocolChange(
-            start_ms=start_ms + place // at_once * step_ms,
-            end_ms=start_ms + place // at_once * step_ms + down_ms,
-            consumer=number,
-            group=group_id,
-            protocol=protocol,
-            is_graceful=is_graceful,
-        )
-        for place, number in enumerate(numbers)
     ]

@@ -31,7 +31,6 @@ from groupcoord.sim.scenarios.faults import (
     NodeCrash,
     TopicCreation,
     TopicGrowth,
-    rolling_change,
     rolling_restart,
 )
 from groupcoord.sim.scenarios.options import WorldOptions
@@ -161,7 +160,7 @@ def _protocol_changes(
             step_ms, down_ms = chance.choice((500, 3_000, 6_000)), chance.choice((0, 500, 4_000))
             chosen = chance.sample(numbers, chance.choice((len(numbers), chance.randint(1, len(numbers)))))
             protocol, is_graceful = chance.choice(list(GroupProtocol)), chance.random() < 0.8
-            found += rolling_change(
+            found += rolling_restart(
                 group.group_id,
                 chosen,
                 start_ms,

@@ -31,14 +31,14 @@ from groupcoord.messages import (
 )
 
 from ..script import FOREVER_MS, GROUP, INTERVAL_MS, Script, partitions
-from ..test_reactions import FIND, LONGEST_PAUSE_MS, RETRIABLE, Case, name_of
+from ..test_reactions import FIND, LONGEST_PAUSE_MS, RETRIABLE, Case, Table, cases_of, name_of
 from .scripted import MEMBER_ID, ConsumerScript
 
 E = ErrorCode
 OWNED = partitions(0, 1)
 FENCED = (E.FENCED_MEMBER_EPOCH, E.UNKNOWN_MEMBER_ID)
 
-TABLE: dict[type, tuple[Reaction, dict[Reaction, tuple[ErrorCode, ...]]]] = {
+TABLE: Table = {
     FindCoordinator: (Reaction.REPORT, {Reaction.RETRY: RETRIABLE}),
     ConsumerGroupHeartbeat: (
         Reaction.FAIL,
@@ -67,17 +67,6 @@ TABLE: dict[type, tuple[Reaction, dict[Reaction, tuple[ErrorCode, ...]]]] = {
         },
     ),
 }
-"""For each API, what follows on any error, and what on these."""
-
-
-def cases() -> list[Case]:
-    """Return every API with every error."""
-    found = []
-    for api, (otherwise, exceptions) in TABLE.items():
-        by_code = {code: reaction for reaction, codes in exceptions.items() for code in codes}
-        codes = [code for code in ErrorCode if code is not E.NONE]
-        found += [Case(api, code, by_code.get(code, otherwise)) for code in codes]
-    return found
 
 
 # ---------------------------------------------------------------- how to come to each error
@@ -161,7 +150,7 @@ def check_failed(script: Script, case: Case) -> None:
     assert script.kinds() == []
 
 
-@pytest.mark.parametrize("case", cases(), ids=name_of)
+@pytest.mark.parametrize("case", cases_of(TABLE), ids=name_of)
 def test_reaction(case: Case) -> None:
     """The member does what the table says, and ``reaction_to`` tells users the same."""
     assert reaction_to(case.api, case.error_code, "consumer") is case.reaction
