@@ -14,6 +14,7 @@ from groupcoord.core.records import GroupTombstone, OffsetCommitRecord, OffsetTo
 from groupcoord.log_store import LogStore, LogStoreError, NotEnoughReplicasError
 from groupcoord.messages import OffsetCommit, Request
 from groupcoord.testing import CoordinatorMachine, FaultyLogStore
+from groupcoord.testing.modern_consumers import ModernConsumer
 
 SETTINGS = settings(
     max_examples=300, stateful_step_count=30, deadline=None, database=None, phases=[Phase.generate], derandomize=True
@@ -26,18 +27,32 @@ class TestCoordinatorMachine(CoordinatorMachine.TestCase):
     settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 
 
+def started_machine() -> CoordinatorMachine:
+    """Return the machine with a log that answers at once, and no delays."""
+    machine = CoordinatorMachine()
+    machine.start(initial_delay_ms=0, log_is_late=False, policy=MigrationPolicy.BIDIRECTIONAL, assignment_interval_ms=0)
+    return machine
+
+
+def modern_consumer(machine: CoordinatorMachine, instance_id: str | None, brings_id: bool) -> ModernConsumer:
+    """Start a consumer of group ``alpha`` that speaks the consumer protocol and reads ``orders``."""
+    consumer = machine.modern_consumer_starts(
+        group_id="alpha",
+        instance_id=instance_id,
+        subscription=(("orders",), ""),
+        assignor=None,
+        gives_back=None,
+        brings_id=brings_id,
+    )
+    assert isinstance(consumer, ModernConsumer)
+    return consumer
+
+
 def test_an_assignment_that_nobody_reads_is_asked_for_again() -> None:
     """A late heartbeat fetches a member's new assignment, which is told once; the member comes to rest all the same."""
-    machine = CoordinatorMachine()
-    machine.start(
-        initial_delay_ms=0,
-        log_is_late=False,
-        policy=MigrationPolicy.BIDIRECTIONAL,
-        assignment_interval_ms=0,
-    )
-    usual = {"instance_id": None, "subscription": (("orders",), ""), "assignor": None, "gives_back": None}
-    owner = machine.modern_consumer_starts(group_id="alpha", brings_id=True, **usual)
-    newcomer = machine.modern_consumer_starts(group_id="alpha", brings_id=True, **usual)
+    machine = started_machine()
+    owner = modern_consumer(machine, instance_id=None, brings_id=True)
+    newcomer = modern_consumer(machine, instance_id=None, brings_id=True)
     for consumer in (owner, newcomer, owner, owner):  # who gives partitions back in the end
         machine.consumer_goes_on(consumer=consumer, commits=False)
     machine.late_requests_arrive(who=1, behind=0)
@@ -48,25 +63,27 @@ def test_an_assignment_that_nobody_reads_is_asked_for_again() -> None:
 
 
 def test_a_static_member_converts_its_group_before_another_has_its_share() -> None:
-    """Kafka does not rebalance then: what the coordinator assigned counts, until the next rebalance tells of it."""
-    machine = CoordinatorMachine()
-    machine.start(
-        initial_delay_ms=0,
-        log_is_late=False,
-        policy=MigrationPolicy.BIDIRECTIONAL,
-        assignment_interval_ms=0,
-    )
+    """Kafka doesn't rebalance then, so the machine lets the group do so before it looks at who has what."""
+    machine = started_machine()
     machine.group_comes_to_be(are_modern=[False], gives_back=None, group_id="alpha", instance_id=None, rounds=1)
-    static = machine.modern_consumer_starts(
-        assignor=None,
-        brings_id=False,
-        gives_back=None,
-        group_id="alpha",
-        instance_id="i1",
-        subscription=(("orders",), ""),
-    )
+    static = modern_consumer(machine, instance_id="i1", brings_id=False)
     machine.everybody_goes_on(commits=False, interval_ms=0, rounds=5)
     machine.consumer_changes_its_protocol(consumer=static, says="see you")
+    machine.teardown()
+
+
+def test_a_restart_forgets_the_rebalance_of_a_converted_group() -> None:
+    """The share of a dead member is nobody's then, in Kafka as well, until the next rebalance."""
+    machine = started_machine()
+    dead = modern_consumer(machine, instance_id=None, brings_id=False)
+    machine.everybody_goes_on(commits=False, interval_ms=0, rounds=1)
+    machine.consumer_starts(group_id="alpha", instance_id=None, protocols=("range", "roundrobin"))
+    machine.topic_is_deleted()
+    machine.everybody_goes_on(commits=False, interval_ms=0, rounds=1)
+    machine.consumer_dies(consumer=dead)
+    machine.time_passes(duration_ms=9999)
+    machine.everybody_goes_on(commits=False, interval_ms=3000, rounds=4)
+    machine.process_is_killed(written=0)
     machine.teardown()
 
 
