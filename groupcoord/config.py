@@ -1,7 +1,7 @@
 """Every limit and time-out under Kafka's own key, validated.
 
 An attribute is the key with underscores for dots: ``group.max.size`` is ``Config.group_max_size``. Defaults and
-bounds are those of Apache Kafka 4.4.
+bounds are those of Apache Kafka 4.4; ``records.…`` are groupcoord's own.
 """
 
 from __future__ import annotations
@@ -120,6 +120,10 @@ class Config:
     transaction_remove_expired_transaction_cleanup_interval_ms: int = _setting(3_600_000, at_least=1)
     # the host
     num_partitions: int = _setting(1, at_least=1)
+    fetch_max_bytes: int = _setting(57_671_680, at_least=1_024)
+    max_incremental_fetch_session_cache_slots: int = _setting(1_000, at_least=0)
+    records_enable: bool = _of_kind(True, Flag())  # this one and the next are groupcoord's own
+    records_memory_max_bytes: int = _setting(268_435_456, at_least=0, at_most=INT64_MAX)
     socket_request_max_bytes: int = _setting(104_857_600, at_least=1)
     connections_max_idle_ms: int = _setting(600_000, at_most=INT64_MAX)
     max_connections: int = _setting(INT32_MAX, at_least=0)

@@ -73,15 +73,19 @@ def serve(
             min=0, max=65535, help="Show metrics for Prometheus on this port, under /metrics; 0 takes a free one."
         ),
     ] = None,
+    no_records: Annotated[
+        bool, typer.Option("--no-records", help="Let topics be empty: nothing can be produced, and lag is always 0.")
+    ] = False,
     log_level: Annotated[str, typer.Option(help="What to log to stderr: debug, info, warning or error.")] = "warning",
 ) -> None:
-    """Run a broker that real Kafka clients can join: every consumer group and offset API, topics without data.
+    """Run a broker that real Kafka clients can produce to and consume from, with every consumer group and offset API.
 
-    SIGTERM or Ctrl-C stops it. With --data-dir nothing that was acknowledged is lost, even if it is killed.
+    SIGTERM or Ctrl-C stops it. With --data-dir nothing that was acknowledged is lost, even if it is killed; records are
+    kept in memory only, so topics are empty then.
     """
     try:
         _set_up_logging(log_level)
-        config, is_set = _parse_settings(setting or [])
+        config, is_set = _parse_settings(setting or [], holds_records=not no_records and data_dir is None)
         topics = [_parse_topic(text) for text in topic or []]
         if host in ANY_ADDRESS and advertised_host is None:
             raise StartError(f"--host {host!r} needs --advertised-host: clients can't connect to it", USAGE_ERROR)
@@ -128,8 +132,11 @@ def _set_up_logging(level: str) -> None:
     logging.basicConfig(level=number, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
 
-def _parse_settings(settings: list[str]) -> tuple[Config, bool]:
-    """Return the configuration, and whether the number of offsets partitions is among what was given."""
+def _parse_settings(settings: list[str], *, holds_records: bool) -> tuple[Config, bool]:
+    """Return the configuration, and whether the number of offsets partitions is among what was given.
+
+    Unless topics may hold records, they don't, whatever the settings say.
+    """
     properties: dict[str, str | int] = {}
     for text in settings:
         key, equals, value = text.partition("=")
@@ -137,6 +144,8 @@ def _parse_settings(settings: list[str]) -> tuple[Config, bool]:
             raise StartError(f"--set {text!r} is not KEY=VALUE", USAGE_ERROR)
         properties[key.strip()] = value
     config = Config.from_properties(properties)
+    if not holds_records:
+        config = evolve(config, records_enable=False)
     return config, any(key.replace("_", ".") == OFFSETS_PARTITIONS_KEY for key in properties)
 
 

@@ -1,4 +1,4 @@
-"""A small broker around the coordinator: topics without data, connections, and a server for real Kafka clients.
+"""A small broker around the coordinator: topics and what they hold, connections, and a server for real Kafka clients.
 
 :class:`Broker` and :class:`Connection` do no I/O; :class:`Server` runs them on asyncio.
 """

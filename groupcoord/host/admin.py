@@ -1,7 +1,7 @@
 """CreateTopics, CreatePartitions and DeleteTopics: the answers and messages of Apache Kafka 4.4 with one broker
 (KRaft).
 
-Settings of a topic are kept and told; there is no data that they could apply to.
+Settings of a topic are kept and told.
 """
 
 from __future__ import annotations

@@ -2,12 +2,11 @@
 
 Group and offset requests go to the :class:`~groupcoord.GroupCoordinator`, transactions to the
 :class:`~groupcoord.host.transactions.TransactionCoordinator`; what else a consumer needs from a broker
-(the APIs there are, metadata, topics that hold no data, topic administration) is answered here.
+(the APIs there are, metadata, what topics hold, topic administration) is answered here and in the files beside this.
 """
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable
 from functools import partial
 from time import perf_counter
@@ -23,7 +22,7 @@ from groupcoord.host.admin import answer_create_partitions, answer_create_topics
 from groupcoord.host.alter_configs import answer_alter_configs, answer_incremental_alter_configs
 from groupcoord.host.config_definitions import offsets_topic_configs
 from groupcoord.host.connection import Connection
-from groupcoord.host.data import answer_fetch, answer_list_offsets, answer_produce
+from groupcoord.host.data_requests import DataRequests
 from groupcoord.host.describe_configs import answer_describe_configs
 from groupcoord.host.group_configs import GroupConfigs
 from groupcoord.host.metadata import answer_api_versions, answer_metadata
@@ -31,7 +30,9 @@ from groupcoord.host.portions import DIVISIBLE, FEW, Answer, Work, in_portions_o
 from groupcoord.host.regexes import TopicMatcher
 from groupcoord.host.reloading import Reloading
 from groupcoord.host.resource_configs import Resources
+from groupcoord.host.topic_data import TopicData
 from groupcoord.host.topics import OFFSETS_TOPIC, TopicRegistry
+from groupcoord.host.transaction_listings import answer_describe_producers, answer_list_transactions
 from groupcoord.host.transaction_log import MemoryTransactionLog
 from groupcoord.host.transaction_markers import answer_write_txn_markers
 from groupcoord.host.transaction_permissions import refuse
@@ -43,11 +44,12 @@ from groupcoord.wire.broker_messages import (
     ApiVersions,
     CreatePartitions,
     CreateTopics,
+    DeleteRecords,
     DeleteTopics,
     Fetch,
-    FetchResponse,
     ListOffsets,
     Metadata,
+    OffsetForLeaderEpoch,
     Produce,
 )
 from groupcoord.wire.config_messages import AlterConfigs, DescribeConfigs, IncrementalAlterConfigs
@@ -55,16 +57,28 @@ from groupcoord.wire.pacing import Pace, in_portions
 from groupcoord.wire.transaction_messages import (
     AddOffsetsToTxn,
     AddPartitionsToTxn,
+    DescribeProducers,
     DescribeTransactions,
     EndTxn,
     InitProducerId,
+    ListTransactions,
     WriteTxnMarkers,
 )
 
 DEFAULT_NODE = Node(1, "127.0.0.1", 9092)
-STALE_WAITS_LIMIT = 64
 
-PACED = frozenset((AddPartitionsToTxn, DescribeConfigs, Fetch, ListOffsets, Produce, WriteTxnMarkers))
+PACED = frozenset(
+    (
+        AddPartitionsToTxn,
+        DeleteRecords,
+        DescribeConfigs,
+        Fetch,
+        ListOffsets,
+        OffsetForLeaderEpoch,
+        Produce,
+        WriteTxnMarkers,
+    )
+)
 """Requests that name many things, and whose handlers pause between them before they change anything."""
 
 ANONYMOUS = "User:ANONYMOUS"
@@ -112,6 +126,7 @@ class Broker:
 
     Attributes:
         coordinator: the group coordinator.
+        data: what topics hold.
         transactions: the transaction coordinator.
         dirty: connections with output, for :meth:`take_dirty`.
         turns: connections whose requests wait to be handled, for :meth:`run_turn`.
@@ -146,9 +161,10 @@ class Broker:
         self._node = node
         self._authorize = authorize
         self._principal_of = principal_of
-        self._waiting: dict[Connection, FetchResponse] = {}  # answers of Fetches that found nothing
-        self._wait_queue: list[tuple[int, int, Connection]] = []
-        self._wait_number = 0
+        self.data = TopicData(config, clock, self.topics)
+        self._data_requests = DataRequests(
+            self.data, self.pace, self._permissions, lambda writer: self.transactions.verify_writer(writer)
+        )
         self._seen_deadlines: tuple[int, int | None] = (-1, None)
         self._handlers = self._handlers_by_request()
         if self.topics.get(OFFSETS_TOPIC) is None:
@@ -178,6 +194,7 @@ class Broker:
             log=self._transaction_log,
             coordinator=self.coordinator,
             topics=self.topics,
+            data=self.data,
         )
         self.transactions.recover()
         self.deliver_replies()
@@ -191,9 +208,7 @@ class Broker:
             CreateTopics: self._create_topics,
             CreatePartitions: self._create_partitions,
             DeleteTopics: self._delete_topics,
-            ListOffsets: self._list_offsets,
-            Fetch: self._fetch,
-            Produce: self._produce,
+            **self._data_requests.handlers(),
             DescribeConfigs: self._describe_configs,
             IncrementalAlterConfigs: self._alter_some_configs,
             AlterConfigs: self._alter_configs,
@@ -203,6 +218,8 @@ class Broker:
             TxnOffsetCommit: self._commit_in_transaction,
             EndTxn: self._guarded(lambda connection, request: self.transactions.end(request, connection)),
             WriteTxnMarkers: self._guarded(self._write_markers),
+            ListTransactions: self._list_transactions,
+            DescribeProducers: self._describe_producers,
             **dict.fromkeys(DIVISIBLE, self._answer_divisible),
         }
 
@@ -235,33 +252,23 @@ class Broker:
         """Tell whether :meth:`next_deadline_ms` may have come nearer since the last call."""
         seen = self._seen_deadlines
         self._seen_deadlines = (
-            self.coordinator.timer_advances + self._wait_number,
+            self.coordinator.timer_advances + self._data_requests.waits.count,
             self.transactions.next_deadline_ms(),
         )
         return self._seen_deadlines != seen
 
     def next_deadline_ms(self) -> int | None:
         """Return when :meth:`tick` is wanted at the latest, in milliseconds of the clock; None if nothing waits."""
-        deadline_ms = self.coordinator.next_deadline_ms()
-        transactions_ms = self.transactions.next_deadline_ms()
-        if transactions_ms is not None and (deadline_ms is None or transactions_ms < deadline_ms):
-            deadline_ms = transactions_ms
-        queue = self._wait_queue
-        while queue and self._is_stale(queue[0]):
-            heapq.heappop(queue)
-        if queue and (deadline_ms is None or queue[0][0] < deadline_ms):
-            return queue[0][0]
-        return deadline_ms
+        deadlines_ms = (
+            self.coordinator.next_deadline_ms(),
+            self.transactions.next_deadline_ms(),
+            self._data_requests.waits.next_deadline_ms(),
+        )
+        return min((deadline_ms for deadline_ms in deadlines_ms if deadline_ms is not None), default=None)
 
     def tick(self) -> None:
         """Time has passed: do everything that is due."""
-        now_ms = self.clock.now_ms()
-        queue = self._wait_queue
-        while queue and (queue[0][0] <= now_ms or self._is_stale(queue[0])):
-            entry = heapq.heappop(queue)
-            if not self._is_stale(entry):
-                connection = entry[2]
-                connection.answer(self._waiting.pop(connection))
+        self._data_requests.tick(self.clock.now_ms())
         self.coordinator.tick()
         self.transactions.tick()
         self.deliver_replies()
@@ -322,10 +329,7 @@ class Broker:
 
     def disconnected(self, connection: Connection) -> None:
         """Forget a connection that was closed."""
-        self._waiting.pop(connection, None)
-        if len(self._wait_queue) > 2 * len(self._waiting) + STALE_WAITS_LIMIT:
-            self._wait_queue = [entry for entry in self._wait_queue if not self._is_stale(entry)]
-            heapq.heapify(self._wait_queue)
+        self._data_requests.waits.remove(connection)
 
     def _permissions(self, connection: Connection) -> Permissions:
         return Permissions(self._authorize, connection.principal)
@@ -356,32 +360,9 @@ class Broker:
         response, gone = answer_delete_topics(request, self.topics, self._permissions(connection))
         for topic in gone:
             self.coordinator.topic_deleted(topic.name, topic.topic_id)
+            self.data.delete(topic)
         self.deliver_replies()
         return response
-
-    def _list_offsets(self, connection: Connection, request: ListOffsets) -> WireResponse | None:
-        return answer_list_offsets(request, self.topics, self._permissions(connection))
-
-    def _fetch(self, connection: Connection, request: Fetch) -> WireResponse | None:
-        response, wait_ms = answer_fetch(request, self.topics, self._permissions(connection))
-        if not wait_ms:
-            return response
-        self._waiting[connection] = response
-        self._wait_number += 1
-        heapq.heappush(self._wait_queue, (self.clock.now_ms() + wait_ms, self._wait_number, connection))
-        return None
-
-    def _produce(self, connection: Connection, request: Produce) -> WireResponse | None:
-        response = answer_produce(request, self.topics, self._permissions(connection))
-        if request.acks != 0:
-            return response
-        # No answer can tell the client of an error; as a Kafka broker does, closing the connection must.
-        if response.topics:
-            (first, *_) = response.topics[0].partitions
-            connection.refuse(f"Produce with acks=0 failed: {first.error_message or first.error_code.name}")
-        else:
-            connection.skip_answer()
-        return None
 
     # ------------------------------------------------------------ settings
 
@@ -416,7 +397,26 @@ class Broker:
         return self._delivered(None)
 
     def _write_markers(self, connection: Connection, request: WriteTxnMarkers) -> WireResponse | None:
-        return answer_write_txn_markers(request, connection, self.coordinator, self.topics)
+        return answer_write_txn_markers(request, connection, self.coordinator, self.data)
+
+    def _list_transactions(self, connection: Connection, request: ListTransactions) -> WireResponse | None:
+        connection.answer_in_portions(
+            in_portions(
+                self.pace,
+                answer_list_transactions,
+                request,
+                self.transactions.all,
+                self.clock.now_ms(),
+                self._permissions(connection),
+            )
+        )
+        return None
+
+    def _describe_producers(self, connection: Connection, request: DescribeProducers) -> WireResponse | None:
+        connection.answer_in_portions(
+            in_portions(self.pace, answer_describe_producers, request, self.data, self._permissions(connection))
+        )
+        return None
 
     # ------------------------------------------------------------ what can be answered in portions
 
@@ -453,6 +453,3 @@ class Broker:
         """Pass on what the group coordinator answered to what came before this response."""
         self.deliver_replies()
         return response
-
-    def _is_stale(self, entry: tuple[int, int, Connection]) -> bool:
-        return entry[2] not in self._waiting

@@ -1,7 +1,8 @@
 """The settings that topics and groups can have of their own, as Apache Kafka 4.4 defines them (``LogConfig``,
 ``GroupConfig``), and what holds where they have none.
 
-Topics hold no data here, so their settings are kept and shown, and change nothing.
+A few of a topic's settings apply to what it holds (:mod:`groupcoord.host.topic_data`); the others are kept and
+shown, and change nothing.
 """
 
 from __future__ import annotations

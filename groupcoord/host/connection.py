@@ -284,8 +284,11 @@ class Connection:
         self._header = None
         self._is_long = False
 
-    def answer_in_portions(self, work: Work[WireResponse]) -> None:
-        """Have the waiting request answered with what ``work`` returns, of which a portion is done at each turn."""
+    def answer_in_portions(self, work: Work[WireResponse | None]) -> None:
+        """Have the waiting request answered with what ``work`` returns, of which a portion is done at each turn.
+
+        None: the answer comes later.
+        """
         self._is_long = True
         self._work_on(self._answer_when_done(work))
 
@@ -388,7 +391,7 @@ class Connection:
         self._header, request = yield from in_portions(self._broker.pace, decode_request, frame, self.client_host)
         yield from self._broker.handle_long(self, request)
 
-    def _answer_when_done(self, work: Work[WireResponse]) -> Work[None]:
+    def _answer_when_done(self, work: Work[WireResponse | None]) -> Work[None]:
         self.answer((yield from work))
 
     def _write_long(self, header: RequestHeader, response: WireResponse) -> Work[None]:

@@ -12,6 +12,7 @@ from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED, Node
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.host.topics import Topic, TopicError, TopicRegistry, check_topic_name
+from groupcoord.topic_logs.settings import LEADER_EPOCH
 from groupcoord.wire import API_VERSIONS
 from groupcoord.wire.broker_messages import (
     ApiVersions,
@@ -65,8 +66,6 @@ def _announced() -> ApiVersionsResponse:
 
 
 ANNOUNCED = _announced()
-
-LEADER_EPOCH = 0
 
 
 def answer_api_versions(request: ApiVersions, node: Node, cluster_id: str) -> ApiVersionsResponse:

@@ -41,7 +41,7 @@ from groupcoord.core.messages import (
 )
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
-from groupcoord.wire.broker_messages import MetadataResponse
+from groupcoord.wire.broker_messages import FetchResponse, MetadataResponse
 from groupcoord.wire.config_messages import DescribeConfigsResponse
 from groupcoord.wire.transaction_messages import (
     DescribedTransaction,
@@ -57,6 +57,9 @@ FEW = 8
 
 MANY_ENTRIES = 1_000
 """So many members or offsets are looked at in one go; an answer with more entries is written in portions."""
+
+MANY_RECORD_BYTES = 65_536
+"""So many bytes of records are copied into one answer; more go out as they are kept."""
 
 REFUSED_TOPICS = frozenset((ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
 
@@ -278,6 +281,13 @@ def _count_fetched(response: OffsetFetchResponse) -> int:
     return count
 
 
+def _count_records(response: FetchResponse) -> int:
+    """Return the number of partitions; a large number if there are many records, which go out in pieces."""
+    partitions = [partition for topic in response.topics[:MANY_ENTRIES] for partition in topic.partitions]
+    record_bytes = sum(sum(map(len, partition.records)) for partition in partitions[:MANY_ENTRIES])
+    return MANY_ENTRIES if record_bytes >= MANY_RECORD_BYTES else len(partitions)
+
+
 _ENTRIES: dict[type, Callable[[Any], int]] = {
     OffsetFetchResponse: _count_fetched,
     DescribeGroupsResponse: lambda response: sum(1 + len(group.members) for group in response.groups[:MANY_ENTRIES]),
@@ -287,6 +297,7 @@ _ENTRIES: dict[type, Callable[[Any], int]] = {
     DescribeConfigsResponse: lambda response: sum(
         1 + len(result.configs) for result in response.results[:MANY_ENTRIES]
     ),
+    FetchResponse: _count_records,
     ListGroupsResponse: lambda response: len(response.groups),
     MetadataResponse: lambda response: sum(1 + len(topic.partitions) for topic in response.topics[:MANY_ENTRIES]),
 }

@@ -15,8 +15,17 @@ REMEMBERED = 1_000
 """So many expressions are kept compiled."""
 
 
+ExpressionError: type[Exception] = re2.error
+"""Why an expression is none."""
+
+
 @lru_cache(REMEMBERED)
-def _compile(regex: str) -> Any:
+def compile_expression(regex: str) -> Any:
+    """Return an expression of RE2, ready to match.
+
+    Raises:
+        ExpressionError: it is none.
+    """
     options = re2.Options()
     options.log_errors = False
     return re2.compile(regex, options)
@@ -37,7 +46,7 @@ class TopicMatcher:
     def problem(self, regex: str) -> str | None:
         """Return why an expression can't be used; None if it can."""
         try:
-            _compile(regex)
+            compile_expression(regex)
         except re2.error as error:
             reason = error.args[0]
             text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
@@ -47,7 +56,7 @@ class TopicMatcher:
     def matching_topics(self, regex: str, principal: Principal) -> Iterable[str]:
         """Return the topics whose whole name an expression matches, as far as ``principal`` may describe them."""
         permissions = Permissions(self._authorize, principal)
-        expression = _compile(regex)
+        expression = compile_expression(regex)
         return [
             topic.name
             for topic in self._topics

@@ -25,7 +25,12 @@ from groupcoord.host.group_configs import GroupConfigs
 from groupcoord.host.topics import TopicRegistry, check_topic_name
 from groupcoord.wire.config_messages import ConfigResourceType, ConfigSource
 
-_INTERNAL = ("group_consumer_assignor_offload_enable", "group_consumer_regex_refresh_interval_ms")
+_INTERNAL = (
+    "group_consumer_assignor_offload_enable",
+    "group_consumer_regex_refresh_interval_ms",
+    "records_enable",
+    "records_memory_max_bytes",
+)
 
 BROKER_DEFINITIONS: Definitions = MappingProxyType(
     {

@@ -1,7 +1,7 @@
 """The topics of a host: their names, ids and partition counts, kept in one file of the data directory.
 
-The host stores no data of these topics. Groups need them to exist: a commit names a partition, a consumer asks how
-many there are. Rules and messages are those of Apache Kafka 4.4 (``Topic``, ``ReplicationControlManager``).
+What they hold is elsewhere (:mod:`groupcoord.host.topic_data`). Rules and messages are those of Apache Kafka 4.4
+(``Topic``, ``ReplicationControlManager``).
 """
 
 from __future__ import annotations

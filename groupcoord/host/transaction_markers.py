@@ -13,9 +13,10 @@ from attrs import define, field
 
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.messages import CompleteTransaction, PartitionResult, TopicResult
-from groupcoord.core.records import ZERO_UUID
+from groupcoord.core.records import ZERO_UUID, TransactionMarker
 from groupcoord.errors import ErrorCode
-from groupcoord.host.topics import OFFSETS_TOPIC, TopicRegistry
+from groupcoord.host.topic_data import TopicData
+from groupcoord.host.topics import OFFSETS_TOPIC
 from groupcoord.wire.pacing import paced
 from groupcoord.wire.transaction_messages import (
     MarkerToWrite,
@@ -80,9 +81,9 @@ class _Request:
 
 
 def answer_write_txn_markers(
-    request: WriteTxnMarkers, token: Answerable, coordinator: GroupCoordinator, topics: TopicRegistry
+    request: WriteTxnMarkers, token: Answerable, coordinator: GroupCoordinator, data: TopicData
 ) -> WriteTxnMarkersResponse | None:
-    """Write markers to the log partitions of offsets; partitions of other topics hold nothing that could end.
+    """Write markers to the log partitions of offsets and to the logs of other topics.
 
     Returns:
         The answer, or None: then ``token`` gets it when the group coordinator's replies are delivered.
@@ -93,11 +94,13 @@ def answer_write_txn_markers(
         results: Results = []
         pending.markers.append((marker.producer_id, results))
         for name, indexes in paced(marker.topics):
-            count = topics.partition_count(name) or 0
+            count = data.topics.partition_count(name) or 0
             found: list[PartitionResult] = []
             results.append((name, found))
             for index in paced(indexes):
                 error_code = _error(marker, index, count)
+                if error_code is ErrorCode.NONE and name != OFFSETS_TOPIC:
+                    error_code = data.append_marker(name, index, _record(marker))
                 found.append(PartitionResult(index, error_code))
                 if error_code is ErrorCode.NONE and name == OFFSETS_TOPIC:
                     submissions.append((_completion(index, marker), pending.taker(found, len(found) - 1)))
@@ -111,6 +114,10 @@ def _completion(index: int, marker: MarkerToWrite) -> CompleteTransaction:
     return CompleteTransaction(
         index, marker.producer_id, marker.producer_epoch, marker.committed, marker.coordinator_epoch
     )
+
+
+def _record(marker: MarkerToWrite) -> TransactionMarker:
+    return TransactionMarker(marker.producer_id, marker.producer_epoch, marker.committed, marker.coordinator_epoch)
 
 
 def _error(marker: MarkerToWrite, index: int, count: int) -> ErrorCode:

@@ -49,6 +49,20 @@ class TopicPartition(NamedTuple):
     partition_index: int
 
 
+class Writer(NamedTuple):
+    """Who writes in a transaction, and where.
+
+    Attributes:
+        adds_partition: the partition is added to the transaction, which begins if need be (KIP-890).
+    """
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    partition: TopicPartition
+    adds_partition: bool
+
+
 @frozen
 class Transaction:
     """A transactional id and its last transaction. A change makes a new object, which replaces this when it is durable.

@@ -1,10 +1,9 @@
 """The transaction coordinator of a single node, without sockets: producer ids, epochs, and how transactions end.
 
-It serves what consumers' offsets need (KIP-98, KIP-447, KIP-890): a producer adds groups to its transaction and
-commits their offsets in it; when the transaction ends, markers go to the log partitions of those groups through the
-:class:`~groupcoord.GroupCoordinator`. Partitions of other topics can be added too; there is no data in them, so
-nothing is written to them. Answers and their order are those of Apache Kafka 4.4 (``TransactionCoordinator``), as
-recorded.
+It serves what is written in transactions (KIP-98, KIP-447, KIP-890): a producer adds partitions and groups to its
+transaction, writes to the ones and commits offsets of the others; when the transaction ends, markers go to the log
+partitions of those groups through the :class:`~groupcoord.GroupCoordinator`, and to the logs of those partitions.
+Answers and their order are those of Apache Kafka 4.4 (``TransactionCoordinator``), as recorded.
 
 What a restart must know is in the transaction log before anything is answered. A transaction that was open stays
 open; one whose outcome was decided gets its markers at the start, some perhaps a second time, which changes nothing.
@@ -14,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Collection
 from typing import Any
 
 from attrs import define, field
@@ -23,13 +23,14 @@ from groupcoord.config import Config
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions, Principal
 from groupcoord.core.messages import CompleteTransaction, PartitionResult, TopicResult, TxnOffsetCommit
-from groupcoord.core.records import ZERO_UUID
+from groupcoord.core.records import ZERO_UUID, TransactionMarker
 from groupcoord.errors import ErrorCode
 from groupcoord.host.limited_log import LimitedLog
+from groupcoord.host.topic_data import TopicData
 from groupcoord.host.topics import INTERNAL_TOPICS, OFFSETS_TOPIC, TopicRegistry
 from groupcoord.host.transaction_log import MemoryTransactionLog, TransactionLogError, Value
 from groupcoord.host.transaction_markers import Answerable, MarkerToken
-from groupcoord.host.transaction_state import TopicPartition, Transaction, TransactionState
+from groupcoord.host.transaction_state import TopicPartition, Transaction, TransactionState, Writer
 from groupcoord.wire.pacing import paced
 from groupcoord.wire.transaction_messages import (
     NO_PRODUCER_EPOCH,
@@ -106,6 +107,7 @@ class TransactionCoordinator:
         log: what is durable.
         coordinator: takes offsets and markers.
         topics: the topics that exist.
+        data: what they hold, and where markers go, too.
 
     Raises:
         TransactionLogError: the log has an entry that is no transaction.
@@ -119,6 +121,7 @@ class TransactionCoordinator:
         log: MemoryTransactionLog,
         coordinator: GroupCoordinator,
         topics: TopicRegistry,
+        data: TopicData,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -127,6 +130,7 @@ class TransactionCoordinator:
         self._refused_count = 0
         self._coordinator = coordinator
         self._topics = topics
+        self._data = data
         self._transactions: dict[str, Transaction] = {}
         self._open: dict[str, None] = {}
         self._completions: dict[str, _Completion] = {}
@@ -395,7 +399,21 @@ class TransactionCoordinator:
         partition = self._partition_of(request.group_id)
         if request.adds_group:
             return self._add(request.transactional_id, frozenset((partition,)))
-        transaction = self._transactions[request.transactional_id]
+        return self._membership_error(request.transactional_id, partition)
+
+    def verify_writer(self, writer: Writer) -> ErrorCode:
+        """Return NONE if a producer may write to a partition, which is added to its transaction if it may be."""
+        error_code = self._check(writer.transactional_id, writer.producer_id, writer.producer_epoch)
+        if error_code is ErrorCode.PRODUCER_FENCED:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if error_code is not ErrorCode.NONE:
+            return error_code
+        if writer.adds_partition:
+            return self._add(writer.transactional_id, frozenset((writer.partition,)))
+        return self._membership_error(writer.transactional_id, writer.partition)
+
+    def _membership_error(self, transactional_id: str, partition: TopicPartition) -> ErrorCode:
+        transaction = self._transactions[transactional_id]
         is_in = transaction.state is TransactionState.ONGOING and partition in transaction.partitions
         return ErrorCode.NONE if is_in else ErrorCode.TRANSACTION_ABORTABLE
 
@@ -437,8 +455,8 @@ class TransactionCoordinator:
 
     def _write_markers(self, completion: _Completion) -> None:
         transaction = completion.transaction
-        indexes = [index for topic, index in sorted(transaction.partitions) if topic == OFFSETS_TOPIC]
-        completion.has_failed, completion.missing = False, len(indexes)
+        partitions = sorted(transaction.partitions)
+        completion.has_failed, completion.missing = False, len(partitions)
 
         def on_answer(error_code: ErrorCode) -> None:
             completion.missing -= 1
@@ -446,11 +464,15 @@ class TransactionCoordinator:
             if not completion.missing:
                 self._end_completion(completion)
 
+        producer = transaction.producer_id, transaction.producer_epoch
         is_commit = transaction.state is TransactionState.PREPARE_COMMIT
-        for index in indexes:
-            marker = CompleteTransaction(index, transaction.producer_id, transaction.producer_epoch, is_commit)
-            self._coordinator.submit(marker, MarkerToken(on_answer))
-        if not indexes:
+        for topic, index in partitions:
+            if topic == OFFSETS_TOPIC:
+                marker = CompleteTransaction(index, *producer, is_commit)
+                self._coordinator.submit(marker, MarkerToken(on_answer))
+            else:
+                on_answer(self._data.append_marker(topic, index, TransactionMarker(*producer, is_commit)))
+        if not partitions:
             self._end_completion(completion)
 
     def _end_completion(self, completion: _Completion) -> None:
@@ -471,6 +493,11 @@ class TransactionCoordinator:
             token.answer(response)
 
     # ------------------------------------------------------------ looking
+
+    @property
+    def all(self) -> Collection[Transaction]:
+        """Every transactional id, and its last transaction."""
+        return self._transactions.values()
 
     def describe(
         self, request: DescribeTransactions, permissions: Permissions = UNRESTRICTED

@@ -54,7 +54,7 @@ class ServerThread:
         topics: the topics that exist from the start, with their numbers of partitions.
         settings: keys as Kafka spells them (or with underscores), and their values.
         data_dir: where offsets, groups and topics are kept; None: in memory. A server started later on the same
-            directory goes on where this one stopped.
+            directory goes on where this one stopped. Topics hold no records then.
         clock: a clock that the test turns with :meth:`advance`; None: real time.
 
     Raises:
@@ -70,7 +70,9 @@ class ServerThread:
         clock: ManualClock | None = None,
     ) -> None:
         properties = {key.replace("_", "."): value for key, value in {**SETTINGS, **(settings or {})}.items()}
-        self._config = Config.from_properties(properties)
+        config = Config.from_properties(properties)
+        # What was acknowledged outlives a server with a directory, and records are kept in memory only.
+        self._config = config if data_dir is None else evolve(config, records_enable=False)
         self._topics = dict(topics or {})
         self._data_dir = None if data_dir is None else Path(data_dir)
         self._manual_clock = clock

@@ -354,7 +354,10 @@ class Fetch:
 
 
 class FetchedPartitionData(NamedTuple):
-    """What one partition has. ``aborted_transactions``: ``(producer_id, first_offset)`` each; None: not asked for."""
+    """What one partition has. ``aborted_transactions``: ``(producer_id, first_offset)`` each; None: not asked for.
+
+    ``records``: batches back to back, in as many pieces as it pleases.
+    """
 
     partition_index: int
     error_code: ErrorCode
@@ -363,7 +366,7 @@ class FetchedPartitionData(NamedTuple):
     log_start_offset: int = -1
     aborted_transactions: tuple[tuple[int, int], ...] | None = ()
     preferred_read_replica: int = -1
-    records: bytes = b""
+    records: tuple[bytes | memoryview, ...] = ()
 
 
 class FetchedTopicData(NamedTuple):
@@ -386,36 +389,55 @@ class FetchResponse:
 # ---------------------------------------------------------------- writing logs
 
 
+class ProducePartition(NamedTuple):
+    """Records for one partition: a batch, as it came."""
+
+    partition_index: int
+    records: bytes | None
+
+
 class ProduceTopic(NamedTuple):
     """Partitions of one topic to write to: by name, or (``name`` None, request versions from 13) by id."""
 
     name: str | None
     topic_id: UUID
-    partition_indexes: tuple[int, ...]
+    partitions: tuple[ProducePartition, ...]
 
 
 @define
 class Produce:
-    """Write records (API key 0). The records themselves are not passed on.
+    """Write records (API key 0).
 
     Attributes:
-        topics: where to.
+        topics: where to, and what.
         acks: how many replicas must have them: 0, 1 or -1 (all). With 0 the client awaits no answer: send none, and
             close the connection if there is an error to tell.
         transactional_id: of a producer in a transaction.
+        allows_zstd: batches may be compressed with zstd (request version 7).
+        knows_abortable: the client understands TRANSACTION_ABORTABLE (KIP-890, version 11).
+        adds_partitions: partitions that aren't in the transaction are added to it (KIP-890, version 12).
     """
 
     topics: tuple[ProduceTopic, ...]
     acks: int = -1
     transactional_id: str | None = None
+    allows_zstd: bool = True
+    knows_abortable: bool = True
+    adds_partitions: bool = True
 
 
 class ProducedPartition(NamedTuple):
-    """What became of the records for one partition: always an error."""
+    """What became of the records for one partition.
+
+    ``log_append_time_ms`` -1: the records kept their own times. Kafka tells ``log_start_offset`` with some errors, too.
+    """
 
     partition_index: int
     error_code: ErrorCode
     error_message: str | None = None
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
 
 
 class ProducedTopic(NamedTuple):
@@ -433,7 +455,111 @@ class ProduceResponse:
     topics: tuple[ProducedTopic, ...] = ()
 
 
-BrokerRequest = ApiVersions | Metadata | CreateTopics | CreatePartitions | DeleteTopics | ListOffsets | Fetch | Produce
+# ---------------------------------------------------------------- looking after logs
+
+
+class LeaderEpochPartition(NamedTuple):
+    """A leader's epoch whose end is asked for."""
+
+    partition_index: int
+    leader_epoch: int
+    current_leader_epoch: int = -1
+
+
+class LeaderEpochTopic(NamedTuple):
+    """Partitions of one topic."""
+
+    name: str
+    partitions: tuple[LeaderEpochPartition, ...]
+
+
+@define
+class OffsetForLeaderEpoch:
+    """Ask where the records of a leader's epoch end (API key 23, KIP-101), to notice that a log was cut."""
+
+    topics: tuple[LeaderEpochTopic, ...]
+    replica_id: int = -2
+
+
+class LeaderEpochEnd(NamedTuple):
+    """The end of an epoch; -1: there is no such epoch."""
+
+    partition_index: int
+    error_code: ErrorCode
+    leader_epoch: int = -1
+    end_offset: int = -1
+
+
+class LeaderEpochEnds(NamedTuple):
+    """The partitions of one topic."""
+
+    name: str
+    partitions: tuple[LeaderEpochEnd, ...]
+
+
+@frozen
+class OffsetForLeaderEpochResponse:
+    """One entry for each topic."""
+
+    topics: tuple[LeaderEpochEnds, ...]
+
+
+class DeleteRecordsPartition(NamedTuple):
+    """Up to where to delete; -1: up to the high watermark."""
+
+    partition_index: int
+    offset: int
+
+
+class DeleteRecordsTopic(NamedTuple):
+    """Partitions of one topic."""
+
+    name: str
+    partitions: tuple[DeleteRecordsPartition, ...]
+
+
+@define
+class DeleteRecords:
+    """Delete the records before an offset (API key 21, KIP-107)."""
+
+    topics: tuple[DeleteRecordsTopic, ...]
+    timeout_ms: int = 60_000
+
+
+class DeletedRecordsPartition(NamedTuple):
+    """Where a partition starts now; -1 with an error."""
+
+    partition_index: int
+    error_code: ErrorCode
+    low_watermark: int = -1
+
+
+class DeletedRecordsTopic(NamedTuple):
+    """The partitions of one topic."""
+
+    name: str
+    partitions: tuple[DeletedRecordsPartition, ...]
+
+
+@frozen
+class DeleteRecordsResponse:
+    """One entry for each topic."""
+
+    topics: tuple[DeletedRecordsTopic, ...]
+
+
+BrokerRequest = (
+    ApiVersions
+    | Metadata
+    | CreateTopics
+    | CreatePartitions
+    | DeleteTopics
+    | ListOffsets
+    | Fetch
+    | Produce
+    | OffsetForLeaderEpoch
+    | DeleteRecords
+)
 
 BrokerResponse = (
     ApiVersionsResponse
@@ -444,4 +570,6 @@ BrokerResponse = (
     | ListOffsetsResponse
     | FetchResponse
     | ProduceResponse
+    | OffsetForLeaderEpochResponse
+    | DeleteRecordsResponse
 )

@@ -8,12 +8,13 @@ Gaps: what only followers and controllers need (diverging epochs, snapshots, dir
 passed on; the current leader (12) and node endpoints (16) are never told.
 """
 
+import struct
 from collections.abc import Mapping
 from typing import Any
 
 from groupcoord.core.records import ZERO_UUID
-from groupcoord.wire import schema
-from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
+from groupcoord.wire import primitives, schema
+from groupcoord.wire.api import Api, Decoder, Encoder, PartsEncoder, VersionRange
 from groupcoord.wire.broker_messages import (
     Fetch,
     FetchedPartitionData,
@@ -65,30 +66,72 @@ def _partitions(partitions: tuple[Mapping[str, Any], ...]) -> tuple[FetchPartiti
     )
 
 
-def _response(response: FetchResponse, header: RequestHeader) -> schema.Values:
-    return {
-        "throttle_time_ms": 0,
-        "error_code": response.error_code,
-        "session_id": response.session_id,
-        "responses": [
-            {
-                "topic": topic.name,
-                "topic_id": topic.topic_id,
-                "partitions": [_partition(partition) for partition in paced(topic.partitions)],
-            }
-            for topic in paced(response.topics)
-        ],
-    }
+_INT32, _INT64 = primitives.INT32.pack, primitives.INT64.pack
+_HEAD = struct.Struct(">hi").pack
+_ABORTED = struct.Struct(">qq").pack
+_PARTITION = struct.Struct(">ihqq").pack
+_NOTHING_TAGGED = b"\x00"
 
 
-def _partition(partition: FetchedPartitionData) -> schema.Values:
-    values = partition._asdict()
-    if partition.aborted_transactions is not None:
-        values["aborted_transactions"] = [
-            {"producer_id": producer_id, "first_offset": first_offset}
-            for producer_id, first_offset in partition.aborted_transactions
-        ]
-    return values
+class _Layout:
+    """How a version writes its answer. By hand, so that records go out in the pieces in which they are kept."""
+
+    def __init__(self, version: int) -> None:
+        self._is_flexible = version >= API.flexible_from
+        self._has_start = version >= 5
+        self._has_session = version >= 7
+        self._has_preferred_replica = version >= 11
+        self._has_topic_ids = version >= 13
+        self._tagged = _NOTHING_TAGGED if self._is_flexible else b""
+
+    def parts(self, response: FetchResponse, header: RequestHeader) -> list[bytes]:
+        """Write an answer, in pieces."""
+        head = _INT32(0)  # the throttle time
+        if self._has_session:
+            head += _HEAD(response.error_code, response.session_id)
+        parts: list[Any] = [head + self._length(len(response.topics))]
+        for topic in paced(response.topics):
+            if self._has_topic_ids:
+                name = topic.topic_id.bytes
+            elif self._is_flexible:
+                name = primitives.write_compact_string(topic.name or "")
+            else:
+                name = primitives.write_string(topic.name or "")
+            parts.append(name + self._length(len(topic.partitions)))
+            for partition in paced(topic.partitions):
+                parts.append(self._partition(partition))
+                parts += partition.records
+                if self._is_flexible:
+                    parts.append(_NOTHING_TAGGED)
+            if self._is_flexible:
+                parts.append(_NOTHING_TAGGED)
+        if self._is_flexible:
+            parts.append(_NOTHING_TAGGED)
+        return parts
+
+    def whole(self, response: FetchResponse, header: RequestHeader) -> bytes:
+        """Write an answer in one piece."""
+        return b"".join(self.parts(response, header))
+
+    def _partition(self, partition: FetchedPartitionData) -> bytes:
+        """Write what stands before a partition's records."""
+        written = _PARTITION(
+            partition.partition_index, partition.error_code, partition.high_watermark, partition.last_stable_offset
+        )
+        if self._has_start:
+            written += _INT64(partition.log_start_offset)
+        if partition.aborted_transactions is None:
+            written += self._length(-1)
+        else:
+            written += self._length(len(partition.aborted_transactions))
+            aborted = [_ABORTED(*transaction) + self._tagged for transaction in paced(partition.aborted_transactions)]
+            written += b"".join(aborted)
+        if self._has_preferred_replica:
+            written += _INT32(partition.preferred_read_replica)
+        return written + self._length(sum(map(len, partition.records)))
+
+    def _length(self, length: int) -> bytes:
+        return primitives.write_uvarint(length + 1) if self._is_flexible else _INT32(length)
 
 
 def _decoder(version: int) -> Decoder:
@@ -96,7 +139,11 @@ def _decoder(version: int) -> Decoder:
 
 
 def _encoder(version: int) -> Encoder:
-    return schema.response_encoder(_KEY, version, _response)
+    return _Layout(version).whole
 
 
-API = Api(_KEY, "Fetch", VersionRange(4, 18), 12, _decoder, _encoder)
+def _parts_encoder(version: int) -> PartsEncoder:
+    return _Layout(version).parts
+
+
+API = Api(_KEY, "Fetch", VersionRange(4, 18), 12, _decoder, _encoder, _parts_encoder)

@@ -1,13 +1,13 @@
 """Produce: key 0, versions 3-13, flexible from 9. Listed from version 0 on.
 
-5: log start offsets in the answer. 8: errors of single records and a message in the answer (KIP-467). 13: topics by id
+5: log start offsets in the answer. 7: zstd (KIP-110). 8: errors of single records and a message in the answer
+(KIP-467). 11, 12: transactions that an error ends, and that grow by what is written (KIP-890). 13: topics by id
 (KIP-516).
 
 ApiVersions lists versions 0 to 2 as well, as a broker of 4.x does, because librdkafka counts on them (KAFKA-18659); a
 request of these versions closes the connection.
 
-Gaps: what a request holds of records is passed over; an answer never has errors of single records, and names neither
-current leaders nor node endpoints (10).
+Gaps: an answer never has errors of single records, and names neither current leaders nor node endpoints (10).
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from typing import Any
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.wire import schema
 from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
-from groupcoord.wire.broker_messages import Produce, ProducedPartition, ProduceResponse, ProduceTopic
+from groupcoord.wire.broker_messages import Produce, ProducedPartition, ProducePartition, ProduceResponse, ProduceTopic
 from groupcoord.wire.header import RequestHeader
 from groupcoord.wire.pacing import paced
 
@@ -24,17 +24,24 @@ _KEY = 0
 
 
 def _request(values: Mapping[str, Any], header: RequestHeader, client_host: str) -> Produce:
+    version = header.api_version
     return Produce(
         tuple(
             ProduceTopic(
                 topic.get("name"),
                 topic.get("topic_id", ZERO_UUID),
-                tuple(partition["index"] for partition in paced(topic["partition_data"])),
+                tuple(
+                    ProducePartition(partition["index"], partition["records"])
+                    for partition in paced(topic["partition_data"])
+                ),
             )
             for topic in paced(values["topic_data"])
         ),
         values["acks"],
         values["transactional_id"],
+        allows_zstd=version >= 7,
+        knows_abortable=version >= 11,
+        adds_partitions=version >= 12,
     )
 
 
@@ -57,9 +64,9 @@ def _partition(partition: ProducedPartition) -> schema.Values:
         "index": partition.partition_index,
         "error_code": partition.error_code,
         "error_message": partition.error_message,
-        "base_offset": -1,
-        "log_append_time_ms": -1,
-        "log_start_offset": -1,
+        "base_offset": partition.base_offset,
+        "log_append_time_ms": partition.log_append_time_ms,
+        "log_start_offset": partition.log_start_offset,
         "record_errors": (),
     }
 

@@ -185,8 +185,89 @@ class DescribeTransactionsResponse:
     transactions: tuple[DescribedTransaction, ...]
 
 
+@define
+class ListTransactions:
+    """List transactions (API key 66, KIP-664).
+
+    Attributes:
+        state_filters: only those in these states; empty: in any.
+        producer_id_filters: only those of these producers; empty: of any.
+        duration_filter_ms: only those that began longer ago; negative: all (request version 1, KIP-994).
+        id_pattern: only those whose whole transactional id it matches; None or "": all (version 2, KIP-1152).
+    """
+
+    state_filters: tuple[str, ...] = ()
+    producer_id_filters: tuple[int, ...] = ()
+    duration_filter_ms: int = -1
+    id_pattern: str | None = None
+
+
+class ListedTransaction(NamedTuple):
+    """One transactional id."""
+
+    transactional_id: str
+    producer_id: int
+    transaction_state: str
+
+
+@frozen
+class ListTransactionsResponse:
+    """Those that were found, and the states of the filter that there aren't."""
+
+    error_code: ErrorCode
+    unknown_state_filters: tuple[str, ...] = ()
+    transactions: tuple[ListedTransaction, ...] = ()
+
+
+@define
+class DescribeProducers:
+    """Describe the producers that wrote to some partitions (API key 61, KIP-664)."""
+
+    topics: tuple[TopicPartitions, ...]
+
+
+class DescribedProducer(NamedTuple):
+    """One producer; ``current_txn_start_offset`` -1: it has no transaction open there."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    coordinator_epoch: int
+    current_txn_start_offset: int
+
+
+class DescribedPartition(NamedTuple):
+    """The producers of one partition."""
+
+    partition_index: int
+    error_code: ErrorCode
+    producers: tuple[DescribedProducer, ...] = ()
+
+
+class DescribedPartitions(NamedTuple):
+    """The partitions of one topic."""
+
+    name: str
+    partitions: tuple[DescribedPartition, ...]
+
+
+@frozen
+class DescribeProducersResponse:
+    """One entry for each topic."""
+
+    topics: tuple[DescribedPartitions, ...]
+
+
 TransactionRequest = (
-    InitProducerId | AddPartitionsToTxn | AddOffsetsToTxn | EndTxn | WriteTxnMarkers | DescribeTransactions
+    InitProducerId
+    | AddPartitionsToTxn
+    | AddOffsetsToTxn
+    | EndTxn
+    | WriteTxnMarkers
+    | DescribeTransactions
+    | ListTransactions
+    | DescribeProducers
 )
 
 TransactionResponse = (
@@ -196,4 +277,6 @@ TransactionResponse = (
     | EndTxnResponse
     | WriteTxnMarkersResponse
     | DescribeTransactionsResponse
+    | ListTransactionsResponse
+    | DescribeProducersResponse
 )

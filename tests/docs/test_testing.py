@@ -51,14 +51,15 @@ def test_code_runs_as_printed() -> None:
     assert stories == 1
 
 
-def test_the_fixtures_example_passes(tmp_path: Path) -> None:
-    """The test with a real client runs under pytest, away from this checkout's settings."""
+def test_the_fixtures_examples_pass(tmp_path: Path) -> None:
+    """The tests with a real client run under pytest, away from this checkout's settings."""
     pytest.importorskip("confluent_kafka")
-    (block,) = (block for block in blocks(PAGE, "python") if "def test_a_consumer" in block.code)
+    tests = [block.code for block in blocks(PAGE, "python") if "def test_a_consumer" in block.code]
+    assert len(tests) == 2
     path = tmp_path / "test_page.py"
-    path.write_text(block.code, "utf-8")
+    path.write_text("\n\n".join(tests), "utf-8")
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, str(path)]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT_S)
 
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 passed" in done.stdout
+    assert "2 passed" in done.stdout

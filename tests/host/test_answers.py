@@ -1,11 +1,10 @@
-"""What the host answers itself: topic administration, metadata, and reading topics that hold no data."""
+"""What the host answers itself: topic administration, and metadata."""
 
 from __future__ import annotations
 
 import logging
 import os
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 import pytest
@@ -14,7 +13,6 @@ from groupcoord.config import SERVED_PROTOCOLS, Config, RebalanceProtocol
 from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED, Node
 from groupcoord.errors import ErrorCode
 from groupcoord.host.admin import answer_create_partitions, answer_create_topics, answer_delete_topics
-from groupcoord.host.data import answer_fetch, answer_list_offsets
 from groupcoord.host.metadata import answer_api_versions, answer_metadata
 from groupcoord.host.topics import OFFSETS_TOPIC, TopicRegistry
 from groupcoord.wire import API_VERSIONS
@@ -28,12 +26,6 @@ from groupcoord.wire.broker_messages import (
     CreateTopics,
     DeleteTopics,
     Feature,
-    Fetch,
-    FetchPartition,
-    FetchTopic,
-    ListOffsets,
-    ListOffsetsPartition,
-    ListOffsetsTopic,
     Metadata,
     TopicReference,
 )
@@ -305,146 +297,3 @@ def test_consumer_groups_are_announced_when_they_are_served() -> None:
     is_served = RebalanceProtocol.CONSUMER in SERVED_PROTOCOLS
     assert announced.api_versions.keys() == API_VERSIONS.keys() - (set() if is_served else {68, 69})
     assert (Feature("group.version", 1, 1) in announced.finalized_features) == is_served
-
-
-# ---------------------------------------------------------------- ListOffsets
-
-
-@pytest.mark.parametrize(
-    ("partition", "error", "offset", "epoch"),
-    [
-        (ListOffsetsPartition(0, -1), "NONE", 0, 0),
-        (ListOffsetsPartition(0, -2), "NONE", 0, 0),
-        (ListOffsetsPartition(0, -3), "NONE", -1, -1),
-        (ListOffsetsPartition(0, -4), "NONE", 0, 0),
-        (ListOffsetsPartition(0, -5), "NONE", -1, -1),
-        (ListOffsetsPartition(0, -6), "NONE", -1, -1),
-        (ListOffsetsPartition(0, -7), "UNSUPPORTED_VERSION", -1, -1),
-        (ListOffsetsPartition(0, 0), "NONE", -1, -1),
-        (ListOffsetsPartition(0, 1_700_000_000_000), "NONE", -1, -1),
-        (ListOffsetsPartition(0, -1, 0), "NONE", 0, 0),
-        (ListOffsetsPartition(0, -1, 1), "UNKNOWN_LEADER_EPOCH", -1, -1),
-        (ListOffsetsPartition(1, -1), "UNKNOWN_TOPIC_OR_PARTITION", -1, -1),
-        (ListOffsetsPartition(-1, -1), "UNKNOWN_TOPIC_OR_PARTITION", -1, -1),
-        (ListOffsetsPartition(1, -7), "UNSUPPORTED_VERSION", -1, -1),
-        (ListOffsetsPartition(0, -7, 5), "UNSUPPORTED_VERSION", -1, -1),
-    ],
-)
-def test_list_offsets_as_recorded(
-    topics: TopicRegistry, partition: ListOffsetsPartition, error: str, offset: int, epoch: int
-) -> None:
-    """An empty log starts and ends at 0 and has nothing at any other time."""
-    (topic,) = answer_list_offsets(ListOffsets((ListOffsetsTopic("one", (partition,)),)), topics).topics
-    (listed,) = topic.partitions
-    assert (listed.error_code.name, listed.offset, listed.leader_epoch) == (error, offset, epoch)
-    assert listed.timestamp == -1
-
-
-def test_list_offsets_of_a_partition_twice(topics: TopicRegistry) -> None:
-    """A partition asked for twice is refused once; a topic without partitions is left out."""
-    partitions = (ListOffsetsPartition(0, -1), ListOffsetsPartition(0, -2), ListOffsetsPartition(1, -1))
-    request = ListOffsets((ListOffsetsTopic("two", partitions), ListOffsetsTopic("one", ())))
-    (topic,) = answer_list_offsets(request, topics).topics
-    assert [(listed.partition_index, listed.error_code.name) for listed in topic.partitions] == [
-        (0, "INVALID_REQUEST"),
-        (1, "NONE"),
-    ]
-
-
-def test_special_timestamps_of_newer_versions(topics: TopicRegistry) -> None:
-    """A timestamp that the request's version does not know is UNSUPPORTED_VERSION on its partition alone."""
-    partitions = (ListOffsetsPartition(0, -4), ListOffsetsPartition(1, -3))
-    request = ListOffsets((ListOffsetsTopic("two", partitions),), lowest_timestamp=-3)
-    (topic,) = answer_list_offsets(request, topics).topics
-    assert [listed.error_code.name for listed in topic.partitions] == ["UNSUPPORTED_VERSION", "NONE"]
-
-
-@pytest.mark.parametrize("isolation_level", [-1, 2, 100])
-def test_unknown_isolation_levels(topics: TopicRegistry, isolation_level: int) -> None:
-    """They are UNKNOWN_SERVER_ERROR on whatever was asked, as Kafka 4.4 answers; by ids only on the whole."""
-    listings = (ListOffsetsTopic("two", (ListOffsetsPartition(0, -1),) * 2), ListOffsetsTopic("nope", ()))
-    listed = answer_list_offsets(ListOffsets(listings, isolation_level=isolation_level), topics).topics
-    assert [(topic.name, len(topic.partitions)) for topic in listed] == [("two", 2), ("nope", 0)]
-    assert {partition.error_code for partition in listed[0].partitions} == {ErrorCode.UNKNOWN_SERVER_ERROR}
-    named = fetch_of(part(), part(9), isolation_level=isolation_level)
-    by_id = fetch_of(part(), name=None, topic_id=UUID(int=2), isolation_level=isolation_level)
-    for request, counts in ((named, [2]), (by_id, [])):
-        response, wait_ms = answer_fetch(request, topics)
-        assert (response.error_code, wait_ms) == (ErrorCode.UNKNOWN_SERVER_ERROR, 0)
-        assert [len(topic.partitions) for topic in response.topics] == counts
-        errors = {partition.error_code for topic in response.topics for partition in topic.partitions}
-        assert errors <= {ErrorCode.UNKNOWN_SERVER_ERROR}
-
-
-# ---------------------------------------------------------------- Fetch
-
-
-def fetch_of(*partitions: FetchPartition, name: str | None = "two", topic_id: UUID = NO_ID, **fields: Any) -> Fetch:
-    return Fetch((FetchTopic(name, topic_id, partitions),), **{"max_wait_ms": 300, **fields})
-
-
-def part(partition_index: int = 0, fetch_offset: int = 0, current_leader_epoch: int = -1) -> FetchPartition:
-    return FetchPartition(partition_index, fetch_offset, 1 << 20, current_leader_epoch)
-
-
-@pytest.mark.parametrize(
-    ("request_", "errors", "wait_ms"),
-    [
-        (fetch_of(part()), ["NONE"], 300),
-        (fetch_of(part(fetch_offset=42)), ["NONE"], 300),
-        (fetch_of(part(fetch_offset=-1)), ["OFFSET_OUT_OF_RANGE"], 0),
-        (fetch_of(part(current_leader_epoch=0)), ["NONE"], 300),
-        (fetch_of(part(current_leader_epoch=3)), ["UNKNOWN_LEADER_EPOCH"], 0),
-        (fetch_of(part(9)), ["UNKNOWN_TOPIC_OR_PARTITION"], 0),
-        (fetch_of(part(), part(9)), ["NONE", "UNKNOWN_TOPIC_OR_PARTITION"], 300),
-        (fetch_of(part(), part(1, -1)), ["NONE", "OFFSET_OUT_OF_RANGE"], 0),
-        (fetch_of(part(0, -1), part(1)), ["OFFSET_OUT_OF_RANGE", "NONE"], 0),
-        (fetch_of(part(), part()), ["NONE"], 300),
-        (fetch_of(part(), name="nope"), ["UNKNOWN_TOPIC_OR_PARTITION"], 0),
-        (fetch_of(part(), name=None, topic_id=OTHER_ID), ["UNKNOWN_TOPIC_ID"], 0),
-        (fetch_of(part(1), name=None, topic_id=UUID(int=2)), ["NONE"], 300),
-        (fetch_of(part(), min_bytes=0), ["NONE"], 0),
-        (fetch_of(part(), max_bytes=0), ["NONE"], 0),
-        (fetch_of(part(), max_wait_ms=0), ["NONE"], 0),
-        (fetch_of(part(), max_wait_ms=-5), ["NONE"], 0),
-        (fetch_of(part(), replica_id=4), ["NOT_LEADER_OR_FOLLOWER"], 0),
-        (fetch_of(), [], 0),
-        (Fetch(()), [], 0),
-    ],
-)
-def test_fetch_as_recorded(topics: TopicRegistry, request_: Fetch, errors: list[str], wait_ms: int) -> None:
-    """Errors, and whether a Fetch waits for data, are as Kafka 4.4 answered, but for offsets beyond the empty log."""
-    response, waits_ms = answer_fetch(request_, topics)
-    assert response.error_code is ErrorCode.NONE
-    assert [data.error_code.name for topic in response.topics for data in topic.partitions] == errors
-    assert waits_ms == wait_ms
-
-
-def test_fetch_beyond_the_log_keeps_the_position(topics: TopicRegistry) -> None:
-    """A consumer that committed 42 reads on there: the log seems to end at 42, so there is no lag and no reset."""
-    response, _ = answer_fetch(fetch_of(part(0, 42)), topics)
-    (data,) = response.topics[0].partitions
-    assert (data.high_watermark, data.last_stable_offset, data.log_start_offset, data.records) == (42, 42, 0, b"")
-
-
-def test_fetch_sessions(topics: TopicRegistry) -> None:
-    """A new session is not made: the answer has session id 0. One that was never made is not found."""
-    response, wait_ms = answer_fetch(fetch_of(part(), session_epoch=0), topics)
-    assert (response.session_id, response.error_code, wait_ms) == (0, ErrorCode.NONE, 300)
-    for session_id in (0, 77):
-        refused, wait_ms = answer_fetch(fetch_of(part(), session_id=session_id, session_epoch=5), topics)
-        assert (refused.error_code, refused.topics, wait_ms) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, (), 0)
-
-
-def test_aborted_transactions_are_listed_for_read_committed_only(topics: TopicRegistry) -> None:
-    """An empty list for read_committed, null for read_uncommitted.
-
-    On errors, as recorded: an empty list for a partition that is not there, null for one that can't be read.
-    """
-    committed, _ = answer_fetch(fetch_of(part(), isolation_level=1), topics)
-    uncommitted, _ = answer_fetch(fetch_of(part()), topics)
-    assert committed.topics[0].partitions[0].aborted_transactions == ()
-    assert uncommitted.topics[0].partitions[0].aborted_transactions is None
-    for isolation_level in (0, 1):
-        failed, _ = answer_fetch(fetch_of(part(0, -1), part(9), isolation_level=isolation_level), topics)
-        assert [data.aborted_transactions for data in failed.topics[0].partitions] == [None, ()]

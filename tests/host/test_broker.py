@@ -19,7 +19,8 @@ from groupcoord.core.messages import (
     OffsetToCommit,
     TopicToCommit,
 )
-from groupcoord.host.broker import STALE_WAITS_LIMIT, Broker
+from groupcoord.host.broker import Broker
+from groupcoord.host.fetch_waits import STALE_WAITS_LIMIT
 from groupcoord.host.topics import OFFSETS_TOPIC
 from groupcoord.log_store import AppendTimedOutError
 from tests.host.driving import feed
@@ -57,7 +58,7 @@ def committed(broker: Broker) -> list[tuple[str | None, int]]:
 def test_a_fetch_waits_on_the_injected_clock(broker: Broker, clock: ManualClock) -> None:
     """A long poll that finds nothing is answered when its time is over; the broker says when that is."""
     connection = broker.connect("/127.0.0.1")
-    feed(connection, fetch(1, "t", 42, 500) + heartbeat(2))
+    feed(connection, fetch(1, "t", 0, 500) + heartbeat(2))
     assert broker.next_deadline_ms() == clock.now_ms() + 500
     clock.advance(499)
     broker.tick()
@@ -90,7 +91,7 @@ def test_waits_of_peers_that_left_are_not_kept(broker: Broker) -> None:
         connection = broker.connect("/127.0.0.1")
         feed(connection, fetch(1, "t", 0, 2**31 - 1))
         connection.close()
-    assert len(broker._wait_queue) <= 2 * STALE_WAITS_LIMIT
+    assert len(broker._data_requests.waits._queue) <= 2 * STALE_WAITS_LIMIT
 
 
 def test_deleting_a_topic_deletes_its_offsets(broker: Broker) -> None:

@@ -105,9 +105,9 @@ def test_all_settings_of_the_broker(resources: Resources) -> None:
     (told, of_all) = describe(resources, (A_BROKER, "1"), (A_BROKER, ""))
     expected = {name for name, definition in BROKER_DEFINITIONS.items() if not definition.is_internal}
     assert {config.name for config in told.configs} == expected
-    assert expected | {"group.consumer.assignor.offload.enable", "group.consumer.regex.refresh.interval.ms"} == {
-        *Config().to_properties()
-    }
+    internal = {"group.consumer.assignor.offload.enable", "group.consumer.regex.refresh.interval.ms"}
+    own = {"records.enable", "records.memory.max.bytes"}
+    assert expected | internal | own == {*Config().to_properties()}
     assert all(config.read_only for config in told.configs)
     assert of_all.configs == ()
 

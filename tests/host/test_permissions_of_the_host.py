@@ -10,6 +10,7 @@ import pytest
 
 from groupcoord import ErrorCode, Operation, Resource
 from groupcoord.core.front.authorization import CLUSTER
+from tests.host.data_world import batch
 from tests.host.rules import (
     CLUSTER_DENIED,
     GROUP,
@@ -129,8 +130,10 @@ def test_fetch_of_a_follower(world: World, rules: Rules) -> None:
     assert errors(answer["responses"]) == [("t", denied), ("nope", denied)]
 
 
-def produce_body(*topics: str | object, transactional_id: str | None = None, acks: int = 1) -> Body:
-    data = tuple({"index": index, "records": b""} for index in (0, 9))
+def produce_body(
+    *topics: str | object, transactional_id: str | None = None, acks: int = 1, records: bytes = b""
+) -> Body:
+    data = tuple({"index": index, "records": records} for index in (0, 9))
     return {
         "transactional_id": transactional_id,
         "acks": acks,
@@ -158,9 +161,14 @@ def test_produce(world: World, rules: Rules, acks: int) -> None:
 
 
 def test_produce_in_a_transaction(world: World, rules: Rules) -> None:
-    """Without WRITE on the transactional id all is refused."""
+    """Without WRITE on the transactional id all is refused, if any of it is transactional."""
     rules.deny("WRITE", TRANSACTION, "x")
-    answer = world.ask(0, 9, produce_body("t", "nope", transactional_id="x"))
+    plain = world.ask(0, 9, produce_body("t", transactional_id="x", records=batch(b"v", at_ms=0)))
+    assert errors(plain["responses"], partitions="partition_responses") == [
+        ("t", [(0, "NONE"), (9, "UNKNOWN_TOPIC_OR_PARTITION")])
+    ]
+    records = batch(b"v", at_ms=0, producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
+    answer = world.ask(0, 9, produce_body("t", "nope", transactional_id="x", records=records))
     denied = [(0, ID_DENIED), (9, ID_DENIED)]
     assert errors(answer["responses"], partitions="partition_responses") == [("t", denied), ("nope", denied)]
 

@@ -1,4 +1,4 @@
-"""Produce: refused on every partition, with an error that ends the producer's attempt."""
+"""Produce to topics that hold no records: refused everywhere, with an error that ends the producer's attempt."""
 
 from __future__ import annotations
 
@@ -10,75 +10,72 @@ import pytest
 from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
 from groupcoord.host.broker import Broker
 from groupcoord.host.connection import Connection
-from groupcoord.host.data import NO_DATA, answer_produce
-from groupcoord.host.topics import OFFSETS_TOPIC, TopicRegistry
-from groupcoord.wire.broker_messages import Produce, ProduceTopic
+from groupcoord.host.producing import NO_DATA
+from groupcoord.host.topics import OFFSETS_TOPIC
+from groupcoord.wire.broker_messages import Produce, ProducePartition, ProduceTopic
+from tests.host.data_world import DataWorld
 from tests.host.driving import feed
 from tests.host.kafka_bytes import array, blob, correlation_ids, frame, heartbeat, split, string
 
-NO_ID, TOPIC_ID, OTHER_ID = UUID(int=0), UUID(int=1), UUID(int=99)
+NO_ID, TOPIC_ID, OTHER_ID = UUID(int=0), UUID(int=2), UUID(int=99)
 
 
 @pytest.fixture
-def topics() -> TopicRegistry:
-    registry = TopicRegistry(new_id=lambda: TOPIC_ID)
-    with registry.edit() as edit:
-        edit.create("t", 2)
-        edit.create(OFFSETS_TOPIC, 50, UUID(int=2))
-    return registry
+def world() -> DataWorld:
+    return DataWorld(records_enable=False)
 
 
 def named(name: str, *partition_indexes: int) -> ProduceTopic:
-    return ProduceTopic(name, NO_ID, partition_indexes)
+    return ProduceTopic(name, NO_ID, tuple(ProducePartition(index, b"") for index in partition_indexes))
 
 
 def by_id(topic_id: UUID, *partition_indexes: int) -> ProduceTopic:
-    return ProduceTopic(None, topic_id, partition_indexes)
+    return ProduceTopic(None, topic_id, tuple(ProducePartition(index, b"") for index in partition_indexes))
 
 
 @pytest.mark.parametrize(
     ("asked", "acks", "errors"),
     [
-        ([named("t", 1)], -1, ["POLICY_VIOLATION"]),
-        ([named("t", 1)], 1, ["POLICY_VIOLATION"]),
+        ([named("two", 1)], -1, ["POLICY_VIOLATION"]),
+        ([named("two", 1)], 1, ["POLICY_VIOLATION"]),
         ([by_id(TOPIC_ID, 0)], -1, ["POLICY_VIOLATION"]),
-        ([named("t", 2, -1)], -1, ["UNKNOWN_TOPIC_OR_PARTITION"] * 2),
+        ([named("two", 2, -1)], -1, ["UNKNOWN_TOPIC_OR_PARTITION"] * 2),
         ([by_id(TOPIC_ID, 2)], -1, ["UNKNOWN_TOPIC_OR_PARTITION"]),
         ([named("nope", 0)], -1, ["UNKNOWN_TOPIC_OR_PARTITION"]),
         ([named("bad name", 0)], -1, ["UNKNOWN_TOPIC_OR_PARTITION"]),
         ([by_id(OTHER_ID, 0)], -1, ["UNKNOWN_TOPIC_ID"]),
         ([by_id(NO_ID, 0)], -1, ["UNKNOWN_TOPIC_ID"]),
-        ([named("t", 0)], 2, ["INVALID_REQUIRED_ACKS"]),
-        ([named("t", 0)], -2, ["INVALID_REQUIRED_ACKS"]),
+        ([named("two", 0)], 2, ["INVALID_REQUIRED_ACKS"]),
+        ([named("two", 0)], -2, ["INVALID_REQUIRED_ACKS"]),
         ([named("nope", 0)], 2, ["UNKNOWN_TOPIC_OR_PARTITION"]),
         ([named(OFFSETS_TOPIC, 0)], -1, ["INVALID_TOPIC_EXCEPTION"]),
         ([named(OFFSETS_TOPIC, 77)], -1, ["UNKNOWN_TOPIC_OR_PARTITION"]),
-        ([named("nope", 0), named("t", 0)], -1, ["UNKNOWN_TOPIC_OR_PARTITION", "POLICY_VIOLATION"]),
+        ([named("nope", 0), named("two", 0)], -1, ["UNKNOWN_TOPIC_OR_PARTITION", "POLICY_VIOLATION"]),
     ],
 )
-def test_errors(topics: TopicRegistry, asked: list[ProduceTopic], acks: int, errors: list[str]) -> None:
+def test_errors(world: DataWorld, asked: list[ProduceTopic], acks: int, errors: list[str]) -> None:
     """All but the refusal of the records itself is as recorded from Kafka 4.4."""
-    answered = answer_produce(Produce(tuple(asked), acks), topics).topics
+    answered = world.ask(Produce(tuple(asked), acks)).topics
     assert [(topic.name, topic.topic_id) for topic in answered] == [(topic.name, topic.topic_id) for topic in asked]
     partitions = [partition for topic in answered for partition in topic.partitions]
     assert [partition.partition_index for partition in partitions] == [
-        index for topic in asked for index in topic.partition_indexes
+        index for topic in asked for index, _ in topic.partitions
     ]
     assert [partition.error_code.name for partition in partitions] == errors
     for partition in partitions:
         assert (partition.error_message == NO_DATA) == (partition.error_code is ErrorCode.POLICY_VIOLATION)
 
 
-def test_repetitions(topics: TopicRegistry) -> None:
+def test_repetitions(world: DataWorld) -> None:
     """A partition or topic named twice is answered once, one without partitions not at all, as recorded."""
-    request = Produce((named("t", 0, 0), named("nope"), named("t", 1)))
-    (topic,) = answer_produce(request, topics).topics
+    request = Produce((named("two", 0, 0), named("nope"), named("two", 1)))
+    (topic,) = world.ask(request).topics
     assert [partition.partition_index for partition in topic.partitions] == [0, 1]
 
 
 @pytest.fixture
 def connection() -> Connection:
-    broker = Broker(config=Config(), clock=ManualClock(), log_store=MemoryLogStore())
+    broker = Broker(config=Config(records_enable=False), clock=ManualClock(), log_store=MemoryLogStore())
     with broker.topics.edit() as edit:
         edit.create("t", 2)
     return broker.connect("/127.0.0.1")

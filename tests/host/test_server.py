@@ -168,7 +168,7 @@ def test_timers_wake_the_broker(run: Any) -> None:
         async with serving(group_initial_rebalance_delay_ms=30) as server:
             reader, writer = await connect(server)
             begin = time.monotonic()
-            writer.write(join(1) + fetch(2, "t", 42, 40))
+            writer.write(join(1) + fetch(2, "t", 0, 40))
             assert await answers(reader, 2) == [1, 2]
             assert time.monotonic() - begin >= 0.065
             writer.close()

@@ -60,6 +60,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "durations": (),
     "report": ("history.causes", "durations"),  # colours and words for each cause
     "storage": ("records", "log_store", "errors", "core.records"),  # compaction tells records apart by what they are
+    "topic_logs": (
+        *("records", "errors", "settings"),
+        "core.records",  # of these only the marker that ends a transaction
+        "wire.pacing",  # looking into a batch may take long
+    ),
     "wire": (
         *("core.messages", "errors", "interpreter"),
         "core.columns",  # offsets stay columns on all their way
@@ -71,7 +76,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("config", "settings"),  # how settings are named and checked
     ),
     "host": (
-        *("coordinator", "wire", "storage", "clock", "config", "settings", "group_settings"),
+        *("coordinator", "wire", "storage", "topic_logs", "clock", "config", "settings", "group_settings"),
         "interpreter",  # a process of its own may pause the garbage collector; a library may not
         # the vocabulary of what it is given and passes on
         *("log_store", "core.messages", "core.records", "core.front.authorization", "errors"),

@@ -171,6 +171,31 @@ BODIES: dict[int, dict[str, Any]] = {
         "topic_names": ["orders", "bills"],
         "timeout": 1234,
     },
+    21: {
+        "topics": [
+            {
+                "name": "orders",
+                "partitions": [{"partition_index": 3, "offset": 2**40}, {"partition_index": 0, "offset": -1}],
+            }
+        ],
+        "timeout": 1500,
+    },
+    23: {
+        "replica_id": -2,
+        "topics": [
+            {
+                "topic": "orders",
+                "partitions": [{"partition": 3, "current_leader_epoch": 5, "leader_epoch": 4}],
+            }
+        ],
+    },
+    61: {"topics": [{"name": "orders", "partition_indexes": [3, 0]}]},
+    66: {
+        "state_filters": ["Ongoing"],
+        "producer_id_filters": [2**40],
+        "duration_filter": 1500,
+        "transactional_id_pattern": "w.*",
+    },
     22: {"transactional_id": "writer", "transaction_timeout": 60_000, "producer_id": 2**40, "producer_epoch": 3},
     24: {
         "transactions": [

@@ -455,7 +455,7 @@ def test_fetch(version: int) -> None:
     """Records and aborted transactions pass; topics are named as they were asked for."""
     name, topic_id = (None, TOPIC_ID) if version >= 13 else ("orders", ZERO_UUID)
     partitions = (
-        FetchedPartitionData(3, ErrorCode.NONE, 9, 8, 1, ((7, 2),), -1, b"records"),
+        FetchedPartitionData(3, ErrorCode.NONE, 9, 8, 1, ((7, 2),), -1, (b"rec", b"ords")),
         FetchedPartitionData(4, ErrorCode.OFFSET_OUT_OF_RANGE, aborted_transactions=None),
     )
     response = FetchResponse(ErrorCode.NONE, 77, (FetchedTopicData(name, topic_id, partitions),))

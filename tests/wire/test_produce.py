@@ -8,7 +8,14 @@ import pytest
 
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import API_VERSIONS, RequestHeader, UnsupportedVersionError, decode_request, encode_response
-from groupcoord.wire.broker_messages import Produce, ProducedPartition, ProducedTopic, ProduceResponse, ProduceTopic
+from groupcoord.wire.broker_messages import (
+    Produce,
+    ProducedPartition,
+    ProducedTopic,
+    ProducePartition,
+    ProduceResponse,
+    ProduceTopic,
+)
 from groupcoord.wire.registry import APIS
 from tests.wire.kio_client import CORRELATION_ID, read_response, request_frame, versions_of
 from tests.wire.sample_requests import BODIES, OTHER_TOPIC_ID, TOPIC_ID
@@ -18,32 +25,46 @@ NO_ID = UUID(int=0)
 
 @pytest.mark.parametrize("version", versions_of(0))
 def test_request(version: int) -> None:
-    """Topics come by name, in version 13 by id; records, null ones too, are passed over."""
+    """Topics come by name, in version 13 by id, with records or null; what is allowed goes by version."""
     is_by_id = version >= 13
-    topics = (("orders", TOPIC_ID, (3, 0)), ("bills", OTHER_TOPIC_ID, ()))
+    topics = (
+        ("orders", TOPIC_ID, (ProducePartition(3, b"records"), ProducePartition(0, None))),
+        ("bills", OTHER_TOPIC_ID, ()),
+    )
     expected = tuple(
-        ProduceTopic(None if is_by_id else name, topic_id if is_by_id else NO_ID, indexes)
-        for name, topic_id, indexes in topics
+        ProduceTopic(None if is_by_id else name, topic_id if is_by_id else NO_ID, partitions)
+        for name, topic_id, partitions in topics
     )
     _, request = decode_request(request_frame(0, version, BODIES[0]), "/127.0.0.1")
-    assert request == Produce(expected, -1, "transaction")
+    assert request == Produce(
+        expected,
+        -1,
+        "transaction",
+        allows_zstd=version >= 7,
+        knows_abortable=version >= 11,
+        adds_partitions=version >= 12,
+    )
 
 
 @pytest.mark.parametrize("version", versions_of(0))
 def test_response(version: int) -> None:
-    """Nothing was written, so there are no offsets; the message came with version 8."""
+    """Offsets, times and starts of what was written, none with an error; the message came with version 8."""
     partitions = (
         ProducedPartition(3, ErrorCode.POLICY_VIOLATION, "no"),
         ProducedPartition(9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ProducedPartition(4, ErrorCode.NONE, None, 2**40, 1_700_000_000_000, 7),
     )
     response = ProduceResponse((ProducedTopic("orders", TOPIC_ID, partitions),))
     frame = encode_response(RequestHeader(0, version, CORRELATION_ID), response)
     (topic,) = read_response(0, version, frame)["responses"]
     assert topic["topic_id" if version >= 13 else "name"] == (TOPIC_ID if version >= 13 else "orders")
-    for read, (index, error_code, message) in zip(topic["partition_responses"], partitions, strict=True):
-        assert (read["index"], read["error_code"], read["base_offset"]) == (index, error_code, -1)
-        assert read["log_append_time"] is None
-        assert read.get("log_start_offset", -1) == -1
+    for read, (index, error_code, message, offset, time_ms, start) in zip(
+        topic["partition_responses"], partitions, strict=True
+    ):
+        assert (read["index"], read["error_code"], read["base_offset"]) == (index, error_code, offset)
+        append_time = read["log_append_time"]
+        assert append_time is None if time_ms < 0 else append_time.timestamp() * 1000 == time_ms
+        assert read.get("log_start_offset", start) == start
         assert read.get("record_errors", []) == []
         assert read.get("error_message", message if version < 8 else "?") == message
 

@@ -1,0 +1,159 @@
+"""Produce: what producers send goes to the logs of partitions.
+
+Checks and their order are those of ``KafkaApis.handleProduceRequest`` and ``ReplicaManager`` of Apache Kafka 4.4, as
+recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from uuid import UUID
+
+from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
+from groupcoord.errors import ErrorCode
+from groupcoord.host.topic_data import TopicData
+from groupcoord.host.topics import Topic
+from groupcoord.host.transaction_state import TopicPartition, Writer
+from groupcoord.topic_logs.errors import RefusedBatchError
+from groupcoord.topic_logs.produced_batch import ProducedBatch, read_produced
+from groupcoord.wire.broker_messages import (
+    Produce,
+    ProducedPartition,
+    ProducedTopic,
+    ProducePartition,
+    ProduceResponse,
+)
+from groupcoord.wire.pacing import paced
+
+ALLOWED_ACKS = (-1, 0, 1)
+
+NO_DATA = "topics of this server hold no data"
+NO_DATA_ERROR = ErrorCode.POLICY_VIOLATION
+"""What Produce is refused with. kafka-python, aiokafka and librdkafka, idempotent or not, fail the send at once with it
+and don't try again. INVALID_REQUEST does the same, but tells users that their client is broken; aiokafka doesn't know
+INVALID_RECORD; most others are retried until the delivery time-out."""
+
+NOT_IN_TRANSACTION = "Partition was not added to the transaction"
+
+
+Verify = Callable[[Writer], ErrorCode]
+"""Returns NONE if this producer may write there in its transaction, or what the transaction coordinator says."""
+
+Found = dict[int, tuple[ProducePartition, ProducedBatch | RefusedBatchError]]
+
+
+def answer_produce(
+    request: Produce, data: TopicData, verify: Verify, permissions: Permissions = UNRESTRICTED
+) -> ProduceResponse:
+    """Append what there is for each partition. As in Kafka, of what is named twice the last counts.
+
+    Args:
+        request: what to append.
+        data: where to.
+        verify: the transaction coordinator, asked for the first batch of a transaction in a partition.
+        permissions: who may write to what.
+    """
+    found: dict[tuple[str | None, UUID], Found] = {}
+    for topic in paced(request.topics):
+        if topic.partitions:
+            partitions = found.setdefault((topic.name, topic.topic_id), {})
+            for partition in paced(topic.partitions):
+                partitions[partition.partition_index] = partition, _read(partition)
+    refusal = _transaction_refusal(request, found, permissions)
+    answered = []
+    for (name, topic_id), partitions in found.items():
+        known = data.find(name, topic_id)
+        error_code = refusal or _topic_error(name if known is None else known.name, permissions)
+        answered.append(
+            ProducedTopic(
+                name,
+                topic_id,
+                tuple(
+                    ProducedPartition(index, error_code)
+                    if error_code is not ErrorCode.NONE
+                    else _produce(index, batch, known, request, data, verify)
+                    for index, (_, batch) in paced(list(partitions.items()))
+                ),
+            )
+        )
+    return ProduceResponse(tuple(answered))
+
+
+def _read(partition: ProducePartition) -> ProducedBatch | RefusedBatchError:
+    try:
+        return read_produced(partition.records)
+    except RefusedBatchError as error:
+        return error
+
+
+def _transaction_refusal(
+    request: Produce, found: dict[tuple[str | None, UUID], Found], permissions: Permissions
+) -> ErrorCode:
+    """Return TRANSACTIONAL_ID_AUTHORIZATION_FAILED if a batch is transactional and its producer may not be that."""
+    is_transactional = any(
+        isinstance(batch, ProducedBatch) and batch.is_transactional
+        for partitions in found.values()
+        for _, batch in paced(list(partitions.values()))
+    )
+    if not is_transactional:
+        return ErrorCode.NONE
+    transactional_id = request.transactional_id
+    if transactional_id is not None and permissions.on_transactional_id(transactional_id, Operation.WRITE):
+        return ErrorCode.NONE
+    return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+def _topic_error(name: str | None, permissions: Permissions) -> ErrorCode:
+    return ErrorCode.UNKNOWN_TOPIC_ID if name is None else permissions.topic_error(name, Operation.WRITE)
+
+
+def _produce(
+    index: int,
+    batch: ProducedBatch | RefusedBatchError,
+    topic: Topic | None,
+    request: Produce,
+    data: TopicData,
+    verify: Verify,
+) -> ProducedPartition:
+    if topic is None or not 0 <= index < topic.partition_count:
+        return ProducedPartition(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    log = data.log(topic, index)
+    if log is not None and isinstance(batch, RefusedBatchError):
+        return ProducedPartition(index, batch.error_code, batch.reason)
+    if request.acks not in ALLOWED_ACKS:
+        return ProducedPartition(index, ErrorCode.INVALID_REQUIRED_ACKS)
+    if topic.is_internal:
+        return ProducedPartition(index, ErrorCode.INVALID_TOPIC_EXCEPTION)
+    if log is None or isinstance(batch, RefusedBatchError):
+        return ProducedPartition(index, NO_DATA_ERROR, NO_DATA)
+    if batch.uses_zstd and not request.allows_zstd:
+        return ProducedPartition(index, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+    if batch.is_transactional and not log.producers.has_open(batch.producer_id, batch.producer_epoch):
+        partition = TopicPartition(topic.name, index)
+        error_code = _verify(batch, partition, request, verify)
+        if error_code is not ErrorCode.NONE:
+            message = NOT_IN_TRANSACTION if error_code is ErrorCode.INVALID_TXN_STATE else None
+            return ProducedPartition(index, error_code, message)
+    try:
+        appended = log.append(batch, data.settings_of(topic), data.clock.now_ms())
+    except RefusedBatchError as error:
+        start = log.start_offset if error.tells_start else -1
+        return ProducedPartition(index, error.error_code, error.reason, log_start_offset=start)
+    return ProducedPartition(index, ErrorCode.NONE, None, *appended)
+
+
+def _verify(batch: ProducedBatch, partition: TopicPartition, request: Produce, verify: Verify) -> ErrorCode:
+    """Ask whether a partition is in its producer's transaction, and translate the answer as Kafka does."""
+    transactional_id = request.transactional_id or ""
+    writer = Writer(
+        transactional_id, batch.producer_id, batch.producer_epoch, partition, adds_partition=request.adds_partitions
+    )
+    error_code = verify(writer)
+    match error_code:
+        case ErrorCode.TRANSACTION_ABORTABLE if not request.knows_abortable:
+            return ErrorCode.INVALID_TXN_STATE
+        case ErrorCode.CONCURRENT_TRANSACTIONS if not request.adds_partitions:
+            return ErrorCode.NOT_ENOUGH_REPLICAS
+        case ErrorCode.COORDINATOR_NOT_AVAILABLE:
+            return ErrorCode.NOT_ENOUGH_REPLICAS
+    return error_code

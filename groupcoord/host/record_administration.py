@@ -1,0 +1,95 @@
+"""DeleteRecords and OffsetForLeaderEpoch: looking after the logs of partitions.
+
+Sources: ``KafkaApis`` and ``ReplicaManager`` of Apache Kafka 4.4, as recorded.
+"""
+
+from __future__ import annotations
+
+from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
+from groupcoord.errors import ErrorCode
+from groupcoord.host.topic_data import TopicData, check_leader_epoch
+from groupcoord.topic_logs.settings import LEADER_EPOCH
+from groupcoord.wire.broker_messages import (
+    DeletedRecordsPartition,
+    DeletedRecordsTopic,
+    DeleteRecords,
+    DeleteRecordsPartition,
+    DeleteRecordsResponse,
+    LeaderEpochEnd,
+    LeaderEpochEnds,
+    LeaderEpochPartition,
+    OffsetForLeaderEpoch,
+    OffsetForLeaderEpochResponse,
+)
+from groupcoord.wire.pacing import paced
+
+HIGH_WATERMARK = -1
+NO_EPOCH = -1
+
+
+def answer_delete_records(
+    request: DeleteRecords, data: TopicData, permissions: Permissions = UNRESTRICTED
+) -> DeleteRecordsResponse:
+    """Let the logs of partitions start later."""
+    return DeleteRecordsResponse(
+        tuple(
+            DeletedRecordsTopic(
+                topic.name,
+                tuple(_delete(partition, topic.name, data, permissions) for partition in paced(topic.partitions)),
+            )
+            for topic in paced(request.topics)
+        )
+    )
+
+
+def _delete(
+    partition: DeleteRecordsPartition, name: str, data: TopicData, permissions: Permissions
+) -> DeletedRecordsPartition:
+    index, offset = partition
+    error_code = permissions.topic_error(name, Operation.DELETE)
+    topic = data.topics.get(name)
+    if error_code is not ErrorCode.NONE:
+        return DeletedRecordsPartition(index, error_code)
+    if topic is None or not 0 <= index < topic.partition_count:
+        return DeletedRecordsPartition(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if topic.is_internal:
+        return DeletedRecordsPartition(index, ErrorCode.INVALID_TOPIC_EXCEPTION)
+    log = data.log(topic, index)
+    end_offset = 0 if log is None else log.end_offset
+    if offset == HIGH_WATERMARK:
+        offset = end_offset
+    if not 0 <= offset <= end_offset:
+        return DeletedRecordsPartition(index, ErrorCode.OFFSET_OUT_OF_RANGE)
+    return DeletedRecordsPartition(index, ErrorCode.NONE, 0 if log is None else log.delete_before(offset))
+
+
+def answer_offset_for_leader_epoch(
+    request: OffsetForLeaderEpoch, data: TopicData, permissions: Permissions = UNRESTRICTED
+) -> OffsetForLeaderEpochResponse:
+    """Tell where leaders' epochs end: there is one, and it has not ended."""
+    return OffsetForLeaderEpochResponse(
+        tuple(
+            LeaderEpochEnds(
+                topic.name,
+                tuple(_find_end(partition, topic.name, data, permissions) for partition in paced(topic.partitions)),
+            )
+            for topic in paced(request.topics)
+        )
+    )
+
+
+def _find_end(partition: LeaderEpochPartition, name: str, data: TopicData, permissions: Permissions) -> LeaderEpochEnd:
+    index, epoch = partition.partition_index, partition.leader_epoch
+    error_code = permissions.topic_error(name, Operation.DESCRIBE)
+    topic = data.topics.get(name)
+    if error_code is ErrorCode.NONE and (topic is None or not 0 <= index < topic.partition_count):
+        error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if error_code is ErrorCode.NONE:
+        error_code = check_leader_epoch(partition.current_leader_epoch)
+    if error_code is not ErrorCode.NONE or topic is None or epoch == NO_EPOCH or epoch > LEADER_EPOCH:
+        return LeaderEpochEnd(index, error_code)
+    log = data.log(topic, index)
+    if log is None:
+        return LeaderEpochEnd(index, ErrorCode.NONE, epoch, 0)
+    # An epoch before the first ends, as in Kafka, where the first begins.
+    return LeaderEpochEnd(index, ErrorCode.NONE, epoch, log.end_offset if epoch == LEADER_EPOCH else log.start_offset)

@@ -1,0 +1,176 @@
+"""The batch that a producer sent for one partition: its header, checked, and rewritten when it has its place.
+
+Checks and their order are those of ``ProduceRequest.validateRecords``, ``UnifiedLog.analyzeAndValidateRecords`` and
+``LogValidator`` of Apache Kafka 4.4, as recorded, as far as the header goes: the records in a batch aren't looked at.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from groupcoord.errors import ErrorCode
+from groupcoord.records.batches import (
+    BATCH_HEADER_BYTES,
+    CODEC_MASK,
+    CONTROL,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD_BYTES,
+    MAGIC_POSITION,
+    MAGIC_V2,
+    TRANSACTIONAL,
+)
+from groupcoord.records.compression import Compression
+from groupcoord.topic_logs.errors import RefusedBatchError
+from groupcoord.topic_logs.settings import TopicLogSettings
+
+SEQUENCE_END = 2**31
+"""Sequences go on with 0 here."""
+
+NO_PRODUCER_ID = -1
+NO_TIMESTAMP = -1
+
+_HEADER = Struct(">qiibIhiqqqhii")
+_PACK_PLACE = Struct(">qii").pack_into
+_PACK_ATTRIBUTES = Struct(">h").pack_into
+_PACK_TIMESTAMP = Struct(">q").pack_into
+_PACK_CRC = Struct(">I").pack_into
+_CRC_POSITION, _ATTRIBUTES_POSITION, _MAX_TIMESTAMP_POSITION = 17, 21, 35
+
+
+class ProducedBatch(NamedTuple):
+    """One batch as it came.
+
+    Attributes:
+        data: all of its bytes.
+        base_offset: what the producer wrote there; 0, if it is a good one.
+        crc: over everything from the attributes on.
+        last_offset_delta: how many offsets it takes, less one.
+        base_timestamp_ms: of its first record.
+        max_timestamp_ms: the largest of its records.
+        producer_id: -1 without idempotence.
+        base_sequence: the sequence of its first record.
+        record_count: how many there are.
+    """
+
+    data: bytes
+    base_offset: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp_ms: int
+    max_timestamp_ms: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def is_transactional(self) -> bool:
+        """True if the records belong to a transaction."""
+        return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def has_producer(self) -> bool:
+        """True if its producer counts its records."""
+        return self.producer_id > NO_PRODUCER_ID
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence of its last record."""
+        return (self.base_sequence + self.last_offset_delta) % SEQUENCE_END
+
+    @property
+    def uses_zstd(self) -> bool:
+        """True if it is compressed as no request before version 7 may be."""
+        return self.attributes & CODEC_MASK == Compression.ZSTD
+
+
+def read_produced(data: bytes | None) -> ProducedBatch:
+    """Read the header of the one batch that a request has for a partition.
+
+    Raises:
+        RefusedBatchError: INVALID_RECORD, there is not exactly one, or not of message format v2; CORRUPT_MESSAGE, it
+            can't be a batch.
+    """
+    if not data or len(data) <= MAGIC_POSITION:
+        raise _malformed(ErrorCode.INVALID_RECORD, "there is no record batch for this partition")
+    magic = data[MAGIC_POSITION]
+    size = int.from_bytes(data[8:12], "big", signed=True) + LOG_OVERHEAD_BYTES
+    if magic > MAGIC_V2 or size < BATCH_HEADER_BYTES:
+        raise _malformed(ErrorCode.CORRUPT_MESSAGE, f"no batch has magic {magic} and {size} bytes")
+    if magic < MAGIC_V2:
+        raise _malformed(ErrorCode.INVALID_RECORD, f"message format v{magic} is not taken any more")
+    if size != len(data):
+        raise _malformed(ErrorCode.INVALID_RECORD, "there must be exactly one record batch for a partition")
+    base_offset, _, _, _, crc, *rest = _HEADER.unpack_from(data)
+    return ProducedBatch(data, base_offset, crc, *rest)
+
+
+def _malformed(error_code: ErrorCode, reason: str) -> RefusedBatchError:
+    return RefusedBatchError(error_code, reason, tells_start=False)
+
+
+def check_produced(batch: ProducedBatch, settings: TopicLogSettings, now_ms: int) -> None:
+    """Check a batch before it is appended.
+
+    Raises:
+        RefusedBatchError: INVALID_RECORD, MESSAGE_TOO_LARGE, CORRUPT_MESSAGE, INVALID_TIMESTAMP, or
+            UNKNOWN_SERVER_ERROR for a codec that there isn't.
+    """
+    if batch.base_offset:
+        raise RefusedBatchError(ErrorCode.INVALID_RECORD, f"the base offset is {batch.base_offset}, and must be 0")
+    if len(batch.data) > settings.max_message_bytes:
+        reason = f"a batch of {len(batch.data)} bytes is larger than max.message.bytes ({settings.max_message_bytes})"
+        raise RefusedBatchError(ErrorCode.MESSAGE_TOO_LARGE, reason, tells_start=False)
+    if crc32c(memoryview(batch.data)[_ATTRIBUTES_POSITION:]) != batch.crc:
+        raise RefusedBatchError(ErrorCode.CORRUPT_MESSAGE, "the CRC of the batch is wrong", tells_start=False)
+    if batch.attributes & CODEC_MASK > Compression.ZSTD:
+        raise RefusedBatchError(ErrorCode.UNKNOWN_SERVER_ERROR, f"there is no codec {batch.attributes & CODEC_MASK}")
+    contradiction = _contradiction(batch)
+    if contradiction is not None:
+        raise RefusedBatchError(ErrorCode.INVALID_RECORD, contradiction)
+    if not settings.uses_append_time:
+        _check_timestamps(batch, settings, now_ms)
+
+
+def _contradiction(batch: ProducedBatch) -> str | None:
+    """Return what is wrong with the numbers of a batch; None if nothing is."""
+    if batch.last_offset_delta < 0 or batch.record_count <= 0 or batch.record_count != batch.last_offset_delta + 1:
+        return f"{batch.record_count} records in {batch.last_offset_delta + 1} offsets"
+    if batch.attributes & CONTROL:
+        return "clients may not write control records"
+    if batch.has_producer and batch.base_sequence < 0:
+        return f"the sequence is {batch.base_sequence} in a batch with a producer id"
+    return None
+
+
+def _check_timestamps(batch: ProducedBatch, settings: TopicLogSettings, now_ms: int) -> None:
+    earliest_ms, latest_ms = batch.base_timestamp_ms, batch.max_timestamp_ms
+    is_early = earliest_ms != NO_TIMESTAMP and now_ms - earliest_ms > settings.timestamp_before_max_ms
+    if is_early or latest_ms - now_ms > settings.timestamp_after_max_ms:
+        reason = f"the timestamps {earliest_ms} to {latest_ms} are not around {now_ms}, as the topic's settings want"
+        raise RefusedBatchError(ErrorCode.INVALID_TIMESTAMP, reason)
+
+
+def placed(batch: ProducedBatch, base_offset: int, leader_epoch: int, append_time_ms: int | None) -> bytes | bytearray:
+    """Return the bytes of a batch as they stand in the log.
+
+    Args:
+        batch: the batch.
+        base_offset: the offset of its first record.
+        leader_epoch: of the log's leader.
+        append_time_ms: the time that its records get, which is under the CRC; None leaves them theirs.
+    """
+    data = bytearray(batch.data)
+    _PACK_PLACE(data, 0, base_offset, len(data) - LOG_OVERHEAD_BYTES, leader_epoch)
+    is_append_time = append_time_ms is not None
+    if is_append_time or batch.attributes & LOG_APPEND_TIME:
+        attributes = batch.attributes | LOG_APPEND_TIME if is_append_time else batch.attributes & ~LOG_APPEND_TIME
+        _PACK_ATTRIBUTES(data, _ATTRIBUTES_POSITION, attributes)
+        if append_time_ms is not None:
+            _PACK_TIMESTAMP(data, _MAX_TIMESTAMP_POSITION, append_time_ms)
+        _PACK_CRC(data, _CRC_POSITION, crc32c(memoryview(data)[_ATTRIBUTES_POSITION:]))
+    return data

@@ -1,0 +1,27 @@
+"""What holds for logs: of all topics, and of one."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from groupcoord.settings import INT64_MAX
+
+LEADER_EPOCH = 0
+"""A node that is alone leads from the beginning, for ever."""
+
+
+@frozen
+class TopicLogSettings:
+    """The settings of a topic that decide what its logs take, under Kafka's names.
+
+    Attributes:
+        max_message_bytes: how large a batch may be, all of it counted.
+        uses_append_time: batches get the time at which they are appended (``message.timestamp.type=LogAppendTime``).
+        timestamp_before_max_ms: how far before now a batch's first timestamp may lie.
+        timestamp_after_max_ms: how far behind now a batch's largest timestamp may lie.
+    """
+
+    max_message_bytes: int = 1_048_588
+    uses_append_time: bool = False
+    timestamp_before_max_ms: int = INT64_MAX
+    timestamp_after_max_ms: int = 3_600_000

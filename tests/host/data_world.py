@@ -1,0 +1,152 @@
+"""Topics and what they hold, asked without a broker around them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from groupcoord import Config, ErrorCode, ManualClock
+from groupcoord.core.front.authorization import UNRESTRICTED, Permissions
+from groupcoord.host.data_requests import DataRequests
+from groupcoord.host.topic_data import TopicData
+from groupcoord.host.topics import OFFSETS_TOPIC, TopicRegistry
+from groupcoord.host.transaction_state import Writer
+from groupcoord.records.batches import encode_batch
+from groupcoord.wire.broker_messages import (
+    Fetch,
+    FetchedPartitionData,
+    FetchPartition,
+    FetchResponse,
+    FetchTopic,
+    Produce,
+    ProducedPartition,
+    ProducePartition,
+    ProduceTopic,
+)
+from groupcoord.wire.pacing import Pace
+
+NO_ID = UUID(int=0)
+START_MS = 1_700_000_000_000
+
+
+class FakeConnection:
+    """Takes answers as a connection does; long work is done at once.
+
+    Attributes:
+        principal: nobody in particular.
+        answers: what it was answered; "nothing" where no answer is due.
+        refusal: why it is to be closed.
+    """
+
+    def __init__(self) -> None:
+        self.principal = None
+        self.answers: list[Any] = []
+        self.refusal: str | None = None
+
+    def answer(self, response: Any) -> None:
+        if response is not None:
+            self.answers.append(response)
+
+    def answer_in_portions(self, work: Any) -> None:
+        while True:
+            try:
+                next(work)
+            except StopIteration as end:
+                self.answer(end.value)
+                return
+
+    def skip_answer(self) -> None:
+        self.answers.append("nothing")
+
+    def refuse(self, reason: str) -> None:
+        self.refusal = reason
+
+
+def batch(*values: bytes, at_ms: int = START_MS, **fields: Any) -> bytes:
+    """Return a producer's batch; the records are a second apart."""
+    records = [(b"k", value, at_ms + 1_000 * number) for number, value in enumerate(values)]
+    return encode_batch(0, records, **{"leader_epoch": -1, "base_sequence": -1, **fields})
+
+
+class DataWorld:
+    """Topics ``one`` with one partition and ``two`` with two, a clock, and the requests about what they hold.
+
+    Args:
+        verify: the transaction coordinator.
+        permissions: of every client.
+        settings: of the host.
+    """
+
+    def __init__(
+        self,
+        verify: Callable[[Writer], ErrorCode] = lambda _: ErrorCode.NONE,
+        permissions: Permissions = UNRESTRICTED,
+        **settings: Any,
+    ) -> None:
+        self.clock = ManualClock(START_MS)
+        self.topics = TopicRegistry(new_id=iter(UUID(int=number) for number in range(1, 50)).__next__)
+        with self.topics.edit() as edit:
+            edit.create("one", 1)
+            edit.create("two", 2)
+            edit.create(OFFSETS_TOPIC, 50)
+        self.data = TopicData(Config(**settings), self.clock, self.topics)
+        self.requests = DataRequests(self.data, Pace(), lambda _: permissions, verify)
+        self._handlers = self.requests.handlers()
+
+    def send(self, request: Any) -> FakeConnection:
+        """Send a request on a new connection."""
+        connection = FakeConnection()
+        connection.answer(self._handlers[type(request)](connection, request))  # type: ignore[arg-type]
+        return connection
+
+    def ask(self, request: Any) -> Any:
+        """Send a request and return its answer; None if it waits."""
+        answers = self.send(request).answers
+        return answers[0] if answers else None
+
+    def configure(self, name: str, **configs: str) -> None:
+        """Give a topic settings, with underscores for dots."""
+        with self.topics.edit() as edit:
+            edit.configure(name, {key.replace("_", "."): value for key, value in configs.items()})
+
+    def produce(self, records: bytes | None, name: str = "one", index: int = 0, **fields: Any) -> ProducedPartition:
+        """Produce to one partition."""
+        topic = ProduceTopic(name, NO_ID, (ProducePartition(index, records),))
+        produced: ProducedPartition = self.ask(Produce((topic,), **fields)).topics[0].partitions[0]
+        return produced
+
+    def fetch(self, offset: int = 0, name: str = "one", **fields: Any) -> FetchedPartitionData:
+        """Fetch from one partition, without waiting."""
+        request = fetch_of(part(fetch_offset=offset), name=name, **{"max_wait_ms": 0, **fields})
+        fetched: FetchedPartitionData = self.ask(request).topics[0].partitions[0]
+        return fetched
+
+    def delete(self, name: str) -> None:
+        """Delete a topic."""
+        with self.topics.edit() as edit:
+            topic = edit.delete(name)
+        self.data.delete(topic)
+
+    def advance(self, duration_ms: int) -> None:
+        """Let time pass, and what is due happen."""
+        self.clock.advance(duration_ms)
+        self.requests.tick(self.clock.now_ms())
+
+
+def part(partition_index: int = 0, fetch_offset: int = 0, current_leader_epoch: int = -1) -> FetchPartition:
+    return FetchPartition(partition_index, fetch_offset, 1 << 20, current_leader_epoch)
+
+
+def fetch_of(*partitions: FetchPartition, name: str | None = "two", topic_id: UUID = NO_ID, **fields: Any) -> Fetch:
+    return Fetch((FetchTopic(name, topic_id, partitions),), **{"max_wait_ms": 300, **fields})
+
+
+def partitions_of(response: FetchResponse) -> list[FetchedPartitionData]:
+    """Return all partitions of an answer."""
+    return [partition for topic in response.topics for partition in topic.partitions]
+
+
+def records_of(fetched: FetchedPartitionData) -> bytes:
+    """Return what was fetched in one piece."""
+    return b"".join(fetched.records)
