@@ -120,6 +120,7 @@ class Config:
     transaction_remove_expired_transaction_cleanup_interval_ms: int = _setting(3_600_000, at_least=1)
     # the host
     num_partitions: int = _setting(1, at_least=1)
+    auto_create_topics_enable: bool = _of_kind(True, Flag())
     fetch_max_bytes: int = _setting(57_671_680, at_least=1_024)
     max_incremental_fetch_session_cache_slots: int = _setting(1_000, at_least=0)
     records_enable: bool = _of_kind(True, Flag())  # this one and the next are groupcoord's own

@@ -19,6 +19,7 @@ USUAL_SETTINGS: Settings = MappingProxyType(
         "group.consumer.min.session.timeout.ms": 500,
         "group.consumer.session.timeout.ms": 45000,
         "group.consumer.min.heartbeat.interval.ms": 100,
+        "auto.create.topics.enable": "false",
     }
 )
 """Settings of the broker that the transcripts were recorded with; a transcript names those it needs besides."""

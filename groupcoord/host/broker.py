@@ -25,7 +25,7 @@ from groupcoord.host.connection import Connection
 from groupcoord.host.data_requests import DataRequests
 from groupcoord.host.describe_configs import answer_describe_configs
 from groupcoord.host.group_configs import GroupConfigs
-from groupcoord.host.metadata import answer_api_versions, answer_metadata
+from groupcoord.host.metadata import answer_api_versions, answer_metadata, topics_to_create
 from groupcoord.host.portions import DIVISIBLE, FEW, Answer, Work, in_portions_of
 from groupcoord.host.regexes import TopicMatcher
 from groupcoord.host.reloading import Reloading
@@ -42,8 +42,10 @@ from groupcoord.log_store import ClosableStore, IdentifiedStore, LogStore
 from groupcoord.wire import Answered, WireResponse
 from groupcoord.wire.broker_messages import (
     ApiVersions,
+    CreatableTopic,
     CreatePartitions,
     CreateTopics,
+    CreateTopicsResponse,
     DeleteRecords,
     DeleteTopics,
     Fetch,
@@ -340,16 +342,27 @@ class Broker:
         return answer_api_versions(request, self._node, self.topics.cluster_id)
 
     def _metadata(self, connection: Connection, request: Metadata) -> WireResponse | None:
-        return answer_metadata(request, self._node, self.topics, self._permissions(connection))
+        auto_creates = self.config.auto_create_topics_enable
+        permissions = self._permissions(connection)
+        response = answer_metadata(request, self._node, self.topics, permissions, auto_creates=auto_creates)
+        missing = topics_to_create(request, response) if auto_creates else []
+        if missing:
+            wanted = CreateTopics(tuple(CreatableTopic(name) for name in missing))
+            self._tell_created(answer_create_topics(wanted, self.topics, self._node.node_id, self.config))
+        return response
 
     def _create_topics(self, connection: Connection, request: CreateTopics) -> WireResponse | None:
         response = answer_create_topics(
             request, self.topics, self._node.node_id, self.config, self._permissions(connection)
         )
-        created = [topic.name for topic in response.topics if topic.error_code is ErrorCode.NONE]
-        if created and not request.validate_only:
-            self.coordinator.topics_created(created)
+        if not request.validate_only:
+            self._tell_created(response)
         return response
+
+    def _tell_created(self, response: CreateTopicsResponse) -> None:
+        created = [topic.name for topic in response.topics if topic.error_code is ErrorCode.NONE]
+        if created:
+            self.coordinator.topics_created(created)
 
     def _create_partitions(self, connection: Connection, request: CreatePartitions) -> WireResponse | None:
         response = answer_create_partitions(request, self.topics, self._node.node_id, self._permissions(connection))

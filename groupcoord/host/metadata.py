@@ -11,7 +11,7 @@ from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permiss
 from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED, Node
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
-from groupcoord.host.topics import Topic, TopicError, TopicRegistry, check_topic_name
+from groupcoord.host.topics import INTERNAL_TOPICS, Topic, TopicError, TopicRegistry, check_topic_name
 from groupcoord.topic_logs.settings import LEADER_EPOCH
 from groupcoord.wire import API_VERSIONS
 from groupcoord.wire.broker_messages import (
@@ -79,16 +79,33 @@ def answer_api_versions(request: ApiVersions, node: Node, cluster_id: str) -> Ap
 
 
 def answer_metadata(
-    request: Metadata, node: Node, topics: TopicRegistry, permissions: Permissions = UNRESTRICTED
+    request: Metadata,
+    node: Node,
+    topics: TopicRegistry,
+    permissions: Permissions = UNRESTRICTED,
+    *,
+    auto_creates: bool = False,
 ) -> MetadataResponse:
     """Describe the cluster of one node and the topics that are asked for.
 
     As in Kafka, one topic id in the request makes all names in it be ignored, and a name sent twice is answered once.
     Unknown ids come before known ones, unknown names behind, and what may not be described last; where all topics are
-    asked for, that is left out. Topics are never created by asking for them (``auto.create.topics.enable=false``).
+    asked for, that is left out.
+
+    Args:
+        request: what is asked for.
+        node: the node.
+        topics: the topics there are.
+        permissions: of the client.
+        auto_creates: topics that aren't there are to be created (``auto.create.topics.enable``), see
+            :func:`topics_to_create`. Who may not do that is told so; all others learn, as in Kafka, that there is no
+            such topic yet, and ask again.
     """
     references = request.topics
-    view = _View(node, topics, permissions, request.include_topic_authorized_operations)
+    checks_creation = (
+        auto_creates and request.allow_auto_topic_creation and not permissions.on_cluster(Operation.CREATE)
+    )
+    view = _View(node, topics, permissions, request.include_topic_authorized_operations, checks_creation)
     if references is None:
         found = [view.known(topic) for topic in topics if view.may_describe(topic.name)]
     elif any(reference.topic_id != ZERO_UUID for reference in references):
@@ -107,6 +124,22 @@ def answer_metadata(
     )
 
 
+def topics_to_create(request: Metadata, response: MetadataResponse) -> list[str]:
+    """Return the topics that a client asked for, that it lets be created, and that aren't there.
+
+    Kafka creates its internal topics, too, when somebody asks for them; here there is one, and it is there.
+    """
+    if not request.allow_auto_topic_creation:
+        return []
+    return [
+        topic.name
+        for topic in response.topics
+        if topic.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        and topic.name is not None
+        and topic.name not in INTERNAL_TOPICS
+    ]
+
+
 class _View(NamedTuple):
     """The topics as one principal sees them."""
 
@@ -114,6 +147,7 @@ class _View(NamedTuple):
     topics: TopicRegistry
     permissions: Permissions
     shows_operations: bool
+    checks_creation: bool
 
     def may_describe(self, name: str) -> bool:
         return self.permissions.on_topic(name, Operation.DESCRIBE)
@@ -134,7 +168,8 @@ class _View(NamedTuple):
         described, unknown, denied = [], [], []
         for name in dict.fromkeys(names):
             topic = self.topics.get(name)
-            if not self.may_describe(name):
+            is_missing = topic is None and self.checks_creation
+            if not self.may_describe(name) or (is_missing and not self.permissions.on_topic(name, Operation.CREATE)):
                 denied.append(MetadataTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name))
             elif topic is None:
                 unknown.append(self.unknown(name))
