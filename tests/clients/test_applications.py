@@ -1,0 +1,196 @@
+"""Applications of others live on ``groupcoord serve``: Kafka Streams counts words exactly once, Connect reads a file.
+
+They need a JDK and Maven, which fetches them once into ``GROUPCOORD_APPLICATIONS`` or the usual cache folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from groupcoord.cli.demo_processes import wait_until
+from groupcoord.testing import ServerThread
+from tests.clients.beside import PROGRAMS
+
+APPLICATIONS = PROGRAMS / "applications"
+LIBS = Path(os.environ.get("GROUPCOORD_APPLICATIONS", Path.home() / ".cache/groupcoord/applications"))
+START_S, LONGEST_S = 60.0, 120.0
+WORDS = [f"word-{number}" for number in range(20)]
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("client_libraries", "jars")]
+
+
+@pytest.fixture(scope="module")
+def jars() -> None:
+    """Fetch the jars, or skip where they can't be had."""
+    if shutil.which("mvn") is None or shutil.which("javac") is None:
+        pytest.skip("there is no JDK, or no Maven")
+    if not any(LIBS.glob("kafka-streams-*.jar")):
+        goal = ["dependency:copy-dependencies", f"-DoutputDirectory={LIBS}"]
+        fetched = subprocess.run(["mvn", "-q", "-B", "-f", str(APPLICATIONS / "pom.xml"), *goal], capture_output=True)
+        if fetched.returncode:
+            pytest.skip("Maven can't fetch Kafka Streams and Kafka Connect")
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ServerThread]:
+    """A server whose topics hold records."""
+    with ServerThread(topics={"words": 4, "counts": 4}) as server:
+        yield server
+
+
+@contextmanager
+def running(log: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a program of Java, whose output goes to a file, and see that it is gone afterwards."""
+    options = ["-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{LIBS}/*"]
+    with log.open("ab") as output:
+        process = subprocess.Popen(["java", *options, *arguments], stdout=output, stderr=output)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def consume(bootstrap: str, topic: str, count: int) -> list[tuple[str, str]]:
+    """Return (key, value) of the committed records of a topic, so many at least, and what comes in a second more."""
+    from confluent_kafka import Consumer
+
+    settings = {"group.id": "reader", "isolation.level": "read_committed", "auto.offset.reset": "earliest"}
+    consumer = Consumer({"bootstrap.servers": bootstrap, "enable.auto.commit": False} | settings)
+    consumer.subscribe([topic])
+    found: list[tuple[str, str]] = []
+    until_s = time.monotonic() + LONGEST_S
+    while time.monotonic() < until_s:
+        found += [((m.key() or b"").decode(), m.value().decode()) for m in consumer.consume(500, 0.2)]
+        if len(found) >= count:
+            until_s = min(until_s, time.monotonic() + 1)
+    consumer.close()
+    return found
+
+
+def test_kafka_streams_counts_each_word_once(server: ServerThread, tmp_path: Path) -> None:
+    """Of two instances with exactly-once processing one is killed and comes back: no word is lost or counted twice."""
+    from confluent_kafka import Producer
+
+    chance = random.Random(7)
+    words = [chance.choice(WORDS) for _ in range(4_000)]
+    producer = Producer({"bootstrap.servers": server.bootstrap})
+
+    def produce(some: list[str]) -> None:
+        for word in some:
+            producer.produce("words", word)
+            producer.poll(0)
+        assert producer.flush(LONGEST_S) == 0
+
+    def count_words(name: str) -> Any:
+        program = str(APPLICATIONS / "WordCount.java")
+        topics = ("words", "counts")
+        folder = tmp_path / name
+        return running(tmp_path / f"{name}.log", program, server.bootstrap, "application", str(folder), *topics)
+
+    def is_running(name: str) -> bool:
+        log = tmp_path / f"{name}.log"
+        return log.exists() and "RUNNING" in log.read_text().splitlines()
+
+    with ExitStack() as stack:
+        stack.enter_context(count_words("stays"))
+        with count_words("dies") as dies:
+            wait_until(lambda: is_running("stays") and is_running("dies"), START_S, "both instances are running")
+            produce(words[:2_000])
+            consume(server.bootstrap, "counts", 500)
+            dies.send_signal(signal.SIGKILL)
+            produce(words[2_000:3_000])
+        stack.enter_context(count_words("dies"))
+        produce(words[3_000:])
+        told = consume(server.bootstrap, "counts", len(words))
+
+    counts = defaultdict(list)
+    for word, count in told:
+        counts[word].append(int(count))
+    assert counts == {word: list(range(1, words.count(word) + 1)) for word in set(words)}
+
+
+CONNECT = """
+bootstrap.servers={bootstrap}
+group.id=connect
+listeners=HTTP://127.0.0.1:{port}
+key.converter=org.apache.kafka.connect.storage.StringConverter
+value.converter=org.apache.kafka.connect.storage.StringConverter
+exactly.once.source.support=enabled
+plugin.discovery=only_scan
+session.timeout.ms=6000
+heartbeat.interval.ms=500
+offset.flush.interval.ms=500
+"""
+STORED = "".join(
+    f"{kind}.storage.topic=connect-{kind}\n{kind}.storage.replication.factor=1\n"
+    for kind in ("offset", "config", "status")
+)
+
+
+def free_port() -> int:
+    """Return a port on which nobody listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def ask_connect(port: int, path: str, body: Any = None) -> Any:
+    """Return what a worker of Kafka Connect answers; None while it does not."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}/{path}", data, {"Content-Type": "application/json"}, method="PUT" if data else "GET"
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return json.load(answer)
+    except (urllib.error.URLError, ConnectionError):
+        return None
+
+
+def test_kafka_connect_reads_each_line_of_a_file_once(server: ServerThread, tmp_path: Path) -> None:
+    """A worker with exactly-once sources is killed in the midst of a file, and another goes on where it was."""
+    source, port = tmp_path / "source.txt", free_port()
+    lines = [f"line {number}" for number in range(3_000)]
+    source.write_text("".join(f"{line}\n" for line in lines[:1_000]))
+    connector = {
+        "connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector",
+        "file": str(source),
+        "topic": "lines",
+        "batch.size": 100,
+    }
+    worker = tmp_path / "worker.properties"
+    worker.write_text(CONNECT.format(bootstrap=server.bootstrap, port=port) + STORED)
+
+    def connect() -> Any:
+        return running(tmp_path / "connect.log", "org.apache.kafka.connect.cli.ConnectDistributed", str(worker))
+
+    with connect() as dies:
+        wait_until(lambda: bool(ask_connect(port, "connectors/file/config", connector)), START_S, "the worker answers")
+        consume(server.bootstrap, "lines", 1_000)
+        with source.open("a") as more:
+            more.writelines(f"{line}\n" for line in lines[1_000:2_000])
+        consume(server.bootstrap, "lines", 1_100)
+        dies.send_signal(signal.SIGKILL)
+    with source.open("a") as more:
+        more.writelines(f"{line}\n" for line in lines[2_000:])
+    with connect():
+        told = consume(server.bootstrap, "lines", len(lines))
+    assert [value for _, value in told] == lines
