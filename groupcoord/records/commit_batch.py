@@ -166,7 +166,13 @@ def _frame(
         size = len(slot) + len(head) + 4 + len(value_start) - len(_VALUE_VERSION) + value_bytes + len(_NO_HEADERS)
         starts.append(varint(size) + slot + head + _pack_partition(index) + value_start)
         layout.append(f"{len(starts[-1])}sqi{width}s{tail_bytes}s" if width else f"{len(starts[-1])}sqi{tail_bytes}s")
-    return starts, Struct("".join(layout)).pack
+    return starts, _packer("".join(layout))
+
+
+@lru_cache(maxsize=256)
+def _packer(layout: str) -> Callable[..., bytes]:
+    """Return what packs by this layout. Groups whose names are equally long share one, which is larger than a frame."""
+    return Struct(layout).pack
 
 
 _cached_frame = lru_cache(maxsize=1_024)(_frame)
