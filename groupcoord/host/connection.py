@@ -15,7 +15,7 @@ from inspect import GEN_RUNNING, getgeneratorstate
 from typing import Any, Protocol
 
 from groupcoord.core.front.authorization import Principal
-from groupcoord.host.portions import Answer, Work, is_long
+from groupcoord.host.portions import CAN_BE_LONG, Answer, Work, is_long
 from groupcoord.host.turns import Turns
 from groupcoord.wire import (
     ProtocolError,
@@ -260,7 +260,7 @@ class Connection:
         header = self._header
         if response is None or header is None:
             return
-        if self._is_long or is_long(response):
+        if self._is_long or (type(response) in CAN_BE_LONG and is_long(response)):
             self._is_long = False
             self._work_on(self._write_long(header, response))
             return
@@ -275,7 +275,9 @@ class Connection:
         self._header = None
         self._output.append(frame)
         self.output_bytes += len(frame)
-        self._mark_dirty()
+        if not self._is_dirty:
+            self._is_dirty = True
+            self._broker.dirty.append(self)
         if self._buffer:
             self._wait_for_turn()
 

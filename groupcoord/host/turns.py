@@ -88,23 +88,21 @@ class Turns:
 
         It is until the turn is over, unless others wait and its connection isn't one of those that have cost little.
         """
-        self._charge(now_s)
+        first = self._first
+        if first is not None:
+            first.cost_s += now_s - self._first_s
         if now_s >= self._end_s:
             if self._end_s:
                 self.is_over = True
+                self._first = None
                 return False
             self._end_s = now_s + TURN_S
         if self.waiting and self._level(who, now_s):
+            self._first = None
             return False
         self._first = who
         self._first_s = now_s
         return True
-
-    def _charge(self, now_s: float) -> None:
-        """Count what the last that went first has cost by now."""
-        if self._first is not None:
-            self._first.cost_s += now_s - self._first_s
-            self._first = None
 
     def add(self, who: TakesTurns) -> None:
         """Let somebody wait for a turn, once."""
@@ -124,7 +122,9 @@ class Turns:
             True if more waits.
         """
         start_s = now_s = self._now_s()
-        self._charge(now_s)
+        if self._first is not None:
+            self._first.cost_s += now_s - self._first_s
+            self._first = None
         if self.waiting:
             self._promote(now_s)
             end_s = start_s + TURN_S
