@@ -55,7 +55,7 @@ class Journal:
 
     def begin_commit(self, records: CommitRecords, continuation: Continuation, held: Reply) -> None:
         """As :meth:`begin`, for a commit: it is pending until then."""
-        self.hard.offsets.begin(self.next_number, records)
+        self.hard.offsets.pending[self.next_number] = records
         self.begin(records, continuation, held)
 
     def acknowledge(self, number: int, base_offset: int) -> list[Append]:
@@ -69,9 +69,13 @@ class Journal:
         """
         if number < self._first_number:
             return []
-        answered = self._answered(number)
-        for entry in answered[:-1]:
-            base_offset -= len(entry.records)
+        in_flight = self.in_flight
+        if in_flight and in_flight[0].number == number:  # nearly always
+            answered = [in_flight[0]]
+        else:
+            answered = self._answered(number)
+            for entry in answered[:-1]:
+                base_offset -= len(entry.records)
         if base_offset < self.next_log_offset:
             raise StoreContractError(
                 f"log partition {self._partition}: append {number} was acknowledged at offset {base_offset}, "
@@ -80,12 +84,12 @@ class Journal:
         hard, unseen = self.hard, self.unseen
         self.last_durable = number
         for entry in answered:
-            self.in_flight.popleft()
+            in_flight.popleft()
             if unseen:
                 unseen.pop(entry.number, None)
             records = entry.records
-            if isinstance(records, CommitRecords):
-                hard.offsets.settle(entry.number)
+            if type(records) is CommitRecords:
+                hard.offsets.pending.pop(entry.number, None)
                 hard.apply_commit(records, base_offset)
                 base_offset += records.record_count
                 continue
@@ -109,15 +113,12 @@ class Journal:
         if not self.in_flight or self.in_flight[0].number != number:
             raise StoreContractError(f"log partition {self._partition}: append {number} failed out of turn")
         entry = self.in_flight.popleft()
-        self.hard.offsets.settle(number)
+        self.hard.offsets.pending.pop(number, None)
         return entry
 
     def _answered(self, number: int) -> list[Append]:
-        in_flight = self.in_flight
-        if in_flight and in_flight[0].number == number:  # nearly always
-            return [in_flight[0]]
         answered = []
-        for entry in in_flight:
+        for entry in self.in_flight:
             if entry.number > number:
                 break
             answered.append(entry)

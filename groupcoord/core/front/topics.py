@@ -44,6 +44,7 @@ def resolve_commit(
         name, columns = topic.name, topic.columns
         if name is None:
             name = resolver.topic_name(topic.topic_id)
+        indexes, topic_id = columns[0], topic.topic_id
         error_code = ErrorCode.NONE
         if name is None:
             error_code = ErrorCode.UNKNOWN_TOPIC_ID
@@ -53,15 +54,12 @@ def resolve_commit(
         if name is None or count is None or error_code is not ErrorCode.NONE:
             if error_code is ErrorCode.NONE:
                 error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            errors = refused_partitions(columns.partition_indexes, error_code)
-            refused.append(TopicResult(topic.name, topic.topic_id, errors))
+            refused.append(TopicResult(topic.name, topic_id, refused_partitions(indexes, error_code)))
             continue
-        indexes = columns.partition_indexes
         if indexes and (min(indexes) < 0 or max(indexes) >= count):
-            refused.append(TopicResult(name, topic.topic_id, _unknown_partitions(indexes, count)))
+            refused.append(TopicResult(name, topic_id, _unknown_partitions(indexes, count)))
             columns = columns.select([place for place, index in enumerate(indexes) if 0 <= index < count])
-        if columns.partition_indexes:
-            topic_id = topic.topic_id
+        if columns[0]:
             if topic_id is ZERO_UUID or topic_id == ZERO_UUID:
                 topic_id = resolver.topic_id(name) or ZERO_UUID
             accepted.append(TopicToCommit(name, columns, topic_id))

@@ -233,16 +233,6 @@ class OffsetCache:
         if not of_group:
             del self._open[group_id]
 
-    # ------------------------------------------------------------ pending commits
-
-    def begin(self, number: int, records: CommitRecords) -> None:
-        """Remember commits that are on their way to the log as append ``number``."""
-        self.pending[number] = records
-
-    def settle(self, number: int) -> CommitRecords | None:
-        """Forget the pending commit of an append, which is durable or has failed; return it if there was one."""
-        return self.pending.pop(number, None)
-
     # ------------------------------------------------------------ reading
 
     def of_group(self, group_id: str) -> OffsetsOfGroup:
