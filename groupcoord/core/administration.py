@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from groupcoord.core.append_errors import refused
 from groupcoord.core.classic.states import GroupState
 from groupcoord.core.context import HandlerContext, Writing
 from groupcoord.core.events import Cause
@@ -17,6 +18,9 @@ from groupcoord.core.offsets.continuations import WhenDeleted, count_offsets
 from groupcoord.core.records import OffsetTombstone, Record
 from groupcoord.core.replies import Reply, Token
 from groupcoord.errors import ErrorCode
+
+TOMBSTONE_BYTES_MIN = 16
+"""No tombstone of an offset is shorter in a batch of the log, the names of its group and topic left aside."""
 
 
 class Administration:
@@ -54,20 +58,30 @@ class Administration:
     def delete_groups(self, group_ids: list[str], token: Token) -> None:
         """Delete those groups that are empty, with their offsets: one append for all of them."""
         results, groups = [], []
-        records: list[Record] = []
         for group_id in group_ids:
             group = self._context.groups.get(group_id)
             error_code = self._deletion_error(group)
             if group is not None and error_code is ErrorCode.NONE:
-                records += self.begin_deletion(group)
                 groups.append(group)
             results.append(DeletedGroup(group_id, error_code))
-        response = DeleteGroupsResponse(tuple(results))
-        if records:
-            written = WhenDeleted(tuple(groups), Cause.DELETION, count_offsets(records))
-            self._context.journal.begin(records, written, Reply(token, response))
+        held = Reply(token, DeleteGroupsResponse(tuple(results)))
+        if not groups:
+            self._context.effects.replies.append(held)
+        elif sum(map(self._tombstone_bytes_min, groups)) > self._context.config.message_max_bytes:
+            # No log takes so large a batch, so nobody need wait while it is made.
+            self._context.effects.replies.append(refused(held, ErrorCode.MESSAGE_TOO_LARGE))
         else:
-            self._context.effects.reply(token, response)
+            records = [record for group in groups for record in self.begin_deletion(group)]
+            written = WhenDeleted(tuple(groups), Cause.DELETION, count_offsets(records))
+            self._context.journal.begin(records, written, held)
+
+    def _tombstone_bytes_min(self, group: AnyGroup) -> int:
+        """Return how many bytes the tombstones of a group's committed offsets take at least."""
+        group_id = group.group_id
+        return sum(
+            len(partitions) * (TOMBSTONE_BYTES_MIN + len(group_id) + len(topic))
+            for topic, partitions in self._context.journal.hard.offsets.of_group(group_id).items()
+        )
 
     def _deletion_error(self, group: Group | None) -> ErrorCode:
         if group is None:

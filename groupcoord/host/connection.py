@@ -391,6 +391,7 @@ class Connection:
     def _read_long(self, frame: bytes) -> Work[None]:
         self._is_long = True
         self._header, request = yield from in_portions(self._broker.pace, decode_request, frame, self.client_host)
+        yield None  # what follows can take long as well
         yield from self._broker.handle_long(self, request)
 
     def _answer_when_done(self, work: Work[WireResponse | None]) -> Work[None]:

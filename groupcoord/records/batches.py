@@ -99,6 +99,13 @@ The place takes one byte for the first 64 records, and two for the rest.
 """
 
 
+def record_starts(first: int, count: int) -> Sequence[bytes]:
+    """Return how so many records start that are a batch's from the one at the place ``first`` on."""
+    if first + count <= _SMALL:
+        return RECORD_STARTS[first : first + count]
+    return [b"\x00\x00" + varint(place) for place in range(first, first + count)]
+
+
 def encode_batch(
     base_offset: int,
     records: Sequence[tuple[bytes | None, bytes | None, int]],

@@ -33,10 +33,10 @@ from groupcoord.records.batches import (
     BATCH_HEADER_BYTES,
     DELETE_HORIZON,
     MAGIC_V2,
-    RECORD_STARTS,
     VARINTS,
     Batch,
     frame_records,
+    record_starts,
     varint,
 )
 from groupcoord.records.codec import OFFSET_COMMIT_VALUE_VERSION, offset_key_names, offset_key_strings
@@ -69,15 +69,12 @@ def encode_commit_batch(base_offset: int, commit: CommitRecords, timestamp_ms: i
         leader_epoch: of the log partition's leader.
 
     Returns:
-        None if a value has a form of its own, or the records are too many, or a name can't be written: these take the
-        usual way.
+        None if a value has a form of its own, or a name can't be written: these take the usual way.
 
     Raises:
         struct.error: a number does not fit its field.
     """
     record_count = commit.record_count
-    if record_count > len(RECORD_STARTS):
-        return None
     parts: list[bytes] = []
     position = 0
     try:
@@ -158,7 +155,7 @@ def _frame(
     names = offset_key_names(group_id, topic)
     head = varint(len(names) + 4) + names
     starts, layout = [], [">"]
-    slots = RECORD_STARTS[position : position + len(indexes)]
+    slots = record_starts(position, len(indexes))
     for place, (slot, index) in enumerate(zip(slots, indexes, strict=True)):
         width = widths if isinstance(widths, int) else widths[place]
         value_bytes = _VERSION_AND_OFFSET_BYTES + width + tail_bytes - len(_NO_HEADERS)
@@ -166,14 +163,17 @@ def _frame(
         size = len(slot) + len(head) + 4 + len(value_start) - len(_VALUE_VERSION) + value_bytes + len(_NO_HEADERS)
         starts.append(varint(size) + slot + head + _pack_partition(index) + value_start)
         layout.append(f"{len(starts[-1])}sqi{width}s{tail_bytes}s" if width else f"{len(starts[-1])}sqi{tail_bytes}s")
-    return starts, _packer("".join(layout))
+    make_packer = _shared_packer if len(indexes) <= _CACHED_STARTS_MAX else _packer
+    return starts, make_packer("".join(layout))
 
 
-@lru_cache(maxsize=256)
 def _packer(layout: str) -> Callable[..., bytes]:
-    """Return what packs by this layout. Groups whose names are equally long share one, which is larger than a frame."""
+    """Return what packs by a layout."""
     return Struct(layout).pack
 
+
+_shared_packer = lru_cache(maxsize=256)(_packer)
+"""Groups whose names are equally long share one, which is larger than what it packs."""
 
 _cached_frame = lru_cache(maxsize=1_024)(_frame)
 """A consumer commits its partitions again and again."""

@@ -99,6 +99,7 @@ def _read_one_by_one(
     # Each column is filled on the way: of a million rows, turning them into columns is work of its own.
     numbers: tuple[list[int], ...] = ([], [], [])
     metadata: list[str] = []
+    has_metadata = False
     for _ in paced(range(count)):
         for column, number in zip(numbers, layout.unpack_from(frame, position), strict=False):
             column.append(number)
@@ -109,8 +110,10 @@ def _read_one_by_one(
         else:
             text, position = read_nullable_string(frame, position)
         metadata.append(text or "")
+        has_metadata = has_metadata or bool(text)
     indexes, offsets, leader_epochs = numbers
-    return offset_columns(indexes, offsets, leader_epochs or (-1,) * count, metadata), position
+    texts = metadata if has_metadata else None
+    return offset_columns(indexes, offsets, leader_epochs or (-1,) * count, texts), position
 
 
 def _texts(rows: bytes, start: int, length: int, row_bytes: int) -> tuple[str, ...]:
@@ -205,7 +208,8 @@ class ResultsWriter:
         self._errors = errors
         self._is_flexible = is_flexible
         self._uses_topic_ids = uses_topic_ids
-        self._pack = struct.Struct(">ihx" if is_flexible else ">ih").pack
+        self._row = "ihx" if is_flexible else "ih"
+        self._pack_of = lru_cache(maxsize=_LAYOUTS_MAX)(self._pack)
         self._one = self._write_count(1)
         # A consumer commits its partitions again and again.
         self._write_few_accepted = lru_cache(maxsize=1_024)(self._write_accepted)
@@ -226,16 +230,27 @@ class ResultsWriter:
         if results.error_codes is None:
             is_small = len(indexes) <= _CACHED_RESULTS_MAX and len(topic) <= _CACHED_NAME_LENGTH_MAX
             return (self._write_few_accepted if is_small else self._write_accepted)(topic, indexes)
-        pack, errors = self._pack, self._errors
-        rows = b"".join([pack(index, errors.get(error, error)) for index, error in paced(results)])
-        return self._write_topic(topic, indexes, rows)
+        return self._write_topic(topic, indexes, self._write_rows(indexes, results.error_codes))
+
+    def _write_rows(self, indexes: tuple[int, ...], error_codes: tuple[ErrorCode, ...]) -> bytes:
+        rows = []
+        for start in paced(range(0, len(indexes), COLUMNS_MAX)):
+            part = slice(start, start + COLUMNS_MAX)
+            columns: list[int] = [0] * (2 * len(indexes[part]))
+            columns[0::2] = indexes[part]
+            columns[1::2] = [self._errors.get(error, error) for error in error_codes[part]]
+            rows.append(self._pack_of(len(columns) // 2)(*columns))
+        return b"".join(rows)
 
     def _write_count(self, count: int) -> bytes:
         return primitives.write_uvarint(count + 1) if self._is_flexible else INT32.pack(count)
 
+    def _pack(self, count: int) -> Callable[..., bytes]:
+        """Return what packs so many rows."""
+        return struct.Struct(">" + self._row * count).pack
+
     def _write_accepted(self, topic: str | bytes, indexes: tuple[int, ...]) -> bytes:
-        pack = self._pack
-        return self._write_topic(topic, indexes, b"".join([pack(index, 0) for index in indexes]))
+        return self._write_topic(topic, indexes, self._write_rows(indexes, (ErrorCode.NONE,) * len(indexes)))
 
     def _write_topic(self, topic: str | bytes, indexes: tuple[int, ...], rows: bytes) -> bytes:
         if isinstance(topic, str):

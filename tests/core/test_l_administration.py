@@ -173,6 +173,20 @@ def test_delete_a_group_that_waits_without_members(driver: Driver, group: Group)
     assert answer.results[0].error_code is ErrorCode.NON_EMPTY_GROUP
 
 
+def test_delete_a_group_of_too_many_offsets() -> None:
+    """A deletion that no log takes at once is refused as a log would refuse it, and the group stays."""
+    driver = Driver(message_max_bytes=100)
+    group = Group(driver)
+    for partitions in (range(2), range(2, 4)):
+        group.commit(dict.fromkeys(partitions, 1))
+    before = len(driver.written())
+    answer = driver.delete("group").answer(DeleteGroupsResponse)
+    assert answer.results == (DeletedGroup("group", ErrorCode.UNKNOWN_SERVER_ERROR),)
+    assert len(driver.written()) == before
+    assert group.state is GroupState.EMPTY
+    assert group.committed() == {"orders": dict.fromkeys(range(4), 1)}
+
+
 def test_delete_an_empty_group(driver: Driver, group: Group) -> None:
     """Tombstones for its offsets, then for itself; the group is gone, deleting it again GROUP_ID_NOT_FOUND."""
     (a,) = group.stable("a")

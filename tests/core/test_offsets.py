@@ -113,6 +113,9 @@ def test_what_a_deletion_must_cover() -> None:
     cache.pending[0] = commit(("group", "orders", 1, 1), ("group", "orders", 0, 1))
     assert list(cache.known_keys("group")) == [("orders", 0), ("orders", 1), ("orders", 2)]
     assert list(cache.known_keys("other")) == []
+    assert cache.known_partitions("group", "orders", (3, 2, 1, 0)) == [2, 1, 0]
+    assert cache.known_partitions("other", "orders", (0,)) == []
+    assert cache.known_partitions("group", "payments", (0,)) == []
 
 
 def test_tombstones_leave_nothing_behind() -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from groupcoord.core.columns import OffsetColumns
-from groupcoord.core.messages import FetchedGroup, FetchedTopic, OffsetFetchResponse
+from groupcoord.core.messages import FetchedGroup, FetchedTopic, OffsetCommitResponse, OffsetFetchResponse, TopicResult
+from groupcoord.core.messages.commits import PartitionResults
 from groupcoord.core.messages.fetches import FetchedOffsets
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
@@ -141,6 +142,17 @@ def test_an_answer_in_parts_is_the_same(version: int) -> None:
     """Joined, the parts of an answer are the answer."""
     header, response = RequestHeader(9, version, 77), wide_answer(3 if version >= 8 else 1)
     assert b"".join(encode_response_parts(header, response)) == encode_response(header, response)
+
+
+def test_the_answer_to_a_refused_commit_is_written_in_portions() -> None:
+    """So is each of its hundred thousand partitions, with pauses, and the bytes are those of one go."""
+    count = 100_000
+    results = PartitionResults((7,) * count, (ErrorCode.UNKNOWN_SERVER_ERROR,) * count)
+    header, response = RequestHeader(8, 6, 77), OffsetCommitResponse((TopicResult("t", ZERO_UUID, results),))
+    written, pauses = drive(in_portions(steps(10), encode_response, header, response))
+    assert written == encode_response(header, response)
+    assert written.endswith(struct.pack(">ih", 7, ErrorCode.UNKNOWN_SERVER_ERROR) * count)
+    assert pauses > 10
 
 
 def test_what_is_said_many_times_takes_memory_once() -> None:

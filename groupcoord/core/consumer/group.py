@@ -26,7 +26,7 @@ from groupcoord.core.messages import (
     TopicToCommit,
     TxnOffsetCommit,
 )
-from groupcoord.core.offsets.drafting import utf16_length
+from groupcoord.core.offsets.drafting import accept_metadata
 from groupcoord.core.questions import ResolvedRegexes
 from groupcoord.core.records import CommitKind, Record
 from groupcoord.core.replies import Token, Waiting
@@ -206,10 +206,9 @@ class ConsumerGroup:
         for topic in topics:
             assigned = assignment.assigned.get(topic.topic_id, {})
             pending = assignment.pending_revocation.get(topic.topic_id, {})
-            columns = topic.columns
-            for partition, metadata in zip(columns.partition_indexes, columns.texts(), strict=True):
-                if utf16_length(metadata) > limit:
-                    continue  # is refused for that
+            columns, _ = accept_metadata(topic.columns, limit)  # others are refused for that
+            # Each partition once: a request may name few of them a million times.
+            for partition in set(columns.partition_indexes):
                 since = assigned.get(partition, pending.get(partition))
                 if since is None or epoch < since:
                     return stale

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from uuid import UUID
 
 from groupcoord.core.columns import NO_LEADER_EPOCH, NO_OFFSET, OffsetColumns, offset_columns
@@ -274,6 +274,16 @@ class OffsetCache:
         keys.update(dict.fromkeys(self.pending_keys(group_id)))
         keys.update(dict.fromkeys(self._open.get(group_id, {})))
         return keys
+
+    def known_partitions(self, group_id: str, topic: str, partitions: Iterable[int]) -> list[int]:
+        """Return those of these partitions that a deletion must cover, however many offsets the group has."""
+        committed = self.of_group(group_id).get(topic, {})
+        pending = {index for name, index in self.pending_keys(group_id) if name == topic}
+        return [
+            index
+            for index in partitions
+            if index in committed or index in pending or self.is_unstable(group_id, topic, index)
+        ]
 
     def check(self) -> None:
         """Prove that the index of open transactions mirrors them.

@@ -51,7 +51,10 @@ _make_reply = maker(Reply)
 
 
 RECORD_BYTES_MIN = 40
-"""No record of a commit is shorter in a batch of the log."""
+"""No record of a commit is shorter in a batch of the log, the names of its group and topic left aside."""
+
+MANY_RECORDS = 1_000
+"""Of so many it is worth to count the names as well."""
 
 
 class Commits:
@@ -125,7 +128,8 @@ class Commits:
         held = _make_reply((token, response))
         records = CommitRecords(topics)
         count = records.record_count
-        if count * RECORD_BYTES_MIN > self._config.message_max_bytes:
+        limit = self._config.message_max_bytes
+        if count * RECORD_BYTES_MIN > limit or (count > MANY_RECORDS and _bytes_min(topics) > limit):
             # No log takes so large a batch, so nobody need wait while it is made.
             self._effects.replies.append(refused(held, ErrorCode.MESSAGE_TOO_LARGE))
             return
@@ -170,7 +174,6 @@ class Commits:
         if group is None or error_code is not ErrorCode.NONE:
             self._effects.reply(token, OffsetDeleteResponse(error_code))
             return
-        known = self._offsets.known_keys(request.group_id)
         records: list[Record] = []
         topics = []
         for name, indexes in ((topic.name, topic.partition_indexes) for topic in request.topics):
@@ -178,8 +181,8 @@ class Commits:
                 result = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             else:
                 result = ErrorCode.NONE
-                keys = dict.fromkeys((name, index) for index in indexes)
-                records += [OffsetTombstone(request.group_id, *key) for key in keys if key in known]
+                known = self._offsets.known_partitions(request.group_id, name, dict.fromkeys(indexes))
+                records += [OffsetTombstone(request.group_id, name, index) for index in known]
             topics.append(TopicResult(name, ZERO_UUID, tuple(PartitionResult(index, result) for index in indexes)))
         response = OffsetDeleteResponse(ErrorCode.NONE, tuple(topics))
         if records:
@@ -234,4 +237,11 @@ def refused_topics(topics: tuple[TopicToCommit, ...], error_code: ErrorCode) -> 
     return tuple(
         TopicResult(topic.name, topic.topic_id, refused_partitions(topic.columns.partition_indexes, error_code))
         for topic in topics
+    )
+
+
+def _bytes_min(topics: list[CommittedTopic]) -> int:
+    """Return how many bytes the records of a commit take at least."""
+    return sum(
+        len(columns.offsets) * (RECORD_BYTES_MIN + len(kind.group_id) + len(kind.topic)) for kind, columns in topics
     )

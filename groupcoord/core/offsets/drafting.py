@@ -49,7 +49,7 @@ def draft_commit(
         assert name is not None
         error_codes = None
         if columns.metadata is not None:
-            columns, error_codes = _accept(columns, columns.metadata, metadata_limit)
+            columns, error_codes = accept_metadata(columns, metadata_limit)
         results.append(_make_result((name, topic_id, PartitionResults(topic.columns[0], error_codes))))
         if not columns[0]:
             continue
@@ -73,11 +73,15 @@ def draft_commit(
     return committed, tuple(results)
 
 
-def _accept(
-    columns: OffsetColumns, metadata: tuple[str, ...], limit: int
-) -> tuple[OffsetColumns, tuple[ErrorCode, ...] | None]:
-    """Return what may be written, and the errors of all; None if there is none."""
-    if 2 * max(map(len, metadata)) <= limit:  # nearly always
+def accept_metadata(columns: OffsetColumns, limit: int) -> tuple[OffsetColumns, tuple[ErrorCode, ...] | None]:
+    """Return the offsets whose metadata aren't too long, and the errors of all; None if there is none.
+
+    Args:
+        columns: what is to be committed.
+        limit: ``offset.metadata.max.bytes``, in UTF-16 code units.
+    """
+    metadata = columns.metadata
+    if metadata is None or 2 * max(map(len, metadata)) <= limit:  # nearly always
         return columns, None
     is_refused = [utf16_length(text) > limit for text in metadata]
     if True not in is_refused:
