@@ -90,8 +90,10 @@ def put(of_topic: OffsetsOfTopic, topic: CommittedTopic, log_offset: int) -> Non
         take_out(of_topic, indexes)
         of_topic.update(dict.fromkeys(indexes, DurableCommit(kind, columns, log_offset)))
     else:
-        for place in range(len(indexes)):
-            put(of_topic, CommittedTopic(kind, columns.select([place])), log_offset + place)
+        last = {index: place for place, index in enumerate(indexes)}
+        take_out(of_topic, tuple(last))
+        for index, place in last.items():
+            of_topic[index] = DurableCommit(kind, columns.select([place]), log_offset + place)
 
 
 def take_out(of_topic: OffsetsOfTopic, indexes: tuple[int, ...]) -> None:
