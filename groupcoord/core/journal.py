@@ -136,8 +136,12 @@ class Journal:
             raise StoreContractError(
                 f"log partition {self._partition}: record at offset {log_offset} after {self.next_log_offset - 1}"
             )
-        self.hard.apply(record, log_offset)
-        self.next_log_offset = log_offset + (record.record_count if type(record) is CommitRecords else 1)
+        if type(record) is CommitRecords:  # as a rule
+            self.hard.apply_commit(record, log_offset)
+            self.next_log_offset = log_offset + record.record_count
+        else:
+            self.hard.apply(record, log_offset)
+            self.next_log_offset = log_offset + 1
 
     def check(self) -> None:
         """Prove that pending commits are exactly those in flight.

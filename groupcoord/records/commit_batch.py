@@ -251,8 +251,14 @@ class FoundCommit(NamedTuple):
             metadata = tuple([text[start : start + length] for start in range(0, len(text), length)])
         kind = make_commit_kind(
             (
-                *(group_id, topic, topic_id, timestamp_ms, NO_TIMESTAMP),
-                *(NO_PRODUCER_ID, NO_PRODUCER_EPOCH, form.as_recorded),
+                group_id,
+                topic,
+                topic_id,
+                timestamp_ms,
+                NO_TIMESTAMP,
+                NO_PRODUCER_ID,
+                NO_PRODUCER_EPOCH,
+                form.as_recorded,
             )
         )
         return make_committed_topic((kind, make_columns((indexes, offsets, leader_epochs, metadata))))

@@ -37,11 +37,15 @@ def last_records(batches: Iterable[Batch]) -> Iterator[LogRecord | LoadedCommits
     commits, group_records = _CommitRun(), _GroupRun()
     for batch in batches:
         if commits.take(batch):
-            yield from group_records.end()
-            yield from commits.end_if_long()
+            if group_records.last:
+                yield from group_records.end()
+            if commits.is_long:
+                yield from commits.end()
         elif group_records.take(batch):
-            yield from commits.end()
-            yield from group_records.end_if_long()
+            if commits.last:
+                yield from commits.end()
+            if group_records.is_long:
+                yield from group_records.end()
         else:
             yield from commits.end()
             yield from group_records.end()
@@ -54,7 +58,7 @@ class _CommitRun:
     """Commits that lie one after the other, the last one of each of the same partitions."""
 
     def __init__(self) -> None:
-        self._last: _Run = {}
+        self.last: _Run = {}
         self._uncounted = 0
 
     def take(self, batch: Batch) -> bool:
@@ -64,21 +68,22 @@ class _CommitRun:
             return False
         for commit in found:
             key = commit[1:3]
-            self._last.pop(key, None)
-            self._last[key] = commit
+            self.last.pop(key, None)
+            self.last[key] = commit
         self._uncounted += batch.record_count
         return True
 
-    def end_if_long(self) -> Iterator[LoadedCommits]:
-        """End the run if it has become too long, which is looked at from time to time."""
-        if self._uncounted > RUN_KEYS_MAX:
-            self._uncounted = 0
-            if sum(len(indexes) for _, indexes in self._last) > RUN_KEYS_MAX:
-                yield from self.end()
+    @property
+    def is_long(self) -> bool:
+        """Tell whether the run has become too long, which is looked at from time to time."""
+        if self._uncounted <= RUN_KEYS_MAX:
+            return False
+        self._uncounted = 0
+        return sum(len(indexes) for _, indexes in self.last) > RUN_KEYS_MAX
 
     def end(self) -> Iterator[LoadedCommits]:
         """Decode what is left, and begin another run."""
-        last, self._last = self._last, {}
+        last, self.last = self.last, {}
         self._uncounted = 0
         for commit in last.values():
             yield LoadedCommits(commit.log_offset, CommitRecords((commit.to_topic(),)))
@@ -88,7 +93,7 @@ class _GroupRun:
     """Records of consumer groups that lie one after the other, the last one of each key."""
 
     def __init__(self) -> None:
-        self._last: dict[bytes, EncodedRecord] = {}
+        self.last: dict[bytes, EncodedRecord] = {}
 
     def take(self, batch: Batch) -> bool:
         """Add the records of a batch, if it holds nothing else."""
@@ -99,17 +104,17 @@ class _GroupRun:
             return False
         for record in records:
             key = record[2] or b""
-            self._last.pop(key, None)
-            self._last[key] = record
+            self.last.pop(key, None)
+            self.last[key] = record
         return True
 
-    def end_if_long(self) -> Iterator[LogRecord]:
-        """End the run if it has become too long."""
-        if len(self._last) > RUN_KEYS_MAX:
-            yield from self.end()
+    @property
+    def is_long(self) -> bool:
+        """Tell whether the run has become too long."""
+        return len(self.last) > RUN_KEYS_MAX
 
     def end(self) -> Iterator[LogRecord]:
         """Decode what is left, and begin another run."""
-        last, self._last = self._last, {}
+        last, self.last = self.last, {}
         for key, (offset, timestamp_ms, _, value) in last.items():
             yield LogRecord(decode_record(key, value), timestamp_ms, offset, (key, value))

@@ -87,7 +87,8 @@ def put(of_topic: OffsetsOfTopic, topic: CommittedTopic, log_offset: int) -> Non
     if known is not None and known.columns[0] == indexes:  # as a rule a consumer commits what it committed before
         known.kind, known.columns, known.log_offset = kind, columns, log_offset
     elif len(indexes) == 1 or len(set(indexes)) == len(indexes):
-        take_out(of_topic, indexes)
+        if of_topic:
+            take_out(of_topic, indexes)
         of_topic.update(dict.fromkeys(indexes, DurableCommit(kind, columns, log_offset)))
     else:
         last = {index: place for place, index in enumerate(indexes)}
