@@ -246,6 +246,17 @@ def test_a_deleted_topic_and_commits_under_way() -> None:
     assert not group.fetch(index=1, require_stable=True).error_code
 
 
+def test_a_deleted_topic_and_open_transactions(driver: Driver, group: Group) -> None:
+    """Kafka 4.4 writes a tombstone for what is committed, and one for each transaction that has the partition."""
+    group.commit(1)
+    for producer_id in (9, 8):
+        driver.submit(TxnOffsetCommit("group", (TopicToCommit("orders", (OffsetToCommit(0, 2),)),), producer_id, 0))
+    before = len(driver.written())
+    driver.coordinator.topic_deleted("orders")
+    driver.deliver()
+    assert driver.written()[before:] == [OffsetTombstone("group", "orders", 0)] * 3
+
+
 def test_a_newer_topics_commit_under_way() -> None:
     """A commit for the newer topic of the same name, still on its way, is spared."""
     driver = Driver(late=True)

@@ -66,9 +66,25 @@ def _is_supported(state: ConsumerState, protocols: tuple[JoinProtocol, ...]) -> 
 
 
 def join(
-    draft: Draft, request: JoinGroup, member_id: str, rules: Rules, *, topics_changed: bool, now_ms: int
+    draft: Draft,
+    request: JoinGroup,
+    member_id: str,
+    rules: Rules,
+    *,
+    topics_changed: bool,
+    ends_group: bool,
+    now_ms: int,
 ) -> tuple[JoinGroupResponse, Step]:
     """Take a join of somebody who may join.
+
+    Args:
+        draft: the group; what must be written is added.
+        request: the join.
+        member_id: the member's id, which the request may lack.
+        rules: settings, topics and assignors.
+        topics_changed: topics that the group subscribes to may have changed since they were looked at.
+        ends_group: the group becomes a classic one with this.
+        now_ms: the time.
 
     Raises:
         RefusedError: it is not the member that it says, or its subscription can't be read.
@@ -80,7 +96,9 @@ def join(
         raise RefusedError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "The subscription can't be read.") from None
     updated = _update(member.metadata, request, subscription)
     owned = owned_partitions(subscription.owned_partitions, rules)
-    step = move_on(draft, member, updated, owned, rules, topics_changed=topics_changed, now_ms=now_ms)
+    step = move_on(
+        draft, member, updated, owned, rules, topics_changed=topics_changed, ends_group=ends_group, now_ms=now_ms
+    )
     response = JoinGroupResponse(
         ErrorCode.NONE,
         member_id,

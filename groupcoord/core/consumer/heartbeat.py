@@ -11,7 +11,7 @@ from uuid import UUID
 
 from attrs import frozen
 
-from groupcoord.core.consumer.assignors import PartitionAssignorError, SubscriptionType
+from groupcoord.core.consumer.assignors import PartitionAssignorError, Partitions, SubscriptionType
 from groupcoord.core.consumer.draft import Draft
 from groupcoord.core.consumer.identity import resolve_member, target_record
 from groupcoord.core.consumer.reconciliation import MemberAssignment, reconcile
@@ -94,6 +94,7 @@ def move_on(
     rules: Rules,
     *,
     topics_changed: bool,
+    ends_group: bool = False,
     now_ms: int,
 ) -> Step:
     """Take over what a member says of itself; let the group, its target and the member's assignment follow.
@@ -105,6 +106,8 @@ def move_on(
         owned: the partitions that it says it has; None if it doesn't say.
         rules: settings, topics and assignors.
         topics_changed: topics that the group subscribes to may have changed since they were looked at.
+        ends_group: the group becomes a classic one with this. No target is made any more: if it is out of date, the
+            member's assignment stays, and the classic group rebalances.
         now_ms: the time.
 
     Raises:
@@ -134,14 +137,18 @@ def move_on(
     newcomer_id = None if member.member_id in draft.base.members else member.member_id
     # Kafka looks at the subscriptions anew only together with their topics.
     looks = bumps or topics_changed
+    if ends_group and draft.state.assignment_epoch < draft.state.epoch:
+        return Step(updated, looks, wants_resolution)
     subscriptions = draft.state.subscription_type() if looks else draft.base.last_seen_subscriptions()
-    _assign_target(draft, assignor, subscriptions, newcomer_id, rules, now_ms)
+    targets = _targets_so_far(draft, metadata)
+    has_new_target = _assign_target(draft, assignor, targets, subscriptions, newcomer_id, rules, now_ms)
+    target = _target_of(draft, metadata, has_new_target=has_new_target)
     subscription_changed = names_changed or regex_change is not RegexChange.NONE
-    assignment = _reconcile(draft, updated, owned, rules, subscription_changed=subscription_changed)
+    assignment = _reconcile(draft, updated, target, owned, rules, subscription_changed=subscription_changed)
     if assignment != updated.assignment:
         draft.write(assignment_record(draft.state.group_id, updated.member_id, assignment))
         updated = ConsumerMember(metadata, assignment)
-    return Step(updated, bumps or topics_changed, wants_resolution)
+    return Step(updated, looks, wants_resolution)
 
 
 def _reason(draft: Draft, member: ConsumerMember, *, is_new: bool) -> Trigger:
@@ -205,19 +212,35 @@ def look_at_topics(draft: Draft, rules: Rules, reason: Trigger | None) -> None:
         draft.write(GroupTombstone(state.group_id, ConsumerGroupPartitionMetadataRecord.key))
 
 
+def _targets_so_far(draft: Draft, metadata: ConsumerGroupMemberMetadataRecord) -> Mapping[str, Partitions]:
+    """Return the targets with which Kafka compares a new one: whoever has one that stays gets no record.
+
+    One that takes the place of a static member without a target is written an empty one, but has none for that.
+    """
+    replaced_id, targets = draft.base.static_members.get(metadata.instance_id or ""), draft.state.targets
+    if replaced_id is None or replaced_id in draft.base.targets or metadata.member_id not in targets:
+        return targets
+    return {member_id: target for member_id, target in targets.items() if member_id != metadata.member_id}
+
+
 def _assign_target(
     draft: Draft,
     assignor: str,
+    targets: Mapping[str, Partitions],
     subscriptions: SubscriptionType,
     newcomer_id: str | None,
     rules: Rules,
     now_ms: int,
-) -> None:
-    """Work out who is to have what, if that is out of date and not too soon after the last time (KIP-1263)."""
+) -> bool:
+    """Work out who is to have what, if that is out of date and not too soon after the last time (KIP-1263).
+
+    Returns:
+        True if that was done.
+    """
     state = draft.state
     interval_ms, last_ms = rules.settings_of(state.group_id).assignment_interval_ms, state.assignment_timestamp_ms
     if state.assignment_epoch >= state.epoch or (last_ms and interval_ms and now_ms < last_ms + interval_ms):
-        return
+        return False
     members = {member_id: member.metadata for member_id, member in state.members.items()}
     try:
         changed = changed_targets(
@@ -226,7 +249,7 @@ def _assign_target(
             # Kafka has them in the order in which they came, which a restart forgets: its next target may differ.
             arrivals=sorted(member_id for member_id in members if member_id != newcomer_id),
             newcomer_id=newcomer_id,
-            targets=state.targets,
+            targets=targets,
             subscriptions=subscriptions,
             resolved={regex: record.topics for regex, record in state.resolved.items()},
             topics=rules.existing_topics(state.subscribed_topics()),
@@ -237,11 +260,23 @@ def _assign_target(
         *(target_record(state.group_id, member_id, target) for member_id, target in changed.items()),
         ConsumerGroupTargetAssignmentMetadataRecord(state.group_id, state.epoch, now_ms),
     )
+    return True
+
+
+def _target_of(draft: Draft, metadata: ConsumerGroupMemberMetadataRecord, *, has_new_target: bool) -> Partitions:
+    """Return what a member is to have in the end.
+
+    Kafka finds the target of a static member by its instance id: one that has just begun to use an id which nobody had
+    is to have nothing, until the next target is made (``ConsumerGroup.targetAssignment``).
+    """
+    is_known = metadata.instance_id is None or metadata.instance_id in draft.base.static_members
+    return draft.state.targets.get(metadata.member_id, {}) if is_known or has_new_target else {}
 
 
 def _reconcile(
     draft: Draft,
     member: ConsumerMember,
+    target: Partitions,
     owned: Mapping[UUID, Collection[int]] | None,
     rules: Rules,
     *,
@@ -254,12 +289,13 @@ def _reconcile(
     result = reconcile(
         member.assignment,
         owned=owned,
-        target=state.targets.get(member.member_id, {}),
+        target=target,
         target_epoch=state.assignment_epoch,
         subscribed=frozenset(topic.topic_id for topic in rules.existing_topics(names).values()),
         subscribes_to_nothing=not names,
         has_subscription_changed=subscription_changed,
-        is_free=state.is_free,
+        # A member that takes another's place still has what it had itself, until that is written.
+        is_free=draft.base.is_free,
     )
     if isinstance(result, ErrorCode):
         raise RefusedError(result)

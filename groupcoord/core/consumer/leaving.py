@@ -57,7 +57,7 @@ def remove_members(draft: Draft, member_ids: Collection[str], cause: Cause, rule
         draft.tell(MemberRemoved, member_id, state.members[member_id].metadata.instance_id, cause)
     trigger = Trigger(cause, next(iter(member_ids)))
     if can_downgrade(state, member_ids, rules):
-        downgrade(draft, rules, trigger, now_ms, member_ids)
+        downgrade(draft, rules, trigger, now_ms, gone=member_ids)
         return
     regexes = sorted({state.members[member_id].regex for member_id in member_ids} - {""})
     for member_id in member_ids:

@@ -44,25 +44,26 @@ class MemberTimers:
                     self.start_session(group, member, now_ms)
             case ConsumerGroupCurrentMemberAssignmentRecord(member_id=member_id):
                 member = group.state.members.get(member_id)
-                if member is not None and not member.has_left:  # else its timers go on, and find that it has moved on
-                    self._follow_assignment(group, member_id, now_ms)
+                # Else its timers go on, and may find that it has moved on.
+                if member is not None and not member.has_left and not member.uses_classic_protocol:
+                    self._follow_assignment(group, member, now_ms)
             case GroupTombstone(key=(5, member_id)) if member_id not in group.state.members:
                 for timer in group.drop_timers(member_id):
                     self._timers.cancel(timer)
 
-    def _follow_assignment(self, group: ConsumerGroup, member_id: str, now_ms: int) -> None:
-        member = group.state.members.get(member_id)
-        if member is None or member.uses_classic_protocol:
-            return
-        timer = group.timer(TimerKind.REVOCATION, member_id)
+    def _follow_assignment(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
+        timer = group.timer(TimerKind.REVOCATION, member.member_id)
         if member.assignment.state is MemberState.UNREVOKED_PARTITIONS:
-            group.revoking_epochs[member_id] = member.assignment.member_epoch
+            group.revoking_epochs[member.member_id] = member.assignment.member_epoch
             self._timers.arm(timer, now_ms + member.metadata.rebalance_timeout_ms)
         else:
             self._timers.cancel(timer)
 
     def revive(self, group: ConsumerGroup, now_ms: int, *, uses_own_timeouts: bool) -> None:
         """Set the timers of a group that was made of its records. Every member's session starts now.
+
+        Whoever is to give partitions back has its time for that again, members of the classic protocol too, which have
+        no such timer otherwise (``GroupMetadataManager.onLoaded``).
 
         Args:
             group: the group.
@@ -76,7 +77,7 @@ class MemberTimers:
                 self.start_session(group, member, now_ms)
             else:
                 self._timers.arm(group.timer(TimerKind.CONSUMER_SESSION, member_id), now_ms + timeout_ms)
-            self._follow_assignment(group, member_id, now_ms)
+            self._follow_assignment(group, member, now_ms)
 
     def start_session(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
         """A member is alive."""

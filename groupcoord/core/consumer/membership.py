@@ -230,14 +230,28 @@ class ConsumerMembership:
             member_id = self._context.new_uuid()
             if request.group_instance_id is None and request.requires_known_member_id:
                 return JoinGroupResponse(ErrorCode.MEMBER_ID_REQUIRED, member_id)
-        topics_changed = group.is_topics_look_due
-        response, step = join(draft, request, member_id, self._rules, topics_changed=topics_changed, now_ms=now_ms)
+        state, rules = draft.state, self._rules
+        replaced = state.members.get(state.static_members.get(request.group_instance_id or "", ""))
+        ends_group = (
+            replaced is not None
+            and not replaced.uses_classic_protocol
+            and can_downgrade(state, (replaced.member_id,), rules, joining=1)
+        )
+        response, step = join(
+            draft,
+            request,
+            member_id,
+            rules,
+            topics_changed=group.is_topics_look_due,
+            ends_group=ends_group,
+            now_ms=now_ms,
+        )
         self._follow_step(group, draft, step, None, now_ms)
         draft.joined.append(member_id)
-        replaced = group.state.members.get(group.state.static_members.get(request.group_instance_id or "", ""))
-        if replaced is not None and not replaced.uses_classic_protocol and can_downgrade(draft.state, (), self._rules):
+        if ends_group:
             is_behind = draft.state.assignment_epoch < draft.state.epoch
-            downgrade(draft, self._rules, Trigger(Cause.STATIC_REPLACE, member_id) if is_behind else None, now_ms)
+            trigger = Trigger(Cause.STATIC_REPLACE, member_id) if is_behind else None
+            downgrade(draft, rules, trigger, now_ms, joiner_id=member_id)
         return response
 
     def _judge_leave(self, group: ConsumerGroup, draft: Draft, request: LeaveGroup, now_ms: int) -> LeaveGroupResponse:
@@ -256,7 +270,8 @@ class ConsumerMembership:
 
     def _follow_step(self, group: ConsumerGroup, draft: Draft, step: Step, principal: Principal, now_ms: int) -> None:
         """Do what follows from a request of a member besides its records."""
-        if step.looked_at_topics:
+        if step.looked_at_topics and group.group_id in self._context.groups:
+            # The request that makes a group looks for nobody: what Kafka makes of its records looks again.
             group.is_topics_look_due = False
         if step.wants_resolution and not group.is_resolving:
             group.is_resolving = True
@@ -322,8 +337,6 @@ class ConsumerMembership:
         self._announce_members_of(group, now_ms)  # those that it had; and then who has joined it
         self._context.observer.announce(group.group_id, written.news, now_ms)
         self._context.observer.look_at_rebalance(upgraded_group, now_ms)
-        state = upgraded_group.state  # topics may have changed while it was written
-        upgraded_group.is_topics_look_due = self._rules.metadata_hash(state.subscribed_topics()) != state.metadata_hash
         if written.question is not None:
             upgraded_group.is_resolving = True
             self._context.effects.questions.append(written.question)

@@ -34,7 +34,7 @@ from groupcoord.core.consumer.records import (
 )
 from groupcoord.core.consumer.refusal import RefusedError
 from groupcoord.core.consumer.rules import Rules
-from groupcoord.core.consumer.state import ConsumerMember, ConsumerState, assignment_record, group_tombstones
+from groupcoord.core.consumer.state import ConsumerMember, ConsumerState, Partition, assignment_record, group_tombstones
 from groupcoord.core.events import Trigger
 from groupcoord.core.messages import JoinProtocol
 from groupcoord.core.records import GroupMetadataRecord, MemberRecord
@@ -60,18 +60,11 @@ def upgraded(group: GroupMetadata, rules: Rules) -> list[ConsumerGroupRecord]:
 
     Raises:
         RefusedError: GROUP_ID_NOT_FOUND if what the members told each other can't be read, UNKNOWN_SERVER_ERROR if they
-            have not agreed on a protocol yet.
+            have not agreed on a protocol yet, or if their leader has given a partition to two of them.
     """
     if group.members and group.protocol_name is None:
         raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)
-    epoch = group.generation_id
-    try:
-        # In the order of Kafka's hash map: where several members are in the way, the first one's error is told.
-        members = [
-            _upgraded_member(group, group.members[member_id], rules) for member_id in hash_map_order(group.members)
-        ]
-    except ConsumerProtocolError as error:
-        raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, str(error)) from None
+    epoch, members = group.generation_id, _upgraded_members(group, rules)
     group_id, state = group.group_id, ConsumerState(group.group_id)
     for metadata, _ in members:
         state.apply(metadata)
@@ -95,6 +88,27 @@ def _upgrade_problem(group: GroupMetadata, rules: Rules) -> str | None:
     if len(group.members) > rules.config.group_consumer_max_size:
         return "it is larger than group.consumer.max.size"
     return None
+
+
+def _upgraded_members(
+    group: GroupMetadata, rules: Rules
+) -> list[tuple[ConsumerGroupMemberMetadataRecord, MemberAssignment]]:
+    """Return what is written of each member, in the order of Kafka's hash map.
+
+    Where several members are in the way, the first one's error is told.
+    """
+    members, owned = [], set[Partition]()
+    for member_id in hash_map_order(group.members):
+        try:
+            metadata, held = _upgraded_member(group, group.members[member_id], rules)
+        except ConsumerProtocolError as error:
+            raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, str(error)) from None
+        partitions = {(topic_id, partition) for topic_id, epochs in held.assigned.items() for partition in epochs}
+        if not owned.isdisjoint(partitions):
+            raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        owned |= partitions
+        members.append((metadata, held))
+    return members
 
 
 def _upgraded_member(
@@ -129,18 +143,34 @@ def _upgraded_member(
     return metadata, MemberAssignment(epoch, epoch, assigned=assigned)
 
 
-def can_downgrade(state: ConsumerState, without: Collection[str], rules: Rules) -> bool:
-    """Tell whether a group becomes a classic one when these members are gone: all that are left use that protocol."""
+def can_downgrade(state: ConsumerState, without: Collection[str], rules: Rules, *, joining: int = 0) -> bool:
+    """Tell whether a group becomes a classic one when these members are gone: all that are left use that protocol.
+
+    Args:
+        state: the group.
+        without: the ids of the members that leave.
+        rules: the policy, and how large a classic group may be.
+        joining: how many come in their place, with the classic protocol.
+    """
     left = [member for member_id, member in state.members.items() if member_id not in without]
+    count = len(left) + joining
     return (
-        bool(left)
+        count > 0
         and all(member.uses_classic_protocol for member in left)
         and rules.config.group_consumer_migration_policy in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
-        and len(left) <= rules.config.group_max_size
+        and count <= rules.config.group_max_size
     )
 
 
-def downgrade(draft: Draft, rules: Rules, trigger: Trigger | None, now_ms: int, gone: Collection[str] = ()) -> None:
+def downgrade(
+    draft: Draft,
+    rules: Rules,
+    trigger: Trigger | None,
+    now_ms: int,
+    *,
+    gone: Collection[str] = (),
+    joiner_id: str | None = None,
+) -> None:
     """Write that a group is a classic one from now on.
 
     Args:
@@ -149,15 +179,20 @@ def downgrade(draft: Draft, rules: Rules, trigger: Trigger | None, now_ms: int, 
         trigger: why the classic group has to rebalance; None if it need not.
         now_ms: the time.
         gone: the members that leave with this.
+        joiner_id: the member that has taken another's place with this; None if none has.
     """
     state = draft.state
-    records = group_tombstones(state)
+    # Kafka forgets all expressions that were known before, one that has just been forgotten once more.
+    records = group_tombstones(state, draft.base.resolved)
     left = state.copy()
+    left.epoch = draft.base.epoch  # the generation goes on from the last epoch that was written
     for member_id in gone:
         for tombstone in tombstones_of(state.group_id, member_id):
             left.apply(tombstone)
-    # Kafka takes them from the map of all members, of whom the first that stays is the leader.
-    staying = [member_id for member_id in timeline_map_order(sorted(state.members)) if member_id in left.members]
+    # Kafka takes them from the map of all members, of whom the first that stays is the leader, and then the joiner.
+    known = timeline_map_order(sorted(draft.base.members))
+    staying = [member_id for member_id in known if member_id in left.members and member_id != joiner_id]
+    staying += [] if joiner_id is None else [joiner_id]
     draft.write(*records)  # which may change the state itself
     draft.records.append(downgraded(left, staying, rules, now_ms))
     protocols = {

@@ -16,6 +16,7 @@ from groupcoord.core.consumer.state import ConsumerState
 from groupcoord.core.events import Cause, Trigger
 from groupcoord.core.questions import ResolvedRegexes
 from groupcoord.core.records import GroupTombstone
+from groupcoord.java import timeline_map_order
 
 REFRESH_PAUSE_MS = 10_000
 """Expressions of a group are not matched more often than that."""
@@ -85,10 +86,16 @@ def next_resolution_ms(state: ConsumerState, rules: Rules) -> int:
 
 
 def _last_resolution(state: ConsumerState) -> tuple[int, int]:
-    """Return when a group's expressions were matched last, and against which version of the topics."""
-    resolved = state.resolved.values()
-    refreshed_ms = max((record.timestamp_ms for record in resolved), default=NEVER_MS)
-    return refreshed_ms, max((record.version for record in resolved), default=0)
+    """Return when a group's expressions were matched last, and against which version of the topics.
+
+    They are matched together, but where a member's change was refused by the log after all, its old expression was not.
+    Kafka looks at the first in a hash map (``ConsumerGroup.lastResolvedRegularExpressionRefreshTimeMs``).
+    """
+    moments = {(record.timestamp_ms, record.version) for record in state.resolved.values()}
+    if len(moments) <= 1:
+        return moments.pop() if moments else (NEVER_MS, 0)
+    first = state.resolved[timeline_map_order(sorted(state.resolved))[0]]
+    return first.timestamp_ms, first.version
 
 
 def take_resolution(draft: Draft, resolved: ResolvedRegexes, rules: Rules) -> bool:

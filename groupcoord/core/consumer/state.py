@@ -425,8 +425,14 @@ def _topics_of(partitions: PartitionEpochs) -> tuple[AssignedTopicPartitions, ..
     )
 
 
-def group_tombstones(state: ConsumerState) -> list[GroupTombstone]:
-    """Return the tombstones of all that the log may have of a group but its offsets, in Kafka's order."""
+def group_tombstones(state: ConsumerState, regexes: Iterable[str] | None = None) -> list[GroupTombstone]:
+    """Return the tombstones of all that the log may have of a group but its offsets, in Kafka's order.
+
+    Args:
+        state: the group.
+        regexes: the regular expressions of which the log knows what matches them; None for those of ``state``.
+    """
+    regexes = state.resolved if regexes is None else regexes
     keys = [
         *(ConsumerGroupCurrentMemberAssignmentRecord.key_of(member_id) for member_id in state.members),
         *(
@@ -435,7 +441,7 @@ def group_tombstones(state: ConsumerState) -> list[GroupTombstone]:
         ),
         ConsumerGroupTargetAssignmentMetadataRecord.key,
         *(ConsumerGroupMemberMetadataRecord.key_of(member_id) for member_id in state.members),
-        *(ConsumerGroupRegularExpressionRecord.key_of(regex) for regex in state.resolved),
+        *(ConsumerGroupRegularExpressionRecord.key_of(regex) for regex in regexes),
         ConsumerGroupPartitionMetadataRecord.key,  # an older broker may have written one, so Kafka makes sure
         ConsumerGroupMetadataRecord.key,
     ]

@@ -89,7 +89,9 @@ class Retention:
     def forget_topic(self, topic: str, topic_id: UUID) -> None:
         """A topic was deleted: so are its offsets, but not those of a newer topic of the same name.
 
-        Offsets on their way to the log and those of open transactions count as well.
+        Offsets on their way to the log and those of open transactions count as well. Kafka writes a tombstone for each
+        transaction that has an offset of a partition, and one more if an offset is committed there
+        (``OffsetMetadataManager.onTopicsDeleted``).
         """
         offsets = self._context.journal.hard.offsets
         found = [
@@ -101,12 +103,11 @@ class Retention:
         pending += [topic_of_record(record) for keys in offsets.transactions.values() for _, record in keys.values()]
         found += [(kind, index) for kind, columns in pending if kind.topic == topic for index in columns[0]]
         newer = {(kind.group_id, index) for kind, index in found if kind.topic_id not in (ZERO_UUID, topic_id)}
-        keys = dict.fromkeys((kind.group_id, index) for kind, index in found)
-        records = [
-            OffsetTombstone(group_id, topic, index) for group_id, index in keys if (group_id, index) not in newer
-        ]
-        if records:
-            self._context.journal.begin(records, WhenDeleted((), Cause.DELETION, len(records)))
+        keys = dict.fromkeys((kind.producer_id, (kind.group_id, index)) for kind, index in found)
+        places = [place for _, place in keys if place not in newer]
+        if places:
+            records = [OffsetTombstone(group_id, topic, index) for group_id, index in places]
+            self._context.journal.begin(records, WhenDeleted((), Cause.DELETION, len(set(places))))
 
     def _due(self, group: Group, now_ms: int) -> tuple[list[tuple[str, int]], bool]:
         """Return what expires of a group, and whether nothing then keeps it."""

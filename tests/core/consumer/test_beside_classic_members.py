@@ -6,7 +6,13 @@ import pytest
 
 from groupcoord import ErrorCode, GroupState
 from groupcoord.config import MigrationPolicy
-from groupcoord.consumer_protocol import Subscription, encode_subscription
+from groupcoord.consumer_protocol import (
+    Assignment,
+    Subscription,
+    TopicPartition,
+    encode_assignment,
+    encode_subscription,
+)
 from groupcoord.core.records import GroupMetadataRecord, GroupTombstone
 from groupcoord.log_store import NotEnoughReplicasError
 from groupcoord.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatResponse, JoinGroupResponse
@@ -117,6 +123,18 @@ def test_an_upgrade_that_two_members_prevent(
     assert members.join("new").error is error
 
 
+def test_an_upgrade_of_members_that_have_the_same_partition(driver: Driver, members: Members, group: Group) -> None:
+    """Their leader has given it to both. Kafka 4.4 can't make a consumer group of that, and the classic one goes on."""
+    first = group.join("a", protocols=ORDERS)
+    driver.sleep(3_000)
+    second = group.join("b", protocols=ORDERS)
+    group.rejoin(first.member_id)
+    orders = encode_assignment(Assignment((TopicPartition("orders", 0),)))
+    group.sync(first.member_id, {first.member_id: orders, second.member_id: orders})
+    assert members.join("new").error is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert group.state is GroupState.STABLE
+
+
 def test_the_leader_of_a_group_that_is_classic_again(driver: Driver, members: Members, group: Group) -> None:
     """It has one at once: the first that stays, in the order of Kafka's map of members."""
     members.join("new")
@@ -163,3 +181,20 @@ def test_an_initial_rebalance_without_anybody_who_waits(driver: Driver, members:
     newcomer = group.join("newcomer", protocols=ORDERS, rebalance_ms=5_000)
     driver.sleep(5_000)
     assert newcomer.error is ErrorCode.NONE
+
+
+def test_a_classic_member_that_gives_partitions_back_after_a_load(
+    driver: Driver, members: Members, group: Group
+) -> None:
+    """It has its rebalance time-out for that again, as members of the consumer protocol have."""
+    members.join("new", "payments")
+    old = group.join("old", protocols=ORDERS, rebalance_ms=5_000).joined
+    members.join("newer", "orders")
+    owned = tuple(TopicPartition("orders", partition) for partition in range(6))
+    metadata = encode_subscription(Subscription(("orders",), owned_partitions=owned))
+    group.rejoin(old.member_id, protocols=protocols_of("range", metadata=metadata))
+    driver.restart()
+    driver.sleep(4_999)
+    assert set(members.ids) == {"new", "newer", old.member_id}
+    driver.sleep(1)
+    assert set(members.ids) == {"new", "newer"}
