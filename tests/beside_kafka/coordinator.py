@@ -151,6 +151,7 @@ class Coordinator:
             for name, count in {OFFSETS_TOPIC: 1, **command["topics"]}.items():
                 edit.create(name, count, _uuid(command["ids"][name]))
         self._clock = ManualClock(START_MS)
+        self._group_configs = GroupConfigs(config)
         self._store = _ToldStore(self._written)
         self._outcome = Outcome()
         self._holds_loads = False
@@ -160,7 +161,7 @@ class Coordinator:
             log_store=self._store,
             topics=self._topics,
             regexes=TopicMatcher(self._topics, None),
-            consumer_group_settings=GroupConfigs(config).settings_of,
+            consumer_group_settings=self._group_configs.settings_of,
             new_member_id=lambda prefix: f"{prefix}-{ids.uuid()}",
             new_uuid=ids.kafka_uuid,
         )
@@ -169,6 +170,7 @@ class Coordinator:
             "request": self._request,
             "advance": self._advance,
             "topics": self._change_topics,
+            "group_config": lambda command: self._group_configs.replace({command["group"]: command["config"]}),
             "log": self._refuse_appends,
             "unload": lambda command: self._coordinator.unload(0),
             "load": self._load,
@@ -308,7 +310,7 @@ def _live_in_group(group: AnyGroup) -> Iterator[tuple[TimerKind, str]]:
             if member.uses_classic_protocol:
                 yield TimerKind.MEMBER_JOIN, member_id
                 yield TimerKind.MEMBER_SYNC, member_id
-            elif not member.has_left:
+            if not member.has_left:
                 yield TimerKind.REVOCATION, member_id
         return
     for member_id in {*group.members, *group.pending_members}:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import lzma
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from itertools import permutations
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any
 
 from attrs import field, frozen
 
+from groupcoord.conformance.entities import API_KEYS
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.consumer.group import ConsumerGroup
 from groupcoord.java import hash_map_order, timeline_map_order
@@ -34,9 +35,11 @@ class Known(Enum):
     FORGOTTEN_GROUP = "an empty consumer group is joined with a member id that nobody knows"
     LEADER = "the leader is gone, and another one is chosen"
     ARRIVALS = "members whose ids share a bucket are walked in the order in which they came"
+    TAKEN_ALONG = "a refused write takes along a group of which the log has nothing, and joins that wait in it are told"
     REFUSED_END = "a join that ends an empty consumer group is refused by the log"
     LOOKS_AGAIN = "after a refused write a consumer group looks at its topics and subscriptions again"
     MATCHED_AGAIN = "after a load regular expressions are matched again, since topics grew or went"
+    SECOND_PLACE = "a member takes a static member's place, and what it subscribed to itself still counts"
     SAME_MOMENT = "two timers fire at the same moment"
     FORMER_TIMER = "a timer fires that was set in a former life of its group, or by a request whose write was refused"
 
@@ -79,17 +82,15 @@ def follow(history: dict[str, Any]) -> Verdict:
         if _joins_empty_consumer_group(memory.coordinator, step):
             if step["body"]["member_id"]:
                 return Verdict(name, number, None, Known.FORGOTTEN_GROUP, tally)
-            if any("refused" in event for event in step["events"]):
+            if _is_refused(step):
                 return Verdict(name, number, None, Known.REFUSED_END, tally)
-        memory.look_at_timers(step)
+        memory.look_ahead(step)
         outcome = memory.coordinator.do(step)
-        memory.has_loaded = memory.has_loaded or step["do"] in ("reload", "loaded")
-        memory.has_refused = memory.has_refused or any("refused" in event for event in step["events"])
         found = differences(step, outcome, has_refused=memory.has_refused, tally=tally)
         found += memory.differing_timers(step, outcome)
-        memory.note_leaders()
         if found:
             return Verdict(name, number, found[0], memory.reason(found), tally)
+        memory.look_back(step)
     memory.coordinator.check()
     return Verdict(name, len(steps), tally=tally)
 
@@ -101,6 +102,15 @@ def _joins_empty_consumer_group(coordinator: Coordinator, step: Step) -> bool:
     return isinstance(group, ConsumerGroup) and group.is_empty
 
 
+def _takes_second_place(coordinator: Coordinator, step: Step) -> bool:
+    """Tell whether a member joins with the instance id of another."""
+    body = step.get("body", {})
+    group = coordinator.group(body.get("group_id", "")) if body.get("instance_id") else None
+    if not isinstance(group, ConsumerGroup) or body["member_id"] not in group.state.members:
+        return False
+    return group.state.static_members.get(body["instance_id"], body["member_id"]) != body["member_id"]
+
+
 class _Memory:
     """What has to be known of a history to tell what is different on purpose.
 
@@ -108,25 +118,38 @@ class _Memory:
         coordinator: groupcoord.
         has_refused: the log has refused an append.
         has_loaded: it was loaded again.
+        has_lost_topics: topics have grown or gone.
         timers: timers that are known to differ: name → the deadline there and the deadline here.
         kafka: Kafka's timers.
-        has_tie: two of them fire at the same moment now.
-        has_fired: such a timer has fired, and may have found something to do.
+        has_tie: two of them fire at the same moment in this step.
+        has_fired: one that differs fires in this step, and may find something to do.
+        has_ended_phase: one that differs has fired that ends a phase of a classic group. Nobody sees that at once.
         leaders: the leader of each classic group.
         chosen: members that took over from a leader who was gone.
+        looking: consumer groups that look at their topics again because a write of theirs was refused.
+        has_two_places: somebody who is a member takes the place of a static member in this step.
+        refusing: the ids of all groups before a step in which the log refuses an append; none before another step.
     """
 
     def __init__(self, coordinator: Coordinator) -> None:
         self.coordinator = coordinator
-        self.has_refused = self.has_loaded = False
+        self.has_refused = self.has_loaded = self.has_lost_topics = False
         self.timers: dict[str, tuple[int | None, int | None]] = {}
         self.kafka: dict[str, int] = {}
-        self.has_tie = self.has_fired = False
+        self.has_tie = self.has_fired = self.has_ended_phase = False
         self.leaders: dict[str, str | None] = {}
         self.chosen: set[str | None] = set()
+        self.looking: set[str] = set()
+        self.refusing: set[str] = set()
+        self.has_two_places = False
 
-    def look_at_timers(self, step: Step) -> None:
-        """Note whether a timer that differs fires in this step, or two at the same moment."""
+    def look_ahead(self, step: Step) -> None:
+        """Note what the log does in this step, and whether a timer that differs fires, or two at the same moment."""
+        self.has_loaded = self.has_loaded or step["do"] in ("reload", "loaded")
+        self.has_refused = self.has_refused or _is_refused(step)
+        self.has_lost_topics = self.has_lost_topics or bool(step.get("grow") or step.get("delete"))
+        self.refusing = {group.group_id for group in self.coordinator.groups()} if _is_refused(step) else set()
+        self.has_two_places = _takes_second_place(self.coordinator, step)
         end_ms = self.coordinator.now_ms() + step.get("ms", 0)
         moments = [at_ms for at_ms in self.kafka.values() if at_ms <= end_ms]
         self.has_tie = len(moments) > len(set(moments))
@@ -135,29 +158,45 @@ class _Memory:
             name for name, pair in self.timers.items() if any(at_ms is not None and at_ms <= end_ms for at_ms in pair)
         ]
         if fired:
-            group_ids = {group.group_id for group in self.coordinator.groups()}
-            of_groups = {f"{kind}-{group_id}" for kind in ("join", "sync") for group_id in group_ids}
-            self.has_fired = self.has_fired or not (self.coordinator.live_timers() | of_groups).isdisjoint(fired)
+            classic = [group.group_id for group in self.coordinator.groups() if isinstance(group, GroupMetadata)]
+            of_groups = {f"{kind}-{group_id}" for kind in ("join", "sync") for group_id in classic}
+            self.has_ended_phase = self.has_ended_phase or not of_groups.isdisjoint(fired)
+        self.has_fired = bool(fired) and not self.coordinator.live_timers().isdisjoint(fired)
+
+    def look_back(self, step: Step) -> None:
+        """Note who leads, and which groups look at their topics again."""
+        groups = self.coordinator.groups()
+        classic = [group for group in groups if isinstance(group, GroupMetadata)]
+        for group in classic:
+            before = self.leaders.get(group.group_id)
+            if before is not None and before != group.leader:
+                self.chosen.add(group.leader)
+        self.leaders = {group.group_id: group.leader for group in classic}
+        due = {group.group_id for group in groups if isinstance(group, ConsumerGroup) and group.is_topics_look_due}
+        self.looking = due if _is_refused(step) else self.looking & due
 
     def differing_timers(self, step: Step, outcome: Outcome) -> list[Difference]:
         """Return the timers that differ, and note those that may.
 
-        Kafka leaves timers be whose member or group is gone: they find nothing to do. And it sets and cancels timers
-        of a consumer group's members before it writes: they stay so if the write is refused.
+        Kafka leaves timers be whose member or group is gone: they find nothing to do, unless both are there again by
+        then. It keeps such a timer for a member that is told to join again, and sets no other. And it sets and
+        cancels timers of a consumer group's members before it writes: they stay so if the write is refused.
         """
         kafka, here = step["timers"], outcome.timers
         if kafka == here:
             self.timers = {}
             return []
-        live, is_refused = self.coordinator.live_timers(), any("refused" in event for event in step["events"])
+        live, is_refused = self.coordinator.live_timers(), _is_refused(step)
         known, self.timers = self.timers, {}
         found = []
         for name in sorted({**kafka, **here}):
             pair = kafka.get(name), here.get(name)
             if pair[0] == pair[1]:
                 continue
+            was, is_left_over = known.get(name), pair[1] is None and name not in live
             is_of_member = name.startswith(("session-timeout", "rebalance-timeout", "join", "sync"))
-            if known.get(name) == pair or (pair[1] is None and name not in live) or (is_refused and is_of_member):
+            is_kept = was is not None and was[0] == pair[0] and was[1] is None and name.startswith("join")
+            if was == pair or is_left_over or is_kept or (is_refused and is_of_member):
                 self.timers[name] = pair
             else:
                 found.append(
@@ -165,18 +204,9 @@ class _Memory:
                 )
         return found
 
-    def note_leaders(self) -> None:
-        """Note who leads now."""
-        groups = [group for group in self.coordinator.groups() if isinstance(group, GroupMetadata)]
-        for group in groups:
-            before = self.leaders.get(group.group_id)
-            if before is not None and before != group.leader:
-                self.chosen.add(group.leader)
-        self.leaders = {group.group_id: group.leader for group in groups}
-
     def reason(self, found: list[Difference]) -> Known | None:
         """Return why something differs, if that is known."""
-        if self.has_fired:
+        if self.has_fired or self.has_ended_phase:
             return Known.FORMER_TIMER
         if self.has_tie:
             return Known.SAME_MOMENT
@@ -184,22 +214,47 @@ class _Memory:
         return next((reason for reason in reasons if reason is not None), None)
 
     def _reason(self, difference: Difference) -> Known | None:
-        if self.has_refused and _writes_epoch(difference.here) and not _writes_epoch(difference.kafka):
-            return Known.LOOKS_AGAIN
-        if difference.what.endswith("JoinGroup.leader") and difference.here["leader"] in self.chosen:
-            return Known.LEADER
-        if "record 2 value.data.leader" in difference.what:
-            return Known.ARRIVALS if len(difference.kafka["value"]["data"]["members"]) > 1 else None
-        if difference.what.endswith("an append of one alone") and difference.here is None:
-            is_match = all(record["key"]["type"] == REGULAR_EXPRESSION for record in difference.kafka)
-            return Known.MATCHED_AGAIN if is_match and self.has_loaded else None
-        if "record 7 " in difference.what or difference.what.endswith("which records"):
-            records = difference.kafka if isinstance(difference.kafka, list) else [difference.kafka]
-            group = self.coordinator.group(records[0]["key"]["data"].get("groupId", ""))
-            if isinstance(group, ConsumerGroup) and _is_order_open(group.state.members):
-                return Known.ARRIVALS
-            return Known.LOOKS_AGAIN if self.has_refused and isinstance(group, ConsumerGroup) else None
+        what, kafka, here = difference.what, difference.kafka, difference.here
+        if what.endswith("an answer that one gives alone") and kafka is None:
+            is_gone = any(self.coordinator.group(group_id) is None for group_id in self.refusing)
+            return Known.TAKEN_ALONG if is_gone and here.header.api_key == API_KEYS["JoinGroup"] else None
+        if what.endswith("JoinGroup.leader"):
+            return Known.LEADER if self._is_leader_chosen(difference) else None
+        if "record 2 value.data.leader" in what:
+            member_ids = [member["memberId"] for member in kafka["value"]["data"]["members"]]
+            return Known.ARRIVALS if _is_order_open(member_ids, timeline_map_order) else None
+        if what.endswith("an append of one alone") and here is None:
+            types = {record["key"]["type"] for record in kafka}
+            is_match = REGULAR_EXPRESSION in types and types <= {REGULAR_EXPRESSION, GROUP_EPOCH}
+            return Known.MATCHED_AGAIN if is_match and self.has_loaded and self.has_lost_topics else None
+        if self.has_two_places and "record 3 value.data.metadataHash" in what:
+            return Known.SECOND_PLACE
+        if _writes_epoch(here) and not _writes_epoch(kafka):
+            return Known.LOOKS_AGAIN if self.looking.intersection(_groups_of(here)) else None
+        if "record 7 " in what or what.endswith("which records"):
+            for group_id in _groups_of(kafka if isinstance(kafka, list) else [kafka]):
+                group = self.coordinator.group(group_id)
+                if isinstance(group, ConsumerGroup) and _is_order_open(group.state.members):
+                    return Known.ARRIVALS
+                if group_id in self.looking:
+                    return Known.LOOKS_AGAIN
         return None
+
+    def _is_leader_chosen(self, difference: Difference) -> bool:
+        """Tell whether the leader that was is gone, in this step or before, so that both sides have chosen another."""
+        leaders = {difference.kafka["leader"], difference.here["leader"]}
+        had_leader = leaders.isdisjoint(leader for leader in self.leaders.values() if leader is not None)
+        return difference.here["leader"] in self.chosen or (had_leader and any(self.leaders.values()))
+
+
+def _is_refused(step: Step) -> bool:
+    """Tell whether the log refuses an append in this step."""
+    return any("refused" in event for event in step["events"])
+
+
+def _groups_of(records: list[Any]) -> set[str]:
+    """Return the ids of the consumer groups that records are about."""
+    return {record["key"]["data"].get("groupId", "") for record in records}
 
 
 def _writes_epoch(records: Any) -> bool:
@@ -207,7 +262,13 @@ def _writes_epoch(records: Any) -> bool:
     return isinstance(records, list) and any(record["key"]["type"] == GROUP_EPOCH for record in records)
 
 
-def _is_order_open(member_ids: Iterable[str]) -> bool:
+def _order_of_assignment(member_ids: Iterable[str]) -> list[str]:
+    """Return the order in which Java walks members to assign partitions to them, if they came in this order."""
+    return hash_map_order(timeline_map_order(member_ids))
+
+
+def _is_order_open(
+    member_ids: Iterable[str], order_of: Callable[[Iterable[str]], list[str]] = _order_of_assignment
+) -> bool:
     """Tell whether the order in which Java walks these ids depends on that in which they came."""
-    orders = map(timeline_map_order, permutations(sorted(member_ids)[:PERMUTED_MAX]))
-    return len({tuple(hash_map_order(order)) for order in orders}) > 1
+    return len({tuple(order_of(arrivals)) for arrivals in permutations(sorted(member_ids)[:PERMUTED_MAX])}) > 1

@@ -9,6 +9,9 @@ from collections.abc import Callable
 UNUSED_MAX = 200
 """So many ids in a row may have been drawn for nobody."""
 
+UNSEEN = 1 << 40
+"""Makes another seed of one, for ids that nobody gets to see: they must not be those that clients draw themselves."""
+
 _MASK = (1 << 48) - 1
 _MULTIPLIER = 0x5DEECE66D
 
@@ -52,7 +55,7 @@ class UsedIds:
 
     def __init__(self, seed: int) -> None:
         self._random = JavaRandom(seed)
-        self._unseen = JavaRandom(~seed)
+        self._unseen = JavaRandom(seed ^ UNSEEN)
         self.said = self._said_before = ""
 
     def hear(self, said: str) -> None:

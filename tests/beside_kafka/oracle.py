@@ -14,6 +14,7 @@ from typing import Any
 from tests.beside_kafka.coordinator import Command, Step
 
 METRICS_TIMER = "group-size-counter"
+NEVER_MS = 1 << 62
 
 
 class Oracle:
@@ -61,6 +62,7 @@ class Recording:
         history: what :func:`~tests.beside_kafka.histories.follow` takes.
         timers: name → deadline.
         now_ms: what time it is.
+        refuses: how many of the next appends the log refuses.
         topic_ids: name → id of each topic.
 
     Args:
@@ -77,11 +79,13 @@ class Recording:
         self.history: dict[str, Any] = {"name": name, "steps": [{**command, "ids": dict(self.topic_ids)}]}
         self.timers: dict[str, int] = {}
         self.now_ms: int = end["now"]
+        self.refuses = 0
 
     def do(self, command: Command) -> list[dict[str, Any]]:
         """Do a command, and write down what came of it; return the events with answers as Kafka's JSON."""
         events, end = self._oracle.do(command)
         self.now_ms = end["now"]
+        self.refuses = command.get("refuse", self.refuses) - sum("refused" in event for event in events)
         self.timers = {name: self.now_ms + left_ms for left_ms, name in end["timers"] if name != METRICS_TIMER}
         step: Step = {**command, "events": list(map(_kept, events)), "timers": self.timers}
         if "topics" in end:
@@ -89,6 +93,10 @@ class Recording:
             step["ids"] = dict(self.topic_ids)
         self.history["steps"].append(step)
         return events
+
+    def next_timer_ms(self) -> int:
+        """Return when the next timer fires; long after everything if there is none."""
+        return min(self.timers.values(), default=NEVER_MS)
 
 
 def _kept(event: dict[str, Any]) -> dict[str, Any]:

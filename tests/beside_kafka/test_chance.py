@@ -6,9 +6,9 @@ import os
 
 import pytest
 
-from tests.beside_kafka.chance import Chance
 from tests.beside_kafka.histories import follow
 from tests.beside_kafka.oracle import Oracle
+from tests.beside_kafka.story import RandomStory
 
 COMMAND = os.environ.get("KAFKA_ORACLE")
 FIRST, COUNT = map(int, os.environ.get("ORACLE_SEEDS", "0:100").split(":"))
@@ -21,5 +21,5 @@ def test_random_histories() -> None:
     assert COMMAND is not None
     with Oracle(COMMAND) as oracle:
         for seed in range(FIRST, FIRST + COUNT):
-            verdict = follow(Chance(oracle, seed).run())
+            verdict = follow(RandomStory(oracle, seed).run())
             assert verdict.difference is None or verdict.known is not None, verdict

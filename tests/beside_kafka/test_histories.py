@@ -13,7 +13,7 @@ from tests.beside_kafka.histories import ARCHIVE, follow, read
 
 HISTORIES = list(read(ARCHIVE))
 ALTERED = 6
-COMMANDS = {"new", "request", "advance", "topics", "log", "unload", "load", "loaded", "reload"}
+COMMANDS = {"new", "request", "advance", "topics", "group_config", "log", "unload", "load", "loaded", "reload"}
 
 
 @pytest.mark.parametrize("history", HISTORIES, ids=lambda history: history["name"])
@@ -25,7 +25,7 @@ def test_the_same_answers_records_and_timers(history: dict[str, Any]) -> None:
 
 
 def test_what_the_histories_hold() -> None:
-    """Groups of both kinds, transactions, topics that come, grow and go, appends that fail, and loads."""
+    """Groups of both kinds with settings of their own, transactions, topics that come, grow and go, refusals, loads."""
     steps = [step for history in HISTORIES for step in history["steps"]]
     assert {step["do"] for step in steps} == COMMANDS
     apis = {step["api"] for step in steps if step["do"] == "request"}

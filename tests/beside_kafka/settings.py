@@ -1,0 +1,52 @@
+"""Settings of brokers and groups, drawn so that little time and few members are enough to come upon their rules."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+ALWAYS = {
+    "group.min.session.timeout.ms": 100,
+    "group.consumer.min.session.timeout.ms": 500,
+    "group.consumer.min.heartbeat.interval.ms": 100,
+    "group.consumer.assignor.offload.enable": "false",
+}
+
+CHOICES: Mapping[str, Sequence[Any]] = {
+    "group.initial.rebalance.delay.ms": (0, 0, 313, 2_011),
+    "group.consumer.assignment.interval.ms": (0, 0, 0, 1_000),
+    "group.consumer.migration.policy": ("bidirectional", "bidirectional", "upgrade", "downgrade", "disabled"),
+    "group.consumer.session.timeout.ms": (45_000, 45_000, 10_009, 3_011),
+    "group.consumer.heartbeat.interval.ms": (1_000, 500),
+    "group.consumer.assignors": ("uniform,range", "uniform,range", "range,uniform", "range"),
+    "group.consumer.regex.refresh.interval.ms": (None, None, 10_000),
+    "group.consumer.max.size": (None, None, None, None, 1, 2, 3),
+    "group.max.size": (None, None, None, None, 1, 2, 3),
+    "group.max.session.timeout.ms": (None, None, None, 6_500),
+    "offsets.retention.minutes": (1, 1, 10),
+    "offsets.retention.check.interval.ms": (7_013, 20_021),
+    "offset.metadata.max.bytes": (None, None, 0, 8),
+}
+"""What a broker may be set to; None leaves Kafka's default."""
+
+OF_GROUPS: Mapping[str, Sequence[Any]] = {
+    "consumer.session.timeout.ms": (None, 2_003, 20_011),
+    "consumer.heartbeat.interval.ms": (None, 200, 700),
+    "consumer.assignment.interval.ms": (None, 0, 3_000),
+}
+
+
+def draw_settings(draw: random.Random) -> dict[str, str]:
+    """Return the settings of a broker."""
+    return {name: str(value) for name, value in ALWAYS.items()} | _drawn(draw, CHOICES)
+
+
+def draw_group_settings(draw: random.Random) -> dict[str, str]:
+    """Return settings of a group's own."""
+    return _drawn(draw, OF_GROUPS)
+
+
+def _drawn(draw: random.Random, choices: Mapping[str, Sequence[Any]]) -> dict[str, str]:
+    drawn = {name: draw.choice(values) for name, values in choices.items()}
+    return {name: str(value) for name, value in drawn.items() if value is not None}
