@@ -190,7 +190,7 @@ def node_log(log: ClusterLog, scheduler: Scheduler) -> tuple[NodeLog, Coordinato
     log.leaders[0] = Leader(1, 0)
     failed: list[int] = []
     way, coordinator = (
-        NodeLog(log, 1, lambda partition: log.leaders[partition].node_id == 1, scheduler, lambda: None, failed.append),
+        NodeLog(log, 1, lambda index: log.leaders[index].node_id == 1, scheduler, lambda _: None, failed.append),
         Coordinator(),
     )
     way.connect(coordinator)

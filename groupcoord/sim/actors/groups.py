@@ -44,12 +44,14 @@ class SimulatedGroup:
         observations: what the run will be judged by.
         on_heartbeat: called with each consumer whose heartbeat was answered; None: nobody wants to know.
         scripted_clients: how many other clients are at work that can affect it.
+        has_changed_protocol: some of its consumers have come back with another protocol.
     """
 
     def __init__(self, options: GroupOptions, stage: Stage, first_number: int) -> None:
         self.options = options
         self.on_heartbeat: Callable[[Consumer], None] | None = None
         self.scripted_clients = 0
+        self.has_changed_protocol = False
         self.observations = GroupObservations(stage.topics.partitions_of(options.topics), stage.start_ms)
         self.consumers = [
             Consumer(first_number + index, index, options, stage, self.observations, self)
@@ -184,14 +186,19 @@ class SimulatedGroup:
 
         What was added to a classic group while a static leader was away may have none: when it is back it skips the
         assignment and takes the topics as it finds them for what it has assigned (KIP-814, as Kafka's Java consumer
-        does).
+        does). When a static member's restart with the other protocol makes another kind of group, what members have is
+        taken for what they should have (KIP-848, as Kafka's coordinator does): that is not all where topics have grown
+        since, or a member has just come.
         """
         owned = [partition for consumer in inside for partition in consumer.owned]
         topics = self._stage.topics
         found, wanted = set(owned), set(topics.partitions_of(self.options.subscribed(topics.names())))
-        least = set(self._first_partitions) if self.options.is_static else wanted
+        least = wanted
+        if self.options.is_static:
+            least = set() if self.has_changed_protocol else set(self._first_partitions)
         if isinstance(group, ConsumerGroup):
-            least = set() if self._is_left_to_classic_members(group) else wanted
+            is_assigned = group.state.assignment_timestamp_ms > 0
+            least = wanted if is_assigned and not self._is_left_to_classic_members(group) else set()
         return len(found) == len(owned) and least <= found <= wanted
 
 

@@ -178,7 +178,7 @@ class NodeLog:
         node_id: the node.
         leads: whether the node may write to a log partition: it leads it, and knows that it does.
         scheduler: appends that are not durable at once are answered by it.
-        settle: called after answers were given to the coordinator.
+        settle: called with a log partition after answers of it were given to the coordinator.
         failed: called with a log partition whose append has an unknown outcome: it must be loaded again.
     """
 
@@ -188,7 +188,7 @@ class NodeLog:
         node_id: int,
         leads: Callable[[int], bool],
         scheduler: Scheduler,
-        settle: Callable[[], None],
+        settle: Callable[[int], None],
         failed: Callable[[int], None],
     ) -> None:
         self._log = log
@@ -260,7 +260,7 @@ class NodeLog:
             while waiting and waiting[0].durable_ms <= now_ms:
                 due.append(waiting.popleft())
             self._refuse(partition, due, error)
-        self._settle()
+        self._settle(partition)
 
     def _refuse(self, partition: int, due: list[Waiting], error: LogStoreError) -> None:
         assert self._answers is not None

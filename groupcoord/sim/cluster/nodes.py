@@ -96,6 +96,7 @@ class CoordinatorNode:
         is_up: its process runs.
         coordinator: None while it is down.
         outstanding: requests without an answer, oldest first.
+        touched: the log partitions to which something may have happened since somebody last emptied this.
     """
 
     def __init__(self, node_id: int, environment: NodeEnvironment) -> None:
@@ -106,6 +107,7 @@ class CoordinatorNode:
         self.coordinator: GroupCoordinator | None = None
         self.log: NodeLog | None = None
         self.outstanding: dict[Exchange, None] = {}
+        self.touched: set[int] = set()
         self.leaders_known: list[tuple[int, int]] = []
         self._environment = environment
         self._scheduler = environment.scheduler
@@ -122,7 +124,7 @@ class CoordinatorNode:
         """Start the process, leading nothing yet."""
         environment = self._environment
         self.is_up, self._life = True, self._life + 1
-        self.log = NodeLog(environment.log, self.node_id, self.leads, self._scheduler, self.settle, self._failed)
+        self.log = NodeLog(environment.log, self.node_id, self.leads, self._scheduler, self._settle_after, self._failed)
         self.coordinator = GroupCoordinator(
             config=environment.config,
             clock=self._scheduler,
@@ -173,6 +175,11 @@ class CoordinatorNode:
         assert self.coordinator is not None
         exchange.connection.is_busy = True
         self.outstanding[exchange] = None
+        group_id = getattr(exchange.request, "group_id", None)
+        if group_id is None:
+            self._touch_all()
+        else:
+            self.touched.add(self.coordinator.partition_of(group_id))
         self.coordinator.submit(exchange.request, exchange)
 
     def settle(self) -> None:
@@ -198,6 +205,14 @@ class CoordinatorNode:
         if coordinator.timer_advances != self._advances:
             self._advances = coordinator.timer_advances
             self._schedule_tick()
+
+    def _settle_after(self, partition: int) -> None:
+        """Settle after something has happened to a log partition."""
+        self.touched.add(partition)
+        self.settle()
+
+    def _touch_all(self) -> None:
+        self.touched.update(range(len(self.leaders_known)))
 
     def _answer(self, exchange: Exchange, response: Response | None) -> None:
         del self.outstanding[exchange]
@@ -228,6 +243,7 @@ class CoordinatorNode:
         next_ms = coordinator.next_deadline_ms()
         if next_ms is not None and next_ms <= self._scheduler.time_ms:
             coordinator.tick()
+            self._touch_all()
             self.settle()
         self._schedule_tick()
 
@@ -240,6 +256,7 @@ class CoordinatorNode:
                 self.coordinator.topics_created(names)
             else:
                 self.coordinator.topics_changed(names)
+            self._touch_all()
             self.settle()
 
     # ------------------------------------------------------------ leading log partitions
@@ -255,7 +272,7 @@ class CoordinatorNode:
         elif self.coordinator.begin_load(partition, epoch):
             self._loading[partition] = 0
             self._load_on((self._life, partition))
-        self.settle()
+        self._settle_after(partition)
 
     def leads(self, partition: int) -> bool:
         """Tell whether this node leads a log partition, and has heard so."""
@@ -288,7 +305,7 @@ class CoordinatorNode:
             else:
                 self.coordinator.continue_load(partition, 1)
                 self._scheduler.at(self._scheduler.time_ms + options.load_step_ms, self._rank, self._load_on, step)
-        self.settle()
+        self._settle_after(partition)
 
     def _failed(self, partition: int) -> None:
         """An append has an unknown outcome: the log partition is loaded again in a while, as a host does."""
@@ -302,7 +319,7 @@ class CoordinatorNode:
                 coordinator.begin_load(partition, self.leaders_known[partition][1])
                 self._loading[partition] = 0
                 self._load_on(due)
-            self.settle()
+            self._settle_after(partition)
 
 
 def _ignore(*_: object) -> None:

@@ -8,7 +8,11 @@ from functools import lru_cache
 
 from groupcoord.consumer_group_laws import OF_NO_GROUP
 from groupcoord.consumer_protocol import decode_subscription
-from groupcoord.core.consumer.records import ConsumerGroupMetadataRecord, ConsumerGroupRegularExpressionRecord
+from groupcoord.core.consumer.records import (
+    ConsumerGroupCurrentMemberAssignmentRecord,
+    ConsumerGroupMetadataRecord,
+    ConsumerGroupRegularExpressionRecord,
+)
 from groupcoord.core.consumer.state import ConsumerState
 from groupcoord.core.hard_state import HardState
 from groupcoord.core.records import (
@@ -24,6 +28,9 @@ from groupcoord.core.records import (
 from groupcoord.laws import OffsetLedger, require
 from groupcoord.log_store import LogRecord
 from groupcoord.sim.cluster.simulated_cluster import SimulatedCluster
+from groupcoord.sim.laws.consumer_group_laws import assignment_in
+
+ASSIGNMENT, _ = ConsumerGroupCurrentMemberAssignmentRecord.key_of("")
 
 
 class LogLaws:
@@ -45,6 +52,7 @@ class LogLaws:
         self._scheduler = cluster.scheduler
         self._followed_ms = -1
         self._followed: dict[int, list[LogRecord]] = {}
+        self._replaced: dict[tuple[str, str], list[ConsumerGroupCurrentMemberAssignmentRecord]] = {}
         self._metadata_max = cluster.config.offset_metadata_max_bytes
         self.newest_generations: dict[str, int] = {}
         self.group_records: Counter[str] = Counter()
@@ -60,11 +68,15 @@ class LogLaws:
         if self._followed_ms != self._scheduler.time_ms:
             self._followed_ms = self._scheduler.time_ms
             self._followed.clear()
+            self._replaced.clear()
         self._followed.setdefault(partition, []).extend(fresh)
         for entry in fresh:
             record = entry.record
             if not isinstance(record, OF_NO_GROUP):
                 self._count(record)
+                kind, member_id = record.key
+                if kind == ASSIGNMENT and (before := assignment_in(hard, record.group_id, member_id)) is not None:
+                    self._replaced.setdefault((record.group_id, member_id), []).append(before)
             match record:
                 case OffsetCommitRecord():
                     self._check_commit(partition, record)
@@ -138,6 +150,18 @@ class LogLaws:
                     if not commits:
                         break
         return commits
+
+    def assignments_told(
+        self, partition: int, group_id: str, member_id: str
+    ) -> list[ConsumerGroupCurrentMemberAssignmentRecord]:
+        """Return what the log gives to a member of a consumer group, and what it gave to it at this moment.
+
+        One write lets the next one go: what that changes may be in the log before the answers to the first have left.
+        """
+        now = assignment_in(self.follow(partition), group_id, member_id)
+        is_new = self._followed_ms == self._scheduler.time_ms
+        before = self._replaced.get((group_id, member_id), []) if is_new else []
+        return before if now is None else [*before, now]
 
     def has_just_removed(self, partition: int, group_id: str) -> bool:
         """Tell whether the tombstone of a group was written just now."""

@@ -109,8 +109,9 @@ class RunLaws:
     def _check_claims(self, before: Claim, now: Claim, key: PartitionOfGroup) -> None:
         """Of two that believe to own a partition, one must be about to learn that it is out of date.
 
-        Where members assign, the two have been told in different generations. Where the coordinator does, the earlier
-        one is no member any more.
+        Where members assign, the two have been told in different generations. Where the coordinator does, one of them
+        is no member any more: the earlier one; or the one that only now has done all that it was told before it was
+        fenced, of which it has not heard.
         """
         group_id = key[0]
         if before.protocol is now.protocol is GroupProtocol.CLASSIC:
@@ -121,7 +122,7 @@ class RunLaws:
         hard = self.log.follow(self._cluster.partition_of(group_id))
         record = assignment_in(hard, group_id, before.member_id)
         require(
-            record is None or record.member_epoch < 0,
+            record is None or record.member_epoch < 0 or assignment_in(hard, group_id, now.member_id) is None,
             f"{now.consumer} is given {key}, which {before.consumer} has as a member of the group: {record!r}",
         )
 
@@ -155,6 +156,11 @@ class RunLaws:
         elif isinstance(event, MemberAdded):
             # Members of consumer groups keep their ids when they come back.
             gone.get(event.group_id, set()).discard(event.member_id)
+            # One of the classic protocol may have been out meanwhile, and not know: what it has is of its earlier life.
+            for held in self._claims.get(event.group_id, {}).values():
+                for name, claim in held.items():
+                    if claim.member_id == event.member_id:
+                        held[name] = claim._replace(is_stale=True)
         elif isinstance(event, MemberRemoved):
             gone.setdefault(event.group_id, set()).add(event.member_id)
         elif isinstance(event, MemberReplaced):
@@ -179,7 +185,8 @@ class RunLaws:
                     self._check_heartbeat(node, request.group_id, request.member_id, response.error_code)
                 partition = self._cluster.partition_of(request.group_id)
                 if node.is_up_to_date(partition):
-                    check_told(self.log.follow(partition), request, response)
+                    records = self.log.assignments_told(partition, request.group_id, response.member_id or "")
+                    check_told(records, request, response)
             case OffsetCommit() | TxnOffsetCommit():
                 assert isinstance(response, OffsetCommitResponse | TxnOffsetCommitResponse)
                 self._check_commit(request, response, is_clean)
@@ -277,7 +284,7 @@ class RunLaws:
                 self.look()
 
     def look(self) -> None:
-        """Look at every node that has done something since the last time: the others are as they were."""
+        """Look at every node and log partition that has done something since last time: the others are as before."""
         self.looks += 1
         now_ms = self._cluster.scheduler.time_ms
         rebuilds = now_ms >= self._next_rebuild_ms
@@ -331,10 +338,13 @@ class RunLaws:
         coordinator = node.coordinator
         if coordinator is None:
             return
-        coordinator.check()
+        touched, node.touched = node.touched, set()
+        if rebuilds:
+            touched.update(range(self._cluster.partition_count))
+        coordinator.check(touched)
         check_tokens(coordinator, node.outstanding)
         check_size(coordinator)
-        for index in range(self._cluster.partition_count):
+        for index in touched:
             served = coordinator.partition(index)
             if served is None or not node.is_up_to_date(index):
                 continue
