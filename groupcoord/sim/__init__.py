@@ -26,6 +26,7 @@ from groupcoord.sim.scenarios.faults import (
     NodeCrash,
     ProtocolChange,
     TopicCreation,
+    TopicDeletion,
     TopicGrowth,
     rolling_restart,
 )
@@ -65,6 +66,7 @@ __all__ = [
     "ScenarioError",
     "SimpleConsumer",
     "TopicCreation",
+    "TopicDeletion",
     "TopicGrowth",
     "TransactionalProducer",
     "World",

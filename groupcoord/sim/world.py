@@ -162,9 +162,7 @@ class World:
             group.on_heartbeat = None
         rest_ms = self._come_to_rest(end_ms)
         self._is_calm = True
-        self.laws.begin_calm(
-            {g.options.group_id: [c.member_id for c in g.consumers if c.is_alive] for g in self.groups}
-        )
+        self.laws.begin_calm({group.options.group_id: group.member_ids() for group in self.groups})
         self.scheduler.run_until(self.scheduler.time_ms + options.calm_ms, self.laws.after_event)
         self.laws.conclude()
         return self._conclude(rest_ms)

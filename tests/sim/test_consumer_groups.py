@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 from attrs import evolve
 
+from groupcoord.config import MigrationPolicy
 from groupcoord.consumer_group_laws import consumer_group_of
 from groupcoord.coordinator import ConsumerGroupState
+from groupcoord.core.consumer.assignors import GroupAssignment, GroupSpec
+from groupcoord.core.consumer.assignors.uniform import UniformAssignor
 from groupcoord.core.consumer.conversion import Conversion
 from groupcoord.core.consumer.group import ConsumerGroup
 from groupcoord.core.consumer.records import (
@@ -35,6 +38,7 @@ from groupcoord.sim import (
     LossyNetwork,
     NodeCrash,
     TopicCreation,
+    TopicDeletion,
     TopicGrowth,
     World,
     rolling_restart,
@@ -160,7 +164,82 @@ def test_a_new_topic_that_an_expression_matches(on_consumer_protocol: int) -> No
     assert sum(partition.topic == "orders-new" for partition in owned) == 3
 
 
+@pytest.mark.parametrize("on_consumer_protocol", [0, 1, 3], ids=["classic", "mixed", "consumer"])
+@pytest.mark.parametrize("down_ms", [0, 20_000])
+def test_a_topic_that_goes_and_comes_again(on_consumer_protocol: int, down_ms: int) -> None:
+    """All partitions of the topic that comes have one owner, whoever had those of the topic before."""
+    end_ms = 60_000 + down_ms
+    deletion = TopicDeletion(start_ms=60_000, end_ms=end_ms, topic="orders", partition_count=9)
+    lines: list[str] = []
+    options = consumer_group_world(deletion, on_consumer_protocol=on_consumer_protocol, duration_ms=180_000)
+    world = World(3, options, lines.append)
+
+    world.run()
+
+    owned = [partition.partition for consumer in world.consumers for partition in consumer.owned]
+    assert sorted(owned) == list(range(9))
+    assert world.stage.topics.was_deleted("orders")
+
+
+@pytest.mark.parametrize("on_consumer_protocol", [0, 1, 3], ids=["classic", "mixed", "consumer"])
+def test_a_topic_that_goes_for_good(on_consumer_protocol: int) -> None:
+    """Nobody owns partitions of a topic that is gone, and no time counts in which they have no owner."""
+    deletion = TopicDeletion(start_ms=60_000, end_ms=60_000, topic="orders")
+    world = World(3, consumer_group_world(deletion, on_consumer_protocol=on_consumer_protocol, duration_ms=180_000))
+
+    world.run()
+
+    assert not any(consumer.owned for consumer in world.consumers)
+    figures = world.groups[0].observations.figures()
+    assert max(figure.unowned_ms for figure in figures.values()) < 20_000
+
+
+@pytest.mark.parametrize("policy", MigrationPolicy)
+@pytest.mark.parametrize("first", GroupProtocol)
+def test_who_may_meet_in_a_group(first: GroupProtocol, policy: MigrationPolicy) -> None:
+    """Who comes later with the other protocol gets in as the policy says, or goes on trying and disturbs nobody."""
+    latecomer = GroupProtocol.CONSUMER if first is GroupProtocol.CLASSIC else GroupProtocol.CLASSIC
+    change = rolling_restart("billing", [2], 60_000, 1, 0, 15_000, protocol=latecomer)
+    options = consumer_group_world(*change, on_consumer_protocol=3 if first is GroupProtocol.CONSUMER else 0)
+    config = evolve(options.cluster.config, group_consumer_migration_policy=policy)
+    world = World(3, evolve(options, cluster=evolve(options.cluster, config=config)))
+
+    world.run()
+
+    may_meet = policy.allows_upgrade if latecomer is GroupProtocol.CONSUMER else policy is not MigrationPolicy.DISABLED
+    assert bool(world.consumers[2].owned) == may_meet
+    assert sorted(len(consumer.owned) for consumer in world.consumers) == ([2, 2, 2] if may_meet else [0, 3, 3])
+
+
 # ---------------------------------------------------------------- the laws bite
+
+
+def test_targets_that_move_without_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A uniform assignor that forgets what members had is caught when somebody new comes."""
+    assign = UniformAssignor.assign
+
+    def forgetful(self: UniformAssignor, group: GroupSpec) -> GroupAssignment:
+        members = {member_id: evolve(member, assigned={}) for member_id, member in group.members.items()}
+        order = tuple(reversed(group.visiting_order)) if len(members) == 3 else group.visiting_order
+        return assign(self, evolve(group, members=members, visiting_order=order))
+
+    monkeypatch.setattr(UniformAssignor, "assign", forgetful)
+
+    with pytest.raises(LawBrokenError, match=r"is to have .* and others have"):
+        World(1, consumer_group_world(group={"start_spread_ms": 20_000})).run()
+
+
+def test_targets_that_are_uneven(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A uniform assignor that gives everything to one member is caught at once."""
+
+    def greedy(self: UniformAssignor, group: GroupSpec) -> GroupAssignment:
+        everything = {topic_id: tuple(range(topic.partition_count)) for topic_id, topic in group.topics.items()}
+        return {min(group.members): everything}
+
+    monkeypatch.setattr(UniformAssignor, "assign", greedy)
+
+    with pytest.raises(LawBrokenError, match="have the sizes"):
+        World(1, consumer_group_world()).run()
 
 
 def test_a_partition_of_two(monkeypatch: pytest.MonkeyPatch) -> None:

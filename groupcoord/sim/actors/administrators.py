@@ -84,8 +84,8 @@ class Administrator(Fault):
         yield Ask(DeleteGroups((self.group,)), self.group)
 
     def _delete_offsets(self, stage: Stage, chance: Random) -> Script:
-        topic = chance.choice(stage.topics.names()) if self.topic is None else self.topic
-        indexes = tuple(partition.partition for partition in stage.topics.partitions_of((topic,)))
+        topic = chance.choice(stage.topics.remembered_names()) if self.topic is None else self.topic
+        indexes = tuple(partition.partition for partition in stage.topics.remembered_partitions_of((topic,)))
         yield Ask(OffsetDelete(self.group, (TopicToDelete(topic, indexes),)), self.group)
 
     def _remove_member(self, stage: Stage, chance: Random) -> Script:

@@ -136,6 +136,7 @@ class Consumer:
         self._owes_poll = False
         self._generation_id = self._reported_generation_id = -1
         self._granted: set[tuple[UUID, int]] = set()
+        self._topic_ids: dict[TopicPartition, UUID | None] = {}
 
     @property
     def member_id(self) -> str:
@@ -491,15 +492,16 @@ class Consumer:
 
     def _claim(self, partition: TopicPartition, generation_id: int) -> None:
         """Say that it believes to own a partition."""
-        key = (self._stage.topics.topic_id(partition.topic), partition.partition)
-        is_stale = self.protocol is GroupProtocol.CONSUMER and key not in self._granted
-        claim = Claim(self.name, self.member_id, self.protocol, generation_id, is_stale)
+        topic_id = self._topic_ids[partition]
+        is_stale = self.protocol is GroupProtocol.CONSUMER and (topic_id, partition.partition) not in self._granted
+        claim = Claim(self.name, self.member_id, self.protocol, generation_id, topic_id, is_stale)
         self._stage.ownership.assigned(claim, self._key_of(partition))
 
     def _assigned(self, partitions: tuple[TopicPartition, ...], member: Member) -> None:
         now_ms = self._scheduler.time_ms
         for partition in partitions:
             self.owned[partition] = None
+            self._topic_ids[partition] = self._stage.topics.topic_id(partition.topic)
             self._claim(partition, member.generation_id)
             self._observations.assigned(self.name, partition, now_ms)
         if partitions:
@@ -514,7 +516,7 @@ class Consumer:
 
     def _give_up(self, partition: TopicPartition) -> None:
         if partition in self.owned:
-            del self.owned[partition]
+            del self.owned[partition], self._topic_ids[partition]
             self._stage.ownership.given_up(self.name, self._key_of(partition))
             self._observations.given_up(self.name, partition, self._scheduler.time_ms)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from groupcoord.config import MigrationPolicy
 from groupcoord.coordinator import GroupState
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.consumer.group import ConsumerGroup, ConsumerGroupState
@@ -15,7 +16,7 @@ from groupcoord.member.membership import MemberState
 from groupcoord.messages import Node
 from groupcoord.sim.actors.consumers import Consumer
 from groupcoord.sim.actors.observations import GroupObservations
-from groupcoord.sim.actors.options import GroupOptions
+from groupcoord.sim.actors.options import GroupOptions, GroupProtocol
 from groupcoord.sim.actors.stage import Stage
 
 LOOK_INTERVAL_MS = 1_000
@@ -159,21 +160,37 @@ class SimulatedGroup:
     def is_at_rest(self) -> bool:
         """Tell whether it is steady, and every partition has one owner; or nobody is alive and it is empty.
 
-        Whom the limit of the group's size keeps out goes on trying; that is rest for all others.
+        Whom the limit of the group's size or the migration policy keeps out goes on trying: that is rest for others.
         """
         known = self._known()
         if self.scripted_clients or known is None:
             return False
         group, node = known
-        inside = [consumer for consumer in self.consumers if consumer.is_alive]
+        candidates = [consumer for consumer in self.consumers if not self._is_kept_out(consumer, group)]
+        inside = [consumer for consumer in candidates if consumer.is_alive]
         if group is not None and self._is_full(group):
             members = group.state.members if isinstance(group, ConsumerGroup) else group.members
             inside = [consumer for consumer in inside if consumer.member_id in members]
-        elif any(consumer.will_restart for consumer in self.consumers):
+        elif any(consumer.will_restart for consumer in candidates):
             return False
         if not inside:
             return group is None or (not group.members if isinstance(group, GroupMetadata) else group.is_empty)
         return self._is_made_of(inside, group, node) and self._is_shared_out(inside, group)
+
+    def member_ids(self) -> list[str]:
+        """Return the ids of those of its consumers that are alive and not kept out by the migration policy."""
+        known = self._known()
+        group = None if known is None else known[0]
+        return [c.member_id for c in self.consumers if c.is_alive and not self._is_kept_out(c, group)]
+
+    def _is_kept_out(self, consumer: Consumer, group: GroupMetadata | ConsumerGroup | None) -> bool:
+        """Tell whether a consumer can't get into the group as it is, since it uses the other protocol (KIP-848)."""
+        policy = self._stage.cluster.config.group_consumer_migration_policy
+        if isinstance(group, ConsumerGroup):
+            is_refused = consumer.protocol is GroupProtocol.CLASSIC and policy is MigrationPolicy.DISABLED
+            return is_refused and not group.is_empty
+        is_refused = consumer.protocol is GroupProtocol.CONSUMER and not policy.allows_upgrade
+        return is_refused and group is not None and bool(group.members)
 
     def _is_full(self, group: GroupMetadata | ConsumerGroup) -> bool:
         config = self._stage.cluster.config
@@ -195,7 +212,8 @@ class SimulatedGroup:
         found, wanted = set(owned), set(topics.partitions_of(self.options.subscribed(topics.names())))
         least = wanted
         if self.options.is_static:
-            least = set() if self.has_changed_protocol else set(self._first_partitions)
+            known = (p for p in self._first_partitions if not topics.was_deleted(p.topic))
+            least = set() if self.has_changed_protocol else set(known)
         if isinstance(group, ConsumerGroup):
             is_assigned = group.state.assignment_timestamp_ms > 0
             least = wanted if is_assigned and not self._is_left_to_classic_members(group) else set()

@@ -33,6 +33,13 @@ class _PartitionHistory:
     duplicate_records: int = 0
     longest_duplicate_records: int = 0
     processed_to: int = 0
+    is_gone: bool = False
+
+    def end_wait(self, now_ms: int) -> None:
+        """It is not without an owner any more, or needs none."""
+        if self.unowned_since_ms is not None:
+            self.unowned_ms += now_ms - self.unowned_since_ms
+            self.unowned_since_ms = None
 
 
 @define(eq=False)
@@ -84,10 +91,19 @@ class GroupObservations:
                 history.unowned_since_ms = now_ms
 
     def add_partitions(self, partitions: tuple[TopicPartition, ...], now_ms: int) -> None:
-        """A topic has grown."""
+        """A topic has grown, or is there again."""
         for partition in partitions:
-            history = self._histories[partition] = _PartitionHistory()
-            history.unowned_since_ms = now_ms if self._is_watched else None
+            history = self._histories.setdefault(partition, _PartitionHistory())
+            history.is_gone = False
+            history.processed_to = 0
+            history.unowned_since_ms = now_ms if self._is_watched and not history.turns else None
+
+    def remove_partitions(self, partitions: tuple[TopicPartition, ...], now_ms: int) -> None:
+        """A topic is gone: nobody need own its partitions any more."""
+        for partition in partitions:
+            history = self._histories[partition]
+            history.end_wait(now_ms)
+            history.is_gone = True
 
     def rebalanced(self, duration_ms: int, causes: tuple[str, ...]) -> None:
         """A rebalance came to its end."""
@@ -109,9 +125,7 @@ class GroupObservations:
     def assigned(self, consumer: str, partition: TopicPartition, now_ms: int) -> None:
         """A consumer has a partition."""
         history = self._histories[partition]
-        if history.unowned_since_ms is not None:
-            history.unowned_ms += now_ms - history.unowned_since_ms
-            history.unowned_since_ms = None
+        history.end_wait(now_ms)
         if history.last_consumer not in (None, consumer):
             history.moves += 1
         history.last_consumer = consumer
@@ -139,7 +153,7 @@ class GroupObservations:
             history.duplicate_records += again
             history.longest_duplicate_records = max(history.longest_duplicate_records, again)
             history.processed_to = max(history.processed_to, processed_to)
-        if not history.turns:
+        if not history.turns and not history.is_gone:
             history.unowned_since_ms = now_ms
 
     def finish(self, now_ms: int) -> None:
@@ -147,9 +161,7 @@ class GroupObservations:
         for partition, history in self._histories.items():
             for consumer in list(history.turns):
                 self.given_up(consumer, partition, now_ms)
-            if history.unowned_since_ms is not None:
-                history.unowned_ms += now_ms - history.unowned_since_ms
-                history.unowned_since_ms = None
+            history.end_wait(now_ms)
 
     def figures(self) -> dict[TopicPartition, PartitionFigures]:
         """Return what happened to each partition."""

@@ -35,9 +35,14 @@ class Population:
         return self._group_of[group_id]
 
     def grow(self, topic: str, partition_count: int) -> None:
-        """Give a topic more partitions, or create it; all nodes and consumers learn of it at once."""
+        """Give a topic more partitions, or create it; all nodes and consumers learn of it at once.
+
+        One that comes again has no fewer than it had: members of the classic protocol with sticky assignors hand on
+        partitions that they have and that are not there any more, as Java's do.
+        """
         stage = self._stage
         old_count = stage.topics.partition_count(topic)
+        partition_count = max(partition_count, len(stage.topics.remembered_partitions_of((topic,))))
         if old_count is not None and partition_count <= old_count:
             return
         was = "is created with" if old_count is None else f"grows from {old_count} to"
@@ -46,5 +51,21 @@ class Population:
         for group in self.groups:
             if group.options.subscribes_to(topic):
                 group.observations.add_partitions(added, stage.scheduler.time_ms)
+        self._tell()
+
+    def delete(self, topic: str) -> None:
+        """Delete a topic, if there is one of that name; all nodes and consumers learn of it at once."""
+        stage = self._stage
+        gone = stage.topics.partitions_of((topic,))
+        if not gone:
+            return
+        stage.record(f"{topic} is deleted")
+        stage.cluster.delete_topic(topic)
+        for group in self.groups:
+            if group.options.subscribes_to(topic):
+                group.observations.remove_partitions(gone, stage.scheduler.time_ms)
+        self._tell()
+
+    def _tell(self) -> None:
         for consumer in self.consumers:
             consumer.metadata_changed()

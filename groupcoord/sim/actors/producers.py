@@ -112,7 +112,7 @@ class _Producer:
     def _commit(self, epoch: int, name: str) -> TxnOffsetCommit:
         """Return a commit for some partitions: in the name of a consumer (KIP-447), or of nobody."""
         stage, chance, group = self.stage, self.chance, self.group
-        partitions = stage.topics.partitions_of(group.options.topics)
+        partitions = stage.topics.remembered_partitions_of(group.options.topics)
         chosen = chance.sample(partitions, chance.randint(1, min(3, len(partitions))))
         offset = head(stage.scheduler.time_ms, stage.start_ms)
         topics = tuple(

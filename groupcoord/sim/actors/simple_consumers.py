@@ -42,8 +42,8 @@ class SimpleConsumer(Fault):
         chance = stream(stage.seed, "simple consumer", self.group, self.start_ms)
         limit = stage.cluster.config.offset_metadata_max_bytes
         while stage.scheduler.time_ms <= stage.start_ms + self.end_ms:
-            topic = chance.choice(sorted(self.topics or stage.topics.names()))
-            partition = chance.choice(stage.topics.partitions_of((topic,))).partition
+            topic = chance.choice(sorted(self.topics or stage.topics.remembered_names()))
+            partition = chance.choice(stage.topics.remembered_partitions_of((topic,))).partition
             metadata = "x" * chance.choice(self.metadata_lengths or (0, 1, limit, limit + 1))
             offset = OffsetToCommit(partition, head(stage.scheduler.time_ms, stage.start_ms), -1, metadata)
             yield Ask(OffsetCommit(self.group, (TopicToCommit(topic, (offset,)),)), self.group)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from typing import NamedTuple, Protocol
+from uuid import UUID
 
 from groupcoord.sim.actors.options import GroupProtocol
 from groupcoord.sim.actors.transactions import Transactions
@@ -38,6 +39,7 @@ class Claim(NamedTuple):
         member_id: as whom.
         protocol: what it speaks.
         generation_id: since which generation (in a consumer group: member epoch), or in which it was confirmed.
+        topic_id: of the partition's topic, as it was when the consumer was given the partition; None: there was none.
         is_stale: it was told meanwhile that it is to have it no more, or said that it does not have it yet.
             It first does all that it was told before, as the Java consumer does; its coordinator may be further.
     """
@@ -46,6 +48,7 @@ class Claim(NamedTuple):
     member_id: str
     protocol: GroupProtocol
     generation_id: int
+    topic_id: UUID | None
     is_stale: bool = False
 
 

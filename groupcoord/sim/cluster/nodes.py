@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
+from uuid import UUID
 
 from groupcoord.coordinator import GroupCoordinator, PartitionStatus
 from groupcoord.errors import ErrorCode
@@ -256,6 +257,13 @@ class CoordinatorNode:
                 self.coordinator.topics_created(names)
             else:
                 self.coordinator.topics_changed(names)
+            self._touch_all()
+            self.settle()
+
+    def topic_deleted(self, name: str, topic_id: UUID) -> None:
+        """Hear of a topic that is gone."""
+        if self.coordinator is not None:
+            self.coordinator.topic_deleted(name, topic_id)
             self._touch_all()
             self.settle()
 

@@ -91,6 +91,12 @@ class SimulatedCluster:
             node.topics_changed((topic,), are_new=is_new)
         return added
 
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic. Nodes that are up learn of it at once, and delete the offsets that were committed for it."""
+        topic_id = self.topics.delete(topic)
+        for node in self.nodes:
+            node.topic_deleted(topic, topic_id)
+
     # ------------------------------------------------------------ who leads
 
     def _elect(self, partition: int, node_id: int) -> None:

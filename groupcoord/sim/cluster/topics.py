@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
@@ -12,7 +13,9 @@ from groupcoord.member import TopicPartition
 
 
 class Topics:
-    """The topics that there are; they come and grow (a :class:`~groupcoord.TopicResolver`).
+    """The topics that there are; they come, grow and go (a :class:`~groupcoord.TopicResolver`).
+
+    A topic that comes again has another id.
 
     Regular expressions of consumer groups (KIP-848) are matched by Python's ``re`` where brokers have RE2: write what
     both read the same way. Everybody may describe every topic.
@@ -25,6 +28,8 @@ class Topics:
         self._partition_counts = dict(partition_counts)
         self._ids = {name: _id_of(name) for name in partition_counts}
         self._names = {topic_id: name for name, topic_id in self._ids.items()}
+        self._last_counts = dict(partition_counts)
+        self._deletions: Counter[str] = Counter()
         self.metadata = TopicMetadata.of(self._partition_counts, self._ids)
 
     def names(self) -> list[str]:
@@ -36,14 +41,36 @@ class Topics:
         counts = self._partition_counts
         return tuple(TopicPartition(name, index) for name in topics for index in range(counts.get(name, 0)))
 
+    def remembered_names(self) -> list[str]:
+        """Return the names of all topics that there are, or were, sorted."""
+        return sorted(self._last_counts)
+
+    def remembered_partitions_of(self, topics: tuple[str, ...]) -> tuple[TopicPartition, ...]:
+        """Return all partitions of these topics as they are, or were: clients may not know yet that a topic is gone."""
+        counts = self._last_counts
+        return tuple(TopicPartition(name, index) for name in topics for index in range(counts.get(name, 0)))
+
+    def was_deleted(self, topic: str) -> bool:
+        """Tell whether a topic of this name is gone, or was, before it came again."""
+        return topic in self._deletions
+
     def set_partition_count(self, topic: str, partition_count: int) -> tuple[TopicPartition, ...]:
         """Give a topic more partitions, or create it; return the new ones."""
         old_count = self._partition_counts.get(topic, 0)
-        self._partition_counts[topic] = partition_count
-        self._ids[topic] = topic_id = _id_of(topic)
+        self._partition_counts[topic] = self._last_counts[topic] = partition_count
+        self._ids[topic] = topic_id = _id_of(f"{topic}#{self._deletions[topic]}" if topic in self._deletions else topic)
         self._names[topic_id] = topic
         self.metadata = TopicMetadata.of(self._partition_counts, self._ids)
         return tuple(TopicPartition(topic, index) for index in range(old_count, partition_count))
+
+    def delete(self, topic: str) -> UUID:
+        """Delete a topic; return the id that it had."""
+        del self._partition_counts[topic]
+        self._deletions[topic] += 1
+        topic_id = self._ids.pop(topic)
+        del self._names[topic_id]
+        self.metadata = TopicMetadata.of(self._partition_counts, self._ids)
+        return topic_id
 
     # ------------------------------------------------------------ what a coordinator asks
 

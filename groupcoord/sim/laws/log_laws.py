@@ -29,6 +29,7 @@ from groupcoord.laws import OffsetLedger, require
 from groupcoord.log_store import LogRecord
 from groupcoord.sim.cluster.simulated_cluster import SimulatedCluster
 from groupcoord.sim.laws.consumer_group_laws import assignment_in
+from groupcoord.sim.laws.target_laws import TargetLaws
 
 ASSIGNMENT, _ = ConsumerGroupCurrentMemberAssignmentRecord.key_of("")
 
@@ -47,7 +48,10 @@ class LogLaws:
     def __init__(self, cluster: SimulatedCluster) -> None:
         self.replayed = [HardState() for _ in range(cluster.partition_count)]
         self.ledgers = [OffsetLedger() for _ in range(cluster.partition_count)]
+        assignor = cluster.config.group_consumer_assignors[0]
+        self._targets = [TargetLaws(assignor) for _ in range(cluster.partition_count)]
         self._log = cluster.log
+        self._topics = cluster.topics
         self._fresh = cluster.log.fresh
         self._scheduler = cluster.scheduler
         self._followed_ms = -1
@@ -91,6 +95,8 @@ class LogLaws:
                 case TransactionMarker():
                     self._ended[partition, record.producer_id] = record.producer_epoch
             hard.apply(record, entry.offset)
+            if not isinstance(record, OF_NO_GROUP):
+                self._targets[partition].take(record, hard)
             ledger.take(record, entry.offset)
         fresh.clear()
         return hard
@@ -122,7 +128,9 @@ class LogLaws:
         require(is_refresh or not self.is_calm, f"all is at rest, and yet {record!r} is written")
 
     def _check_removal(self, tombstone: OffsetTombstone, hard: HardState) -> None:
-        """Offsets of a topic that a live group subscribes to are neither expired nor deleted."""
+        """Offsets of a topic that a live group subscribes to are neither expired nor deleted, unless the topic is."""
+        if self._topics.was_deleted(tombstone.topic):
+            return
         if hard.has_consumer_group(tombstone.group_id):
             records = [record for _, record in hard.groups[tombstone.group_id].values()]
             topics = ConsumerState.of(tombstone.group_id, records).subscribed_topics()

@@ -103,7 +103,7 @@ class RunLaws:
         self._has_new_claims = True
         if len(claims) > 1:
             for other in claims.values():
-                if other.consumer != claim.consumer and not (other.is_stale or claim.is_stale):
+                if other.consumer != claim.consumer:
                     self._check_claims(other, claim, key)
 
     def _check_claims(self, before: Claim, now: Claim, key: PartitionOfGroup) -> None:
@@ -119,12 +119,22 @@ class RunLaws:
                 before.generation_id != now.generation_id,
                 f"{before.consumer} and {now.consumer} both own {key} in generation {now.generation_id}",
             )
+        if before.is_stale or now.is_stale or self._may_be_of_another_topic(before, now, key[1]):
+            return
         hard = self.log.follow(self._cluster.partition_of(group_id))
         record = assignment_in(hard, group_id, before.member_id)
         require(
             record is None or record.member_epoch < 0 or assignment_in(hard, group_id, now.member_id) is None,
             f"{now.consumer} is given {key}, which {before.consumer} has as a member of the group: {record!r}",
         )
+
+    def _may_be_of_another_topic(self, before: Claim, now: Claim, topic: str) -> bool:
+        """Tell whether the two may own partitions of different topics of one name.
+
+        Assignments of the classic protocol have names alone.
+        """
+        is_by_id = before.protocol is now.protocol is GroupProtocol.CONSUMER
+        return before.topic_id != now.topic_id if is_by_id else self._cluster.topics.was_deleted(topic)
 
     def given_up(self, consumer: str, key: PartitionOfGroup) -> None:
         """A consumer does not believe any more that it owns a partition."""
@@ -237,8 +247,8 @@ class RunLaws:
             for sent in topic.partitions
         }
         if not is_clean:
-            for topic, results in zip(request.topics, response.topics, strict=True):
-                for result in results.partitions:
+            for topic in response.topics:
+                for result in topic.partitions:
                     if result.error_code is not ErrorCode.NONE:
                         del accepted[topic.name or "", result.partition_index]
         if accepted:
@@ -299,11 +309,11 @@ class RunLaws:
         owned: dict[str, set[tuple[UUID, int]]] = {}
         epochs: dict[str, int] = {}
         for (_, topic, index), claims in self._claims.get(group_id, {}).items():
-            topic_id = self._cluster.topics.topic_id(topic)
+            is_by_name = self._cluster.topics.was_deleted(topic)
             for claim in claims.values():
-                if claim.is_stale:
+                if claim.is_stale or (is_by_name and claim.protocol is GroupProtocol.CLASSIC):
                     continue
-                owned.setdefault(claim.member_id, set()).add((topic_id or ZERO_UUID, index))
+                owned.setdefault(claim.member_id, set()).add((claim.topic_id or ZERO_UUID, index))
                 epochs[claim.member_id] = max(epochs.get(claim.member_id, 0), claim.generation_id)
         for member_id, partitions in owned.items():
             check_member_sees_what_is_durable(coordinator, group_id, member_id, epochs[member_id], partitions)
@@ -312,7 +322,7 @@ class RunLaws:
         """All is at rest, and stays so.
 
         Args:
-            members: group id → the ids of its consumers that are alive.
+            members: group id → the ids of its consumers that are alive and may be in it.
 
         Raises:
             LawBrokenError: it is not: a consumer group is not as it should be then.

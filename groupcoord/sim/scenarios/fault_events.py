@@ -23,6 +23,7 @@ from groupcoord.sim.scenarios.faults import (
     Migration,
     NodeCrash,
     TopicCreation,
+    TopicDeletion,
     TopicGrowth,
     rolling_restart,
 )
@@ -202,6 +203,20 @@ def _create_topic(table: TableReader, targets: EventTargets) -> Make:
     ]
 
 
+def _delete_topic(table: TableReader, targets: EventTargets) -> Make:
+    topic = table.text("topic")
+    table.require_known("topic", topic, targets.topics)
+    is_forever = table.take("down", "") == "forever"
+    bounds = (0, 0) if is_forever else table.duration_range("down")
+    count = 0 if is_forever else table.number("partitions", targets.topics[topic], at_least=1, at_most=100_000)
+
+    def make(chance: Random, at_ms: int) -> list[Fault]:
+        end_ms = at_ms + chance.randint(*bounds)
+        return [TopicDeletion(start_ms=at_ms, end_ms=end_ms, topic=topic, partition_count=count)]
+
+    return make
+
+
 FAULT_EVENTS: dict[str, Callable[[TableReader, EventTargets], Make]] = {
     "rolling-restart": _rolling_restart(),
     "upgrade": _rolling_restart(GroupProtocol.CONSUMER),
@@ -218,5 +233,6 @@ FAULT_EVENTS: dict[str, Callable[[TableReader, EventTargets], Make]] = {
     "failing-log": _failing_log,
     "grow-topic": _grow_topic,
     "create-topic": _create_topic,
+    "delete-topic": _delete_topic,
 }
 """The kinds of events by name."""

@@ -239,6 +239,28 @@ class TopicCreation(Fault):
         population.grow(self.topic, self.partition_count)
 
 
+@frozen(kw_only=True)
+class TopicDeletion(Fault):
+    """A topic is deleted; in the end there is another one of its name, with another id.
+
+    Attributes:
+        topic: its name.
+        partition_count: how many partitions the other one has; 0: there is none.
+    """
+
+    topic: str
+    partition_count: int = 0
+
+    def begin(self, stage: Stage, population: Population) -> None:
+        """Delete it."""
+        population.delete(self.topic)
+
+    def end(self, stage: Stage, population: Population) -> None:
+        """Create the other one."""
+        if self.partition_count:
+            population.grow(self.topic, self.partition_count)
+
+
 def _names(population: Population, numbers: tuple[int, ...]) -> str:
     return ", ".join(population.consumers[number].name for number in numbers)
 

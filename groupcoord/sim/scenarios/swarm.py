@@ -30,6 +30,7 @@ from groupcoord.sim.scenarios.faults import (
     Migration,
     NodeCrash,
     TopicCreation,
+    TopicDeletion,
     TopicGrowth,
     rolling_restart,
 )
@@ -62,7 +63,7 @@ def swarm_options(seed: int) -> WorldOptions:
         end_ms = min(start_ms + int(chance.expovariate(1 / 15_000)), duration_ms - 1_000)
         faults += chance.choice(kinds)(Draw(chance, start_ms, end_ms, cluster, topics, groups))
     changes = _protocol_changes(seed, duration_ms, topics, groups)
-    faults += changes
+    faults += changes + _topic_deletions(seed, duration_ms, topics)
     cluster = _with_consumer_groups(seed, cluster, groups, is_mixed=bool(changes))
     faults += _others(seed, duration_ms, cluster, topics, groups)
     return WorldOptions(
@@ -177,14 +178,26 @@ def _protocol_changes(
     return found
 
 
+def _topic_deletions(seed: int, duration_ms: int, topics: dict[str, int]) -> list[Fault]:
+    """Return which topics go, in one world of four: for good, or until there is another one of that name."""
+    chance = stream(seed, "swarm", "topic deletions")
+    found: list[Fault] = []
+    for _ in range(chance.choice((0, 0, 0, 0, 0, 0, 1, 2))):
+        topic, start_ms = chance.choice(sorted(topics)), chance.randint(5_000, duration_ms - 40_000)
+        end_ms = start_ms + chance.choice((0, 0, 500, 5_000, 30_000))
+        count = chance.choice((0, topics[topic], topics[topic], chance.randint(1, 8)))
+        found.append(TopicDeletion(start_ms=start_ms, end_ms=end_ms, topic=topic, partition_count=count))
+    return found
+
+
 def _with_consumer_groups(
     seed: int, cluster: ClusterOptions, groups: tuple[GroupOptions, ...], *, is_mixed: bool
 ) -> ClusterOptions:
-    """Return the cluster with settings of consumer groups; any that the two protocols can meet under."""
+    """Return the cluster with settings of consumer groups. Under some the two protocols can't meet in one group."""
     chance = stream(seed, "swarm", "consumer groups")
     session_timeout_ms = chance.choice((6_000, 10_000, 30_000))
     is_mixed = is_mixed or any(0 < group.consumer_protocol_count < group.consumer_count for group in groups)
-    policies = (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE) if is_mixed else tuple(MigrationPolicy)
+    policies = (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.BIDIRECTIONAL, *MigrationPolicy)
     config = evolve(
         cluster.config,
         group_consumer_min_session_timeout_ms=1_000,
