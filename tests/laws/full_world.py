@@ -9,6 +9,7 @@ from attrs import evolve
 
 from groupcoord import Config, ErrorCode, GroupCoordinator, LogRecord, LogStore, MemoryLogStore, PartitionStatus, Ticket
 from groupcoord.config import MigrationPolicy
+from groupcoord.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from groupcoord.core.front.authorization import Operation, Resource, ResourceType
 from groupcoord.core.records import OffsetCommitRecord, Record
 from groupcoord.events import Event
@@ -132,11 +133,8 @@ class FullWorld(World):
         if super().is_kept_out(consumer, kind):
             return True
         if kind is ClassicConsumer:
-            return isinstance(consumer, ClassicConsumer) and consumer.metadata in UNREADABLE
-        return isinstance(consumer, kind) and any(
-            isinstance(other, ClassicConsumer) and other.metadata in UNREADABLE
-            for other in self.fleet.living(consumer.group_id)
-        )
+            return is_no_use(consumer)
+        return isinstance(consumer, kind) and any(map(is_no_use, self.fleet.living(consumer.group_id)))
 
     def owner(self, partition: int) -> Node | None:
         """Return who coordinates a log partition: while nobody does so here, it is somebody else, or nobody."""
@@ -226,3 +224,10 @@ class FullWorld(World):
         assert self.coordinator.next_deadline_ms() is None
         answer: Response = self.coordinator.call(ListGroups())
         assert error_codes(answer) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+
+
+def is_no_use(consumer: Consumer) -> bool:
+    """Tell whether no consumer group can take somebody in: a worker of Connect, or who says what can't be read."""
+    if not isinstance(consumer, ClassicConsumer):
+        return False
+    return consumer.metadata in UNREADABLE or consumer.protocol_type != CONSUMER_PROTOCOL_TYPE
