@@ -5,7 +5,7 @@ For tests of what reads such traffic or such logs, or answers it: analysers, pro
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from attrs import frozen
@@ -15,14 +15,21 @@ from hypothesis.errors import InvalidArgument
 from groupcoord.config import Config
 from groupcoord.core.messages import Request, Response
 from groupcoord.log_store import LogRecord
-from groupcoord.testing.consumers import ClassicConsumer
+from groupcoord.testing.consumers import ClassicConsumer, Consumer
 from groupcoord.testing.fleet import Sent
+from groupcoord.testing.modern_consumers import ModernConsumer
 from groupcoord.testing.world import World
 
 __all__ = ["Exchange", "History", "histories"]
 
 STEPS_MAX = 20
 CONSUMERS_MAX = 6
+
+CONSUMERS: dict[str, Callable[[str, str, str | None], Consumer]] = {
+    "classic": ClassicConsumer,
+    "consumer": ModernConsumer,
+}
+"""Values of ``group.protocol``, and what makes a consumer that uses it: of a name, a group and an instance id."""
 
 
 class Exchange(NamedTuple):
@@ -59,6 +66,7 @@ def histories(
     draw: st.DrawFn,
     *,
     group_ids: Collection[str] = ("alpha", "beta"),
+    protocols: Collection[str] = ("classic", "consumer"),
     static_members: bool = True,
     deaths: bool = True,
     max_consumers: int = CONSUMERS_MAX,
@@ -67,40 +75,44 @@ def histories(
     """Return histories of consumer groups: consumers come, share the topic ``orders``, commit, leave and die.
 
     All of it is true to the protocol and to time: it was played by a coordinator on a virtual clock. The first
-    history is the empty one.
+    history is the empty one. Where consumers of both protocols meet in a group, it becomes a consumer group (KIP-848),
+    and a classic one again when the last one of that protocol has left.
 
     Args:
         group_ids: the groups to choose from.
+        protocols: the values of ``group.protocol`` to choose from for each consumer: ``classic`` and ``consumer``.
         static_members: let some consumers have instance ids (KIP-345).
         deaths: let some fall silent, so that their sessions expire.
         max_consumers: how many consumers come at most.
         max_steps: how many things happen at most; several requests can belong to one.
 
     Raises:
-        InvalidArgument: there are no groups, or a number is negative.
+        InvalidArgument: there are no groups or protocols, or a number is negative.
     """
     if isinstance(group_ids, str) or not group_ids:
         raise InvalidArgument(f"group_ids={group_ids!r} must be a collection of at least one id")
+    if isinstance(protocols, str) or not protocols or not CONSUMERS.keys() >= set(protocols):
+        raise InvalidArgument(f"protocols={protocols!r} must be a collection of at least one of {', '.join(CONSUMERS)}")
     for name, value in (("max_consumers", max_consumers), ("max_steps", max_steps)):
         if not isinstance(value, int) or value < 0:
             raise InvalidArgument(f"{name}={value!r} must be a whole number, and not negative")
     world = _RecordedWorld()
-    kinds = ["come", "go on", "go on", "go on", "leave"] + ["die"] * deaths
+    kinds = ["come", "go on", "leave"] + ["die"] * deaths
     for kind in draw(st.lists(st.sampled_from(kinds), max_size=max_steps)):
         ready = world.fleet.ready()
-        if kind == "come" and len(world.fleet.consumers) < max_consumers:
-            free = [None, *(f"i{number}" for number in range(max_consumers) if static_members)]
-            taken = {consumer.instance_id for consumer in world.fleet.consumers}
-            instance_id = draw(st.sampled_from([name for name in free if name is None or name not in taken]))
-            name = f"c{len(world.fleet.consumers)}"
-            world.fleet.consumers.append(ClassicConsumer(name, draw(st.sampled_from(sorted(group_ids))), instance_id))
-        elif kind == "go on":
-            rounds, interval_ms = draw(st.integers(1, 5)), draw(st.sampled_from([0, 1_000, 3_000]))
-            world.live_for(rounds, interval_ms, commits=draw(st.booleans()))
+        came = len(world.fleet.consumers)
+        if kind == "come" and came < max_consumers:
+            group_id, protocol = draw(st.sampled_from(sorted(group_ids))), draw(st.sampled_from(sorted(protocols)))
+            for number in range(came, min(draw(st.integers(1, 3)) + came, max_consumers)):
+                instance_id = f"i{number}" if static_members and draw(st.booleans()) else None
+                world.fleet.consumers.append(CONSUMERS[protocol](f"c{number}", group_id, instance_id))
         elif kind == "leave" and ready:
             world.leave(draw(st.sampled_from(ready)))
         elif kind == "die" and ready:
             draw(st.sampled_from(ready)).is_alive = False
+        if kind != "die":
+            rounds, interval_ms = draw(st.integers(0, 5)), draw(st.sampled_from([0, 1_000, 3_000]))
+            world.live_for(rounds, interval_ms, commits=draw(st.booleans()))
     return world.history()
 
 

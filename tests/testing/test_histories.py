@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.errors import InvalidArgument
 
 from groupcoord import ErrorCode
-from groupcoord.core.records import GroupMetadataRecord
-from groupcoord.messages import JoinGroup, JoinGroupResponse, LeaveGroup, SyncGroup, SyncGroupResponse
+from groupcoord.core.consumer.records import ConsumerGroupCurrentMemberAssignmentRecord, ConsumerGroupMetadataRecord
+from groupcoord.core.records import CLASSIC_GROUP_KEY, GroupMetadataRecord, GroupTombstone
+from groupcoord.messages import (
+    ConsumerGroupHeartbeat,
+    ConsumerGroupHeartbeatResponse,
+    JoinGroup,
+    JoinGroupResponse,
+    LeaveGroup,
+    SyncGroup,
+    SyncGroupResponse,
+)
 from groupcoord.testing import History, histories
+
+GROUP_KEYS = {CLASSIC_GROUP_KEY: "converted", ConsumerGroupMetadataRecord.key: "converted back"}
+"""The keys of the records that a group leaves behind when it changes its kind."""
 
 
 @given(histories())
@@ -23,7 +37,7 @@ def test_time_never_goes_back(history: History) -> None:
     assert all((e.answered_ms is None) == (e.response is None) for e in history.exchanges)
 
 
-@given(histories())
+@given(histories(protocols=["classic"]))
 def test_assignments_are_in_the_log(history: History) -> None:
     """What a sync was answered stands in the log, under the member and generation that it asked for."""
     written = {
@@ -40,7 +54,29 @@ def test_assignments_are_in_the_log(history: History) -> None:
             assert written[request.group_id, request.generation_id, request.member_id] == response.assignment
 
 
-@given(histories(group_ids=["only"], static_members=False, max_consumers=2))
+@given(histories(protocols=["consumer"]))
+def test_epochs_and_assignments_are_in_the_log(history: History) -> None:
+    """What a heartbeat of a consumer group was answered stands in the log, as an assignment of that member's epoch."""
+    written = {
+        (record.group_id, record.member_id, record.member_epoch, held_in(record))
+        for entries in history.logs.values()
+        for record in (entry.record for entry in entries)
+        if isinstance(record, ConsumerGroupCurrentMemberAssignmentRecord)
+    }
+    for exchange in history.exchanges:
+        request, response = exchange.request, exchange.response
+        if isinstance(response, ConsumerGroupHeartbeatResponse) and response.assignment is not None:
+            assert isinstance(request, ConsumerGroupHeartbeat)
+            told = frozenset((topic.topic_id, index) for topic in response.assignment for index in topic.partitions)
+            assert (request.group_id, response.member_id, response.member_epoch, told) in written
+
+
+def held_in(record: ConsumerGroupCurrentMemberAssignmentRecord) -> frozenset[tuple[UUID, int]]:
+    """Return the partitions that a record assigns."""
+    return frozenset((topic.topic_id, index) for topic in record.assigned_partitions for index in topic.partitions)
+
+
+@given(histories(group_ids=["only"], protocols=["classic"], static_members=False, max_consumers=2))
 def test_arguments_are_kept_to(history: History) -> None:
     """The groups, the kinds and the number of members are those that were asked for."""
     joins = [e.request for e in history.exchanges if isinstance(e.request, JoinGroup)]
@@ -51,21 +87,30 @@ def test_arguments_are_kept_to(history: History) -> None:
 
 
 def test_histories_get_somewhere() -> None:
-    """There are some in which a generation of several is stable, and some in which members leave."""
+    """There are some in which several share a group of either protocol, members leave, and groups change their kind."""
     found: set[str] = set()
 
     @settings(max_examples=200, database=None, derandomize=True)
-    @given(histories())
+    @given(histories(group_ids=["only"], deaths=False))
     def look(history: History) -> None:
         for exchange in history.exchanges:
             if isinstance(exchange.response, JoinGroupResponse) and len(exchange.response.members) > 1:
                 found.add("several")
             if isinstance(exchange.request, LeaveGroup):
                 found.add("left")
+            if isinstance(exchange.request, ConsumerGroupHeartbeat) and exchange.request.member_epoch < 0:
+                found.add("left a consumer group")
+        for entries in history.logs.values():
+            for record in (entry.record for entry in entries):
+                if isinstance(record, ConsumerGroupCurrentMemberAssignmentRecord) and 0 < len(held_in(record)) < 4:
+                    found.add("shares of a consumer group")
+                if isinstance(record, GroupTombstone) and record.key in GROUP_KEYS:
+                    found.add(GROUP_KEYS[record.key])
 
     look()
 
-    assert found == {"several", "left"}
+    shared = {"several", "shares of a consumer group"}
+    assert found == shared | {"left", "left a consumer group", "converted", "converted back"}
 
 
 @pytest.mark.parametrize(
@@ -73,6 +118,11 @@ def test_histories_get_somewhere() -> None:
     [
         ({"group_ids": "alpha"}, "group_ids='alpha' must be a collection"),
         ({"group_ids": ()}, r"group_ids=\(\) must be a collection"),
+        ({"protocols": "consumer"}, "protocols='consumer' must be a collection"),
+        (
+            {"protocols": ["streams"]},
+            r"protocols=\['streams'\] must be a collection of at least one of classic, consumer",
+        ),
         ({"max_steps": -1}, "max_steps=-1 must be a whole number"),
         ({"max_consumers": 1.5}, "max_consumers=1.5 must be a whole number"),
     ],

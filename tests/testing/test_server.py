@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from struct import pack, unpack
@@ -15,6 +16,7 @@ from groupcoord.host.broker import Broker
 from groupcoord.messages import (
     ConsumerGroupDescribe,
     GroupToFetch,
+    ListGroups,
     OffsetCommit,
     OffsetFetch,
     OffsetToCommit,
@@ -24,6 +26,7 @@ from groupcoord.testing import ServerThread
 from groupcoord.testing.modern_consumers import ModernConsumer
 
 TIMEOUT_S = 10.0
+CLIENTS_TIMEOUT_S = 60.0
 API_VERSIONS = 18
 WEEK_MS = 7 * 24 * 3_600_000
 START_MS = 1_700_000_000_000
@@ -167,6 +170,28 @@ def test_errors_of_a_function_are_raised_here() -> None:
 def test_the_fixture_is_a_server(groupcoord_server: ServerThread) -> None:
     """pytest finds the fixture through the entry point."""
     assert ask_for_api_versions(groupcoord_server.bootstrap) > 20
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.groupcoord_server(topics={"orders": 4})
+def test_real_clients_share_a_group(groupcoord_server: ServerThread, protocol: str) -> None:
+    """Two consumers of confluent-kafka share the partitions, with either protocol, and leave an empty group."""
+    confluent_kafka = pytest.importorskip("confluent_kafka")
+    settings = {"bootstrap.servers": groupcoord_server.bootstrap, "group.id": "billing", "group.protocol": protocol}
+    consumers = [confluent_kafka.Consumer(settings) for _ in range(2)]
+    for consumer in consumers:
+        consumer.subscribe(["orders"])
+    deadline_s = time.monotonic() + CLIENTS_TIMEOUT_S
+    while [len(consumer.assignment()) for consumer in consumers] != [2, 2]:
+        assert time.monotonic() < deadline_s, [consumer.assignment() for consumer in consumers]
+        for consumer in consumers:
+            consumer.poll(0.02)
+    (listed,) = groupcoord_server.run(lambda broker: broker.coordinator.call(ListGroups())).groups
+    assert (listed.group_id, listed.group_type) == ("billing", protocol)
+    for consumer in consumers:
+        consumer.close()
+    (listed,) = groupcoord_server.run(lambda broker: broker.coordinator.call(ListGroups())).groups
+    assert listed.group_state == "Empty"
 
 
 @pytest.mark.groupcoord_server(topics={"orders": 3}, settings={"group.max.size": 7})
