@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from groupcoord.sim import GroupProtocol, ProtocolChange, ScenarioError, TopicCreation, parse_scenario
+from groupcoord.sim import GroupProtocol, ProtocolChange, ScenarioError, TopicCreation, TopicDeletion, parse_scenario
 
 GOOD = """
 duration = "5m"
@@ -52,6 +52,18 @@ kind = "create-topic"
 topic = "orders-asia"
 partitions = 3
 at = "3m"
+
+[[events]]
+kind = "delete-topic"
+topic = "audit"
+at = "4m"
+down = "10s"
+
+[[events]]
+kind = "delete-topic"
+topic = "orders-us"
+at = "5m"
+down = "forever"
 """
 
 
@@ -78,6 +90,11 @@ def test_what_a_file_says_of_protocols() -> None:
         (150_000, 155_000, 5, "classic", False),
     ]
     assert [fault.topic for fault in options.faults if isinstance(fault, TopicCreation)] == ["orders-asia"]
+    deletions = [fault for fault in options.faults if isinstance(fault, TopicDeletion)]
+    assert [(d.topic, d.start_ms, d.end_ms, d.partition_count) for d in deletions] == [
+        ("audit", 240_000, 250_000, options.topics["audit"]),
+        ("orders-us", 300_000, 300_000, 0),
+    ]
 
 
 BAD = [
@@ -95,6 +112,8 @@ BAD = [
         "can't be set with 'group.protocol'",
     ),
     ('"orders-asia"', '"orders-eu"', "events[2].topic: there is a topic 'orders-eu' from the start"),
+    ('topic = "audit"', 'topic = "ledger"', "events[3].topic: there is no topic 'ledger'"),
+    ('down = "10s"', 'down = "never"', "events[3].down: "),
 ]
 
 
