@@ -24,7 +24,7 @@ from groupcoord.core.messages import Node
 from groupcoord.errors import ConfigError
 from groupcoord.host.broker import Broker
 from groupcoord.host.group_configs import GroupConfigFileError, GroupConfigs
-from groupcoord.host.opening import open_log_store, open_transaction_log
+from groupcoord.host.opening import open_log_store, open_topic_directory, open_transaction_log
 from groupcoord.host.server import Server
 from groupcoord.host.topics import OFFSETS_TOPIC, TopicError, TopicFileError, TopicRegistry, check_topic_name
 from groupcoord.host.transaction_log import TransactionLogError
@@ -33,6 +33,7 @@ from groupcoord.wire import load_newest
 
 if TYPE_CHECKING:
     from groupcoord.host.metrics import MetricsServer
+    from groupcoord.topic_logs.data_directory import DataDirectory
 
 NODE_ID = 1
 FAILURE, USAGE_ERROR = 1, 2
@@ -52,7 +53,8 @@ def serve(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 9092,
     data_dir: Annotated[
-        Path | None, typer.Option(help="Where offsets, groups and topics are kept. Without it: in memory.")
+        Path | None,
+        typer.Option(help="Where topics, records, groups and offsets are kept. Without it: in memory."),
     ] = None,
     topic: Annotated[
         list[str] | None, typer.Option(metavar="NAME:PARTITIONS", help="A topic that shall exist; can be repeated.")
@@ -80,22 +82,20 @@ def serve(
 ) -> None:
     """Run a broker that real Kafka clients can produce to and consume from, with every consumer group and offset API.
 
-    SIGTERM or Ctrl-C stops it. With --data-dir nothing that was acknowledged is lost, even if it is killed; records are
-    kept in memory only, so topics are empty then.
+    SIGTERM or Ctrl-C stops it. With --data-dir nothing that was acknowledged is lost, even if it is killed.
     """
     try:
         _set_up_logging(log_level)
-        config, is_set = _parse_settings(setting or [], holds_records=not no_records and data_dir is None)
+        config, is_set = _parse_settings(setting or [], holds_records=not no_records)
         topics = [_parse_topic(text) for text in topic or []]
         if host in ANY_ADDRESS and advertised_host is None:
             raise StartError(f"--host {host!r} needs --advertised-host: clients can't connect to it", USAGE_ERROR)
         with ExitStack() as stack:
-            sock = stack.enter_context(_listening_socket(host, port))
+            sock, bound_port = stack.enter_context(_listening_socket(host, port))
             store = _open_store(data_dir, config)
             if not isinstance(store, MemoryLogStore):
                 stack.callback(store.close)  # type: ignore[attr-defined]
-            registry, config = _open_topics(data_dir, store, config, is_set, topics)
-            bound_port = sock.getsockname()[1]
+            registry, directory, config = _open_topics(data_dir, store, config, is_set, topics)
             node = Node(NODE_ID, advertised_host or host, advertised_port or bound_port)
             broker = Broker(
                 config=config,
@@ -105,6 +105,7 @@ def serve(
                 group_configs=GroupConfigs(config, data_dir),
                 node=node,
                 transaction_log=open_transaction_log(data_dir),
+                topic_directory=directory,
             )
             address = f"[{host}]:{bound_port}" if ":" in host else f"{host}:{bound_port}"
             _run(
@@ -162,7 +163,7 @@ def _parse_topic(text: str) -> tuple[str, int]:
 
 
 @contextmanager
-def _listening_socket(host: str, port: int) -> Iterator[socket.socket]:
+def _listening_socket(host: str, port: int) -> Iterator[tuple[socket.socket, int]]:
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -176,7 +177,7 @@ def _listening_socket(host: str, port: int) -> Iterator[socket.socket]:
             sock.bind(address)
         except OSError as error:
             raise StartError(f"can't listen on {host}:{port}: {error.strerror or error}") from None
-        yield sock
+        yield sock, sock.getsockname()[1]
 
 
 def _open_store(data_dir: Path | None, config: Config) -> LogStore:
@@ -190,11 +191,12 @@ def _open_store(data_dir: Path | None, config: Config) -> LogStore:
 
 def _open_topics(
     data_dir: Path | None, store: LogStore, config: Config, is_set: bool, topics: list[tuple[str, int]]
-) -> tuple[TopicRegistry, Config]:
+) -> tuple[TopicRegistry, DataDirectory | None, Config]:
     """Read the topics, add those of the command line, and settle how many partitions the offsets topic has."""
     try:
         registry = TopicRegistry(data_dir)
         config = _keep_offsets_partitions(registry, store, config, is_set)
+        directory = open_topic_directory(data_dir, config, registry)
         for name, partition_count in topics:
             registry.ensure(name, partition_count)
     except TopicFileError as error:
@@ -203,7 +205,7 @@ def _open_topics(
         raise StartError(f"--topic {name}:{partition_count}: {error}") from None
     except OSError as error:
         raise StartError(f"{data_dir}: {error.strerror or error}") from None
-    return registry, config
+    return registry, directory, config
 
 
 def _keep_offsets_partitions(registry: TopicRegistry, store: LogStore, config: Config, is_set: bool) -> Config:

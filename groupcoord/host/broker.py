@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from groupcoord.clock import Clock
 from groupcoord.config import Config
@@ -67,6 +67,9 @@ from groupcoord.wire.transaction_messages import (
     WriteTxnMarkers,
 )
 
+if TYPE_CHECKING:
+    from groupcoord.topic_logs.data_directory import DataDirectory
+
 DEFAULT_NODE = Node(1, "127.0.0.1", 9092)
 
 PACED = frozenset(
@@ -116,6 +119,7 @@ class Broker:
         new_member_id: makes a member id from its prefix; random by default.
         new_uuid: makes ids for members that join a consumer group without one; random by default.
         transaction_log: where transactions are kept; in memory by default. Keep it together with ``log_store``.
+        topic_directory: where what topics hold is kept; in memory by default. Keep it together with ``log_store``.
         authorize: decides who may do what, asked wherever Kafka asks its authorizer; all is allowed if left out.
         principal_of: returns for whom a new connection speaks, by its client's host in Kafka's form; by default all
             are ``User:ANONYMOUS``.
@@ -147,6 +151,7 @@ class Broker:
         new_member_id: Callable[[str], str] = random_member_id,
         new_uuid: Callable[[], str] = random_uuid,
         transaction_log: MemoryTransactionLog | None = None,
+        topic_directory: DataDirectory | None = None,
         authorize: Authorize | None = None,
         principal_of: Callable[[str], Principal] = anonymous,
         now_s: Callable[[], float] = perf_counter,
@@ -163,11 +168,11 @@ class Broker:
         self._node = node
         self._authorize = authorize
         self._principal_of = principal_of
-        self.data = TopicData(config, clock, self.topics)
+        self.data = TopicData(config, clock, self.topics, topic_directory)
         self._data_requests = DataRequests(
             self.data, self.pace, self._permissions, lambda writer: self.transactions.verify_writer(writer)
         )
-        self._seen_deadlines: tuple[int, int | None] = (-1, None)
+        self._seen_deadlines: tuple[int, int | None, int | None] = (-1, None, None)
         self._handlers = self._handlers_by_request()
         if self.topics.get(OFFSETS_TOPIC) is None:
             store_id = log_store.topic_id if isinstance(log_store, IdentifiedStore) else None
@@ -256,6 +261,7 @@ class Broker:
         self._seen_deadlines = (
             self.coordinator.timer_advances + self._data_requests.waits.count,
             self.transactions.next_deadline_ms(),
+            self.data.next_deadline_ms(),
         )
         return self._seen_deadlines != seen
 
@@ -265,12 +271,14 @@ class Broker:
             self.coordinator.next_deadline_ms(),
             self.transactions.next_deadline_ms(),
             self._data_requests.waits.next_deadline_ms(),
+            self.data.next_deadline_ms(),
         )
         return min((deadline_ms for deadline_ms in deadlines_ms if deadline_ms is not None), default=None)
 
     def tick(self) -> None:
         """Time has passed: do everything that is due."""
         self._data_requests.tick(self.clock.now_ms())
+        self.data.tick(self.clock.now_ms())
         self.coordinator.tick()
         self.transactions.tick()
         self.deliver_replies()
@@ -287,11 +295,13 @@ class Broker:
         """
         self.transactions.tell()
         self._reloading.retry()
+        self.data.look_after()
         self.deliver_replies()
 
     def close(self) -> None:
-        """Close the coordinator, the log store and the transaction log. Requests that still wait are not answered."""
+        """Close the coordinator and all that is kept. Requests that still wait are not answered."""
         self.coordinator.close()
+        self.data.close()
         if isinstance(self.log_store, ClosableStore):
             self.log_store.close()
         self._transaction_log.close()

@@ -17,7 +17,7 @@ from attrs import field, fields_dict, frozen
 from groupcoord.config import Config, key_of, kind_of
 from groupcoord.errors import ConfigError
 from groupcoord.group_settings import ConsumerGroupSettings, bounds_of_consumer_groups
-from groupcoord.settings import INT32_MAX, INT64_MAX, Choice, Flag, Kind, Names, Number
+from groupcoord.settings import INT32_MAX, INT64_MAX, Choice, Flag, Kind, Number
 from groupcoord.wire.config_messages import ConfigSource, ConfigSynonym, ConfigType
 
 
@@ -50,6 +50,7 @@ class Definition:
         default: its value where nobody says anything.
         broker_key: the broker's setting that holds for those that have none of their own; None: there is none.
         is_internal: it is told only where it was set.
+        tells_default: the broker's setting is told, though it has its default.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Definition:
     default: Any
     broker_key: str | None = None
     is_internal: bool = field(default=False, kw_only=True)
+    tells_default: bool = field(default=True, kw_only=True)
 
     @property
     def config_type(self) -> ConfigType:
@@ -70,10 +72,11 @@ class Definition:
         default = ConfigSynonym(self.broker_key, self.kind.text(self.default), ConfigSource.DEFAULT)
         attribute = self.broker_key.replace(".", "_")
         value = getattr(config, attribute) if attribute in fields_dict(Config) else self.default
+        defaults = (default,) if self.tells_default else ()
         if value == self.default:
-            return default.value, (default,)
+            return default.value, defaults
         static = ConfigSynonym(self.broker_key, self.kind.text(value), ConfigSource.STATIC_BROKER)
-        return static.value, (static, default)
+        return static.value, (static, *defaults)
 
 
 def type_of(kind: Kind) -> ConfigType:
@@ -185,11 +188,17 @@ def _flag(name: str, broker_key: str | None = None) -> Definition:
     return Definition(name, Flag(), False, broker_key)
 
 
+def _of_broker(name: str, attribute: str, *, tells_default: bool = True) -> Definition:
+    """Return the setting of a topic that has the broker's setting's kind and default."""
+    default = fields_dict(Config)[attribute].default
+    return Definition(name, kind_of(attribute), default, key_of(attribute), tells_default=tells_default)
+
+
 _COMPRESSION = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 _TIMESTAMPS = ("CreateTime", "LogAppendTime")
 
 TOPIC_DEFINITIONS = _by_name(
-    Definition("cleanup.policy", Names(("compact", "delete"), may_be_empty=True), ("delete",), "log.cleanup.policy"),
+    _of_broker("cleanup.policy", "log_cleanup_policy"),
     Definition("compression.gzip.level", Number(1, 9, besides=-1), -1, "compression.gzip.level"),
     _int("compression.lz4.level", 9, 1, "compression.lz4.level", 17),
     Definition("compression.type", Choice(_COMPRESSION), "producer", "compression.type"),
@@ -198,7 +207,7 @@ TOPIC_DEFINITIONS = _by_name(
     _flag("errors.deadletterqueue.group.enable"),
     _long("file.delete.delay.ms", 60_000, 0, "log.segment.delete.delay.ms"),
     _long("flush.messages", INT64_MAX, 1, "log.flush.interval.messages"),
-    _long("flush.ms", INT64_MAX, 0),
+    _of_broker("flush.ms", "log_flush_interval_ms", tells_default=False),
     Definition("follower.replication.throttled.replicas", ReplicaList(), ""),
     _int("index.interval.bytes", 4_096, 0, "log.index.interval.bytes"),
     Definition("leader.replication.throttled.replicas", ReplicaList(), ""),
@@ -219,11 +228,11 @@ TOPIC_DEFINITIONS = _by_name(
     _flag("remote.log.copy.disable"),
     _flag("remote.log.delete.on.disable"),
     _flag("remote.storage.enable"),
-    _long("retention.bytes", -1, -INT64_MAX - 1, "log.retention.bytes"),
-    _long("retention.ms", 604_800_000, -1),
-    _int("segment.bytes", 1_073_741_824, 1_048_576, "log.segment.bytes"),
+    _of_broker("retention.bytes", "log_retention_bytes"),
+    _of_broker("retention.ms", "log_retention_ms", tells_default=False),
+    _of_broker("segment.bytes", "log_segment_bytes"),
     _int("segment.index.bytes", 10_485_760, 4, "log.index.size.max.bytes"),
     _long("segment.jitter.ms", 0, 0),
-    _long("segment.ms", 604_800_000, 1),
+    _of_broker("segment.ms", "log_roll_ms", tells_default=False),
     _flag("unclean.leader.election.enable", "unclean.leader.election.enable"),
 )

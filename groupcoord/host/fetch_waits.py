@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from groupcoord.host.connection import Connection
 from groupcoord.host.fetch_sessions import FetchContext, Fetched
 from groupcoord.host.fetching import FetchPlan
+from groupcoord.topic_logs.errors import TopicLogError
 from groupcoord.wire.pacing import paced
 
 if TYPE_CHECKING:
@@ -100,7 +101,10 @@ class FetchWait:
 
     def _count(self, log: PartitionLog) -> None:
         offset, bytes_max, counted = self._counts[log]
-        readable_bytes = min(log.readable_bytes(offset, self.plan.end_of(log)), bytes_max)
+        try:
+            readable_bytes = min(log.readable_bytes(offset, self.plan.end_of(log)), bytes_max)
+        except TopicLogError:
+            readable_bytes = self.plan.min_bytes  # that is worth an answer at once
         self._counts[log] = offset, bytes_max, readable_bytes
         self._total_bytes += readable_bytes - counted
 

@@ -22,6 +22,7 @@ from groupcoord.host.topic_data import (
     check_leader_epoch,
 )
 from groupcoord.host.topics import Topic
+from groupcoord.topic_logs.errors import FailedLogError, TopicLogError
 from groupcoord.topic_logs.settings import LEADER_EPOCH
 from groupcoord.wire.broker_messages import (
     Fetch,
@@ -107,7 +108,10 @@ def plan_fetch(request: Fetch, targets: Targets, data: TopicData, permissions: P
         topic, error_code = topics[key]
         index = target.partition_index
         if topic is not None and 0 <= index < topic.partition_count:
-            readable.append(Readable(target, partition, data.log(topic, index)))
+            try:
+                readable.append(Readable(target, partition, data.log(topic, index)))
+            except FailedLogError as error:
+                refused.append((target, FetchedPartitionData(index, error.error_code)))
         else:
             errors = without_topic if error_code is ErrorCode.UNKNOWN_TOPIC_ID else refused
             errors.append((target, FetchedPartitionData(index, error_code)))
@@ -167,13 +171,16 @@ def _read(readable: Readable, plan: FetchPlan, left: int, *, takes_first: bool) 
     if log is None:
         end = partition.fetch_offset
         return FetchedPartitionData(index, error_code, end, end, 0, () if is_committed else None), 0
-    batches = log.read(
-        partition.fetch_offset,
-        plan.end_of(log),
-        min(partition.partition_max_bytes, left),
-        takes_first=takes_first,
-        lists_aborted=is_committed,
-    )
+    try:
+        batches = log.read(
+            partition.fetch_offset,
+            plan.end_of(log),
+            min(partition.partition_max_bytes, left),
+            takes_first=takes_first,
+            lists_aborted=is_committed,
+        )
+    except TopicLogError as error:
+        return FetchedPartitionData(index, error.error_code, aborted_transactions=None), 0
     aborted = tuple(transaction[:2] for transaction in batches.aborted) if is_committed else None
     fetched = FetchedPartitionData(
         index,
@@ -195,7 +202,8 @@ def _check(partition: FetchPartition, log: PartitionLog | None, request: Fetch) 
         return error_code
     if request.replica_id >= 0:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER  # there are no followers here
+    leader_epoch = LEADER_EPOCH if log is None else log.leader_epoch
     is_beyond = log is not None and not log.start_offset <= partition.fetch_offset <= log.end_offset
-    if is_beyond or partition.fetch_offset < 0 or partition.last_fetched_epoch > LEADER_EPOCH:
+    if is_beyond or partition.fetch_offset < 0 or partition.last_fetched_epoch > leader_epoch:
         return ErrorCode.OFFSET_OUT_OF_RANGE
     return ErrorCode.NONE

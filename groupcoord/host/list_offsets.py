@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ErrorCode
 from groupcoord.host.topic_data import READ_COMMITTED, READ_UNCOMMITTED, TopicData, check_leader_epoch
-from groupcoord.topic_logs.errors import RefusedBatchError
+from groupcoord.topic_logs.errors import FailedLogError, TopicLogError
 from groupcoord.topic_logs.settings import LEADER_EPOCH
 from groupcoord.wire.broker_messages import (
     ListedOffsetsPartition,
@@ -83,7 +83,10 @@ def _list(partition: ListOffsetsPartition, name: str, request: ListOffsets, data
     error_code = check_leader_epoch(partition.current_leader_epoch)
     if error_code is not ErrorCode.NONE:
         return ListedOffsetsPartition(index, error_code)
-    log = data.log(topic, index)
+    try:
+        log = data.log(topic, index)
+    except FailedLogError as error:
+        return ListedOffsetsPartition(index, error.error_code)
     if partition.timestamp in (LATEST, EARLIEST, EARLIEST_LOCAL):
         offset = 0 if log is None else _bound(log, partition.timestamp, request.isolation_level)
         return ListedOffsetsPartition(index, ErrorCode.NONE, offset=offset, leader_epoch=LEADER_EPOCH)
@@ -103,7 +106,7 @@ def _find(log: PartitionLog, partition: ListOffsetsPartition, isolation_level: i
     try:
         is_largest = partition.timestamp == MAX_TIMESTAMP
         found = log.find_max_time() if is_largest else log.find_time(partition.timestamp)
-    except RefusedBatchError as error:
+    except TopicLogError as error:
         return ListedOffsetsPartition(partition.partition_index, error.error_code)
     if found is None or found.offset >= _bound(log, LATEST, isolation_level):
         return ListedOffsetsPartition(partition.partition_index, ErrorCode.NONE)

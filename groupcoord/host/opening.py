@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from groupcoord.config import Config
-from groupcoord.host.transaction_log import FileTransactionLog, MemoryTransactionLog
+from groupcoord.host.descriptors import descriptor_limit
+from groupcoord.host.topics import INTERNAL_TOPICS, TopicError, TopicRegistry
+from groupcoord.host.transaction_log import NEXT_PRODUCER_ID, FileTransactionLog, MemoryTransactionLog
 from groupcoord.log_store import LogStore, MemoryLogStore
+from groupcoord.storage.log_directory import BROKER_FILE
+
+if TYPE_CHECKING:
+    from groupcoord.topic_logs.data_directory import DataDirectory
+
+METADATA_TOPIC = "__cluster_metadata"
+"""What a broker keeps for itself in a folder like those of topics."""
+
+PRODUCER_ID_BESIDE_A_BROKER = 2**40
+"""The first in a broker's directory: the broker has given out lower ones, and will go on to when it is back."""
+
+OPEN_FILES_SHARE, OPEN_FILES_MAX = 4, 1_024
+"""What topics hold may have so large a part of the file descriptors open, and not more than so many."""
+
+logger = logging.getLogger("groupcoord.host")
 
 
 def open_log_store(data_dir: Path | None, config: Config) -> LogStore:
@@ -40,10 +59,41 @@ def open_log_store(data_dir: Path | None, config: Config) -> LogStore:
     )
 
 
+def open_topic_directory(data_dir: Path | None, config: Config, topics: TopicRegistry) -> DataDirectory | None:
+    """Return where what topics hold is kept, and let the topics be that a broker has made there.
+
+    Args:
+        data_dir: the directory, of which :func:`open_log_store` has the lock; None: in memory.
+        config: says whether topics hold anything.
+        topics: those that are known; others that are found are added.
+
+    Raises:
+        OSError: the directory can't be read.
+    """
+    if data_dir is None or not config.records_enable:
+        return None
+    from groupcoord.topic_logs.data_directory import DataDirectory
+
+    directory = DataDirectory(data_dir, descriptors_max=min(descriptor_limit() // OPEN_FILES_SHARE, OPEN_FILES_MAX))
+    known = {topic.name for topic in topics} | INTERNAL_TOPICS | {METADATA_TOPIC}
+    with topics.edit() as edit:
+        for name, topic_id, partition_count in directory.find_topics(known):
+            try:
+                edit.create(name, partition_count, topic_id)
+            except TopicError as error:
+                logger.error("%s: the folders of topic %r are left alone: %s", data_dir, name, error)
+    return directory
+
+
 def open_transaction_log(data_dir: Path | None) -> MemoryTransactionLog:
     """Return the transaction log that belongs to :func:`open_log_store`.
 
     Raises:
         TransactionLogError: the file does not hold what it should.
     """
-    return MemoryTransactionLog() if data_dir is None else FileTransactionLog(data_dir)
+    if data_dir is None:
+        return MemoryTransactionLog()
+    log = FileTransactionLog(data_dir)
+    if NEXT_PRODUCER_ID not in log.entries and (data_dir / BROKER_FILE).exists():
+        log.put(NEXT_PRODUCER_ID, PRODUCER_ID_BESIDE_A_BROKER)
+    return log

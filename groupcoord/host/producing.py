@@ -14,7 +14,7 @@ from groupcoord.errors import ErrorCode
 from groupcoord.host.topic_data import TopicData
 from groupcoord.host.topics import Topic
 from groupcoord.host.transaction_state import TopicPartition, Writer
-from groupcoord.topic_logs.errors import RefusedBatchError
+from groupcoord.topic_logs.errors import FailedLogError, RefusedBatchError, TopicLogError
 from groupcoord.topic_logs.produced_batch import ProducedBatch, read_produced
 from groupcoord.wire.broker_messages import (
     Produce,
@@ -117,7 +117,10 @@ def _produce(
 ) -> ProducedPartition:
     if topic is None or not 0 <= index < topic.partition_count:
         return ProducedPartition(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    log = data.log(topic, index)
+    try:
+        log = data.log(topic, index)
+    except FailedLogError as error:
+        return ProducedPartition(index, error.error_code, error.reason)
     if log is not None and isinstance(batch, RefusedBatchError):
         return ProducedPartition(index, batch.error_code, batch.reason)
     if request.acks not in ALLOWED_ACKS:
@@ -136,7 +139,7 @@ def _produce(
             return ProducedPartition(index, error_code, message)
     try:
         appended = log.append(batch, data.settings_of(topic), data.clock.now_ms())
-    except RefusedBatchError as error:
+    except TopicLogError as error:
         start = log.start_offset if error.tells_start else -1
         return ProducedPartition(index, error.error_code, error.reason, log_start_offset=start)
     return ProducedPartition(index, ErrorCode.NONE, None, *appended)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ErrorCode
 from groupcoord.host.topic_data import TopicData, check_leader_epoch
+from groupcoord.topic_logs.errors import FailedLogError, TopicLogError
 from groupcoord.topic_logs.settings import LEADER_EPOCH
 from groupcoord.wire.broker_messages import (
     DeletedRecordsPartition,
@@ -54,13 +55,16 @@ def _delete(
         return DeletedRecordsPartition(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if topic.is_internal:
         return DeletedRecordsPartition(index, ErrorCode.INVALID_TOPIC_EXCEPTION)
-    log = data.log(topic, index)
-    end_offset = 0 if log is None else log.end_offset
-    if offset == HIGH_WATERMARK:
-        offset = end_offset
-    if not 0 <= offset <= end_offset:
-        return DeletedRecordsPartition(index, ErrorCode.OFFSET_OUT_OF_RANGE)
-    return DeletedRecordsPartition(index, ErrorCode.NONE, 0 if log is None else log.delete_before(offset))
+    try:
+        log = data.log(topic, index)
+        end_offset = 0 if log is None else log.end_offset
+        if offset == HIGH_WATERMARK:
+            offset = end_offset
+        if not 0 <= offset <= end_offset:
+            return DeletedRecordsPartition(index, ErrorCode.OFFSET_OUT_OF_RANGE)
+        return DeletedRecordsPartition(index, ErrorCode.NONE, 0 if log is None else log.delete_before(offset))
+    except TopicLogError as error:
+        return DeletedRecordsPartition(index, error.error_code)
 
 
 def answer_offset_for_leader_epoch(
@@ -88,7 +92,10 @@ def _find_end(partition: LeaderEpochPartition, name: str, data: TopicData, permi
         error_code = check_leader_epoch(partition.current_leader_epoch)
     if error_code is not ErrorCode.NONE or topic is None or epoch == NO_EPOCH or epoch > LEADER_EPOCH:
         return LeaderEpochEnd(index, error_code)
-    log = data.log(topic, index)
+    try:
+        log = data.log(topic, index)
+    except FailedLogError as error:
+        return LeaderEpochEnd(index, error.error_code)
     if log is None:
         return LeaderEpochEnd(index, ErrorCode.NONE, epoch, 0)
     # An epoch before the first ends, as in Kafka, where the first begins.

@@ -12,11 +12,11 @@ import asyncio
 import logging
 import math
 import socket
-import sys
 from types import TracebackType
 
 from groupcoord.host.broker import Broker
 from groupcoord.host.connection import Connection
+from groupcoord.host.descriptors import descriptor_limit
 from groupcoord.host.limited_log import LimitedLog
 from groupcoord.host.peer import Peer
 from groupcoord.log_store import CompactingStore, FlushingStore, LogStoreError
@@ -38,16 +38,6 @@ DESCRIPTOR_RESERVE = 32
 
 NEVER_MS = INT64_MAX
 ACCEPT_BACKLOG = 1024
-
-
-def descriptor_limit() -> int:
-    """Return how many files and sockets this process may have open."""
-    if sys.platform == "win32":
-        return sys.maxsize
-    import resource
-
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return sys.maxsize if soft == resource.RLIM_INFINITY else soft
 
 
 class Server:

@@ -9,6 +9,8 @@ and producing is refused, though answered: librdkafka fetches from no broker tha
 
 from __future__ import annotations
 
+import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -17,14 +19,23 @@ from groupcoord.config import Config
 from groupcoord.core.records import TransactionMarker
 from groupcoord.errors import ErrorCode
 from groupcoord.host.config_definitions import TOPIC_DEFINITIONS
+from groupcoord.host.limited_log import LimitedLog
 from groupcoord.host.topics import Topic, TopicRegistry
+from groupcoord.settings import INT64_MAX
+from groupcoord.topic_logs.errors import FailedLogError, TopicLogError
 from groupcoord.topic_logs.settings import LEADER_EPOCH, TopicLogSettings
 from groupcoord.topic_logs.topic_logs import TopicLogs
 
 if TYPE_CHECKING:
+    from groupcoord.topic_logs.data_directory import DataDirectory
     from groupcoord.topic_logs.partition_log import PartitionLog
 
+logger = logging.getLogger("groupcoord.host")
+
 NO_LEADER_EPOCH = -1
+RETAINED_AT_ONCE = 100
+"""So many logs are looked at, for what need not be kept, without a pause."""
+
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 
@@ -35,25 +46,41 @@ class TopicData:
         config: what holds for topics that have no settings of their own.
         clock: where the time comes from.
         topics: the topics that exist.
+        directory: where their logs are; None keeps them in memory.
 
     Attributes:
         logs: what they hold; None if they hold nothing.
     """
 
-    def __init__(self, config: Config, clock: Clock, topics: TopicRegistry) -> None:
+    def __init__(
+        self, config: Config, clock: Clock, topics: TopicRegistry, directory: DataDirectory | None = None
+    ) -> None:
         self.config = config
         self.clock = clock
         self.topics = topics
-        self.logs = TopicLogs(config.records_memory_max_bytes) if config.records_enable else None
+        self._lines = LimitedLog(logger)
+        self.logs: TopicLogs | None = None
+        if config.records_enable:
+            self.logs = TopicLogs(config.records_memory_max_bytes, directory, now_ms=clock.now_ms, report=self._report)
+            self.logs.open_found(topics)
+        self._retention_due_ms = clock.now_ms() + config.log_retention_check_interval_ms
+        self._to_retain: list[tuple[UUID, int]] = []
         self._settings: dict[UUID, tuple[Topic, TopicLogSettings]] = {}
+
+    def _report(self, kind: str, line: str) -> None:
+        self._lines.error(kind, self.clock.now_ms() / 1000, "%s", line)
 
     def find(self, name: str | None, topic_id: UUID) -> Topic | None:
         """Return the topic that a request names, by name or (None) by id."""
         return self.topics.get_by_id(topic_id) if name is None else self.topics.get(name)
 
     def log(self, topic: Topic, partition_index: int) -> PartitionLog | None:
-        """Return the log of a partition that exists; None if topics hold nothing."""
-        return None if self.logs is None else self.logs.log(topic.topic_id, partition_index)
+        """Return the log of a partition that exists; None if topics hold nothing.
+
+        Raises:
+            FailedLogError: its files can't be used.
+        """
+        return None if self.logs is None else self.logs.log(topic, partition_index)
 
     def settings_of(self, topic: Topic) -> TopicLogSettings:
         """Return what holds for the logs of a topic."""
@@ -71,6 +98,13 @@ class TopicData:
             uses_append_time=self._text(topic, "message.timestamp.type") == "LogAppendTime",
             timestamp_before_max_ms=value("message.timestamp.before.max.ms"),
             timestamp_after_max_ms=value("message.timestamp.after.max.ms"),
+            segment_bytes=value("segment.bytes"),
+            segment_ms=value("segment.ms"),
+            retention_ms=value("retention.ms"),
+            retention_bytes=value("retention.bytes"),
+            is_deleted="delete" in self._text(topic, "cleanup.policy").split(","),
+            flush_messages=value("flush.messages"),
+            flush_ms=value("flush.ms"),
         )
 
     def _text(self, topic: Topic, name: str) -> str:
@@ -81,18 +115,63 @@ class TopicData:
         """Append the end of a transaction to the log of a partition; to one that is gone nothing, which is fine.
 
         Returns:
-            What :meth:`PartitionLog.append_marker` returns.
+            What :meth:`PartitionLog.append_marker` returns; KAFKA_STORAGE_ERROR if the log's files can't be used.
         """
         topic = self.topics.get(name)
         if self.logs is None or topic is None or not 0 <= partition_index < topic.partition_count:
             return ErrorCode.NONE
-        return self.logs.log(topic.topic_id, partition_index).append_marker(marker, self.clock.now_ms())
+        try:
+            log = self.logs.log(topic, partition_index)
+        except FailedLogError as error:
+            return error.error_code
+        return log.append_marker(marker, self.clock.now_ms(), self.settings_of(topic))
 
     def delete(self, topic: Topic) -> None:
         """Forget what a topic held."""
         self._settings.pop(topic.topic_id, None)
         if self.logs is not None:
-            self.logs.delete(topic.topic_id)
+            self.logs.delete(topic)
+
+    # ------------------------------------------------------------ time
+
+    def next_deadline_ms(self) -> int | None:
+        """Return when :meth:`tick` is wanted; None if there is nothing to look after."""
+        if self.logs is None or self.logs.is_empty:
+            return None
+        return self._retention_due_ms if not self._to_retain else self.clock.now_ms()
+
+    def tick(self, now_ms: int) -> None:
+        """Delete what need not be kept any more, of some logs now and of the others at once again."""
+        if self.logs is None or (not self._to_retain and now_ms < self._retention_due_ms):
+            return
+        if not self._to_retain:
+            self._retention_due_ms = now_ms + self.config.log_retention_check_interval_ms
+            try:
+                self._to_retain = [(topic.topic_id, index) for topic, index in self.logs.existing(self.topics)]
+            except OSError as error:
+                self._report("the data directory can't be read", str(error))
+        due, self._to_retain = self._to_retain[:RETAINED_AT_ONCE], self._to_retain[RETAINED_AT_ONCE:]
+        for topic_id, index in due:
+            topic = self.topics.get_by_id(topic_id)
+            if topic is not None and not topic.is_internal:
+                with suppress(TopicLogError):  # that was said, and is tried again
+                    self.logs.log(topic, index).retain(self.settings_of(topic), now_ms)
+
+    def look_after(self) -> None:
+        """See to it that files are as they should be, and durable when they should. Worth calling every second."""
+        if self.logs is not None:
+            self.logs.check_some()
+            for topic in self.topics:
+                settings = self.settings_of(topic)
+                if settings.flush_ms != INT64_MAX:
+                    self.logs.flush_due(topic, settings)
+        self._lines.report(self.clock.now_ms() / 1000)
+
+    def close(self) -> None:
+        """Close what is open."""
+        if self.logs is not None:
+            self.logs.close()
+        self._lines.report(self.clock.now_ms() / 1000, ends=True)
 
 
 def check_leader_epoch(epoch: int) -> ErrorCode:

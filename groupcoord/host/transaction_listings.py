@@ -13,6 +13,7 @@ from groupcoord.errors import ErrorCode
 from groupcoord.host.regexes import ExpressionError, compile_expression
 from groupcoord.host.topic_data import TopicData
 from groupcoord.host.transaction_state import Transaction, TransactionState
+from groupcoord.topic_logs.errors import FailedLogError
 from groupcoord.wire.pacing import paced
 from groupcoord.wire.transaction_messages import (
     DescribedPartition,
@@ -81,6 +82,9 @@ def _describe(name: str, index: int, data: TopicData, permissions: Permissions) 
     topic = data.topics.get(name)
     if topic is None or not 0 <= index < topic.partition_count:
         return DescribedPartition(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    log = data.log(topic, index)
+    try:
+        log = data.log(topic, index)
+    except FailedLogError as error:
+        return DescribedPartition(index, error.error_code)
     producers = () if log is None else tuple(DescribedProducer(*producer) for producer in log.producers.active())
     return DescribedPartition(index, ErrorCode.NONE, producers)

@@ -31,6 +31,9 @@ FORMAT = {"format": "groupcoord transactions", "version": 1}
 ROTTEN_CHANGES = 10_000
 """The file is rewritten once it holds this many changes, and four times as many as there are entries."""
 
+NEXT_PRODUCER_ID = "next_producer_id"
+"""The key of the first producer id that was not set aside yet."""
+
 Value = dict[str, Any] | int
 logger = logging.getLogger("groupcoord.host")
 

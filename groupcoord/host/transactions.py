@@ -28,7 +28,7 @@ from groupcoord.errors import ErrorCode
 from groupcoord.host.limited_log import LimitedLog
 from groupcoord.host.topic_data import TopicData
 from groupcoord.host.topics import INTERNAL_TOPICS, OFFSETS_TOPIC, TopicRegistry
-from groupcoord.host.transaction_log import MemoryTransactionLog, TransactionLogError, Value
+from groupcoord.host.transaction_log import NEXT_PRODUCER_ID, MemoryTransactionLog, TransactionLogError, Value
 from groupcoord.host.transaction_markers import Answerable, MarkerToken
 from groupcoord.host.transaction_state import TopicPartition, Transaction, TransactionState, Writer
 from groupcoord.wire.pacing import paced
@@ -64,7 +64,6 @@ ENDED = (ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION
 NOT_WRITTEN = ErrorCode.COORDINATOR_NOT_AVAILABLE
 """What a client is told whose change could not be written."""
 
-NEXT_PRODUCER_ID = "next_producer_id"
 KEY_PREFIX = "transaction:"
 
 

@@ -6,6 +6,7 @@ import base64
 import fcntl
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -19,6 +20,8 @@ PARTITION_METADATA_FILE = "partition.metadata"
 LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
 CLEANER_OFFSET_FILE = "cleaner-offset-checkpoint"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+BROKER_FILE = "meta.properties"  # every broker's directory has it
+START_OFFSET_FILE = "log-start-offset-checkpoint"
 
 _PARTITION_FOLDER = re.compile(rf"{TOPIC}-(0|[1-9][0-9]{{0,9}})")
 _SEGMENT_FILE = re.compile(r"([0-9]{20})\.log")
@@ -98,13 +101,20 @@ def list_segments(folder: Path) -> list[int]:
 def find_topic_id(directory: Path) -> UUID:
     """Return the id of ``__consumer_offsets`` that the partitions' metadata files name, or a new one."""
     for partition in list_partitions(directory):
-        try:
-            text = (partition_folder(directory, partition) / PARTITION_METADATA_FILE).read_text("ascii")
-        except (OSError, UnicodeDecodeError):
-            continue
-        if match := _TOPIC_ID_LINE.search(text):
-            return UUID(bytes=base64.urlsafe_b64decode(match[1] + "=="))
+        topic_id = read_topic_id(partition_folder(directory, partition))
+        if topic_id is not None:
+            return topic_id
     return new_topic_id()
+
+
+def read_topic_id(folder: Path) -> UUID | None:
+    """Return the topic id that the metadata file of a partition names; None if there is none."""
+    try:
+        text = (folder / PARTITION_METADATA_FILE).read_text("ascii")
+    except (OSError, UnicodeDecodeError):
+        return None
+    match = _TOPIC_ID_LINE.search(text)
+    return None if match is None else UUID(bytes=base64.urlsafe_b64decode(match[1] + "=="))
 
 
 def new_topic_id() -> UUID:
@@ -136,22 +146,36 @@ def note_leader_epoch(folder: Path, leader_epoch: int, start_offset: int) -> int
     Raises:
         ValueError: the file is not one that Kafka writes.
     """
-    path = folder / LEADER_EPOCH_FILE
-    entries: list[tuple[int, int]] = []
-    if path.exists():
-        lines = path.read_text("ascii").split("\n")
-        if lines[0] != "0" or len(lines) < 2:
-            raise ValueError(f"{path}: not a leader epoch checkpoint of version 0")
-        for line in lines[2 : 2 + int(lines[1])]:
-            epoch, offset = line.split(" ")
-            entries.append((int(epoch), int(offset)))
+    entries = _read_leader_epochs(folder)
     if not entries or entries[-1][0] < leader_epoch:
         # An epoch in which nothing was written yet gives way, as in Kafka's LeaderEpochFileCache.
         entries = [entry for entry in entries if entry[1] < start_offset]
         entries.append((leader_epoch, start_offset))
         lines = [f"{epoch} {offset}" for epoch, offset in entries]
-        replace_file(path, "\n".join(["0", str(len(entries)), *lines, ""]).encode())
+        replace_file(folder / LEADER_EPOCH_FILE, "\n".join(["0", str(len(entries)), *lines, ""]).encode())
     return max(leader_epoch, entries[-1][0])
+
+
+def read_leader_epoch(folder: Path) -> int:
+    """Return the newest epoch that ``leader-epoch-checkpoint`` knows; -1 if it knows none.
+
+    Raises:
+        ValueError: the file is not one that Kafka writes.
+        OSError: it can't be read.
+    """
+    entries = _read_leader_epochs(folder)
+    return entries[-1][0] if entries else -1
+
+
+def _read_leader_epochs(folder: Path) -> list[tuple[int, int]]:
+    path = folder / LEADER_EPOCH_FILE
+    if not path.exists():
+        return []
+    lines = path.read_text("ascii").split("\n")
+    if lines[0] != "0" or len(lines) < 2:
+        raise ValueError(f"{path}: not a leader epoch checkpoint of version 0")
+    entries = [line.split(" ") for line in lines[2 : 2 + int(lines[1])]]
+    return [(int(epoch), int(offset)) for epoch, offset in entries]
 
 
 def read_cleaner_checkpoint(directory: Path) -> dict[int, int]:
@@ -159,11 +183,8 @@ def read_cleaner_checkpoint(directory: Path) -> dict[int, int]:
 
     A file that is missing or can't be understood is empty: then everything is compacted once more.
     """
-    return {
-        int(partition): int(offset)
-        for topic, partition, offset in _read_offset_checkpoint(directory / CLEANER_OFFSET_FILE)
-        if topic == TOPIC
-    }
+    offsets = read_offset_checkpoint(directory / CLEANER_OFFSET_FILE)
+    return {partition: offset for (topic, partition), offset in offsets.items() if topic == TOPIC}
 
 
 def write_cleaner_checkpoint(directory: Path, partition: int, first_dirty: int) -> None:
@@ -172,19 +193,26 @@ def write_cleaner_checkpoint(directory: Path, partition: int, first_dirty: int) 
     A power failure may take it back, and then something is compacted once more; nobody waits for the disk here.
     """
     path = directory / CLEANER_OFFSET_FILE
-    entries = [entry for entry in _read_offset_checkpoint(path) if entry[:2] != (TOPIC, str(partition))]
-    entries.append((TOPIC, str(partition), str(first_dirty)))
-    lines = ["0", str(len(entries)), *(" ".join(entry) for entry in entries), ""]
-    replace_file(path, "\n".join(lines).encode(), is_durable=False)
+    write_offset_checkpoint(path, {**read_offset_checkpoint(path), (TOPIC, partition): first_dirty})
 
 
-def _read_offset_checkpoint(path: Path) -> list[tuple[str, str, str]]:
-    """Return (topic, partition, offset) of each line of one of Kafka's offset checkpoint files."""
+def read_offset_checkpoint(path: Path) -> dict[tuple[str, int], int]:
+    """Return the offset of each topic and partition in one of Kafka's offset checkpoint files, if there is one."""
     try:
         matches = _CHECKPOINT_LINE.findall(path.read_text("ascii"))
     except (OSError, UnicodeDecodeError):
-        return []
-    return [(topic, partition, offset) for topic, partition, offset in matches]
+        return {}
+    return {(topic, int(partition)): int(offset) for topic, partition, offset in matches}
+
+
+def write_offset_checkpoint(path: Path, offsets: Mapping[tuple[str, int], int]) -> None:
+    """Write one of Kafka's offset checkpoint files; a power failure may take that back.
+
+    Raises:
+        OSError: it can't be written.
+    """
+    lines = ["0", str(len(offsets)), *(f"{topic} {index} {offset}" for (topic, index), offset in offsets.items()), ""]
+    replace_file(path, "\n".join(lines).encode(), is_durable=False)
 
 
 def forget_clean_shutdown(directory: Path) -> None:

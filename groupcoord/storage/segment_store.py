@@ -43,8 +43,8 @@ from groupcoord.storage.log_directory import (
     sync_path,
     write_partition_metadata,
 )
-from groupcoord.storage.lost_segments import find_loss
-from groupcoord.storage.segments import OFFSETS_END, all_records, read_batches, recover_segment
+from groupcoord.storage.lost_segments import find_loss, find_loss_behind
+from groupcoord.storage.segments import OFFSETS_END, all_records, read_batches, recover_log
 from groupcoord.storage.swapping import finish_swaps
 
 T = TypeVar("T")
@@ -330,7 +330,7 @@ class SegmentLogStore:
         """Find where a log partition ends. Nothing is created before the first append."""
         log = self._find(partition)
         try:
-            log.size_bytes, log.next_offset = _recover(log.folder, log.segments)
+            log.size_bytes, log.next_offset = recover_log(log.folder, log.segments)
         except OSError as error:
             raise StorageError(f"log partition {partition} can't be opened: {error}") from error
         self._check_end(partition, log)
@@ -451,13 +451,7 @@ class SegmentLogStore:
 
     def _check_written(self, partition: int, log: _Partition) -> None:
         """Make sure that what was written is in a file that can be found again, and that nobody else changed."""
-        try:
-            status = os.fstat(log.descriptor)
-        except OSError as error:
-            raise self._lost(partition, log, f"{log.folder}: {error}") from error
-        if status.st_nlink and status.st_size == log.size_bytes:
-            return
-        loss = find_loss(log.folder, log.segments, log.size_bytes, log.descriptor)
+        loss = find_loss_behind(log.folder, log.segments, log.size_bytes, log.descriptor)
         if loss is not None:
             raise self._lost(partition, log, loss)
 
@@ -494,24 +488,6 @@ class SegmentLogStore:
 
 def _open_for_append(path: Path) -> int:
     return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-
-
-def _recover(folder: Path, segments: list[int]) -> tuple[int, int]:
-    """Return the size of the last segment and the next offset, cutting torn tails.
-
-    Only segments from the last one that holds a batch on can have been written when the power failed.
-    """
-    last_size_bytes = next_offset = 0
-    following = OFFSETS_END
-    for base_offset in reversed(segments):
-        size_bytes, end_offset = recover_segment(segment_path(folder, base_offset), base_offset, following)
-        next_offset = max(next_offset, end_offset)
-        if base_offset == segments[-1]:
-            last_size_bytes = size_bytes
-        if size_bytes:
-            break
-        following = base_offset
-    return last_size_bytes, next_offset
 
 
 class _Reading:
@@ -562,7 +538,7 @@ class _FirstReading(_Reading):
                     log.size_bytes, log.next_offset = batch.position + batch.size_bytes, batch.next_offset
                     yield batch
             except InvalidBatchError as error:
-                log.size_bytes, log.next_offset = _recover(log.folder, log.segments)
+                log.size_bytes, log.next_offset = recover_log(log.folder, log.segments)
                 if self._path.stat().st_size > error.position:
                     raise
                 return  # a torn tail, and nothing behind it

@@ -14,6 +14,8 @@ from pathlib import Path
 
 from groupcoord.log_store import LogRecord
 from groupcoord.records.batches import (
+    BATCH_HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
     MAGIC_POSITION,
     MAGIC_V2,
     Batch,
@@ -23,13 +25,18 @@ from groupcoord.records.batches import (
     iter_batches,
 )
 from groupcoord.records.codec import decode_control, decode_record
+from groupcoord.records.range_checksums import ReadAt
 from groupcoord.records.salvage import find_batch
 from groupcoord.storage.errors import CorruptLogError
+from groupcoord.storage.log_directory import segment_path
 
 logger = logging.getLogger(__name__)
 
 #: Kafka's ``offsets.load.buffer.size``.
 CHUNK_BYTES = 5_242_880
+
+HEADERS_CHUNK_BYTES = 16_384
+"""How much is read at a time where only headers are looked at."""
 
 DISK_SECTOR_BYTES = 512
 """A power failure takes or leaves so many bytes at a time, at least."""
@@ -90,6 +97,41 @@ def read_batches(
                 if start + len(chunk) == end or error.position + error.size_bytes > end:
                     raise TruncatedBatchError(error.position, error.size_bytes, end - error.position) from None
                 wanted = max(chunk_bytes, error.size_bytes)
+
+
+def read_headers(
+    read_at: ReadAt, position: int, end: int, *, chunk_bytes: int = HEADERS_CHUNK_BYTES
+) -> Iterator[Batch]:
+    """Yield the batches of a segment file that was checked before; what is behind their headers is passed over.
+
+    Of control batches, and of formats v0 and v1, all is read.
+
+    Args:
+        read_at: reads so many bytes from a position of the file.
+        position: where a batch begins.
+        end: where the last one ends.
+        chunk_bytes: how much to read at a time.
+
+    Raises:
+        InvalidBatchError: there is no batch.
+    """
+    start, chunk = position, b""
+    while position < end:
+        if position + BATCH_HEADER_BYTES > start + len(chunk):
+            start, chunk = position, read_at(position, min(chunk_bytes, end - position))
+        at = position - start
+        if len(chunk) < at + LOG_OVERHEAD_BYTES + MAGIC_POSITION:
+            raise TruncatedBatchError(position, BATCH_HEADER_BYTES, len(chunk) - at)
+        size = int.from_bytes(chunk[at + 8 : at + 12], "big", signed=True) + LOG_OVERHEAD_BYTES
+        if size < LOG_OVERHEAD_BYTES + 1 or position + size > end:
+            raise CorruptBatchError(position, f"a length of {size} bytes is impossible")
+        batch = None
+        if chunk[at + MAGIC_POSITION] == MAGIC_V2 and len(chunk) >= at + BATCH_HEADER_BYTES:
+            batch = Batch(chunk, at, position)
+        if batch is None or (batch.is_control and at + size > len(chunk)):
+            (batch,) = iter_batches(read_at(position, size), base_position=position, check_crc=False)
+        yield batch
+        position += size
 
 
 def _read_at(descriptor: int, size: int, position: int) -> bytes:
@@ -178,6 +220,35 @@ def recover_segment(path: Path, base_offset: int, end_offset: int = OFFSETS_END)
         )
         os.truncate(path, size)
     return size, next_offset
+
+
+def recover_log(folder: Path, segments: list[int]) -> tuple[int, int]:
+    """Find the end of a log that may have been written when the process or the machine died, and cut torn tails.
+
+    Only segments from the last one that holds a batch on can have been written when the power failed.
+
+    Args:
+        folder: of the log.
+        segments: base offsets of its segments, in order.
+
+    Returns:
+        The size of the last segment and the offset after the last record.
+
+    Raises:
+        CorruptLogError: a batch is broken and a sound one follows it, or a file was never a segment.
+        OSError: a file can't be read or cut.
+    """
+    last_size_bytes = next_offset = 0
+    following = OFFSETS_END
+    for base_offset in reversed(segments):
+        size_bytes, end_offset = recover_segment(segment_path(folder, base_offset), base_offset, following)
+        next_offset = max(next_offset, end_offset)
+        if base_offset == segments[-1]:
+            last_size_bytes = size_bytes
+        if size_bytes:
+            break
+        following = base_offset
+    return last_size_bytes, next_offset
 
 
 def _holds_batch(path: Path, position: int) -> bool:

@@ -19,7 +19,7 @@ from groupcoord.config import Config
 from groupcoord.core.messages import Node
 from groupcoord.host.broker import Broker
 from groupcoord.host.group_configs import GroupConfigs
-from groupcoord.host.opening import open_log_store, open_transaction_log
+from groupcoord.host.opening import open_log_store, open_topic_directory, open_transaction_log
 from groupcoord.host.server import Server
 from groupcoord.host.topics import OFFSETS_TOPIC, TopicRegistry
 from groupcoord.log_store import ClosableStore
@@ -53,8 +53,8 @@ class ServerThread:
     Args:
         topics: the topics that exist from the start, with their numbers of partitions.
         settings: keys as Kafka spells them (or with underscores), and their values.
-        data_dir: where offsets, groups and topics are kept; None: in memory. A server started later on the same
-            directory goes on where this one stopped. Topics hold no records then.
+        data_dir: where offsets, groups and topics with their records are kept; None: in memory. A server started later
+            on the same directory goes on where this one stopped.
         clock: a clock that the test turns with :meth:`advance`; None: real time.
 
     Raises:
@@ -70,9 +70,7 @@ class ServerThread:
         clock: ManualClock | None = None,
     ) -> None:
         properties = {key.replace("_", "."): value for key, value in {**SETTINGS, **(settings or {})}.items()}
-        config = Config.from_properties(properties)
-        # What was acknowledged outlives a server with a directory, and records are kept in memory only.
-        self._config = config if data_dir is None else evolve(config, records_enable=False)
+        self._config = Config.from_properties(properties)
         self._topics = dict(topics or {})
         self._data_dir = None if data_dir is None else Path(data_dir)
         self._manual_clock = clock
@@ -206,6 +204,7 @@ class ServerThread:
         config, offsets_topic = self._config, registry.get(OFFSETS_TOPIC)
         if offsets_topic is not None:
             config = evolve(config, offsets_topic_num_partitions=offsets_topic.partition_count)
+        directory = open_topic_directory(self._data_dir, config, registry)
         for name, partition_count in self._topics.items():
             registry.ensure(name, partition_count)
         return Broker(
@@ -216,4 +215,5 @@ class ServerThread:
             group_configs=GroupConfigs(config, self._data_dir),
             node=Node(1, HOST, 0),
             transaction_log=open_transaction_log(self._data_dir),
+            topic_directory=directory,
         )

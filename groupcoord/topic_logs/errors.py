@@ -1,15 +1,15 @@
-"""Why a batch isn't taken."""
+"""Why a batch isn't taken, or a log can't be used."""
 
 from __future__ import annotations
 
 from groupcoord.errors import ErrorCode, GroupcoordError
 
 
-class RefusedBatchError(GroupcoordError):
-    """A batch can't be appended; nothing has changed.
+class TopicLogError(GroupcoordError):
+    """A log can't do what it is asked.
 
     Attributes:
-        error_code: what the producer is answered.
+        error_code: what the client is answered.
         reason: the same in words, which answers of newer versions carry.
         tells_start: whether the answer names the log's start, as Kafka's does for what the log itself found.
     """
@@ -19,3 +19,14 @@ class RefusedBatchError(GroupcoordError):
         self.error_code = error_code
         self.reason = reason
         self.tells_start = tells_start
+
+
+class RefusedBatchError(TopicLogError):
+    """A batch can't be appended; nothing has changed."""
+
+
+class FailedLogError(TopicLogError):
+    """The files of a log can't be used at the moment: KAFKA_STORAGE_ERROR, as from a broker whose disk has failed."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, reason, tells_start=False)

@@ -14,13 +14,14 @@ from groupcoord.core.records import TransactionMarker
 from groupcoord.errors import ErrorCode
 from groupcoord.records.batches import encode_batch
 from groupcoord.records.codec import encode_record
-from groupcoord.topic_logs.errors import RefusedBatchError
+from groupcoord.topic_logs.errors import FailedLogError, RefusedBatchError, TopicLogError
 from groupcoord.topic_logs.log_memory import LogMemory
+from groupcoord.topic_logs.memory_segment import MemorySegment
 from groupcoord.topic_logs.produced_batch import NO_PRODUCER_ID, ProducedBatch, check_produced, placed
 from groupcoord.topic_logs.producer_states import AbortedTransaction, ProducerStates
 from groupcoord.topic_logs.record_times import first_since
-from groupcoord.topic_logs.segments import Segment
-from groupcoord.topic_logs.settings import LEADER_EPOCH, TopicLogSettings
+from groupcoord.topic_logs.segments import Data, Place, Segment
+from groupcoord.topic_logs.settings import DEFAULT_SETTINGS, LEADER_EPOCH, TopicLogSettings
 
 INDEX_INTERVAL_BYTES = 4_096
 """Kafka's ``index.interval.bytes``: it knows to this grain only where what it has read ends."""
@@ -64,8 +65,19 @@ class FoundRecord(NamedTuple):
     offset: int
 
 
+class Write(NamedTuple):
+    """A batch to write."""
+
+    data: Data
+    next_offset: int
+    max_timestamp_ms: int
+    producer_id: int
+    record_count: int = 1
+    is_marker: bool = False
+
+
 class PartitionLog:
-    """One partition's batches, and its producers.
+    """One partition's batches in memory, and its producers.
 
     Args:
         memory: what it takes is counted there.
@@ -73,35 +85,27 @@ class PartitionLog:
     Attributes:
         start_offset: where readers may begin.
         end_offset: the offset of the next record, and the high watermark.
+        leader_epoch: which batches name.
         producers: what is known of those who wrote here.
         watchers: told of what happens; whoever adds itself takes itself out again.
         is_closed: the topic is gone.
+        failure: why it can't be used any more, if so.
     """
 
-    __slots__ = (
-        "_aborted",
-        "_bases",
-        "_end_position",
-        "_memory",
-        "_segments",
-        "end_offset",
-        "is_closed",
-        "producers",
-        "start_offset",
-        "watchers",
-    )
+    failure: FailedLogError | None = None
 
     def __init__(self, memory: LogMemory) -> None:
         self.start_offset = 0
         self.end_offset = 0
+        self.leader_epoch = LEADER_EPOCH
         self.is_closed = False
         self.producers = ProducerStates(memory)
         self.watchers: dict[Watcher, None] = {}
         self._memory = memory
         self._segments: list[Segment] = []
         self._bases: list[int] = []
-        self._end_position = 0
-        self._aborted: list[AbortedTransaction] = []
+        self._rolled_bytes = 0  # of what is one segment for Kafka, which is written to
+        self._first_timestamp_ms = NO_TIME  # of its first batch
 
     # ------------------------------------------------------------ writing
 
@@ -109,31 +113,38 @@ class PartitionLog:
         """Append a producer's batch. One that it has sent already is not written again.
 
         Raises:
-            RefusedBatchError: it isn't taken; see :func:`check_produced`, :meth:`ProducerStates.check`, and
-                POLICY_VIOLATION if there is no memory left.
+            RefusedBatchError: it isn't taken; see :func:`check_produced`, :meth:`ProducerStates.check`,
+                POLICY_VIOLATION if there is no memory left, and KAFKA_STORAGE_ERROR if there is no disk.
+            FailedLogError: whether it was written can't be told.
         """
         check_produced(batch, settings, now_ms)
+        if len(batch.data) > settings.segment_bytes:
+            reason = f"a batch of {len(batch.data)} bytes is larger than segment.bytes ({settings.segment_bytes})"
+            raise RefusedBatchError(ErrorCode.RECORD_LIST_TOO_LARGE, reason, tells_start=False)
         if batch.has_producer:
             known = self.producers.find_duplicate(batch)
             if known is not None:
                 return Appended(known.base_offset, known.timestamp_ms, self.start_offset)
             self.producers.check(batch)
-        segment = self._reserve(len(batch.data), batch.producer_id)
         append_time_ms = now_ms if settings.uses_append_time else None
         timestamp_ms = batch.max_timestamp_ms if append_time_ms is None else append_time_ms
         base_offset = self.end_offset
-        data = placed(batch, base_offset, LEADER_EPOCH, append_time_ms)
+        data = placed(batch, base_offset, self.leader_epoch, append_time_ms)
+        next_offset = base_offset + batch.last_offset_delta + 1
+        self._write(Write(data, next_offset, timestamp_ms, batch.producer_id, batch.record_count), settings, now_ms)
         if batch.has_producer:
             self.producers.appended(batch, base_offset, timestamp_ms)
-        self._add(segment, data, base_offset + batch.last_offset_delta + 1, timestamp_ms)
+        self._tell()
         return Appended(base_offset, NO_TIME if append_time_ms is None else append_time_ms, self.start_offset)
 
-    def append_marker(self, marker: TransactionMarker, now_ms: int) -> ErrorCode:
+    def append_marker(
+        self, marker: TransactionMarker, now_ms: int, settings: TopicLogSettings = DEFAULT_SETTINGS
+    ) -> ErrorCode:
         """Append the end of a producer's transaction, whether or not one is open.
 
         Returns:
             NONE; INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED if it is out of date; KAFKA_STORAGE_ERROR
-            if there is no memory left.
+            if there is no memory left, or no disk.
         """
         producer_id, epoch, coordinator_epoch = marker.producer_id, marker.producer_epoch, marker.coordinator_epoch
         error_code = self.producers.check_marker(producer_id, epoch, coordinator_epoch)
@@ -144,50 +155,77 @@ class PartitionLog:
         data = encode_batch(
             offset,
             [(key, value, now_ms)],
-            leader_epoch=LEADER_EPOCH,
+            leader_epoch=self.leader_epoch,
             producer_id=producer_id,
             producer_epoch=epoch,
             is_transactional=True,
             is_control=True,
         )
         try:
-            segment = self._reserve(len(data), producer_id, is_marker=True)
-        except RefusedBatchError:
+            self._write(Write(data, offset + 1, now_ms, producer_id, is_marker=True), settings, now_ms)
+            aborted = self.producers.ended(marker, offset, now_ms)
+            if aborted is not None:
+                self._segments[-1].add_aborted(aborted)
+        except TopicLogError as error:
+            self._trouble(error)
             return ErrorCode.KAFKA_STORAGE_ERROR
-        first_offset = self.producers.ended(producer_id, epoch, coordinator_epoch, now_ms)
-        if first_offset is not None and not marker.committed:
-            first_open = self.producers.first_open_offset()
-            stable = offset + 1 if first_open is None else first_open
-            self._aborted.append(AbortedTransaction(producer_id, first_offset, offset, stable))
-        self._add(segment, data, offset + 1, now_ms)
+        self._tell()
         return ErrorCode.NONE
 
-    def _reserve(self, size_bytes: int, producer_id: int, *, is_marker: bool = False) -> Segment:
-        """Have memory for a batch and for its producer, if it has one; return where it goes.
+    def _write(self, write: Write, settings: TopicLogSettings, now_ms: int) -> None:
+        """Write a batch, and have room for its producer, if it has one.
 
         Raises:
-            RefusedBatchError: there is none left.
+            RefusedBatchError: there is no room; nothing has changed.
+            FailedLogError: whether it was written can't be told.
         """
+        producer_id, is_marker = write.producer_id, write.is_marker
         is_newcomer = producer_id > NO_PRODUCER_ID and self.producers.reserve(producer_id, is_marker=is_marker)
-        segment = self._segments[-1] if self._segments else None
-        if segment is None or not segment.has_room(size_bytes):
-            segment = Segment(self.end_offset, self._end_position, self._memory)
         try:
-            segment.reserve(size_bytes, is_marker=is_marker)
-        except RefusedBatchError:
+            segment = self._segment_for(write, settings)
+            segment.append(write.data, write.next_offset, write.max_timestamp_ms, is_marker=is_marker)
+        except TopicLogError:
             if is_newcomer:
                 self.producers.forget(producer_id)
             raise
-        return segment
+        if not self._rolled_bytes:
+            self._first_timestamp_ms = write.max_timestamp_ms
+        self._rolled_bytes += len(write.data)
+        self.end_offset = write.next_offset
 
-    def _add(self, segment: Segment, data: bytes | bytearray, next_offset: int, timestamp_ms: int) -> None:
-        if not segment.positions:
-            self._segments.append(segment)
-            self._bases.append(segment.base_offset)
-        segment.append(data, self.end_offset, next_offset, timestamp_ms)
-        self.end_offset = next_offset
-        self._end_position += len(data)
-        self._tell()
+    def _segment_for(self, write: Write, settings: TopicLogSettings) -> Segment:
+        """Return where a batch goes: the last segment, or a new one."""
+        last = self._segments[-1] if self._segments else None
+        if last is None or self._is_full(last, write, settings):
+            self._roll()
+        elif isinstance(last, MemorySegment) and not last.has_room(len(write.data)):
+            self._begin(MemorySegment(self.end_offset, self._memory, goes_on=True))
+        return self._segments[-1]
+
+    def _is_full(self, last: Segment, write: Write, settings: TopicLogSettings) -> bool:
+        """Tell whether a batch begins a new segment: by size, or by the age of the first batch."""
+        if not self._rolled_bytes:
+            return False
+        first_ms = self._first_timestamp_ms
+        is_old = first_ms >= 0 and write.max_timestamp_ms - first_ms > settings.segment_ms
+        return is_old or self._rolled_bytes + len(write.data) > settings.segment_bytes
+
+    def _roll(self) -> None:
+        """Begin a new segment.
+
+        Raises:
+            RefusedBatchError: it can't be made.
+        """
+        self._begin(MemorySegment(self.end_offset, self._memory))
+
+    def _begin(self, segment: Segment) -> None:
+        self._segments.append(segment)
+        self._bases.append(segment.base_offset)
+        if not segment.goes_on:
+            self._rolled_bytes = 0
+
+    def _trouble(self, error: TopicLogError) -> None:
+        """Something could not be written."""
 
     def _tell(self) -> None:
         for watcher in list(self.watchers):
@@ -200,14 +238,57 @@ class PartitionLog:
 
         Returns:
             Where it starts.
+
+        Raises:
+            FailedLogError: that can't be written.
         """
         if offset > self.start_offset:
-            self.start_offset = offset
-            gone = bisect_right([segment.next_offset for segment in self._segments], offset)
-            self._drop(gone)
-            del self._aborted[: bisect_left(self._aborted, offset, key=_last_offset)]
+            self._start_at(offset)
             self._tell()
         return self.start_offset
+
+    def _start_at(self, offset: int) -> None:
+        self.start_offset = offset
+        self._drop(bisect_right([segment.next_offset for segment in self._segments], offset))
+
+    def retain(self, settings: TopicLogSettings, now_ms: int) -> int:
+        """Delete the oldest segments, as far as retention allows.
+
+        Returns:
+            How many bytes are gone.
+
+        Raises:
+            TopicLogError: a file can't be deleted, or written.
+        """
+        if not settings.is_deleted:
+            return 0
+        groups = self._groups()
+        sizes = [sum(segment.size_bytes for segment in group) for group in groups]
+        excess_bytes = sum(sizes) - settings.retention_bytes
+        count = 0
+        while settings.retention_bytes >= 0 and count < len(groups) and excess_bytes >= sizes[count] > 0:
+            excess_bytes -= sizes[count]
+            count += 1
+        while settings.retention_ms >= 0 and count < len(groups) and sizes[count]:
+            if now_ms - _age_from(groups[count], now_ms) <= settings.retention_ms:
+                break
+            count += 1
+        if not count:
+            return 0
+        if count == len(groups):
+            self._roll()
+        self._start_at(max(groups[count - 1][-1].next_offset, self.start_offset))
+        self._tell()
+        return sum(sizes[:count])
+
+    def _groups(self) -> list[list[Segment]]:
+        """Return the segments, those together that are one for Kafka."""
+        groups: list[list[Segment]] = []
+        for segment in self._segments:
+            if not segment.goes_on or not groups:
+                groups.append([])
+            groups[-1].append(segment)
+        return groups
 
     def _drop(self, count: int) -> None:
         for segment in self._segments[:count]:
@@ -220,6 +301,24 @@ class PartitionLog:
         self._drop(len(self._segments))
         self.producers.clear()
         self._tell()
+
+    def check(self) -> None:
+        """Look whether what was written is as it was left, and fail if not."""
+
+    def flush_due(self, settings: TopicLogSettings, now_ms: int) -> None:
+        """Make durable what was written ``flush.ms`` ago or earlier.
+
+        Raises:
+            FailedLogError: the disk has failed.
+        """
+
+    def shut(self) -> bool:
+        """The process ends.
+
+        Returns:
+            True if the log can be opened again as it is.
+        """
+        return True
 
     # ------------------------------------------------------------ reading
 
@@ -240,59 +339,74 @@ class PartitionLog:
             bytes_max: how much to read.
             takes_first: read the first batch even if it is larger than that.
             lists_aborted: look for aborted transactions, too.
+
+        Raises:
+            FailedLogError: the files can't be read.
         """
-        number = self._number(offset)
-        if offset >= end_offset or number is None:
+        found = self._find(offset) if offset < end_offset else None
+        if found is None:
             return ReadBatches()
-        segment = self._segments[number]
-        place = segment.place_of(offset)
-        position = segment.positions[place]
-        first_bytes = segment.end_of(place) - position
-        if first_bytes > bytes_max and not takes_first:
+        number, (position, first_end) = found
+        if first_end - position > bytes_max and not takes_first:
             return ReadBatches()
-        limit = position + max(bytes_max, first_bytes)
+        left = max(bytes_max, first_end - position)
         parts: list[memoryview] = []
         for segment in self._segments[number:]:
-            end = min(segment.end_before(end_offset), limit)
+            end = min(segment.end_before(end_offset), position + left)
             if end <= position:
                 break
             parts.append(segment.view(position, end))
-            position = end
-        aborted = self._aborted_between(offset, min(self._index_end(position), end_offset)) if lists_aborted else ()
-        return ReadBatches(tuple(parts), sum(map(len, parts)), aborted)
+            left -= end - position
+            position = 0
+        size_bytes = sum(map(len, parts))
+        aborted: tuple[AbortedTransaction, ...] = ()
+        if lists_aborted:
+            index_end = self._index_end(number, found[1].position + size_bytes)
+            aborted = self._aborted_between(number, offset, min(index_end, end_offset))
+        return ReadBatches(tuple(parts), size_bytes, aborted)
 
     def readable_bytes(self, offset: int, end_offset: int) -> int:
-        """Return how many bytes there are from the batch that holds an offset up to another offset."""
-        return max(self._position(end_offset) - self._position(offset), 0)
+        """Return how many bytes there are from the batch that holds an offset up to another offset.
 
-    def _number(self, offset: int) -> int | None:
-        """Return which segment holds an offset; None if it is the end."""
-        return bisect_right(self._bases, offset) - 1 if self._segments and offset < self.end_offset else None
+        Raises:
+            FailedLogError: the files can't be read.
+        """
+        found = self._find(offset) if offset < end_offset else None
+        if found is None:
+            return 0
+        number, place = found
+        ends = sum(segment.end_before(end_offset) for segment in self._segments[number:])
+        return max(ends - place.position, 0)
 
-    def _position(self, offset: int) -> int:
-        number = self._number(offset)
-        if number is None:
-            return self._end_position
-        segment = self._segments[number]
-        return segment.positions[segment.place_of(offset)]
+    def _find(self, offset: int) -> tuple[int, Place] | None:
+        """Return the segment, and where in it the batch is, that holds an offset; None if it is the end."""
+        if offset >= self.end_offset:
+            return None
+        for number in range(max(bisect_right(self._bases, offset) - 1, 0), len(self._segments)):
+            place = self._segments[number].place_of(offset)
+            if place is not None:
+                return number, place
+        return None
 
-    def _index_end(self, position: int) -> int:
-        """Return the offset that a grain of Kafka's index behind a position begins with."""
+    def _index_end(self, number: int, position: int) -> int:
+        """Return the offset that a grain of Kafka's index behind a position of a segment begins with."""
         position += INDEX_INTERVAL_BYTES
-        if position >= self._end_position:
-            return self.end_offset
-        segment = self._segments[bisect_right(self._segments, position, key=_base_position) - 1]
-        return segment.next_after(bisect_left(segment.positions, position) - 1)
+        for segment in self._segments[number:]:
+            if position < segment.size_bytes:
+                return segment.first_offset_at(position)
+            position -= segment.size_bytes
+        return self.end_offset
 
-    def _aborted_between(self, offset: int, end_offset: int) -> tuple[AbortedTransaction, ...]:
+    def _aborted_between(self, number: int, offset: int, end_offset: int) -> tuple[AbortedTransaction, ...]:
         found = []
-        aborted = self._aborted
-        for number in range(bisect_left(aborted, offset, key=_last_offset), len(aborted)):
-            transaction = aborted[number]
-            if transaction.first_offset < end_offset:
-                found.append(transaction)
-            if transaction.last_stable_offset >= end_offset:
-                break
+        for segment in self._segments[number:]:
+            aborted = segment.aborted
+            for place in range(bisect_left(aborted, offset, key=_last_offset), len(aborted)):
+                transaction = aborted[place]
+                if transaction.first_offset < end_offset:
+                    found.append(transaction)
+                if transaction.last_stable_offset >= end_offset:
+                    return tuple(found)
         return tuple(found)
 
     # ------------------------------------------------------------ by time
@@ -302,11 +416,12 @@ class PartitionLog:
 
         Raises:
             RefusedBatchError: UNKNOWN_SERVER_ERROR, the records of a batch can't be read.
+            FailedLogError: the files can't be read.
         """
         for segment in self._segments:
             if segment.max_timestamp_ms >= timestamp_ms:
-                for place in segment.places_since(timestamp_ms, self.start_offset):
-                    found = first_since(segment.batch(place), timestamp_ms, self.start_offset)
+                for batch in segment.batches_since(timestamp_ms, self.start_offset):
+                    found = first_since(batch, timestamp_ms, self.start_offset)
                     if found is not None:
                         return FoundRecord(*found)
         return None
@@ -316,6 +431,7 @@ class PartitionLog:
 
         Raises:
             RefusedBatchError: UNKNOWN_SERVER_ERROR, the records of a batch can't be read.
+            FailedLogError: the files can't be read.
         """
         if not self._segments:
             return None
@@ -323,8 +439,10 @@ class PartitionLog:
         return None if largest_ms == NO_TIME else self.find_time(largest_ms)
 
 
-def _base_position(segment: Segment) -> int:
-    return segment.base_position
+def _age_from(group: list[Segment], now_ms: int) -> int:
+    """Return from when on the age of records counts: the largest timestamp; where there is none they stay young."""
+    largest_ms = max(segment.max_timestamp_ms for segment in group)
+    return now_ms if largest_ms == NO_TIME else largest_ms
 
 
 def _last_offset(transaction: AbortedTransaction) -> int:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import heapq
 from collections import OrderedDict, deque
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, Protocol
 
 from attrs import define, field
 
+from groupcoord.core.records import TransactionMarker
 from groupcoord.errors import ErrorCode
 from groupcoord.topic_logs.errors import RefusedBatchError
 from groupcoord.topic_logs.log_memory import PRODUCER_BYTES, LogMemory
@@ -75,6 +77,49 @@ class AbortedTransaction(NamedTuple):
     first_offset: int
     last_offset: int
     last_stable_offset: int
+
+
+class Numbered(Protocol):
+    """What is noted of a batch."""
+
+    @property
+    def producer_id(self) -> int:
+        """Who wrote it."""
+
+    @property
+    def producer_epoch(self) -> int:
+        """The producer's epoch."""
+
+    @property
+    def base_sequence(self) -> int:
+        """The sequence of its first record."""
+
+    @property
+    def last_offset_delta(self) -> int:
+        """How many offsets it takes, less one."""
+
+    @property
+    def is_transactional(self) -> bool:
+        """True if it belongs to a transaction."""
+
+
+class ProducerEntry(NamedTuple):
+    """A batch of a producer that may come again, and what is known of the producer, as snapshots have it.
+
+    Attributes:
+        last_sequence, last_offset: of the batch's last record; -1 if the producer has no such batch.
+        offset_delta: how many offsets the batch takes, less one.
+        first_offset: where the producer's open transaction begins; -1 without one.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp_ms: int
+    coordinator_epoch: int
+    first_offset: int
 
 
 class ProducerStates:
@@ -156,6 +201,44 @@ class ProducerStates:
             for producer_id, producer in self._producers.items()
         ]
 
+    # ------------------------------------------------------------ snapshots
+
+    def entries(self) -> Iterator[ProducerEntry]:
+        """Return all that is known, for a snapshot; what a producer sent last comes last."""
+        for producer_id, producer in self._producers.items():
+            first_offset = NO_OFFSET if producer.first_offset is None else producer.first_offset
+            behind = producer.coordinator_epoch, first_offset
+            last = len(producer.batches) - 1
+            for number, (base_sequence, last_sequence, base_offset, batch_ms) in enumerate(producer.batches):
+                delta = (last_sequence - base_sequence) % SEQUENCE_END
+                timestamp_ms = producer.last_timestamp_ms if number == last else batch_ms
+                sent = last_sequence, base_offset + delta, delta, timestamp_ms
+                yield ProducerEntry(producer_id, producer.producer_epoch, *sent, *behind)
+            if not producer.batches:
+                unsent = NO_SEQUENCE, NO_OFFSET, 0, producer.last_timestamp_ms
+                yield ProducerEntry(producer_id, producer.producer_epoch, *unsent, *behind)
+
+    def restore(self, entries: Iterable[ProducerEntry]) -> None:
+        """Know what a snapshot says.
+
+        Raises:
+            RefusedBatchError: POLICY_VIOLATION, there is no memory left.
+        """
+        for entry in entries:
+            self.reserve(entry.producer_id)
+            producer = self._producers[entry.producer_id]
+            producer.producer_epoch = entry.producer_epoch
+            producer.coordinator_epoch = entry.coordinator_epoch
+            producer.last_timestamp_ms = entry.timestamp_ms
+            if entry.last_offset != NO_OFFSET:
+                base_sequence = (entry.last_sequence - entry.offset_delta) % SEQUENCE_END
+                base_offset = entry.last_offset - entry.offset_delta
+                known = RememberedBatch(base_sequence, entry.last_sequence, base_offset, entry.timestamp_ms)
+                producer.batches.append(known)
+            if producer.first_offset is None and entry.first_offset != NO_OFFSET:
+                producer.first_offset = entry.first_offset
+                heapq.heappush(self._open, (entry.first_offset, entry.producer_id))
+
     # ------------------------------------------------------------ changes
 
     def reserve(self, producer_id: int, *, is_marker: bool = False) -> bool:
@@ -188,14 +271,15 @@ class ProducerStates:
         del self._producers[producer_id]
         self._memory.give_back(PRODUCER_BYTES)
 
-    def appended(self, batch: ProducedBatch, base_offset: int, timestamp_ms: int) -> None:
+    def appended(self, batch: Numbered, base_offset: int, timestamp_ms: int) -> None:
         """Note a batch of a producer that was reserved."""
         producer = self._producers[batch.producer_id]
         self._producers.move_to_end(batch.producer_id)
         if producer.producer_epoch != batch.producer_epoch:
             producer.producer_epoch = batch.producer_epoch
             producer.batches.clear()
-        known = RememberedBatch(batch.base_sequence, batch.last_sequence, base_offset, timestamp_ms)
+        last_sequence = (batch.base_sequence + batch.last_offset_delta) % SEQUENCE_END
+        known = RememberedBatch(batch.base_sequence, last_sequence, base_offset, timestamp_ms)
         producer.batches.append(known)
         producer.last_timestamp_ms = timestamp_ms
         if batch.is_transactional and producer.first_offset is None:
@@ -212,21 +296,30 @@ class ProducerStates:
         is_fenced = coordinator_epoch < producer.coordinator_epoch
         return ErrorCode.TRANSACTION_COORDINATOR_FENCED if is_fenced else ErrorCode.NONE
 
-    def ended(self, producer_id: int, producer_epoch: int, coordinator_epoch: int, timestamp_ms: int) -> int | None:
-        """Note a marker of a producer that was reserved.
+    def ended(self, marker: TransactionMarker, offset: int, timestamp_ms: int) -> AbortedTransaction | None:
+        """Note the marker of a producer that was reserved.
+
+        Args:
+            marker: what it says.
+            offset: where it stands.
+            timestamp_ms: its time.
 
         Returns:
-            Where the transaction that it ends begins; None if none was open.
+            The transaction that it aborts, if one was open; else None.
         """
+        producer_id = marker.producer_id
         producer = self._producers[producer_id]
         self._producers.move_to_end(producer_id)
-        if producer.producer_epoch != producer_epoch:
-            producer.producer_epoch = producer_epoch
+        if producer.producer_epoch != marker.producer_epoch:
+            producer.producer_epoch = marker.producer_epoch
             producer.batches.clear()
-        producer.coordinator_epoch = coordinator_epoch
+        producer.coordinator_epoch = marker.coordinator_epoch
         producer.last_timestamp_ms = timestamp_ms
         first_offset, producer.first_offset = producer.first_offset, None
-        return first_offset
+        if first_offset is None or marker.committed:
+            return None
+        first_open = self.first_open_offset()
+        return AbortedTransaction(producer_id, first_offset, offset, offset + 1 if first_open is None else first_open)
 
     def clear(self) -> None:
         """Forget everybody: the log is gone."""

@@ -1,134 +1,106 @@
-"""A stretch of a log in memory: its batches, and where each begins, by offset and by time."""
+"""A stretch of a log, in memory or in files: what a log asks of either."""
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from typing import NamedTuple, Protocol
 
-from groupcoord.topic_logs.log_memory import BATCH_OVERHEAD_BYTES, LogMemory
+from groupcoord.topic_logs.producer_states import AbortedTransaction
 
-SEGMENT_BYTES = 1_048_576
-"""A segment takes no batch that would make it larger, but for its first: memory is given back a segment at a time."""
-
-SEGMENT_BATCHES = 1_024
-"""Nor more batches than these: whoever passes over a segment's batches one by one has not more of them."""
-
-FIRST_BYTES = 1_024
-"""A segment begins with so much memory, which is doubled when it is full."""
+Data = bytes | bytearray
 
 
-class Segment:
-    """Batches that follow each other, in one buffer, of which readers are given views.
+class Place(NamedTuple):
+    """Where a batch stands in its segment, in bytes."""
 
-    Whatever was read stays as it is: a buffer that is full is replaced by a larger one, and never changed where
-    something stands already.
+    position: int
+    end_position: int
+
+
+class AbortedTransactions(Protocol):
+    """The aborted transactions whose markers stand in a segment, in order."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> AbortedTransaction: ...
+
+
+class Segment(ABC):
+    """Batches that follow each other. Positions are bytes from its beginning.
 
     Attributes:
-        base_offset: the offset of the first batch.
-        base_position: how many bytes of the log stand before it.
-        base_offsets, positions, max_timestamps_ms: of each batch.
+        base_offset: no record of it has a lower offset.
         next_offset: the offset after the last.
         size_bytes: of all batches.
-        max_timestamp_ms: the largest of all.
+        goes_on: it is a part of the same segment of Kafka's as the one before.
     """
 
-    __slots__ = (
-        "_buffer",
-        "_memory",
-        "base_offset",
-        "base_offsets",
-        "base_position",
-        "max_timestamp_ms",
-        "max_timestamps_ms",
-        "next_offset",
-        "positions",
-        "size_bytes",
-    )
+    __slots__ = ("base_offset", "goes_on", "next_offset", "size_bytes")
 
-    def __init__(self, base_offset: int, base_position: int, memory: LogMemory) -> None:
+    def __init__(self, base_offset: int, *, goes_on: bool = False) -> None:
         self.base_offset = base_offset
-        self.base_position = base_position
         self.next_offset = base_offset
         self.size_bytes = 0
-        self.max_timestamp_ms = -1
-        self.base_offsets: list[int] = []
-        self.positions: list[int] = []
-        self.max_timestamps_ms: list[int] = []
-        self._buffer = bytearray()
-        self._memory = memory
+        self.goes_on = goes_on
+
+    @property
+    @abstractmethod
+    def max_timestamp_ms(self) -> int:
+        """The largest of all; -1 if there is none."""
+
+    @property
+    @abstractmethod
+    def aborted(self) -> AbortedTransactions:
+        """The transactions that end here, and were aborted."""
 
     # ------------------------------------------------------------ writing
 
-    def has_room(self, size_bytes: int) -> bool:
-        """Tell whether a batch of this size goes here."""
-        if not self.positions:
-            return True
-        return self.size_bytes + size_bytes <= SEGMENT_BYTES and len(self.positions) < SEGMENT_BATCHES
+    @abstractmethod
+    def append(self, data: Data, next_offset: int, max_timestamp_ms: int, *, is_marker: bool = False) -> None:
+        """Add a batch.
 
-    def reserve(self, size_bytes: int, *, is_marker: bool = False) -> None:
-        """Have memory for one more batch of this size.
+        Args:
+            data: the batch, with its offset.
+            next_offset: the offset after its last.
+            max_timestamp_ms: the largest of its records.
+            is_marker: it ends a transaction, and has a reserve.
 
         Raises:
-            RefusedBatchError: there is none left; nothing has changed.
+            RefusedBatchError: there is no room; nothing has changed.
+            FailedLogError: what was written can't be told.
         """
-        needed, capacity = self.size_bytes + size_bytes, len(self._buffer)
-        if needed <= capacity:
-            self._memory.take(BATCH_OVERHEAD_BYTES, is_marker=is_marker)
-            return
-        larger = max(needed, min(2 * capacity, SEGMENT_BYTES), FIRST_BYTES)
-        self._memory.take(larger - capacity + BATCH_OVERHEAD_BYTES, is_marker=is_marker)
-        buffer = bytearray(larger)
-        buffer[: self.size_bytes] = memoryview(self._buffer)[: self.size_bytes]
-        self._buffer = buffer
 
-    def append(self, data: bytes | bytearray, base_offset: int, next_offset: int, max_timestamp_ms: int) -> None:
-        """Add a batch for which memory was reserved."""
-        self._buffer[self.size_bytes : self.size_bytes + len(data)] = data
-        self.base_offsets.append(base_offset)
-        self.positions.append(self.base_position + self.size_bytes)
-        self.max_timestamps_ms.append(max_timestamp_ms)
-        self.next_offset = next_offset
-        self.size_bytes += len(data)
-        self.max_timestamp_ms = max(self.max_timestamp_ms, max_timestamp_ms)
+    @abstractmethod
+    def add_aborted(self, transaction: AbortedTransaction) -> None:
+        """Note an aborted transaction whose marker was appended last.
 
+        Raises:
+            FailedLogError: it can't be written.
+        """
+
+    @abstractmethod
     def release(self) -> None:
-        """Give back its memory; those who read from it keep what they have."""
-        self._memory.give_back(len(self._buffer) + BATCH_OVERHEAD_BYTES * len(self.positions))
+        """Give back what it takes: it is no part of the log any more."""
 
-    # ------------------------------------------------------------ reading
+    # ------------------------------------------------------------ reading; all raise FailedLogError
 
-    @property
-    def end_position(self) -> int:
-        """How many bytes of the log there are up to its end."""
-        return self.base_position + self.size_bytes
+    @abstractmethod
+    def place_of(self, offset: int) -> Place | None:
+        """Return where the batch stands that holds an offset or is the next behind it; None if there is none."""
 
-    def place_of(self, offset: int) -> int:
-        """Return which batch holds an offset that is not before the segment."""
-        return bisect_right(self.base_offsets, offset) - 1
-
-    def next_after(self, place: int) -> int:
-        """Return the offset behind a batch."""
-        return self.base_offsets[place + 1] if place + 1 < len(self.base_offsets) else self.next_offset
-
-    def end_of(self, place: int) -> int:
-        """Return the position behind a batch."""
-        return self.positions[place + 1] if place + 1 < len(self.positions) else self.end_position
-
+    @abstractmethod
     def end_before(self, offset: int) -> int:
         """Return the position behind the last batch that begins before an offset."""
-        place = bisect_left(self.base_offsets, offset)
-        return self.positions[place] if place < len(self.positions) else self.end_position
 
+    @abstractmethod
+    def first_offset_at(self, position: int) -> int:
+        """Return the offset of the first batch that begins at a position or behind it."""
+
+    @abstractmethod
     def view(self, position: int, end_position: int) -> memoryview:
         """Return the bytes between two positions."""
-        return memoryview(self._buffer)[position - self.base_position : end_position - self.base_position]
 
-    def batch(self, place: int) -> memoryview:
-        """Return one batch."""
-        return self.view(self.positions[place], self.end_of(place))
-
-    def places_since(self, timestamp_ms: int, offset: int) -> Iterator[int]:
+    @abstractmethod
+    def batches_since(self, timestamp_ms: int, offset: int) -> Iterator[memoryview]:
         """Pass over the batches with a time not before this one, of those that reach beyond an offset."""
-        for place in range(max(self.place_of(offset), 0), len(self.positions)):
-            if self.max_timestamps_ms[place] >= timestamp_ms:
-                yield place

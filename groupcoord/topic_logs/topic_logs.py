@@ -2,44 +2,231 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 from uuid import UUID
 
-from groupcoord.topic_logs.errors import RefusedBatchError
+from groupcoord.topic_logs.errors import FailedLogError, RefusedBatchError
 from groupcoord.topic_logs.log_memory import LOG_BYTES, LogMemory
+from groupcoord.topic_logs.settings import TopicLogSettings
 
 if TYPE_CHECKING:
+    from groupcoord.topic_logs.data_directory import DataDirectory
+    from groupcoord.topic_logs.disk_log import Acknowledged
     from groupcoord.topic_logs.partition_log import PartitionLog
+
+RETRY_MS = 1_000
+"""A log that can't be opened is tried again after this time, if somebody asks for it."""
+
+CHECKED_AT_ONCE = 10
+"""How many logs one call of :meth:`TopicLogs.check_some` looks at."""
+
+logger = logging.getLogger(__name__)
+
+
+class NamedTopic(Protocol):
+    """A topic."""
+
+    @property
+    def name(self) -> str:
+        """What it is called, and its folders."""
+
+    @property
+    def topic_id(self) -> UUID:
+        """Which topic of that name it is."""
+
+    @property
+    def partition_count(self) -> int:
+        """How many logs it has."""
+
+
+class _Failure(NamedTuple):
+    """Why a log can't be used, when to try again, and what must be there then."""
+
+    error: FailedLogError
+    retry_ms: int
+    acknowledged: Acknowledged | None
+
+
+Partition = tuple[UUID, int]
 
 
 class TopicLogs:
-    """Every log there is; one that nobody has asked for yet is made when it is asked for.
+    """Every log there is; one that nobody has asked for yet is made, or opened, when it is asked for.
 
     Args:
         memory_bytes_max: how much all of them may take together.
+        directory: where they are; None keeps them in memory.
+        now_ms: the clock, for those that can't be opened.
+        report: is told, with a fixed phrase for its kind, of trouble with the disk; by default it is logged.
     """
 
-    def __init__(self, memory_bytes_max: int) -> None:
+    def __init__(
+        self,
+        memory_bytes_max: int,
+        directory: DataDirectory | None = None,
+        *,
+        now_ms: Callable[[], int] = lambda: 0,
+        report: Callable[[str, str], None] = lambda kind, line: logger.error("%s", line),
+    ) -> None:
         self.memory = LogMemory(memory_bytes_max)
+        self.report = report
+        self._directory = directory
+        self._now_ms = now_ms
         self._logs: dict[UUID, dict[int, PartitionLog]] = {}
+        self._failures: dict[Partition, _Failure] = {}
+        self._to_check: list[Partition] = []
 
-    def log(self, topic_id: UUID, partition_index: int) -> PartitionLog:
-        """Return the log of a partition that exists; one that takes nothing if there is no memory for a new one."""
-        log = self._logs.get(topic_id, {}).get(partition_index)
-        return self._new_log(topic_id, partition_index) if log is None else log
+    def log(self, topic: NamedTopic, partition_index: int) -> PartitionLog:
+        """Return the log of a partition that exists; in memory one that takes nothing if there is no room for it.
 
-    def _new_log(self, topic_id: UUID, partition_index: int) -> PartitionLog:
+        Raises:
+            FailedLogError: its files can't be used.
+        """
+        log = self._logs.get(topic.topic_id, {}).get(partition_index)
+        if log is None:
+            return self._new_log(topic, partition_index)
+        if log.failure is not None:
+            self._drop(topic, partition_index, log)
+            return self._new_log(topic, partition_index)
+        return log
+
+    def _new_log(self, topic: NamedTopic, partition_index: int) -> PartitionLog:
         from groupcoord.topic_logs.partition_log import PartitionLog
 
+        if self._directory is not None:
+            return self._opened(topic, partition_index, self._directory)
         try:
             self.memory.take(LOG_BYTES)
         except RefusedBatchError:
             return PartitionLog(LogMemory(0))
-        log = self._logs.setdefault(topic_id, {})[partition_index] = PartitionLog(self.memory)
+        log = self._logs.setdefault(topic.topic_id, {})[partition_index] = PartitionLog(self.memory)
         return log
 
-    def delete(self, topic_id: UUID) -> None:
+    # ------------------------------------------------------------ on disk
+
+    def _opened(self, topic: NamedTopic, partition_index: int, directory: DataDirectory) -> PartitionLog:
+        from groupcoord.topic_logs.disk_log import NOTHING_ACKNOWLEDGED, DiskLog
+
+        partition = topic.topic_id, partition_index
+        failure = self._failures.get(partition)
+        if failure is not None and self._now_ms() < failure.retry_ms:
+            raise failure.error
+        acknowledged = NOTHING_ACKNOWLEDGED if failure is None else failure.acknowledged or NOTHING_ACKNOWLEDGED
+        try:
+            self._take_log_bytes()
+            try:
+                log = DiskLog(
+                    directory.folder(topic.name, topic.topic_id, partition_index),
+                    directory.files,
+                    self.memory,
+                    is_clean=directory.was_clean and failure is None,
+                    start_offset=directory.start_offset(topic.name, partition_index),
+                    note_start=lambda offset: directory.note_start_offset(topic.name, partition_index, offset),
+                    acknowledged=acknowledged,
+                    report=self.report,
+                )
+            except FailedLogError:
+                self.memory.give_back(LOG_BYTES)
+                raise
+        except FailedLogError as error:
+            self._failures[partition] = _Failure(error, self._now_ms() + RETRY_MS, acknowledged)
+            self.report("a log can't be opened", str(error))
+            raise
+        if self._failures.pop(partition, None) is not None:
+            self.report("a log is used again", f"{topic.name}-{partition_index} had failed and is used again")
+        self._logs.setdefault(topic.topic_id, {})[partition_index] = log
+        return log
+
+    def _take_log_bytes(self) -> None:
+        try:
+            self.memory.take(LOG_BYTES)
+        except RefusedBatchError as error:
+            raise FailedLogError(error.reason) from error
+
+    def _drop(self, topic: NamedTopic, partition_index: int, log: PartitionLog) -> None:
+        """Let go of a log that has failed, and remember what it must have when it is opened again."""
+        from groupcoord.topic_logs.disk_log import DiskLog
+
+        del self._logs[topic.topic_id][partition_index]
+        self.memory.give_back(LOG_BYTES)
+        if isinstance(log, DiskLog) and log.failure is not None:
+            self._failures[topic.topic_id, partition_index] = _Failure(log.failure, 0, log.acknowledged)
+
+    def open_found(self, topics: Iterable[NamedTopic]) -> None:
+        """Open the logs that have files, unless those were left in order; say in the log what can't be opened."""
+        if self._directory is None or self._directory.was_clean:
+            return
+        found = self._directory.partitions()
+        for topic in topics:
+            for index in found.get(topic.name, ()):
+                if index < topic.partition_count:
+                    try:
+                        self.log(topic, index)
+                    except FailedLogError:
+                        continue  # that was said, and whoever asks for it is told
+
+    def existing(self, topics: Iterable[NamedTopic]) -> list[tuple[NamedTopic, int]]:
+        """Return the partitions of topics that have a log, or files of one.
+
+        Raises:
+            OSError: the directory can't be read.
+        """
+        found = {} if self._directory is None else self._directory.partitions()
+        return [
+            (topic, index)
+            for topic in topics
+            for index in sorted({*self._logs.get(topic.topic_id, ()), *found.get(topic.name, ())})
+            if index < topic.partition_count
+        ]
+
+    @property
+    def is_empty(self) -> bool:
+        """True if there is no log, as far as is known without looking at the disk."""
+        return not self._logs and self._directory is None
+
+    def check_some(self) -> None:
+        """Look whether the files of some logs are as they were left, of others at the next call."""
+        if not self._to_check:
+            self._to_check = [(topic_id, index) for topic_id, logs in self._logs.items() for index in logs]
+        checked, self._to_check = self._to_check[:CHECKED_AT_ONCE], self._to_check[CHECKED_AT_ONCE:]
+        for topic_id, index in checked:
+            log = self._logs.get(topic_id, {}).get(index)
+            if log is not None:
+                log.check()
+
+    def flush_due(self, topic: NamedTopic, settings: TopicLogSettings) -> None:
+        """Make durable what was written to a topic's logs ``flush.ms`` ago or earlier."""
+        for log in self._logs.get(topic.topic_id, {}).values():
+            with suppress(FailedLogError):  # that was said, and the log is opened again
+                log.flush_due(settings, self._now_ms())
+
+    # ------------------------------------------------------------ ends
+
+    def delete(self, topic: NamedTopic) -> None:
         """Delete the logs of a topic."""
-        for log in self._logs.pop(topic_id, {}).values():
+        for log in self._logs.pop(topic.topic_id, {}).values():
             log.close()
             self.memory.give_back(LOG_BYTES)
+        for partition in [partition for partition in self._failures if partition[0] == topic.topic_id]:
+            del self._failures[partition]
+        if self._directory is not None:
+            self._directory.delete(topic.name)
+
+    def close(self) -> None:
+        """Close all files. The logs can't be used any more.
+
+        Raises:
+            OSError: what the next start goes by can't be written.
+        """
+        if self._directory is None:
+            return
+        logs = [log for logs in self._logs.values() for log in logs.values()]
+        is_clean = not self._failures
+        for log in logs:
+            is_clean = log.shut() and is_clean
+        self._logs.clear()
+        self._directory.close(is_clean=is_clean)
+        self._directory = None

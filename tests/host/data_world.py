@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -13,6 +14,7 @@ from groupcoord.host.topic_data import TopicData
 from groupcoord.host.topics import OFFSETS_TOPIC, TopicRegistry
 from groupcoord.host.transaction_state import Writer
 from groupcoord.records.batches import encode_batch
+from groupcoord.topic_logs.data_directory import DataDirectory
 from groupcoord.wire.broker_messages import (
     Fetch,
     FetchedPartitionData,
@@ -75,6 +77,7 @@ class DataWorld:
     Args:
         verify: the transaction coordinator.
         permissions: of every client.
+        path: a directory for what they hold; in memory by default.
         settings: of the host.
     """
 
@@ -82,6 +85,7 @@ class DataWorld:
         self,
         verify: Callable[[Writer], ErrorCode] = lambda _: ErrorCode.NONE,
         permissions: Permissions = UNRESTRICTED,
+        path: Path | None = None,
         **settings: Any,
     ) -> None:
         self.clock = ManualClock(START_MS)
@@ -90,7 +94,8 @@ class DataWorld:
             edit.create("one", 1)
             edit.create("two", 2)
             edit.create(OFFSETS_TOPIC, 50)
-        self.data = TopicData(Config(**settings), self.clock, self.topics)
+        directory = None if path is None else DataDirectory(path, descriptors_max=8)
+        self.data = TopicData(Config(**settings), self.clock, self.topics, directory)
         self.requests = DataRequests(self.data, Pace(), lambda _: permissions, verify)
         self._handlers = self.requests.handlers()
 

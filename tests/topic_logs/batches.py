@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
+from uuid import UUID
 
 from groupcoord.records.batches import encode_batch
 from groupcoord.topic_logs.produced_batch import ProducedBatch, read_produced
 
 NOW_MS = 1_700_000_000_000
+
+
+class SomeTopic(NamedTuple):
+    """What logs want to know of a topic."""
+
+    name: str
+    topic_id: UUID
+    partition_count: int
+
+
+TOPIC = SomeTopic("orders", UUID(int=1), 100)
 
 
 def encoded(*values: bytes, at_ms: int = NOW_MS, step_ms: int = 1_000, **fields: Any) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from uuid import UUID
 
 import pytest
 from crc32c import crc32c
@@ -13,13 +12,13 @@ from groupcoord.errors import ErrorCode
 from groupcoord.records.batches import iter_batches
 from groupcoord.topic_logs.errors import RefusedBatchError
 from groupcoord.topic_logs.log_memory import LOG_BYTES, PRODUCER_BYTES, LogMemory
+from groupcoord.topic_logs.memory_segment import SEGMENT_BYTES
 from groupcoord.topic_logs.partition_log import PartitionLog
 from groupcoord.topic_logs.produced_batch import ProducedBatch, read_produced
 from groupcoord.topic_logs.producer_states import PRODUCERS_MAX, AbortedTransaction
-from groupcoord.topic_logs.segments import SEGMENT_BYTES
 from groupcoord.topic_logs.settings import TopicLogSettings
 from groupcoord.topic_logs.topic_logs import TopicLogs
-from tests.topic_logs.batches import NOW_MS, numbered, produced
+from tests.topic_logs.batches import NOW_MS, TOPIC, numbered, produced
 
 SETTINGS = TopicLogSettings()
 MEMORY_BYTES = 16 * 1024 * 1024
@@ -198,25 +197,25 @@ def test_producers_are_bounded(memory: LogMemory, log: PartitionLog) -> None:
 def test_logs_of_a_deleted_topic_give_everything_back() -> None:
     """Readers are told, and a topic of the same name starts empty."""
     logs = TopicLogs(1 << 20)
-    log = logs.log(UUID(int=1), 0)
+    log = logs.log(TOPIC, 0)
     told = []
     log.watchers[told.append] = None
     log.append(numbered(3, 0), SETTINGS, NOW_MS)
-    logs.delete(UUID(int=1))
+    logs.delete(TOPIC)
     assert (logs.memory.used_bytes, log.is_closed, told) == (0, True, [log, log])
-    assert logs.log(UUID(int=1), 0).end_offset == 0
+    assert logs.log(TOPIC, 0).end_offset == 0
 
 
 def test_logs_are_bounded() -> None:
     """However many partitions are asked for, their logs fit into the memory; one too many takes no records."""
     logs = TopicLogs(10 * LOG_BYTES)
-    kept = [logs.log(UUID(int=1), index) for index in range(50)]
+    kept = [logs.log(TOPIC, index) for index in range(50)]
     assert logs.memory.used_bytes == 10 * LOG_BYTES
-    assert [logs.log(UUID(int=1), index) is log for index, log in enumerate(kept)] == [True] * 10 + [False] * 40
+    assert [logs.log(TOPIC, index) is log for index, log in enumerate(kept)] == [True] * 10 + [False] * 40
     with pytest.raises(RefusedBatchError):
         kept[-1].append(produced(b"a"), SETTINGS, NOW_MS)
     assert kept[-1].append_marker(TransactionMarker(7, 0, committed=True), NOW_MS) is ErrorCode.KAFKA_STORAGE_ERROR
-    logs.delete(UUID(int=1))
+    logs.delete(TOPIC)
     assert logs.memory.used_bytes == 0
 
 
@@ -253,9 +252,7 @@ def test_aborted_transactions_are_listed_where_they_lie(log: PartitionLog) -> No
     assert aborted(0) == []
     log.append_marker(TransactionMarker(1, 0, committed=True), NOW_MS)
     assert [aborted(offset) for offset in range(6)] == [[(2, 2)]] * 4 + [[], []]
-    assert log._aborted == [AbortedTransaction(2, 2, 3, 0)]
-    log.delete_before(4)
-    assert log._aborted == []
+    assert [list(segment.aborted) for segment in log._segments] == [[AbortedTransaction(2, 2, 3, 0)]]
 
 
 def test_aborted_transactions_against_a_plain_list() -> None:

@@ -1,0 +1,414 @@
+"""A stretch of a log in a segment file, with sparse indexes over it: Kafka's files, byte for byte.
+
+While a segment is written to, its indexes are in memory; when the next one begins they are written to files, and then
+read there. Indexes that are missing are made anew from the headers of the batches. Sources: ``LogSegment``,
+``OffsetIndex`` and ``TimeIndex`` of Apache Kafka 4.4.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from bisect import bisect_right
+from collections.abc import Iterator
+from pathlib import Path
+from struct import Struct
+from struct import error as StructError  # noqa: N812
+from typing import NoReturn
+
+from groupcoord.errors import ErrorCode
+from groupcoord.records.batches import Batch, InvalidBatchError
+from groupcoord.storage.log_directory import segment_path
+from groupcoord.storage.segments import HEADERS_CHUNK_BYTES, OFFSETS_END, RELATIVE_OFFSETS_END, read_headers
+from groupcoord.storage.swapping import INDEX_SUFFIXES
+from groupcoord.storage.whole_files import replace_file
+from groupcoord.topic_logs.errors import FailedLogError, RefusedBatchError
+from groupcoord.topic_logs.index_entries import (
+    OFFSET_ENTRY,
+    TIME_ENTRY,
+    AbortedEntries,
+    Entries,
+    Entry,
+    FileEntries,
+    MemoryEntries,
+    aborted_count,
+)
+from groupcoord.topic_logs.log_memory import LogMemory
+from groupcoord.topic_logs.open_files import OpenFiles
+from groupcoord.topic_logs.producer_states import AbortedTransaction
+from groupcoord.topic_logs.segments import Data, Place, Segment
+
+INDEX_INTERVAL_BYTES = 4_096
+"""Kafka's ``index.interval.bytes``: an index has an entry for the first batch behind so many bytes."""
+
+NO_TIME = -1
+_OFFSET_SUFFIX, _TIME_SUFFIX, _ABORTED_SUFFIX = INDEX_SUFFIXES
+_ENTRIES_BYTES = OFFSET_ENTRY.size + TIME_ENTRY.size
+
+
+class FileSegment(Segment):
+    """Batches in one file.
+
+    Args:
+        folder: of the log.
+        base_offset: gives the file its name.
+        files: opens it.
+        memory: where the indexes are counted while they are in memory.
+
+    Attributes:
+        path: the file.
+        first_timestamp_ms: the largest of the first batch; None before it is known.
+    """
+
+    __slots__ = (
+        "_aborted",
+        "_files",
+        "_is_released",
+        "_largest",
+        "_last_place",
+        "_memory",
+        "_offsets",
+        "_taken_bytes",
+        "_times",
+        "_unindexed_bytes",
+        "first_timestamp_ms",
+        "path",
+    )
+
+    def __init__(self, folder: Path, base_offset: int, files: OpenFiles, memory: LogMemory) -> None:
+        super().__init__(base_offset)
+        self.path = str(segment_path(folder, base_offset))
+        self.first_timestamp_ms: int | None = None
+        self._files = files
+        self._memory = memory
+        self._offsets: Entries | None = MemoryEntries(OFFSET_ENTRY)
+        self._times: Entries | None = MemoryEntries(TIME_ENTRY)
+        self._taken_bytes = 0
+        self._unindexed_bytes = 0
+        self._is_released = False
+        self._largest: Entry | None = NO_TIME, 0  # timestamp and relative offset; None before it is known
+        self._last_place: tuple[int, int] | None = None  # offset and position of the last batch
+        self._aborted = AbortedEntries(files, self._beside(_ABORTED_SUFFIX))
+
+    @classmethod
+    def found(
+        cls, folder: Path, base_offset: int, next_offset: int, size_bytes: int, files: OpenFiles, memory: LogMemory
+    ) -> FileSegment:
+        """Return a segment that is not written to any more, as its file was found.
+
+        Raises:
+            OSError: its index of aborted transactions can't be looked at.
+        """
+        segment = cls(folder, base_offset, files, memory)
+        segment.next_offset, segment.size_bytes = next_offset, size_bytes
+        segment._offsets = segment._times = segment._largest = None
+        path = segment._beside(_ABORTED_SUFFIX)
+        if os.path.exists(path):
+            segment._aborted = AbortedEntries(files, path, aborted_count(os.path.getsize(path)))
+        return segment
+
+    @classmethod
+    def resumed(cls, folder: Path, base_offset: int, files: OpenFiles, memory: LogMemory) -> FileSegment:
+        """Return a segment that goes on being written to, with the indexes that it had when it was sealed.
+
+        Raises:
+            OSError: a file is missing, or can't be read.
+            ValueError: the indexes are not those of this file.
+            TopicLogError: the file holds no batches where they should be.
+        """
+        size_bytes = os.path.getsize(segment_path(folder, base_offset))
+        found = cls.found(folder, base_offset, OFFSETS_END, size_bytes, files, memory)
+        indexes = found._open_index(_OFFSET_SUFFIX, OFFSET_ENTRY), found._open_index(_TIME_SUFFIX, TIME_ENTRY)
+        if None in indexes:
+            raise ValueError(f"{found.path} has no indexes")
+        segment = cls(folder, base_offset, files, memory)
+        offsets = MemoryEntries(OFFSET_ENTRY, Path(segment._beside(_OFFSET_SUFFIX)).read_bytes())
+        times = MemoryEntries(TIME_ENTRY, Path(segment._beside(_TIME_SUFFIX)).read_bytes())
+        memory.take(len(offsets.data) + len(times.data))
+        segment._taken_bytes = len(offsets.data) + len(times.data)
+        for batch in found.headers():
+            segment.first_timestamp_ms = batch.max_timestamp_ms
+            break
+        if len(times):
+            segment._largest = times[-1]
+        segment._offsets, segment._times, segment._aborted = offsets, times, found._aborted
+        position = segment.size_bytes = offsets[-1][1] if len(offsets) else 0
+        for batch in found.headers(position):
+            segment.note(batch.base_offset, batch.size_bytes, batch.next_offset, batch.max_timestamp_ms)
+        return segment
+
+    def _beside(self, suffix: str) -> str:
+        return self.path.removesuffix(".log") + suffix
+
+    @property
+    def max_timestamp_ms(self) -> int:
+        """See :class:`~groupcoord.topic_logs.segments.Segment`."""
+        if self._largest is None:
+            _, times = self._indexes()
+            self._largest = times[-1] if len(times) else (NO_TIME, 0)
+        return self._largest[0]
+
+    @property
+    def aborted(self) -> AbortedEntries:
+        """See :class:`~groupcoord.topic_logs.segments.Segment`."""
+        return self._aborted
+
+    # ------------------------------------------------------------ writing
+
+    def create(self) -> None:
+        """Make the file.
+
+        Raises:
+            OSError: it can't be made.
+        """
+        self._files.writing(self.path, creates=True)
+
+    def may_reach(self, next_offset: int) -> bool:
+        """Tell whether an offset is near enough to the segment's own for its indexes."""
+        return next_offset - self.base_offset <= RELATIVE_OFFSETS_END
+
+    def append(self, data: Data, next_offset: int, max_timestamp_ms: int, *, is_marker: bool = False) -> None:
+        """See :class:`~groupcoord.topic_logs.segments.Segment`."""
+        try:
+            written = os.write(self._files.writing(self.path), data)
+        except FileNotFoundError as error:
+            raise FailedLogError(f"{self.path} was deleted or moved away") from error
+        except OSError as error:
+            self._take_back(error.strerror or str(error))
+        if written != len(data):
+            self._take_back(f"only {written} of {len(data)} bytes were written")
+        self.note(self.next_offset, len(data), next_offset, max_timestamp_ms)
+
+    def _take_back(self, reason: str) -> NoReturn:
+        """Cut the file back to the start of a batch that could not be written whole."""
+        descriptor = self._files.find(self.path)
+        try:
+            # Where nothing can be written, nothing can be cut either; and nothing need be.
+            if descriptor >= 0 and os.fstat(descriptor).st_size != self.size_bytes:
+                os.ftruncate(descriptor, self.size_bytes)
+        except OSError as error:
+            raise FailedLogError(f"{self.path}: {reason}, and cutting it back failed: {error}") from error
+        raise RefusedBatchError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.path}: {reason}")
+
+    def note(self, base_offset: int, size_bytes: int, next_offset: int, max_timestamp_ms: int) -> None:
+        """Note a batch that stands at the end of the file, in the indexes too where there is to be an entry."""
+        relative = next_offset - 1 - self.base_offset
+        if self.first_timestamp_ms is None:
+            self.first_timestamp_ms = max_timestamp_ms
+        if self._largest is None or max_timestamp_ms > self._largest[0]:
+            self._largest = max_timestamp_ms, relative
+        if self._unindexed_bytes > INDEX_INTERVAL_BYTES and self._take_memory():
+            assert isinstance(self._offsets, MemoryEntries)
+            self._offsets.append(relative, self.size_bytes)
+            self._note_largest()
+            self._unindexed_bytes = 0
+        self._last_place = base_offset, self.size_bytes
+        self._unindexed_bytes += size_bytes
+        self.size_bytes += size_bytes
+        self.next_offset = next_offset
+
+    def _take_memory(self) -> bool:
+        """Tell whether there is memory for one more entry of the indexes; without it they are only coarser."""
+        try:
+            self._memory.take(_ENTRIES_BYTES)
+        except RefusedBatchError:
+            return False
+        self._taken_bytes += _ENTRIES_BYTES
+        return True
+
+    def _note_largest(self) -> None:
+        times, largest = self._times, self._largest
+        assert isinstance(times, MemoryEntries)
+        assert largest is not None
+        if largest[0] > (times[-1][0] if len(times) else NO_TIME):
+            times.append(*largest)
+
+    def add_aborted(self, transaction: AbortedTransaction) -> None:
+        """See :class:`~groupcoord.topic_logs.segments.Segment`."""
+        try:
+            self._aborted.append(transaction)
+        except OSError as error:
+            raise FailedLogError(f"an aborted transaction can't be noted: {error}") from error
+
+    def seal(self) -> None:
+        """Write the indexes to files: no more batches come.
+
+        Raises:
+            OSError: they can't be written; they stay in memory.
+        """
+        if isinstance(self._offsets, MemoryEntries) and isinstance(self._times, MemoryEntries):
+            self._note_largest()
+            for suffix, entries in ((_OFFSET_SUFFIX, self._offsets), (_TIME_SUFFIX, self._times)):
+                path = self._beside(suffix)
+                replace_file(Path(path), bytes(entries.data), is_durable=False)
+                self._files.close(path)  # the file that it was is another one
+            self._offsets = self._times = None
+            self._give_memory_back()
+
+    def flush(self) -> None:
+        """Make what was written durable.
+
+        Raises:
+            OSError: the disk has failed.
+        """
+        os.fsync(self._files.writing(self.path))
+
+    def let_go(self) -> None:
+        """Close its files."""
+        for path in (self.path, *map(self._beside, INDEX_SUFFIXES)):
+            self._files.close(path)
+        self._give_memory_back()
+
+    def _give_memory_back(self) -> None:
+        self._memory.give_back(self._taken_bytes)
+        self._taken_bytes = 0
+
+    def release(self) -> None:
+        """Delete its files.
+
+        Raises:
+            FailedLogError: they can't be deleted.
+        """
+        self.let_go()
+        self._is_released = True
+        try:
+            for path in (*map(self._beside, INDEX_SUFFIXES), self.path):
+                Path(path).unlink(missing_ok=True)
+        except OSError as error:
+            raise FailedLogError(f"{path} can't be deleted: {error}") from error
+
+    # ------------------------------------------------------------ indexes
+
+    def _indexes(self) -> tuple[Entries, Entries]:
+        """Return the indexes by offset and by time, from files or made anew."""
+        if self._offsets is None or self._times is None:
+            self._offsets = self._open_index(_OFFSET_SUFFIX, OFFSET_ENTRY)
+            self._times = self._open_index(_TIME_SUFFIX, TIME_ENTRY)
+        if self._offsets is None or self._times is None:
+            return self._made_anew()
+        return self._offsets, self._times
+
+    def _open_index(self, suffix: str, layout: Struct) -> FileEntries | None:
+        """Return an index in its file; None if there is none, or none of this segment."""
+        path = self._beside(suffix)
+        try:
+            size = os.path.getsize(path)
+            entries = FileEntries(self._files, path, layout, size // layout.size)
+            if not size:
+                return entries
+            first, second = entries[-1]
+        except (OSError, StructError):
+            return None
+        fits = second < self.size_bytes if layout is OFFSET_ENTRY else self.base_offset + second < self.next_offset
+        is_blank = first == second == 0 and len(entries) > 1  # as Kafka makes them, larger than they need be
+        return entries if fits and not is_blank and not size % layout.size else None
+
+    def _made_anew(self) -> tuple[Entries, Entries]:
+        anew = FileSegment(Path(self.path).parent, self.base_offset, self._files, self._memory)
+        for _ in anew.scan(self.size_bytes):
+            pass
+        offsets, times = anew._offsets, anew._times
+        assert offsets is not None
+        assert times is not None
+        self._offsets, self._times, self._largest = offsets, times, anew._largest
+        self._taken_bytes = anew._taken_bytes
+        with contextlib.suppress(OSError):  # then they stay in memory
+            self.seal()
+            return self._indexes()
+        return offsets, times
+
+    def scan(self, size_bytes: int) -> Iterator[Batch]:
+        """Note the batches that the file holds, and yield each.
+
+        Args:
+            size_bytes: how much of the file to read.
+
+        Raises:
+            FailedLogError: the file can't be read.
+        """
+        for batch in self.headers(0, size_bytes):
+            self.note(batch.base_offset, batch.size_bytes, batch.next_offset, batch.max_timestamp_ms)
+            yield batch
+
+    # ------------------------------------------------------------ reading
+
+    def headers(self, position: int = 0, end: int | None = None) -> Iterator[Batch]:
+        """Pass over the batches from a position on, to the end or another position, without their records."""
+        end = self.size_bytes if end is None else end
+        try:
+            yield from read_headers(self._read_at, position, end, chunk_bytes=HEADERS_CHUNK_BYTES)
+        except InvalidBatchError as error:
+            raise FailedLogError(f"{self.path}: {error}") from error
+
+    def _read_at(self, position: int, size: int) -> bytes:
+        if self._is_released:
+            raise RefusedBatchError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.path} was deleted while it was read")
+        try:
+            descriptor = self._files.reading(self.path)
+            data = os.pread(descriptor, size, position)
+            while len(data) < size:
+                more = os.pread(descriptor, size - len(data), position + len(data))
+                if not more:
+                    raise FailedLogError(f"{self.path} has only {position + len(data)} bytes: it was cut by somebody")
+                data += more
+        except OSError as error:
+            raise FailedLogError(f"{self.path} can't be read: {error.strerror or error}") from error
+        return data
+
+    def _floor(self, offset: int) -> int:
+        """Return the position of a batch, the nearest that the index has, that doesn't end behind an offset."""
+        if self._last_place is not None and offset >= self._last_place[0]:
+            return self._last_place[1]
+        offsets, _ = self._indexes()
+        number = bisect_right(offsets, offset - self.base_offset, key=_first)
+        return offsets[number - 1][1] if number else 0
+
+    def place_of(self, offset: int) -> Place | None:
+        """See :class:`~groupcoord.topic_logs.segments.Segment`."""
+        if offset >= self.next_offset:
+            return None
+        for batch in self.headers(self._floor(offset)):
+            if batch.next_offset > offset:
+                return Place(batch.position, batch.position + batch.size_bytes)
+        return None
+
+    def end_before(self, offset: int) -> int:
+        """See :class:`~groupcoord.topic_logs.segments.Segment`."""
+        if offset >= self.next_offset:
+            return self.size_bytes
+        if offset <= self.base_offset:
+            return 0
+        for batch in self.headers(self._floor(offset)):
+            if batch.base_offset >= offset:
+                return batch.position
+        return self.size_bytes
+
+    def first_offset_at(self, position: int) -> int:
+        """See :class:`~groupcoord.topic_logs.segments.Segment`."""
+        offsets, _ = self._indexes()
+        number = bisect_right(offsets, position, key=_second)
+        for batch in self.headers(offsets[number - 1][1] if number else 0):
+            if batch.position >= position:
+                return batch.base_offset
+        return self.next_offset
+
+    def view(self, position: int, end_position: int) -> memoryview:
+        """See :class:`~groupcoord.topic_logs.segments.Segment`."""
+        return memoryview(self._read_at(position, end_position - position))
+
+    def batches_since(self, timestamp_ms: int, offset: int) -> Iterator[memoryview]:
+        """See :class:`~groupcoord.topic_logs.segments.Segment`."""
+        _, times = self._indexes()
+        number = bisect_right(times, timestamp_ms, key=_first)
+        since = self.base_offset + times[number - 1][1] if number else self.base_offset
+        for batch in self.headers(self._floor(max(since, offset))):
+            if batch.max_timestamp_ms >= timestamp_ms and batch.next_offset > offset:
+                yield self.view(batch.position, batch.position + batch.size_bytes)
+
+
+def _first(entry: Entry) -> int:
+    return entry[0]
+
+
+def _second(entry: Entry) -> int:
+    return entry[1]

@@ -1,0 +1,113 @@
+"""Entries of indexes, all of the same size, as they stand in Kafka's files: in memory or in a file.
+
+``.index`` has the offset of the last record of a batch, relative to the segment's, and the batch's position;
+``.timeindex`` the largest timestamp so far and the relative offset of the batch that has it; ``.txnindex`` the aborted
+transactions whose markers are in the segment. Sources: ``OffsetIndex``, ``TimeIndex`` and ``AbortedTxn`` of Apache
+Kafka 4.4.
+"""
+
+from __future__ import annotations
+
+import os
+from struct import Struct
+
+from groupcoord.topic_logs.open_files import OpenFiles
+from groupcoord.topic_logs.producer_states import AbortedTransaction
+
+OFFSET_ENTRY, TIME_ENTRY = Struct(">ii"), Struct(">qi")
+_ABORTED_ENTRY = Struct(">hqqqq")
+_ABORTED_VERSION = 0
+
+Entry = tuple[int, int]
+
+
+class MemoryEntries:
+    """Entries that can be added to."""
+
+    def __init__(self, layout: Struct, data: bytes = b"") -> None:
+        self._layout = layout
+        self.data = bytearray(data)
+
+    def __len__(self) -> int:
+        return len(self.data) // self._layout.size
+
+    def __getitem__(self, index: int) -> Entry:
+        first, second = self._layout.unpack_from(self.data, self._layout.size * (index % len(self)))
+        return first, second
+
+    def append(self, first: int, second: int) -> None:
+        """Add an entry."""
+        self.data += self._layout.pack(first, second)
+
+
+class FileEntries:
+    """Entries in a file; each is read when it is asked for.
+
+    Args:
+        files: opens it.
+        path: the file.
+        layout: of one entry.
+        count: how many there are.
+    """
+
+    def __init__(self, files: OpenFiles, path: str, layout: Struct, count: int) -> None:
+        self._files = files
+        self._path = path
+        self._layout = layout
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: int) -> Entry:
+        size = self._layout.size
+        first, second = self._layout.unpack(os.pread(self._files.reading(self._path), size, size * index % self._end))
+        return first, second
+
+    @property
+    def _end(self) -> int:
+        return self._layout.size * self._count
+
+
+Entries = MemoryEntries | FileEntries
+
+
+class AbortedEntries:
+    """Aborted transactions in a file, which is made with the first.
+
+    Args:
+        files: opens it.
+        path: the file.
+        count: how many there are.
+    """
+
+    def __init__(self, files: OpenFiles, path: str, count: int = 0) -> None:
+        self._files = files
+        self._path = path
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: int) -> AbortedTransaction:
+        size = _ABORTED_ENTRY.size
+        return AbortedTransaction(
+            *_ABORTED_ENTRY.unpack(os.pread(self._files.reading(self._path), size, size * index))[1:]
+        )
+
+    def append(self, transaction: AbortedTransaction) -> None:
+        """Add one.
+
+        Raises:
+            OSError: it can't be written.
+        """
+        entry = _ABORTED_ENTRY.pack(_ABORTED_VERSION, *transaction)
+        written = os.write(self._files.writing(self._path, creates=True), entry)
+        if written != len(entry):
+            raise OSError(0, "only a part could be written", self._path)
+        self._count += 1
+
+
+def aborted_count(size_bytes: int) -> int:
+    """Return how many aborted transactions a file of this size has."""
+    return size_bytes // _ABORTED_ENTRY.size

@@ -1,0 +1,132 @@
+"""The folder of a partition's log: what it is called, and the small files in it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+from uuid import UUID
+
+from groupcoord.storage.log_directory import (
+    list_segments,
+    note_leader_epoch,
+    read_leader_epoch,
+    read_topic_id,
+    topic_id_text,
+    write_partition_metadata,
+)
+from groupcoord.storage.swapping import INDEX_SUFFIXES, finish_swaps
+from groupcoord.topic_logs.errors import FailedLogError, RefusedBatchError
+from groupcoord.topic_logs.producer_snapshots import (
+    BadSnapshotError,
+    list_snapshots,
+    read_snapshot,
+    snapshot_path,
+    write_snapshot,
+)
+from groupcoord.topic_logs.producer_states import ProducerStates
+
+SNAPSHOTS_KEPT = 2
+"""The newest is read; another one may be, if that should be broken."""
+
+
+class LogFolder(NamedTuple):
+    """A folder that need not exist yet.
+
+    Attributes:
+        path: the folder.
+        topic_id: of its topic.
+    """
+
+    path: Path
+    topic_id: UUID
+
+    def open(self) -> list[int]:
+        """Finish what a crash interrupted.
+
+        Returns:
+            The base offsets of its segments, in order; none if there is no folder.
+
+        Raises:
+            FailedLogError: it belongs to another topic.
+            LogStoreError: what was interrupted can't be finished.
+            OSError: it can't be read.
+        """
+        found = read_topic_id(self.path)
+        if found is not None and found != self.topic_id:
+            ids = f"topic id {topic_id_text(found)}, and not to {topic_id_text(self.topic_id)}"
+            raise FailedLogError(f"{self.path} belongs to {ids}")
+        finish_swaps(self.path)
+        return list_segments(self.path)
+
+    def create(self, leader_epoch: int, next_offset: int) -> int:
+        """Make the folder and its small files, where they are missing.
+
+        Returns:
+            The leader epoch that batches are to name.
+
+        Raises:
+            OSError: they can't be written.
+            ValueError: the leader epochs there are not as Kafka writes them.
+        """
+        self.path.mkdir(exist_ok=True)
+        write_partition_metadata(self.path, self.topic_id)
+        return note_leader_epoch(self.path, leader_epoch, next_offset)
+
+    def leader_epoch(self) -> int:
+        """Return the newest leader epoch; -1 if there is none.
+
+        Raises:
+            OSError: it can't be read.
+            ValueError: the file is not one that Kafka writes.
+        """
+        return read_leader_epoch(self.path)
+
+    def forget_indexes(self, base_offset: int) -> None:
+        """Delete the indexes of a segment, which may be behind it or ahead of it."""
+        for suffix in INDEX_SUFFIXES:
+            (self.path / f"{base_offset:020d}{suffix}").unlink(missing_ok=True)
+
+    # ------------------------------------------------------------ producers
+
+    def load_producers(self, producers: ProducerStates, end_offset: int) -> int:
+        """Restore what a snapshot has, the newest sound one that is not behind an offset.
+
+        Returns:
+            Where it was taken; 0 if there is none, and nothing is known.
+
+        Raises:
+            OSError: the folder can't be read.
+        """
+        offsets = [offset for offset in self._snapshots() if offset <= end_offset]
+        for offset in reversed(offsets):
+            try:
+                producers.restore(read_snapshot(self.path, offset))
+                return offset
+            except (BadSnapshotError, OSError):
+                continue
+            except RefusedBatchError as error:
+                raise FailedLogError(f"{self.path}: no memory for its producers: {error}") from error
+        return 0
+
+    def save_producers(self, producers: ProducerStates, offset: int) -> None:
+        """Write a snapshot, and delete old ones.
+
+        Raises:
+            OSError: it can't be written.
+        """
+        write_snapshot(self.path, offset, producers.entries())
+        for old in self._snapshots()[:-SNAPSHOTS_KEPT]:
+            snapshot_path(self.path, old).unlink(missing_ok=True)
+
+    def forget_snapshots_behind(self, offset: int) -> None:
+        """Delete the snapshots that were taken behind an offset."""
+        for snapshot in self._snapshots():
+            if snapshot > offset:
+                snapshot_path(self.path, snapshot).unlink(missing_ok=True)
+
+    def _snapshots(self) -> list[int]:
+        try:
+            return list_snapshots(os.listdir(self.path))
+        except FileNotFoundError:
+            return []

@@ -1,0 +1,130 @@
+"""A stretch of a log in memory: its batches, and where each begins, by offset and by time."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+
+from groupcoord.topic_logs.log_memory import BATCH_OVERHEAD_BYTES, LogMemory
+from groupcoord.topic_logs.producer_states import AbortedTransaction
+from groupcoord.topic_logs.segments import Data, Place, Segment
+
+SEGMENT_BYTES = 1_048_576
+"""A segment takes no batch that would make it larger, but for its first: memory is given back a segment at a time.
+
+Those of Kafka, by which records are deleted, may be larger: then several of these make one.
+"""
+
+SEGMENT_BATCHES = 1_024
+"""Nor more batches than these: whoever passes over a segment's batches one by one has not more of them."""
+
+FIRST_BYTES = 1_024
+"""A segment begins with so much memory, which is doubled when it is full."""
+
+
+class MemorySegment(Segment):
+    """Batches in one buffer, of which readers are given views.
+
+    Whatever was read stays as it is: a buffer that is full is replaced by a larger one, and never changed where
+    something stands already.
+    """
+
+    __slots__ = (
+        "_aborted",
+        "_base_offsets",
+        "_buffer",
+        "_max_timestamp_ms",
+        "_max_timestamps_ms",
+        "_memory",
+        "_positions",
+    )
+
+    def __init__(self, base_offset: int, memory: LogMemory, *, goes_on: bool = False) -> None:
+        super().__init__(base_offset, goes_on=goes_on)
+        self._max_timestamp_ms = -1
+        self._base_offsets: list[int] = []
+        self._positions: list[int] = []
+        self._max_timestamps_ms: list[int] = []
+        self._aborted: list[AbortedTransaction] = []
+        self._buffer = bytearray()
+        self._memory = memory
+
+    @property
+    def max_timestamp_ms(self) -> int:
+        """See :class:`~groupcoord.topic_logs.segments.Segment`."""
+        return self._max_timestamp_ms
+
+    @property
+    def aborted(self) -> list[AbortedTransaction]:
+        """See :class:`~groupcoord.topic_logs.segments.Segment`."""
+        return self._aborted
+
+    # ------------------------------------------------------------ writing
+
+    def has_room(self, size_bytes: int) -> bool:
+        """Tell whether a batch of this size goes here."""
+        if not self._positions:
+            return True
+        return self.size_bytes + size_bytes <= SEGMENT_BYTES and len(self._positions) < SEGMENT_BATCHES
+
+    def append(self, data: Data, next_offset: int, max_timestamp_ms: int, *, is_marker: bool = False) -> None:
+        """See :class:`~groupcoord.topic_logs.segments.Segment`."""
+        self._reserve(len(data), is_marker=is_marker)
+        self._buffer[self.size_bytes : self.size_bytes + len(data)] = data
+        self._base_offsets.append(self.next_offset)
+        self._positions.append(self.size_bytes)
+        self._max_timestamps_ms.append(max_timestamp_ms)
+        self.next_offset = next_offset
+        self.size_bytes += len(data)
+        self._max_timestamp_ms = max(self._max_timestamp_ms, max_timestamp_ms)
+
+    def _reserve(self, size_bytes: int, *, is_marker: bool) -> None:
+        needed, capacity = self.size_bytes + size_bytes, len(self._buffer)
+        if needed <= capacity:
+            self._memory.take(BATCH_OVERHEAD_BYTES, is_marker=is_marker)
+            return
+        larger = max(needed, min(2 * capacity, SEGMENT_BYTES), FIRST_BYTES)
+        self._memory.take(larger - capacity + BATCH_OVERHEAD_BYTES, is_marker=is_marker)
+        buffer = bytearray(larger)
+        buffer[: self.size_bytes] = memoryview(self._buffer)[: self.size_bytes]
+        self._buffer = buffer
+
+    def add_aborted(self, transaction: AbortedTransaction) -> None:
+        """See :class:`~groupcoord.topic_logs.segments.Segment`."""
+        self._aborted.append(transaction)
+
+    def release(self) -> None:
+        """Give back its memory; those who read from it keep what they have."""
+        self._memory.give_back(len(self._buffer) + BATCH_OVERHEAD_BYTES * len(self._positions))
+
+    # ------------------------------------------------------------ reading
+
+    def place_of(self, offset: int) -> Place | None:
+        """See :class:`~groupcoord.topic_logs.segments.Segment`."""
+        if offset >= self.next_offset:
+            return None
+        number = bisect_right(self._base_offsets, offset) - 1
+        return Place(self._positions[number], self._end_of(number))
+
+    def _end_of(self, number: int) -> int:
+        return self._positions[number + 1] if number + 1 < len(self._positions) else self.size_bytes
+
+    def end_before(self, offset: int) -> int:
+        """See :class:`~groupcoord.topic_logs.segments.Segment`."""
+        number = bisect_left(self._base_offsets, offset)
+        return self._positions[number] if number < len(self._positions) else self.size_bytes
+
+    def first_offset_at(self, position: int) -> int:
+        """See :class:`~groupcoord.topic_logs.segments.Segment`."""
+        number = bisect_left(self._positions, position)
+        return self._base_offsets[number] if number < len(self._base_offsets) else self.next_offset
+
+    def view(self, position: int, end_position: int) -> memoryview:
+        """See :class:`~groupcoord.topic_logs.segments.Segment`."""
+        return memoryview(self._buffer)[position:end_position]
+
+    def batches_since(self, timestamp_ms: int, offset: int) -> Iterator[memoryview]:
+        """See :class:`~groupcoord.topic_logs.segments.Segment`."""
+        for number in range(max(bisect_right(self._base_offsets, offset) - 1, 0), len(self._positions)):
+            if self._max_timestamps_ms[number] >= timestamp_ms:
+                yield self.view(self._positions[number], self._end_of(number))

@@ -1,0 +1,288 @@
+"""Logs on disk: they read as those in memory do, also when they were closed, killed or tampered with in between."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from attrs import evolve
+
+from groupcoord.core.records import TransactionMarker
+from groupcoord.topic_logs.errors import FailedLogError, RefusedBatchError
+from groupcoord.topic_logs.log_memory import LogMemory
+from groupcoord.topic_logs.partition_log import PartitionLog
+from groupcoord.topic_logs.settings import TopicLogSettings
+from tests.topic_logs.batches import NOW_MS, TOPIC, numbered, produced
+from tests.topic_logs.disk import MEMORY_BYTES, Disk
+
+SMALL = evolve(TopicLogSettings(), segment_bytes=20_000)
+
+
+class Writer:
+    """Writes the same to a log on disk and to one in memory: plain batches, transactions, markers."""
+
+    def __init__(self, disk: Disk, seed: int) -> None:
+        self.disk = disk
+        self.mirror = PartitionLog(LogMemory(MEMORY_BYTES))
+        self.chance = random.Random(seed)
+        self._sequences: dict[int, int] = {}
+        self._open: set[int] = set()
+
+    def write(self, count: int) -> None:
+        for number in range(count):
+            producer_id = self.chance.randrange(1, 5)
+            at_ms = NOW_MS + self.chance.randrange(100_000)
+            if producer_id in self._open and self.chance.random() < 0.4:
+                marker = TransactionMarker(producer_id, 0, committed=self.chance.random() < 0.5)
+                for log in (self.disk.log(), self.mirror):
+                    log.append_marker(marker, at_ms, SMALL)
+                self._open.discard(producer_id)
+                continue
+            if self.chance.random() < 0.4:
+                size = self.chance.choice((10, 200, 3_000))
+                batch = produced(*[self.chance.randbytes(size)] * self.chance.randint(1, 5), at_ms=at_ms)
+            else:
+                sequence = self._sequences.get(producer_id, 0)
+                batch = numbered(2, sequence, (producer_id, 0), is_transactional=True, at_ms=at_ms)
+                self._sequences[producer_id] = sequence + 2
+                self._open.add(producer_id)
+            for log in (self.disk.log(), self.mirror):
+                log.append(batch, SMALL, NOW_MS + number)
+
+    def compare(self) -> None:
+        """Whatever is asked, both say the same."""
+        log, mirror, chance = self.disk.log(), self.mirror, self.chance
+        assert (log.start_offset, log.end_offset) == (mirror.start_offset, mirror.end_offset)
+        assert log.last_stable_offset == mirror.last_stable_offset
+        assert sorted(log.producers.active()) == sorted(mirror.producers.active())
+        for offset in {*chance.choices(range(log.start_offset, log.end_offset + 1), k=40), log.end_offset}:
+            for end in (log.end_offset, log.last_stable_offset):
+                size = chance.choice((1, 5_000, 1 << 30))
+                found, expected = (
+                    one.read(offset, end, size, takes_first=True, lists_aborted=True) for one in (log, mirror)
+                )
+                assert b"".join(found.parts) == b"".join(expected.parts)
+                assert found.aborted == expected.aborted
+                assert log.readable_bytes(offset, end) == mirror.readable_bytes(offset, end)
+            time_ms = NOW_MS + chance.randrange(110_000)
+            assert log.find_time(time_ms) == mirror.find_time(time_ms)
+        if not log.start_offset:  # else it depends on when segments are deleted
+            assert log.find_max_time() == mirror.find_max_time()
+
+
+def test_memory_and_disk_say_the_same(tmp_path: Path) -> None:
+    """Over many segments and restarts of both kinds, with few file descriptors."""
+    writer = Writer(Disk(tmp_path), 1)
+    for number in range(12):
+        writer.write(60)
+        writer.compare()
+        if number % 2:
+            writer.disk.restart()
+        else:
+            writer.disk.kill()
+        writer.compare()
+        if number % 4 == 3:
+            offset = writer.disk.log().end_offset - 50
+            assert writer.disk.log().delete_before(offset) == writer.mirror.delete_before(offset)
+    assert len(writer.disk.log()._segments) > 2
+
+
+def test_a_clean_start_reads_no_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was closed properly is opened by its indexes and its snapshot, however much it holds."""
+    writer = Writer(Disk(tmp_path), 2)
+    writer.write(200)
+    writer.disk.restart()
+    read_bytes = []
+    pread = __import__("os").pread
+    monkeypatch.setattr("os.pread", lambda fd, size, at: read_bytes.append(size) or pread(fd, size, at))
+    assert writer.disk.log().end_offset == writer.mirror.end_offset
+    assert sum(read_bytes) < 50_000
+    monkeypatch.undo()
+    writer.compare()
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".snapshot"])
+@pytest.mark.parametrize("tamper", [Path.unlink, lambda path: path.write_bytes(b"\0" * 24)], ids=["missing", "blank"])
+def test_what_is_missing_is_made_anew(tmp_path: Path, suffix: str, tamper: Callable[[Path], None]) -> None:
+    """Indexes and snapshots can be deleted while nobody has the log; also those that a broker has made too large."""
+    writer = Writer(Disk(tmp_path), 3)
+    writer.write(150)
+    writer.disk.logs.close()
+    for path in writer.disk.folder().glob(f"*{suffix}"):
+        tamper(path)
+    writer.disk._open()
+    writer.compare()
+
+
+@pytest.mark.parametrize("cut", [1, 7, 40, 61, 90])
+def test_a_torn_tail_is_cut(tmp_path: Path, cut: int) -> None:
+    """A kill in the middle of a write leaves what was written before, and the log goes on from there."""
+    writer = Writer(Disk(tmp_path), 4)
+    writer.write(80)
+    torn = bytes(produced(b"x" * 100).data)[:cut]
+    newest = max(writer.disk.folder().glob("*.log"))
+    with newest.open("ab") as file:
+        file.write(torn)
+    writer.disk.kill()
+    writer.compare()
+    writer.write(30)
+    writer.compare()
+
+
+def test_a_repetition_is_known_after_a_restart(tmp_path: Path) -> None:
+    """The last five batches of a producer, whichever way the process ended, and whatever segments they are in."""
+    disk = Disk(tmp_path)
+    tiny = evolve(SMALL, segment_bytes=150)
+    batches = [numbered(1, sequence) for sequence in range(7)]
+    offsets = [disk.log().append(batch, tiny, NOW_MS).base_offset for batch in batches]
+    for end in (disk.restart, disk.kill):
+        end()
+        assert [disk.log().append(batch, tiny, NOW_MS).base_offset for batch in batches[2:]] == offsets[2:]
+        with pytest.raises(RefusedBatchError, match="goes on with sequence 7"):
+            disk.log().append(batches[1], tiny, NOW_MS)
+
+
+def test_a_start_that_was_moved_stays(tmp_path: Path) -> None:
+    """DeleteRecords outlives a kill, and what is not needed any more is deleted, but for the last segment."""
+    disk = Disk(tmp_path)
+    for _ in range(10):
+        disk.log().append(produced(b"x" * 9_000), SMALL, NOW_MS)
+    assert len(list(disk.folder().glob("*.log"))) == 5
+    disk.log().delete_before(5)
+    disk.kill()
+    assert (disk.log().start_offset, len(list(disk.folder().glob("*.log")))) == (5, 3)
+    disk.log().delete_before(10)
+    disk.restart()
+    assert (disk.log().start_offset, disk.log().end_offset) == (10, 10)
+    assert disk.log().append(produced(b"y"), SMALL, NOW_MS).base_offset == 10
+
+
+def test_deleted_topics_leave_nothing(tmp_path: Path) -> None:
+    """Their folders go; what a crash left half deleted goes at the next start."""
+    disk = Disk(tmp_path)
+    disk.log().append(produced(b"x"), SMALL, NOW_MS)
+    disk.log().delete_before(1)
+    (tmp_path / "old-3.5f3b5f3b5f3b5f3b5f3b5f3b5f3b5f3b-delete").mkdir()
+    disk.logs.delete(TOPIC)
+    assert disk.logs.memory.used_bytes == 0
+    disk.kill()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["log-start-offset-checkpoint"]
+    assert disk.log().end_offset == 0
+
+
+# ---------------------------------------------------------------- trouble
+
+
+def test_a_lost_file_fails_the_log_until_it_is_back(tmp_path: Path) -> None:
+    """It is never taken for an empty one; others go on, and nothing is acknowledged meanwhile."""
+    disk = Disk(tmp_path)
+    disk.log().append(produced(b"a"), SMALL, NOW_MS)
+    disk.log(1).append(produced(b"b"), SMALL, NOW_MS)
+    (segment,) = disk.folder().glob("*.log")
+    log, away = disk.log(), segment.rename(tmp_path / "away")
+    disk.logs.check_some()
+    with pytest.raises(FailedLogError, match="deleted or moved away"):
+        log.append(produced(b"c"), SMALL, NOW_MS)
+    with pytest.raises(FailedLogError, match="is missing; put it back"):
+        disk.log()
+    assert disk.log(1).append(produced(b"d"), SMALL, NOW_MS + 1_000).base_offset == 1
+    away.rename(segment)
+    with pytest.raises(FailedLogError):
+        disk.log()  # not tried again yet
+    disk.now_ms += 1_000
+    log = disk.log()
+    assert log.append(produced(b"e"), SMALL, NOW_MS).base_offset == log.end_offset - 1
+    assert any("is used again" in line for line in disk.lines)
+
+
+def test_a_full_disk_refuses_and_keeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """KAFKA_STORAGE_ERROR and a line; half of a batch is cut off again, and the log goes on when there is room."""
+    disk = Disk(tmp_path)
+    log = disk.log()
+    log.append(produced(b"a"), SMALL, NOW_MS)
+    size = next(disk.folder().glob("*.log")).stat().st_size
+    os = __import__("os")
+    write = os.write
+    monkeypatch.setattr("os.write", lambda fd, data: write(fd, data[:20]))
+    with pytest.raises(RefusedBatchError) as refused:
+        log.append(numbered(1, 0), SMALL, NOW_MS)
+    monkeypatch.undo()
+    assert refused.value.error_code.name == "KAFKA_STORAGE_ERROR"
+    assert "only 20 of" in disk.lines[-1]
+    assert next(disk.folder().glob("*.log")).stat().st_size == size
+    assert disk.log() is log
+    assert log.append(numbered(1, 0), SMALL, NOW_MS).base_offset == 1
+    disk.kill()
+    assert disk.log().end_offset == 2
+
+
+def test_records_are_flushed_as_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After so many records, or so long a time; an fsync that fails makes the log be read anew."""
+    flushed = []
+    monkeypatch.setattr("os.fsync", flushed.append)
+    disk = Disk(tmp_path)
+    disk.log().append(produced(b"a"), SMALL, NOW_MS)
+    flushed.clear()  # of files that are written once
+    disk.log().append(produced(b"a", b"b"), evolve(SMALL, flush_messages=4), NOW_MS)
+    assert len(flushed) == 0
+    disk.log().append(produced(b"a"), evolve(SMALL, flush_messages=4), NOW_MS)
+    assert len(flushed) == 1
+    late = evolve(SMALL, flush_ms=1_000)
+    disk.log().append(produced(b"a"), late, NOW_MS)
+    for after_ms in (999, 1_000, 2_000):
+        disk.now_ms = NOW_MS + after_ms
+        disk.logs.flush_due(TOPIC, late)
+    assert len(flushed) == 2
+
+    def fail(descriptor: int) -> None:
+        raise OSError(5, "the disk is gone")
+
+    monkeypatch.setattr("os.fsync", fail)
+    with pytest.raises(FailedLogError, match="fsync failed"):
+        disk.log().append(produced(b"z"), evolve(SMALL, flush_messages=1), NOW_MS)
+    monkeypatch.undo()
+    assert disk.log().end_offset == 6
+
+
+def test_a_corrupt_log_is_left_alone(tmp_path: Path) -> None:
+    """A broken batch with sound ones behind it is somebody's to look at: the log isn't opened, and not changed."""
+    disk = Disk(tmp_path)
+    for _ in range(3):
+        disk.log().append(produced(b"a" * 100), SMALL, NOW_MS)
+    (segment,) = disk.folder().glob("*.log")
+    data = bytearray(segment.read_bytes())
+    data[200] ^= 1
+    segment.write_bytes(data)
+    disk.kill()
+    with pytest.raises(FailedLogError, match="is corrupt at position"):
+        disk.log()
+    assert segment.read_bytes() == data
+
+
+def test_little_memory_makes_indexes_coarse(tmp_path: Path) -> None:
+    """A log of any size can be kept with next to no memory."""
+    disk = Disk(tmp_path, memory_bytes=3_000)
+    mirror = Writer(disk, 6).mirror
+    for _ in range(60):
+        for log in (disk.log(), mirror):
+            log.append(produced(b"x" * 5_000), TopicLogSettings(), NOW_MS)
+    assert disk.logs.memory.used_bytes <= 3_000
+    assert bytes(disk.log().read(30, 60, 1, takes_first=True).parts[0]) == bytes(
+        mirror.read(30, 60, 1, takes_first=True).parts[0]
+    )
+
+
+def test_in_a_broker_s_directory_its_own_note_counts(tmp_path: Path) -> None:
+    """A broker may have been killed there since the last server was stopped, and leaves that one's note alone."""
+    disk = Disk(tmp_path)
+    disk.log().append(produced(b"a"), SMALL, NOW_MS)
+    (tmp_path / "meta.properties").touch()
+    disk.restart()
+    assert not disk.directory.was_clean
+    disk.logs.close()
+    (tmp_path / ".kafka_cleanshutdown").touch()
+    disk._open()
+    assert disk.directory.was_clean
+    assert disk.log().end_offset == 1
