@@ -2,8 +2,8 @@
 
 After every restart each group's offsets are compared with what was acknowledged, and the newest generation that a
 member was told must be the group's, or one that came after it. Offsets of a transaction must be visible if its commit
-was acknowledged, never after an abort, and pending while it is open. One cycle is: start, check, talk, kill. Some
-servers are killed before they listen, while they load or compact.
+was acknowledged, never after an abort, and pending while it is open. So it is with records. One cycle is: start,
+check, talk, kill. Some servers are killed before they listen, while they load or compact.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ from tests.crash.clients import (
 )
 from tests.crash.processes import Launcher, Running
 from tests.crash.producers import UNSTABLE_OFFSET_COMMIT, Producer, Seen, TransactionPromises
+from tests.crash.record_clients import RecordsInTransactions, TransactionalWriter, Writer, WrittenPromises
+from tests.crash.record_requests import TOPIC as WRITTEN_TOPIC
+from tests.crash.record_requests import fetch, fetched
 from tests.crash.requests import (
     Answer,
     fetched_offsets,
@@ -39,6 +42,10 @@ from tests.crash.requests import (
 
 STALL_S = 30.0
 COMMITTER_COUNT, GROUP_COUNT, PRODUCER_COUNT = 3, 2, 2
+WRITERS = ((False, 1), (False, -1), (True, -1), (True, -1))
+"""Those that write records outside of transactions: whether idempotent, and their acks."""
+TRANSACTIONAL_WRITERS = 2
+WRITTEN_COUNT = len(WRITERS) + 2 * TRANSACTIONAL_WRITERS
 ANSWERS_MAX = 120
 LIVES_LONG = 0.05
 LONG_LIFE, REST_S = 10, 0.5
@@ -56,6 +63,9 @@ SETTINGS = {
     "log.cleaner.delete.retention.ms": 0,
     "log.cleaner.backoff.ms": 10,
     "group.initial.rebalance.delay.ms": 0,
+    "log.segment.bytes": 1_048_576,
+    "log.roll.ms": 60_000,
+    "log.retention.ms": -1,
 }
 
 
@@ -94,6 +104,16 @@ class Harness:
             for number in range(PRODUCER_COUNT)
         ]
         self._clients += [Producer(promises, f"{seed} {promises.transactional_id}") for promises in self._transactions]
+
+        self._written: list[WrittenPromises | RecordsInTransactions] = []
+        for index, (is_idempotent, acks) in enumerate(WRITERS):
+            written = WrittenPromises(index, is_idempotent=is_idempotent, acks=acks)
+            self._clients.append(Writer(written, f"{seed} writer {index}"))
+            self._written.append(written)
+        for number, first in enumerate(range(len(WRITERS), WRITTEN_COUNT, 2)):
+            transactions = RecordsInTransactions(f"writer-{number}", (first, first + 1))
+            self._clients.append(TransactionalWriter(transactions, f"{seed} {transactions.transactional_id}"))
+            self._written.append(transactions)
 
     def run(self, kills: int) -> None:
         """Kill as many servers; at the end one more is started and checked.
@@ -138,6 +158,7 @@ class Harness:
 
     def _start(self) -> Running:
         arguments = ["serve", "--port", "0", "--data-dir", str(self._data_dir), "--topic", f"{TOPIC}:{PARTITION_COUNT}"]
+        arguments += ["--topic", f"{WRITTEN_TOPIC}:{WRITTEN_COUNT}"]
         for key, value in SETTINGS.items():
             arguments += ["--set", f"{key}={value}"]
         return self._launcher.start(arguments, from_scratch=self.kill_count % FROM_SCRATCH_EVERY == 0)
@@ -157,6 +178,8 @@ class Harness:
                     _check_generation(sock, promises)
             for transactions in self._transactions:
                 transactions.check({group_id: _seen(sock, group_id) for group_id in transactions.committed})
+            for written in self._written:
+                written.check(lambda *asked: fetched(ask(sock, fetch(1, *asked))))
 
 
 def _seen(sock: socket.socket, group_id: str) -> Seen:

@@ -99,9 +99,10 @@ def heartbeat(correlation_id: int, group_id: str, generation_id: int, member_id:
     return frame(HEARTBEAT, 1, correlation_id, body)
 
 
-def init_producer_id(correlation_id: int, transactional_id: str, timeout_ms: int) -> bytes:
+def init_producer_id(correlation_id: int, transactional_id: str | None, timeout_ms: int) -> bytes:
     """InitProducerId version 1."""
-    return frame(INIT_PRODUCER_ID, 1, correlation_id, string(transactional_id) + _int32.pack(timeout_ms))
+    name = _int16.pack(-1) if transactional_id is None else string(transactional_id)
+    return frame(INIT_PRODUCER_ID, 1, correlation_id, name + _int32.pack(timeout_ms))
 
 
 def add_offsets_to_txn(correlation_id: int, transactional_id: str, producer: tuple[int, int], group_id: str) -> bytes:

@@ -7,15 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from groupcoord.records.batches import encode_batch, iter_batches
 from tests.crash.clients import PARTITION_COUNT, TOPIC, BrokenPromiseError, Promises
 from tests.crash.harness import Harness
 from tests.crash.producers import Seen, TransactionPromises
+from tests.crash.record_clients import RecordsInTransactions, WrittenPromises
+from tests.crash.record_requests import Fetched
 
-KILLS = 200
+KILLS = 150
 
 
 def test_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
-    """After each of 200 kills every acknowledged commit and generation is there."""
+    """After each of 150 kills every acknowledged commit, generation and record is there."""
     seed = random.SystemRandom().randrange(2**32)
     harness = Harness(tmp_path, seed)
     try:
@@ -119,3 +122,49 @@ def test_an_epoch_is_never_given_twice() -> None:
     promises.initialised((7, 1))
     with pytest.raises(BrokenPromiseError):
         promises.initialised((7, 1))
+
+
+def holding(*values: bytes, end: int | None = None, aborted: tuple[tuple[int, int], ...] = ()) -> Fetched:
+    """A partition with one record in each batch."""
+    encoded = b"".join(encode_batch(offset, [(None, value, 0)]) for offset, value in enumerate(values))
+    count = len(values) if end is None else end
+    return Fetched(0, count, count, list(iter_batches(encoded)), list(aborted))
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        holding(b"0", b"1"),
+        holding(b"0", b"1", b"2", end=2),
+        holding(b"0", b"1", b"1"),
+        holding(b"0", b"1", b"2", b"2"),
+        holding(b"0", b"1", b"3"),
+        holding(b"0", b"1", b"2", b"3", b"4"),
+        holding(b"0", b"1", b"2", b"3")._replace(error_code=56),
+    ],
+    ids=["lost", "hidden", "there twice", "sent twice", "another", "never sent", "an error"],
+)
+def test_broken_records_are_noticed(found: Fetched) -> None:
+    """Of an idempotent writer every record must be there once and in order, as far as it was acknowledged."""
+    promises = WrittenPromises(0, is_idempotent=True, acks=-1)
+    promises.acknowledged, promises.sent = {0: b"0", 1: b"1", 2: b"2"}, 4
+    for whole in (holding(b"0", b"1", b"2"), holding(b"0", b"1", b"2", b"3")):
+        promises.check(lambda *_, whole=whole: whole)
+    with pytest.raises(BrokenPromiseError):
+        promises.check(lambda *_: found)
+
+
+@pytest.mark.parametrize(
+    ("ending", "visible"),
+    [(None, (1, 1)), (False, (1, 1)), (True, (1, 0)), (True, (0, 1)), (True, (0, 2))],
+)
+def test_broken_records_of_transactions_are_noticed(ending: bool | None, visible: tuple[int, int]) -> None:
+    """Records that are visible too early, after an abort or in part are found out; all or none pass after a commit."""
+    promises = RecordsInTransactions("writer", (0, 1))
+    promises.open, promises.ending = {0: [b"a"], 1: [b"a"]}, ending
+    with pytest.raises(BrokenPromiseError):
+        promises.check(lambda index, *_: holding(*[b"a"] * visible[index]))
+    promises.check(lambda *_: holding())
+    promises.ending = True
+    promises.check(lambda *_: holding(b"a"))
+    assert promises.committed == {0: [b"a"], 1: [b"a"]}
