@@ -27,6 +27,7 @@ from groupcoord.host.topics import (
     TopicEdit,
     TopicError,
     TopicRegistry,
+    check_replicas,
 )
 from groupcoord.wire.broker_messages import (
     CreatableTopic,
@@ -302,7 +303,7 @@ def _check_manual_layout(topic: CreatableTopic, node_id: int) -> None:
             message = f"Found multiple manual partition assignments for partition {partition_index}"
             raise TopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
         seen.add(partition_index)
-        _check_replicas(broker_ids, node_id)
+        check_replicas(broker_ids, node_id)
     if seen != set(range(len(seen))):
         message = "partitions should be a consecutive 0-based integer sequence"
         raise TopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
@@ -316,18 +317,4 @@ def _check_new_assignments(assignments: tuple[tuple[int, ...], ...], added: int,
         )
         raise TopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
     for broker_ids in assignments:
-        _check_replicas(broker_ids, node_id)
-
-
-def _check_replicas(broker_ids: tuple[int, ...], node_id: int) -> None:
-    reason = None
-    strangers = sorted(broker_id for broker_id in broker_ids if broker_id != node_id)
-    if not broker_ids:
-        reason = "an empty replica list."
-    elif strangers:
-        reason = f"broker {strangers[0]}, but no such broker is registered."
-    elif len(broker_ids) > 1:
-        reason = f"the broker {node_id} more than once."
-    if reason is not None:
-        message = f"The manual partition assignment includes {reason}"
-        raise TopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+        check_replicas(broker_ids, node_id)

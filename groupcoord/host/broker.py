@@ -20,10 +20,11 @@ from groupcoord.core.messages import Node, TxnOffsetCommit
 from groupcoord.errors import ErrorCode
 from groupcoord.host.admin import answer_create_partitions, answer_create_topics, answer_delete_topics
 from groupcoord.host.alter_configs import answer_alter_configs, answer_incremental_alter_configs
+from groupcoord.host.cluster_requests import CLUSTER_REQUESTS, ClusterRequests
 from groupcoord.host.config_definitions import offsets_topic_configs
 from groupcoord.host.connection import Connection
 from groupcoord.host.data_requests import DataRequests
-from groupcoord.host.describe_configs import answer_describe_configs
+from groupcoord.host.describe_configs import answer_describe_configs, answer_list_config_resources
 from groupcoord.host.group_configs import GroupConfigs
 from groupcoord.host.metadata import answer_api_versions, answer_metadata, topics_to_create
 from groupcoord.host.portions import DIVISIBLE, FEW, Answer, Work, in_portions_of
@@ -54,7 +55,7 @@ from groupcoord.wire.broker_messages import (
     OffsetForLeaderEpoch,
     Produce,
 )
-from groupcoord.wire.config_messages import AlterConfigs, DescribeConfigs, IncrementalAlterConfigs
+from groupcoord.wire.config_messages import AlterConfigs, DescribeConfigs, IncrementalAlterConfigs, ListConfigResources
 from groupcoord.wire.pacing import Pace, in_portions
 from groupcoord.wire.transaction_messages import (
     AddOffsetsToTxn,
@@ -82,6 +83,7 @@ PACED = frozenset(
         OffsetForLeaderEpoch,
         Produce,
         WriteTxnMarkers,
+        *CLUSTER_REQUESTS,
     )
 )
 """Requests that name many things, and whose handlers pause between them before they change anything."""
@@ -172,6 +174,7 @@ class Broker:
         self._data_requests = DataRequests(
             self.data, self.pace, self._permissions, lambda writer: self.transactions.verify_writer(writer)
         )
+        self._cluster_requests = ClusterRequests(self.data, lambda: self._node, self._permissions)
         self._seen_deadlines: tuple[int, int | None, int | None] = (-1, None, None)
         self._handlers = self._handlers_by_request()
         if self.topics.get(OFFSETS_TOPIC) is None:
@@ -219,6 +222,8 @@ class Broker:
             DescribeConfigs: self._describe_configs,
             IncrementalAlterConfigs: self._alter_some_configs,
             AlterConfigs: self._alter_configs,
+            ListConfigResources: self._list_config_resources,
+            **self._cluster_requests.handlers(),
             InitProducerId: self._guarded(lambda _, request: self.transactions.init_producer_id(request)),
             AddPartitionsToTxn: self._guarded(self._add_partitions),
             AddOffsetsToTxn: self._guarded(lambda _, request: self.transactions.add_offsets(request)),
@@ -397,6 +402,9 @@ class Broker:
 
     def _alter_configs(self, connection: Connection, request: AlterConfigs) -> WireResponse | None:
         return answer_alter_configs(request, self._resources(), self._permissions(connection))
+
+    def _list_config_resources(self, connection: Connection, request: ListConfigResources) -> WireResponse | None:
+        return answer_list_config_resources(request, self._resources(), self._permissions(connection))
 
     def _resources(self) -> Resources:
         return Resources(self.config, self._node.node_id, self.topics, self.group_configs)

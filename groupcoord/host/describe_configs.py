@@ -1,4 +1,4 @@
-"""DescribeConfigs: the settings of topics, groups and this broker, and where each value comes from."""
+"""DescribeConfigs and ListConfigResources: what has settings, what they are, and where each value comes from."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ from groupcoord.host.resource_configs import Resource, ResourceError, Resources,
 from groupcoord.host.topics import Topic, TopicError
 from groupcoord.wire.broker_messages import CreatedTopicConfig
 from groupcoord.wire.config_messages import (
+    ConfigResource,
+    ConfigResourceType,
     ConfigSource,
     ConfigSynonym,
     DescribeConfigs,
     DescribeConfigsResponse,
     DescribedConfig,
     DescribedConfigs,
+    ListConfigResources,
+    ListConfigResourcesResponse,
     ResourceToDescribe,
 )
 from groupcoord.wire.pacing import paced
@@ -84,3 +88,27 @@ def created_configs(topic: Topic, config: Config) -> tuple[CreatedTopicConfig, .
     resource = Resource(TOPIC_DEFINITIONS, topic.configs, ConfigSource.TOPIC)
     described = [_described(definition, resource, config, False) for definition in TOPIC_DEFINITIONS.values()]
     return tuple(CreatedTopicConfig(told.name, told.value, False, told.config_source) for told in described)
+
+
+def answer_list_config_resources(
+    request: ListConfigResources, resources: Resources, permissions: Permissions = UNRESTRICTED
+) -> ListConfigResourcesResponse:
+    """List what has settings: all topics, this broker, groups that have some of their own, no client metrics."""
+    if not permissions.on_cluster(Operation.DESCRIBE_CONFIGS):
+        return ListConfigResourcesResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    asked = dict.fromkeys(request.resource_types or ConfigResourceType)
+    if not all(is_known_type(resource_type) for resource_type in asked):
+        return ListConfigResourcesResponse(ErrorCode.UNSUPPORTED_VERSION)
+    node = [str(resources.node_id)]
+    names = {
+        ConfigResourceType.TOPIC: [topic.name for topic in resources.topics],
+        ConfigResourceType.BROKER: node,
+        ConfigResourceType.BROKER_LOGGER: node,
+        ConfigResourceType.GROUP: resources.groups.group_ids(),
+    }
+    listed = [
+        ConfigResource(name, resource_type)
+        for resource_type in asked
+        for name in names.get(ConfigResourceType(resource_type), [])
+    ]
+    return ListConfigResourcesResponse(ErrorCode.NONE, tuple(listed))

@@ -38,6 +38,10 @@ class GroupConfigs:
         if self._path is not None and self._path.exists():
             self._set(_read(self._path, config))
 
+    def group_ids(self) -> list[str]:
+        """Return the groups that have some."""
+        return list(self._own)
+
     def own(self, group_id: str) -> Configs:
         """Return the settings that a group has of its own, as text, by name."""
         return self._own.get(group_id, NO_CONFIGS)

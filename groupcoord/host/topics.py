@@ -77,6 +77,25 @@ def check_topic_name(name: str) -> None:
         raise TopicError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
 
 
+def check_replicas(broker_ids: tuple[int, ...], node_id: int) -> None:
+    """Check that replicas shall be where they can be, on the one node.
+
+    Raises:
+        TopicError: INVALID_REPLICA_ASSIGNMENT.
+    """
+    reason = None
+    strangers = sorted(broker_id for broker_id in broker_ids if broker_id != node_id)
+    if not broker_ids:
+        reason = "an empty replica list."
+    elif strangers:
+        reason = f"broker {strangers[0]}, but no such broker is registered."
+    elif len(broker_ids) > 1:
+        reason = f"the broker {node_id} more than once."
+    if reason is not None:
+        message = f"The manual partition assignment includes {reason}"
+        raise TopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+
+
 def _collision_key(name: str) -> str:
     return name.replace(".", "_")
 
@@ -195,11 +214,15 @@ class TopicRegistry:
 
     Raises:
         TopicFileError: the file is there but can't be read or is not a list of topics.
+
+    Attributes:
+        directory: where they are kept.
     """
 
     def __init__(self, directory: Path | None = None, *, new_id: Callable[[], UUID] = uuid4) -> None:
         self._new_id = new_id
-        self._path = None if directory is None else Path(directory) / FILE_NAME
+        self.directory = None if directory is None else Path(directory)
+        self._path = None if self.directory is None else self.directory / FILE_NAME
         self._topics: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
         self._cluster_id: UUID | None = None

@@ -167,6 +167,33 @@ class AlterConfigsResponse:
     responses: tuple[AlteredResource, ...]
 
 
-ConfigRequest = DescribeConfigs | IncrementalAlterConfigs | AlterConfigs
+# ---------------------------------------------------------------- ListConfigResources
 
-ConfigResponse = DescribeConfigsResponse | IncrementalAlterConfigsResponse | AlterConfigsResponse
+
+@define
+class ListConfigResources:
+    """List what has settings (API key 74, KIP-1142), by :class:`ConfigResourceType`; no type at all: all types."""
+
+    resource_types: tuple[int, ...]
+
+
+class ConfigResource(NamedTuple):
+    """A thing that has settings."""
+
+    resource_name: str
+    resource_type: int
+
+
+@frozen
+class ListConfigResourcesResponse:
+    """What has settings."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+    resources: tuple[ConfigResource, ...] = ()
+
+
+ConfigRequest = DescribeConfigs | IncrementalAlterConfigs | AlterConfigs | ListConfigResources
+
+ConfigResponse = (
+    DescribeConfigsResponse | IncrementalAlterConfigsResponse | AlterConfigsResponse | ListConfigResourcesResponse
+)

@@ -27,6 +27,8 @@ INT8 = struct.Struct(">b")
 INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")
 INT64 = struct.Struct(">q")
+UINT16 = struct.Struct(">H")
+FLOAT64 = struct.Struct(">d")
 INT16_FROM = INT16.unpack_from
 INT32_FROM = INT32.unpack_from
 

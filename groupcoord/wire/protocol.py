@@ -10,6 +10,7 @@ from groupcoord.core.messages import Request, Response
 from groupcoord.wire import api_versions, consumer_group_heartbeat, heartbeat, offset_fetch
 from groupcoord.wire.api import Answered, Api, Decoder, Encoder
 from groupcoord.wire.broker_messages import ApiVersions, BrokerRequest, BrokerResponse
+from groupcoord.wire.cluster_messages import ClusterRequest, ClusterResponse
 from groupcoord.wire.config_messages import ConfigRequest, ConfigResponse
 from groupcoord.wire.errors import ProtocolError, UnknownApiError, UnsupportedVersionError
 from groupcoord.wire.header import RequestHeader
@@ -18,8 +19,8 @@ from groupcoord.wire.primitives import INT32_FROM, UTF8_AS_JAVA, skip_tagged_fie
 from groupcoord.wire.registry import APIS
 from groupcoord.wire.transaction_messages import TransactionRequest, TransactionResponse
 
-WireRequest = Request | BrokerRequest | ConfigRequest | TransactionRequest | Answered
-WireResponse = Response | BrokerResponse | ConfigResponse | TransactionResponse
+WireRequest = Request | BrokerRequest | ClusterRequest | ConfigRequest | TransactionRequest | Answered
+WireResponse = Response | BrokerResponse | ClusterResponse | ConfigResponse | TransactionResponse
 
 _unpack_header = struct.Struct(">hhih").unpack_from
 _pack_length_and_correlation_id = struct.Struct(">ii").pack
@@ -190,8 +191,18 @@ def _load_encoder(header: RequestHeader) -> tuple[bytes, Encoder]:
 def _served_api(header: RequestHeader) -> Api:
     api = APIS.get(header.api_key)
     if api is None:
-        raise UnknownApiError(f"API key {header.api_key} is not served", header)
+        raise UnknownApiError(f"{_name_of(header.api_key)} is not served", header)
     return api
+
+
+def _name_of(api_key: int) -> str:
+    """Return what an API is called that isn't served: its key, and Kafka's name if there is one."""
+    from kio.schema.index import api_key_map
+
+    known = api_key_map.get(api_key)
+    if known is None:
+        return f"API key {api_key}"
+    return f"API key {api_key} ({''.join(word.capitalize() for word in known.split('_'))})"
 
 
 def _is_supported(api: Api, version: int) -> bool:

@@ -24,19 +24,21 @@ from groupcoord.wire.errors import ProtocolError
 from groupcoord.wire.header import RequestHeader
 from groupcoord.wire.pacing import paced
 from groupcoord.wire.parts import write_each
-from groupcoord.wire.primitives import INT8, INT16, INT32, INT64, Reader, Writer
+from groupcoord.wire.primitives import FLOAT64, INT8, INT16, INT32, INT64, UINT16, Reader, Writer
 
 Values = dict[str, Any]
 
 _FIXED_SIZE = {
     "int8": INT8,
     "int16": INT16,
+    "uint16": UINT16,
     "error_code": INT16,
     "int32": INT32,
     "timedelta_i32": INT32,
     "int64": INT64,
     "timedelta_i64": INT64,
     "datetime_i64": INT64,
+    "float64": FLOAT64,
 }
 _TIMES = ("timedelta_i32", "timedelta_i64", "datetime_i64")
 
@@ -225,7 +227,7 @@ def _array_reader(name: str, read_element: Reader[Any], is_nullable: bool, flexi
 
 def _element_reader(element: str | type, is_nullable: bool, flexible: bool) -> Reader[Any]:
     if isinstance(element, type):
-        return struct_reader(element)
+        return _nullable_struct_reader(struct_reader(element)) if is_nullable else struct_reader(element)
     if element in _FIXED_SIZE:
         return _fixed_size_reader(element)
     if element == "string" and is_nullable:
@@ -235,6 +237,14 @@ def _element_reader(element: str | type, is_nullable: bool, flexible: bool) -> R
     if element in ("bytes", "records"):
         return _bytes_reader(is_nullable, flexible)
     return {"bool": _read_bool, "uuid": primitives.read_uuid}[element]
+
+
+def _nullable_struct_reader(read_struct: Reader[Values]) -> Reader[Values | None]:
+    def read(frame: bytes, position: int) -> tuple[Values | None, int]:
+        (sign,) = INT8.unpack_from(frame, position)
+        return read_struct(frame, position + 1) if sign >= 0 else (None, position + 1)
+
+    return read
 
 
 def _fixed_size_reader(element: str) -> Reader[int]:
@@ -297,7 +307,7 @@ def _field_writer(field: _FieldType, flexible: bool) -> Writer:
 
 def _element_writer(element: str | type, is_nullable: bool, flexible: bool) -> Writer:
     if isinstance(element, type):
-        return struct_writer(element)
+        return _nullable_struct_writer(struct_writer(element)) if is_nullable else struct_writer(element)
     if element in _FIXED_SIZE:
         return _FIXED_SIZE[element].pack
     if element == "string" and is_nullable:
@@ -307,6 +317,13 @@ def _element_writer(element: str | type, is_nullable: bool, flexible: bool) -> W
     if element in ("bytes", "records"):
         return _write_compact_nullable_bytes if flexible else _write_nullable_bytes
     return {"bool": _write_bool, "uuid": _write_uuid}[element]
+
+
+def _nullable_struct_writer(write_struct: Writer) -> Writer:
+    def write(values: Mapping[str, Any] | None) -> bytes:
+        return b"\xff" if values is None else b"\x01" + write_struct(values)
+
+    return write
 
 
 def _write_nullable_bytes(value: bytes | None) -> bytes:

@@ -173,7 +173,10 @@ class _Writer:
         if "tuple" in str(annotation):
             self._array(f"{prefix}count", kafka_type, value, is_flexible)
         elif kafka_type is None:
-            self.structure(value)
+            if annotation is not None and "None" in str(annotation):
+                self.number("int8", -1 if value is None else 1)
+            if value is not None:
+                self.structure(value)
         elif kafka_type == "uuid":
             self.piece("uuid", (value or UUID(int=0)).bytes)
         elif kafka_type == "string" or kafka_type in BYTES:

@@ -117,7 +117,7 @@ def test_list_runs_nothing(groupcoord: Run, folder: Path) -> None:
         (["--launch", "broker {port"], "expected '}'"),
         (["--only", "("], "is no regular expression"),
         (["--only", "nothing like this"], "no transcript is selected"),
-        (["--area", "moon"], "there is no area 'moon'; there are admin, commit,"),
+        (["--area", "moon"], "there is no area 'moon'; there are admin, cluster, commit,"),
         (["--jobs", "0"], "--jobs"),
         (["--colour"], "No such option"),
     ],

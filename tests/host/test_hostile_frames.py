@@ -34,7 +34,7 @@ CLOSED = {
     "negative length": (struct.pack(">i", -2), "negative size"),
     "unknown API": (frame(999, 0, 1, b""), "API key 999 is not served"),
     "negative API": (frame(-1, 0, 1, b""), "API key -1 is not served"),
-    "an API of brokers": (frame(4, 0, 1, b""), "API key 4 is not served"),
+    "an API of brokers": (frame(4, 0, 1, b""), "API key 4 (LeaderAndIsr) is not served"),
     "newer version": (frame(12, 5, 1, b""), "Heartbeat of version 5 is not served: 0 to 4 are"),
     "negative version": (frame(12, -1, 1, b""), "Heartbeat of version -1 is not served"),
     "removed version": (frame(8, 1, 1, b""), "OffsetCommit of version 1 is not served: 2 to 10 are"),

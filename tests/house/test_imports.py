@@ -79,6 +79,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "host": (
         *("coordinator", "wire", "storage", "topic_logs", "clock", "config", "settings", "group_settings"),
         "interpreter",  # a process of its own may pause the garbage collector; a library may not
+        "java",  # topics are described in its order of names
         # the vocabulary of what it is given and passes on
         *("log_store", "core.messages", "core.records", "core.front.authorization", "errors"),
     ),

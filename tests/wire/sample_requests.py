@@ -275,6 +275,7 @@ BODIES: dict[int, dict[str, Any]] = {
         ],
         "validate_only": True,
     },
+    35: {"topics": [{"topic": "orders", "partitions": [3, 0]}, {"topic": "bills", "partitions": []}]},
     37: {
         "topics": [
             {"name": "orders", "count": 6, "assignments": [{"broker_ids": [1]}, {"broker_ids": [2]}]},
@@ -284,6 +285,11 @@ BODIES: dict[int, dict[str, Any]] = {
         "validate_only": True,
     },
     42: {"groups_names": ["group", ""]},
+    43: {
+        "election_type": 1,
+        "topic_partitions": [{"topic": "orders", "partitions": [3, 0]}, {"topic": "bills", "partitions": []}],
+        "timeout": 1234,
+    },
     44: {
         "resources": [
             {
@@ -298,6 +304,24 @@ BODIES: dict[int, dict[str, Any]] = {
         ],
         "validate_only": True,
     },
+    45: {
+        "timeout": 1234,
+        "allow_replication_factor_change": False,
+        "topics": [
+            {
+                "name": "orders",
+                "partitions": [
+                    {"partition_index": 3, "replicas": [1, 2]},
+                    {"partition_index": 0, "replicas": None},
+                ],
+            },
+            {"name": "bills", "partitions": []},
+        ],
+    },
+    46: {
+        "timeout": 1234,
+        "topics": [{"name": "orders", "partition_indexes": [3, 0]}, {"name": "bills", "partition_indexes": []}],
+    },
     47: {
         "group_id": "group",
         "topics": [
@@ -305,6 +329,20 @@ BODIES: dict[int, dict[str, Any]] = {
             {"name": "bills", "partitions": []},
         ],
     },
+    48: {
+        "components": [
+            {"entity_type": "user", "match_type": 0, "match": "größe"},
+            {"entity_type": "ip", "match_type": 2, "match": None},
+        ],
+        "strict": True,
+    },
+    55: {
+        "topics": [
+            {"topic_name": "orders", "partitions": [{"partition_index": 3}, {"partition_index": 0}]},
+            {"topic_name": "bills", "partitions": []},
+        ]
+    },
+    60: {"include_cluster_authorized_operations": True, "endpoint_type": 2, "include_fenced_brokers": True},
     65: {"transactional_ids": ["writer", ""]},
     68: {
         "group_id": "group",
@@ -322,6 +360,12 @@ BODIES: dict[int, dict[str, Any]] = {
         ],
     },
     69: {"group_ids": ["group", ""], "include_authorized_operations": True},
+    74: {"resource_types": [2, 99]},
+    75: {
+        "topics": [{"name": "orders"}, {"name": "bills"}],
+        "response_partition_limit": 12,
+        "cursor": {"topic_name": "orders", "partition_index": 3},
+    },
 }
 
 TXN_OFFSET_COMMIT_6 = bytes.fromhex(

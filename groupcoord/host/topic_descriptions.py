@@ -1,0 +1,123 @@
+"""DescribeTopicPartitions and DescribeLogDirs: topics a limited number of partitions at a time, and where logs lie.
+
+Sources: ``DescribeTopicPartitionsRequestHandler``, ``KRaftMetadataCache``, ``ReplicaManager.describeLogDirs`` of Apache
+Kafka 4.4, as recorded.
+"""
+
+from __future__ import annotations
+
+import shutil
+
+from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
+from groupcoord.errors import ErrorCode
+from groupcoord.host.topic_data import TopicData
+from groupcoord.host.topics import Topic, TopicError, TopicRegistry, check_topic_name
+from groupcoord.java import string_sort_key
+from groupcoord.topic_logs.settings import LEADER_EPOCH
+from groupcoord.wire.cluster_messages import (
+    DescribeLogDirs,
+    DescribeLogDirsResponse,
+    DescribeTopicPartitions,
+    DescribeTopicPartitionsResponse,
+    LogDir,
+    LogDirPartition,
+    LogDirTopic,
+    PartitionCursor,
+    TopicPartitionDescription,
+    TopicPartitionsDescription,
+)
+from groupcoord.wire.pacing import paced
+
+PARTITIONS_MAX = 2_000
+"""Kafka's ``max.request.partition.size.limit``."""
+
+IN_MEMORY = "memory"
+"""What stands for the folder of logs that lie in none."""
+
+
+def answer_describe_topic_partitions(
+    request: DescribeTopicPartitions, topics: TopicRegistry, node_id: int, permissions: Permissions = UNRESTRICTED
+) -> DescribeTopicPartitionsResponse:
+    """Describe topics in the order of their names, from the cursor on. Those that may not be described come last."""
+    cursor = request.cursor
+    names = set(request.names) or {topic.name for topic in topics}
+    begin = "" if cursor is None else cursor.topic_name
+    begin_key = string_sort_key(begin)
+    wanted = [name for name in sorted(names, key=string_sort_key) if string_sort_key(name) >= begin_key]
+    if cursor is not None and (cursor.partition_index < 0 or (request.names and begin not in names)):
+        return _refused(request, ErrorCode.INVALID_REQUEST)
+    if "" in wanted:
+        return _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR)
+    allowed = [name for name in wanted if permissions.on_topic(name, Operation.DESCRIBE)]
+    hidden = set(wanted).difference(allowed) if request.names else set()
+    denied = [
+        TopicPartitionsDescription(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name) for name in wanted if name in hidden
+    ]
+    left = max(min(request.response_partition_limit, PARTITIONS_MAX), 1)
+    described: list[TopicPartitionsDescription] = []
+    for name in paced(allowed):
+        if left == 0:
+            return DescribeTopicPartitionsResponse((*described, *denied), PartitionCursor(name, 0))
+        topic = topics.get(name)
+        first = cursor.partition_index if cursor is not None and name == begin else 0
+        end = first if topic is None else min(max(topic.partition_count, first), first + left)
+        described.append(_describe(name, topic, range(first, end), node_id, permissions))
+        if topic is not None and end < topic.partition_count:
+            return DescribeTopicPartitionsResponse((*described, *denied), PartitionCursor(name, end))
+        left -= end - first
+    return DescribeTopicPartitionsResponse((*described, *denied))
+
+
+def _refused(request: DescribeTopicPartitions, error_code: ErrorCode) -> DescribeTopicPartitionsResponse:
+    refused = tuple(TopicPartitionsDescription(error_code, name) for name in paced(request.names))
+    return DescribeTopicPartitionsResponse(refused)
+
+
+def _describe(
+    name: str, topic: Topic | None, indexes: range, node_id: int, permissions: Permissions
+) -> TopicPartitionsDescription:
+    operations = permissions.topic_operations(name)
+    if topic is None:
+        error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        try:
+            check_topic_name(name)
+        except TopicError as error:
+            error_code = error.error_code
+        return TopicPartitionsDescription(error_code, name, authorized_operations=operations)
+    partitions = tuple(TopicPartitionDescription(index, node_id, LEADER_EPOCH, (node_id,)) for index in indexes)
+    return TopicPartitionsDescription(ErrorCode.NONE, name, topic.topic_id, topic.is_internal, partitions, operations)
+
+
+def answer_describe_log_dirs(
+    request: DescribeLogDirs, data: TopicData, permissions: Permissions = UNRESTRICTED
+) -> DescribeLogDirsResponse:
+    """Tell how large the logs of partitions are; partitions that there aren't are left out, each is told once.
+
+    What the data directory's volume has and is left of it is told, too; of what lies in memory it isn't.
+    """
+    if not permissions.on_cluster(Operation.DESCRIBE):
+        return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    asked: dict[str, dict[int, None]] = {}
+    if request.topics is None:
+        asked = {topic.name: dict.fromkeys(range(topic.partition_count)) for topic in data.topics}
+    else:
+        for wanted in paced(request.topics):
+            asked.setdefault(wanted.topic, {}).update(dict.fromkeys(wanted.partition_indexes))
+    told = []
+    for name, indexes in paced(list(asked.items())):
+        topic = data.topics.get(name)
+        if topic is not None and not topic.is_internal:
+            found = [index for index in paced(list(indexes)) if 0 <= index < topic.partition_count]
+            if found:
+                sizes = tuple(LogDirPartition(index, _size_bytes(data, topic, index)) for index in paced(found))
+                told.append(LogDirTopic(name, sizes))
+    folder = data.topics.directory
+    if folder is None:
+        return DescribeLogDirsResponse((LogDir(IN_MEMORY, tuple(told)),))
+    volume = shutil.disk_usage(folder)
+    return DescribeLogDirsResponse((LogDir(str(folder.absolute()), tuple(told), volume.total, volume.free),))
+
+
+def _size_bytes(data: TopicData, topic: Topic, index: int) -> int:
+    log = data.log(topic, index)
+    return 0 if log is None else log.readable_bytes(log.start_offset, log.end_offset)

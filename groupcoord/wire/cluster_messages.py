@@ -1,0 +1,375 @@
+"""Requests and responses about the cluster and where its partitions are: no bytes, no versions."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+from uuid import UUID
+
+from attrs import define, frozen
+
+from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED
+from groupcoord.core.records import ZERO_UUID
+from groupcoord.errors import ErrorCode
+
+# ---------------------------------------------------------------- DescribeCluster
+
+
+class EndpointType(IntEnum):
+    """Whom a client believes to talk to, by Kafka's numbers (KIP-919)."""
+
+    BROKER = 1
+    CONTROLLER = 2
+
+
+@define
+class DescribeCluster:
+    """Describe the cluster (API key 60). ``endpoint_type``: an :class:`EndpointType`, or an unknown number."""
+
+    include_cluster_authorized_operations: bool = False
+    endpoint_type: int = EndpointType.BROKER
+    include_fenced_brokers: bool = False
+
+
+class ClusterBroker(NamedTuple):
+    """A broker of the cluster."""
+
+    broker_id: int
+    host: str
+    port: int
+    rack: str | None = None
+    is_fenced: bool = False
+
+
+@frozen
+class DescribeClusterResponse:
+    """The brokers, or why they aren't told."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+    cluster_id: str = ""
+    controller_id: int = -1
+    brokers: tuple[ClusterBroker, ...] = ()
+    cluster_authorized_operations: int = AUTHORIZED_OPERATIONS_OMITTED
+    endpoint_type: int = EndpointType.BROKER
+
+
+# ---------------------------------------------------------------- DescribeTopicPartitions
+
+
+class PartitionCursor(NamedTuple):
+    """Where a description begins, or goes on."""
+
+    topic_name: str
+    partition_index: int
+
+
+@define
+class DescribeTopicPartitions:
+    """Describe topics, a limited number of partitions at a time (API key 75, KIP-966). No name at all: all topics."""
+
+    names: tuple[str, ...]
+    response_partition_limit: int = 2_000
+    cursor: PartitionCursor | None = None
+
+
+class TopicPartitionDescription(NamedTuple):
+    """One partition, and where its replicas are."""
+
+    partition_index: int
+    leader_id: int
+    leader_epoch: int
+    replica_nodes: tuple[int, ...]
+    error_code: ErrorCode = ErrorCode.NONE
+
+
+class TopicPartitionsDescription(NamedTuple):
+    """One topic, or why it isn't described."""
+
+    error_code: ErrorCode
+    name: str
+    topic_id: UUID = ZERO_UUID
+    is_internal: bool = False
+    partitions: tuple[TopicPartitionDescription, ...] = ()
+    authorized_operations: int = AUTHORIZED_OPERATIONS_OMITTED
+
+
+@frozen
+class DescribeTopicPartitionsResponse:
+    """The topics, and where to go on; None: that was all."""
+
+    topics: tuple[TopicPartitionsDescription, ...]
+    next_cursor: PartitionCursor | None = None
+
+
+# ---------------------------------------------------------------- partitions by topic
+
+
+class PartitionsOfTopic(NamedTuple):
+    """Partitions of one topic."""
+
+    topic: str
+    partition_indexes: tuple[int, ...]
+
+
+@define
+class DescribeLogDirs:
+    """Tell where partitions lie and how large they are (API key 35, KIP-113). None: all of them."""
+
+    topics: tuple[PartitionsOfTopic, ...] | None
+
+
+class LogDirPartition(NamedTuple):
+    """The size of a partition's log, in bytes."""
+
+    partition_index: int
+    partition_size: int
+
+
+class LogDirTopic(NamedTuple):
+    """Partitions of one topic."""
+
+    name: str
+    partitions: tuple[LogDirPartition, ...]
+
+
+class LogDir(NamedTuple):
+    """A folder of logs. The sizes are those of its volume, in bytes; -1: not known."""
+
+    log_dir: str
+    topics: tuple[LogDirTopic, ...]
+    total_bytes: int = -1
+    usable_bytes: int = -1
+    error_code: ErrorCode = ErrorCode.NONE
+
+
+@frozen
+class DescribeLogDirsResponse:
+    """One entry for each folder."""
+
+    log_dirs: tuple[LogDir, ...] = ()
+    error_code: ErrorCode = ErrorCode.NONE
+
+
+class ElectionType(IntEnum):
+    """Who may become the leader, by Kafka's numbers (KIP-460)."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+@define
+class ElectLeaders:
+    """Elect leaders of partitions (API key 43, KIP-183). None: of all partitions."""
+
+    topics: tuple[PartitionsOfTopic, ...] | None
+    election_type: int = ElectionType.PREFERRED
+    timeout_ms: int = 60_000
+
+
+class ElectedPartition(NamedTuple):
+    """What became of the election in one partition."""
+
+    partition_index: int
+    error_code: ErrorCode
+    error_message: str | None = None
+
+
+class ElectedTopic(NamedTuple):
+    """Partitions of one topic."""
+
+    topic: str
+    partitions: tuple[ElectedPartition, ...]
+
+
+@frozen
+class ElectLeadersResponse:
+    """One entry for each topic."""
+
+    error_code: ErrorCode
+    topics: tuple[ElectedTopic, ...] = ()
+
+
+# ---------------------------------------------------------------- reassignments (KIP-455)
+
+
+class PartitionToReassign(NamedTuple):
+    """Where the replicas of a partition shall be; None: a reassignment that goes on shall end."""
+
+    partition_index: int
+    replicas: tuple[int, ...] | None
+
+
+class TopicToReassign(NamedTuple):
+    """Partitions of one topic."""
+
+    name: str
+    partitions: tuple[PartitionToReassign, ...]
+
+
+@define
+class AlterPartitionReassignments:
+    """Move partitions to other brokers (API key 45)."""
+
+    topics: tuple[TopicToReassign, ...]
+    allow_replication_factor_change: bool = True
+    timeout_ms: int = 60_000
+
+
+class ReassignedPartition(NamedTuple):
+    """What became of one partition."""
+
+    partition_index: int
+    error_code: ErrorCode
+    error_message: str | None = None
+
+
+class ReassignedTopic(NamedTuple):
+    """Partitions of one topic."""
+
+    name: str
+    partitions: tuple[ReassignedPartition, ...]
+
+
+@frozen
+class AlterPartitionReassignmentsResponse:
+    """One entry for each topic."""
+
+    topics: tuple[ReassignedTopic, ...]
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+    allow_replication_factor_change: bool = True
+
+
+@define
+class ListPartitionReassignments:
+    """List the reassignments that go on (API key 46). None: of all topics."""
+
+    topics: tuple[PartitionsOfTopic, ...] | None
+    timeout_ms: int = 60_000
+
+
+@frozen
+class ListPartitionReassignmentsResponse:
+    """Reassignments that go on: on a cluster of one node, none.
+
+    ``topics``: with an error Kafka echoes what was asked for.
+    """
+
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+    topics: tuple[PartitionsOfTopic, ...] = ()
+
+
+# ---------------------------------------------------------------- DescribeQuorum
+
+
+@define
+class DescribeQuorum:
+    """Describe the voters of a partition that is kept by a quorum (API key 55, KIP-595)."""
+
+    topics: tuple[PartitionsOfTopic, ...]
+
+
+class QuorumVoter(NamedTuple):
+    """A voter, and up to where it is; times in milliseconds since the epoch."""
+
+    replica_id: int
+    log_end_offset: int
+    last_fetch_timestamp: int
+    last_caught_up_timestamp: int
+
+
+class QuorumPartition(NamedTuple):
+    """One partition, or why it isn't described."""
+
+    partition_index: int
+    error_code: ErrorCode
+    leader_id: int = 0
+    leader_epoch: int = 0
+    high_watermark: int = 0
+    current_voters: tuple[QuorumVoter, ...] = ()
+
+
+class QuorumTopic(NamedTuple):
+    """Partitions of one topic."""
+
+    topic_name: str
+    partitions: tuple[QuorumPartition, ...]
+
+
+class QuorumNode(NamedTuple):
+    """A voter's address."""
+
+    node_id: int
+    listener: str
+    host: str
+    port: int
+
+
+@frozen
+class DescribeQuorumResponse:
+    """One entry for each topic, and the addresses of the voters."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+    topics: tuple[QuorumTopic, ...] = ()
+    nodes: tuple[QuorumNode, ...] = ()
+
+
+# ---------------------------------------------------------------- DescribeClientQuotas
+
+
+class QuotaMatch(IntEnum):
+    """How the name of a quota's entity is asked for, by Kafka's numbers."""
+
+    EXACT = 0
+    DEFAULT = 1
+    SPECIFIED = 2
+
+
+class QuotaComponent(NamedTuple):
+    """One part of a question for quotas: ``match_type`` is a :class:`QuotaMatch`, or an unknown number."""
+
+    entity_type: str
+    match_type: int
+    match: str | None
+
+
+@define
+class DescribeClientQuotas:
+    """Ask for quotas (API key 48, KIP-546)."""
+
+    components: tuple[QuotaComponent, ...]
+    strict: bool = False
+
+
+@frozen
+class DescribeClientQuotasResponse:
+    """There are no quotas; or why they aren't told."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+
+
+ClusterRequest = (
+    DescribeCluster
+    | DescribeTopicPartitions
+    | DescribeLogDirs
+    | ElectLeaders
+    | AlterPartitionReassignments
+    | ListPartitionReassignments
+    | DescribeQuorum
+    | DescribeClientQuotas
+)
+
+ClusterResponse = (
+    DescribeClusterResponse
+    | DescribeTopicPartitionsResponse
+    | DescribeLogDirsResponse
+    | ElectLeadersResponse
+    | AlterPartitionReassignmentsResponse
+    | ListPartitionReassignmentsResponse
+    | DescribeQuorumResponse
+    | DescribeClientQuotasResponse
+)
