@@ -141,7 +141,9 @@ def _produce(
         appended = log.append(batch, data.settings_of(topic), data.clock.now_ms())
     except TopicLogError as error:
         start = log.start_offset if error.tells_start else -1
-        return ProducedPartition(index, error.error_code, error.reason, log_start_offset=start)
+        return ProducedPartition(
+            index, error.error_code, error.reason, log_start_offset=start, refused_records=error.records
+        )
     return ProducedPartition(index, ErrorCode.NONE, None, *appended)
 
 

@@ -96,6 +96,7 @@ class TopicData:
         return TopicLogSettings(
             max_message_bytes=value("max.message.bytes"),
             uses_append_time=self._text(topic, "message.timestamp.type") == "LogAppendTime",
+            wants_keys="compact" in self._text(topic, "cleanup.policy").split(","),
             timestamp_before_max_ms=value("message.timestamp.before.max.ms"),
             timestamp_after_max_ms=value("message.timestamp.after.max.ms"),
             segment_bytes=value("segment.bytes"),

@@ -11,14 +11,18 @@ class TopicLogError(GroupcoordError):
     Attributes:
         error_code: what the client is answered.
         reason: the same in words, which answers of newer versions carry.
+        records: the numbers of the records in the batch that it is refused for; none: it is for the whole of it.
         tells_start: whether the answer names the log's start, as Kafka's does for what the log itself found.
     """
 
-    def __init__(self, error_code: ErrorCode, reason: str, *, tells_start: bool = True) -> None:
+    def __init__(
+        self, error_code: ErrorCode, reason: str, *, tells_start: bool = True, records: tuple[int, ...] = ()
+    ) -> None:
         super().__init__(reason)
         self.error_code = error_code
         self.reason = reason
         self.tells_start = tells_start
+        self.records = records
 
 
 class RefusedBatchError(TopicLogError):

@@ -1,7 +1,8 @@
 """The batch that a producer sent for one partition: its header, checked, and rewritten when it has its place.
 
 Checks and their order are those of ``ProduceRequest.validateRecords``, ``UnifiedLog.analyzeAndValidateRecords`` and
-``LogValidator`` of Apache Kafka 4.4, as recorded, as far as the header goes: the records in a batch aren't looked at.
+``LogValidator`` of Apache Kafka 4.4, as recorded, as far as the header goes. The records in a batch aren't looked at,
+but for their keys where the topic is compacted.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from groupcoord.records.batches import (
 )
 from groupcoord.records.compression import Compression
 from groupcoord.topic_logs.errors import RefusedBatchError
+from groupcoord.topic_logs.record_keys import check_keys
 from groupcoord.topic_logs.settings import TopicLogSettings
 
 SEQUENCE_END = 2**31
@@ -132,6 +134,8 @@ def check_produced(batch: ProducedBatch, settings: TopicLogSettings, now_ms: int
     contradiction = _contradiction(batch)
     if contradiction is not None:
         raise RefusedBatchError(ErrorCode.INVALID_RECORD, contradiction)
+    if settings.wants_keys:
+        check_keys(batch.data)
     if not settings.uses_append_time:
         _check_timestamps(batch, settings, now_ms)
 

@@ -17,6 +17,7 @@ class TopicLogSettings:
     Attributes:
         max_message_bytes: how large a batch may be, all of it counted.
         uses_append_time: batches get the time at which they are appended (``message.timestamp.type=LogAppendTime``).
+        wants_keys: each record must have a key, since the topic is compacted (``cleanup.policy``).
         timestamp_before_max_ms: how far before now a batch's first timestamp may lie.
         timestamp_after_max_ms: how far behind now a batch's largest timestamp may lie.
         segment_bytes: a segment that would grow beyond this is followed by a new one.
@@ -30,6 +31,7 @@ class TopicLogSettings:
 
     max_message_bytes: int = 1_048_588
     uses_append_time: bool = False
+    wants_keys: bool = False
     timestamp_before_max_ms: int = INT64_MAX
     timestamp_after_max_ms: int = 3_600_000
     segment_bytes: int = 1_073_741_824

@@ -430,6 +430,7 @@ class ProducedPartition(NamedTuple):
     """What became of the records for one partition.
 
     ``log_append_time_ms`` -1: the records kept their own times. Kafka tells ``log_start_offset`` with some errors, too.
+    ``refused_records``: the numbers of records in the batch that are the reason for an error.
     """
 
     partition_index: int
@@ -438,6 +439,7 @@ class ProducedPartition(NamedTuple):
     base_offset: int = -1
     log_append_time_ms: int = -1
     log_start_offset: int = -1
+    refused_records: tuple[int, ...] = ()
 
 
 class ProducedTopic(NamedTuple):

@@ -7,7 +7,7 @@
 ApiVersions lists versions 0 to 2 as well, as a broker of 4.x does, because librdkafka counts on them (KAFKA-18659); a
 request of these versions closes the connection.
 
-Gaps: an answer never has errors of single records, and names neither current leaders nor node endpoints (10).
+Gaps: an answer names neither current leaders nor node endpoints (10).
 """
 
 from collections.abc import Mapping
@@ -67,7 +67,10 @@ def _partition(partition: ProducedPartition) -> schema.Values:
         "base_offset": partition.base_offset,
         "log_append_time_ms": partition.log_append_time_ms,
         "log_start_offset": partition.log_start_offset,
-        "record_errors": (),
+        "record_errors": [
+            {"batch_index": number, "batch_index_error_message": partition.error_message}
+            for number in paced(partition.refused_records)
+        ],
     }
 
 

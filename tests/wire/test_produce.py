@@ -48,24 +48,26 @@ def test_request(version: int) -> None:
 
 @pytest.mark.parametrize("version", versions_of(0))
 def test_response(version: int) -> None:
-    """Offsets, times and starts of what was written, none with an error; the message came with version 8."""
+    """Offsets, times and starts, none with an error; messages and refused records from version 8."""
     partitions = (
         ProducedPartition(3, ErrorCode.POLICY_VIOLATION, "no"),
         ProducedPartition(9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ProducedPartition(5, ErrorCode.INVALID_RECORD, "no keys", refused_records=(1, 3)),
         ProducedPartition(4, ErrorCode.NONE, None, 2**40, 1_700_000_000_000, 7),
     )
     response = ProduceResponse((ProducedTopic("orders", TOPIC_ID, partitions),))
     frame = encode_response(RequestHeader(0, version, CORRELATION_ID), response)
     (topic,) = read_response(0, version, frame)["responses"]
     assert topic["topic_id" if version >= 13 else "name"] == (TOPIC_ID if version >= 13 else "orders")
-    for read, (index, error_code, message, offset, time_ms, start) in zip(
+    for read, (index, error_code, message, offset, time_ms, start, refused) in zip(
         topic["partition_responses"], partitions, strict=True
     ):
         assert (read["index"], read["error_code"], read["base_offset"]) == (index, error_code, offset)
         append_time = read["log_append_time"]
         assert append_time is None if time_ms < 0 else append_time.timestamp() * 1000 == time_ms
         assert read.get("log_start_offset", start) == start
-        assert read.get("record_errors", []) == []
+        errors = [{"batch_index": number, "batch_index_error_message": message} for number in refused]
+        assert read.get("record_errors", []) == (errors if version >= 8 else [])
         assert read.get("error_message", message if version < 8 else "?") == message
 
 
