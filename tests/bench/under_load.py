@@ -9,15 +9,17 @@ are medians of the rounds, and ratios to the last server: only those of one run 
 that runs a broker in the foreground when given a port, a folder and settings, each behind ``--set``.
 
 The modes: heartbeats of consumer groups, commits of ten partitions by classic members and by members of consumer
-groups, without metadata and with 40 characters, by 400 groups of one member on 16 connections; and ``ramp``: a thousand
-members of one consumer group, which join within ten seconds and live as clients do until each has one of a thousand
-partitions and all have the same epoch.
+groups, without metadata and with 40 characters, by 400 groups of one member on 16 connections; batches of 100 records
+of 1 KiB and single small ones, produced with ``acks=1`` to one partition for each of 16 connections, and consumed from
+where they were just written; and ``ramp``: a thousand members of one consumer group, which join within ten seconds and
+live as clients do until each has one of a thousand partitions and all have the same epoch.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import shlex
 import socket
 import statistics
@@ -42,6 +44,10 @@ MODES: dict[str, tuple[str, ...]] = {
     "commit-metadata": ("-mode", "commit", "-metadata", "40"),
     "classic-commit": ("-mode", "commit", "-protocol", "classic"),
     "classic-commit-metadata": ("-mode", "commit", "-protocol", "classic", "-metadata", "40"),
+    "produce": ("-mode", "produce"),
+    "produce-single": ("-mode", "produce", "-records", "1", "-size", "100"),
+    "consume": ("-mode", "consume"),
+    "consume-single": ("-mode", "consume", "-records", "1", "-size", "100"),
     "ramp": ("-mode", "ramp", "-seconds", "10"),
 }
 """What the generator is told; in each mode but ``ramp`` its figure is microseconds for a request."""
@@ -84,6 +90,11 @@ class Server:
         figures: dict[str, Any] = json.loads(done.stdout)
         assert figures["refused"] == 0, figures
         return figures
+
+    def cpu_seconds(self) -> float:
+        """Return how much CPU the process has used, all of its threads and the kernel for it."""
+        times = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+        return sum(map(int, times)) / os.sysconf("SC_CLK_TCK")
 
     def end(self) -> None:
         """End the process; nothing of it is needed any more."""

@@ -12,9 +12,9 @@ import (
 )
 
 type options struct {
-	address, mode, protocol, prefix                                              string
-	process, groups, connections, partitions, metadata, members, topicPartitions int
-	seconds                                                                      float64
+	address, mode, protocol, prefix                                                             string
+	process, groups, connections, partitions, metadata, members, topicPartitions, records, size int
+	seconds                                                                                     float64
 }
 
 const ticksPerSecond = 100 // of /proc, on every architecture that Go has
@@ -36,7 +36,7 @@ func main() {
 	var o options
 	flag.StringVar(&o.address, "address", "127.0.0.1:9092", "the server")
 	flag.IntVar(&o.process, "process", 0, "the server's process id")
-	flag.StringVar(&o.mode, "mode", "heartbeat", "heartbeat, commit or ramp")
+	flag.StringVar(&o.mode, "mode", "heartbeat", "heartbeat, commit, ramp, produce or consume")
 	flag.StringVar(&o.protocol, "protocol", "consumer", "of the groups: classic or consumer")
 	flag.StringVar(&o.prefix, "prefix", "", "of group names")
 	flag.IntVar(&o.groups, "groups", 400, "how many groups of one member")
@@ -45,6 +45,8 @@ func main() {
 	flag.IntVar(&o.metadata, "metadata", 0, "characters beside each offset of a commit")
 	flag.IntVar(&o.members, "members", 1000, "ramp: of the group; each has a connection")
 	flag.IntVar(&o.topicPartitions, "topic-partitions", 1000, "ramp: of the topic")
+	flag.IntVar(&o.records, "records", 100, "produce, consume: in a batch")
+	flag.IntVar(&o.size, "size", 1024, "produce, consume: bytes of a record")
 	flag.Float64Var(&o.seconds, "seconds", 5, "how long; ramp: in which time the members join")
 	flag.Parse()
 	measure := measureSteady

@@ -15,6 +15,7 @@ type member struct {
 
 const (
 	noError                       = 0
+	unknownServerError            = -1
 	coordinatorLoading            = 14
 	coordinatorNotAvailable       = 15
 	notCoordinator                = 16

@@ -58,6 +58,10 @@ func steadyRequest(o options, m member) []byte {
 // firstError returns the first error code in the answer to a steady request.
 func firstError(o options, r *reader) int {
 	switch {
+	case o.mode == "produce":
+		return produceError(r)
+	case o.mode == "consume":
+		return fetchError(r)
 	case o.mode == "heartbeat" && o.protocol == "consumer":
 		return readBeaten(r).errorCode
 	case o.mode == "heartbeat":
@@ -75,24 +79,34 @@ func firstError(o options, r *reader) int {
 	return r.int16()
 }
 
-// measureSteady has groups of one member each ask the same again and again, one request in flight on each connection.
+// memberRequests returns what the members of a connection's groups ask again and again.
+func memberRequests(o options, c *connection, number int) (requests [][]byte) {
+	for group := number; group < o.groups; group += o.connections {
+		name := fmt.Sprintf("%sgroup-%d", o.prefix, group)
+		join := joinClassic
+		if o.protocol == "consumer" {
+			join = joinConsumer
+		}
+		requests = append(requests, steadyRequest(o, join(c, name)))
+	}
+	return requests
+}
+
+// measureSteady asks the same again and again, one request in flight on each connection.
 func measureSteady(o options) map[string]any {
 	connections := make([]*connection, o.connections)
 	requests := make([][][]byte, o.connections)
+	requestsOf := memberRequests
+	if o.mode == "produce" || o.mode == "consume" {
+		requestsOf = recordRequests
+	}
 	var all sync.WaitGroup
 	for number := range connections {
 		connections[number] = connect(o.address)
 		all.Add(1)
 		go func() {
 			defer all.Done()
-			for group := number; group < o.groups; group += o.connections {
-				name := fmt.Sprintf("%sgroup-%d", o.prefix, group)
-				join := joinClassic
-				if o.protocol == "consumer" {
-					join = joinConsumer
-				}
-				requests[number] = append(requests[number], steadyRequest(o, join(connections[number], name)))
-			}
+			requests[number] = requestsOf(o, connections[number], number)
 		}()
 	}
 	all.Wait()

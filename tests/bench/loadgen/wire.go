@@ -11,12 +11,16 @@ import (
 
 // APIs, and the versions in which they are asked. Those from 8 and up of these are flexible (KIP-482).
 const (
+	produce                = 0
+	fetch                  = 1
 	offsetCommit           = 8
 	joinGroup              = 11
 	heartbeat              = 12
 	syncGroup              = 14
 	consumerGroupHeartbeat = 68
 
+	produceVersion        = 7
+	fetchVersion          = 11
 	classicCommitVersion  = 7
 	consumerCommitVersion = 9
 	joinVersion           = 3
@@ -68,6 +72,11 @@ func (r *reader) int16() int {
 func (r *reader) int32() int {
 	r.position += 4
 	return int(int32(binary.BigEndian.Uint32(r.bytes[r.position-4:])))
+}
+
+func (r *reader) int64() int {
+	r.position += 8
+	return int(binary.BigEndian.Uint64(r.bytes[r.position-8:]))
 }
 
 func (r *reader) varint() int {
