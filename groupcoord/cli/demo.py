@@ -146,8 +146,9 @@ class Story:
         self._screen.confirm(f"Process {self._server.pid} listens on {self._server.bootstrap}.")
 
     def _open_server(self, port: int) -> None:
+        # The members commit offsets of their own making, of records that nobody has written.
         self._screen.server = ServerProcess(
-            self._data_dir, port=port, topics={TOPIC: PARTITION_COUNT}, settings=SETTINGS
+            self._data_dir, port=port, topics={TOPIC: PARTITION_COUNT}, settings=SETTINGS, words=["--no-records"]
         )
 
     def _join(self) -> None:

@@ -52,7 +52,9 @@ class Group:
 
 
 def open_server(data_dir: Path, port: int = 0) -> ServerProcess:
-    return ServerProcess(data_dir, port=port, topics={TOPIC: PARTITION_COUNT}, settings=SETTINGS)
+    """Return a server whose topics hold nothing: the offsets that are committed here are made up."""
+    topics = {TOPIC: PARTITION_COUNT}
+    return ServerProcess(data_dir, port=port, topics=topics, settings=SETTINGS, words=["--no-records"])
 
 
 @contextmanager

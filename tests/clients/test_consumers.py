@@ -49,7 +49,7 @@ def _rest(data_dir: Path, library: str, how: str) -> None:
             data_dir,
             topics={TOPIC: PARTITION_COUNT},
             settings=SETTINGS,
-            words=["--advertised-host", HOST, "--advertised-port", str(proxy.port)],
+            words=["--no-records", "--advertised-host", HOST, "--advertised-port", str(proxy.port)],
         )
         stack.callback(server.kill)
         proxy.target_port = server.port
