@@ -395,7 +395,7 @@ MUTANTS = (
     Mutant(
         "groups with members can be deleted",
         "administration.py",
-        "return ErrorCode.NONE if group.is_empty else ErrorCode.NON_EMPTY_GROUP",
+        "return ErrorCode.NONE if self.may_delete(group) else ErrorCode.NON_EMPTY_GROUP",
         "return ErrorCode.NONE",
     ),
     # ---------------------------------------------------------------- transactions

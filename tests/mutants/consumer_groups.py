@@ -306,8 +306,8 @@ CONSUMER_GROUP_MUTANTS = (
     Mutant(
         "nobody is fenced who gives nothing back",
         "consumer/member_timers.py",
-        "            group.revoking_epochs[member_id] = member.assignment.member_epoch\n            self._timers.arm(",
-        "            str(",
+        " = member.assignment.member_epoch\n            self._timers.arm(",
+        " = str(",
     ),
     Mutant(
         "who could not be removed stays for ever",
@@ -502,8 +502,8 @@ CONSUMER_GROUP_MUTANTS = (
     Mutant(
         "an upgrade starts with epoch 0",
         "consumer/migration.py",
-        "    epoch = group.generation_id\n    try:",
-        "    epoch = 1\n    try:",
+        "    epoch, members = group.generation_id, ",
+        "    epoch, members = 1, ",
     ),
     Mutant(
         "upgraded members have nothing",

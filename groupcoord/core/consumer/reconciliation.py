@@ -165,8 +165,12 @@ class _Step:
         """
         current = self.current
         kept = {topic_id: had for topic_id, had in current.assigned.items() if topic_id in self.subscribed}
-        if len(kept) == len(current.assigned) and (current.pending_revocation or not self.subscribes_to_nothing):
-            # A member that now subscribes to nothing, and had nothing, counts as changed: its previous epoch is.
+        is_new = current.previous_member_epoch == NO_MEMBER_EPOCH
+        if len(kept) == len(current.assigned) and (
+            current.pending_revocation or is_new or not self.subscribes_to_nothing
+        ):
+            # A member that now subscribes to nothing, and had nothing, counts as changed: its previous epoch is. Not so
+            # a new one: Kafka has the same empty map for it.
             return current
         revoked = dict(current.pending_revocation)
         for topic_id, had in current.assigned.items():

@@ -106,6 +106,19 @@ def test_an_upgrade_of_a_group_that_everybody_has_left(driver: Driver, members: 
     assert epoch_of(members.join("new")) == 1
 
 
+def test_an_expression_of_who_upgrades_a_group_that_everybody_has_left(
+    driver: Driver, members: Members, group: Group
+) -> None:
+    """The member is at the group's epoch 0 already: no assignment is written before the expression is matched."""
+    join = group.join("old", protocols=ORDERS)
+    group.leave(join.member_id)
+    before = len(driver.written())
+    members.join("new", regex="o.*")
+    kinds = [record.key[0] for record in driver.written()[before:]]
+    assert kinds[:4] == [2, 3, 6, 5]
+    assert 8 not in kinds
+
+
 @pytest.mark.parametrize(
     ("first", "second", "error"),
     [("a", "b", ErrorCode.GROUP_ID_NOT_FOUND), ("b", "a", ErrorCode.UNKNOWN_SERVER_ERROR)],
