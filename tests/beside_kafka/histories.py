@@ -234,7 +234,7 @@ class _Memory:
         if "record 7 " in what or what.endswith("which records"):
             for group_id in _groups_of(kafka if isinstance(kafka, list) else [kafka]):
                 group = self.coordinator.group(group_id)
-                if isinstance(group, ConsumerGroup) and _is_order_open(group.state.members):
+                if isinstance(group, ConsumerGroup) and _may_order_be_open(group.state.members):
                     return Known.ARRIVALS
                 if group_id in self.looking:
                     return Known.LOOKS_AGAIN
@@ -272,3 +272,9 @@ def _is_order_open(
 ) -> bool:
     """Tell whether the order in which Java walks these ids depends on that in which they came."""
     return len({tuple(order_of(arrivals)) for arrivals in permutations(sorted(member_ids)[:PERMUTED_MAX])}) > 1
+
+
+def _may_order_be_open(member_ids: Iterable[str]) -> bool:
+    """Tell the same of all members but maybe one, whom the request has brought: it comes to the map of the others."""
+    ids = sorted(member_ids)
+    return any(_is_order_open([other for other in ids if other != newcomer]) for newcomer in [None, *ids])
