@@ -88,12 +88,7 @@ CONSUMER_GROUP_MUTANTS = (
         "    if not state.members:\n        draft.write(",
         "    if False:\n        draft.write(",
     ),
-    Mutant(
-        "a group begins with epoch 0",
-        "consumer/state.py",
-        "FIRST_EPOCH = 1\n",
-        "FIRST_EPOCH = 0\n",
-    ),
+    Mutant("a group begins with epoch 0", "consumer/state.py", "FIRST_EPOCH = 1\n", "FIRST_EPOCH = 0\n"),
     # ---------------------------------------------------------------- targets
     Mutant(
         "the target is one epoch behind",
@@ -390,10 +385,16 @@ CONSUMER_GROUP_MUTANTS = (
         "    if False:\n",
     ),
     Mutant(
-        "expressions are matched with every heartbeat",
+        "expressions are matched again a moment too soon",
         "consumer/regexes.py",
-        "    if now_ms <= refreshed_ms + REFRESH_PAUSE_MS:\n        return False\n",
-        "",
+        "    if now_ms <= refreshed_ms + REFRESH_PAUSE_MS:\n",
+        "    if now_ms < refreshed_ms + REFRESH_PAUSE_MS:\n",
+    ),
+    Mutant(
+        "the refresh interval of expressions ends a moment too soon",
+        "consumer/regexes.py",
+        "        or now_ms > refreshed_ms + rules.config",
+        "        or now_ms >= refreshed_ms + rules.config",
     ),
     Mutant(
         "new topics are never matched",
