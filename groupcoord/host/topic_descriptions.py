@@ -13,6 +13,7 @@ from groupcoord.errors import ErrorCode
 from groupcoord.host.topic_data import TopicData
 from groupcoord.host.topics import Topic, TopicError, TopicRegistry, check_topic_name
 from groupcoord.java import string_sort_key
+from groupcoord.topic_logs.errors import FailedLogError
 from groupcoord.topic_logs.settings import LEADER_EPOCH
 from groupcoord.wire.cluster_messages import (
     DescribeLogDirs,
@@ -93,7 +94,8 @@ def answer_describe_log_dirs(
 ) -> DescribeLogDirsResponse:
     """Tell how large the logs of partitions are; partitions that there aren't are left out, each is told once.
 
-    What the data directory's volume has and is left of it is told, too; of what lies in memory it isn't.
+    What the data directory's volume has and is left of it is told, too; of what lies in memory it isn't. If one of the
+    logs can't be read, the folder is answered KAFKA_STORAGE_ERROR, as one that a broker has taken out of service.
     """
     if not permissions.on_cluster(Operation.DESCRIBE):
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
@@ -103,6 +105,19 @@ def answer_describe_log_dirs(
     else:
         for wanted in paced(request.topics):
             asked.setdefault(wanted.topic, {}).update(dict.fromkeys(wanted.partition_indexes))
+    folder = data.topics.directory
+    log_dir = IN_MEMORY if folder is None else str(folder.absolute())
+    try:
+        told = _log_sizes(asked, data)
+        volume = None if folder is None else shutil.disk_usage(folder)
+    except (FailedLogError, OSError):
+        return DescribeLogDirsResponse((LogDir(log_dir, (), error_code=ErrorCode.KAFKA_STORAGE_ERROR),))
+    if volume is None:
+        return DescribeLogDirsResponse((LogDir(log_dir, told),))
+    return DescribeLogDirsResponse((LogDir(log_dir, told, volume.total, volume.free),))
+
+
+def _log_sizes(asked: dict[str, dict[int, None]], data: TopicData) -> tuple[LogDirTopic, ...]:
     told = []
     for name, indexes in paced(list(asked.items())):
         topic = data.topics.get(name)
@@ -111,11 +126,7 @@ def answer_describe_log_dirs(
             if found:
                 sizes = tuple(LogDirPartition(index, _size_bytes(data, topic, index)) for index in paced(found))
                 told.append(LogDirTopic(name, sizes))
-    folder = data.topics.directory
-    if folder is None:
-        return DescribeLogDirsResponse((LogDir(IN_MEMORY, tuple(told)),))
-    volume = shutil.disk_usage(folder)
-    return DescribeLogDirsResponse((LogDir(str(folder.absolute()), tuple(told), volume.total, volume.free),))
+    return tuple(told)
 
 
 def _size_bytes(data: TopicData, topic: Topic, index: int) -> int:

@@ -13,6 +13,7 @@ import pytest
 
 from groupcoord import ErrorCode, ManualClock
 from groupcoord.core.records import TransactionMarker
+from groupcoord.host.topic_descriptions import answer_describe_log_dirs
 from groupcoord.host.transaction_listings import answer_describe_producers
 from groupcoord.host.transaction_log import FileTransactionLog
 from groupcoord.testing.server import ServerThread
@@ -27,6 +28,7 @@ from groupcoord.wire.broker_messages import (
     ListOffsetsTopic,
     OffsetForLeaderEpoch,
 )
+from groupcoord.wire.cluster_messages import DescribeLogDirs
 from groupcoord.wire.transaction_messages import DescribeProducers, TopicPartitions
 from tests.crash.harness import ask
 from tests.crash.record_requests import TOPIC, Sender, fetch, fetched, produce, produced
@@ -113,6 +115,8 @@ def test_a_log_that_cannot_be_used(tmp_path: Path, caplog: pytest.LogCaptureFixt
     described = answer_describe_producers(DescribeProducers((TopicPartitions("one", (0,)),)), world.data)
     for answer in (listed, deleted, ended, described):
         assert answer.topics[0].partitions[0].error_code is FAILED
+    (log_dir,) = answer_describe_log_dirs(DescribeLogDirs(None), world.data).log_dirs
+    assert (log_dir.error_code, log_dir.topics) == (FAILED, ())
     assert world.data.append_marker("one", 0, TransactionMarker(1, 0, committed=True)) is FAILED
     assert world.produce(batch(b"a"), "two").error_code is ErrorCode.NONE
     lines = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
