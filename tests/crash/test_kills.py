@@ -14,11 +14,11 @@ from tests.crash.producers import Seen, TransactionPromises
 from tests.crash.record_clients import RecordsInTransactions, WrittenPromises
 from tests.crash.record_requests import Fetched
 
-KILLS = 150
+KILLS = 100
 
 
 def test_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
-    """After each of 150 kills every acknowledged commit, generation and record is there."""
+    """After each of 100 kills every acknowledged commit, generation and record is there."""
     seed = random.SystemRandom().randrange(2**32)
     harness = Harness(tmp_path, seed)
     try:
