@@ -68,6 +68,7 @@ class FileSegment(Segment):
         "_last_place",
         "_memory",
         "_offsets",
+        "_read_place",
         "_taken_bytes",
         "_times",
         "_unindexed_bytes",
@@ -88,6 +89,7 @@ class FileSegment(Segment):
         self._is_released = False
         self._largest: Entry | None = NO_TIME, 0  # timestamp and relative offset; None before it is known
         self._last_place: tuple[int, int] | None = None  # offset and position of the last batch
+        self._read_place = base_offset, 0  # of what comes after the batch that was looked up last
         self._aborted = AbortedEntries(files, self._beside(_ABORTED_SUFFIX))
 
     @classmethod
@@ -356,9 +358,11 @@ class FileSegment(Segment):
         return data
 
     def _floor(self, offset: int) -> int:
-        """Return the position of a batch, the nearest that the index has, that doesn't end behind an offset."""
+        """Return the position of a batch, the nearest that is known, that doesn't end behind an offset."""
         if self._last_place is not None and offset >= self._last_place[0]:
             return self._last_place[1]
+        if offset == self._read_place[0]:  # of somebody who reads batch by batch
+            return self._read_place[1]
         offsets, _ = self._indexes()
         number = bisect_right(offsets, offset - self.base_offset, key=_first)
         return offsets[number - 1][1] if number else 0
@@ -369,7 +373,9 @@ class FileSegment(Segment):
             return None
         for batch in self.headers(self._floor(offset)):
             if batch.next_offset > offset:
-                return Place(batch.position, batch.position + batch.size_bytes)
+                place = Place(batch.position, batch.position + batch.size_bytes)
+                self._read_place = batch.next_offset, place.end_position
+                return place
         return None
 
     def end_before(self, offset: int) -> int:
