@@ -93,17 +93,18 @@ class TopicData:
         def value(name: str) -> int:
             return int(self._text(topic, name))
 
+        policies = self._text(topic, "cleanup.policy").split(",")
         return TopicLogSettings(
             max_message_bytes=value("max.message.bytes"),
             uses_append_time=self._text(topic, "message.timestamp.type") == "LogAppendTime",
-            wants_keys="compact" in self._text(topic, "cleanup.policy").split(","),
+            wants_keys="compact" in policies,
             timestamp_before_max_ms=value("message.timestamp.before.max.ms"),
             timestamp_after_max_ms=value("message.timestamp.after.max.ms"),
             segment_bytes=value("segment.bytes"),
             segment_ms=value("segment.ms"),
             retention_ms=value("retention.ms"),
             retention_bytes=value("retention.bytes"),
-            is_deleted="delete" in self._text(topic, "cleanup.policy").split(","),
+            is_deleted="delete" in policies,
             flush_messages=value("flush.messages"),
             flush_ms=value("flush.ms"),
         )

@@ -300,19 +300,29 @@ class Batch:
         except ValueError:
             raise CorruptBatchError(self.position, f"unknown codec {self.attributes & CODEC_MASK}") from None
 
+    def payload(self, decompressed_bytes_max: int) -> bytes:
+        """Return the bytes of the records, decompressed.
+
+        Raises:
+            CorruptBatchError: the codec is unknown.
+            DecompressionError: they can't be decompressed, or it gets too much.
+        """
+        start = self._start + BATCH_HEADER_BYTES
+        payload = bytes(self._buffer[start : self._start + self.size_bytes])
+        if self.attributes & CODEC_MASK:
+            return decompress(self.compression, payload, decompressed_bytes_max)
+        return payload
+
     def records(self, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Iterator[BatchRecord]:
         """Return ``(offset, timestamp_ms, key, value)`` of each record, in order.
 
         Raises:
             CorruptBatchError: the records don't fit the header or their own lengths, or decompress to too much.
         """
-        start = self._start + BATCH_HEADER_BYTES
-        payload = bytes(self._buffer[start : self._start + self.size_bytes])
-        if self.attributes & CODEC_MASK:
-            try:
-                payload = decompress(self.compression, payload, decompressed_bytes_max)
-            except DecompressionError as error:
-                raise CorruptBatchError(self.position, str(error)) from None
+        try:
+            payload = self.payload(decompressed_bytes_max)
+        except DecompressionError as error:
+            raise CorruptBatchError(self.position, str(error)) from None
         append_time_ms = self.max_timestamp_ms if self.attributes & LOG_APPEND_TIME else None
         try:
             return iter(
@@ -320,7 +330,7 @@ class Batch:
             )
         except IndexError:
             raise CorruptBatchError(self.position, "its records end early") from None
-        except _BadRecordError as error:
+        except BadRecordError as error:
             raise CorruptBatchError(self.position, str(error)) from None
 
     def to_bytes(self) -> bytes:
@@ -398,7 +408,7 @@ class LegacyBatch(Batch):
             )
 
 
-class _BadRecordError(ValueError):
+class BadRecordError(ValueError):
     """A record inside a batch doesn't fit; becomes a CorruptBatchError."""
 
 
@@ -465,7 +475,7 @@ def _decode_records(
                 size, position = _unsigned(payload, position - 1)
         record_end = position + (size >> 1)
         if size & 1 or record_end > end:
-            raise _BadRecordError(f"a record of {size >> 1} bytes, {end - position} left")
+            raise BadRecordError(f"a record of {size >> 1} bytes, {end - position} left")
         timestamp_ms = base_timestamp_ms
         raw = payload[position + 1]  # behind the record's attributes, of which none is defined
         position += 2
@@ -497,10 +507,10 @@ def _decode_records(
         else:
             position += 1
         if position != record_end:
-            raise _BadRecordError("a record's length is not that of its fields")
+            raise BadRecordError("a record's length is not that of its fields")
         append((offset, timestamp_ms if append_time_ms is None else append_time_ms, key, value))
     if position != end:
-        raise _BadRecordError(f"{end - position} bytes are left behind its {count} records")
+        raise BadRecordError(f"{end - position} bytes are left behind its {count} records")
     return records
 
 
@@ -512,10 +522,21 @@ def _sized(payload: bytes, position: int) -> tuple[bytes | None, int]:
         raw, position = _unsigned(payload, position - 1)
     if raw & 1:
         if raw != 1:
-            raise _BadRecordError(f"a length of {-(raw >> 1) - 1}")
+            raise BadRecordError(f"a length of {-(raw >> 1) - 1}")
         return None, position
     end = position + (raw >> 1)
     return payload[position:end], end
+
+
+def read_varint(payload: bytes, position: int) -> tuple[int, int]:
+    """Return a zig-zag varint of at most ten bytes, and the position after it.
+
+    Raises:
+        IndexError: the bytes end before it does.
+        BadRecordError: it is longer.
+    """
+    raw, position = _unsigned(payload, position)
+    return (raw >> 1) ^ -(raw & 1), position
 
 
 def _unsigned(payload: bytes, position: int) -> tuple[int, int]:
@@ -527,13 +548,13 @@ def _unsigned(payload: bytes, position: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, position
-    raise _BadRecordError("a varint of more than ten bytes")
+    raise BadRecordError("a varint of more than ten bytes")
 
 
 def _skip_headers(payload: bytes, position: int) -> int:
     raw, position = _unsigned(payload, position)
     if raw & 1:
-        raise _BadRecordError("a negative number of headers")
+        raise BadRecordError("a negative number of headers")
     for _ in range(raw >> 1):
         _, position = _sized(payload, position)
         _, position = _sized(payload, position)

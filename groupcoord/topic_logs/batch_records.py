@@ -1,41 +1,49 @@
-"""The records in a batch, as bytes: what looks into batches has in common."""
+"""What stands before the key of each record in a batch: what looks into batches goes by."""
 
 from __future__ import annotations
 
-from groupcoord.records.batches import BATCH_HEADER_BYTES, CODEC_MASK, Batch
-from groupcoord.records.compression import decompress
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from groupcoord.records.batches import BadRecordError, CorruptBatchError, read_varint
+from groupcoord.records.compression import DecompressionError
+from groupcoord.wire.pacing import paced
 
 DECOMPRESSED_BYTES_MAX = 33_554_432
 """A batch that decompresses to more is not looked into: that would take too long."""
 
+UNREADABLE = (CorruptBatchError, DecompressionError, BadRecordError, IndexError)
+"""What is raised where a producer has put into a batch what are no records."""
 
-def records_of(batch: Batch, data: memoryview) -> bytes:
-    """Return the records of a batch, one after the other.
+
+class RecordHead(NamedTuple):
+    """The beginning of a record.
+
+    Attributes:
+        timestamp_delta_ms: its time, from the batch's base timestamp on.
+        offset_delta: its offset, from the batch's base offset on.
+        key_position: where the length of its key stands.
+    """
+
+    timestamp_delta_ms: int
+    offset_delta: int
+    key_position: int
+
+
+def record_heads(payload: bytes, record_count: int) -> Iterator[RecordHead]:
+    """Yield how records begin.
 
     Args:
-        batch: its header.
-        data: the whole of it.
+        payload: of a batch.
+        record_count: how many records its header says there are.
 
     Raises:
-        CorruptBatchError, DecompressionError: it can't be decompressed.
+        BadRecordError, IndexError: there are no records where they should be.
     """
-    records = bytes(data[BATCH_HEADER_BYTES:])
-    if batch.attributes & CODEC_MASK:
-        return decompress(batch.compression, records, DECOMPRESSED_BYTES_MAX)
-    return records
-
-
-def read_varint(records: bytes, position: int) -> tuple[int, int]:
-    """Return a zig-zag varint of at most ten bytes, and the position after it.
-
-    Raises:
-        IndexError: there is none.
-    """
-    value = 0
-    for shift in range(0, 70, 7):
-        byte = records[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), position
-    raise IndexError("a varint of more than ten bytes")
+    position = 0
+    for _ in paced(range(record_count)):
+        size, position = read_varint(payload, position)
+        timestamp_delta_ms, behind = read_varint(payload, position + 1)  # behind the record's attributes
+        offset_delta, behind = read_varint(payload, behind)
+        yield RecordHead(timestamp_delta_ms, offset_delta, behind)
+        position += size

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from groupcoord.core.records import TransactionMarker
+from groupcoord.core.records import NO_PRODUCER_ID, NO_TIMESTAMP, TransactionMarker
 from groupcoord.errors import ErrorCode
 from groupcoord.log_store import LogStoreError
 from groupcoord.records.batches import Batch
@@ -27,8 +27,7 @@ from groupcoord.topic_logs.file_segment import FileSegment
 from groupcoord.topic_logs.log_folder import LogFolder
 from groupcoord.topic_logs.log_memory import LogMemory
 from groupcoord.topic_logs.open_files import OpenFiles
-from groupcoord.topic_logs.partition_log import NO_TIME, FoundRecord, PartitionLog, ReadBatches, Write
-from groupcoord.topic_logs.produced_batch import NO_PRODUCER_ID
+from groupcoord.topic_logs.partition_log import FoundRecord, PartitionLog, ReadBatches, Write
 from groupcoord.topic_logs.producer_states import AbortedTransaction, ProducerStates
 from groupcoord.topic_logs.segments import Segment
 from groupcoord.topic_logs.settings import TopicLogSettings
@@ -117,7 +116,7 @@ class DiskLog(PartitionLog):
             active = self._segments[-1]
             assert isinstance(active, FileSegment)
             self._rolled_bytes = active.size_bytes
-            self._first_timestamp_ms = NO_TIME if active.first_timestamp_ms is None else active.first_timestamp_ms
+            self._first_timestamp_ms = NO_TIMESTAMP if active.first_timestamp_ms is None else active.first_timestamp_ms
             self.end_offset = active.next_offset
             self.start_offset = min(max(start_offset, bases[0]), self.end_offset)
         if self.end_offset < acknowledged.end_offset:
@@ -252,14 +251,14 @@ class DiskLog(PartitionLog):
     # ------------------------------------------------------------ the start, and the end
 
     def _start_at(self, offset: int) -> None:
-        super_start = self.start_offset
+        before = self.start_offset
         self.start_offset = offset
         try:
             with self._watched():
                 self._note_start(offset)
                 self._drop(bisect_right(self._bases[1:], offset))
         except OSError as error:
-            self.start_offset = super_start
+            self.start_offset = before
             raise RefusedBatchError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.folder.path}: {error}") from error
 
     def retain(self, settings: TopicLogSettings, now_ms: int) -> int:

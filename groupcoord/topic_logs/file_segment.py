@@ -11,15 +11,17 @@ import contextlib
 import os
 from bisect import bisect_right
 from collections.abc import Iterator
+from operator import itemgetter
 from pathlib import Path
 from struct import Struct
 from struct import error as StructError  # noqa: N812
 from typing import NoReturn
 
+from groupcoord.core.records import NO_TIMESTAMP
 from groupcoord.errors import ErrorCode
 from groupcoord.records.batches import Batch, InvalidBatchError
 from groupcoord.storage.log_directory import segment_path
-from groupcoord.storage.segments import HEADERS_CHUNK_BYTES, OFFSETS_END, RELATIVE_OFFSETS_END, read_headers
+from groupcoord.storage.segments import OFFSETS_END, RELATIVE_OFFSETS_END, read_headers
 from groupcoord.storage.swapping import INDEX_SUFFIXES
 from groupcoord.storage.whole_files import replace_file
 from groupcoord.topic_logs.errors import FailedLogError, RefusedBatchError
@@ -36,12 +38,8 @@ from groupcoord.topic_logs.index_entries import (
 from groupcoord.topic_logs.log_memory import LogMemory
 from groupcoord.topic_logs.open_files import OpenFiles
 from groupcoord.topic_logs.producer_states import AbortedTransaction
-from groupcoord.topic_logs.segments import Data, Place, Segment
+from groupcoord.topic_logs.segments import INDEX_INTERVAL_BYTES, Data, Place, Segment
 
-INDEX_INTERVAL_BYTES = 4_096
-"""Kafka's ``index.interval.bytes``: an index has an entry for the first batch behind so many bytes."""
-
-NO_TIME = -1
 _OFFSET_SUFFIX, _TIME_SUFFIX, _ABORTED_SUFFIX = INDEX_SUFFIXES
 _ENTRIES_BYTES = OFFSET_ENTRY.size + TIME_ENTRY.size
 
@@ -87,7 +85,7 @@ class FileSegment(Segment):
         self._taken_bytes = 0
         self._unindexed_bytes = 0
         self._is_released = False
-        self._largest: Entry | None = NO_TIME, 0  # timestamp and relative offset; None before it is known
+        self._largest: Entry | None = NO_TIMESTAMP, 0  # timestamp and relative offset; None before it is known
         self._last_place: tuple[int, int] | None = None  # offset and position of the last batch
         self._read_place = base_offset, 0  # of what comes after the batch that was looked up last
         self._aborted = AbortedEntries(files, self._beside(_ABORTED_SUFFIX))
@@ -147,7 +145,7 @@ class FileSegment(Segment):
         """See :class:`~groupcoord.topic_logs.segments.Segment`."""
         if self._largest is None:
             _, times = self._indexes()
-            self._largest = times[-1] if len(times) else (NO_TIME, 0)
+            self._largest = times[-1] if len(times) else (NO_TIMESTAMP, 0)
         return self._largest[0]
 
     @property
@@ -222,7 +220,7 @@ class FileSegment(Segment):
         times, largest = self._times, self._largest
         assert isinstance(times, MemoryEntries)
         assert largest is not None
-        if largest[0] > (times[-1][0] if len(times) else NO_TIME):
+        if largest[0] > (times[-1][0] if len(times) else NO_TIMESTAMP):
             times.append(*largest)
 
     def add_aborted(self, transaction: AbortedTransaction) -> None:
@@ -338,7 +336,7 @@ class FileSegment(Segment):
         """Pass over the batches from a position on, to the end or another position, without their records."""
         end = self.size_bytes if end is None else end
         try:
-            yield from read_headers(self._read_at, position, end, chunk_bytes=HEADERS_CHUNK_BYTES)
+            yield from read_headers(self._read_at, position, end)
         except InvalidBatchError as error:
             raise FailedLogError(f"{self.path}: {error}") from error
 
@@ -364,7 +362,7 @@ class FileSegment(Segment):
         if offset == self._read_place[0]:  # of somebody who reads batch by batch
             return self._read_place[1]
         offsets, _ = self._indexes()
-        number = bisect_right(offsets, offset - self.base_offset, key=_first)
+        number = bisect_right(offsets, offset - self.base_offset, key=itemgetter(0))
         return offsets[number - 1][1] if number else 0
 
     def place_of(self, offset: int) -> Place | None:
@@ -392,7 +390,7 @@ class FileSegment(Segment):
     def first_offset_at(self, position: int) -> int:
         """See :class:`~groupcoord.topic_logs.segments.Segment`."""
         offsets, _ = self._indexes()
-        number = bisect_right(offsets, position, key=_second)
+        number = bisect_right(offsets, position, key=itemgetter(1))
         for batch in self.headers(offsets[number - 1][1] if number else 0):
             if batch.position >= position:
                 return batch.base_offset
@@ -405,16 +403,8 @@ class FileSegment(Segment):
     def batches_since(self, timestamp_ms: int, offset: int) -> Iterator[memoryview]:
         """See :class:`~groupcoord.topic_logs.segments.Segment`."""
         _, times = self._indexes()
-        number = bisect_right(times, timestamp_ms, key=_first)
+        number = bisect_right(times, timestamp_ms, key=itemgetter(0))
         since = self.base_offset + times[number - 1][1] if number else self.base_offset
         for batch in self.headers(self._floor(max(since, offset))):
             if batch.max_timestamp_ms >= timestamp_ms and batch.next_offset > offset:
                 yield self.view(batch.position, batch.position + batch.size_bytes)
-
-
-def _first(entry: Entry) -> int:
-    return entry[0]
-
-
-def _second(entry: Entry) -> int:
-    return entry[1]

@@ -10,23 +10,18 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from typing import NamedTuple
 
-from groupcoord.core.records import TransactionMarker
+from groupcoord.core.records import NO_PRODUCER_ID, NO_TIMESTAMP, TransactionMarker
 from groupcoord.errors import ErrorCode
 from groupcoord.records.batches import encode_batch
 from groupcoord.records.codec import encode_record
 from groupcoord.topic_logs.errors import FailedLogError, RefusedBatchError, TopicLogError
 from groupcoord.topic_logs.log_memory import LogMemory
 from groupcoord.topic_logs.memory_segment import MemorySegment
-from groupcoord.topic_logs.produced_batch import NO_PRODUCER_ID, ProducedBatch, check_produced, placed
+from groupcoord.topic_logs.produced_batch import ProducedBatch, check_produced, placed
 from groupcoord.topic_logs.producer_states import AbortedTransaction, ProducerStates
 from groupcoord.topic_logs.record_times import first_since
-from groupcoord.topic_logs.segments import Data, Place, Segment
+from groupcoord.topic_logs.segments import INDEX_INTERVAL_BYTES, Data, Place, Segment
 from groupcoord.topic_logs.settings import DEFAULT_SETTINGS, LEADER_EPOCH, TopicLogSettings
-
-INDEX_INTERVAL_BYTES = 4_096
-"""Kafka's ``index.interval.bytes``: it knows to this grain only where what it has read ends."""
-
-NO_TIME = -1
 
 Watcher = Callable[["PartitionLog"], None]
 """Is told that a log has grown, or that its last stable offset has, or that it is gone."""
@@ -105,7 +100,7 @@ class PartitionLog:
         self._segments: list[Segment] = []
         self._bases: list[int] = []
         self._rolled_bytes = 0  # of what is one segment for Kafka, which is written to
-        self._first_timestamp_ms = NO_TIME  # of its first batch
+        self._first_timestamp_ms = NO_TIMESTAMP  # of its first batch
 
     # ------------------------------------------------------------ writing
 
@@ -135,7 +130,7 @@ class PartitionLog:
         if batch.has_producer:
             self.producers.appended(batch, base_offset, timestamp_ms)
         self._tell()
-        return Appended(base_offset, NO_TIME if append_time_ms is None else append_time_ms, self.start_offset)
+        return Appended(base_offset, NO_TIMESTAMP if append_time_ms is None else append_time_ms, self.start_offset)
 
     def append_marker(
         self, marker: TransactionMarker, now_ms: int, settings: TopicLogSettings = DEFAULT_SETTINGS
@@ -436,13 +431,13 @@ class PartitionLog:
         if not self._segments:
             return None
         largest_ms = max(segment.max_timestamp_ms for segment in self._segments)
-        return None if largest_ms == NO_TIME else self.find_time(largest_ms)
+        return None if largest_ms == NO_TIMESTAMP else self.find_time(largest_ms)
 
 
 def _age_from(group: list[Segment], now_ms: int) -> int:
     """Return from when on the age of records counts: the largest timestamp; where there is none they stay young."""
     largest_ms = max(segment.max_timestamp_ms for segment in group)
-    return now_ms if largest_ms == NO_TIME else largest_ms
+    return now_ms if largest_ms == NO_TIMESTAMP else largest_ms
 
 
 def _last_offset(transaction: AbortedTransaction) -> int:

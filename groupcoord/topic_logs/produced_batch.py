@@ -8,10 +8,10 @@ but for their keys where the topic is compacted.
 from __future__ import annotations
 
 from struct import Struct
-from typing import NamedTuple
 
 from crc32c import crc32c
 
+from groupcoord.core.records import NO_PRODUCER_ID, NO_TIMESTAMP
 from groupcoord.errors import ErrorCode
 from groupcoord.records.batches import (
     BATCH_HEADER_BYTES,
@@ -21,7 +21,7 @@ from groupcoord.records.batches import (
     LOG_OVERHEAD_BYTES,
     MAGIC_POSITION,
     MAGIC_V2,
-    TRANSACTIONAL,
+    Batch,
 )
 from groupcoord.records.compression import Compression
 from groupcoord.topic_logs.errors import RefusedBatchError
@@ -31,10 +31,6 @@ from groupcoord.topic_logs.settings import TopicLogSettings
 SEQUENCE_END = 2**31
 """Sequences go on with 0 here."""
 
-NO_PRODUCER_ID = -1
-NO_TIMESTAMP = -1
-
-_HEADER = Struct(">qiibIhiqqqhii")
 _PACK_PLACE = Struct(">qii").pack_into
 _PACK_ATTRIBUTES = Struct(">h").pack_into
 _PACK_TIMESTAMP = Struct(">q").pack_into
@@ -42,37 +38,18 @@ _PACK_CRC = Struct(">I").pack_into
 _CRC_POSITION, _ATTRIBUTES_POSITION, _MAX_TIMESTAMP_POSITION = 17, 21, 35
 
 
-class ProducedBatch(NamedTuple):
-    """One batch as it came.
+class ProducedBatch(Batch):
+    """One batch as it came: its base offset is what the producer wrote there, 0 if it is a good one.
 
     Attributes:
         data: all of its bytes.
-        base_offset: what the producer wrote there; 0, if it is a good one.
-        crc: over everything from the attributes on.
-        last_offset_delta: how many offsets it takes, less one.
-        base_timestamp_ms: of its first record.
-        max_timestamp_ms: the largest of its records.
-        producer_id: -1 without idempotence.
-        base_sequence: the sequence of its first record.
-        record_count: how many there are.
     """
 
-    data: bytes
-    base_offset: int
-    crc: int
-    attributes: int
-    last_offset_delta: int
-    base_timestamp_ms: int
-    max_timestamp_ms: int
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    record_count: int
+    __slots__ = ("data",)
 
-    @property
-    def is_transactional(self) -> bool:
-        """True if the records belong to a transaction."""
-        return bool(self.attributes & TRANSACTIONAL)
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data, 0, 0)
+        self.data = data
 
     @property
     def has_producer(self) -> bool:
@@ -107,8 +84,7 @@ def read_produced(data: bytes | None) -> ProducedBatch:
         raise _malformed(ErrorCode.INVALID_RECORD, f"message format v{magic} is not taken any more")
     if size != len(data):
         raise _malformed(ErrorCode.INVALID_RECORD, "there must be exactly one record batch for a partition")
-    base_offset, _, _, _, crc, *rest = _HEADER.unpack_from(data)
-    return ProducedBatch(data, base_offset, crc, *rest)
+    return ProducedBatch(data)
 
 
 def _malformed(error_code: ErrorCode, reason: str) -> RefusedBatchError:
@@ -135,7 +111,7 @@ def check_produced(batch: ProducedBatch, settings: TopicLogSettings, now_ms: int
     if contradiction is not None:
         raise RefusedBatchError(ErrorCode.INVALID_RECORD, contradiction)
     if settings.wants_keys:
-        check_keys(batch.data)
+        check_keys(batch)
     if not settings.uses_append_time:
         _check_timestamps(batch, settings, now_ms)
 

@@ -10,6 +10,10 @@ from groupcoord.topic_logs.producer_states import AbortedTransaction
 
 Data = bytes | bytearray
 
+INDEX_INTERVAL_BYTES = 4_096
+"""Kafka's ``index.interval.bytes``: an index has an entry for the first batch behind so many bytes, and
+to this grain only a broker knows where what it has read ends."""
+
 
 class Place(NamedTuple):
     """Where a batch stands in its segment, in bytes."""

@@ -9,7 +9,7 @@ import pytest
 from crc32c import crc32c
 
 from groupcoord.errors import ErrorCode
-from groupcoord.records.batches import BATCH_HEADER_BYTES, LOG_OVERHEAD_BYTES, encode_batch
+from groupcoord.records.batches import BATCH_HEADER_BYTES, LOG_OVERHEAD_BYTES, Batch, encode_batch
 from groupcoord.records.compression import Compression
 from groupcoord.topic_logs.errors import RefusedBatchError
 from groupcoord.topic_logs.produced_batch import check_produced, read_produced
@@ -59,6 +59,6 @@ def test_other_topics_take_records_without_a_key() -> None:
 def test_a_batch_that_ends_early_is_corrupt(length: int) -> None:
     """Records that aren't all there can't be looked into; nothing else happens."""
     with pytest.raises(RefusedBatchError) as refused:
-        check_keys(batch(b"k", b"k")[:length])
+        check_keys(Batch(batch(b"k", b"k")[:length], 0, 0))
 
     assert refused.value.error_code is ErrorCode.CORRUPT_MESSAGE
