@@ -107,7 +107,7 @@ def plan_fetch(request: Fetch, targets: Targets, data: TopicData, permissions: P
             topics[key] = _find(request, target, data, permissions)
         topic, error_code = topics[key]
         index = target.partition_index
-        if topic is not None and 0 <= index < topic.partition_count:
+        if topic is not None and topic.has_partition(index):
             try:
                 readable.append(Readable(target, partition, data.log(topic, index)))
             except FailedLogError as error:

@@ -78,7 +78,7 @@ def _list(partition: ListOffsetsPartition, name: str, request: ListOffsets, data
     topic = data.topics.get(name)
     if partition.timestamp < request.lowest_timestamp:
         return ListedOffsetsPartition(index, ErrorCode.UNSUPPORTED_VERSION)
-    if topic is None or not 0 <= index < topic.partition_count:
+    if topic is None or not topic.has_partition(index):
         return ListedOffsetsPartition(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     error_code = check_leader_epoch(partition.current_leader_epoch)
     if error_code is not ErrorCode.NONE:

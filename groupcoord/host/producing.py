@@ -115,7 +115,7 @@ def _produce(
     data: TopicData,
     verify: Verify,
 ) -> ProducedPartition:
-    if topic is None or not 0 <= index < topic.partition_count:
+    if topic is None or not topic.has_partition(index):
         return ProducedPartition(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     try:
         log = data.log(topic, index)

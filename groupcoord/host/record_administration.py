@@ -51,7 +51,7 @@ def _delete(
     topic = data.topics.get(name)
     if error_code is not ErrorCode.NONE:
         return DeletedRecordsPartition(index, error_code)
-    if topic is None or not 0 <= index < topic.partition_count:
+    if topic is None or not topic.has_partition(index):
         return DeletedRecordsPartition(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if topic.is_internal:
         return DeletedRecordsPartition(index, ErrorCode.INVALID_TOPIC_EXCEPTION)
@@ -86,7 +86,7 @@ def _find_end(partition: LeaderEpochPartition, name: str, data: TopicData, permi
     index, epoch = partition.partition_index, partition.leader_epoch
     error_code = permissions.topic_error(name, Operation.DESCRIBE)
     topic = data.topics.get(name)
-    if error_code is ErrorCode.NONE and (topic is None or not 0 <= index < topic.partition_count):
+    if error_code is ErrorCode.NONE and (topic is None or not topic.has_partition(index)):
         error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if error_code is ErrorCode.NONE:
         error_code = check_leader_epoch(partition.current_leader_epoch)

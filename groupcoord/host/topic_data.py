@@ -120,7 +120,7 @@ class TopicData:
             What :meth:`PartitionLog.append_marker` returns; KAFKA_STORAGE_ERROR if the log's files can't be used.
         """
         topic = self.topics.get(name)
-        if self.logs is None or topic is None or not 0 <= partition_index < topic.partition_count:
+        if self.logs is None or topic is None or not topic.has_partition(partition_index):
             return ErrorCode.NONE
         try:
             log = self.logs.log(topic, partition_index)

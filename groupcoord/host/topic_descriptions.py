@@ -122,7 +122,7 @@ def _log_sizes(asked: dict[str, dict[int, None]], data: TopicData) -> tuple[LogD
     for name, indexes in paced(list(asked.items())):
         topic = data.topics.get(name)
         if topic is not None and not topic.is_internal:
-            found = [index for index in paced(list(indexes)) if 0 <= index < topic.partition_count]
+            found = [index for index in paced(list(indexes)) if topic.has_partition(index)]
             if found:
                 sizes = tuple(LogDirPartition(index, _size_bytes(data, topic, index)) for index in paced(found))
                 told.append(LogDirTopic(name, sizes))

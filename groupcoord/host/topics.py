@@ -43,6 +43,10 @@ class Topic(NamedTuple):
         """True for the topics that Kafka keeps its own state in."""
         return self.name in INTERNAL_TOPICS
 
+    def has_partition(self, index: int) -> bool:
+        """Tell whether there is a partition of this number."""
+        return 0 <= index < self.partition_count
+
 
 class TopicError(GroupcoordError):
     """A topic can't be made or changed as asked: the code and the message that a client is answered with."""

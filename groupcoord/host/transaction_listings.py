@@ -80,7 +80,7 @@ def _describe(name: str, index: int, data: TopicData, permissions: Permissions) 
     if error_code is not ErrorCode.NONE:
         return DescribedPartition(index, error_code)
     topic = data.topics.get(name)
-    if topic is None or not 0 <= index < topic.partition_count:
+    if topic is None or not topic.has_partition(index):
         return DescribedPartition(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     try:
         log = data.log(topic, index)

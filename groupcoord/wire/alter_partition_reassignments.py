@@ -16,6 +16,7 @@ from groupcoord.wire.cluster_messages import (
 )
 from groupcoord.wire.header import RequestHeader
 from groupcoord.wire.pacing import paced
+from groupcoord.wire.topics import topic_values
 
 _KEY = 45
 
@@ -42,10 +43,7 @@ def _response(response: AlterPartitionReassignmentsResponse, header: RequestHead
         "allow_replication_factor_change": response.allow_replication_factor_change,
         "error_code": response.error_code,
         "error_message": response.error_message,
-        "responses": [
-            {"name": topic.name, "partitions": [partition._asdict() for partition in paced(topic.partitions)]}
-            for topic in paced(response.topics)
-        ],
+        "responses": topic_values(response.topics),
     }
 
 

@@ -13,6 +13,7 @@ from groupcoord.wire.broker_messages import (
 )
 from groupcoord.wire.header import RequestHeader
 from groupcoord.wire.pacing import paced
+from groupcoord.wire.topics import topic_values
 
 _KEY = 21
 
@@ -30,10 +31,7 @@ def _request(values: Mapping[str, Any], header: RequestHeader, client_host: str)
 def _response(response: DeleteRecordsResponse, header: RequestHeader) -> schema.Values:
     return {
         "throttle_time_ms": 0,
-        "topics": [
-            {"name": topic.name, "partitions": [partition._asdict() for partition in paced(topic.partitions)]}
-            for topic in paced(response.topics)
-        ],
+        "topics": topic_values(response.topics),
     }
 
 

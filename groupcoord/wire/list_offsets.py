@@ -12,6 +12,7 @@ from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
 from groupcoord.wire.broker_messages import ListOffsets, ListOffsetsPartition, ListOffsetsResponse, ListOffsetsTopic
 from groupcoord.wire.header import RequestHeader
 from groupcoord.wire.pacing import paced
+from groupcoord.wire.topics import topic_values
 
 _KEY = 2
 _NEW_TIMESTAMPS = {7: -3, 8: -4, 9: -5, 11: -6}
@@ -37,10 +38,7 @@ def _request(values: Mapping[str, Any], header: RequestHeader, client_host: str)
 def _response(response: ListOffsetsResponse, header: RequestHeader) -> schema.Values:
     return {
         "throttle_time_ms": 0,
-        "topics": [
-            {"name": topic.name, "partitions": [partition._asdict() for partition in paced(topic.partitions)]}
-            for topic in paced(response.topics)
-        ],
+        "topics": topic_values(response.topics),
     }
 
 

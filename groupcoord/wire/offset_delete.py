@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from groupcoord.core.messages import OffsetDelete, OffsetDeleteResponse, TopicResult, TopicToDelete
+from groupcoord.core.messages import OffsetDelete, OffsetDeleteResponse, TopicToDelete
 from groupcoord.wire import schema
 from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
 from groupcoord.wire.header import RequestHeader
 from groupcoord.wire.pacing import paced
+from groupcoord.wire.topics import topic_values
 
 _KEY = 47
 _NEVER_FLEXIBLE = 0x7FFF
@@ -27,12 +28,8 @@ def _response(response: OffsetDeleteResponse, header: RequestHeader) -> schema.V
     return {
         "error_code": response.error_code,
         "throttle_time_ms": 0,
-        "topics": [_topic(topic) for topic in paced(response.topics)],
+        "topics": topic_values(response.topics),
     }
-
-
-def _topic(topic: TopicResult) -> schema.Values:
-    return {"name": topic.name, "partitions": [partition._asdict() for partition in paced(topic.partitions)]}
 
 
 def _decoder(version: int) -> Decoder:

@@ -6,11 +6,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from groupcoord.core.messages import TopicResult
 from groupcoord.wire import schema
 from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
 from groupcoord.wire.header import RequestHeader
 from groupcoord.wire.pacing import paced
+from groupcoord.wire.topics import topic_values
 from groupcoord.wire.transaction_messages import (
     MarkerToWrite,
     TopicPartitions,
@@ -39,14 +39,10 @@ def _marker(values: Mapping[str, Any]) -> MarkerToWrite:
 def _response(response: WriteTxnMarkersResponse, header: RequestHeader) -> schema.Values:
     return {
         "markers": [
-            {"producer_id": marker.producer_id, "topics": [_topic(topic) for topic in paced(marker.topics)]}
+            {"producer_id": marker.producer_id, "topics": topic_values(marker.topics)}
             for marker in paced(response.markers)
         ]
     }
-
-
-def _topic(topic: TopicResult) -> schema.Values:
-    return {"name": topic.name, "partitions": [partition._asdict() for partition in paced(topic.partitions)]}
 
 
 def _decoder(version: int) -> Decoder:
