@@ -27,7 +27,7 @@ from tests.crash.clients import (
     Promises,
 )
 from tests.crash.processes import Launcher, Running
-from tests.crash.producers import UNSTABLE_OFFSET_COMMIT, Producer, Seen, TransactionPromises
+from tests.crash.producers import UNSTABLE_OFFSET_COMMIT, OffsetsInTransactions, Producer, Seen
 from tests.crash.record_clients import RecordsInTransactions, TransactionalWriter, Writer, WrittenPromises
 from tests.crash.record_requests import TOPIC as WRITTEN_TOPIC
 from tests.crash.record_requests import fetch, fetched
@@ -100,7 +100,7 @@ class Harness:
                 for name in ("first", "second")
             ]
         self._transactions = [
-            TransactionPromises(f"producer-{number}", (f"inputs-{number}", f"others-{number}"))
+            OffsetsInTransactions(f"producer-{number}", (f"inputs-{number}", f"others-{number}"))
             for number in range(PRODUCER_COUNT)
         ]
         self._clients += [Producer(promises, f"{seed} {promises.transactional_id}") for promises in self._transactions]

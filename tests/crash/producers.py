@@ -1,26 +1,17 @@
 """Clients of the kill harness that commit offsets in transactions, as a producer with ``send_offsets_to_transaction``.
 
-Each has a transactional id and two groups, whose offsets lie in different log partitions for most of them. It goes on
-after a restart where it was, repeating what was not answered, or gets a new epoch, which aborts what is open.
+Each has a transactional id and two groups, whose offsets lie in different log partitions for most of them.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from tests.crash.clients import NONE, PARTITION_COUNT, TOPIC, BrokenPromiseError, Client
-from tests.crash.requests import (
-    Answer,
-    add_offsets_to_txn,
-    commit_errors,
-    end_txn,
-    init_producer_id,
-    txn_offset_commit,
-)
+from tests.crash.clients import PARTITION_COUNT, TOPIC, BrokenPromiseError
+from tests.crash.requests import Answer, add_offsets_to_txn, commit_errors, txn_offset_commit
+from tests.crash.transactions import TransactionalClient, TransactionPromises
 
-CONCURRENT_TRANSACTIONS, UNSTABLE_OFFSET_COMMIT = 51, 88
-TIMEOUT_MS = 900_000
-NEW_EPOCH = 0.25
+UNSTABLE_OFFSET_COMMIT = 88
 
 
 class Seen(NamedTuple):
@@ -35,25 +26,20 @@ class Seen(NamedTuple):
     is_pending: dict[int, bool]
 
 
-class TransactionPromises:
+class OffsetsInTransactions(TransactionPromises):
     """What one producer was promised.
 
     Attributes:
         committed: group → offset that every partition has; -1 without one.
         open: group → offset that was acknowledged in the transaction that is open.
         unanswered: groups whose last commit in that transaction was not answered.
-        ending: whether the transaction is to be committed (True) or aborted (False), once that was sent and until it
-            is answered.
-        producer: the newest id and epoch.
     """
 
     def __init__(self, transactional_id: str, group_ids: tuple[str, ...]) -> None:
-        self.transactional_id = transactional_id
+        super().__init__(transactional_id)
         self.committed = dict.fromkeys(group_ids, -1)
         self.open: dict[str, int] = {}
         self.unanswered: set[str] = set()
-        self.ending: bool | None = None
-        self.producer = (-1, -1)
         self._last_offset = -1
 
     def next_offset(self) -> int:
@@ -66,17 +52,6 @@ class TransactionPromises:
         if is_committed:
             self.committed.update(self.open)
         self.open, self.unanswered, self.ending = {}, set(), None
-
-    def initialised(self, producer: tuple[int, int]) -> None:
-        """A new epoch was acknowledged, so whatever was open is aborted.
-
-        Raises:
-            BrokenPromiseError: it is not newer.
-        """
-        if producer <= self.producer:
-            raise BrokenPromiseError(f"{self.transactional_id}: producer {producer} after {self.producer}")
-        self.producer = producer
-        self.ended(is_committed=False)
 
     def check(self, seen: dict[str, Seen]) -> None:
         """Compare with what a restarted server has, and remember which way an unanswered end went.
@@ -121,84 +96,43 @@ def _visible(offsets: dict[tuple[str, int], int]) -> int | None:
 
 
 class _Step(NamedTuple):
-    """One request of a transaction.
+    """A request in a transaction: a group takes part, or has an offset committed."""
 
-    Attributes:
-        kind: ``init``, ``add``, ``commit`` or ``end``.
-        group_id: of the second and third.
-        offset: of a commit.
-        is_committed: of an end.
-    """
-
-    kind: str
-    group_id: str = ""
-    offset: int = -1
-    is_committed: bool = False
+    group_id: str
+    offset: int | None = None
 
 
-class Producer(Client[TransactionPromises]):
-    """Commits offsets in one transaction after another; some are aborted, and some stay open over a restart."""
+class Producer(TransactionalClient[OffsetsInTransactions, _Step]):
+    """Commits offsets in one transaction after another."""
 
-    def __init__(self, promises: TransactionPromises, seed: str) -> None:
-        super().__init__(promises, seed)
-        self._steps = [_Step("init")]
-
-    def connected(self) -> None:
-        """Repeat what was not answered, or start over with a new epoch."""
-        super().connected()
-        if self.random.random() < NEW_EPOCH:
-            self._steps = [_Step("init")]
-        self._send()
-
-    def on_answer(self, correlation_id: int, answer: Answer) -> None:
-        """Take note, and go on."""
-        step, promises = self._steps[0], self.promises
-        if step.kind == "commit":
-            error = max(commit_errors(answer))
-        else:
-            answer.int32()
-            error = answer.int16()
-        if step.kind == "init" and error == CONCURRENT_TRANSACTIONS:
-            self._send()
-            return
-        if error != NONE:
-            raise BrokenPromiseError(f"{promises.transactional_id}: {step} was refused with {error}")
-        if step.kind == "init":
-            promises.initialised((answer.int64(), answer.int16()))
-        elif step.kind == "commit":
-            promises.open[step.group_id] = step.offset
-            promises.unanswered.discard(step.group_id)
-        elif step.kind == "end":
-            promises.ended(is_committed=step.is_committed)
-        del self._steps[0]
-        if not self._steps:
-            self._steps = self._transaction()
-        self._send()
-
-    def _transaction(self) -> list[_Step]:
-        """Return the requests of a new transaction: each group takes part once or twice, or not at all."""
+    def next_steps(self) -> list[_Step]:
+        """Each group takes part once or twice, or not at all."""
         steps: list[_Step] = []
         for group_id in self.promises.committed:
             if self.random.random() < 0.8 or not steps:
-                steps.append(_Step("add", group_id))
-                steps += [
-                    _Step("commit", group_id, self.promises.next_offset())
-                    for _ in range(self.random.choice([1, 1, 1, 2]))
-                ]
-        return [*steps, _Step("end", is_committed=self.random.random() < 0.6)]
+                steps.append(_Step(group_id))
+                steps += [_Step(group_id, self.promises.next_offset()) for _ in range(self.random.choice([1, 1, 1, 2]))]
+        return steps
 
-    def _send(self) -> None:
-        step, promises = self._steps[0], self.promises
-        transactional_id, producer, correlation_id = promises.transactional_id, promises.producer, self.next_id()
-        if step.kind == "init":
-            promises.ending = False
-            self.outbox += init_producer_id(correlation_id, transactional_id, TIMEOUT_MS)
-        elif step.kind == "add":
-            self.outbox += add_offsets_to_txn(correlation_id, transactional_id, producer, step.group_id)
-        elif step.kind == "commit":
-            promises.unanswered.add(step.group_id)
-            offsets = dict.fromkeys(range(PARTITION_COUNT), step.offset)
-            self.outbox += txn_offset_commit(correlation_id, transactional_id, producer, step.group_id, TOPIC, offsets)
-        else:
-            promises.ending = step.is_committed
-            self.outbox += end_txn(correlation_id, transactional_id, producer, committed=step.is_committed)
+    def request_of(self, step: _Step, correlation_id: int) -> bytes:
+        """Return an AddOffsetsToTxn or a TxnOffsetCommit."""
+        promises, group_id = self.promises, step.group_id
+        transactional_id, producer = promises.transactional_id, promises.producer
+        if step.offset is None:
+            return add_offsets_to_txn(correlation_id, transactional_id, producer, group_id)
+        promises.unanswered.add(group_id)
+        offsets = dict.fromkeys(range(PARTITION_COUNT), step.offset)
+        return txn_offset_commit(correlation_id, transactional_id, producer, group_id, TOPIC, offsets)
+
+    def error_of(self, step: _Step, answer: Answer) -> int:
+        """Return the error of the group, or the largest of the partitions."""
+        if step.offset is not None:
+            return max(commit_errors(answer))
+        answer.int32()
+        return answer.int16()
+
+    def acknowledged(self, step: _Step) -> None:
+        """Note that an offset is in the open transaction."""
+        if step.offset is not None:
+            self.promises.open[step.group_id] = step.offset
+            self.promises.unanswered.discard(step.group_id)

@@ -13,10 +13,9 @@ from typing import NamedTuple
 
 from tests.crash.clients import NONE, BrokenPromiseError, Client
 from tests.crash.record_requests import Fetched, Sender, add_partitions, added, produce, produced
-from tests.crash.requests import Answer, end_txn, init_producer_id
+from tests.crash.requests import Answer, init_producer_id
+from tests.crash.transactions import TIMEOUT_MS, TransactionalClient, TransactionPromises
 
-CONCURRENT_TRANSACTIONS = 51
-TIMEOUT_MS = 900_000
 IN_FLIGHT = 5
 START_MS, STEP_MS = 1_700_000_000_000, 1_000
 """Each batch is a second younger than the one before, so that segments are full by their age."""
@@ -24,7 +23,6 @@ LARGE_BYTES, LARGE = 40_000, 0.02
 LOOK_BACK = 200
 """So many records before the newest that was acknowledged are looked at after each restart; from time to time all."""
 ALL_EVERY = 20
-NEW_EPOCH = 0.25
 
 Fetch = Callable[[int, int, int], Fetched]
 """Reads a partition from an offset on, with an isolation level."""
@@ -131,25 +129,21 @@ class Writer(Client[WrittenPromises]):
         self.outbox += produce(self.next_id(), promises.partition, batch.values, at_ms, promises.acks, sender)
 
 
-class RecordsInTransactions:
+class RecordsInTransactions(TransactionPromises):
     """What one transactional writer was promised.
 
     Attributes:
         partitions: it alone writes there.
         committed: values by partition, in order.
         open: values that were sent in the transaction that is open, by partition.
-        ending: whether it is to be committed (True) or aborted (False), once that was sent.
-        producer: the newest id and epoch.
         sequences: the next one by partition.
     """
 
     def __init__(self, transactional_id: str, partitions: tuple[int, ...]) -> None:
-        self.transactional_id = transactional_id
+        super().__init__(transactional_id)
         self.partitions = partitions
         self.committed: dict[int, list[bytes]] = {partition: [] for partition in partitions}
         self.open: dict[int, list[bytes]] = {}
-        self.ending: bool | None = None
-        self.producer = (-1, -1)
         self.sequences = dict.fromkeys(partitions, 0)
 
     def ended(self, *, is_committed: bool) -> None:
@@ -160,11 +154,9 @@ class RecordsInTransactions:
         self.open, self.ending = {}, None
 
     def initialised(self, producer: tuple[int, int]) -> None:
-        """A new epoch was acknowledged, so whatever was open is aborted."""
-        if producer <= self.producer:
-            raise BrokenPromiseError(f"{self.transactional_id}: producer {producer} after {self.producer}")
-        self.producer, self.sequences = producer, dict.fromkeys(self.partitions, 0)
-        self.ended(is_committed=False)
+        """See :class:`~tests.crash.transactions.TransactionPromises`; sequences begin anew."""
+        super().initialised(producer)
+        self.sequences = dict.fromkeys(self.partitions, 0)
 
     def check(self, fetch: Fetch) -> None:
         """Compare with what a restarted server shows, and remember which way an unanswered end went.
@@ -188,81 +180,48 @@ class RecordsInTransactions:
 
 
 class _Step(NamedTuple):
-    """One request of a transaction: ``init``, ``add``, ``write`` or ``end``."""
+    """A request in a transaction: a partition takes part, or has records written to it."""
 
-    kind: str
-    partition: int = -1
+    partition: int
     values: tuple[bytes, ...] = ()
     sequence: int = -1
-    is_committed: bool = False
 
 
-class TransactionalWriter(Client[RecordsInTransactions]):
-    """Writes records in one transaction after another; some are aborted, and some stay open over a restart."""
+class TransactionalWriter(TransactionalClient[RecordsInTransactions, _Step]):
+    """Writes records in one transaction after another."""
 
     def __init__(self, promises: RecordsInTransactions, seed: str) -> None:
         super().__init__(promises, seed)
-        self._steps = [_Step("init")]
         self._written = 0
 
-    def connected(self) -> None:
-        """Repeat what was not answered, or start over with a new epoch."""
-        super().connected()
-        if self.random.random() < NEW_EPOCH:
-            self._steps = [_Step("init")]
-        self._send()
-
-    def on_answer(self, correlation_id: int, answer: Answer) -> None:
-        """Take note, and go on."""
-        step, promises = self._steps[0], self.promises
-        if step.kind == "write":
-            error, _ = produced(answer)
-        elif step.kind == "add":
-            error = added(answer)
-        else:
-            answer.int32()
-            error = answer.int16()
-        if step.kind == "init" and error == CONCURRENT_TRANSACTIONS:
-            self._send()
-            return
-        if error != NONE:
-            raise BrokenPromiseError(f"{promises.transactional_id}: {step} was refused with {error}")
-        if step.kind == "init":
-            promises.initialised((answer.int64(), answer.int16()))
-        elif step.kind == "end":
-            promises.ended(is_committed=step.is_committed)
-        del self._steps[0]
-        if not self._steps:
-            self._steps = self._transaction()
-        self._send()
-
-    def _transaction(self) -> list[_Step]:
-        """Return the requests of a new transaction."""
+    def next_steps(self) -> list[_Step]:
+        """All partitions take part; which of them are written to is chance."""
         promises, sequences = self.promises, dict(self.promises.sequences)
-        steps = [_Step("add", partition) for partition in promises.partitions]
+        steps = [_Step(partition) for partition in promises.partitions]
         for _ in range(self.random.randint(1, 4)):
             partition = self.random.choice(promises.partitions)
             values = tuple(b"%d" % (self._written + number) for number in range(self.random.randint(1, 3)))
-            steps.append(_Step("write", partition, values, sequences[partition]))
+            steps.append(_Step(partition, values, sequences[partition]))
             sequences[partition] += len(values)
             self._written += len(values)
-        return [*steps, _Step("end", is_committed=self.random.random() < 0.6)]
+        return steps
 
-    def _send(self) -> None:
-        step, promises = self._steps[0], self.promises
-        name, producer, correlation_id = promises.transactional_id, promises.producer, self.next_id()
-        if step.kind == "init":
-            promises.ending = False
-            self.outbox += init_producer_id(correlation_id, name, TIMEOUT_MS)
-        elif step.kind == "add":
-            self.outbox += add_partitions(correlation_id, name, producer, [step.partition])
-        elif step.kind == "write":
-            if promises.sequences[step.partition] == step.sequence:  # else it is sent again
-                promises.open.setdefault(step.partition, []).extend(step.values)
-                promises.sequences[step.partition] += len(step.values)
-            sender = Sender(*producer, step.sequence, name)
-            at_ms = START_MS + STEP_MS * self._written
-            self.outbox += produce(correlation_id, step.partition, list(step.values), at_ms, -1, sender)
-        else:
-            promises.ending = step.is_committed
-            self.outbox += end_txn(correlation_id, name, producer, committed=step.is_committed)
+    def request_of(self, step: _Step, correlation_id: int) -> bytes:
+        """Return an AddPartitionsToTxn or a Produce."""
+        promises = self.promises
+        name, producer = promises.transactional_id, promises.producer
+        if not step.values:
+            return add_partitions(correlation_id, name, producer, [step.partition])
+        if promises.sequences[step.partition] == step.sequence:  # else it is sent again
+            promises.open.setdefault(step.partition, []).extend(step.values)
+            promises.sequences[step.partition] += len(step.values)
+        sender = Sender(*producer, step.sequence, name)
+        at_ms = START_MS + STEP_MS * self._written
+        return produce(correlation_id, step.partition, list(step.values), at_ms, -1, sender)
+
+    def error_of(self, step: _Step, answer: Answer) -> int:
+        """Return the error of the partition."""
+        if not step.values:
+            return added(answer)
+        error, _ = produced(answer)
+        return error

@@ -10,7 +10,7 @@ import pytest
 from groupcoord.records.batches import encode_batch, iter_batches
 from tests.crash.clients import PARTITION_COUNT, TOPIC, BrokenPromiseError, Promises
 from tests.crash.harness import Harness
-from tests.crash.producers import Seen, TransactionPromises
+from tests.crash.producers import OffsetsInTransactions, Seen
 from tests.crash.record_clients import RecordsInTransactions, WrittenPromises
 from tests.crash.record_requests import Fetched
 
@@ -65,9 +65,9 @@ def seen(offset: int, *, pending: bool = False) -> Seen:
     return Seen(offsets, dict.fromkeys(range(PARTITION_COUNT), pending))
 
 
-def open_transaction(*, ending: bool | None) -> TransactionPromises:
+def open_transaction(*, ending: bool | None) -> OffsetsInTransactions:
     """Offset 3 was committed in one group; 5 is in an open transaction there, and 6 in another group."""
-    promises = TransactionPromises("producer", ("one", "other"))
+    promises = OffsetsInTransactions("producer", ("one", "other"))
     promises.committed["one"] = 3
     promises.open = {"one": 5, "other": 6}
     promises.ending = ending

@@ -1,0 +1,132 @@
+"""What clients of the kill harness that work in transactions have in common: a producer id, steps, and their end."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Generic, TypeVar
+
+from attrs import frozen
+
+from tests.crash.clients import NONE, BrokenPromiseError, Client
+from tests.crash.requests import Answer, end_txn, init_producer_id
+
+CONCURRENT_TRANSACTIONS = 51
+TIMEOUT_MS = 900_000
+NEW_EPOCH = 0.25
+COMMITTED = 0.6
+
+
+class TransactionPromises(ABC):
+    """What one client was promised.
+
+    Attributes:
+        ending: whether the transaction is to be committed (True) or aborted (False), once that was sent and until it
+            is answered.
+        producer: the newest id and epoch.
+    """
+
+    def __init__(self, transactional_id: str) -> None:
+        self.transactional_id = transactional_id
+        self.ending: bool | None = None
+        self.producer = (-1, -1)
+
+    @abstractmethod
+    def ended(self, *, is_committed: bool) -> None:
+        """The transaction has ended."""
+
+    def initialised(self, producer: tuple[int, int]) -> None:
+        """A new epoch was acknowledged, so whatever was open is aborted.
+
+        Raises:
+            BrokenPromiseError: it is not newer.
+        """
+        if producer <= self.producer:
+            raise BrokenPromiseError(f"{self.transactional_id}: producer {producer} after {self.producer}")
+        self.producer = producer
+        self.ended(is_committed=False)
+
+
+@frozen
+class Initialise:
+    """Get a producer id, or a new epoch."""
+
+
+@frozen
+class End:
+    """Commit the transaction, or abort it."""
+
+    is_committed: bool
+
+
+PromisesT = TypeVar("PromisesT", bound=TransactionPromises)
+StepT = TypeVar("StepT")
+
+
+class TransactionalClient(Client[PromisesT], Generic[PromisesT, StepT]):
+    """Makes one transaction after another; some are aborted, and some stay open over a restart.
+
+    It goes on after a restart where it was, repeating what was not answered, or gets a new epoch, which aborts what is
+    open.
+    """
+
+    def __init__(self, promises: PromisesT, seed: str) -> None:
+        super().__init__(promises, seed)
+        self._steps: list[Initialise | StepT | End] = [Initialise()]
+
+    def connected(self) -> None:
+        """Repeat what was not answered, or start over with a new epoch."""
+        super().connected()
+        if self.random.random() < NEW_EPOCH:
+            self._steps = [Initialise()]
+        self._send_first()
+
+    def on_answer(self, correlation_id: int, answer: Answer) -> None:
+        """Take note, and go on."""
+        step, promises = self._steps[0], self.promises
+        if isinstance(step, Initialise | End):
+            answer.int32()
+            error = answer.int16()
+        else:
+            error = self.error_of(step, answer)
+        if isinstance(step, Initialise) and error == CONCURRENT_TRANSACTIONS:
+            self._send_first()
+            return
+        if error != NONE:
+            raise BrokenPromiseError(f"{promises.transactional_id}: {step} was refused with {error}")
+        if isinstance(step, Initialise):
+            promises.initialised((answer.int64(), answer.int16()))
+        elif isinstance(step, End):
+            promises.ended(is_committed=step.is_committed)
+        else:
+            self.acknowledged(step)
+        del self._steps[0]
+        if not self._steps:
+            self._steps = [*self.next_steps(), End(self.random.random() < COMMITTED)]
+        self._send_first()
+
+    def _send_first(self) -> None:
+        step, promises, correlation_id = self._steps[0], self.promises, self.next_id()
+        transactional_id = promises.transactional_id
+        if isinstance(step, Initialise):
+            promises.ending = False
+            self.outbox += init_producer_id(correlation_id, transactional_id, TIMEOUT_MS)
+        elif isinstance(step, End):
+            promises.ending = step.is_committed
+            self.outbox += end_txn(correlation_id, transactional_id, promises.producer, committed=step.is_committed)
+        else:
+            self.outbox += self.request_of(step, correlation_id)
+
+    @abstractmethod
+    def next_steps(self) -> list[StepT]:
+        """Return the requests of a new transaction, without its end."""
+
+    @abstractmethod
+    def request_of(self, step: StepT, correlation_id: int) -> bytes:
+        """Return the request of a step; it may be sent again."""
+
+    @abstractmethod
+    def error_of(self, step: StepT, answer: Answer) -> int:
+        """Return the error code that a step was answered with."""
+
+    def acknowledged(self, step: StepT) -> None:
+        """Note that a step was done."""
