@@ -10,14 +10,12 @@ seconds of the server for each GiB; ratios are to the last server.
 
 from __future__ import annotations
 
-import argparse
-import shlex
 import statistics
 import tempfile
 import time
 from pathlib import Path
 
-from tests.bench.under_load import OWN, Server
+from tests.bench.under_load import parser_of, running, targets_of
 
 RECORD = bytes(range(256)) * 4
 TOPIC, PARTITIONS = "t", 4
@@ -62,24 +60,20 @@ def read(port: int, count: int) -> float:
 def compare(targets: dict[str, str], mebibytes: int, rounds: int) -> None:
     """Fill all servers, read from each, and print."""
     count = mebibytes * 1024
-    servers: dict[str, Server] = {}
     seconds: dict[str, list[float]] = {target: [] for target in targets}
     cpu: dict[str, list[float]] = {target: [] for target in targets}
-    with tempfile.TemporaryDirectory(prefix="groupcoord-consuming-", ignore_cleanup_errors=True) as name:
-        try:
-            for target, command in targets.items():
-                (directory := Path(name, target)).mkdir()
-                servers[target] = Server(command, directory)
-                fill(servers[target].port, count)
-            for number in range(rounds + 1):  # the first makes servers warm, and a JVM compile
-                for target, server in servers.items():
-                    before_s = server.cpu_seconds()
-                    took_s = read(server.port, count)
-                    seconds[target] += [took_s] * (number > 0)
-                    cpu[target] += [server.cpu_seconds() - before_s] * (number > 0)
-        finally:
-            for server in servers.values():
-                server.end()
+    with (
+        tempfile.TemporaryDirectory(prefix="groupcoord-consuming-", ignore_cleanup_errors=True) as name,
+        running(targets, Path(name)) as servers,
+    ):
+        for server in servers.values():
+            fill(server.port, count)
+        for number in range(rounds + 1):  # the first makes servers warm, and a JVM compile
+            for target, server in servers.items():
+                before_s = server.cpu_seconds()
+                took_s = read(server.port, count)
+                seconds[target] += [took_s] * (number > 0)
+                cpu[target] += [server.cpu_seconds() - before_s] * (number > 0)
     base = list(targets)[-1]
     base_s = statistics.median(seconds[base])
     for target in targets:
@@ -92,20 +86,10 @@ def compare(targets: dict[str, str], mebibytes: int, rounds: int) -> None:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.bench.consuming",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--target", action="append", default=[], metavar="NAME=COMMAND")
-    parser.add_argument("--kafka", type=Path, metavar="SCRIPT")
+    parser = parser_of("consuming", __doc__)
     parser.add_argument("--mebibytes", type=int, default=1024)
-    parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    targets = {"groupcoord": OWN} | dict(target.split("=", 1) for target in options.target)
-    if options.kafka is not None:
-        targets["kafka"] = f"{shlex.quote(str(options.kafka))} {{port}} {{directory}} {{settings}}"
-    compare(targets, options.mebibytes, options.rounds)
+    compare(targets_of(options), options.mebibytes, options.rounds)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -122,15 +123,25 @@ def build(folder: Path) -> Path:
     return loadgen
 
 
+@contextmanager
+def running(targets: dict[str, str], directory: Path) -> Iterator[dict[str, Server]]:
+    """Run all servers at once, each in a folder of its own, and end them."""
+    servers: dict[str, Server] = {}
+    try:
+        for target, command in targets.items():
+            (own := directory / target).mkdir()
+            servers[target] = Server(command, own)
+        yield servers
+    finally:
+        for server in servers.values():
+            server.end()
+
+
 def compare(targets: dict[str, str], modes: Sequence[str], seconds: float, rounds: int) -> None:
     """Measure all servers in all modes, and print."""
-    servers: dict[str, Server] = {}
     with tempfile.TemporaryDirectory(prefix="groupcoord-load-", ignore_cleanup_errors=True) as name:
         loadgen = build(Path(name))
-        try:
-            for target, command in targets.items():
-                (directory := Path(name, target)).mkdir()
-                servers[target] = Server(command, directory)
+        with running(targets, Path(name)) as servers:
             for mode in modes:
                 found: dict[str, list[dict[str, Any]]] = {target: [] for target in targets}
                 # The first round makes servers warm, and a JVM compile.
@@ -140,9 +151,6 @@ def compare(targets: dict[str, str], modes: Sequence[str], seconds: float, round
                         figures = server.measured(loadgen, arguments, f"{mode}-{number}-")
                         found[target] += [figures] * (number > 0)
                 report(mode, found)
-        finally:
-            for server in servers.values():
-                server.end()
 
 
 def report(mode: str, found: dict[str, list[dict[str, Any]]]) -> None:
@@ -160,23 +168,34 @@ def report(mode: str, found: dict[str, list[dict[str, Any]]]) -> None:
         )
 
 
-def main() -> None:
-    """Measure and print."""
+def parser_of(module: str, description: str | None) -> argparse.ArgumentParser:
+    """Return a parser for the servers to compare, and how often each is measured."""
     parser = argparse.ArgumentParser(
-        prog="python -m tests.bench.under_load",
-        description=__doc__,
+        prog=f"python -m tests.bench.{module}",
+        description=description,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--target", action="append", default=[], metavar="NAME=COMMAND")
     parser.add_argument("--kafka", type=Path, metavar="SCRIPT")
-    parser.add_argument("--modes", default=",".join(MODES))
-    parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
+    return parser
+
+
+def targets_of(options: argparse.Namespace) -> dict[str, str]:
+    """Return the command of each server by its name; the last is what the others are compared with."""
     targets = {"groupcoord": OWN} | dict(target.split("=", 1) for target in options.target)
     if options.kafka is not None:
         targets["kafka"] = f"{shlex.quote(str(options.kafka))} {{port}} {{directory}} {{settings}}"
-    compare(targets, options.modes.split(","), options.seconds, options.rounds)
+    return targets
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = parser_of("under_load", __doc__)
+    parser.add_argument("--modes", default=",".join(MODES))
+    parser.add_argument("--seconds", type=float, default=5.0)
+    options = parser.parse_args()
+    compare(targets_of(options), options.modes.split(","), options.seconds, options.rounds)
 
 
 if __name__ == "__main__":

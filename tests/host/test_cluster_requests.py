@@ -25,16 +25,6 @@ from tests.wire.kio_client import request_frame
 OFFSETS = "__consumer_offsets"
 
 
-@pytest.fixture
-def rules() -> Rules:
-    return Rules()
-
-
-@pytest.fixture
-def world(rules: Rules) -> World:
-    return World(authorize=rules)
-
-
 def names(topics: Any, key: str = "name") -> list[str]:
     return sorted(topic[key] for topic in topics)
 

@@ -28,16 +28,6 @@ from tests.host.wire_world import NO_ID, OTHER_ID, TOPIC_ID, U_ID, Body, World
 TOPIC_MESSAGE = "Topic authorization failed."
 
 
-@pytest.fixture
-def rules() -> Rules:
-    return Rules()
-
-
-@pytest.fixture
-def world(rules: Rules) -> World:
-    return World(authorize=rules)
-
-
 # ---------------------------------------------------------------- ListOffsets, Fetch, Produce
 
 

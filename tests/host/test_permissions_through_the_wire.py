@@ -27,17 +27,6 @@ from tests.host.rules import (
 )
 from tests.host.wire_world import COMMIT, HEARTBEAT, JOIN, NO_ID, OTHER_ID, SYNC, TOPIC_ID, U_ID, Body, World, offset
 
-
-@pytest.fixture
-def rules() -> Rules:
-    return Rules()
-
-
-@pytest.fixture
-def world(rules: Rules) -> World:
-    return World(authorize=rules)
-
-
 # ---------------------------------------------------------------- who asks
 
 
