@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from groupcoord.cli.demo_processes import ServerProcess
 from tests.clients.fleet import serving
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let a test here pass when kafka-python, closed while it connects, leaves the socket to the garbage collector."""
+    for item in items:
+        if item.path.parent == HERE:
+            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def left_sockets() -> Iterator[None]:
+    """Collect such sockets before a test elsewhere runs, which accepts none."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture(scope="session")
