@@ -175,7 +175,8 @@ class Broker:
             self.data, self.pace, self._permissions, lambda writer: self.transactions.verify_writer(writer)
         )
         self._cluster_requests = ClusterRequests(self.data, lambda: self._node, self._permissions)
-        self._seen_deadlines: tuple[int, int | None, int | None] = (-1, None, None)
+        self._seen_advances = -1
+        self._seen_transactions_ms: int | None = None
         self._handlers = self._handlers_by_request()
         if self.topics.get(OFFSETS_TOPIC) is None:
             store_id = log_store.topic_id if isinstance(log_store, IdentifiedStore) else None
@@ -261,14 +262,16 @@ class Broker:
         return dirty
 
     def may_wake_earlier(self) -> bool:
-        """Tell whether :meth:`next_deadline_ms` may have come nearer since the last call."""
-        seen = self._seen_deadlines
-        self._seen_deadlines = (
-            self.coordinator.timer_advances + self._data_requests.waits.count,
-            self.transactions.next_deadline_ms(),
-            self.data.next_deadline_ms(),
-        )
-        return self._seen_deadlines != seen
+        """Tell whether :meth:`next_deadline_ms` may have come nearer since the last call, other than by :meth:`tick`.
+
+        Cheap to ask for each request.
+        """
+        advances = self.coordinator.timer_advances + self._data_requests.waits.count
+        transactions_ms = self.transactions.next_deadline_ms()
+        if advances == self._seen_advances and transactions_ms == self._seen_transactions_ms:
+            return False
+        self._seen_advances, self._seen_transactions_ms = advances, transactions_ms
+        return True
 
     def next_deadline_ms(self) -> int | None:
         """Return when :meth:`tick` is wanted at the latest, in milliseconds of the clock; None if nothing waits."""

@@ -103,8 +103,10 @@ class Connection:
         "_is_long",
         "_is_paused",
         "_max_request_bytes",
+        "_now_s",
         "_output",
         "_short_request_bytes",
+        "_turns",
         "_work",
         "active_at_s",
         "client_host",
@@ -127,6 +129,8 @@ class Connection:
         self.is_queued = False
         self.queued_at_s = 0.0
         self._broker = broker
+        self._now_s = broker.now_s
+        self._turns = broker.turns
         self._max_request_bytes = max_request_bytes
         self._short_request_bytes = min(max_request_bytes, LONG_REQUEST_BYTES - 1)
         self._buffer = bytearray()
@@ -148,8 +152,7 @@ class Connection:
             True if they were one request, which was handled: nothing has to wait.
         """
         # Nearly always this is exactly one request, and nothing waits.
-        broker = self._broker
-        self.active_at_s = now_s = broker.now_s()
+        self.active_at_s = now_s = self._now_s()
         size = len(data) - SIZE_BYTES
         if (
             self._header is None
@@ -160,7 +163,7 @@ class Connection:
             and not self._is_paused
             and self.closing is None
             and self._work is None
-            and broker.turns.go_first(self, now_s)
+            and self._turns.go_first(self, now_s)
         ):
             self._handle(data[SIZE_BYTES:])
             return True
@@ -305,7 +308,7 @@ class Connection:
 
     def _work_on(self, work: Work[None]) -> None:
         self._work = work
-        self._broker.turns.add(self)
+        self._turns.add(self)
 
     def _mark_dirty(self) -> None:
         if not self._is_dirty:
@@ -314,7 +317,7 @@ class Connection:
 
     def _wait_for_turn(self) -> None:
         if not self.is_queued and self._can_handle():
-            self._broker.turns.add(self)
+            self._turns.add(self)
 
     def _can_handle(self) -> bool:
         """Tell whether there is something to do that waits for nothing but the connection's turn."""

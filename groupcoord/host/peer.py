@@ -45,11 +45,13 @@ class Listener(Protocol):
         broker: whose clients they are.
         loop: the event loop.
         log: where it is told why connections are closed.
+        turn_handle: the turn that will come; None if there is none.
     """
 
     broker: Broker
     loop: asyncio.AbstractEventLoop
     log: LimitedLog
+    turn_handle: asyncio.Handle | None
 
     def accept(self, peer: Peer, client_host: str, descriptor: int) -> Connection | None:
         """Return a connection for a socket, or None if it is refused."""
@@ -101,7 +103,8 @@ class Peer(asyncio.Protocol):
         if connection is None:
             return
         is_handled = connection.receive_data(data)
-        server.flush_soon()
+        if server.turn_handle is None:
+            server.flush_soon()
         if is_handled:
             return
         if not connection.wants_reading:

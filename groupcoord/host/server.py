@@ -65,7 +65,7 @@ class Server:
         self.log = LimitedLog(logger)
         self._listener: asyncio.Server | None = None
         self._peers: dict[Connection, Peer] = {}
-        self._turn_handle: asyncio.Handle | None = None
+        self.turn_handle: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._sweep_timer: asyncio.TimerHandle | None = None
@@ -108,8 +108,8 @@ class Server:
             self._listener.close()
             self._listener = None
         self._turn()
-        if self._turn_handle is not None:
-            self._turn_handle.cancel()
+        if self.turn_handle is not None:
+            self.turn_handle.cancel()
         timers = (self._timer, self._sweep_timer, self._flush_timer, self._reload_timer, self._compaction_timer)
         for timer in timers:
             if timer is not None:
@@ -165,8 +165,8 @@ class Server:
         Most of what a small answer costs is waking whoever waits for it; many that are sent one after the other wake a
         client, or its processor, once.
         """
-        if self._turn_handle is None:
-            self._turn_handle = self.loop.call_soon(self._turn)
+        if self.turn_handle is None:
+            self.turn_handle = self.loop.call_soon(self._turn)
 
     def flush(self) -> None:
         """Send everything that the broker has to say, and set the timer if it wants to be woken, or woken earlier."""
@@ -186,7 +186,7 @@ class Server:
 
     def _turn(self) -> None:
         """Answer what was asked, then give others their turn; what is left waits until the sockets were looked at."""
-        self._turn_handle = None
+        self.turn_handle = None
         broker = self.broker
         self.flush()
         if broker.run_turn():

@@ -182,11 +182,6 @@ class TopicLogs:
             if index < topic.partition_count
         ]
 
-    @property
-    def is_empty(self) -> bool:
-        """True if there is no log, as far as is known without looking at the disk."""
-        return not self._logs and self._directory is None
-
     def check_some(self) -> None:
         """Look whether the files of some logs are as they were left, of others at the next call."""
         if not self._to_check:
