@@ -1,8 +1,8 @@
 """A service that hands out work: three workers share eight shards, one crashes, the others carry on where it was.
 
-The coordinator runs inside the service's event loop, with real timers and without a socket. ``AsyncCoordinator`` is all
-the glue there is: a future for each request, and one timer for the next deadline. Progress is committed after every
-item, so whoever takes a shard over starts at the first item that isn't known to be done.
+The coordinator runs inside the service's event loop, with real timers and without a socket: ``AsyncCoordinator`` makes
+every request something to await. Progress is committed after every item, so whoever takes a shard over starts at the
+first item that isn't known to be done.
 
     python examples/asyncio_service.py
 """
@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import TypeVar
 
 from groupcoord import Config, ErrorCode, GroupCoordinator
+from groupcoord.aio import AsyncCoordinator
 from groupcoord.messages import (
     GroupToFetch,
     Heartbeat,
@@ -24,53 +24,15 @@ from groupcoord.messages import (
     OffsetCommit,
     OffsetFetch,
     OffsetToCommit,
-    Request,
     SyncAssignment,
     SyncGroup,
     TopicToCommit,
 )
 
-R = TypeVar("R")
-
 GROUP, JOB = "workers", "job"
 SHARDS, ITEMS_PER_SHARD = 8, 6
 ITEM_S = 0.02
 SESSION_TIMEOUT_MS = 500
-
-
-class AsyncCoordinator:
-    """A coordinator on asyncio. Use it from the event loop's thread only."""
-
-    def __init__(self, config: Config) -> None:
-        self._coordinator = GroupCoordinator(config=config)
-        self._coordinator.load_all()
-        self._timer: asyncio.TimerHandle | None = None
-
-    async def ask(self, request: Request[R]) -> R:
-        """Return the answer to ``request``, whenever it comes."""
-        answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
-        self._coordinator.submit(request, token=answer)
-        self._deliver()
-        return await answer
-
-    def _deliver(self) -> None:
-        for answer, response in self._coordinator.take_replies():
-            if answer.done():
-                continue  # whoever asked has gone away
-            if response is None:
-                answer.cancel()  # the coordinator will never answer this one
-            else:
-                answer.set_result(response)
-        deadline_ms = self._coordinator.next_deadline_ms()
-        if self._timer is not None:
-            self._timer.cancel()
-        if deadline_ms is not None:
-            delay_s = max(deadline_ms - self._coordinator.clock.now_ms(), 0) / 1000
-            self._timer = asyncio.get_running_loop().call_later(delay_s, self._wake)
-
-    def _wake(self) -> None:
-        self._coordinator.tick()
-        self._deliver()
 
 
 class Worker:
@@ -163,10 +125,12 @@ class Worker:
 
 async def main() -> None:
     """Run the job to its end."""
-    coordinator = AsyncCoordinator(Config(group_initial_rebalance_delay_ms=100, group_min_session_timeout_ms=100))
+    config = Config(group_initial_rebalance_delay_ms=100, group_min_session_timeout_ms=100)
     done: Counter[tuple[int, int]] = Counter()
-    workers = [Worker("Ann", coordinator, done), Worker("Ben", coordinator, done, 5), Worker("Cleo", coordinator, done)]
-    await asyncio.gather(*(worker.run() for worker in workers))
+    async with AsyncCoordinator(GroupCoordinator(config=config)) as coordinator:
+        ann, ben = Worker("Ann", coordinator, done), Worker("Ben", coordinator, done, crashes_after=5)
+        cleo = Worker("Cleo", coordinator, done)
+        await asyncio.gather(ann.run(), ben.run(), cleo.run())
     again = sum(count - 1 for count in done.values())
     print(f"{len(done)} of {SHARDS * ITEMS_PER_SHARD} items done, {again} of them twice")
 

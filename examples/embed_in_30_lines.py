@@ -1,8 +1,8 @@
 """The coordinator behind a transport of one's own: JSON lines over TCP, in 30 lines.
 
 A crew of workers shares the rooms of a house. Each worker connects, joins the group and asks for its share; the first
-one is made leader and deals the rooms out. The host below is all the embedding there is: requests in, answers out, a
-timer. Any program can talk to it, in any language, without a Kafka client.
+one is made leader and deals the rooms out. The host below is all the embedding there is: requests in, answers out; the
+timers are ``AsyncCoordinator``'s. Any program can talk to it, in any language, without a Kafka client.
 
     python examples/embed_in_30_lines.py
 """
@@ -13,6 +13,7 @@ import json
 import attrs
 
 from groupcoord import Config, GroupCoordinator
+from groupcoord.aio import AsyncCoordinator
 from groupcoord.messages import Heartbeat, JoinGroup, JoinProtocol, SyncAssignment, SyncGroup
 
 TO_REQUEST = {
@@ -28,25 +29,14 @@ def to_assignments(shares):
 
 class Host:
     def __init__(self):
-        self.coordinator = GroupCoordinator(config=Config(group_initial_rebalance_delay_ms=200))
-        self.coordinator.load_all()
+        config = Config(group_initial_rebalance_delay_ms=200)
+        self.coordinator = AsyncCoordinator(GroupCoordinator(config=config))
 
     async def serve(self, reader, writer):
         async for line in reader:
             fields = json.loads(line)
-            self.coordinator.submit(TO_REQUEST[fields["do"]](fields), token=writer)
-            self.send_answers()
-
-    def send_answers(self):
-        for writer, response in self.coordinator.take_replies():
-            if response is not None:
-                writer.write(json.dumps(attrs.asdict(response, recurse=False), default=bytes.decode).encode() + b"\n")
-
-    async def keep_time(self):
-        while True:
-            await asyncio.sleep(0.02)
-            self.coordinator.tick()
-            self.send_answers()
+            response = await self.coordinator.ask(TO_REQUEST[fields["do"]](fields))
+            writer.write(json.dumps(attrs.asdict(response, recurse=False), default=bytes.decode).encode() + b"\n")
 
 
 # ---------------------------------------------------------------- somebody who uses it
@@ -79,12 +69,11 @@ async def work(name: str, port: int) -> None:
 async def main() -> None:
     """Serve on a free port, and let three workers do their work."""
     host = Host()
-    server = await asyncio.start_server(host.serve, "127.0.0.1", 0)
-    timer = asyncio.create_task(host.keep_time())
-    port = server.sockets[0].getsockname()[1]
-    await asyncio.gather(*(work(name, port) for name in ("Ann", "Ben", "Cleo")))
-    timer.cancel()
-    server.close()
+    async with host.coordinator:
+        server = await asyncio.start_server(host.serve, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        await asyncio.gather(*(work(name, port) for name in ("Ann", "Ben", "Cleo")))
+        server.close()
 
 
 if __name__ == "__main__":

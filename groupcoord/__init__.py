@@ -18,7 +18,14 @@ if TYPE_CHECKING:
     from groupcoord.core.front.partition_table import PartitionStatus
     from groupcoord.core.replies import Reply
     from groupcoord.core.topics import TopicResolver
-    from groupcoord.errors import ConfigError, ErrorCode, GroupcoordError, InvariantError, StoreContractError
+    from groupcoord.errors import (
+        ConfigError,
+        ErrorCode,
+        GroupcoordError,
+        InvariantError,
+        StoreContractError,
+        UnansweredError,
+    )
     from groupcoord.loading import LoadError
     from groupcoord.log_store import LogRecord, LogStore, LogStoreError, MemoryLogStore, Ticket
 
@@ -49,6 +56,7 @@ __all__ = [
     "SystemClock",
     "Ticket",
     "TopicResolver",
+    "UnansweredError",
 ]
 
 _MODULES = {
@@ -76,6 +84,7 @@ _MODULES = {
     "SystemClock": "clock",
     "Ticket": "log_store",
     "TopicResolver": "core.topics",
+    "UnansweredError": "errors",
 }
 """Where the public names are."""
 

@@ -162,6 +162,10 @@ class GroupcoordError(Exception):
     """Base of every exception that groupcoord raises on purpose."""
 
 
+class UnansweredError(GroupcoordError):
+    """Kafka never answers this request: a newer one of the same member takes its place, or the member leaves."""
+
+
 class ConfigError(GroupcoordError, ValueError):
     """A setting is unknown or its value is not allowed; the message names the key and the value."""
 

@@ -68,6 +68,12 @@ class StorageError(LogStoreError):
     error_code = ErrorCode.KAFKA_STORAGE_ERROR
 
 
+class AppendOutcomeUnknownError(StorageError):
+    """The store failed; what was written could not be taken back or made durable: load the partition again."""
+
+    outcome_unknown = True
+
+
 class AppendTimedOutError(LogStoreError):
     """No answer in time: the records may still appear, so the log partition must be loaded again."""
 

@@ -45,12 +45,6 @@ class CorruptLogError(LogStoreError):
         self.reason = reason
 
 
-class AppendOutcomeUnknownError(StorageError):
-    """The disk failed; what was written could not be taken back or made durable: load the partition again."""
-
-    outcome_unknown = True
-
-
 class LostSegmentError(StorageError):
     """A segment file was deleted, moved or changed by somebody else: what was acknowledged may be gone with it.
 

@@ -22,13 +22,21 @@ from uuid import UUID
 
 from groupcoord.core.records import CommitRecords
 from groupcoord.errors import StoreContractError
-from groupcoord.log_store import LoadedCommits, LogRecord, LogRecords, RecordTooLargeError, StorageError, Ticket
+from groupcoord.log_store import (
+    AppendOutcomeUnknownError,
+    LoadedCommits,
+    LogRecord,
+    LogRecords,
+    RecordTooLargeError,
+    StorageError,
+    Ticket,
+)
 from groupcoord.records.batches import Batch, InvalidBatchError, encode_batch
 from groupcoord.records.codec import RecordEncodingError
 from groupcoord.records.commit_batch import encode_commit_batch
 from groupcoord.storage.cleaner import Cleaner, InterruptedSwapError
 from groupcoord.storage.compaction import CompactionSettings
-from groupcoord.storage.errors import AppendOutcomeUnknownError, CorruptLogError, LogDirectoryError, LostSegmentError
+from groupcoord.storage.errors import CorruptLogError, LogDirectoryError, LostSegmentError
 from groupcoord.storage.loading import last_records
 from groupcoord.storage.log_directory import (
     find_topic_id,

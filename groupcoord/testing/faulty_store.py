@@ -1,8 +1,12 @@
-"""A log store around another one, with the faults of a bad day: it answers late, refuses, and loses what waits."""
+"""A log store around another one, with the faults of a bad day: it answers late, refuses, and loses what waits.
+
+The other one may answer at once or later; then it is told to settle each append before anything else happens.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from groupcoord.log_store import AppendTimedOutError, LogRecord, LogStore, LogStoreError, StorageError, Ticket
 
@@ -10,10 +14,53 @@ Answer = tuple[Ticket, int | LogStoreError]
 """What became of an append: its base offset, or why it failed."""
 
 
+Settle = Callable[[Any], Iterable[Answer]]
+"""Lets a store that answers later come to an end with all of its appends, and returns what became of each, in order."""
+
+
+def append_and_settle(store: LogStore, ticket: Ticket, records: Sequence[LogRecord], settle: Settle | None) -> int:
+    """Append where nothing else is on its way, and wait for the answer.
+
+    Args:
+        store: it may answer at once or later.
+        ticket: names the append.
+        records: what is appended.
+        settle: for a store that answers later.
+
+    Returns:
+        The offset of the first record.
+
+    Raises:
+        LogStoreError: the store refused the append.
+        AssertionError: the store answers later and can't be settled, or has answered something else.
+    """
+    base_offset = store.append(ticket.partition, ticket, records)
+    if base_offset is not None:
+        return base_offset
+    name = type(store).__name__
+    if settle is None:
+        raise AssertionError(
+            f"{name}.append() returned None, so it answers later: say how it is settled (settle= of check_log_store, "
+            "settle_log_store() of CoordinatorMachine)"
+        )
+    answers = list(settle(store))
+    if [answered for answered, _ in answers] != [ticket]:
+        raise AssertionError(f"{name} was asked to settle {ticket}, and answered {answers}")
+    ((_, outcome),) = answers
+    if isinstance(outcome, LogStoreError):
+        raise outcome
+    return outcome
+
+
 class FaultyLogStore:
     """Passes appends on to another store: at once, or (``is_late``) when :meth:`write` says so.
 
-    An append that is refused or lost here never reaches the other store, which must answer at once.
+    An append that is refused or lost here never reaches the other store.
+
+    Args:
+        store: the other store.
+        is_late: see below.
+        settle: for another store that answers later.
 
     Attributes:
         store: the other store.
@@ -21,9 +68,10 @@ class FaultyLogStore:
         on_append: is called with the records of each append, whatever becomes of it; None: nobody is.
     """
 
-    def __init__(self, store: LogStore, *, is_late: bool = False) -> None:
+    def __init__(self, store: LogStore, *, is_late: bool = False, settle: Settle | None = None) -> None:
         self.store = store
         self.is_late = is_late
+        self._settle = settle
         self.on_append: Callable[[Sequence[LogRecord]], None] | None = None
         self._held: list[tuple[Ticket, Sequence[LogRecord]]] = []
         self._failures: list[LogStoreError] = []
@@ -153,13 +201,7 @@ class FaultyLogStore:
 
     def _write(self, ticket: Ticket, records: Sequence[LogRecord]) -> int:
         self._seen.pop(ticket.partition, None)
-        base_offset = self.store.append(ticket.partition, ticket, records)
-        if base_offset is None:
-            raise TypeError(
-                f"{type(self.store).__name__}.append() returned None: give the machine a store that answers at once; "
-                "late answers are made here"
-            )
-        return base_offset
+        return append_and_settle(self.store, ticket, records, self._settle)
 
 
 def _broken_off(records: tuple[LogRecord, ...]) -> Iterator[LogRecord]:

@@ -48,6 +48,7 @@ from groupcoord.log_store import (
     LogStoreError,
     Ticket,
 )
+from groupcoord.testing.faulty_store import Answer, Settle, append_and_settle
 
 StoreT = TypeVar("StoreT", bound=LogStore)
 
@@ -66,6 +67,7 @@ def check_log_store(
     *,
     reopen: Callable[[StoreT], StoreT] | None = None,
     compact: Callable[[StoreT], object] | None = None,
+    settle: Callable[[StoreT], Iterable[Answer]] | None = None,
     seed: int = 0,
 ) -> None:
     """Check that a log store keeps the contract of :mod:`groupcoord.log_store`.
@@ -75,25 +77,31 @@ def check_log_store(
     disturbed by appends; an append that is refused leaves nothing behind, and the next one works; a reopened store has
     all that was acknowledged, and goes on after it. Whatever it was reopened after and however it was compacted, a
     random history of commits, groups, tombstones and transactions loads to the state that it had; by way of
-    ``read_last`` too, if the store has that. A store that has ``close()`` is closed at the end.
+    ``read_last`` too, if the store has that. If the store answers later, the answers of each log partition come in the
+    order of the appends, one standing for all before it. A store that has ``close()`` is closed at the end.
 
     Args:
         make_store: returns a new, empty store. It is called several times; the stores must not share anything.
         reopen: closes a store, or lets it crash, and returns another one on what it had kept; leave it out for a store
             in memory.
         compact: makes a store forget what later records have replaced; leave it out for a store that never does.
+        settle: lets a store that answers later come to an end with what was appended, and returns what became of it:
+            tickets, each with its base offset or its error, in the order of the answers. Leave it out for a store that
+            answers at once.
         seed: decides what is appended.
 
     Raises:
         AssertionError: the store breaks the contract; the message says which clause and how.
     """
     _check_an_empty_store(make_store())
-    _check_every_kind_of_record(make_store(), reopen)
-    _check_readers(make_store())
-    _check_refused_appends(make_store())
-    _check_random_appends(make_store(), reopen, random.Random(seed))
+    _check_every_kind_of_record(make_store(), reopen, settle)
+    _check_readers(make_store(), settle)
+    _check_refused_appends(make_store(), settle)
+    _check_random_appends(make_store(), reopen, settle, random.Random(seed))
     for history in range(HISTORIES):
-        _check_history(make_store(), reopen, compact, random.Random(f"{seed} {history}"))
+        _check_history(make_store(), reopen, compact, settle, random.Random(f"{seed} {history}"))
+    if settle is not None:
+        _check_late_answers(make_store(), settle)
 
 
 def _require(condition: bool, message: str) -> None:
@@ -105,8 +113,9 @@ def _require(condition: bool, message: str) -> None:
 class _Log:
     """A store, and what it must hold."""
 
-    def __init__(self, store: LogStore) -> None:
+    def __init__(self, store: LogStore, settle: Settle | None) -> None:
         self.store = store
+        self.settle = settle
         self.expected: dict[int, list[_Entry]] = {partition: [] for partition in PARTITIONS}
         self._numbers = dict.fromkeys(PARTITIONS, 0)
 
@@ -114,12 +123,7 @@ class _Log:
         """Append, and check the answer."""
         times = timestamps_ms or [1_700_000_000_000] * len(records)
         made = [LogRecord(record, timestamp_ms) for record, timestamp_ms in zip(records, times, strict=True)]
-        base_offset = self.store.append(partition, self._ticket(partition), made)
-        if base_offset is None:
-            raise AssertionError(
-                "append() returned None: a store that answers later can't be checked by itself; "
-                "give it a mode in which it answers at once"
-            )
+        base_offset = append_and_settle(self.store, self._ticket(partition), made, self.settle)
         _require(type(base_offset) is int, f"append() returned {base_offset!r}, which is no offset")
         log = self.expected[partition]
         end_offset = log[-1][0] + 1 if log else 0
@@ -173,8 +177,10 @@ def _check_an_empty_store(store: LogStore) -> None:
     _close(store)
 
 
-def _check_every_kind_of_record(store: StoreT, reopen: Callable[[StoreT], StoreT] | None) -> None:
-    log = _Log(store)
+def _check_every_kind_of_record(
+    store: StoreT, reopen: Callable[[StoreT], StoreT] | None, settle: Settle | None
+) -> None:
+    log = _Log(store, settle)
     for number, records in enumerate(_every_kind()):
         log.append(0, records, [1_000 + 7 * number - index for index in range(len(records))])
     log.append(7, [GroupTombstone("another partition")])
@@ -188,8 +194,8 @@ def _check_every_kind_of_record(store: StoreT, reopen: Callable[[StoreT], StoreT
     _close(log.store)
 
 
-def _check_readers(store: LogStore) -> None:
-    log = _Log(store)
+def _check_readers(store: LogStore, settle: Settle | None) -> None:
+    log = _Log(store, settle)
     for number in range(10):
         log.append(0, [OffsetCommitRecord("g", "t", number, number)])
     before = list(log.expected[0])
@@ -210,7 +216,7 @@ def _check_readers(store: LogStore) -> None:
     _close(store)
 
 
-def _check_refused_appends(store: LogStore) -> None:
+def _check_refused_appends(store: LogStore, settle: Settle | None) -> None:
     """A group id of 40,000 bytes has no bytes in Kafka's format; a store that keeps values may take it all the same."""
     sound, impossible = OffsetCommitRecord("g", "t", 0, 2), GroupTombstone("x" * TOO_LONG)
     appends: list[list[Record]] = [
@@ -225,7 +231,7 @@ def _check_refused_appends(store: LogStore) -> None:
     for number, records in enumerate(appends):
         made = [LogRecord(record, 1) for record in records]
         try:
-            store.append(0, Ticket(0, number), made)
+            append_and_settle(store, Ticket(0, number), made, settle)
         except LogStoreError as error:
             _require(impossible in records, f"append() refused sound records: {error!r}")
             _require(not error.outcome_unknown, f"{error!r} says that the outcome is unknown, but it can be known")
@@ -242,8 +248,10 @@ def _check_refused_appends(store: LogStore) -> None:
     _close(store)
 
 
-def _check_random_appends(store: StoreT, reopen: Callable[[StoreT], StoreT] | None, source: random.Random) -> None:
-    log, now_ms = _Log(store), 1_700_000_000_000
+def _check_random_appends(
+    store: StoreT, reopen: Callable[[StoreT], StoreT] | None, settle: Settle | None, source: random.Random
+) -> None:
+    log, now_ms = _Log(store, settle), 1_700_000_000_000
     kinds = list(_every_kind())
     for number in range(RANDOM_APPENDS):
         now_ms += source.choice([0, 0, 1, 1_000, -5])
@@ -266,6 +274,7 @@ def _check_history(
     store: StoreT,
     reopen: Callable[[StoreT], StoreT] | None,
     compact: Callable[[StoreT], object] | None,
+    settle: Settle | None,
     source: random.Random,
 ) -> None:
     """Compare what a coordinator makes of the log: compaction may drop any record that makes no difference to that."""
@@ -273,9 +282,7 @@ def _check_history(
     for number in range(HISTORY_APPENDS):
         records = _step_of_history(source)
         made = [LogRecord(record, 1_700_000_000_000 + number) for record in records]
-        base_offset = store.append(0, Ticket(0, number), made)
-        if base_offset is None:
-            raise AssertionError("append() returned None")
+        base_offset = append_and_settle(store, Ticket(0, number), made, settle)
         for log_offset, record in enumerate(records, base_offset):
             acknowledged.apply(record, log_offset)
         when = f"after {number + 1} appends of a random history"
@@ -293,6 +300,38 @@ def _check_history(
             for found in records_read:
                 loaded.apply(found.record, found.offset)
             _compare_states(f"{when}, {way}()", _facts(loaded), _facts(acknowledged))
+    _close(store)
+
+
+def _check_late_answers(store: LogStore, settle: Settle) -> None:
+    """Let several appends be on their way at once. A store may answer some of them at once all the same."""
+    wanted: dict[int, list[list[Record]]] = {partition: [] for partition in PARTITIONS}
+    answers: list[Answer] = []
+    for number in range(10):
+        for partition in PARTITIONS:
+            records: list[Record] = [OffsetCommitRecord("g", "t", index, number) for index in range(1 + number % 3)]
+            ticket = Ticket(partition, number)
+            base_offset = store.append(partition, ticket, [LogRecord(record, number) for record in records])
+            wanted[partition].append(records)
+            if base_offset is not None:
+                answers.append((ticket, base_offset))
+    answers += settle(store)
+    for partition, appends in wanted.items():
+        where = f"when appends are on their way: log partition {partition}"
+        numbers = [ticket.number for ticket, _ in answers if ticket.partition == partition]
+        _require(
+            numbers == sorted(set(numbers)) and numbers[-1:] == [len(appends) - 1],
+            f"{where} is answered {numbers}: answers must come in the order of the appends, up to the last one",
+        )
+        found = {record.offset: record.record for record in store.read(partition)}
+        expected = [record for records in appends for record in records]
+        _require(list(found.values()) == expected, f"{where} has {len(found)} records instead of {len(expected)}")
+        for ticket, outcome in answers:
+            if ticket.partition == partition:
+                _require(
+                    found.get(outcome) == appends[ticket.number][0] if isinstance(outcome, int) else False,
+                    f"{where}: append {ticket.number} is said to lie at {outcome}, where its first record is not",
+                )
     _close(store)
 
 

@@ -62,8 +62,9 @@ _choices = st.integers(0, CONSUMERS_MAX - 1)
 class CoordinatorMachine(World, RuleBasedStateMachine):
     """Consumers, administrators, producers, a log store and a clock, in any order.
 
-    Override the hooks that are yours: :meth:`make_log_store`, :meth:`crash_log_store`, :meth:`make_coordinator`,
-    :meth:`send` and :meth:`receive`. Rules and invariants can be added, as to any machine of Hypothesis.
+    Override the hooks that are yours: :meth:`make_log_store`, :meth:`settle_log_store`, :meth:`crash_log_store`,
+    :meth:`make_coordinator`, :meth:`send` and :meth:`receive`. Rules and invariants can be added, as to any machine of
+    Hypothesis.
 
     Attributes:
         coordinator: the coordinator of the moment.

@@ -72,7 +72,7 @@ class World:
     """A coordinator on a manual clock, its log, and its clients.
 
     Call :meth:`begin` first. Override the hooks: :meth:`make_topics`, :meth:`make_log_store`,
-    :meth:`crash_log_store`, :meth:`make_coordinator`, :meth:`send` and :meth:`receive`.
+    :meth:`settle_log_store`, :meth:`crash_log_store`, :meth:`make_coordinator`, :meth:`send` and :meth:`receive`.
 
     Attributes:
         config: the coordinator's settings.
@@ -107,7 +107,7 @@ class World:
         self.leader_epoch = 0
         self._ids: Counter[str] = Counter()
         self._new_member_id: str | None = None
-        self.store = FaultyLogStore(self.make_log_store(), is_late=log_is_late)
+        self.store = FaultyLogStore(self.make_log_store(), is_late=log_is_late, settle=self.settle_log_store)
         self.store.on_append = self.on_append
         self.boot()
         self.coordinator.load_all()
@@ -143,8 +143,23 @@ class World:
         )
 
     def make_log_store(self) -> LogStore:
-        """Return a new, empty log store. It must answer at once: late answers are made around it."""
+        """Return a new, empty log store. Late answers are made around it; see :meth:`settle_log_store`."""
         return MemoryLogStore()
+
+    def settle_log_store(self, log_store: Any) -> Iterable[Answer]:
+        """Let a log store that answers later come to an end with its append, and return what became of it.
+
+        It is asked after each append that returns None; nothing else is on its way then.
+
+        Args:
+            log_store: the store of :meth:`make_log_store`.
+
+        Returns:
+            The ticket of the append with its base offset, or with the error that it ended in.
+        """
+        raise AssertionError(
+            f"{type(log_store).__name__}.append() returned None, so it answers later: override settle_log_store()"
+        )
 
     def crash_log_store(self, log_store: LogStore) -> LogStore:
         """The process is killed: return the log store that a new process opens.

@@ -12,6 +12,9 @@ from .sources import Source, circles, import_graph, imported_modules, package_so
 
 EVERYTHING = "*"
 
+EMBEDDED = ("core.events", "core.front.authorization", "core.messages", "core.replies")
+"""The core's words in the signatures of what programs embed."""
+
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "interpreter": (),
     "errors": ("interpreter",),
@@ -45,6 +48,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "records",
         "interpreter",
     ),
+    "embedding": ("coordinator", "core.replies", "errors"),
+    "aio": ("coordinator", "loading", "log_store", "embedding", "errors", *EMBEDDED),
+    "threads": ("coordinator", "log_store", "embedding", *EMBEDDED),
     "laws": ("coordinator", "core", "errors", "log_store"),
     "consumer_group_laws": ("coordinator", "core", "laws", "log_store"),
     "history": (
@@ -121,6 +127,9 @@ MAY_REQUIRE: dict[str, frozenset[str]] = {
     "log_store": BASE_REQUIREMENTS,
     "loading": BASE_REQUIREMENTS,
     "coordinator": BASE_REQUIREMENTS,
+    "embedding": BASE_REQUIREMENTS,
+    "aio": BASE_REQUIREMENTS,
+    "threads": BASE_REQUIREMENTS,
     "laws": BASE_REQUIREMENTS,
     "history": BASE_REQUIREMENTS,
     "durations": frozenset(),

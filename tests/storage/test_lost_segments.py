@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from groupcoord.log_store import StorageError
-from groupcoord.storage.errors import AppendOutcomeUnknownError, LostSegmentError
+from groupcoord.log_store import AppendOutcomeUnknownError, StorageError
+from groupcoord.storage.errors import LostSegmentError
 from groupcoord.storage.segment_store import CHECK_INTERVAL_MS, CHECKED_AT_ONCE, SegmentLogStore
 from tests.storage.storage_logs import append, commit, log_file, read
 

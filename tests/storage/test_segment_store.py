@@ -26,6 +26,7 @@ from groupcoord.core.records import (
 )
 from groupcoord.errors import StoreContractError
 from groupcoord.log_store import (
+    AppendOutcomeUnknownError,
     ClosableStore,
     CompactingStore,
     CondensingStore,
@@ -39,7 +40,7 @@ from groupcoord.log_store import (
     Ticket,
 )
 from groupcoord.records.batches import encode_batch, iter_batches
-from groupcoord.storage.errors import AppendOutcomeUnknownError, DirectoryLockedError, LogDirectoryError
+from groupcoord.storage.errors import DirectoryLockedError, LogDirectoryError
 from groupcoord.storage.segment_store import SegmentLogStore
 from tests.storage.storage_logs import TOPIC_ID, append, commit, log_file, read
 

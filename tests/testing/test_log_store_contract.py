@@ -15,6 +15,7 @@ from groupcoord.core.records import OffsetCommitRecord, TransactionMarker
 from groupcoord.log_store import LogStoreError
 from groupcoord.storage.compaction import CompactionSettings
 from groupcoord.storage.segment_store import SegmentLogStore
+from groupcoord.testing.faulty_store import Answer
 from groupcoord.testing.log_store_contract import check_log_store
 
 
@@ -238,6 +239,75 @@ def test_bugs_are_found(make_store: Callable[[], Any], said: str) -> None:
     """Each planted bug is found, and the message says which clause it breaks."""
     with pytest.raises(AssertionError, match=said):
         check_log_store(make_store, reopen=lambda store: store.reopened())
+
+
+class Late(Faulty):
+    """A store that writes when it is told to."""
+
+    def __init__(self, kept: dict[int, list[LogRecord]] | None = None) -> None:
+        super().__init__(kept)
+        self.acknowledge_late = True
+
+    def settle(self) -> list[Answer]:
+        return [*self.write_waiting()]
+
+
+class AnswersNewestFirst(Late):
+    def settle(self) -> list[Answer]:
+        return super().settle()[::-1]
+
+
+class WritesNewestFirst(Late):
+    def settle(self) -> list[Answer]:
+        self._waiting.reverse()
+        return sorted(super().settle())
+
+
+class ForgetsTheLast(Late):
+    def settle(self) -> list[Answer]:
+        self._waiting = self._waiting[:1] if len(self._waiting) < 3 else self._waiting[:-1]
+        return super().settle()
+
+
+class GuessesOffsets(Late):
+    def settle(self) -> list[Answer]:
+        answers = super().settle()
+        return answers if len(answers) == 1 else [(ticket, 0) for ticket, _ in answers]
+
+
+class ForgetsToAnswer(Late):
+    def settle(self) -> list[Answer]:
+        super().settle()
+        return []
+
+
+class AnswersOnceForAll(Late):
+    """An answer stands for all appends of its log partition before it."""
+
+    def settle(self) -> list[Answer]:
+        return [*{ticket.partition: (ticket, offset) for ticket, offset in super().settle()}.values()]
+
+
+@pytest.mark.parametrize("make_store", [Late, AnswersOnceForAll])
+def test_a_store_that_answers_later(make_store: type[Late]) -> None:
+    """A store that answers later keeps the contract if its answers come in order, each for itself or one for all."""
+    check_log_store(make_store, reopen=lambda store: store.reopened(), settle=lambda store: store.settle())
+
+
+@pytest.mark.parametrize(
+    ("make_store", "said"),
+    [
+        (AnswersNewestFirst, "in the order of the appends"),
+        (WritesNewestFirst, "records instead of"),
+        (ForgetsTheLast, r"up to the last one"),
+        (GuessesOffsets, "is said to lie at 0"),
+        (ForgetsToAnswer, "was asked to settle"),
+    ],
+)
+def test_bugs_of_late_answers_are_found(make_store: type[Late], said: str) -> None:
+    """Each planted bug of a store that answers later is found."""
+    with pytest.raises(AssertionError, match=said):
+        check_log_store(make_store, settle=lambda store: store.settle())
 
 
 def test_the_faulty_stores_are_faulty_by_their_bug_alone() -> None:

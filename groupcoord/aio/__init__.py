@@ -1,0 +1,12 @@
+"""The coordinator in an event loop: ``await coordinator.ask(request)``, one timer, and log stores that take their time.
+
+async with AsyncCoordinator(GroupCoordinator()) as coordinator:
+    joined = await coordinator.ask(JoinGroup("crew", protocols=(JoinProtocol("deal", b""),)))
+
+Programs without asyncio have the same in :mod:`groupcoord.threads`.
+"""
+
+from groupcoord.aio.coordinator import AsyncCoordinator
+from groupcoord.aio.log_store import AsyncLogStore, TaskLogStore, ThreadLogStore
+
+__all__ = ["AsyncCoordinator", "AsyncLogStore", "TaskLogStore", "ThreadLogStore"]

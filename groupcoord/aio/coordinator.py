@@ -1,0 +1,207 @@
+"""A coordinator on asyncio: a future for each request, and one timer for whatever is due next."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import TypeVar
+
+from groupcoord.aio.log_store import TaskLogStore
+from groupcoord.coordinator import GroupCoordinator
+from groupcoord.core.events import Event
+from groupcoord.core.front.authorization import Principal
+from groupcoord.core.messages import Request
+from groupcoord.embedding import resolve, sleep_s
+from groupcoord.loading import LoadError
+from groupcoord.log_store import LogStoreError, Ticket
+
+__all__ = ["AsyncCoordinator"]
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+RECORDS_AT_ONCE = 2_000
+"""So many records are loaded before others have their turn: some milliseconds."""
+
+
+class AsyncCoordinator:
+    """A coordinator on the running event loop: ``async with AsyncCoordinator(GroupCoordinator(…)) as coordinator``.
+
+    Entering loads all log partitions, or raises what :meth:`start` raises; leaving closes. Use it from the event loop's
+    thread; only :meth:`appended` and :meth:`append_failed` may be called from others.
+
+    Args:
+        coordinator: belongs to this one from now on. If its log store is a
+            :class:`~groupcoord.aio.log_store.TaskLogStore`, its answers come here.
+        on_event: is called in the event loop for everything that happens to groups, in order; see
+            :mod:`groupcoord.events`.
+
+    Attributes:
+        coordinator: the coordinator inside. Look at it as you like; what changes it goes through :meth:`change`.
+    """
+
+    def __init__(self, coordinator: GroupCoordinator, *, on_event: Callable[[Event], None] | None = None) -> None:
+        self.coordinator = coordinator
+        self._on_event = on_event
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._seen_advances = -1
+        self._store = coordinator.log_store if isinstance(coordinator.log_store, TaskLogStore) else None
+        if self._store is not None:
+            self._store.answer_to(self)
+        if on_event is not None:
+            coordinator.observe()
+
+    async def __aenter__(self) -> AsyncCoordinator:
+        try:
+            await self.start()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # ------------------------------------------------------------ requests
+
+    async def ask(self, request: Request[R], principal: Principal = None, *, timeout_s: float | None = None) -> R:
+        """Return the answer to a request, whenever it comes.
+
+        Args:
+            request: one of :mod:`groupcoord.messages`.
+            principal: for whom it speaks; given to ``authorize``.
+            timeout_s: how long to wait for the answer, in seconds; None: as long as it takes.
+
+        Raises:
+            TimeoutError: there was no answer in time. The request itself goes on, as that of a client that has hung up
+                does: a join is still a join. The same holds if the task is cancelled that waits here.
+            UnansweredError: Kafka never answers this one: a newer request of the same member takes its place.
+            TypeError: this is no request of the coordinator.
+        """
+        async with asyncio.timeout(timeout_s):
+            return await self.submit(request, principal)
+
+    def submit(self, request: Request[R], principal: Principal = None) -> asyncio.Future[R]:
+        """Take a request at once, and return the future that its answer comes to; see :meth:`ask`.
+
+        Raises:
+            TypeError: this is no request of the coordinator.
+        """
+        answer: asyncio.Future[R] = self._running_loop().create_future()
+        self.change(lambda coordinator: coordinator.submit(request, answer, principal))
+        return answer
+
+    def change(self, change: Callable[[GroupCoordinator], T]) -> T:
+        """Do something else with the coordinator, and pass on what comes of it.
+
+        ``change(lambda coordinator: coordinator.topic_deleted("orders"))``; after a clock was turned that tests turn by
+        hand, ``change(GroupCoordinator.tick)``.
+        """
+        self._running_loop()
+        try:
+            return change(self.coordinator)
+        finally:
+            self._deliver()
+
+    # ------------------------------------------------------------ the log store's answers
+
+    def appended(self, ticket: Ticket, base_offset: int) -> None:
+        """Take over what the log store says, from any thread: see :meth:`GroupCoordinator.appended`.
+
+        What the store does against its contract goes to the event loop's exception handler.
+        """
+        self._from_any_thread(lambda coordinator: coordinator.appended(ticket, base_offset))
+
+    def append_failed(self, ticket: Ticket, error: LogStoreError) -> None:
+        """Take over what the log store says, from any thread: see :meth:`GroupCoordinator.append_failed`."""
+        self._from_any_thread(lambda coordinator: coordinator.append_failed(ticket, error))
+
+    def _from_any_thread(self, change: Callable[[GroupCoordinator], None]) -> None:
+        self._running_loop().call_soon_threadsafe(self.change, change)
+
+    # ------------------------------------------------------------ life cycle
+
+    async def start(self, partitions: Iterable[int] | None = None) -> None:
+        """Load log partitions: all of them, or those that this coordinator is to serve.
+
+        Requests are taken meanwhile; those for groups that are not loaded yet get COORDINATOR_LOAD_IN_PROGRESS.
+
+        Raises:
+            LoadError: some could not be loaded; the others are served.
+        """
+        self._loop = asyncio.get_running_loop()
+        count = self.coordinator.config.offsets_topic_num_partitions
+        causes: dict[int, Exception] = {}
+        for partition in range(count) if partitions is None else partitions:
+            try:
+                await self.load(partition)
+            except LoadError as error:
+                causes.update(error.causes)
+        if causes:
+            raise LoadError(causes)
+
+    async def load(self, partition: int, leader_epoch: int = 0) -> None:
+        """Become the coordinator of a log partition, or try again if it has failed.
+
+        Others have their turn while records are read. See :meth:`GroupCoordinator.load`.
+
+        Raises:
+            LoadError: the log can't be read; the partition answers NOT_COORDINATOR until it is loaded again.
+        """
+        self._loop = asyncio.get_running_loop()
+        if not self.change(lambda coordinator: coordinator.begin_load(partition, leader_epoch)):
+            return
+        try:
+            if self._store is not None:
+                await self._store.prepare(partition)
+            while not self.change(lambda coordinator: coordinator.continue_load(partition, RECORDS_AT_ONCE)):
+                await asyncio.sleep(0)
+        finally:
+            if self._store is not None:
+                self._store.forget_prepared(partition)
+
+    async def close(self) -> None:
+        """Stop serving: whoever waits is told NOT_COORDINATOR, and later requests COORDINATOR_NOT_AVAILABLE.
+
+        The log store stays open; of a :class:`~groupcoord.aio.log_store.TaskLogStore` all appends have ended when this
+        returns.
+        """
+        if self._loop is None:
+            return
+        self.change(GroupCoordinator.close)
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._store is not None:
+            await self._store.finish()
+
+    # ------------------------------------------------------------ inside
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            raise RuntimeError("the coordinator was not started: use it as 'async with', or call start()")
+        return self._loop
+
+    def _deliver(self) -> None:
+        """Pass answers and events on, and be woken when the next thing is due."""
+        resolve(self.coordinator.take_replies())
+        if self._on_event is not None:
+            for event in self.coordinator.take_events():
+                self._running_loop().call_soon(self._on_event, event)
+        advances = self.coordinator.timer_advances
+        if self._timer is None or advances != self._seen_advances:
+            self._seen_advances = advances
+            self._set_timer()
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        pause_s = sleep_s(self.coordinator)
+        self._timer = None if pause_s is None else self._running_loop().call_later(pause_s, self._wake)
+
+    def _wake(self) -> None:
+        self._timer = None
+        self.change(GroupCoordinator.tick)

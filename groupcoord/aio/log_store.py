@@ -1,0 +1,148 @@
+"""Log stores that take their time: coroutines and threads behind the contract of :mod:`groupcoord.log_store`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+from typing import Protocol
+
+from groupcoord.errors import StoreContractError
+from groupcoord.log_store import AppendOutcomeUnknownError, LogRecord, LogStore, LogStoreError, Ticket
+
+
+class AsyncLogStore(Protocol):
+    """Where the records of ``__consumer_offsets`` live, for programs whose database has coroutines.
+
+    It is asked for one append of a log partition at a time; those of different partitions may overlap.
+    """
+
+    async def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int:
+        """Append ``records`` together to a log partition; see :meth:`groupcoord.log_store.LogStore.append`.
+
+        Returns:
+            The offset of the first record, when they are written.
+
+        Raises:
+            LogStoreError: nothing was written (or the outcome is unknown, see ``outcome_unknown``). For any other
+                exception the outcome counts as unknown.
+        """
+
+    def read(self, partition: int) -> AsyncIterable[LogRecord]:
+        """Return every record of a log partition in order, with offsets; nothing for one never written.
+
+        Raises:
+            LogStoreError: the log can't be read.
+        """
+
+
+class TakesAnswers(Protocol):
+    """Whoever is told what came of an append, from any thread."""
+
+    def appended(self, ticket: Ticket, base_offset: int) -> None:
+        """An append is written."""
+
+    def append_failed(self, ticket: Ticket, error: LogStoreError) -> None:
+        """An append is not written, or nobody knows."""
+
+
+class TaskLogStore:
+    """A log store for the coordinator made of one with coroutines: ``GroupCoordinator(log_store=TaskLogStore(…))``.
+
+    Appends of a log partition are written one after the other, those of all partitions side by side. A load waits for
+    the appends of before, and holds the records of its partition in memory meanwhile. Give the coordinator to an
+    :class:`~groupcoord.aio.AsyncCoordinator`, which loads it.
+
+    Args:
+        store: where the records go.
+    """
+
+    def __init__(self, store: AsyncLogStore) -> None:
+        self._store = store
+        self._waiting: dict[int, deque[tuple[Ticket, Sequence[LogRecord]]]] = {}
+        self._writers: dict[int, asyncio.Task[None]] = {}
+        self._prepared: dict[int, list[LogRecord] | LogStoreError] = {}
+        self._coordinator: TakesAnswers | None = None
+
+    def answer_to(self, coordinator: TakesAnswers) -> None:
+        """Tell this one what comes of appends."""
+        self._coordinator = coordinator
+
+    def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> None:
+        """Let records be written; the answer comes later. See :meth:`groupcoord.log_store.LogStore.append`."""
+        self._waiting.setdefault(partition, deque()).append((ticket, records))
+        if partition not in self._writers:
+            self._writers[partition] = asyncio.get_running_loop().create_task(self._write(partition))
+
+    def read(self, partition: int) -> Iterable[LogRecord]:
+        """Return what :meth:`prepare` has read; see :meth:`groupcoord.log_store.LogStore.read`."""
+        prepared = self._prepared.pop(partition, None)
+        if prepared is None:
+            raise StoreContractError("a TaskLogStore is loaded by AsyncCoordinator, not by GroupCoordinator.load()")
+        if isinstance(prepared, LogStoreError):
+            raise prepared
+        return prepared
+
+    async def prepare(self, partition: int) -> None:
+        """Read a log partition for the load that follows, when what was to be appended has been."""
+        writer = self._writers.get(partition)
+        if writer is not None:
+            await asyncio.wait((writer,))
+        try:
+            self._prepared[partition] = [record async for record in self._store.read(partition)]
+        except LogStoreError as error:
+            self._prepared[partition] = error
+
+    def forget_prepared(self, partition: int) -> None:
+        """Let go of what a load has not taken."""
+        self._prepared.pop(partition, None)
+
+    async def finish(self) -> None:
+        """Wait until nothing is being written any more."""
+        if self._writers:
+            await asyncio.wait(self._writers.values())
+
+    async def _write(self, partition: int) -> None:
+        """Write what waits for a log partition, until nothing does."""
+        assert self._coordinator is not None, "an AsyncCoordinator takes the answers"
+        waiting = self._waiting[partition]
+        try:
+            while waiting:
+                ticket, records = waiting.popleft()
+                try:
+                    base_offset = await self._store.append(partition, ticket, records)
+                except Exception as error:
+                    known = error if isinstance(error, LogStoreError) else AppendOutcomeUnknownError(repr(error))
+                    if known.outcome_unknown:
+                        waiting.clear()  # the coordinator has to load the partition again before it appends more
+                    self._coordinator.append_failed(ticket, known)
+                else:
+                    self._coordinator.appended(ticket, base_offset)
+        finally:
+            del self._writers[partition]
+
+
+class ThreadLogStore:
+    """A store with coroutines made of one that blocks: ``TaskLogStore(ThreadLogStore(store))``.
+
+    Each call runs in a thread of the event loop's executor, so the store must bear calls from several of them; those
+    for one log partition don't overlap.
+
+    Args:
+        store: a log store that writes at once.
+    """
+
+    def __init__(self, store: LogStore) -> None:
+        self._store = store
+
+    async def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int:
+        """Append in a thread; see :meth:`AsyncLogStore.append`."""
+        base_offset = await asyncio.to_thread(self._store.append, partition, ticket, records)
+        if base_offset is None:
+            raise StoreContractError("a store that answers later needs no threads")
+        return base_offset
+
+    async def read(self, partition: int) -> AsyncIterator[LogRecord]:
+        """Read in a thread; see :meth:`AsyncLogStore.read`."""
+        for record in await asyncio.to_thread(lambda: list(self._store.read(partition))):
+            yield record

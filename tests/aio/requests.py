@@ -1,0 +1,59 @@
+"""What members ask in these tests: one group, one topic, assignments of one's own."""
+
+from __future__ import annotations
+
+from groupcoord import Config
+from groupcoord.messages import (
+    DescribeGroups,
+    DescribeGroupsResponse,
+    GroupToFetch,
+    JoinGroup,
+    JoinGroupResponse,
+    JoinProtocol,
+    OffsetCommit,
+    OffsetCommitResponse,
+    OffsetFetch,
+    OffsetFetchResponse,
+    OffsetToCommit,
+    Request,
+    SyncAssignment,
+    SyncGroup,
+    TopicToCommit,
+)
+
+GROUP, TOPIC = "crew", "rooms"
+CONFIG = Config(group_initial_rebalance_delay_ms=0, group_min_session_timeout_ms=10, offsets_topic_num_partitions=3)
+
+
+def join(member_id: str = "") -> JoinGroup:
+    """Return a join that needs no second one for a member id."""
+    return JoinGroup(
+        GROUP, member_id, "work", (JoinProtocol("deal", b""),), 10_000, 10_000, requires_known_member_id=False
+    )
+
+
+def sync(joined: JoinGroupResponse) -> SyncGroup:
+    """Return the sync that follows: the leader gives each member its own id."""
+    assignments = tuple(SyncAssignment(member.member_id, member.member_id.encode()) for member in joined.members)
+    return SyncGroup(GROUP, joined.generation_id, joined.member_id, assignments=assignments)
+
+
+def commit(offset: int, group_id: str = GROUP) -> Request[OffsetCommitResponse]:
+    """Return the commit of one offset by somebody who manages its partitions itself."""
+    return OffsetCommit(group_id, (TopicToCommit(TOPIC, (OffsetToCommit(0, offset),)),))
+
+
+def fetch(group_id: str = GROUP) -> Request[OffsetFetchResponse]:
+    """Return the question for all that is committed."""
+    return OffsetFetch((GroupToFetch(group_id),))
+
+
+def committed(fetched: OffsetFetchResponse) -> list[int]:
+    """Return the offsets that were fetched."""
+    (group,) = fetched.groups
+    return [offset.committed_offset for topic in group.topics for offset in topic.partitions]
+
+
+def describe() -> Request[DescribeGroupsResponse]:
+    """Return the question for the group."""
+    return DescribeGroups((GROUP,))
