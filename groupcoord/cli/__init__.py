@@ -42,12 +42,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if arguments is None:
         take_signals(0 if _is_endless(words) else None)
     try:
-        make_app(words)(args=words, prog_name="groupcoord")
+        make_app(words or _words_to_complete())(args=words, prog_name="groupcoord")
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package == "groupcoord":
             raise
-        sys.stderr.write(f"groupcoord: {package} is not installed; try: pip install groupcoord[serve]\n")
+        sys.stderr.write(f"groupcoord: {package} is not installed; try: pip install 'groupcoord[serve]'\n")
         sys.exit(USAGE_ERROR)
 
 
@@ -60,14 +60,10 @@ def make_app(words: Sequence[str]) -> typer.Typer:
 
     import typer
 
-    app = typer.Typer(
-        name="groupcoord",
-        help="Kafka's group coordinator as a library: a small broker, a demonstration, and checks against real Kafka.",
-        no_args_is_help=True,
-        add_completion=False,
-        pretty_exceptions_enable=False,
-    )
-    app.callback()(_no_command)
+    from groupcoord.cli.root import root
+
+    app = typer.Typer(name="groupcoord", no_args_is_help=True, pretty_exceptions_enable=False)
+    app.callback()(root)
     used = _subcommand(words)
     for name, summary in COMMANDS.items():
         if name == used:
@@ -82,6 +78,16 @@ def _subcommand(words: Sequence[str]) -> str | None:
     return next((word for word in words if not word.startswith("-")), None)
 
 
+def _words_to_complete() -> list[str]:
+    """Return the words of the line that a shell wants to have completed; none if it isn't a shell that asks."""
+    import os
+
+    if "_GROUPCOORD_COMPLETE" not in os.environ:
+        return []
+    # In bash the first, in the other shells the second variable has the line.
+    return (os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")).split()[1:]
+
+
 def _is_endless(words: Sequence[str]) -> bool:
     """Tell whether a command goes on until a signal comes, which then is no failure."""
     used = _subcommand(words)
@@ -89,4 +95,4 @@ def _is_endless(words: Sequence[str]) -> bool:
 
 
 def _no_command() -> None:
-    """Do nothing: typer calls this before a subcommand."""
+    """Stand for a subcommand that isn't used: of it typer wants to know the name alone."""

@@ -112,7 +112,7 @@ def _told_errors() -> Iterator[None]:
         from groupcoord.columns.errors import PipelineError
         from groupcoord.spark.running import SparkFailedError
     except ModuleNotFoundError as error:
-        _give_up(f"{error.name} is not installed; try: pip install groupcoord[serve,spark]")
+        _give_up(f"{error.name} is not installed; try: pip install 'groupcoord[serve,spark]'")
     try:
         yield
     except SparkFailedError as error:
@@ -182,14 +182,12 @@ class _Watch:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> _Watch:
-        if not self._bar.disable:
-            self._thread.start()
+        self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        self._thread.join()
 
     def begin(self, step: str) -> None:
         """The step before is done; this one begins."""
@@ -210,11 +208,11 @@ class _Watch:
 
 def _print_result(report: Report, out: str) -> None:
     """Print what matters most, and where the rest is."""
-    from rich.console import Console
 
+    from groupcoord.cli.console import open_console
     from groupcoord.spark.analysis import PAGE
 
-    console = Console(highlight=False, markup=False, soft_wrap=True)
+    console = open_console()
     found = report.overview
     console.print(
         f"{found.records:,} records of {found.log_partitions:,} log partitions: {found.groups:,} groups, "
@@ -245,9 +243,8 @@ def _print_troubled(console: Console, report: Report) -> None:
     table.add_column("last rebalance")
     for row in rows:
         numbers = (row.trouble, row.rebalances, row.joined, row.left, row.anomalies)
-        table.add_row(
-            Text(clipped(row.group_id, 60)), *(f"{number:,}" for number in numbers), told_time(row.last_rebalance_ms)
-        )
+        group_id = Text(clipped(row.group_id, 60) if console.is_terminal else row.group_id)
+        table.add_row(group_id, *(f"{number:,}" for number in numbers), told_time(row.last_rebalance_ms))
     console.print(table)
 
 

@@ -23,8 +23,7 @@ def run_following(following: Following, out: str, master: str, memory: str, sett
     Raises:
         PipelineError: Spark does not start, or fails on the way.
     """
-    from rich.console import Console
-
+    from groupcoord.cli.console import open_console
     from groupcoord.spark.running import end_java, one_run
 
     requests: SimpleQueue[None] = SimpleQueue()  # unlike an Event, it may be used where it interrupts itself
@@ -36,7 +35,7 @@ def run_following(following: Following, out: str, master: str, memory: str, sett
             return False
         return True
 
-    console = Console(highlight=False, markup=False, soft_wrap=True)
+    console = open_console()
     with (
         BeforeTheEnd(end_java),
         one_run(master, memory, settings) as spark,

@@ -51,13 +51,13 @@ def conformance(
 
     Exit status: 0 if every transcript passed or was skipped, 1 if one failed, 2 if the command can't be carried out.
     """
-    from rich.console import Console
+    from groupcoord.cli.console import open_console
 
     if (bootstrap is not None) + (launch is not None) + in_process > 1:
         _give_up("give only one of --bootstrap, --launch and --in-process")
     target = _target(bootstrap, launch)
     transcripts = _select(files or [], only, area or [])
-    console = Console(highlight=False)
+    console = open_console()
     if list_only:
         _print_list(console, transcripts, as_json=as_json)
         return
@@ -151,8 +151,8 @@ def _print_list(console: Console, transcripts: list[Transcript], *, as_json: boo
         print(json.dumps(fields, indent=2, ensure_ascii=False))
         return
     for transcript in transcripts:
-        console.print(f"{transcript}", style="bold", markup=False)
-        console.print(f"    {transcript.shows}", markup=False)
+        console.print(f"{transcript}", style="bold")
+        console.print(f"    {transcript.shows}")
 
 
 def _print_report(console: Console, report: Report, *, verbose: bool) -> None:
@@ -163,7 +163,7 @@ def _print_report(console: Console, report: Report, *, verbose: bool) -> None:
     if verbose:
         for outcome in report.outcomes:
             reason = f" ({outcome.reason})" if outcome.reason else ""
-            console.print(f"{outcome.verdict:8}{outcome.transcript}{reason}", markup=False, soft_wrap=True)
+            console.print(f"{outcome.verdict:8}{outcome.transcript}{reason}", soft_wrap=True)
         console.print()
     for outcome in report.failed():
         _print_failure(console, outcome, verbose=verbose)
@@ -178,17 +178,17 @@ def _print_report(console: Console, report: Report, *, verbose: bool) -> None:
     console.print(table)
     for reason in sorted({outcome.reason for outcome in report.outcomes if outcome.reason}):
         skipped = sum(outcome.reason == reason for outcome in report.outcomes)
-        console.print(f"{skipped} skipped: {reason}", markup=False)
-    console.print(report.summary(), style="bold green" if report.ok else "bold red", markup=False)
+        console.print(f"{skipped} skipped: {reason}")
+    console.print(report.summary(), style="bold green" if report.ok else "bold red")
 
 
 def _print_failure(console: Console, outcome: Outcome, *, verbose: bool) -> None:
     assert outcome.failure is not None
-    console.print(f"FAILED {outcome.transcript}", style="bold red", markup=False)
-    console.print(f"  {outcome.transcript.shows}", style="dim", markup=False)
+    console.print(f"FAILED {outcome.transcript}", style="bold red")
+    console.print(f"  {outcome.transcript.shows}", style="dim")
     text = outcome.failure.describe(verbose=verbose)
-    console.print("\n".join(f"  {line}" for line in text.splitlines()), markup=False, soft_wrap=True)
+    console.print("\n".join(f"  {line}" for line in text.splitlines()), soft_wrap=True)
     if outcome.transcript.settings:
         needed = " ".join(f"{key}={value}" for key, value in outcome.transcript.settings.items())
-        console.print(f"  it needs the settings {needed}", markup=False, soft_wrap=True)
+        console.print(f"  it needs the settings {needed}", soft_wrap=True)
     console.print()

@@ -22,7 +22,6 @@ from groupcoord.records.salvage import Damage, SoundBatch
 DAMAGED, USAGE_ERROR = 1, 2
 OUTPUT_BYTES = 262_144
 PROGRESS_BYTES_MIN = 16_777_216
-PIPE_WIDTH_MIN = 160
 
 
 class Format(StrEnum):
@@ -236,12 +235,10 @@ def _history_rows(reading: _Reading, selection: Selection) -> Iterator[Row]:
 
 
 def _print_table(rows: Iterable[Row]) -> None:
-    from rich.console import Console
+    from groupcoord.cli.console import open_console
 
-    console = Console(highlight=False, markup=False)
-    width = console.width if console.is_terminal else max(console.width, PIPE_WIDTH_MIN)
-    console = Console(highlight=False, markup=False, width=width)
-    for page in pages(rows, width):
+    console = open_console()
+    for page in pages(rows, console.width if console.is_terminal else None):
         console.print(page)
 
 

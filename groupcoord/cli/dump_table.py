@@ -234,8 +234,13 @@ def _brief(content: Any) -> str:
     return content or '""' if isinstance(content, str) else str(content)
 
 
-def pages(rows: Iterable[Row], width: int) -> Iterator[Table]:
-    """Yield tables of at most ``PAGE_ROWS`` rows, ``width`` columns wide and laid out alike; the first has titles."""
+def pages(rows: Iterable[Row], width: int | None) -> Iterator[Table]:
+    """Yield tables of at most ``PAGE_ROWS`` rows; the first has titles.
+
+    Args:
+        rows: what they show.
+        width: how many columns each takes, all of them laid out alike; None: as many as its longest line, unfolded.
+    """
     page: list[Row] = []
     is_first = True
     for row in rows:
@@ -251,18 +256,23 @@ def _escape(match: re.Match[str]) -> str:
     return ascii(match[0])[1:-1]
 
 
-def _page(rows: list[Row], width: int, is_first: bool) -> Table:
+def _page(rows: list[Row], width: int | None, is_first: bool) -> Table:
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, width=width, show_header=is_first, pad_edge=False)
-    table.add_column("P", width=3, justify="right", overflow="fold")
-    table.add_column("Offset", width=9, justify="right", overflow="fold")
-    table.add_column("Time (UTC)", width=23, overflow="fold")
-    table.add_column("Type", width=15, overflow="fold")
-    table.add_column("Group", ratio=1, overflow="fold")
-    table.add_column("Content", ratio=3, overflow="fold")
+    titles = {"P": 3, "Offset": 9, "Time (UTC)": 23, "Type": 15}
+    if width is None:
+        for title, least in titles.items():
+            table.add_column(title, min_width=least, justify="right" if least < 10 else "left", no_wrap=True)
+        table.add_column("Group", min_width=12, no_wrap=True)
+        table.add_column("Content", no_wrap=True)
+    else:
+        for title, exact in titles.items():
+            table.add_column(title, width=exact, justify="right" if exact < 10 else "left", overflow="fold")
+        table.add_column("Group", ratio=1, overflow="fold")
+        table.add_column("Content", ratio=3, overflow="fold")
     for row in rows:
         table.add_row(*(Text(_UNPRINTABLE.sub(_escape, cell)) for cell in row))
     return table

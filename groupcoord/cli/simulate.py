@@ -147,28 +147,26 @@ def _write_page(path: Path, report: FleetReport, command: str) -> None:
 
 
 def _print_report(report: FleetReport, command: str) -> None:
-    from rich.console import Console
-
+    from groupcoord.cli.console import open_console
     from groupcoord.sim.reports.page import describe_seeds
 
-    console = Console(highlight=False)
+    console = open_console()
     for run in report.failed:
-        console.print(f"seed {run.seed} FAILED: {run.failure}", style="bold red", markup=False, soft_wrap=True)
+        console.print(f"seed {run.seed} FAILED: {run.failure}", style="bold red", soft_wrap=True)
         for line in run.tail[-15:]:
-            console.print(f"    {line}", style="dim", markup=False, soft_wrap=True)
-        console.print(f"  replay it: {command} --seed {run.seed}", markup=False, soft_wrap=True)
+            console.print(f"    {line}", style="dim", soft_wrap=True)
+        console.print(f"  replay it: {command} --seed {run.seed}", soft_wrap=True)
     _print_table(console, report)
     _print_comparison(console, report)
     figures = report.to_json()
     causes = ", ".join(f"{cause} {count}" for cause, count in report.causes().items())
-    console.print(f"rebalances by cause: {causes or 'none'}", markup=False, soft_wrap=True)
+    console.print(f"rebalances by cause: {causes or 'none'}", soft_wrap=True)
     _print_operations(console, report)
     style = "bold red" if report.failed else "bold green"
     console.print(
         f"{describe_seeds(report)}, {figures['heartbeats']:,} heartbeats, {figures['commits']:,} commits of consumers: "
         + (f"{len(report.failed)} broke a law" if report.failed else "every law held"),
         style=style,
-        markup=False,
         soft_wrap=True,
     )
 
@@ -216,4 +214,4 @@ def _print_operations(console: Console, report: FleetReport) -> None:
     for operation, count in report.operations().items():
         outcomes.setdefault((operation.client, operation.name), []).append(f"{operation.outcome} {count:,}")
     for (client, name), found in outcomes.items():
-        console.print(f"{client}, {name}: {', '.join(found)}", markup=False, soft_wrap=True)
+        console.print(f"{client}, {name}: {', '.join(found)}", soft_wrap=True)

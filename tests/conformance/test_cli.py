@@ -143,7 +143,7 @@ def test_a_missing_package_is_named(
     monkeypatch.setattr(builtins, "__import__", without_typer)
     status, out, err = groupcoord("conformance")
     assert (status, out) == (2, "")
-    assert err == "groupcoord: typer is not installed; try: pip install groupcoord[serve]\n"
+    assert err == "groupcoord: typer is not installed; try: pip install 'groupcoord[serve]'\n"
 
 
 def test_help_lists_every_command_and_imports_none() -> None:

@@ -1,0 +1,75 @@
+"""The command line as a whole: its version, its completion, and what it prints where no terminal is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+from rich.console import Console
+from rich.progress import TextColumn
+
+import groupcoord
+from groupcoord.cli import console, progress
+from groupcoord.cli.dump_table import pages
+
+LONG = ", ".join(["a group id that is longer than any terminal is wide"] * 6)
+
+
+def run(*words: str, **environment: str) -> str:
+    """Return what ``python -m groupcoord`` prints into a pipe."""
+    command = [sys.executable, "-m", "groupcoord", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, **environment})
+    return done.stdout
+
+
+def test_version() -> None:
+    """The version is that of the package, also for who has no script but Python."""
+    assert run("--version") == f"groupcoord {groupcoord.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "found"), [("groupcoord ser", {"serve"}), ("groupcoord simulate --see", {"--seed", "--seeds"})]
+)
+def test_completion(line: str, found: set[str]) -> None:
+    """A shell completes commands, and the options of a command whose module is loaded for that."""
+    words = len(line.split()) - 1
+    printed = run(_GROUPCOORD_COMPLETE="complete_bash", COMP_WORDS=line, COMP_CWORD=str(words))
+    assert set(printed.split()) == found
+
+
+@pytest.fixture
+def piped(monkeypatch: pytest.MonkeyPatch) -> Console:
+    """A console of a process whose output is no terminal."""
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    return console.open_console()
+
+
+def test_what_is_piped_is_not_folded(piped: Console, capsys: pytest.CaptureFixture[str]) -> None:
+    """A long line stays one line in a pipe, in text and in the table of a dump, and has all of its characters."""
+    piped.print(LONG)
+    for page in pages([("0", "12", "2026-01-01", "offset", LONG, LONG)], None):
+        piped.print(page)
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == LONG
+    assert sum(line.count(LONG) for line in lines[1:]) == 2
+
+
+def test_progress_without_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where no bar can be shown, a line says now and then how far the work is; nothing does if nobody wants it."""
+    monkeypatch.setattr(progress, "LINE_INTERVAL_S", 0.001)
+    told = ""
+    with progress.progress_bar(TextColumn("")) as bar:
+        task = bar.add_task("the first step", total=4)
+        bar.update(task, advance=1)
+        end_s = time.monotonic() + 20
+        while "25 % after 0 s: the first step\n" not in told and time.monotonic() < end_s:
+            told += capsys.readouterr().err
+    assert "25 % after 0 s: the first step\n" in told
+
+    with progress.progress_bar(TextColumn(""), is_wanted=False) as bar:
+        bar.add_task("something quiet", total=1)
+    assert "quiet" not in capsys.readouterr().err
