@@ -181,6 +181,11 @@ def _converter(hint: Any, kafka_type: str | None) -> Callable[[Plain], Any]:
     return functools.partial(_convert_list, convert) if is_list else functools.partial(_convert, convert)
 
 
+@functools.cache
+def _types_of_fields(entity_class: Any) -> dict[str, tuple[Any, bool]]:
+    return {name: _unwrap(hint) for name, hint in typing.get_type_hints(entity_class).items()}
+
+
 def _unwrap(hint: Any) -> tuple[Any, bool]:
     """Return the type inside ``X | None`` and ``tuple[X, ...]``, and whether there was a tuple."""
     is_list = False
@@ -242,11 +247,11 @@ _SCALARS: dict[str, Callable[[Plain], Any]] = {
 def _check_fields(entity_class: Any, plain: Plain, path: str) -> None:
     if not isinstance(plain, dict):
         return
-    hints = typing.get_type_hints(entity_class)
+    types_of_fields = _types_of_fields(entity_class)
     for name, value in plain.items():
-        if name not in hints:
-            raise BodyError(f"{entity_class.__name__} has no field {name!r}{path}; it has {', '.join(hints)}")
-        inner, is_list = _unwrap(hints[name])
+        if name not in types_of_fields:
+            raise BodyError(f"{entity_class.__name__} has no field {name!r}{path}; it has {', '.join(types_of_fields)}")
+        inner, is_list = types_of_fields[name]
         if not dataclasses.is_dataclass(inner):
             continue
         elements = value if is_list and isinstance(value, list) else [value]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import functools
 import io
 import struct
 import typing
@@ -102,13 +103,18 @@ def read_response(api_key: int, version: int, frame: bytes, correlation_id: int 
 
 def entity(schema: type, values: dict[str, Any]) -> Any:
     """Make what kio writes out of plain values."""
-    types = typing.get_type_hints(schema)
+    types = _types_of(schema)
     arguments = {
         field.name: _value(types[field.name], field.metadata.get("kafka_type"), values[field.name])
         for field in dataclasses.fields(schema)
         if field.name in values
     }
     return schema(**arguments)
+
+
+@functools.cache
+def _types_of(schema: type) -> dict[str, Any]:
+    return typing.get_type_hints(schema)
 
 
 def _value(annotation: Any, kafka_type: str | None, value: Any) -> Any:
