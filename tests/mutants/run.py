@@ -63,8 +63,13 @@ def apply(mutant: Mutant, root: Path) -> None:
 NO_MUTANT = Mutant("the suite without a bug", "classic/states.py", "class GroupState(Enum):", "class GroupState(Enum):")
 
 
-def try_mutant(mutant: Mutant) -> Result:
-    """Run the suite on a copy of the project that has this bug."""
+def try_mutant(mutant: Mutant, *suites: str) -> Result:
+    """Run the suite on a copy of the project that has this bug.
+
+    Args:
+        mutant: the bug.
+        suites: the parts that are to notice it; without any, all that are there for its kind, one after the other.
+    """
     start = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="mutant-") as directory:
         root = Path(directory)
@@ -72,9 +77,9 @@ def try_mutant(mutant: Mutant) -> Result:
             shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "pyproject.toml", root)
         apply(mutant, root)
-        suites = SUITES_OF_CONSUMER_GROUPS if mutant in CONSUMER_GROUP_MUTANTS else SUITES
+        of_its_kind = SUITES_OF_CONSUMER_GROUPS if mutant in CONSUMER_GROUP_MUTANTS else SUITES
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider"]
-        command += ["--hypothesis-profile=unshrunk", *suites]
+        command += ["--hypothesis-profile=unshrunk", *(suites or of_its_kind)]
         environment = {**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"}
         try:
             run = subprocess.run(
