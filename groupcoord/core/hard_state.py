@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from groupcoord.core.offsets.cache import OffsetCache
 from groupcoord.core.records import (
@@ -46,7 +46,7 @@ class HardState:
             case OffsetCommitRecord():
                 self.apply_commit(CommitRecords((topic_of_record(record),)), log_offset)
             case OffsetTombstone():
-                self.offsets.apply_tombstone(record)
+                self.offsets.apply_tombstones((record,))
             case GroupTombstone():
                 self._forget(record.group_id, record.key)
             case TransactionMarker():
@@ -57,6 +57,23 @@ class HardState:
                 self.apply_commit(record, log_offset)
             case _:
                 self.groups.setdefault(record.group_id, {})[record.key] = (log_offset, record)
+
+    def apply_all(self, records: Sequence[Record], log_offset: int) -> None:
+        """Take over the records of one append, found from ``log_offset`` on.
+
+        Tombstones of a group's offsets that follow each other are taken together, as a deletion has very many.
+        """
+        tombstones: list[OffsetTombstone] = []
+        for place, record in enumerate(records):
+            if tombstones and (type(record) is not OffsetTombstone or record.group_id != tombstones[0].group_id):
+                self.offsets.apply_tombstones(tombstones)
+                tombstones = []
+            if type(record) is OffsetTombstone:
+                tombstones.append(record)
+            else:
+                self.apply(record, log_offset + place)
+        if tombstones:
+            self.offsets.apply_tombstones(tombstones)
 
     def apply_commit(self, commit: CommitRecords, log_offset: int) -> None:
         """Take over the records of one commit, found from ``log_offset`` on."""

@@ -93,9 +93,8 @@ class Journal:
                 hard.apply_commit(records, base_offset)
                 base_offset += records.record_count
                 continue
-            for record in records:
-                hard.apply(record, base_offset)
-                base_offset += 1
+            hard.apply_all(records, base_offset)
+            base_offset += len(records)
         self.next_log_offset = base_offset
         return answered
 

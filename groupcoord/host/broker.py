@@ -16,7 +16,7 @@ from groupcoord.clock import Clock
 from groupcoord.config import Config
 from groupcoord.coordinator import GroupCoordinator, random_member_id, random_uuid
 from groupcoord.core.front.authorization import Authorize, Permissions, Principal
-from groupcoord.core.messages import Node, TxnOffsetCommit
+from groupcoord.core.messages import Node, OffsetFetch, TxnOffsetCommit
 from groupcoord.errors import ErrorCode
 from groupcoord.host.admin import answer_create_partitions, answer_create_topics, answer_delete_topics
 from groupcoord.host.alter_configs import answer_alter_configs, answer_incremental_alter_configs
@@ -27,7 +27,7 @@ from groupcoord.host.data_requests import DataRequests
 from groupcoord.host.describe_configs import answer_describe_configs, answer_list_config_resources
 from groupcoord.host.group_configs import GroupConfigs
 from groupcoord.host.metadata import answer_api_versions, answer_metadata, topics_to_create
-from groupcoord.host.portions import DIVISIBLE, FEW, Answer, Work, in_portions_of
+from groupcoord.host.portions import DIVISIBLE, FEW, Answer, OffsetsOfGroup, Work, has_many_offsets, in_portions_of
 from groupcoord.host.regexes import TopicMatcher
 from groupcoord.host.reloading import Reloading
 from groupcoord.host.resource_configs import Resources
@@ -455,7 +455,7 @@ class Broker:
     # ------------------------------------------------------------ what can be answered in portions
 
     def _answer_divisible(self, connection: Connection, request: Any) -> WireResponse | None:
-        if DIVISIBLE[type(request)](request) > FEW:
+        if DIVISIBLE[type(request)](request) > FEW or (type(request) is OffsetFetch and self._fetches_many(request)):
             self._answer_in_portions(connection, request)
         elif type(request) is DescribeTransactions:
             return self.transactions.describe(request, self._permissions(connection))
@@ -464,10 +464,22 @@ class Broker:
         return None
 
     def _answer_in_portions(self, connection: Connection, request: Any) -> bool:
-        work = in_portions_of(request, partial(self._ask, connection))
+        work = in_portions_of(request, partial(self._ask, connection), self._committed)
         if work is not None:
             connection.answer_in_portions(work)
         return work is not None
+
+    def _fetches_many(self, request: OffsetFetch) -> bool:
+        return any(
+            wanted.topics is None and has_many_offsets(self._committed(wanted.group_id)) for wanted in request.groups
+        )
+
+    def _committed(self, group_id: str | None) -> OffsetsOfGroup:
+        """Return what is committed for a group, whoever may see it: to know how it is to be fetched."""
+        if group_id is None:
+            return {}
+        partition = self.coordinator.partition(self.coordinator.partition_of(group_id))
+        return {} if partition is None else partition.hard.offsets.of_group(group_id)
 
     def _ask(self, connection: Connection, request: Any) -> Answer:
         """Have a portion of a connection's request answered."""

@@ -6,8 +6,10 @@ asked for several times is looked up once, and between two things others get the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
+
+from attrs import evolve
 
 from groupcoord.core.messages import (
     ConsumerGroupDescribe,
@@ -20,7 +22,6 @@ from groupcoord.core.messages import (
     DescribeGroups,
     DescribeGroupsResponse,
     FetchedGroup,
-    FetchedOffset,
     FetchedTopic,
     FindCoordinator,
     FindCoordinatorResponse,
@@ -39,6 +40,7 @@ from groupcoord.core.messages import (
     TopicToDelete,
     TopicToFetch,
 )
+from groupcoord.core.messages.fetches import GatheredOffsets
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.broker_messages import FetchResponse, MetadataResponse
@@ -88,6 +90,12 @@ class Answer:
 Ask = Callable[[Any], Answer]
 """Asks whoever answers a request of this type."""
 
+OffsetsOfGroup = Mapping[str, Mapping[int, object]]
+"""By topic and partition, what is committed there now."""
+
+Committed = Callable[[str | None], OffsetsOfGroup]
+"""Returns the committed offsets of a group, which change as others commit."""
+
 Work = Generator[Answer | None, None, T]
 """Yields None where others may have their turn, or an answer that has to be there before it goes on."""
 
@@ -109,41 +117,89 @@ def _itself(name: T) -> T:
     return name
 
 
-def _fetch_offsets(request: OffsetFetch, ask: Ask) -> Work[OffsetFetchResponse]:
+def _fetch_offsets(request: OffsetFetch, ask: Ask, committed: Committed) -> Work[OffsetFetchResponse]:
     def fetch(wanted: GroupToFetch) -> FetchedGroup:
         answer = ask(OffsetFetch((wanted,), request.require_stable, request.uses_topic_ids))
         fetched: FetchedGroup = answer.response.groups[0]
         return fetched
 
-    if max(map(_count_offsets, request.groups)) <= MANY_ENTRIES:
-        groups = yield from _one_by_one(request.groups, _key_of_fetch, fetch)
-    else:
-        groups = []
-        for wanted in request.groups:
-            groups.append((yield from _fetch_by_topic(wanted, fetch)))
+    found: dict[Hashable, FetchedGroup] = {}
+    groups = []
+    for wanted in request.groups:
+        key = _key_of_fetch(wanted)
+        if key not in found:
+            if wanted.topics is None and has_many_offsets(committed(wanted.group_id)):
+                found[key] = yield from _fetch_all(wanted, committed(wanted.group_id), fetch)
+            elif _count_offsets(wanted) > MANY_ENTRIES:
+                found[key] = yield from _fetch_by_topic(wanted, fetch)
+            else:
+                found[key] = fetch(wanted)
+            yield None
+        groups.append(found[key])
     return OffsetFetchResponse(tuple(groups))
+
+
+def _fetch_all(
+    wanted: GroupToFetch, committed: OffsetsOfGroup, fetch: Callable[[GroupToFetch], FetchedGroup]
+) -> Work[FetchedGroup]:
+    """Fetch all offsets of a group, so many at a time, in the order in which they are fetched in one go."""
+    group = fetch(evolve(wanted, topics=(), is_part_of_all=True))
+    topics: dict[str, tuple[FetchedTopic, GatheredOffsets]] = {}
+    for portion in _portions_of_all(committed):
+        found = fetch(evolve(wanted, topics=portion, is_part_of_all=True))
+        if found.error_code is not ErrorCode.NONE:
+            return found
+        for topic in found.topics:
+            _, gathered = topics.setdefault(topic.name or "", (topic, GatheredOffsets()))
+            gathered.add(topic.partitions)
+        yield None
+    whole = [topic._replace(partitions=gathered.whole()) for topic, gathered in topics.values()]
+    return group._replace(topics=tuple(whole))
+
+
+def _portions_of_all(committed: OffsetsOfGroup) -> Iterator[tuple[TopicToFetch, ...]]:
+    """Divide a group's partitions into such as are looked at in one go; what they are is seen when it is their turn."""
+    portion: list[TopicToFetch] = []
+    room = MANY_ENTRIES
+    for name in tuple(committed):
+        indexes = tuple(committed.get(name, ()))
+        start = 0
+        while start < len(indexes):
+            part = indexes[start : start + room]
+            portion.append(TopicToFetch(name, part))
+            start += len(part)
+            room -= len(part)
+            if not room:
+                yield tuple(portion)
+                portion, room = [], MANY_ENTRIES
+    if portion:
+        yield tuple(portion)
 
 
 def _fetch_by_topic(wanted: GroupToFetch, fetch: Callable[[GroupToFetch], FetchedGroup]) -> Work[FetchedGroup]:
     """Fetch the offsets of a group that are named one by one; as without portions, refused topics come last."""
-    if wanted.topics is None:
-        return fetch(wanted)
-    group = fetch(GroupToFetch(wanted.group_id, (), wanted.member_id, wanted.member_epoch))
+    group = fetch(evolve(wanted, topics=()))
     read: list[FetchedTopic] = []
     refused: list[FetchedTopic] = []
-    for topic in wanted.topics:
-        partitions: list[FetchedOffset] = []
+    for topic in wanted.topics or ():
+        gathered = GatheredOffsets()
         for start in range(0, max(len(topic.partition_indexes), 1), MANY_ENTRIES):
             indexes = topic.partition_indexes[start : start + MANY_ENTRIES]
-            part = TopicToFetch(topic.name, indexes, topic.topic_id)
-            found = fetch(GroupToFetch(wanted.group_id, (part,), wanted.member_id, wanted.member_epoch))
+            found = fetch(evolve(wanted, topics=(TopicToFetch(topic.name, indexes, topic.topic_id),)))
             if found.error_code is not ErrorCode.NONE:
                 return found
-            partitions += (partition for fetched in found.topics for partition in fetched.partitions)
+            for fetched in found.topics:
+                gathered.add(fetched.partitions)
             yield None
-        is_refused = bool(partitions) and partitions[0].error_code in REFUSED_TOPICS
-        (refused if is_refused else read).append(FetchedTopic(topic.name, topic.topic_id, tuple(partitions)))
+        partitions = gathered.whole()
+        is_refused = partitions.error_codes is not None and partitions.error_codes[0] in REFUSED_TOPICS
+        (refused if is_refused else read).append(FetchedTopic(topic.name, topic.topic_id, partitions))
     return group._replace(topics=tuple(read + refused))
+
+
+def has_many_offsets(committed: OffsetsOfGroup) -> bool:
+    """Tell whether a group has more offsets than are looked at in one go."""
+    return len(committed) > MANY_ENTRIES or sum(map(len, committed.values())) > MANY_ENTRIES
 
 
 def _count_offsets(wanted: GroupToFetch) -> int:
@@ -244,7 +300,6 @@ def _delete_offsets(request: OffsetDelete, ask: Ask) -> Work[OffsetDeleteRespons
 
 
 _PORTIONS: dict[type, Callable[[Any, Ask], Work[Any]]] = {
-    OffsetFetch: _fetch_offsets,
     OffsetDelete: _delete_offsets,
     DescribeGroups: _describe_groups,
     ConsumerGroupDescribe: _describe_consumer_groups,
@@ -265,8 +320,10 @@ DIVISIBLE: dict[type, Callable[[Any], int]] = {
 """How many things a request names of which each can take long, even if the request is short."""
 
 
-def in_portions_of(request: object, ask: Ask) -> Work[Any] | None:
+def in_portions_of(request: object, ask: Ask, committed: Committed) -> Work[Any] | None:
     """Return the work of answering a request bit by bit; None if it can't be divided."""
+    if isinstance(request, OffsetFetch):
+        return _fetch_offsets(request, ask, committed)
     answer = _PORTIONS.get(type(request))
     return None if answer is None else answer(request, ask)
 

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import NamedTuple, NoReturn, TypeVar
 from uuid import UUID
 
-from groupcoord.core.records import CommitRecords
+from groupcoord.core.records import CommitRecords, OffsetTombstone
 from groupcoord.errors import StoreContractError
 from groupcoord.log_store import (
     AppendOutcomeUnknownError,
@@ -34,6 +34,7 @@ from groupcoord.log_store import (
 from groupcoord.records.batches import Batch, InvalidBatchError, encode_batch
 from groupcoord.records.codec import RecordEncodingError
 from groupcoord.records.commit_batch import encode_commit_batch
+from groupcoord.records.tombstone_batch import encode_tombstone_batch
 from groupcoord.storage.cleaner import Cleaner, InterruptedSwapError
 from groupcoord.storage.compaction import CompactionSettings
 from groupcoord.storage.errors import CorruptLogError, LogDirectoryError, LostSegmentError
@@ -404,8 +405,12 @@ class SegmentLogStore:
     def _encode(self, log: _Partition, records: Sequence[LogRecord]) -> bytes:
         batch = None
         try:
-            if isinstance(records, LogRecords) and isinstance(records.values, CommitRecords):
-                batch = encode_commit_batch(log.next_offset, records.values, records.timestamp_ms, log.leader_epoch)
+            if isinstance(records, LogRecords):
+                values = records.values
+                if isinstance(values, CommitRecords):
+                    batch = encode_commit_batch(log.next_offset, values, records.timestamp_ms, log.leader_epoch)
+                elif values and type(values[0]) is OffsetTombstone:
+                    batch = encode_tombstone_batch(log.next_offset, values, records.timestamp_ms, log.leader_epoch)
             if batch is None:
                 batch = self._encode_any(log, records)
         except (RecordEncodingError, StructError) as error:

@@ -177,7 +177,7 @@ def _plain_encoder(version: int) -> Encoder:
         if version == 1:
             group = _with_error_everywhere(group, header)
         parts = [throttle_time, INT32.pack(len(group.topics))]
-        for name, _, partitions in group.topics:
+        for name, _, partitions in paced(group.topics):
             parts += (primitives.write_string(name or ""), INT32.pack(len(partitions)), write_offsets(partitions))
         if version >= 2:
             parts.append(INT16.pack(group.error_code))

@@ -122,7 +122,7 @@ def test_what_is_left_of_commits(steps: list[int | list[Row]]) -> None:
     cache, expected, log_offset = OffsetCache(), dict[int, tuple[int, OffsetCommitRecord]](), 0
     for step in steps:
         if isinstance(step, int):
-            cache.apply_tombstone(OffsetTombstone("group", "orders", step))
+            cache.apply_tombstones((OffsetTombstone("group", "orders", step),))
             expected.pop(step, None)
             log_offset += 1
         else:

@@ -247,3 +247,14 @@ def test_what_a_broker_left() -> None:
 def test_compaction_of_what_a_broker_wrote(chance: Random) -> None:
     """A real segment makes the same whatever compaction leaves of it."""
     assert hard_state(compacted(broker_records(), chance)) == hard_state(broker_records())
+
+
+@given(LOGS)
+def test_appends_change_what_their_records_change(records: list[Logged]) -> None:
+    """Records that are taken over together make what they make one by one, runs of tombstones included."""
+    together, one_by_one = HardState(), HardState()
+    together.apply_all([record for _, record in records], 0)
+    for log_offset, record in records:
+        one_by_one.apply(record, log_offset)
+    assert together.facts() == one_by_one.facts()
+    together.offsets.check()

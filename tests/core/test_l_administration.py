@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from groupcoord import ErrorCode, GroupState
+from groupcoord import ErrorCode, GroupCoordinator, GroupState, ManualClock, MemoryLogStore
+from groupcoord.core.offsets import cache
 from groupcoord.core.records import GroupTombstone, OffsetTombstone
 from groupcoord.messages import (
     CoordinatorType,
@@ -15,10 +16,15 @@ from groupcoord.messages import (
     DescribedMember,
     DescribeGroups,
     FindCoordinator,
+    GroupToFetch,
     ListedGroup,
     ListGroups,
     ListGroupsResponse,
     Node,
+    OffsetCommit,
+    OffsetFetch,
+    OffsetToCommit,
+    TopicToCommit,
 )
 from tests.core.driver import Driver, Group, protocols_of
 
@@ -185,6 +191,24 @@ def test_delete_a_group_of_too_many_offsets() -> None:
     assert len(driver.written()) == before
     assert group.state is GroupState.EMPTY
     assert group.committed() == {"orders": dict.fromkeys(range(4), 1)}
+
+
+def test_no_commit_is_taken_apart_to_delete_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is committed for a topic goes as a whole, in one append, however many partitions the commits had."""
+    store = MemoryLogStore()
+    coordinator = GroupCoordinator(clock=ManualClock(), log_store=store)
+    coordinator.load_all()
+    partition = coordinator.partition_of("g")
+    for partitions in (range(300), range(200, 500)):
+        offsets = tuple(OffsetToCommit(index, 1) for index in partitions)
+        coordinator.call(OffsetCommit("g", (TopicToCommit("orders", offsets),)))
+    before = len(list(store.read(partition)))
+    monkeypatch.setattr(cache, "take_out", None)
+    answer = coordinator.call(DeleteGroups(("g",)))
+    assert answer.results == (DeletedGroup("g", ErrorCode.NONE),)
+    tombstones = [*(OffsetTombstone("g", "orders", index) for index in range(500)), GroupTombstone("g")]
+    assert [logged.record for logged in store.read(partition)][before:] == tombstones
+    assert coordinator.call(OffsetFetch((GroupToFetch("g"),))).groups[0].topics == ()
 
 
 def test_delete_an_empty_group(driver: Driver, group: Group) -> None:

@@ -32,7 +32,7 @@ def apply(cache: OffsetCache, *steps: tuple[str, int] | str) -> None:
         if kind in (PLAIN, "txn"):
             cache.apply(commit(("group", "orders", 0, log_offset), producer_id=producer_id), log_offset)
         elif kind == TOMBSTONE:
-            cache.apply_tombstone(OffsetTombstone("group", "orders", 0))
+            cache.apply_tombstones((OffsetTombstone("group", "orders", 0),))
         else:
             cache.apply_marker(TransactionMarker(producer_id, 0, kind == COMMIT))
         cache.check()
@@ -85,7 +85,7 @@ def test_one_transaction_over_groups_and_partitions() -> None:
     for log_offset, place in enumerate(places):
         cache.apply(commit((*place, 5), producer_id=1), log_offset)
     cache.apply(commit(("one", "orders", 1, 6), producer_id=2), 9)
-    cache.apply_tombstone(OffsetTombstone("one", "other", 0))
+    cache.apply_tombstones((OffsetTombstone("one", "other", 0),))
     cache.check()
     cache.apply_marker(TransactionMarker(1, 0, True))
     cache.check()
@@ -123,9 +123,9 @@ def test_tombstones_leave_nothing_behind() -> None:
     cache = OffsetCache()
     for index in (0, 1):
         cache.apply(commit(("group", "orders", index, 1)), index)
-    cache.apply_tombstone(OffsetTombstone("group", "orders", 0))
+    cache.apply_tombstones((OffsetTombstone("group", "orders", 0),))
     assert list(cache.of_group("group")["orders"]) == [1]
-    cache.apply_tombstone(OffsetTombstone("group", "orders", 1))
+    cache.apply_tombstones((OffsetTombstone("group", "orders", 1),))
     assert cache.committed == {}
 
 

@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 
 import pytest
 
-from groupcoord import MemoryLogStore
+from groupcoord import GroupCoordinator, ManualClock, MemoryLogStore
 from groupcoord.core.front.authorization import Operation, Principal, Resource
 from groupcoord.host import broker as broker_module
 from groupcoord.host import connection as connection_module
 from groupcoord.host import portions
 from groupcoord.host.connection import OUTPUT_PORTION_BYTES
+from groupcoord.host.topics import TopicRegistry
+from groupcoord.messages import (
+    GroupToFetch,
+    OffsetCommit,
+    OffsetDelete,
+    OffsetFetch,
+    OffsetFetchResponse,
+    OffsetToCommit,
+    TopicToCommit,
+    TopicToDelete,
+)
 from tests.host.driving import drain, feed
 from tests.host.kafka_bytes import correlation_ids, heartbeat
 from tests.host.wire_world import COMMIT, TOPIC_ID, Body, World, offset, wire_frame
 from tests.wire.kio_client import read_response
 
 MANY = 300
+COMMITTED = (("t", 3), ("denied", 2), ("wide", MANY), ("u", 1))
 
 
 def fetch_of(*groups: Body) -> Body:
@@ -47,6 +60,13 @@ REQUESTS: dict[str, tuple[int, int, Body]] = {
             },
             {"group_id": "denied", "topics": [named("t", *range(MANY))]},
         ),
+    ),
+    "all offsets of a group": (9, 9, fetch_of({"group_id": "many"})),
+    "all offsets of a group with ids": (9, 10, fetch_of({"group_id": "many"}, {"group_id": "nobody"})),
+    "all offsets of a group by one who is no member": (
+        9,
+        9,
+        fetch_of({"group_id": "many", "member_id": "m", "member_epoch": 1}),
     ),
     "many topics by id": (
         9,
@@ -118,13 +138,21 @@ REQUESTS: dict[str, tuple[int, int, Body]] = {
 }
 
 
-def authorize(principal: Principal, operation: Operation, resource: Resource) -> bool:
-    return resource.name != "denied"
-
-
 def make_world() -> World:
+    """Return one where nobody may do anything with what is called ``denied``, though ``many`` has offsets of it."""
+    denied: set[str] = set()
+
+    def authorize(principal: Principal, operation: Operation, resource: Resource) -> bool:
+        return resource.name not in denied
+
     world = World(authorize=authorize)
-    assert world.ask(8, 9, COMMIT | {"topics": ({"name": "t", "partitions": tuple(map(offset, range(3)))},)})
+    with world.broker.topics.edit() as edit:
+        edit.create("denied", 2)
+        edit.create("wide", MANY)
+    topics = [{"name": name, "partitions": tuple(map(offset, range(count)))} for name, count in COMMITTED]
+    assert world.ask(8, 9, COMMIT | {"topics": topics[:1]})
+    assert world.ask(8, 9, COMMIT | {"group_id": "many", "topics": topics})
+    denied.add("denied")
     return world
 
 
@@ -242,3 +270,75 @@ def test_a_portion_waits_for_the_log() -> None:
     world.broker.handle_waiting()
     answer = read_response(42, 2, drain(connection))
     assert [result["error_code"] for result in answer["results"]] == [0] + [69] * 50
+
+
+class FetchingAll:
+    """Offsets of a group that are fetched in portions: who asks, and how much each portion asked for."""
+
+    def __init__(self, count: int) -> None:
+        with (topics := TopicRegistry()).edit() as edit:
+            edit.create("t", count)
+            edit.create("u", 1)
+        self.coordinator = GroupCoordinator(clock=ManualClock(), log_store=MemoryLogStore(), topics=topics)
+        self.coordinator.load_all()
+        for start in range(0, count, 5_000):
+            self.commit("t", *range(start, min(start + 5_000, count)))
+        self.commit("u", 0)
+        self.sizes: list[int] = []
+
+    def commit(self, topic: str, *indexes: int) -> None:
+        offsets = tuple(OffsetToCommit(index, index) for index in indexes)
+        response = self.coordinator.call(OffsetCommit("g", (TopicToCommit(topic, offsets),)))
+        assert not any(result.error_code for result in response.topics[0].partitions)
+
+    def committed(self, group_id: str | None) -> Mapping[str, Mapping[int, object]]:
+        assert group_id is not None
+        partition = self.coordinator.partition(self.coordinator.partition_of(group_id))
+        assert partition is not None
+        return partition.hard.offsets.of_group(group_id)
+
+    def ask(self, request: OffsetFetch) -> portions.Answer:
+        self.sizes += (sum(len(topic.partition_indexes) for topic in group.topics or ()) for group in request.groups)
+        answer = portions.Answer()
+        answer.answer(self.coordinator.call(request))
+        return answer
+
+    def work(self) -> portions.Work[OffsetFetchResponse]:
+        work = portions.in_portions_of(OffsetFetch((GroupToFetch("g"),)), self.ask, self.committed)
+        assert work is not None
+        return work
+
+
+def finish(work: portions.Work[OffsetFetchResponse]) -> OffsetFetchResponse:
+    """Let work go on until it is done."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            response: OffsetFetchResponse = done.value
+            return response
+
+
+def test_a_portion_of_all_offsets_is_small() -> None:
+    """A group's 9,000 offsets are fetched by a thousand, and others have their turn after each."""
+    fetching = FetchingAll(9_000)
+    work = fetching.work()
+    for turn in range(9):
+        assert next(work) is None
+        assert len(fetching.sizes) == turn + 2  # the first asks whether the group may be asked
+    answer = finish(work)
+    assert max(fetching.sizes) == portions.MANY_ENTRIES
+    assert answer == fetching.coordinator.call(OffsetFetch((GroupToFetch("g"),)))
+
+
+def test_what_is_deleted_meanwhile_is_left_out() -> None:
+    """Offsets and topics that go while others are fetched are not told of; new offsets of the rest are."""
+    fetching = FetchingAll(2_500)
+    work = fetching.work()
+    assert next(work) is None
+    deleted = (TopicToDelete("t", (1_200, 1_201)), TopicToDelete("u", (0,)))
+    fetching.coordinator.call(OffsetDelete("g", deleted))
+    fetching.commit("t", 1_202, 2_499)
+    answer = finish(work)
+    assert answer == fetching.coordinator.call(OffsetFetch((GroupToFetch("g"),)))
+    assert len(answer.groups[0].topics[0].partitions) == 2_498

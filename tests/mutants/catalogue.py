@@ -420,8 +420,8 @@ MUTANTS = (
     Mutant(
         "a tombstone spares open transactions",
         "offsets/cache.py",
-        "            self._drop_open(producer_id, key)\n\n    def apply_marker",
-        "            pass\n\n    def apply_marker",
+        "        if group_id in self._open:\n            for record in records:",
+        "        if group_id in self._open:\n            for record in ():",
     ),
     Mutant(
         "stable fetches do not see open transactions",

@@ -355,7 +355,7 @@ class Front:
             partition = found
         named, refused = resolve_fetch(wanted, self._topics, permissions)
         fetched = partition.fetch(named, require_stable=request.require_stable)
-        if wanted.topics is None:
+        if wanted.topics is None or wanted.is_part_of_all:
             if permissions is not None:
                 fetched = hide_topics(fetched, permissions)
             return identify_topics(fetched, self._topics) if request.uses_topic_ids else fetched

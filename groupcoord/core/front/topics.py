@@ -125,7 +125,9 @@ def resolve_fetch(
 
     Names are not checked: offsets may outlive their topic for a while.
     """
-    if wanted.topics is None or (permissions is None and None not in [topic.name for topic in wanted.topics]):
+    if wanted.topics is None or wanted.is_part_of_all:
+        return _make_resolved((wanted, ()))
+    if permissions is None and None not in [topic.name for topic in wanted.topics]:
         return _make_resolved((wanted, ()))
     known, refused = [], []
     for topic in wanted.topics:

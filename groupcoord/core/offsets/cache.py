@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from uuid import UUID
 
 from groupcoord.core.columns import NO_LEADER_EPOCH, NO_OFFSET, OffsetColumns, offset_columns
@@ -109,6 +109,17 @@ def take_out(of_topic: OffsetsOfTopic, indexes: tuple[int, ...]) -> None:
                     of_topic[index] = DurableCommit(known.kind, columns.select([place]), known.log_offset + place)
 
 
+def delete(of_topic: OffsetsOfTopic, indexes: Iterable[int]) -> None:
+    """Forget those of these partitions that have an offset."""
+    known = tuple(dict.fromkeys(index for index in indexes if index in of_topic))
+    if len(known) == len(of_topic):
+        of_topic.clear()
+        return
+    take_out(of_topic, known)
+    for index in known:
+        del of_topic[index]
+
+
 def fetch_columns(of_topic: OffsetsOfTopic, indexes: tuple[int, ...], topic_id: UUID) -> OffsetColumns:
     """Return the committed offsets of a topic; -1 for partitions without one.
 
@@ -145,7 +156,7 @@ def is_of_topic(kind: CommitKind, topic_id: UUID) -> bool:
 class OffsetCache:
     """The offsets of all groups of one log partition.
 
-    ``committed`` and ``transactions`` are hard state: they change only in :meth:`apply`, :meth:`apply_tombstone` and
+    ``committed`` and ``transactions`` are hard state: they change only in :meth:`apply`, :meth:`apply_tombstones` and
     :meth:`apply_marker`, which are given records of the log in their order. ``pending`` is soft.
 
     Attributes:
@@ -193,20 +204,30 @@ class OffsetCache:
             open_offsets.setdefault((record.topic, record.partition), {})[record.producer_id] = None
             self.producers.wrote(record.producer_id, record.producer_epoch)
 
-    def apply_tombstone(self, record: OffsetTombstone) -> None:
-        """Forget a partition's offset, pending ones of open transactions included."""
-        of_group = self.committed.get(record.group_id)
-        if of_group is not None and record.partition in of_group.get(record.topic, ()):
-            of_topic = of_group[record.topic]
-            take_out(of_topic, (record.partition,))
-            del of_topic[record.partition]
-            if not of_topic:
-                del of_group[record.topic]
+    def apply_tombstones(self, records: Sequence[OffsetTombstone]) -> None:
+        """Forget partitions' offsets, pending ones of open transactions included.
+
+        Args:
+            records: tombstones of offsets of one group.
+        """
+        group_id = records[0].group_id
+        of_group = self.committed.get(group_id)
+        if of_group is not None:
+            gone: dict[str, list[int]] = {}
+            for record in records:
+                gone.setdefault(record.topic, []).append(record.partition)
+            for topic, indexes in gone.items():
+                if topic in of_group:
+                    delete(of_group[topic], indexes)
+                    if not of_group[topic]:
+                        del of_group[topic]
             if not of_group:
-                del self.committed[record.group_id]
-        key = (record.group_id, record.topic, record.partition)
-        for producer_id in self._open.get(record.group_id, {}).get((record.topic, record.partition), {}).copy():
-            self._drop_open(producer_id, key)
+                del self.committed[group_id]
+        if group_id in self._open:
+            for record in records:
+                key = (record.topic, record.partition)
+                for producer_id in self._open.get(group_id, {}).get(key, {}).copy():
+                    self._drop_open(producer_id, (group_id, *key))
 
     def apply_marker(self, marker: TransactionMarker) -> None:
         """End a producer's transaction: its offsets become visible where nothing newer was committed, or vanish."""
