@@ -22,9 +22,11 @@ from typing import NamedTuple
 
 from tests.mutants.catalogue import MUTANTS, Mutant
 from tests.mutants.consumer_groups import CONSUMER_GROUP_MUTANTS
+from tests.mutants.rarely_met import RARELY_MET_MUTANTS
 
 ROOT = Path(__file__).parents[2]
-ALL_MUTANTS = MUTANTS + CONSUMER_GROUP_MUTANTS
+OF_CONSUMER_GROUPS = CONSUMER_GROUP_MUTANTS + RARELY_MET_MUTANTS
+ALL_MUTANTS = MUTANTS + OF_CONSUMER_GROUPS
 SUITES = ("tests/core", "tests/conformance/test_packaged.py", "tests/laws")
 SUITES_OF_CONSUMER_GROUPS = (
     "tests/core/consumer",
@@ -77,7 +79,7 @@ def try_mutant(mutant: Mutant, *suites: str) -> Result:
             shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "pyproject.toml", root)
         apply(mutant, root)
-        of_its_kind = SUITES_OF_CONSUMER_GROUPS if mutant in CONSUMER_GROUP_MUTANTS else SUITES
+        of_its_kind = SUITES_OF_CONSUMER_GROUPS if mutant in OF_CONSUMER_GROUPS else SUITES
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider"]
         command += ["--hypothesis-profile=unshrunk", *(suites or of_its_kind)]
         environment = {**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"}

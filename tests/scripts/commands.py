@@ -5,8 +5,9 @@ The world, first of all (else: Kafka's defaults, one log partition, every topic 
 
 Clients are named by a word; each remembers its member id, generation and what it joined with. The ids that the
 coordinator makes are ``a-1``, ``a-2`` … for client ``a``, ``i-1`` … for instance ``i``. ``id=@b`` is client b's id.
-    join CLIENT [protocols=range,sticky] [topics=T,…] [metadata=TEXT] [type=T] [session=MS] [rebalance=MS]
-        [instance=I] [id=ID] [v=N]          a dynamic client joins as of request version 3 (a static one 9) without v=
+    join CLIENT [protocols=range,sticky] [topics=T,…] [owned=T/P,…] [metadata=TEXT] [type=T] [session=MS]
+        [rebalance=MS] [instance=I] [id=ID] [v=N]
+        Without v= a dynamic client joins as of request version 3, a static one 9.
     sync CLIENT [CLIENT:SHARE…] [gen=N] [id=ID] [instance=I] [type=T] [protocol=P]
     heartbeat CLIENT [gen=N] [id=ID] [instance=I]
     form CLIENT[:INSTANCE]… [as for join]   they join an empty group, and each is assigned its own name
@@ -37,7 +38,7 @@ from attrs import define, field
 
 from groupcoord import ErrorCode, GroupCoordinator, LogStoreError
 from groupcoord.config import MigrationPolicy
-from groupcoord.consumer_protocol import Subscription, encode_subscription
+from groupcoord.consumer_protocol import Subscription, TopicPartition, encode_subscription
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.consumer.group import ConsumerGroup
 from groupcoord.core.questions import ResolveRegexes
@@ -80,6 +81,7 @@ GROUP = "g"
 OPTION = re.compile(r"([a-z_.]+)=(.*)", re.DOTALL)
 OFFSET = re.compile(r"([^/]*)/(-?\d+)=(-?\d+)")
 PARTITION = re.compile(r"([^/]*)/(-?\d+)")
+HOW = {"protocols", "topics", "owned", "metadata", "type", "session", "rebalance", "v"}
 KNOWS_MEMBER_ID_REQUIRED, KNOWS_SKIP_ASSIGNMENT = 4, 9
 
 
@@ -263,7 +265,7 @@ class Session(ConsumerGroupCommands):
     def do_join(self, client: str, *, group: str = GROUP, id: str | None = None, **how: str) -> None:
         """Join, as before but for what is given."""
         who = self._client(client)
-        unknown = how.keys() - {"protocols", "topics", "metadata", "type", "session", "rebalance", "instance", "v"}
+        unknown = how.keys() - {*HOW, "instance"}
         if unknown:
             raise ValueError(f"got an unexpected keyword argument {min(unknown)!r}")
         if "instance" in how:
@@ -273,7 +275,10 @@ class Session(ConsumerGroupCommands):
         version = int(who.how.get("v", 3 if who.instance is None else 9))
         metadata = who.how.get("metadata", "metadata").encode()
         if "topics" in who.how:
-            metadata = encode_subscription(Subscription(tuple(who.how["topics"].split(","))))
+            owned = [match for word in who.how.get("owned", "").split(",") if (match := PARTITION.fullmatch(word))]
+            partitions = tuple(TopicPartition(match[1], int(match[2])) for match in owned)
+            topics = tuple(who.how["topics"].split(","))
+            metadata = encode_subscription(Subscription(topics, owned_partitions=partitions))
         names = [name for name in who.how.get("protocols", "range").split(",") if name]
         request = JoinGroup(
             group,
