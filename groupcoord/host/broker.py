@@ -39,7 +39,7 @@ from groupcoord.host.transaction_markers import answer_write_txn_markers
 from groupcoord.host.transaction_permissions import refuse
 from groupcoord.host.transactions import TransactionCoordinator
 from groupcoord.host.turns import Turns
-from groupcoord.log_store import ClosableStore, IdentifiedStore, LogStore
+from groupcoord.log_store import ClosableStore, CompactingStore, IdentifiedStore, LogStore
 from groupcoord.wire import Answered, WireResponse
 from groupcoord.wire.broker_messages import (
     ApiVersions,
@@ -255,6 +255,20 @@ class Broker:
         """
         self.turns.has_newcomer = True
         return Connection(self, client_host, self._principal_of(client_host), self.config.socket_request_max_bytes)
+
+    def compact_some(self) -> bool:
+        """Compact ``__consumer_offsets`` and what topics hold a little further, where their settings want it.
+
+        Returns:
+            True if it should soon be called again; False if all is clean enough for now.
+
+        Raises:
+            LogStoreError: the disk failed half way; the log partition is loaded again.
+        """
+        now_ms = self.clock.now_ms()
+        has_more = self.data.compact_some(now_ms)
+        store = self.log_store
+        return (isinstance(store, CompactingStore) and store.compact_some(now_ms)) or has_more
 
     def take_dirty(self) -> list[Connection]:
         """Return the connections that have output or must be closed, each once, and forget them."""

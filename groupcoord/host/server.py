@@ -19,7 +19,7 @@ from groupcoord.host.connection import Connection
 from groupcoord.host.descriptors import descriptor_limit
 from groupcoord.host.limited_log import LimitedLog
 from groupcoord.host.peer import Peer
-from groupcoord.log_store import CompactingStore, FlushingStore, LogStoreError
+from groupcoord.log_store import FlushingStore, LogStoreError
 from groupcoord.settings import INT64_MAX
 
 logger = logging.getLogger("groupcoord.host")
@@ -98,7 +98,7 @@ class Server:
             self.broker.node = self.broker.node._replace(port=self.port)
         self._sweep_idle()
         self._flush_store()
-        self._compact_store()
+        self._compact()
         self._reload_failed()
         self._wake()
 
@@ -257,16 +257,13 @@ class Server:
         pause_s = min(max(pause_ms / 1000, SHORTEST_SWEEP_S), LONGEST_TIMER_S)
         self._flush_timer = self.loop.call_later(pause_s, self._flush_store)
 
-    def _compact_store(self) -> None:
-        """Let the log store compact a little; often while there is something to do, rarely otherwise."""
-        store = self.broker.log_store
-        if not isinstance(store, CompactingStore):
-            return
+    def _compact(self) -> None:
+        """Let the broker compact a little; often while there is something to do, rarely otherwise."""
         pause_s = min(self.broker.config.log_cleaner_backoff_ms / 1000, LONGEST_TIMER_S)
         try:
-            if store.compact_some(self.broker.clock.now_ms()):
+            if self.broker.compact_some():
                 pause_s = COMPACTION_PAUSE_S
         except Exception:
             # A partition whose files were half replaced is put in order when it is used again.
             logger.exception("compacting the log failed; the next try is in %g s", pause_s)
-        self._compaction_timer = self.loop.call_later(pause_s, self._compact_store)
+        self._compaction_timer = self.loop.call_later(pause_s, self._compact)

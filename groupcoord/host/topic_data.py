@@ -24,7 +24,7 @@ from groupcoord.host.topics import Topic, TopicRegistry
 from groupcoord.settings import INT64_MAX
 from groupcoord.topic_logs.errors import FailedLogError, TopicLogError
 from groupcoord.topic_logs.settings import LEADER_EPOCH, TopicLogSettings
-from groupcoord.topic_logs.topic_logs import TopicLogs
+from groupcoord.topic_logs.topic_logs import COMPACTION_BUDGET, TopicLogs
 
 if TYPE_CHECKING:
     from groupcoord.topic_logs.data_directory import DataDirectory
@@ -97,7 +97,7 @@ class TopicData:
         return TopicLogSettings(
             max_message_bytes=value("max.message.bytes"),
             uses_append_time=self._text(topic, "message.timestamp.type") == "LogAppendTime",
-            wants_keys="compact" in policies,
+            is_compacted="compact" in policies,
             timestamp_before_max_ms=value("message.timestamp.before.max.ms"),
             timestamp_after_max_ms=value("message.timestamp.after.max.ms"),
             segment_bytes=value("segment.bytes"),
@@ -107,6 +107,11 @@ class TopicData:
             is_deleted="delete" in policies,
             flush_messages=value("flush.messages"),
             flush_ms=value("flush.ms"),
+            min_cleanable_ratio=float(self._text(topic, "min.cleanable.dirty.ratio")),
+            delete_retention_ms=value("delete.retention.ms"),
+            min_compaction_lag_ms=value("min.compaction.lag.ms"),
+            max_compaction_lag_ms=value("max.compaction.lag.ms"),
+            dedupe_buffer_bytes=self.config.log_cleaner_dedupe_buffer_size,
         )
 
     def _text(self, topic: Topic, name: str) -> str:
@@ -158,6 +163,18 @@ class TopicData:
             if topic is not None and not topic.is_internal:
                 with suppress(TopicLogError):  # that was said, and is tried again
                     self.logs.log(topic, index).retain(self.settings_of(topic), now_ms)
+
+    def compact_some(self, now_ms: int, budget: int = COMPACTION_BUDGET) -> bool:
+        """Compact what topics hold a little further: this takes a millisecond or two.
+
+        Returns:
+            True if it should soon be called again; False if all is clean enough for now.
+        """
+        return self.logs is not None and self.logs.compact_some(self._compacted_topics, now_ms, budget)
+
+    def _compacted_topics(self) -> list[tuple[Topic, TopicLogSettings]]:
+        found = [(topic, self.settings_of(topic)) for topic in self.topics if not topic.is_internal]
+        return [(topic, settings) for topic, settings in found if settings.is_compacted]
 
     def look_after(self) -> None:
         """See to it that files are as they should be, and durable when they should. Worth calling every second."""

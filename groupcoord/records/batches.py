@@ -30,6 +30,7 @@ LOG_OVERHEAD_BYTES = 12  # base offset and batch length, which the length does n
 _LENGTH_MIN = BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES
 _LENGTH_MAX = BATCH_BYTES_MAX - LOG_OVERHEAD_BYTES
 MAGIC_POSITION = 16
+LAST_OFFSET_DELTA_POSITION = 23
 _CRC_START = 21
 
 CODEC_MASK = 0x07
@@ -170,7 +171,7 @@ def encode_batch(
         base_sequence,
         offset_delta,
     )
-    return _seal(base_offset, leader_epoch, header + b"".join(parts))
+    return seal(base_offset, leader_epoch, header + b"".join(parts))
 
 
 def frame_records(
@@ -198,11 +199,11 @@ def frame_records(
     header = _pack_covered(
         attributes, record_count - 1, timestamp_ms, timestamp_ms, producer_id, producer_epoch, 0, record_count
     )
-    return _seal(base_offset, leader_epoch, header + b"".join(parts))
+    return seal(base_offset, leader_epoch, header + b"".join(parts))
 
 
-def _seal(base_offset: int, leader_epoch: int, covered: bytes) -> bytes:
-    """Put what the CRC doesn't cover, and the CRC, before what it covers."""
+def seal(base_offset: int, leader_epoch: int, covered: bytes) -> bytes:
+    """Return a whole batch: what the CRC doesn't cover, and the CRC, before what it covers."""
     length = len(covered) + _CRC_START - LOG_OVERHEAD_BYTES
     return _pack_uncovered(base_offset, length, leader_epoch, MAGIC_V2, crc32c(covered)) + covered
 

@@ -1,4 +1,4 @@
-"""The compression codecs of record batches, with a bound on what comes out.
+"""The compression codecs of record batches; what is decompressed has a bound.
 
 Kafka's framings: gzip as is; snappy in the blocks of the Java library "xerial" (a raw snappy block is read as well, as
 Kafka does); lz4 and zstd in their standard frame formats.
@@ -17,15 +17,23 @@ from groupcoord.errors import GroupcoordError
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES = 16
+_XERIAL_VERSIONS = b"\x00\x00\x00\x01\x00\x00\x00\x01"
+_SNAPPY_BLOCK_BYTES = 32_768
 _GZIP_WINDOW_BITS = 31
 _FIRST_OUTPUT_BYTES = 65_536
 
 _unpack_int32_from = Struct(">i").unpack_from
-
+_pack_int32 = Struct(">i").pack
+_pack_little_uint32 = Struct("<I").pack
 
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _LZ4_CONTENT_SIZE = 0x08
 _LZ4_DICTIONARY_ID = 0x01
+_LZ4_DESCRIPTOR = b"\x60\x40"
+"""Version 1, independent blocks, each of at most 64 KiB."""
+_LZ4_BLOCK_BYTES = 65_536
+_LZ4_NOT_COMPRESSED = 0x8000_0000
+_LZ4_END = bytes(4)
 _XXH32_PRIMES = (2_654_435_761, 2_246_822_519, 3_266_489_917, 668_265_263, 374_761_393)
 _UINT32 = 0xFFFF_FFFF
 
@@ -168,4 +176,54 @@ _DECOMPRESSORS: dict[Compression, Callable[[bytes, int], bytes]] = {
     Compression.SNAPPY: _unsnappy,
     Compression.LZ4: _unlz4,
     Compression.ZSTD: _unzstd,
+}
+
+
+# ---------------------------------------------------------------- compressing
+
+
+def compress(codec: Compression, data: bytes) -> bytes:
+    """Return ``data`` compressed, in the framing in which Kafka and its clients read it."""
+    return _COMPRESSORS[codec](data)
+
+
+def _gzip(data: bytes) -> bytes:
+    stream = zlib.compressobj(wbits=_GZIP_WINDOW_BITS)
+    return stream.compress(data) + stream.flush()
+
+
+def _snappy(data: bytes) -> bytes:
+    parts = [_XERIAL_MAGIC, _XERIAL_VERSIONS]
+    for start in range(0, len(data), _SNAPPY_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(data[start : start + _SNAPPY_BLOCK_BYTES]))
+        parts += (_pack_int32(len(block)), block)
+    return b"".join(parts)
+
+
+def lz4_frame(data: bytes, *, checksum_from: int = 4) -> bytes:
+    """Return an LZ4 frame of independent blocks, which is what Kafka reads and writes.
+
+    Args:
+        data: what is in it.
+        checksum_from: where what the header's checksum covers begins: behind the magic number, or, as writers of
+            message format v0 had it, with that (KAFKA-3160).
+    """
+    header = _LZ4_MAGIC + _LZ4_DESCRIPTOR
+    parts = [header, bytes((xxh32_short(header[checksum_from:]) >> 8 & 0xFF,))]
+    for start in range(0, len(data), _LZ4_BLOCK_BYTES):
+        block = data[start : start + _LZ4_BLOCK_BYTES]
+        compressed = bytes(cramjam.lz4.compress_block(block, store_size=False))
+        if len(compressed) < len(block):
+            parts += (_pack_little_uint32(len(compressed)), compressed)
+        else:
+            parts += (_pack_little_uint32(len(block) | _LZ4_NOT_COMPRESSED), block)
+    return b"".join((*parts, _LZ4_END))
+
+
+_COMPRESSORS: dict[Compression, Callable[[bytes], bytes]] = {
+    Compression.NONE: bytes,
+    Compression.GZIP: _gzip,
+    Compression.SNAPPY: _snappy,
+    Compression.LZ4: lz4_frame,
+    Compression.ZSTD: lambda data: bytes(cramjam.zstd.compress(data)),
 }

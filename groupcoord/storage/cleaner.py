@@ -1,180 +1,182 @@
-"""Chooses which log partition to compact next and does it in small portions, so that nobody waits for it."""
+"""Chooses which log to compact next and does it in small portions, so that nobody waits for it."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple
 
-from groupcoord.errors import ErrorCode
 from groupcoord.log_store import LogStoreError
 from groupcoord.records.batches import InvalidBatchError
-from groupcoord.storage.compaction import CompactionPass, CompactionSettings, Work
-from groupcoord.storage.log_directory import read_cleaner_checkpoint, segment_path, write_cleaner_checkpoint
-from groupcoord.storage.swapping import swap_path
+from groupcoord.storage.compaction import CompactableLog, CompactionPass
+from groupcoord.storage.log_directory import CLEANER_OFFSET_FILE, read_offset_checkpoint, write_offset_checkpoint
+from groupcoord.storage.segment_rewrite import InterruptedSwapError, Work
 
 logger = logging.getLogger(__name__)
 
 RETRY_MS = 10_000
-"""How long a partition is left alone after an error of the disk, which may be full for a while only."""
+"""How long a log is left alone after an error of the disk, which may be full for a while only."""
+
+TopicPartition = tuple[str, int]
+Logs = Mapping[TopicPartition, CompactableLog]
 
 
-class CompactableLog(Protocol):
-    """What the cleaner needs to know of an open log partition.
+class CleanerCheckpoint:
+    """How far each log is compacted, in ``cleaner-offset-checkpoint`` below a directory, if there is one.
 
-    Attributes:
-        folder: where its files are.
-        segments: base offsets; the last one is being written.
-        size_bytes: of the last segment.
-        reader_count: how many read its files at the moment.
+    A power failure may take back what was noted, and then something is compacted once more; nobody waits for the disk
+    here. A file that is missing or can't be understood is empty.
+
+    Args:
+        directory: None: only remember.
     """
 
-    folder: Path
-    segments: list[int]
-    size_bytes: int
-    reader_count: int
+    def __init__(self, directory: Path | None = None) -> None:
+        self._path = None if directory is None else directory / CLEANER_OFFSET_FILE
+        self._offsets = {} if self._path is None else read_offset_checkpoint(self._path)
+
+    def get(self, partition: TopicPartition) -> int:
+        """Return the first offset that is not compacted, as far as is known."""
+        return self._offsets.get(partition, 0)
+
+    def note(self, partition: TopicPartition, first_dirty: int) -> None:
+        """Note how far a log is compacted. What the file says of others, noted by somebody else too, stays.
+
+        Raises:
+            OSError: it can't be written.
+        """
+        self._offsets[partition] = first_dirty
+        if self._path is not None:
+            write_offset_checkpoint(self._path, {**read_offset_checkpoint(self._path), partition: first_dirty})
+
+    def forget(self, topic: str) -> None:
+        """A topic is gone; another of its name begins anew.
+
+        Raises:
+            OSError: it can't be written.
+        """
+        if any(name == topic for name, _ in self._offsets):
+            self._offsets = {key: offset for key, offset in self._offsets.items() if key[0] != topic}
+            if self._path is not None:
+                noted = read_offset_checkpoint(self._path)
+                left = {key: offset for key, offset in noted.items() if key[0] != topic}
+                write_offset_checkpoint(self._path, left)
 
 
-class InterruptedSwapError(LogStoreError):
-    """The disk failed while files were replaced: the partition has to be opened anew, which finishes it.
+class _Running(NamedTuple):
+    """What is under way."""
 
-    Attributes:
-        partition: which one.
-    """
-
-    error_code = ErrorCode.KAFKA_STORAGE_ERROR
-
-    def __init__(self, partition: int, cause: OSError) -> None:
-        super().__init__(f"log partition {partition}: compaction was interrupted: {cause}")
-        self.partition = partition
+    partition: TopicPartition
+    log: CompactableLog
+    first_dirty: int
+    compaction: CompactionPass
+    work: Work
 
 
 class Cleaner:
-    """Compacts the log partitions of a directory, one after the other.
+    """Compacts logs, one after the other.
 
     Args:
-        directory: the log directory; ``cleaner-offset-checkpoint`` there says how far each partition is compacted.
-        segment_bytes: how large a segment may become when small ones are put together.
-        settings: when to compact, and what may go.
+        checkpoint: how far each is compacted.
     """
 
-    def __init__(self, directory: Path, segment_bytes: int, settings: CompactionSettings) -> None:
-        self._directory = directory
-        self._segment_bytes = segment_bytes
-        self._settings = settings
-        self._first_dirty: dict[int, int] = read_cleaner_checkpoint(directory)
-        self._stuck_at: dict[int, int] = {}
-        self._retry_ms: dict[int, int] = {}
-        self._current: tuple[int, CompactableLog, CompactionPass, Work] | None = None
+    def __init__(self, checkpoint: CleanerCheckpoint) -> None:
+        self._checkpoint = checkpoint
+        self._stuck_at: dict[TopicPartition, int] = {}
+        self._retry_ms: dict[TopicPartition, int] = {}
+        self._running: _Running | None = None
 
-    def step(self, logs: Mapping[int, CompactableLog], now_ms: int, budget: int) -> bool:
+    def step(self, logs: Callable[[], Logs], now_ms: int, budget: int) -> bool:
         """Handle about ``budget`` batches and records.
 
         Args:
-            logs: the open log partitions.
+            logs: returns those that may be compacted; only called when the next one is chosen.
             now_ms: the time by the clock of the records.
-            budget: how much to do at most; a single batch is never divided.
+            budget: how much to do at most; a single batch is divided only if it is large.
 
         Returns:
             True if there is more to do now.
 
         Raises:
-            InterruptedSwapError: a partition has to be opened anew.
+            InterruptedSwapError: a log has to be opened anew.
         """
-        if self._current is not None and logs.get(self._current[0]) is not self._current[1]:
+        if self._running is not None and self._running.log.is_given_up:
             self.stop()
-        if self._current is None:
-            self._current = self._choose(logs, now_ms)
-            if self._current is None:
+        if self._running is None:
+            self._running = self._choose(logs(), now_ms)
+            if self._running is None:
                 return False
-        partition, log, running, work = self._current
+        running = self._running
         try:
             while budget > 0:
-                done = next(work, None)
+                done = next(running.work, None)
                 if done is None:
-                    self._current = None
-                    self._finished(partition, log, running.first_dirty)
+                    self._running = None
+                    self._finished(running)
                     return True
                 if not done:
                     return True
                 budget -= done
         except (InvalidBatchError, OSError, LogStoreError) as error:
-            logger.error("log partition %d can't be compacted: %s", partition, error)
-            self._current = None
+            logger.error("%s-%d can't be compacted: %s", *running.partition, error)
+            self._running = None
             if not isinstance(error, OSError):
-                self._stuck_at[partition] = log.segments[-1]
+                self._stuck_at[running.partition] = _last_base(running.log)
                 return True
-            self._retry_ms[partition] = now_ms + RETRY_MS
-            if _is_half_swapped(log):
-                raise InterruptedSwapError(partition, error) from error
+            self._retry_ms[running.partition] = now_ms + RETRY_MS
+            if isinstance(error, InterruptedSwapError):
+                raise
         return True
 
     def stop(self) -> None:
         """Give up what is under way; the log stays as it is."""
-        if self._current is not None:
-            self._current[3].close()
-            self._current = None
+        if self._running is not None:
+            self._running.work.close()
+            self._running = None
 
-    def _choose(
-        self, logs: Mapping[int, CompactableLog], now_ms: int
-    ) -> tuple[int, CompactableLog, CompactionPass, Work] | None:
-        """Return the dirtiest partition with the pass to take over it; None if all are clean enough."""
-        worst, worst_ratio = None, self._settings.min_cleanable_ratio
+    def forget(self, topic: str) -> None:
+        """A topic is gone.
+
+        Raises:
+            OSError: the checkpoint can't be written.
+        """
+        for known in (self._stuck_at, self._retry_ms):
+            for partition in [partition for partition in known if partition[0] == topic]:
+                del known[partition]
+        self._checkpoint.forget(topic)
+
+    def _choose(self, logs: Logs, now_ms: int) -> _Running | None:
+        """Return the pass over the dirtiest log; None if all are clean enough."""
+        worst, worst_dirtiness = None, -1.0
         for partition, log in logs.items():
             is_waiting = now_ms < self._retry_ms.get(partition, now_ms)
-            if len(log.segments) > 1 and self._stuck_at.get(partition) != log.segments[-1] and not is_waiting:
-                ratio = self._dirty_ratio(log, self._first_dirty_of(partition, log))
-                if ratio > worst_ratio:
-                    worst, worst_ratio = partition, ratio
+            if not is_waiting and self._stuck_at.get(partition) != _last_base(log):
+                dirtiness = log.dirtiness(self._first_dirty_of(partition, log), now_ms)
+                if dirtiness is not None and dirtiness > worst_dirtiness:
+                    worst, worst_dirtiness = partition, dirtiness
         if worst is None:
             return None
         log = logs[worst]
-        running = CompactionPass(
-            log.folder,
-            log.segments,
-            log.size_bytes,
-            segment_bytes=self._segment_bytes,
-            first_dirty=self._first_dirty_of(worst, log),
-            settings=self._settings,
-            now_ms=now_ms,
-            is_read=lambda: log.reader_count > 0,
-            replaced=lambda group: _replace(log.segments, group),
-        )
-        return worst, log, running, running.run()
+        first_dirty = self._first_dirty_of(worst, log)
+        compaction = CompactionPass(log, first_dirty, now_ms)
+        return _Running(worst, log, first_dirty, compaction, compaction.run())
 
-    def _first_dirty_of(self, partition: int, log: CompactableLog) -> int:
+    def _first_dirty_of(self, partition: TopicPartition, log: CompactableLog) -> int:
         # A checkpoint beyond the log belongs to another one that was there before.
-        first_dirty = self._first_dirty.get(partition, 0)
-        return first_dirty if log.segments[0] <= first_dirty <= log.segments[-1] else log.segments[0]
+        first_dirty, extents = self._checkpoint.get(partition), log.extents()
+        is_there = bool(extents) and extents[0].base_offset <= first_dirty <= extents[-1].base_offset
+        return first_dirty if is_there or not extents else extents[0].base_offset
 
-    def _dirty_ratio(self, log: CompactableLog, first_dirty: int) -> float:
-        sizes = {base: _size(segment_path(log.folder, base)) for base in log.segments[:-1]}
-        dirty = sum(size for base, size in sizes.items() if base >= first_dirty)
-        return dirty / (sum(sizes.values()) or 1)
-
-    def _finished(self, partition: int, log: CompactableLog, first_dirty: int) -> None:
-        if first_dirty <= self._first_dirty_of(partition, log):
-            self._stuck_at[partition] = log.segments[-1]
+    def _finished(self, running: _Running) -> None:
+        first_dirty = running.compaction.first_dirty
+        if first_dirty <= running.first_dirty:
+            self._stuck_at[running.partition] = _last_base(running.log)
             return
-        self._first_dirty[partition] = first_dirty
-        write_cleaner_checkpoint(self._directory, partition, first_dirty)
-        logger.info("compacted log partition %d up to offset %d", partition, first_dirty)
+        self._checkpoint.note(running.partition, first_dirty)
+        logger.info("compacted %s-%d up to offset %d", *running.partition, first_dirty)
 
 
-def _replace(segments: list[int], group: list[int]) -> None:
-    first = segments.index(group[0])
-    segments[first : first + len(group)] = group[:1]
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
-
-
-def _is_half_swapped(log: CompactableLog) -> bool:
-    paths = [segment_path(log.folder, base) for base in log.segments]
-    swaps = [swap_path(log.folder, base) for base in log.segments]
-    return not all(path.exists() for path in paths) or any(path.exists() for path in swaps)
+def _last_base(log: CompactableLog) -> int:
+    extents = log.extents()
+    return extents[-1].base_offset if extents else -1

@@ -178,24 +178,6 @@ def _read_leader_epochs(folder: Path) -> list[tuple[int, int]]:
     return [(int(epoch), int(offset)) for epoch, offset in entries]
 
 
-def read_cleaner_checkpoint(directory: Path) -> dict[int, int]:
-    """Return how far each log partition is compacted: log partition → first offset that is not.
-
-    A file that is missing or can't be understood is empty: then everything is compacted once more.
-    """
-    offsets = read_offset_checkpoint(directory / CLEANER_OFFSET_FILE)
-    return {partition: offset for (topic, partition), offset in offsets.items() if topic == TOPIC}
-
-
-def write_cleaner_checkpoint(directory: Path, partition: int, first_dirty: int) -> None:
-    """Note how far a log partition is compacted. What the file says of others, other topics too, stays.
-
-    A power failure may take it back, and then something is compacted once more; nobody waits for the disk here.
-    """
-    path = directory / CLEANER_OFFSET_FILE
-    write_offset_checkpoint(path, {**read_offset_checkpoint(path), (TOPIC, partition): first_dirty})
-
-
 def read_offset_checkpoint(path: Path) -> dict[tuple[str, int], int]:
     """Return the offset of each topic and partition in one of Kafka's offset checkpoint files, if there is one."""
     try:

@@ -35,11 +35,12 @@ from groupcoord.records.batches import Batch, InvalidBatchError, encode_batch
 from groupcoord.records.codec import RecordEncodingError
 from groupcoord.records.commit_batch import encode_commit_batch
 from groupcoord.records.tombstone_batch import encode_tombstone_batch
-from groupcoord.storage.cleaner import Cleaner, InterruptedSwapError
+from groupcoord.storage.cleaner import Cleaner, CleanerCheckpoint, Logs
 from groupcoord.storage.compaction import CompactionSettings
 from groupcoord.storage.errors import CorruptLogError, LogDirectoryError, LostSegmentError
 from groupcoord.storage.loading import last_records
 from groupcoord.storage.log_directory import (
+    TOPIC,
     find_topic_id,
     forget_clean_shutdown,
     is_locked,
@@ -53,6 +54,8 @@ from groupcoord.storage.log_directory import (
     write_partition_metadata,
 )
 from groupcoord.storage.lost_segments import find_loss, find_loss_behind
+from groupcoord.storage.offsets_log import OffsetsLog
+from groupcoord.storage.segment_rewrite import InterruptedSwapError
 from groupcoord.storage.segments import OFFSETS_END, all_records, read_batches, recover_log
 from groupcoord.storage.swapping import finish_swaps
 
@@ -150,7 +153,8 @@ class SegmentLogStore:
         self._failed: dict[int, StorageError] = {}  # those that nobody was told of yet
         self._to_check: list[int] = []
         self._lock = lock_directory(self.directory)
-        self._cleaner = Cleaner(self.directory, segment_bytes, compaction)
+        self._compaction = compaction._replace(segment_bytes=segment_bytes)
+        self._cleaner = Cleaner(CleanerCheckpoint(self.directory))
         #: The id of ``__consumer_offsets`` in this directory.
         self.topic_id = topic_id or find_topic_id(self.directory)
 
@@ -272,11 +276,18 @@ class SegmentLogStore:
         if self._lock < 0:
             raise StoreContractError("the log store is closed")
         try:
-            return self._cleaner.step(self._partitions, now_ms, budget)
+            return self._cleaner.step(self._compactable, now_ms, budget)
         except InterruptedSwapError as error:
-            self._forget(error.partition)
-            self._failed[error.partition] = StorageError(str(error))
-            raise self._failed[error.partition] from error
+            partition = next(index for index, log in self._partitions.items() if log.folder == error.folder)
+            self._forget(partition)
+            self._failed[partition] = StorageError(f"log partition {partition}: {error}")
+            raise self._failed[partition] from error
+
+    def _compactable(self) -> Logs:
+        return {(TOPIC, index): self._compactable_log(index, log) for index, log in self._partitions.items()}
+
+    def _compactable_log(self, partition: int, log: _Partition) -> OffsetsLog:
+        return OffsetsLog(log, self._compaction, is_open=lambda: self._partitions.get(partition) is log)
 
     def flush(self) -> None:
         """Fsync every partition that has unflushed records.

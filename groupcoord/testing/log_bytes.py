@@ -6,21 +6,16 @@ For tests of decoders: what groupcoord itself writes is :func:`groupcoord.record
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from struct import pack
 
-import cramjam
 from crc32c import crc32c
 
 from groupcoord.records.batches import BatchRecord, varint
-from groupcoord.records.compression import Compression, xxh32_short
+from groupcoord.records.compression import Compression, compress, lz4_frame
 
 LOG_APPEND_TIME, TRANSACTIONAL, CONTROL = 0x08, 0x10, 0x20
 MAGIC_V0, MAGIC_V1 = 0, 1
-
-_SNAPPY_BLOCK_BYTES = 32_768
-_LZ4_BLOCK_BYTES = 65_536
-_LZ4_NOT_COMPRESSED = 0x8000_0000
 
 
 def encode_any_batch(
@@ -108,7 +103,7 @@ def encode_messages(
     )
     compressed = compress(codec, inner)
     if magic == MAGIC_V0 and codec is Compression.LZ4:
-        compressed = _lz4(inner, checksum_from=0)
+        compressed = lz4_frame(inner, checksum_from=0)
     timestamp_ms = max(record[1] for record in records) if append_time_ms is None else append_time_ms
     return _message(magic, codec | time_bit, records[-1][0], timestamp_ms, None, compressed)
 
@@ -119,50 +114,6 @@ def _message(
     covered = pack(">bb", magic, attributes) + (pack(">q", timestamp_ms) if magic == MAGIC_V1 else b"")
     covered += _int32_sized(key) + _int32_sized(value)
     return pack(">qiI", offset, len(covered) + 4, zlib.crc32(covered)) + covered
-
-
-def compress(codec: Compression, data: bytes) -> bytes:
-    """Return ``data`` compressed in the framing that Kafka uses."""
-    return _COMPRESSORS[codec](data)
-
-
-def _gzip(data: bytes) -> bytes:
-    stream = zlib.compressobj(wbits=31)
-    return stream.compress(data) + stream.flush()
-
-
-def _snappy(data: bytes) -> bytes:
-    blocks = [
-        bytes(cramjam.snappy.compress_raw(data[start : start + _SNAPPY_BLOCK_BYTES]))
-        for start in range(0, len(data), _SNAPPY_BLOCK_BYTES)
-    ]
-    return b"\x82SNAPPY\x00" + pack(">ii", 1, 1) + b"".join(map(_int32_sized, blocks))
-
-
-def _lz4(data: bytes, checksum_from: int = 4) -> bytes:
-    """Return a frame of independent blocks, which is what Kafka reads and writes.
-
-    The header's checksum is that of the bytes from position 4 on; in format v0, from the magic number on (KAFKA-3160).
-    """
-    header = b"\x04\x22\x4d\x18\x60\x40"
-    frame = header + bytes((xxh32_short(header[checksum_from:]) >> 8 & 0xFF,))
-    for start in range(0, len(data), _LZ4_BLOCK_BYTES):
-        block = data[start : start + _LZ4_BLOCK_BYTES]
-        compressed = bytes(cramjam.lz4.compress_block(block, store_size=False))
-        if len(compressed) < len(block):
-            frame += pack("<I", len(compressed)) + compressed
-        else:
-            frame += pack("<I", len(block) | _LZ4_NOT_COMPRESSED) + block
-    return frame + bytes(4)
-
-
-_COMPRESSORS: dict[Compression, Callable[[bytes], bytes]] = {
-    Compression.NONE: bytes,
-    Compression.GZIP: _gzip,
-    Compression.SNAPPY: _snappy,
-    Compression.LZ4: _lz4,
-    Compression.ZSTD: lambda data: bytes(cramjam.zstd.compress(data)),
-}
 
 
 def _varint_sized(data: bytes | None) -> bytes:

@@ -19,6 +19,7 @@ from groupcoord.errors import ErrorCode
 from groupcoord.log_store import LogStoreError
 from groupcoord.records.batches import Batch
 from groupcoord.records.codec import decode_control
+from groupcoord.storage.cleaned_transactions import AbortedTransaction
 from groupcoord.storage.log_directory import segment_path
 from groupcoord.storage.lost_segments import find_loss, find_loss_behind
 from groupcoord.storage.segments import recover_log
@@ -28,7 +29,7 @@ from groupcoord.topic_logs.log_folder import LogFolder
 from groupcoord.topic_logs.log_memory import LogMemory
 from groupcoord.topic_logs.open_files import OpenFiles
 from groupcoord.topic_logs.partition_log import FoundRecord, PartitionLog, ReadBatches, Write
-from groupcoord.topic_logs.producer_states import AbortedTransaction, ProducerStates
+from groupcoord.topic_logs.producer_states import ProducerStates
 from groupcoord.topic_logs.segments import Segment
 from groupcoord.topic_logs.settings import TopicLogSettings
 
@@ -60,6 +61,7 @@ class DiskLog(PartitionLog):
         report: is told of trouble with the files: its kind, and a line.
 
     Attributes:
+        files: opens them.
         failure: why it can't be used any more, if so: open it again.
 
     Raises:
@@ -82,7 +84,7 @@ class DiskLog(PartitionLog):
         self.folder = folder
         self._note_start = note_start
         self._report = report
-        self._files = files
+        self.files = files
         self._has_written = False
         self._is_saved = True  # what the next start goes by is in files
         self._checked_interval = -1
@@ -110,7 +112,7 @@ class DiskLog(PartitionLog):
         if bases:
             for base, following in pairwise(bases):
                 size_bytes = os.path.getsize(segment_path(path, base))
-                self._begin(FileSegment.found(path, base, following, size_bytes, self._files, self._memory))
+                self._begin(FileSegment.found(path, base, following, size_bytes, self.files, self.memory))
             if not (is_clean and self._resume(bases[-1])):
                 self._recover(bases)
             active = self._segments[-1]
@@ -128,7 +130,7 @@ class DiskLog(PartitionLog):
     def _resume(self, base: int) -> bool:
         """Go on where the log was shut down; tell if that can be."""
         try:
-            active = FileSegment.resumed(self.folder.path, base, self._files, self._memory)
+            active = FileSegment.resumed(self.folder.path, base, self.files, self.memory)
         except (OSError, ValueError, TopicLogError):
             return False
         self._begin(active)
@@ -143,7 +145,7 @@ class DiskLog(PartitionLog):
         self.folder.forget_indexes(base)
         self.folder.forget_snapshots_behind(base)
         self._replay(self.folder.load_producers(self.producers, base))
-        active = FileSegment(path, base, self._files, self._memory)
+        active = FileSegment(path, base, self.files, self.memory)
         for batch in active.scan(size_bytes):
             aborted = replay(batch, self.producers)
             if aborted is not None:
@@ -188,7 +190,7 @@ class DiskLog(PartitionLog):
 
     def _roll(self) -> None:
         sealed = self._segments[-1] if self._segments else None
-        segment = FileSegment(self.folder.path, self.end_offset, self._files, self._memory)
+        segment = FileSegment(self.folder.path, self.end_offset, self.files, self.memory)
         try:
             segment.create()
         except OSError as error:
@@ -221,7 +223,7 @@ class DiskLog(PartitionLog):
     @property
     def _descriptor(self) -> int:
         active = self._segments[-1] if self._segments else None
-        return self._files.find(active.path) if isinstance(active, FileSegment) else -1
+        return self.files.find(active.path) if isinstance(active, FileSegment) else -1
 
     # ------------------------------------------------------------ flushing
 
@@ -292,12 +294,17 @@ class DiskLog(PartitionLog):
         return is_clean
 
     def _let_go(self) -> None:
+        self._interrupt()
         for segment in self._segments:
             assert isinstance(segment, FileSegment)
             segment.let_go()
         self.producers.clear()
 
     # ------------------------------------------------------------ failing
+
+    def compaction_failed(self, error: OSError) -> None:
+        """Files were replaced by halves: opening the log anew puts that in order."""
+        self._trouble(FailedLogError(f"{self.folder.path}: {error}"))
 
     def _fail(self, error: FailedLogError) -> None:
         """Nobody knows what is in the files: they have to be read anew."""

@@ -20,6 +20,7 @@ from typing import NoReturn
 from groupcoord.core.records import NO_TIMESTAMP
 from groupcoord.errors import ErrorCode
 from groupcoord.records.batches import Batch, InvalidBatchError
+from groupcoord.storage.cleaned_transactions import AbortedTransaction
 from groupcoord.storage.log_directory import segment_path
 from groupcoord.storage.segments import OFFSETS_END, RELATIVE_OFFSETS_END, read_headers
 from groupcoord.storage.swapping import INDEX_SUFFIXES
@@ -37,7 +38,6 @@ from groupcoord.topic_logs.index_entries import (
 )
 from groupcoord.topic_logs.log_memory import LogMemory
 from groupcoord.topic_logs.open_files import OpenFiles
-from groupcoord.topic_logs.producer_states import AbortedTransaction
 from groupcoord.topic_logs.segments import INDEX_INTERVAL_BYTES, Data, Place, Segment
 
 _OFFSET_SUFFIX, _TIME_SUFFIX, _ABORTED_SUFFIX = INDEX_SUFFIXES
@@ -259,6 +259,11 @@ class FileSegment(Segment):
             self._files.close(path)
         self._give_memory_back()
 
+    def retire(self) -> None:
+        """Another segment has its place, and its name: whoever still reads it must not read that."""
+        self.let_go()
+        self._is_released = True
+
     def _give_memory_back(self) -> None:
         self._memory.give_back(self._taken_bytes)
         self._taken_bytes = 0
@@ -364,6 +369,12 @@ class FileSegment(Segment):
         offsets, _ = self._indexes()
         number = bisect_right(offsets, offset - self.base_offset, key=itemgetter(0))
         return offsets[number - 1][1] if number else 0
+
+    def first_batch_ms(self) -> int:
+        """See :class:`~groupcoord.topic_logs.segments.Segment`."""
+        if self.first_timestamp_ms is None:
+            self.first_timestamp_ms = next((batch.max_timestamp_ms for batch in self.headers()), None)
+        return NO_TIMESTAMP if self.first_timestamp_ms is None else self.first_timestamp_ms
 
     def place_of(self, offset: int) -> Place | None:
         """See :class:`~groupcoord.topic_logs.segments.Segment`."""

@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 from struct import Struct
 
+from groupcoord.storage.cleaned_transactions import AbortedTransaction
 from groupcoord.topic_logs.open_files import OpenFiles
-from groupcoord.topic_logs.producer_states import AbortedTransaction
 
 OFFSET_ENTRY, TIME_ENTRY = Struct(">ii"), Struct(">qi")
 _ABORTED_ENTRY = Struct(">hqqqq")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from struct import Struct
 
+from groupcoord.core.records import NO_TIMESTAMP
+from groupcoord.records.batches import LAST_OFFSET_DELTA_POSITION, Batch, iter_batches
+from groupcoord.storage.cleaned_transactions import AbortedTransaction
 from groupcoord.topic_logs.log_memory import BATCH_OVERHEAD_BYTES, LogMemory
-from groupcoord.topic_logs.producer_states import AbortedTransaction
 from groupcoord.topic_logs.segments import Data, Place, Segment
 
 SEGMENT_BYTES = 1_048_576
@@ -20,6 +23,9 @@ SEGMENT_BATCHES = 1_024
 
 FIRST_BYTES = 1_024
 """A segment begins with so much memory, which is doubled when it is full."""
+
+
+_UNPACK_LAST_OFFSET_DELTA = Struct(">i").unpack_from
 
 
 class MemorySegment(Segment):
@@ -69,9 +75,19 @@ class MemorySegment(Segment):
 
     def append(self, data: Data, next_offset: int, max_timestamp_ms: int, *, is_marker: bool = False) -> None:
         """See :class:`~groupcoord.topic_logs.segments.Segment`."""
+        self.add(data, self.next_offset, next_offset, max_timestamp_ms, is_marker=is_marker)
+
+    def add(
+        self, data: Data, base_offset: int, next_offset: int, max_timestamp_ms: int, *, is_marker: bool = False
+    ) -> None:
+        """Add a batch; what follows the last one may begin at a later offset, in a log that was compacted.
+
+        Raises:
+            RefusedBatchError: POLICY_VIOLATION, there is no memory left.
+        """
         self._reserve(len(data), is_marker=is_marker)
         self._buffer[self.size_bytes : self.size_bytes + len(data)] = data
-        self._base_offsets.append(self.next_offset)
+        self._base_offsets.append(base_offset)
         self._positions.append(self.size_bytes)
         self._max_timestamps_ms.append(max_timestamp_ms)
         self.next_offset = next_offset
@@ -103,8 +119,15 @@ class MemorySegment(Segment):
         """See :class:`~groupcoord.topic_logs.segments.Segment`."""
         if offset >= self.next_offset:
             return None
-        number = bisect_right(self._base_offsets, offset) - 1
-        return Place(self._positions[number], self._end_of(number))
+        number = max(bisect_right(self._base_offsets, offset) - 1, 0)
+        if number < len(self._positions) and self._end_offset_of(number) <= offset:
+            number += 1  # the offset is in a gap that compaction has left
+        return Place(self._positions[number], self._end_of(number)) if number < len(self._positions) else None
+
+    def _end_offset_of(self, number: int) -> int:
+        (delta,) = _UNPACK_LAST_OFFSET_DELTA(self._buffer, self._positions[number] + LAST_OFFSET_DELTA_POSITION)
+        end_offset: int = self._base_offsets[number] + delta + 1
+        return end_offset
 
     def _end_of(self, number: int) -> int:
         return self._positions[number + 1] if number + 1 < len(self._positions) else self.size_bytes
@@ -122,6 +145,19 @@ class MemorySegment(Segment):
     def view(self, position: int, end_position: int) -> memoryview:
         """See :class:`~groupcoord.topic_logs.segments.Segment`."""
         return memoryview(self._buffer)[position:end_position]
+
+    def batches(self) -> Iterator[Batch]:
+        """Pass over the batches."""
+        return iter_batches(self.view(0, self.size_bytes), check_crc=False)
+
+    @property
+    def batch_count(self) -> int:
+        """How many there are."""
+        return len(self._positions)
+
+    def first_batch_ms(self) -> int:
+        """See :class:`~groupcoord.topic_logs.segments.Segment`."""
+        return self._max_timestamps_ms[0] if self._max_timestamps_ms else NO_TIMESTAMP
 
     def batches_since(self, timestamp_ms: int, offset: int) -> Iterator[memoryview]:
         """See :class:`~groupcoord.topic_logs.segments.Segment`."""

@@ -7,18 +7,19 @@ Kafka 4.4, as recorded.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
 
 from groupcoord.core.records import NO_PRODUCER_ID, NO_TIMESTAMP, TransactionMarker
 from groupcoord.errors import ErrorCode
 from groupcoord.records.batches import encode_batch
 from groupcoord.records.codec import encode_record
+from groupcoord.storage.cleaned_transactions import AbortedTransaction
 from groupcoord.topic_logs.errors import FailedLogError, RefusedBatchError, TopicLogError
 from groupcoord.topic_logs.log_memory import LogMemory
 from groupcoord.topic_logs.memory_segment import MemorySegment
 from groupcoord.topic_logs.produced_batch import ProducedBatch, check_produced, placed
-from groupcoord.topic_logs.producer_states import AbortedTransaction, ProducerStates
+from groupcoord.topic_logs.producer_states import ProducerStates
 from groupcoord.topic_logs.record_times import first_since
 from groupcoord.topic_logs.segments import INDEX_INTERVAL_BYTES, Data, Place, Segment
 from groupcoord.topic_logs.settings import DEFAULT_SETTINGS, LEADER_EPOCH, TopicLogSettings
@@ -71,6 +72,13 @@ class Write(NamedTuple):
     is_marker: bool = False
 
 
+class Compaction(Protocol):
+    """Somebody who rewrites segments of a log, between requests."""
+
+    def give_up(self) -> None:
+        """Leave the log as it is: its segments are about to go."""
+
+
 class PartitionLog:
     """One partition's batches in memory, and its producers.
 
@@ -81,13 +89,16 @@ class PartitionLog:
         start_offset: where readers may begin.
         end_offset: the offset of the next record, and the high watermark.
         leader_epoch: which batches name.
+        memory: where what it takes is counted.
         producers: what is known of those who wrote here.
         watchers: told of what happens; whoever adds itself takes itself out again.
         is_closed: the topic is gone.
         failure: why it can't be used any more, if so.
+        compaction: who compacts it at the moment.
     """
 
     failure: FailedLogError | None = None
+    compaction: Compaction | None = None
 
     def __init__(self, memory: LogMemory) -> None:
         self.start_offset = 0
@@ -96,7 +107,7 @@ class PartitionLog:
         self.is_closed = False
         self.producers = ProducerStates(memory)
         self.watchers: dict[Watcher, None] = {}
-        self._memory = memory
+        self.memory = memory
         self._segments: list[Segment] = []
         self._bases: list[int] = []
         self._rolled_bytes = 0  # of what is one segment for Kafka, which is written to
@@ -194,7 +205,7 @@ class PartitionLog:
         if last is None or self._is_full(last, write, settings):
             self._roll()
         elif isinstance(last, MemorySegment) and not last.has_room(len(write.data)):
-            self._begin(MemorySegment(self.end_offset, self._memory, goes_on=True))
+            self._begin(MemorySegment(self.end_offset, self.memory, goes_on=True))
         return self._segments[-1]
 
     def _is_full(self, last: Segment, write: Write, settings: TopicLogSettings) -> bool:
@@ -202,7 +213,7 @@ class PartitionLog:
         if not self._rolled_bytes:
             return False
         first_ms = self._first_timestamp_ms
-        is_old = first_ms >= 0 and write.max_timestamp_ms - first_ms > settings.segment_ms
+        is_old = first_ms >= 0 and write.max_timestamp_ms - first_ms > settings.roll_ms
         return is_old or self._rolled_bytes + len(write.data) > settings.segment_bytes
 
     def _roll(self) -> None:
@@ -211,7 +222,7 @@ class PartitionLog:
         Raises:
             RefusedBatchError: it can't be made.
         """
-        self._begin(MemorySegment(self.end_offset, self._memory))
+        self._begin(MemorySegment(self.end_offset, self.memory))
 
     def _begin(self, segment: Segment) -> None:
         self._segments.append(segment)
@@ -257,18 +268,21 @@ class PartitionLog:
         """
         if not settings.is_deleted:
             return 0
-        groups = self._groups()
+        groups = self.groups()
         sizes = [sum(segment.size_bytes for segment in group) for group in groups]
         excess_bytes = sum(sizes) - settings.retention_bytes
         count = 0
-        while settings.retention_bytes >= 0 and count < len(groups) and excess_bytes >= sizes[count] > 0:
+        deletable = len(groups) if sizes and sizes[-1] else len(groups) - 1  # an empty last one is to be written to
+        while settings.retention_bytes >= 0 and count < deletable and excess_bytes >= sizes[count]:
             excess_bytes -= sizes[count]
             count += 1
-        while settings.retention_ms >= 0 and count < len(groups) and sizes[count]:
-            if now_ms - _age_from(groups[count], now_ms) <= settings.retention_ms:
+        for number in range(count, deletable) if settings.retention_ms >= 0 else ():
+            if not sizes[number]:
+                continue  # compaction has emptied it: it goes with what comes behind it
+            if now_ms - _age_from(groups[number], now_ms) <= settings.retention_ms:
                 break
-            count += 1
-        if not count:
+            count = number + 1
+        if count <= 0:
             return 0
         if count == len(groups):
             self._roll()
@@ -276,7 +290,7 @@ class PartitionLog:
         self._tell()
         return sum(sizes[:count])
 
-    def _groups(self) -> list[list[Segment]]:
+    def groups(self) -> list[list[Segment]]:
         """Return the segments, those together that are one for Kafka."""
         groups: list[list[Segment]] = []
         for segment in self._segments:
@@ -285,7 +299,26 @@ class PartitionLog:
             groups[-1].append(segment)
         return groups
 
+    def replace(self, old: Sequence[Segment], new: Segment) -> None:
+        """Put a segment that compaction has made in the place of some others that follow each other."""
+        first = self._segments.index(old[0])
+        self._segments[first : first + len(old)] = [new]
+        self._bases[first : first + len(old)] = [new.base_offset]
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """All of them; records are appended to the last."""
+        return self._segments
+
+    def _interrupt(self) -> None:
+        """Whoever compacts the log has to give up: segments go."""
+        if self.compaction is not None:
+            self.compaction.give_up()
+            self.compaction = None
+
     def _drop(self, count: int) -> None:
+        if count:
+            self._interrupt()
         for segment in self._segments[:count]:
             segment.release()
         del self._segments[:count], self._bases[:count]
@@ -349,7 +382,9 @@ class PartitionLog:
         for segment in self._segments[number:]:
             end = min(segment.end_before(end_offset), position + left)
             if end <= position:
-                break
+                if segment.size_bytes:
+                    break
+                continue  # compaction has emptied it
             parts.append(segment.view(position, end))
             left -= end - position
             position = 0
@@ -413,7 +448,7 @@ class PartitionLog:
             RefusedBatchError: UNKNOWN_SERVER_ERROR, the records of a batch can't be read.
             FailedLogError: the files can't be read.
         """
-        for segment in self._segments:
+        for segment in list(self._segments):
             if segment.max_timestamp_ms >= timestamp_ms:
                 for batch in segment.batches_since(timestamp_ms, self.start_offset):
                     found = first_since(batch, timestamp_ms, self.start_offset)

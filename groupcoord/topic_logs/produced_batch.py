@@ -47,7 +47,7 @@ class ProducedBatch(Batch):
 
     __slots__ = ("data",)
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes | memoryview) -> None:
         super().__init__(data, 0, 0)
         self.data = data
 
@@ -67,7 +67,7 @@ class ProducedBatch(Batch):
         return self.attributes & CODEC_MASK == Compression.ZSTD
 
 
-def read_produced(data: bytes | None) -> ProducedBatch:
+def read_produced(data: bytes | memoryview | None) -> ProducedBatch:
     """Read the header of the one batch that a request has for a partition.
 
     Raises:
@@ -110,7 +110,7 @@ def check_produced(batch: ProducedBatch, settings: TopicLogSettings, now_ms: int
     contradiction = _contradiction(batch)
     if contradiction is not None:
         raise RefusedBatchError(ErrorCode.INVALID_RECORD, contradiction)
-    if settings.wants_keys:
+    if settings.is_compacted:
         check_keys(batch)
     if not settings.uses_append_time:
         _check_timestamps(batch, settings, now_ms)

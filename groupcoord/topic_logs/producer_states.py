@@ -15,6 +15,7 @@ from attrs import define, field
 
 from groupcoord.core.records import TransactionMarker
 from groupcoord.errors import ErrorCode
+from groupcoord.storage.cleaned_transactions import AbortedTransaction
 from groupcoord.topic_logs.errors import RefusedBatchError
 from groupcoord.topic_logs.log_memory import PRODUCER_BYTES, LogMemory
 from groupcoord.topic_logs.produced_batch import SEQUENCE_END, ProducedBatch
@@ -65,20 +66,6 @@ class ActiveProducer(NamedTuple):
     first_offset: int
 
 
-class AbortedTransaction(NamedTuple):
-    """A transaction whose records read-committed readers leave out.
-
-    Attributes:
-        last_offset: that of its marker.
-        last_stable_offset: what it was right after the marker; grows from one aborted transaction to the next.
-    """
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    last_stable_offset: int
-
-
 class Numbered(Protocol):
     """What is noted of a batch."""
 
@@ -120,6 +107,18 @@ class ProducerEntry(NamedTuple):
     timestamp_ms: int
     coordinator_epoch: int
     first_offset: int
+
+
+class LastRecord(NamedTuple):
+    """What has to stay in a log of a producer that is remembered.
+
+    Attributes:
+        data_offset: of its last record; None: its last batch was a marker.
+        producer_epoch: the epoch of that.
+    """
+
+    data_offset: int | None
+    producer_epoch: int
 
 
 class ProducerStates:
@@ -200,6 +199,17 @@ class ProducerStates:
             )
             for producer_id, producer in self._producers.items()
         ]
+
+    def last_records(self) -> dict[int, LastRecord]:
+        """Return what compaction has to keep of each, so that a log that is read anew tells the same of them."""
+        found = {}
+        for producer_id, producer in self._producers.items():
+            last = producer.batches[-1] if producer.batches else None
+            offset = None
+            if last is not None:
+                offset = last.base_offset + (last.last_sequence - last.base_sequence) % SEQUENCE_END
+            found[producer_id] = LastRecord(offset, producer.producer_epoch)
+        return found
 
     # ------------------------------------------------------------ snapshots
 

@@ -20,11 +20,12 @@ def first_since(data: memoryview, timestamp_ms: int, offset: int) -> tuple[int, 
         RefusedBatchError: UNKNOWN_SERVER_ERROR, what the producer put into the batch are no records.
     """
     batch = Batch(data, 0, 0)
-    if batch.attributes & LOG_APPEND_TIME:
-        return batch.max_timestamp_ms, max(batch.base_offset, offset)
+    append_time_ms = batch.max_timestamp_ms if batch.attributes & LOG_APPEND_TIME else None
+    if append_time_ms is not None and batch.record_count > batch.last_offset_delta:
+        return append_time_ms, max(batch.base_offset, offset)
     try:
         for head in record_heads(batch.payload(DECOMPRESSED_BYTES_MAX), batch.record_count):
-            found_ms = batch.base_timestamp_ms + head.timestamp_delta_ms
+            found_ms = batch.base_timestamp_ms + head.timestamp_delta_ms if append_time_ms is None else append_time_ms
             found_offset = batch.base_offset + head.offset_delta
             if found_ms >= timestamp_ms and found_offset >= offset:
                 return found_ms, found_offset

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
-from groupcoord.topic_logs.producer_states import AbortedTransaction
+from groupcoord.storage.cleaned_transactions import AbortedTransaction
 
 Data = bytes | bytearray
 
@@ -88,6 +88,10 @@ class Segment(ABC):
         """Give back what it takes: it is no part of the log any more."""
 
     # ------------------------------------------------------------ reading; all raise FailedLogError
+
+    @abstractmethod
+    def first_batch_ms(self) -> int:
+        """Return the largest timestamp of the first batch; -1 if there is none."""
 
     @abstractmethod
     def place_of(self, offset: int) -> Place | None:

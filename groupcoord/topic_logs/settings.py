@@ -17,7 +17,8 @@ class TopicLogSettings:
     Attributes:
         max_message_bytes: how large a batch may be, all of it counted.
         uses_append_time: batches get the time at which they are appended (``message.timestamp.type=LogAppendTime``).
-        wants_keys: each record must have a key, since the topic is compacted (``cleanup.policy``).
+        is_compacted: of the records of a key only the last one is kept for good, so each must have a key
+            (``cleanup.policy`` has ``compact``).
         timestamp_before_max_ms: how far before now a batch's first timestamp may lie.
         timestamp_after_max_ms: how far behind now a batch's largest timestamp may lie.
         segment_bytes: a segment that would grow beyond this is followed by a new one.
@@ -27,11 +28,16 @@ class TopicLogSettings:
         is_deleted: whether records are deleted for their age or their size (``cleanup.policy`` has ``delete``).
         flush_messages: so many records are made durable at once.
         flush_ms: records are made durable after this time.
+        min_cleanable_ratio: a log is compacted when more than this part of it is dirty.
+        delete_retention_ms: how long tombstones and markers stay after they were first compacted.
+        min_compaction_lag_ms: younger records are not compacted.
+        max_compaction_lag_ms: older records are, however small a part of the log they are.
+        dedupe_buffer_bytes: memory for the keys that one pass of compaction looks for.
     """
 
     max_message_bytes: int = 1_048_588
     uses_append_time: bool = False
-    wants_keys: bool = False
+    is_compacted: bool = False
     timestamp_before_max_ms: int = INT64_MAX
     timestamp_after_max_ms: int = 3_600_000
     segment_bytes: int = 1_073_741_824
@@ -41,6 +47,16 @@ class TopicLogSettings:
     is_deleted: bool = True
     flush_messages: int = INT64_MAX
     flush_ms: int = INT64_MAX
+    min_cleanable_ratio: float = 0.5
+    delete_retention_ms: int = 86_400_000
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = INT64_MAX
+    dedupe_buffer_bytes: int = 134_217_728
+
+    @property
+    def roll_ms(self) -> int:
+        """How much older the first batch of a segment may be than the last: what isn't rolled isn't compacted."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
 
 
 DEFAULT_SETTINGS = TopicLogSettings()

@@ -13,12 +13,16 @@ from groupcoord.topic_logs.log_memory import LOG_BYTES, LogMemory
 from groupcoord.topic_logs.settings import TopicLogSettings
 
 if TYPE_CHECKING:
+    from groupcoord.storage.cleaner import Cleaner, Logs
     from groupcoord.topic_logs.data_directory import DataDirectory
     from groupcoord.topic_logs.disk_log import Acknowledged
     from groupcoord.topic_logs.partition_log import PartitionLog
 
 RETRY_MS = 1_000
 """A log that can't be opened is tried again after this time, if somebody asks for it."""
+
+COMPACTION_BUDGET = 500
+"""So many batches and records are compacted without a pause: a millisecond or two."""
 
 CHECKED_AT_ONCE = 10
 """How many logs one call of :meth:`TopicLogs.check_some` looks at."""
@@ -78,6 +82,7 @@ class TopicLogs:
         self._logs: dict[UUID, dict[int, PartitionLog]] = {}
         self._failures: dict[Partition, _Failure] = {}
         self._to_check: list[Partition] = []
+        self._cleaner: Cleaner | None = None
 
     def log(self, topic: NamedTopic, partition_index: int) -> PartitionLog:
         """Return the log of a partition that exists; in memory one that takes nothing if there is no room for it.
@@ -198,6 +203,45 @@ class TopicLogs:
             with suppress(FailedLogError):  # that was said, and the log is opened again
                 log.flush_due(settings, self._now_ms())
 
+    def compact_some(
+        self, topics: Callable[[], Iterable[tuple[NamedTopic, TopicLogSettings]]], now_ms: int, budget: int
+    ) -> bool:
+        """Compact the dirtiest log a little further.
+
+        Args:
+            topics: returns those that are compacted, with what holds for them.
+            now_ms: the time by the clock of the records.
+            budget: how many batches and records to handle, roughly.
+
+        Returns:
+            True if it should soon be called again; False if all is clean enough for now.
+        """
+        if self._cleaner is None and not any(topics()):
+            return False
+        from groupcoord.storage.segment_rewrite import InterruptedSwapError
+
+        with suppress(InterruptedSwapError):  # that was said, and the log is opened again
+            return self._started_cleaner().step(lambda: self._compactable(topics()), now_ms, budget)
+        return True
+
+    def _started_cleaner(self) -> Cleaner:
+        from groupcoord.storage.cleaner import Cleaner, CleanerCheckpoint
+
+        if self._cleaner is None:
+            directory = None if self._directory is None else self._directory.path
+            self._cleaner = Cleaner(CleanerCheckpoint(directory))
+        return self._cleaner
+
+    def _compactable(self, topics: Iterable[tuple[NamedTopic, TopicLogSettings]]) -> Logs:
+        from groupcoord.topic_logs.compaction import compactable
+
+        return {
+            (topic.name, index): compactable(log, settings)
+            for topic, settings in topics
+            for index, log in self._logs.get(topic.topic_id, {}).items()
+            if log.failure is None
+        }
+
     # ------------------------------------------------------------ ends
 
     def delete(self, topic: NamedTopic) -> None:
@@ -207,6 +251,11 @@ class TopicLogs:
             self.memory.give_back(LOG_BYTES)
         for partition in [partition for partition in self._failures if partition[0] == topic.topic_id]:
             del self._failures[partition]
+        if self._cleaner is not None or self._directory is not None:
+            try:
+                self._started_cleaner().forget(topic.name)
+            except OSError as error:
+                self.report("a checkpoint can't be written", str(error))
         if self._directory is not None:
             self._directory.delete(topic.name)
 
@@ -218,6 +267,8 @@ class TopicLogs:
         """
         if self._directory is None:
             return
+        if self._cleaner is not None:
+            self._cleaner.stop()
         logs = [log for logs in self._logs.values() for log in logs.values()]
         is_clean = not self._failures
         for log in logs:

@@ -251,3 +251,22 @@ def test_deleting_and_reading_need_permission() -> None:
     request = DeleteRecords((DeleteRecordsTopic("one", (DeleteRecordsPartition(0, -1),)),))
     assert world.ask(request).topics[0].partitions[0].error_code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert world.fetch().error_code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+# ---------------------------------------------------------------- compaction
+
+
+def test_compacted_topics_are_compacted_between_requests(world: DataWorld) -> None:
+    """Of what was replaced nothing is fetched or looked up any more, as the topic's settings want it; others stay."""
+    for name in ("one", "two"):
+        for number in range(9):
+            world.produce(batch(b"%d" % number, at_ms=START_MS + 2_000 * number), name)
+    assert not world.data.compact_some(START_MS)
+    world.configure("one", cleanup_policy="compact", segment_ms="1000", min_cleanable_dirty_ratio="0.1")
+    for number in range(9, 18):
+        world.produce(batch(b"%d" % number, at_ms=START_MS + 2_000 * number))
+    while world.data.compact_some(START_MS):
+        pass
+    assert len(records_of(world.fetch())) == 2 * len(batch(b"17"))
+    assert lookup(world, START_MS)[2:4] == (START_MS + 32_000, 16)
+    assert len(records_of(world.fetch(name="two"))) == 9 * len(batch(b"1"))

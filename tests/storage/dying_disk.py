@@ -48,6 +48,6 @@ class DyingDisk:
         for log in store._partitions.values():
             if log.descriptor >= 0:
                 os.close(log.descriptor)
-        store._cleaner._current = None
+        store._cleaner._running = None
         os.close(store._lock)
         store._lock = -1

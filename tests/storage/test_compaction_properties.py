@@ -23,7 +23,7 @@ from groupcoord import MemoryLogStore
 from groupcoord.core.hard_state import HardState
 from groupcoord.log_store import LogRecord, Ticket
 from groupcoord.messages import CompleteTransaction, OffsetCommit, TxnOffsetCommit
-from groupcoord.storage import compaction
+from groupcoord.storage import segment_rewrite
 from groupcoord.storage.compaction import CompactionSettings
 from groupcoord.storage.log_directory import segment_path, sync_path
 from groupcoord.storage.segment_store import SegmentLogStore
@@ -74,7 +74,7 @@ class CompactionMachine(FullMachine):
         self.roll_bytes = self.random.choice([1, 300, 1_000])
         self.durable: dict[Path, int] = {}
         self.patch = pytest.MonkeyPatch()
-        self.patch.setattr(compaction, "sync_path", self.sync)
+        self.patch.setattr(segment_rewrite, "sync_path", self.sync)
         self.group_bytes = self.random.choice([1, 1_000, 10**6])
         self.compaction = CompactionSettings(
             min_cleanable_ratio=0.0,
@@ -94,7 +94,7 @@ class CompactionMachine(FullMachine):
         """Open the segment files. A segment is full after a few appends, but a single append may be larger."""
         files = SegmentLogStore(self.folder, compaction=self.compaction)
         files._segment_bytes = self.roll_bytes
-        files._cleaner._segment_bytes = self.group_bytes
+        files._compaction = self.compaction._replace(segment_bytes=self.group_bytes)
         for partition in range(LOG_PARTITIONS):
             files.end_offset(partition)  # only what is open is compacted
         return files

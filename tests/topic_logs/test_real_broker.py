@@ -123,8 +123,8 @@ def broker(properties: Path, port: int, log: Path, *, is_killed: bool) -> Iterat
 
 
 @contextmanager
-def serving(directory: Path, *, is_killed: bool) -> Iterator[tuple[int, Peer]]:
-    settings = {"offsets.topic.num.partitions": LOG_PARTITIONS, "log.segment.bytes": 1_048_576}
+def serving(directory: Path, *, is_killed: bool, **more: Any) -> Iterator[tuple[int, Peer]]:
+    settings = {"offsets.topic.num.partitions": LOG_PARTITIONS, "log.segment.bytes": 1_048_576, **more}
     server = ServerProcess(directory, settings=settings)
     try:
         with closing(Peer(SocketServer("127.0.0.1", server.port), "test")) as peer:
@@ -159,4 +159,35 @@ def test_a_broker_and_a_server_in_turn(tmp_path: Path, is_killed: bool) -> None:
     with broker(properties, port, log, is_killed=False) as peer:
         again = answers(peer)
         assert again == ours
+    assert "ERROR" not in log.read_text()
+
+
+def test_a_broker_serves_what_was_compacted(tmp_path: Path) -> None:
+    """A log with gaps, emptied batches and markers of nothing is a broker's own, too."""
+    directory, properties, log = tmp_path / "kafka", tmp_path / "server.properties", tmp_path / "broker.log"
+    port = free_port()
+    format_directory(directory, properties, port, LOG_PARTITIONS, SETTINGS)
+    with broker(properties, port, log, is_killed=False) as peer:
+        topic = {"name": TOPIC, "num_partitions": PARTITION_COUNT, "replication_factor": 1, "assignments": []}
+        ask(peer, "CreateTopics", 7, {"topics": [{**topic, "configs": []}], "timeout": 10_000, "validate_only": False})
+        write(port, "broker")
+    cleaning = {"log.cleanup.policy": "compact", "log.cleaner.min.cleanable.ratio": 0.01, "log.cleaner.backoff.ms": 10}
+    with serving(directory, is_killed=True, **cleaning) as (port_of_server, peer):
+        write(port_of_server, "server")
+        deadline_s = time.monotonic() + START_S
+        while len((directory / "cleaner-offset-checkpoint").read_text().split()) < 2 + 3 * PARTITION_COUNT:
+            assert time.monotonic() < deadline_s
+            time.sleep(0.1)
+        time.sleep(1)
+        ours = answers(peer)
+    with broker(properties, port, log, is_killed=False) as peer:
+        theirs = answers(peer)
+    assert theirs.keys() == ours.keys()
+    for asked, answer in theirs.items():
+        if asked.startswith("fetch"):  # a broker stops at the end of a segment
+            found, expected = ours[asked]["records"]["hex"], answer["records"]["hex"]
+            assert found.startswith(expected) or expected.startswith(found)
+            assert min(len(found), len(expected)) > 0 or not expected
+        elif answer != (-1, -1):  # it looks at one batch only for the largest time, be it an emptied one
+            assert answer == ours[asked], asked
     assert "ERROR" not in log.read_text()

@@ -17,7 +17,7 @@ from groupcoord.topic_logs.record_keys import check_keys
 from groupcoord.topic_logs.settings import TopicLogSettings
 
 NOW_MS = 1_700_000_000_000
-COMPACTED = TopicLogSettings(wants_keys=True)
+COMPACTED = TopicLogSettings(is_compacted=True)
 
 
 def batch(*keys: bytes | None) -> bytes:

@@ -71,7 +71,7 @@ def test_old_segments_are_full(log: PartitionLog) -> None:
     """A batch that is younger than the first of the segment by more than ``segment.ms`` begins the next."""
     settings = evolve(SEGMENTS_OF_TWO, segment_bytes=1 << 30, segment_ms=2 * MINUTE_MS, retention_bytes=0)
     size = fill(log, settings, 7)
-    assert [len(group) for group in log._groups()] == [1, 1, 1]
+    assert [len(group) for group in log.groups()] == [1, 1, 1]
     assert log.retain(evolve(settings, retention_bytes=4 * size), NOW_MS) == 3 * size
 
 

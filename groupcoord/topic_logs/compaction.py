@@ -1,0 +1,285 @@
+"""The log of a topic's partition as compaction sees it, in memory or in files.
+
+What Kafka's log cleaner would have to look up is known: which transactions are open and which were aborted, and what
+the last record of each producer is. Sources: ``LogCleanerManager`` and ``LogToClean`` of Apache Kafka 4.4.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterator, Mapping, Sequence
+
+from groupcoord.records.batches import Batch
+from groupcoord.settings import INT64_MAX
+from groupcoord.storage.cleaned_transactions import AbortedTransaction
+from groupcoord.storage.compaction import CompactionSettings, Extent, Outlook, Rewrite, dirty_part
+from groupcoord.storage.log_directory import segment_path
+from groupcoord.storage.segment_rewrite import InterruptedSwapError, SegmentRewrite, Work, sync
+from groupcoord.storage.segments import read_batches
+from groupcoord.topic_logs.disk_log import DiskLog
+from groupcoord.topic_logs.errors import FailedLogError, RefusedBatchError
+from groupcoord.topic_logs.file_segment import FileSegment
+from groupcoord.topic_logs.memory_segment import SEGMENT_BATCHES, SEGMENT_BYTES, MemorySegment
+from groupcoord.topic_logs.partition_log import PartitionLog
+from groupcoord.topic_logs.producer_states import LastRecord
+from groupcoord.topic_logs.segments import Segment
+from groupcoord.topic_logs.settings import TopicLogSettings
+
+CHUNK_BYTES = 262_144
+
+
+def compactable(log: PartitionLog, settings: TopicLogSettings) -> TopicLog:
+    """Return a log as compaction sees it."""
+    return FileLog(log, settings) if isinstance(log, DiskLog) else MemoryLog(log, settings)
+
+
+class TopicLog(ABC):
+    """See :class:`~groupcoord.storage.compaction.CompactableLog`.
+
+    Args:
+        log: the log.
+        settings: of its topic.
+
+    Attributes:
+        settings: when to compact it, and what may go.
+        is_given_up: segments of the log are gone, or the log.
+    """
+
+    def __init__(self, log: PartitionLog, settings: TopicLogSettings, *, segment_bytes: int) -> None:
+        self.settings = CompactionSettings(
+            settings.min_cleanable_ratio,
+            settings.delete_retention_ms,
+            settings.min_compaction_lag_ms,
+            settings.dedupe_buffer_bytes,
+            segment_bytes,
+        )
+        self.is_given_up = False
+        self._max_lag_ms = settings.max_compaction_lag_ms
+        self._log = log
+        self._rewrite: Rewrite | None = None
+
+    def give_up(self) -> None:
+        """See :class:`~groupcoord.topic_logs.partition_log.Compaction`."""
+        self.is_given_up = True
+        if self._rewrite is not None:
+            self._rewrite.close()
+
+    # ------------------------------------------------------------ when
+
+    def dirtiness(self, first_dirty: int, now_ms: int) -> float | None:
+        """See :class:`~groupcoord.storage.compaction.CompactableLog`."""
+        groups = self._log.groups()
+        if len(groups) < 2:
+            return None
+        try:
+            limit = self._limit(groups, first_dirty, now_ms)
+        except OSError:
+            return None  # whoever reads it is told
+        extents = [Extent(segment.base_offset, segment.size_bytes) for segment in self._log.segments]
+        dirtiness = dirty_part(extents, first_dirty, limit)
+        is_due = dirtiness > self.settings.min_cleanable_ratio
+        return dirtiness if is_due or (dirtiness and self._is_overdue(groups, first_dirty, now_ms)) else None
+
+    def _limit(self, groups: list[list[Segment]], first_dirty: int, now_ms: int) -> int:
+        """Return where the first segment begins that may not be touched yet."""
+        limit = min(self._log.last_stable_offset, groups[-1][0].base_offset)
+        lag_ms = self.settings.min_compaction_lag_ms
+        for group in groups if lag_ms else ():
+            try:
+                is_young = max(segment.max_timestamp_ms for segment in group) > now_ms - lag_ms
+            except FailedLogError as error:
+                raise OSError(error.reason) from error
+            if is_young and group[-1].next_offset > first_dirty:
+                limit = min(limit, group[0].base_offset)
+        return max((group[0].base_offset for group in groups if group[0].base_offset <= limit), default=limit)
+
+    def _is_overdue(self, groups: list[list[Segment]], first_dirty: int, now_ms: int) -> bool:
+        if self._max_lag_ms == INT64_MAX:
+            return False
+        dirty = [group[0] for group in groups[:-1] if group[-1].next_offset > first_dirty]
+        with contextlib.suppress(FailedLogError):  # then it isn't compacted either
+            return any(0 < segment.first_batch_ms() < now_ms - self._max_lag_ms for segment in dirty)
+        return False
+
+    # ------------------------------------------------------------ what
+
+    def extents(self) -> list[Extent]:
+        """See :class:`~groupcoord.storage.compaction.CompactableLog`."""
+        return [Extent(segment.base_offset, segment.size_bytes) for segment in self._log.segments]
+
+    def outlook(self, dirty_base: int, now_ms: int) -> Generator[int, None, Outlook]:
+        """See :class:`~groupcoord.storage.compaction.CompactableLog`."""
+        self._log.compaction = self
+        aborted: list[AbortedTransaction] = []
+        for segment in list(self._log.segments):
+            known = segment.aborted
+            for number in range(len(known)):
+                aborted.append(known[number])
+                yield 1
+        return Outlook(self._limit(self._log.groups(), dirty_base, now_ms), aborted)
+
+    def last_records(self) -> Mapping[int, LastRecord]:
+        """See :class:`~groupcoord.storage.compaction.CompactableLog`."""
+        return self._log.producers.last_records()
+
+    def rewrite(self, group: Sequence[int]) -> Rewrite:
+        """See :class:`~groupcoord.storage.compaction.CompactableLog`."""
+        segments = self._log.segments
+        first = next(number for number, segment in enumerate(segments) if segment.base_offset == group[0])
+        self._rewrite = self._rewriting(segments[first : first + len(group)])
+        return self._rewrite
+
+    @abstractmethod
+    def batches(self, base_offset: int) -> Iterator[Batch]:
+        """See :class:`~groupcoord.storage.compaction.CompactableLog`."""
+
+    @abstractmethod
+    def make_durable(self, base_offset: int) -> Work:
+        """See :class:`~groupcoord.storage.compaction.CompactableLog`."""
+
+    @abstractmethod
+    def _rewriting(self, segments: Sequence[Segment]) -> Rewrite:
+        """Return what some segments become."""
+
+    def _segment(self, base_offset: int) -> Segment:
+        return next(segment for segment in self._log.segments if segment.base_offset == base_offset)
+
+
+# ---------------------------------------------------------------- in memory
+
+
+class MemoryLog(TopicLog):
+    """A log in memory. Its segments are no larger than a megabyte, so little memory is needed twice."""
+
+    def __init__(self, log: PartitionLog, settings: TopicLogSettings) -> None:
+        super().__init__(log, settings, segment_bytes=SEGMENT_BYTES)
+
+    def extents(self) -> list[Extent]:
+        """See :class:`~groupcoord.storage.compaction.CompactableLog`. Many batches count as many bytes."""
+        found = []
+        for segment in self._log.segments:
+            assert isinstance(segment, MemorySegment)
+            size_bytes = max(segment.size_bytes, segment.batch_count * SEGMENT_BYTES // SEGMENT_BATCHES)
+            found.append(Extent(segment.base_offset, size_bytes))
+        return found
+
+    def batches(self, base_offset: int) -> Iterator[Batch]:
+        """See :class:`~groupcoord.storage.compaction.CompactableLog`."""
+        segment = self._segment(base_offset)
+        assert isinstance(segment, MemorySegment)
+        return segment.batches()
+
+    def make_durable(self, base_offset: int) -> Work:
+        """See :class:`~groupcoord.storage.compaction.CompactableLog`."""
+        yield from ()
+
+    def _rewriting(self, segments: Sequence[Segment]) -> Rewrite:
+        return _MemoryRewrite(self._log, segments)
+
+
+class _MemoryRewrite:
+    def __init__(self, log: PartitionLog, old: Sequence[Segment]) -> None:
+        self._log = log
+        self._old = old
+        goes_on = all(segment.goes_on for segment in old)
+        self._new: MemorySegment | None = MemorySegment(old[0].base_offset, log.memory, goes_on=goes_on)
+
+    def add(self, batch: Batch, kept: bytes | None) -> None:
+        if kept is None or self._new is None:
+            return
+        max_timestamp_ms = Batch(kept, 0, 0).max_timestamp_ms
+        try:
+            self._new.add(kept, batch.base_offset, batch.next_offset, max_timestamp_ms, is_marker=True)
+        except RefusedBatchError as error:
+            raise OSError(errno.ENOMEM, error.reason) from error
+
+    def commit(self, aborted: Sequence[AbortedTransaction]) -> Work:
+        yield from ()
+        new, self._new = self._new, None
+        assert new is not None
+        new.next_offset = self._old[-1].next_offset
+        for transaction in aborted:
+            new.add_aborted(transaction)
+        self._log.replace(self._old, new)
+        for segment in self._old:
+            segment.release()
+        self._old = ()
+
+    def close(self) -> None:
+        if self._new is not None:
+            self._new.release()
+            self._new = None
+
+
+# ---------------------------------------------------------------- in files
+
+
+class FileLog(TopicLog):
+    """A log in segment files."""
+
+    _log: DiskLog
+
+    def __init__(self, log: DiskLog, settings: TopicLogSettings) -> None:
+        super().__init__(log, settings, segment_bytes=settings.segment_bytes)
+
+    def batches(self, base_offset: int) -> Iterator[Batch]:
+        """See :class:`~groupcoord.storage.compaction.CompactableLog`."""
+        segment = self._segment(base_offset)
+        return read_batches(
+            segment_path(self._log.folder.path, base_offset),
+            next_offset=base_offset,
+            end_offset=segment.next_offset,
+            end=segment.size_bytes,
+            chunk_bytes=CHUNK_BYTES,
+        )
+
+    def make_durable(self, base_offset: int) -> Work:
+        """See :class:`~groupcoord.storage.compaction.CompactableLog`."""
+        return sync(segment_path(self._log.folder.path, base_offset))
+
+    def _rewriting(self, segments: Sequence[Segment]) -> Rewrite:
+        return _FileRewrite(self._log, segments)
+
+
+class _FileRewrite:
+    def __init__(self, log: DiskLog, old: Sequence[Segment]) -> None:
+        self._log = log
+        self._old = old
+        group = [segment.base_offset for segment in old]
+        path = log.folder.path
+        self._new = FileSegment(path, group[0], log.files, log.memory)
+        self._is_in_place = False
+        self._file = SegmentRewrite(path, group, is_read=lambda: False, replaced=self._replace)
+
+    def add(self, batch: Batch, kept: bytes | None) -> None:
+        if kept is not None:
+            self._file.write(kept)
+            self._new.note(batch.base_offset, len(kept), batch.next_offset, Batch(kept, 0, 0).max_timestamp_ms)
+
+    def commit(self, aborted: Sequence[AbortedTransaction]) -> Work:
+        self._new.next_offset = self._old[-1].next_offset
+        try:
+            yield from self._file.swap()
+        except InterruptedSwapError as error:
+            self._log.compaction_failed(error)
+            raise
+        # Without these files the next start has to read more, and readers of committed records are told less of what
+        # is not there any more.
+        with contextlib.suppress(OSError, FailedLogError):
+            for transaction in aborted:
+                self._new.add_aborted(transaction)
+            self._new.seal()
+
+    def _replace(self) -> None:
+        self._is_in_place = True
+        for segment in self._old:
+            assert isinstance(segment, FileSegment)
+            segment.retire()
+        self._log.replace(self._old, self._new)
+
+    def close(self) -> None:
+        self._file.close()
+        if not self._is_in_place:
+            self._new.let_go()
