@@ -28,6 +28,7 @@ from groupcoord.host.opening import open_log_store, open_topic_directory, open_t
 from groupcoord.host.server import Server
 from groupcoord.host.topics import OFFSETS_TOPIC, TopicError, TopicFileError, TopicRegistry, check_topic_name
 from groupcoord.host.transaction_log import TransactionLogError
+from groupcoord.interpreter import keep_freed_memory
 from groupcoord.log_store import ListingStore, LogStore, LogStoreError, MemoryLogStore
 from groupcoord.wire import load_newest
 
@@ -253,6 +254,7 @@ def _metrics(broker: Broker, host: str, port: int | None) -> MetricsServer | Non
 
 
 def _run(broker: Broker, sock: socket.socket, metrics: MetricsServer | None, on_start: Callable[[], None]) -> None:
+    keep_freed_memory()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(broker, sock, metrics, on_start))
 

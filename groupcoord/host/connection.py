@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from inspect import GEN_RUNNING, getgeneratorstate
 from typing import Any, Protocol
 
 from groupcoord.core.front.authorization import Principal
-from groupcoord.host.portions import CAN_BE_LONG, Answer, Work, is_long
+from groupcoord.host.portions import CAN_BE_LONG, Answer, Work, has_many_records, is_long
 from groupcoord.host.turns import Turns
 from groupcoord.wire import (
     ProtocolError,
@@ -25,6 +25,7 @@ from groupcoord.wire import (
     encode_response,
     encode_response_parts,
 )
+from groupcoord.wire.broker_messages import FetchResponse
 from groupcoord.wire.pacing import Pace, in_portions
 
 logger = logging.getLogger("groupcoord.host")
@@ -194,25 +195,25 @@ class Connection:
         Of much output it is a part. Requests that were held back because there was too much of it wait for their turn
         then, so call it, and :meth:`Broker.run_turn`, until both have nothing more.
         """
+        parts = self.take_output_parts()
+        return parts[0] if len(parts) == 1 and type(parts[0]) is bytes else b"".join(parts)
+
+    def take_output_parts(self) -> list[bytes | memoryview]:
+        """Do as :meth:`take_output`, for a host that sends several pieces without putting them together."""
         self._is_dirty = False
         output = self._output
         if not output:
-            return b""
+            return []
         was_blocked = self.output_bytes >= OUTPUT_LIMIT_BYTES
-        taken = output.popleft()
-        if output:
-            parts = [taken]
-            size = len(taken)
-            while output and size < OUTPUT_PORTION_BYTES:
-                size += len(output[0])
-                parts.append(output.popleft())
-            taken = b"".join(parts)
-        elif type(taken) is not bytes:
-            taken = bytes(taken)
-        self.output_bytes -= len(taken)
+        parts = [output.popleft()]
+        size = len(parts[0])
+        while output and size < OUTPUT_PORTION_BYTES:
+            size += len(output[0])
+            parts.append(output.popleft())
+        self.output_bytes -= size
         if was_blocked and self.output_bytes < OUTPUT_LIMIT_BYTES:
             self._wait_for_turn()
-        return taken
+        return parts
 
     @property
     def wants_reading(self) -> bool:
@@ -268,7 +269,12 @@ class Connection:
             self._work_on(self._write_long(header, response))
             return
         try:
-            frame = encode_response(header, response)
+            if type(response) is FetchResponse and has_many_records(response):
+                self._put_out(encode_response_parts(header, response))
+            else:
+                frame = encode_response(header, response)
+                self._output.append(frame)
+                self.output_bytes += len(frame)
         except ProtocolError as error:
             self.refuse(str(error))
             return
@@ -276,8 +282,6 @@ class Connection:
             self._fail("the answer could not be encoded")
             return
         self._header = None
-        self._output.append(frame)
-        self.output_bytes += len(frame)
         if not self._is_dirty:
             self._is_dirty = True
             self._broker.dirty.append(self)
@@ -403,6 +407,10 @@ class Connection:
     def _write_long(self, header: RequestHeader, response: WireResponse) -> Work[None]:
         parts = yield from in_portions(self._broker.pace, encode_response_parts, header, response)
         self._header = None
+        self._put_out(parts)
+        self._mark_dirty()
+
+    def _put_out(self, parts: Iterable[bytes | memoryview]) -> None:
         for part in parts:
             if len(part) <= OUTPUT_PORTION_BYTES:
                 self._output.append(part)
@@ -412,7 +420,6 @@ class Connection:
                     view[start : start + OUTPUT_PORTION_BYTES] for start in range(0, len(part), OUTPUT_PORTION_BYTES)
                 )
             self.output_bytes += len(part)
-        self._mark_dirty()
 
     def _drop_work(self) -> None:
         work, self._work, self._awaited = self._work, None, None

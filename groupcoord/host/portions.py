@@ -338,13 +338,6 @@ def _count_fetched(response: OffsetFetchResponse) -> int:
     return count
 
 
-def _count_records(response: FetchResponse) -> int:
-    """Return the number of partitions; a large number if there are many records, which go out in pieces."""
-    partitions = [partition for topic in response.topics[:MANY_ENTRIES] for partition in topic.partitions]
-    record_bytes = sum(sum(map(len, partition.records)) for partition in partitions[:MANY_ENTRIES])
-    return MANY_ENTRIES if record_bytes >= MANY_RECORD_BYTES else len(partitions)
-
-
 _ENTRIES: dict[type, Callable[[Any], int]] = {
     OffsetFetchResponse: _count_fetched,
     DescribeGroupsResponse: lambda response: sum(1 + len(group.members) for group in response.groups[:MANY_ENTRIES]),
@@ -354,13 +347,19 @@ _ENTRIES: dict[type, Callable[[Any], int]] = {
     DescribeConfigsResponse: lambda response: sum(
         1 + len(result.configs) for result in response.results[:MANY_ENTRIES]
     ),
-    FetchResponse: _count_records,
+    FetchResponse: lambda response: sum(1 + len(topic.partitions) for topic in response.topics[:MANY_ENTRIES]),
     ListGroupsResponse: lambda response: len(response.groups),
     MetadataResponse: lambda response: sum(1 + len(topic.partitions) for topic in response.topics[:MANY_ENTRIES]),
 }
 
 CAN_BE_LONG = frozenset(_ENTRIES)
 """The types of answers that :func:`is_long` knows."""
+
+
+def has_many_records(response: FetchResponse) -> bool:
+    """Tell whether an answer has so many records that they had better not be copied; of few partitions."""
+    sizes = [len(part) for topic in response.topics for partition in topic.partitions for part in partition.records]
+    return sum(sizes) >= MANY_RECORD_BYTES
 
 
 def is_long(response: object) -> bool:

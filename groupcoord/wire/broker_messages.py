@@ -393,7 +393,7 @@ class ProducePartition(NamedTuple):
     """Records for one partition: a batch, as it came."""
 
     partition_index: int
-    records: bytes | None
+    records: bytes | memoryview | None
 
 
 class ProduceTopic(NamedTuple):

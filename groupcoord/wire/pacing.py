@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextvars import ContextVar
-from functools import partial
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -20,6 +19,9 @@ T = TypeVar("T")
 
 SHORT = 64
 """So many entries are passed over without a look at the clock."""
+
+IDLE_MAX = 4
+"""So many greenlets are kept for the next work; more work than that is rarely under way."""
 
 _pause: ContextVar[Callable[[], object] | None] = ContextVar("groupcoord_pause", default=None)
 
@@ -33,13 +35,15 @@ class Pace:
     Attributes:
         now_s: that clock.
         until_s: the time at which work pauses.
+        idle: who has done such work, and can do more.
     """
 
-    __slots__ = ("now_s", "until_s")
+    __slots__ = ("idle", "now_s", "until_s")
 
     def __init__(self, now_s: Callable[[], float] = perf_counter) -> None:
         self.now_s = now_s
         self.until_s = 0.0
+        self.idle: list[_Worker] = []
 
 
 def paced(entries: Sequence[T]) -> Iterable[T]:
@@ -61,27 +65,61 @@ def in_portions(pace: Pace, function: Callable[..., T], *arguments: Any) -> Gene
 
     The function must depend on nothing that may change in the meantime. Closing the generator ends it.
     """
-    work = greenlet(partial(_call, pace, function, arguments))
+    worker = pace.idle.pop() if pace.idle else _Worker(pace)
+    work = worker.work
+    work.parent = getcurrent()
     try:
-        result = work.switch()
-        while not work.dead:
+        work.switch(function, arguments)
+        while worker.is_busy:
             yield
-            result = work.switch()
+            work.switch()
     finally:
-        if not work.dead:
+        if worker.is_busy and not work.dead:
             work.throw()
-    returned: T = result
+    if len(pace.idle) < IDLE_MAX:
+        pace.idle.append(worker)
+    returned: T = worker.take_returned()
     return returned
 
 
-def _call(pace: Pace, function: Callable[..., T], arguments: tuple[Any, ...]) -> T:
-    caller = getcurrent().parent
-    assert caller is not None
-    now_s, give_back = pace.now_s, caller.switch
+class _Worker:
+    """A greenlet that makes one call after the other: its stack costs more to map than many a call to make.
 
-    def pause() -> None:
-        if now_s() >= pace.until_s:
-            give_back()
+    Attributes:
+        work: the greenlet.
+        is_busy: there is more to do of the call.
+    """
 
-    _pause.set(pause)  # a greenlet has a context of its own
-    return function(*arguments)
+    __slots__ = ("_error", "_pace", "_returned", "is_busy", "work")
+
+    def __init__(self, pace: Pace) -> None:
+        self.work = greenlet(self._run)
+        self.is_busy = False
+        self._pace = pace
+        self._returned: Any = None
+        self._error: Exception | None = None
+
+    def take_returned(self) -> Any:
+        """Return what the call has returned, or raise what it has raised; nothing is kept of it."""
+        returned, error, self._returned, self._error = self._returned, self._error, None, None
+        if error is not None:
+            raise error
+        return returned
+
+    def _run(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        pace = self._pace
+
+        def pause() -> None:
+            if pace.now_s() >= pace.until_s:
+                self.work.parent.switch()
+
+        _pause.set(pause)  # a greenlet has a context of its own
+        while True:
+            self.is_busy = True
+            try:
+                self._returned = function(*arguments)
+            except Exception as error:
+                self._error = error
+            self.is_busy = False
+            del function, arguments
+            function, arguments = self.work.parent.switch()

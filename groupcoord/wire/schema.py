@@ -234,8 +234,10 @@ def _element_reader(element: str | type, is_nullable: bool, flexible: bool) -> R
         return primitives.read_compact_nullable_string if flexible else primitives.read_nullable_string
     if element == "string":
         return primitives.read_compact_string if flexible else primitives.read_string
-    if element in ("bytes", "records"):
+    if element == "bytes":
         return _bytes_reader(is_nullable, flexible)
+    if element == "records":
+        return _records_reader(_bytes_reader(is_nullable, flexible))
     return {"bool": _read_bool, "uuid": primitives.read_uuid}[element]
 
 
@@ -253,6 +255,15 @@ def _fixed_size_reader(element: str) -> Reader[int]:
 
     def read(frame: bytes, position: int) -> tuple[int, int]:
         return unpack_from(frame, position)[0], position + size
+
+    return read
+
+
+def _records_reader(read_bytes: Reader[bytes | None]) -> Reader[bytes | memoryview | None]:
+    """Return what reads batches of records as a view of the frame: they may be large, and go on as they are."""
+
+    def read(frame: bytes, position: int) -> tuple[bytes | memoryview | None, int]:
+        return read_bytes(memoryview(frame), position)  # type: ignore[arg-type]
 
     return read
 

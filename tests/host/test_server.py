@@ -117,19 +117,19 @@ def test_round_trip(run: Any) -> None:
 def test_answers_leave_together(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """All sockets that have something are read before the first answer is written, so that a client is woken once."""
     steps: list[str] = []
-    receive_data, take_output = Connection.receive_data, Connection.take_output
+    receive_data, take_output = Connection.receive_data, Connection.take_output_parts
 
     def receive(self: Connection, data: bytes) -> None:
         steps.append("read")
         receive_data(self, data)
 
-    def take(self: Connection) -> bytes:
+    def take(self: Connection) -> list[bytes | memoryview]:
         steps.append("write")
         return take_output(self)
 
     monkeypatch.setattr(turns_module, "TURN_S", 10.0)
     monkeypatch.setattr(Connection, "receive_data", receive)
-    monkeypatch.setattr(Connection, "take_output", take)
+    monkeypatch.setattr(Connection, "take_output_parts", take)
 
     async def test() -> None:
         async with serving() as server:
