@@ -32,7 +32,7 @@ from groupcoord.core.partition import Partition
 from groupcoord.core.questions import ResolvedRegexes, ResolveRegexes
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.core.replies import Reply, Token
-from groupcoord.core.timers import Timer, TimerQueue
+from groupcoord.core.timers import Timer, TimerKind, TimerQueue
 from groupcoord.core.topics import AnyTopic, NoRegexes, RegexResolver, TopicResolver
 from groupcoord.errors import ErrorCode, StoreContractError
 from groupcoord.group_settings import ConsumerGroupSettings, SettingsOfConsumerGroup
@@ -44,6 +44,7 @@ __all__ = ["ConsumerGroupState", "GroupCoordinator", "GroupState", "LoadError", 
 
 LOCAL_NODE = Node(1, "127.0.0.1", 9092)
 MAX_TIMERS_PER_TICK = 10_000
+SESSIONS = (TimerKind.SESSION, TimerKind.CONSUMER_SESSION)
 R = TypeVar("R")
 
 _make_ticket = maker(Ticket)
@@ -428,6 +429,33 @@ class GroupCoordinator:
         """Topics came, went or have more partitions than before: groups that subscribe to them look at them again."""
         for partition in self._partitions:
             partition.topics_changed(names)
+
+    # ------------------------------------------------------------ for tests of members
+
+    def end_session(self, group_id: str, member_id: str) -> bool:
+        """Let a member's session end now, as if it had been silent for too long. Every timer there is is looked at.
+
+        Returns:
+            False if the group has no such member.
+        """
+        for timer in self._timers.armed():
+            key = timer.key
+            if key.kind in SESSIONS and (key.group_id, key.member_id) == (group_id, member_id):
+                partition, now_ms = self._partitions.active[key.partition], self.clock.now_ms()
+                assert partition is not None
+                self._timers.cancel(timer)
+                partition.on_timer(key, now_ms)
+                self._settle(now_ms)
+                return True
+        return False
+
+    def begin_rebalance(self, group_id: str) -> bool:
+        """Let a group rebalance though nothing has happened to it. See :meth:`Partition.begin_rebalance`."""
+        partition, now_ms = self._partitions.serving(group_id), self.clock.now_ms()
+        if partition is None or not partition.begin_rebalance(group_id, now_ms):
+            return False
+        self._settle(now_ms)
+        return True
 
     # ------------------------------------------------------------ looking inside
 

@@ -327,6 +327,14 @@ class ClosableStore(Protocol):
         """Write what is not written yet, and let go of everything; the store is not used after that."""
 
 
+@runtime_checkable
+class AbandonableStore(Protocol):
+    """A log store that can be left as a process leaves it that is killed, for tests in one process."""
+
+    def abandon(self) -> None:
+        """Let go of files and locks, and do nothing else; the store is not used after that."""
+
+
 class MemoryLogStore:
     """A log in memory, with switches for the faults that a test wants to see.
 

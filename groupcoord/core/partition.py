@@ -13,7 +13,7 @@ from groupcoord.core.append_timeouts import AppendTimeouts
 from groupcoord.core.classic.continuations import WhenAssigned, WhenCreated, WhenEmptied, WhenReplaced
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.classic.membership import Membership
-from groupcoord.core.classic.rebalance import Rebalance
+from groupcoord.core.classic.rebalance import CAN_REBALANCE, Rebalance
 from groupcoord.core.classic.static_members import StaticMembers
 from groupcoord.core.consumer.classic_requests import ClassicRequests
 from groupcoord.core.consumer.conversion import WhenConverted
@@ -24,7 +24,7 @@ from groupcoord.core.consumer.rules import Rules
 from groupcoord.core.context import HandlerContext
 from groupcoord.core.creation import Creation
 from groupcoord.core.effects import Append, Continuation, Effects
-from groupcoord.core.events import Cause
+from groupcoord.core.events import Cause, Trigger
 from groupcoord.core.groups import AnyGroup, Group
 from groupcoord.core.hard_state import HardState
 from groupcoord.core.messages import (
@@ -233,6 +233,24 @@ class Partition:
     def topics_changed(self, names: Collection[str]) -> None:
         """Topics came, grew or went."""
         self._consumer_membership.topics_changed(names)
+
+    def begin_rebalance(self, group_id: str, now_ms: int) -> bool:
+        """Let a group rebalance though nothing has happened to it: for those who test what its members do then.
+
+        A classic group collects joins, as when its leader joins again; a consumer group begins a new epoch.
+
+        Returns:
+            False if there is no such group, nobody is in it, it rebalances already, or a write of it is in flight.
+        """
+        if group_id in self._writings:
+            return False
+        group = self._context.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return self._consumer_membership.begin_epoch(group, now_ms)
+        if group is None or group.is_empty or group.state not in CAN_REBALANCE:
+            return False
+        self._rebalance.start(group, Trigger(Cause.LEADER_REJOIN), now_ms)
+        return True
 
     def forget_topic(self, topic: str, topic_id: UUID) -> None:
         """A topic was deleted: write tombstones for its offsets."""

@@ -22,7 +22,7 @@ from groupcoord.host.admin import answer_create_partitions, answer_create_topics
 from groupcoord.host.alter_configs import answer_alter_configs, answer_incremental_alter_configs
 from groupcoord.host.cluster_requests import CLUSTER_REQUESTS, ClusterRequests
 from groupcoord.host.config_definitions import offsets_topic_configs
-from groupcoord.host.connection import Connection
+from groupcoord.host.connection import Connection, Interceptor
 from groupcoord.host.data_requests import DataRequests
 from groupcoord.host.describe_configs import answer_describe_configs, answer_list_config_resources
 from groupcoord.host.group_configs import GroupConfigs
@@ -39,7 +39,7 @@ from groupcoord.host.transaction_markers import answer_write_txn_markers
 from groupcoord.host.transaction_permissions import refuse
 from groupcoord.host.transactions import TransactionCoordinator
 from groupcoord.host.turns import Turns
-from groupcoord.log_store import ClosableStore, CompactingStore, IdentifiedStore, LogStore
+from groupcoord.log_store import AbandonableStore, ClosableStore, CompactingStore, IdentifiedStore, LogStore
 from groupcoord.wire import Answered, WireResponse
 from groupcoord.wire.broker_messages import (
     ApiVersions,
@@ -122,6 +122,7 @@ class Broker:
         new_uuid: makes ids for members that join a consumer group without one; random by default.
         transaction_log: where transactions are kept; in memory by default. Keep it together with ``log_store``.
         topic_directory: where what topics hold is kept; in memory by default. Keep it together with ``log_store``.
+        data: what topics hold, where that is there already; it comes instead of ``topic_directory``.
         authorize: decides who may do what, asked wherever Kafka asks its authorizer; all is allowed if left out.
         principal_of: returns for whom a new connection speaks, by its client's host in Kafka's form; by default all
             are ``User:ANONYMOUS``.
@@ -139,6 +140,7 @@ class Broker:
         dirty: connections with output, for :meth:`take_dirty`.
         turns: connections whose requests wait to be handled, for :meth:`run_turn`.
         pace: how long the work of a turn may go on.
+        interceptor: looks at requests before they are handled, and at answers; None: nobody does.
     """
 
     def __init__(
@@ -154,6 +156,7 @@ class Broker:
         new_uuid: Callable[[], str] = random_uuid,
         transaction_log: MemoryTransactionLog | None = None,
         topic_directory: DataDirectory | None = None,
+        data: TopicData | None = None,
         authorize: Authorize | None = None,
         principal_of: Callable[[str], Principal] = anonymous,
         now_s: Callable[[], float] = perf_counter,
@@ -167,10 +170,11 @@ class Broker:
         self.now_s = now_s
         self.pace = Pace(now_s)
         self.turns = Turns(self.pace)
+        self.interceptor: Interceptor | None = None
         self._node = node
         self._authorize = authorize
         self._principal_of = principal_of
-        self.data = TopicData(config, clock, self.topics, topic_directory)
+        self.data = data or TopicData(config, clock, self.topics, topic_directory)
         self._data_requests = DataRequests(
             self.data, self.pace, self._permissions, lambda writer: self.transactions.verify_writer(writer)
         )
@@ -275,6 +279,10 @@ class Broker:
         dirty, self.dirty = self.dirty, []
         return dirty
 
+    def wake_earlier(self) -> None:
+        """Let :meth:`may_wake_earlier` say so: a deadline of the interceptor has come nearer."""
+        self._seen_advances = -1
+
     def may_wake_earlier(self) -> bool:
         """Tell whether :meth:`next_deadline_ms` may have come nearer since the last call, other than by :meth:`tick`.
 
@@ -294,6 +302,7 @@ class Broker:
             self.transactions.next_deadline_ms(),
             self._data_requests.waits.next_deadline_ms(),
             self.data.next_deadline_ms(),
+            None if self.interceptor is None else self.interceptor.next_deadline_ms(),
         )
         return min((deadline_ms for deadline_ms in deadlines_ms if deadline_ms is not None), default=None)
 
@@ -303,6 +312,8 @@ class Broker:
         self.data.tick(self.clock.now_ms())
         self.coordinator.tick()
         self.transactions.tick()
+        if self.interceptor is not None:
+            self.interceptor.tick(self.clock.now_ms())
         self.deliver_replies()
 
     def deliver_replies(self) -> None:
@@ -326,6 +337,17 @@ class Broker:
         self.data.close()
         if isinstance(self.log_store, ClosableStore):
             self.log_store.close()
+        self._transaction_log.close()
+
+    def abandon(self) -> None:
+        """Let go of files as a process does that is killed, for tests of what clients and the next start make of that.
+
+        What is kept in memory is left as it is, as a disk would be.
+        """
+        if isinstance(self.log_store, AbandonableStore):
+            self.log_store.abandon()
+        if self.data.logs is not None:
+            self.data.logs.abandon()
         self._transaction_log.close()
 
     # ------------------------------------------------------------ for connections
@@ -364,6 +386,8 @@ class Broker:
     def disconnected(self, connection: Connection) -> None:
         """Forget a connection that was closed."""
         self._data_requests.waits.remove(connection)
+        if self.interceptor is not None:
+            self.interceptor.disconnected(connection)
 
     def _permissions(self, connection: Connection) -> Permissions:
         return Permissions(self._authorize, connection.principal)
@@ -371,9 +395,11 @@ class Broker:
     # ------------------------------------------------------------ what is answered here
 
     def _api_versions(self, connection: Connection, request: ApiVersions) -> WireResponse | None:
+        connection.note_client_id()
         return answer_api_versions(request, self._node, self.topics.cluster_id)
 
     def _metadata(self, connection: Connection, request: Metadata) -> WireResponse | None:
+        connection.note_client_id()
         auto_creates = self.config.auto_create_topics_enable
         permissions = self._permissions(connection)
         response = answer_metadata(request, self._node, self.topics, permissions, auto_creates=auto_creates)

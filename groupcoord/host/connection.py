@@ -50,6 +50,34 @@ OUTPUT_LIMIT_BYTES = 1024 * 1024
 """No further request is handled while this many bytes of answers have not been taken."""
 
 
+class Interceptor(Protocol):
+    """Somebody who sees requests before they are handled, and answers before they leave: for tests that meddle.
+
+    A broker has none unless somebody sets it; that is looked at once for each request.
+    """
+
+    def takes(self, connection: Connection, header: RequestHeader, request: Any) -> bool:
+        """Look at a request that has come whole, and is about to be handled.
+
+        Who takes it sees to it that it goes on, now or later: :meth:`Connection.go_on` has it handled, as it is or
+        changed; :meth:`Connection.answer` answers it without that; :meth:`Connection.refuse` closes the connection. One
+        that is left alone is never answered, and nothing behind it on its connection is handled. To see the answer, set
+        :attr:`Connection.on_answer`.
+
+        Returns:
+            True if it is taken; False: it is handled as if nobody had looked.
+        """
+
+    def disconnected(self, connection: Connection) -> None:
+        """Forget a connection that was closed."""
+
+    def next_deadline_ms(self) -> int | None:
+        """Return when :meth:`tick` is wanted, in milliseconds of the broker's clock; None if nothing waits."""
+
+    def tick(self, now_ms: int) -> None:
+        """Let go on what is due."""
+
+
 class RequestHandler(Protocol):
     """Whoever answers the requests of connections, in turns: a :class:`~groupcoord.host.broker.Broker`.
 
@@ -58,9 +86,11 @@ class RequestHandler(Protocol):
         turns: connections whose requests wait.
         pace: how long the work of a turn may go on.
         now_s: the stopwatch.
+        interceptor: looks at requests before they are handled; None: nobody does.
     """
 
     dirty: list[Connection]
+    interceptor: Interceptor | None
     turns: Turns
     pace: Pace
     now_s: Callable[[], float]
@@ -87,6 +117,9 @@ class Connection:
         client_host: where the client is, in Kafka's form (``/127.0.0.1``).
         principal: for whom it speaks.
         closing: why the host must close the connection; None while it may go on.
+        client_id: what the client called itself when it asked for APIs or metadata, as clients do first; "" before.
+        on_answer: is given the answer of the request that waits, instead of the client; returns False if it shall leave
+            as it is. None: nobody wants to see it.
         active_at_s: when something was received or sent, by the broker's stopwatch.
         cost_s: what its requests have cost lately, in seconds; see :class:`~groupcoord.host.turns.Turns`.
         cost_at_s: when that was counted.
@@ -111,10 +144,12 @@ class Connection:
         "_work",
         "active_at_s",
         "client_host",
+        "client_id",
         "closing",
         "cost_at_s",
         "cost_s",
         "is_queued",
+        "on_answer",
         "output_bytes",
         "principal",
         "queued_at_s",
@@ -136,6 +171,8 @@ class Connection:
         self._short_request_bytes = min(max_request_bytes, LONG_REQUEST_BYTES - 1)
         self._buffer = bytearray()
         self._header: RequestHeader | None = None  # of the request that has no answer yet
+        self.client_id = ""
+        self.on_answer: Callable[[WireResponse], bool] | None = None
         self._work: Work[None] | None = None  # on a long request, or a long answer
         self._awaited: Answer | None = None  # without which that can't go on
         self._output: deque[bytes | memoryview] = deque()
@@ -220,6 +257,15 @@ class Connection:
         """False while the host should not read: paused, or many bytes wait to be handled."""
         return not self._is_paused and (len(self._buffer) < BACKLOG_LIMIT_BYTES or not self._has_frame())
 
+    def note_client_id(self) -> None:
+        """Remember what the client calls itself in the request that is handled."""
+        if self._header is not None:
+            self.client_id = self._header.client_id
+
+    def belongs_to(self, broker: RequestHandler) -> bool:
+        """Tell whether this broker answers its requests."""
+        return self._broker is broker
+
     @property
     def is_waiting(self) -> bool:
         """True while a request has no answer yet."""
@@ -264,6 +310,10 @@ class Connection:
         header = self._header
         if response is None or header is None:
             return
+        if self.on_answer is not None:
+            on_answer, self.on_answer = self.on_answer, None
+            if on_answer(response):
+                return
         if self._is_long or (type(response) in CAN_BE_LONG and is_long(response)):
             self._is_long = False
             self._work_on(self._write_long(header, response))
@@ -292,6 +342,19 @@ class Connection:
         """Take the request that is being handled as done: its client wants no answer."""
         self._header = None
         self._is_long = False
+        self.on_answer = None
+
+    def go_on(self, request: Any) -> None:
+        """Have the waiting request handled, which an interceptor took, or another one in its place."""
+        if self._header is None:
+            return
+        if self._is_long:
+            self._work_on(self._broker.handle_long(self, request))
+            return
+        try:
+            self._broker.handle(self, request)
+        except Exception:
+            self._fail("a request could not be handled")
 
     def answer_in_portions(self, work: Work[WireResponse | None]) -> None:
         """Have the waiting request answered with what ``work`` returns, of which a portion is done at each turn.
@@ -358,7 +421,9 @@ class Connection:
     def _handle(self, frame: bytes) -> None:
         try:
             self._header, request = decode_request(frame, self.client_host)
-            self._broker.handle(self, request)
+            broker = self._broker
+            if broker.interceptor is None or not broker.interceptor.takes(self, self._header, request):
+                broker.handle(self, request)
         except ProtocolError as error:
             self.refuse(str(error))
         except Exception:
@@ -397,9 +462,11 @@ class Connection:
 
     def _read_long(self, frame: bytes) -> Work[None]:
         self._is_long = True
-        self._header, request = yield from in_portions(self._broker.pace, decode_request, frame, self.client_host)
+        broker = self._broker
+        self._header, request = yield from in_portions(broker.pace, decode_request, frame, self.client_host)
         yield None  # what follows can take long as well
-        yield from self._broker.handle_long(self, request)
+        if broker.interceptor is None or not broker.interceptor.takes(self, self._header, request):
+            yield from broker.handle_long(self, request)
 
     def _answer_when_done(self, work: Work[WireResponse | None]) -> Work[None]:
         self.answer((yield from work))

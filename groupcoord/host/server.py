@@ -104,26 +104,57 @@ class Server:
 
     async def stop(self) -> None:
         """Stop listening, send what is written, close every connection, then the broker and its log store."""
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
+        self._stop_listening()
         self._turn()
-        if self.turn_handle is not None:
-            self.turn_handle.cancel()
-        timers = (self._timer, self._sweep_timer, self._flush_timer, self._reload_timer, self._compaction_timer)
-        for timer in timers:
-            if timer is not None:
-                timer.cancel()
+        self._cancel_timers()
         peers = list(self._peers.values())
         for peer in peers:
             peer.transport.close()
-        deadline_s = self.loop.time() + SHUTDOWN_TIMEOUT_S
-        while self._peers and self.loop.time() < deadline_s:
-            await asyncio.sleep(0.005)
+        await self._see_them_go()
         for peer in peers:
             peer.transport.abort()
         self.broker.close()
         self.log.report(self.broker.now_s(), ends=True)
+
+    async def abort(self) -> None:
+        """Stop as a process does that is killed: nothing more is sent, handled or flushed. For tests."""
+        self._stop_listening()
+        self._cancel_timers()
+        self.drop_connections()
+        self.broker.abandon()
+        await self._see_them_go()
+
+    def drop_connections(self, client_id: str | None = None) -> int:
+        """Break connections off without a word, as a network does; what is not sent yet is lost.
+
+        Args:
+            client_id: of the clients that called themselves so when they asked for APIs or metadata; None: of all.
+
+        Returns:
+            How many there were.
+        """
+        dropped = [
+            peer for connection, peer in self._peers.items() if client_id is None or connection.client_id == client_id
+        ]
+        for peer in dropped:
+            peer.transport.abort()
+        return len(dropped)
+
+    def _stop_listening(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
+    def _cancel_timers(self) -> None:
+        timers = (self._timer, self._sweep_timer, self._flush_timer, self._reload_timer, self._compaction_timer)
+        for timer in (self.turn_handle, *timers):
+            if timer is not None:
+                timer.cancel()
+
+    async def _see_them_go(self) -> None:
+        deadline_s = self.loop.time() + SHUTDOWN_TIMEOUT_S
+        while self._peers and self.loop.time() < deadline_s:
+            await asyncio.sleep(0.005)
 
     @property
     def connection_count(self) -> int:
@@ -191,7 +222,7 @@ class Server:
         self.flush()
         if broker.run_turn():
             self.flush_soon()
-        if broker.dirty:
+        if broker.dirty or broker.interceptor is not None:  # which may want to be woken though nobody is answered
             self.flush()
 
     # ------------------------------------------------------------ timers

@@ -336,6 +336,14 @@ class SegmentLogStore:
             os.close(self._lock)
             self._lock = -1
 
+    def abandon(self) -> None:
+        """Let go of the files as a process does that is killed: nothing is flushed. For tests of what follows then."""
+        if self._lock >= 0:
+            for partition in list(self._partitions):
+                self._forget(partition)
+            os.close(self._lock)
+            self._lock = -1
+
     def __enter__(self) -> SegmentLogStore:
         return self
 

@@ -6,23 +6,18 @@ import asyncio
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from contextlib import ExitStack
+from enum import Enum
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
-from attrs import evolve
-
-from groupcoord.clock import Clock, ManualClock, SystemClock
+from groupcoord.clock import ManualClock, SystemClock
 from groupcoord.config import Config
-from groupcoord.core.messages import Node
+from groupcoord.faults import Control, FaultFunctionError, Rule
+from groupcoord.faults.cluster import Cluster
 from groupcoord.host.broker import Broker
-from groupcoord.host.group_configs import GroupConfigs
-from groupcoord.host.opening import open_log_store, open_topic_directory, open_transaction_log
-from groupcoord.host.server import Server
-from groupcoord.host.topics import OFFSETS_TOPIC, TopicRegistry
-from groupcoord.log_store import ClosableStore
+from groupcoord.testing.fault_words import FaultWords
 
 __all__ = ["ServerThread"]
 
@@ -43,12 +38,22 @@ for _package in ("crc32c", "kio"):
     import_module(_package)
 
 
-class ServerThread:
+class _End(Enum):
+    """How a life of a server ends."""
+
+    STOP = "in order, and for good"
+    PAUSE = "in order"
+    KILL = "as a process that is killed"
+
+
+class ServerThread(FaultWords):
     """A broker on a free port of this machine: ``with ServerThread(topics={"orders": 3}) as server: server.bootstrap``.
 
     Settings are Kafka's defaults, but groups of both protocols assign at once (``group.initial.rebalance.delay.ms`` and
     ``group.consumer.assignment.interval.ms`` are 0). Clients choose the protocol, as with any broker: those with
     ``group.protocol=consumer`` get consumer groups (KIP-848).
+
+    What can be made to go wrong is in the methods of :class:`~groupcoord.testing.fault_words.FaultWords`.
 
     Args:
         topics: the topics that exist from the start, with their numbers of partitions.
@@ -70,14 +75,16 @@ class ServerThread:
         clock: ManualClock | None = None,
     ) -> None:
         properties = {key.replace("_", "."): value for key, value in {**SETTINGS, **(settings or {})}.items()}
-        self._config = Config.from_properties(properties)
-        self._topics = dict(topics or {})
-        self._data_dir = None if data_dir is None else Path(data_dir)
+        self._cluster = Cluster(
+            Config.from_properties(properties),
+            dict(topics or {}),
+            None if data_dir is None else Path(data_dir),
+            clock or SystemClock(),
+        )
         self._manual_clock = clock
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop
-        self._server: Server
-        self._stopping: asyncio.Event
+        self._ending: asyncio.Future[_End]
         self.port = 0
 
     @property
@@ -92,7 +99,12 @@ class ServerThread:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.stop()
+        try:
+            self.stop()
+        except FaultFunctionError as fault:
+            if error is None:
+                raise
+            error.add_note(f"{fault}")
 
     def start(self) -> None:
         """Start to serve; a server that was stopped can be started again, on another port.
@@ -116,13 +128,48 @@ class ServerThread:
     def stop(self) -> None:
         """Close every connection and the data directory; nothing happens if the server does not run.
 
+        What was kept in memory is gone then.
+
         Raises:
             RuntimeError: it did not stop in time.
+            FaultFunctionError: a function that was given to :meth:`on` has raised.
         """
+        self._end(_End.STOP)
+        self._cluster.forget()
+        error = self._cluster.rules.take_error()
+        if error is not None:
+            raise error
+
+    def crash(self) -> None:
+        """Kill the server: connections break off, nothing more is answered, written or flushed, and nobody listens.
+
+        :meth:`restart` starts it again. What was acknowledged is there then: from the data directory or, without one,
+        from memory, which only :meth:`stop` forgets. Who was waiting, sessions and all else that groups don't write is
+        lost.
+
+        Raises:
+            RuntimeError: the server does not run.
+        """
+        if self._thread is None:
+            raise RuntimeError("the server does not run")
+        self._end(_End.KILL)
+
+    def restart(self) -> None:
+        """Start again on the same port, with what the log holds; a server that runs is stopped in order before.
+
+        Raises:
+            RuntimeError: it was never started, or was stopped for good.
+        """
+        if not self._cluster.ports:
+            raise RuntimeError("the server was not started")
+        self._end(_End.PAUSE)
+        self.start()
+
+    def _end(self, how: _End) -> None:
         thread, self._thread = self._thread, None
         if thread is None:
             return
-        self._loop.call_soon_threadsafe(self._stopping.set)
+        self._loop.call_soon_threadsafe(self._ending.set_result, how)
         thread.join(STOP_TIMEOUT_S)
         if thread.is_alive():
             raise RuntimeError(f"the server did not stop within {STOP_TIMEOUT_S:g} s")
@@ -136,14 +183,19 @@ class ServerThread:
             RuntimeError: the server does not run.
             TimeoutError: the function took too long.
         """
+        return self.control(lambda control: function(control.broker))
+
+    def control(self, function: Callable[[Control], T]) -> T:
+        """Call a function in the server's thread with what can be made to go wrong; see :meth:`run`."""
         if self._thread is None:
             raise RuntimeError("the server does not run")
         done: Future[T] = Future()
 
         def call() -> None:
+            control = self._cluster.control
             try:
-                result = function(self._server.broker)
-                self._server.flush()
+                result = function(control)
+                control.flush()
             except BaseException as error:
                 done.set_exception(error)
             else:
@@ -151,6 +203,13 @@ class ServerThread:
 
         self._loop.call_soon_threadsafe(call)
         return done.result(CALL_TIMEOUT_S)
+
+    def remove_rule(self, rule: Rule) -> None:
+        """Remove a rule, also while the server has crashed; see :class:`~groupcoord.testing.fault_words.Fault`."""
+        if self._thread is None:
+            self._cluster.rules.remove(rule)
+        else:
+            self.control(lambda control: control.rules.remove(rule))
 
     def advance(self, duration_ms: int) -> None:
         """Let time pass on the test's clock; whatever falls due on the way happens at its moment.
@@ -170,7 +229,7 @@ class ServerThread:
                 clock.advance_to(max(due_ms, clock.now_ms()))
                 broker.tick()
                 broker.handle_waiting()
-                self._server.flush()
+                self._cluster.control.flush()
             clock.advance_to(end_ms)
 
         self.run(pass_time)
@@ -187,33 +246,13 @@ class ServerThread:
 
     async def _serve(self, started: Future[None]) -> None:
         self._loop = asyncio.get_running_loop()
-        self._stopping = asyncio.Event()
-        with ExitStack() as stack:
-            self._server = Server(self._make_broker(stack), HOST, 0)
-            async with self._server as server:
-                self.port = server.port
-                started.set_result(None)
-                await self._stopping.wait()
-
-    def _make_broker(self, stack: ExitStack) -> Broker:
-        clock: Clock = self._manual_clock or SystemClock()
-        store = open_log_store(self._data_dir, self._config)
-        if isinstance(store, ClosableStore):
-            stack.callback(store.close)
-        registry = TopicRegistry(self._data_dir)
-        config, offsets_topic = self._config, registry.get(OFFSETS_TOPIC)
-        if offsets_topic is not None:
-            config = evolve(config, offsets_topic_num_partitions=offsets_topic.partition_count)
-        directory = open_topic_directory(self._data_dir, config, registry)
-        for name, partition_count in self._topics.items():
-            registry.ensure(name, partition_count)
-        return Broker(
-            config=config,
-            clock=clock,
-            log_store=store,
-            topics=registry,
-            group_configs=GroupConfigs(config, self._data_dir),
-            node=Node(1, HOST, 0),
-            transaction_log=open_transaction_log(self._data_dir),
-            topic_directory=directory,
-        )
+        self._ending = self._loop.create_future()
+        cluster = self._cluster
+        await cluster.start()
+        self.port = cluster.ports[0]
+        started.set_result(None)
+        how = await self._ending
+        if how is _End.KILL:
+            await cluster.kill()
+        else:
+            await cluster.stop(is_final=how is _End.STOP)

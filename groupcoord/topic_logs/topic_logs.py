@@ -259,6 +259,13 @@ class TopicLogs:
         if self._directory is not None:
             self._directory.delete(topic.name)
 
+    def abandon(self) -> None:
+        """Let go of all files as a process does that is killed. What is in memory stays."""
+        if self._directory is not None:
+            self._logs.clear()
+            self._directory.close(is_clean=False)
+            self._directory = None
+
     def close(self) -> None:
         """Close all files. The logs can't be used any more.
 

@@ -54,12 +54,12 @@ def test_code_runs_as_printed() -> None:
 def test_the_fixtures_examples_pass(tmp_path: Path) -> None:
     """The tests with a real client run under pytest, away from this checkout's settings."""
     pytest.importorskip("confluent_kafka")
-    tests = [block.code for block in blocks(PAGE, "python") if "def test_a_consumer" in block.code]
-    assert len(tests) == 2
+    tests = [block.code for block in blocks(PAGE, "python") if "(groupcoord_server):" in block.code]
+    assert len(tests) == 4
     path = tmp_path / "test_page.py"
     path.write_text("\n\n".join(tests), "utf-8")
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, str(path)]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT_S)
 
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "2 passed" in done.stdout
+    assert "4 passed" in done.stdout

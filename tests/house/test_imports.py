@@ -96,6 +96,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         # its laws judge what is inside
         *("core.records", "core.hard_state", "core.offsets", "core.classic", "core.consumer", "core.timers"),
     ),
+    "faults": (EVERYTHING,),
     "testing": (EVERYTHING,),
     "conformance": (EVERYTHING,),
     "cli": (EVERYTHING,),

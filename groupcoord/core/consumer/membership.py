@@ -463,6 +463,15 @@ class ConsumerMembership:
             remove_members(draft, (key.member_id,), FENCING_CAUSES[key.kind], self._rules, now_ms)
             group.fencing.append(key)
 
+    def begin_epoch(self, group: ConsumerGroup, now_ms: int) -> bool:
+        """Begin a new epoch though nothing has changed; see :meth:`Partition.begin_rebalance`."""
+        if group.writing is not None or group.is_empty:
+            return False
+        draft = Draft(group.state)
+        draft.begin_epoch(group.state.metadata_hash, Trigger(Cause.METADATA_CHANGE))
+        self._write(group, draft, now_ms)
+        return True
+
     # ------------------------------------------------------------ topics and regular expressions
 
     def regexes_resolved(self, resolved: ResolvedRegexes, now_ms: int) -> None:

@@ -1,0 +1,185 @@
+"""The words in which a test says what shall go wrong, for all that runs in the server's thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from groupcoord.errors import ErrorCode, GroupcoordError
+from groupcoord.faults.calls import Call
+from groupcoord.faults.log_faults import LogFaults, append_error
+from groupcoord.faults.rules import Rule, Rules
+from groupcoord.faults.words import Where, error_named
+from groupcoord.host.broker import Broker
+from groupcoord.host.server import Server
+
+
+class NoSuchMemberError(GroupcoordError, LookupError):
+    """There is no such group or member, or it is in no state for that. The message says why."""
+
+
+class Control:
+    """Faults on purpose for a running server. Call everything from the server's thread, and flush afterwards.
+
+    Args:
+        servers: its nodes.
+        rules: rules that were made before, which outlast a restart.
+    """
+
+    def __init__(self, servers: Sequence[Server], rules: Rules | None = None) -> None:
+        self.rules = Rules() if rules is None else rules
+        self._servers = servers
+        self._log_faults = [LogFaults(server.broker) for server in servers]
+        for server in servers:
+            self.rules.follow(server.broker)
+
+    @property
+    def broker(self) -> Broker:
+        """The first node's broker."""
+        return self._servers[0].broker
+
+    def flush(self) -> None:
+        """Send what there is to say."""
+        for server in self._servers:
+            server.flush()
+
+    # ------------------------------------------------------------ requests
+
+    def on(
+        self,
+        api: str,
+        function: Callable[[Call], object],
+        *,
+        where: Where | None = None,
+        times: int | None = None,
+        after: bool = False,
+    ) -> Rule:
+        """Call a function for requests of an API; see :meth:`groupcoord.testing.ServerThread.on`."""
+
+        def act(call: Call) -> None:
+            answer = function(call)
+            if isinstance(answer, ErrorCode):
+                call.fail(answer)
+            elif answer is not None:
+                call.answer(answer)  # type: ignore[arg-type]  # which checks it
+
+        return self._add(Rule(api, act, where=where, times=times, after=after))
+
+    def fail_next(
+        self,
+        api: str,
+        error: ErrorCode | str,
+        *,
+        times: int | None = 1,
+        where: Where | None = None,
+        after: bool = False,
+    ) -> Rule:
+        """Answer the next requests of an API with an error."""
+        rule = Rule(api, lambda call: call.fail(code), where=where, times=times, after=after)
+        code = error_named(error)
+        return self._add(rule)
+
+    def delay(
+        self,
+        api: str,
+        duration_ms: int,
+        *,
+        times: int | None = None,
+        where: Where | None = None,
+        after: bool = False,
+    ) -> Rule:
+        """Let requests of an API wait before they are handled, or their answers before they leave."""
+        if duration_ms < 0:
+            raise ValueError(f"time cannot go back: delay({duration_ms})")
+        return self._add(Rule(api, lambda call: call.delay(duration_ms), where=where, times=times, after=after))
+
+    def drop_next(self, api: str, *, times: int | None = 1, where: Where | None = None, after: bool = False) -> Rule:
+        """Never answer the next requests of an API."""
+        return self._add(Rule(api, Call.drop, where=where, times=times, after=after))
+
+    def disconnect_next(
+        self, api: str, *, times: int | None = 1, where: Where | None = None, after: bool = False
+    ) -> Rule:
+        """Close the connections of the next requests of an API instead of an answer."""
+        return self._add(Rule(api, Call.disconnect, where=where, times=times, after=after))
+
+    def hold(self, api: str, *, times: int | None = None, where: Where | None = None, after: bool = False) -> Rule:
+        """Let requests of an API wait until the rule is removed."""
+        rule = Rule(api, lambda call: rule.hold(call), where=where, times=times, after=after)
+        return self._add(rule)
+
+    def _add(self, rule: Rule) -> Rule:
+        self.rules.add(rule)
+        return rule
+
+    def drop_connections(self, client_id: str | None = None) -> int:
+        """Break connections off without a word; return how many there were."""
+        return sum(server.drop_connections(client_id) for server in self._servers)
+
+    # ------------------------------------------------------------ groups
+
+    def expire_member(self, group_id: str, member_id: str) -> None:
+        """Let a member's session end now, as if it had been silent for too long.
+
+        Raises:
+            NoSuchMemberError: the group has no such member.
+        """
+        for server in self._servers:
+            if server.broker.coordinator.end_session(group_id, member_id):
+                server.broker.deliver_replies()
+                return
+        raise NoSuchMemberError(f"group {group_id!r} has no member {member_id!r}")
+
+    def begin_rebalance(self, group_id: str) -> None:
+        """Let a group rebalance though nothing has happened to it.
+
+        Raises:
+            NoSuchMemberError: nobody is in the group, it rebalances already, or a write of it is in flight.
+        """
+        for server in self._servers:
+            if server.broker.coordinator.begin_rebalance(group_id):
+                server.broker.deliver_replies()
+                return
+        raise NoSuchMemberError(
+            f"group {group_id!r} can't begin a rebalance: nobody is in it, it rebalances already, or the log is awaited"
+        )
+
+    # ------------------------------------------------------------ the log
+
+    def fail_next_append(self, error: ErrorCode | str = ErrorCode.NOT_ENOUGH_REPLICAS, *, times: int = 1) -> None:
+        """Let the next appends of records of groups and offsets fail."""
+        for log_faults in self._log_faults:
+            log_faults.fail_next(*(append_error(error) for _ in range(times)))
+
+    def hold_appends(self) -> None:
+        """Let appends of records of groups and offsets wait from now on."""
+        for log_faults in self._log_faults:
+            log_faults.hold()
+
+    def held_appends(self) -> int:
+        """Return how many appends wait."""
+        return sum(log_faults.waiting() for log_faults in self._log_faults)
+
+    def release_appends(self) -> None:
+        """Write what waits, and let appends wait no longer."""
+        for log_faults in self._log_faults:
+            log_faults.release()
+
+    def refuse_appends(self, error: ErrorCode | str = ErrorCode.NOT_ENOUGH_REPLICAS) -> None:
+        """Refuse the appends that wait."""
+        for log_faults in self._log_faults:
+            log_faults.refuse(append_error(error))
+
+    def clear(self) -> None:
+        """Remove every rule, and let go on whatever waits."""
+        self.rules.clear()
+        self.release_appends()
+
+    def raise_errors(self) -> None:
+        """Raise what a function of the test raised, if anything, once.
+
+        Raises:
+            FaultFunctionError: what it raised is its cause.
+        """
+        error = self.rules.take_error()
+        if error is not None:
+            raise error

@@ -1,0 +1,314 @@
+"""For each API, the answer that says nothing but an error: at the top, or at every entry that the request names.
+
+That is the form in which a broker refuses a whole request, as Kafka's ``AbstractRequest.getErrorResponse`` makes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from attrs import evolve
+
+from groupcoord.core.messages import (
+    NO_NODE,
+    ConsumerGroupDescribe,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeat,
+    ConsumerGroupHeartbeatResponse,
+    DeletedGroup,
+    DeleteGroups,
+    DeleteGroupsResponse,
+    DescribedConsumerGroup,
+    DescribedGroup,
+    DescribeGroups,
+    DescribeGroupsResponse,
+    FetchedGroup,
+    FindCoordinator,
+    FindCoordinatorResponse,
+    FoundCoordinator,
+    Heartbeat,
+    HeartbeatResponse,
+    JoinGroup,
+    JoinGroupResponse,
+    LeaveGroup,
+    LeaveGroupResponse,
+    ListGroups,
+    ListGroupsResponse,
+    OffsetCommit,
+    OffsetCommitResponse,
+    OffsetDelete,
+    OffsetDeleteResponse,
+    OffsetFetch,
+    OffsetFetchResponse,
+    SyncGroup,
+    SyncGroupResponse,
+    TopicResult,
+    TopicToCommit,
+    TxnOffsetCommit,
+    TxnOffsetCommitResponse,
+)
+from groupcoord.core.messages.commits import refused_partitions
+from groupcoord.core.records import ZERO_UUID
+from groupcoord.errors import ErrorCode
+from groupcoord.wire import API_VERSIONS, WireResponse
+from groupcoord.wire import broker_messages as broker
+from groupcoord.wire import cluster_messages as cluster
+from groupcoord.wire import config_messages as configs
+from groupcoord.wire import transaction_messages as transactions
+
+API_VERSIONS_KEY = 18
+
+Refusal = Callable[[Any, ErrorCode], WireResponse]
+
+
+def _commit_results(topics: tuple[TopicToCommit, ...], error: ErrorCode) -> tuple[TopicResult, ...]:
+    return tuple(
+        TopicResult(topic.name, topic.topic_id, refused_partitions(topic.columns.partition_indexes, error))
+        for topic in topics
+    )
+
+
+def _named_results(topics: tuple[transactions.TopicPartitions, ...], error: ErrorCode) -> tuple[TopicResult, ...]:
+    return tuple(
+        TopicResult(topic.name, ZERO_UUID, refused_partitions(topic.partition_indexes, error)) for topic in topics
+    )
+
+
+_OF_GROUPS: dict[type, Refusal] = {
+    JoinGroup: lambda request, error: JoinGroupResponse(error, request.member_id),
+    SyncGroup: lambda request, error: SyncGroupResponse(error),
+    Heartbeat: lambda request, error: HeartbeatResponse(error),
+    LeaveGroup: lambda request, error: LeaveGroupResponse(error),
+    OffsetCommit: lambda request, error: OffsetCommitResponse(_commit_results(request.topics, error)),
+    TxnOffsetCommit: lambda request, error: TxnOffsetCommitResponse(_commit_results(request.topics, error)),
+    OffsetDelete: lambda request, error: OffsetDeleteResponse(error),
+    OffsetFetch: lambda request, error: OffsetFetchResponse(
+        tuple(FetchedGroup(group.group_id or "", error, ()) for group in request.groups)
+    ),
+    DescribeGroups: lambda request, error: DescribeGroupsResponse(
+        tuple(DescribedGroup(group_id or "", error) for group_id in request.group_ids)
+    ),
+    ListGroups: lambda request, error: ListGroupsResponse(error),
+    DeleteGroups: lambda request, error: DeleteGroupsResponse(
+        tuple(DeletedGroup(group_id or "", error) for group_id in request.group_ids)
+    ),
+    FindCoordinator: lambda request, error: FindCoordinatorResponse(
+        tuple(FoundCoordinator(key, NO_NODE, error) for key in request.keys)
+    ),
+    ConsumerGroupHeartbeat: lambda request, error: ConsumerGroupHeartbeatResponse(error),
+    ConsumerGroupDescribe: lambda request, error: ConsumerGroupDescribeResponse(
+        tuple(DescribedConsumerGroup(group_id or "", error) for group_id in request.group_ids)
+    ),
+}
+
+# ---------------------------------------------------------------- topics and what they hold
+
+
+def _refuse_api_versions(request: broker.ApiVersions, error: ErrorCode) -> broker.ApiVersionsResponse:
+    tells_range = error is ErrorCode.UNSUPPORTED_VERSION  # of this API alone, so that clients can ask again (KIP-511)
+    return broker.ApiVersionsResponse(error, {API_VERSIONS_KEY: API_VERSIONS[API_VERSIONS_KEY]} if tells_range else {})
+
+
+def _refuse_fetch(request: broker.Fetch, error: ErrorCode) -> broker.FetchResponse:
+    """Refuse each partition that is named; a request of a session that names none is refused as a whole."""
+    topics = tuple(
+        broker.FetchedTopicData(
+            topic.name,
+            topic.topic_id,
+            tuple(broker.FetchedPartitionData(partition.partition_index, error) for partition in topic.partitions),
+        )
+        for topic in request.topics
+    )
+    return broker.FetchResponse(ErrorCode.NONE if topics else error, 0, topics)
+
+
+def _refuse_produce(request: broker.Produce, error: ErrorCode) -> broker.ProduceResponse:
+    return broker.ProduceResponse(
+        tuple(
+            broker.ProducedTopic(
+                topic.name,
+                topic.topic_id,
+                tuple(broker.ProducedPartition(partition.partition_index, error) for partition in topic.partitions),
+            )
+            for topic in request.topics
+        )
+    )
+
+
+def _refuse_list_offsets(request: broker.ListOffsets, error: ErrorCode) -> broker.ListOffsetsResponse:
+    return broker.ListOffsetsResponse(
+        tuple(
+            broker.ListedOffsetsTopic(
+                topic.name,
+                tuple(
+                    broker.ListedOffsetsPartition(partition.partition_index, error) for partition in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        )
+    )
+
+
+def _refuse_leader_epochs(
+    request: broker.OffsetForLeaderEpoch, error: ErrorCode
+) -> broker.OffsetForLeaderEpochResponse:
+    return broker.OffsetForLeaderEpochResponse(
+        tuple(
+            broker.LeaderEpochEnds(
+                topic.name,
+                tuple(broker.LeaderEpochEnd(partition.partition_index, error) for partition in topic.partitions),
+            )
+            for topic in request.topics
+        )
+    )
+
+
+def _refuse_delete_records(request: broker.DeleteRecords, error: ErrorCode) -> broker.DeleteRecordsResponse:
+    return broker.DeleteRecordsResponse(
+        tuple(
+            broker.DeletedRecordsTopic(
+                topic.name,
+                tuple(
+                    broker.DeletedRecordsPartition(partition.partition_index, error) for partition in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        )
+    )
+
+
+_OF_TOPICS: dict[type, Refusal] = {
+    broker.ApiVersions: _refuse_api_versions,
+    broker.CreateTopics: lambda request, error: broker.CreateTopicsResponse(
+        tuple(broker.CreatedTopic(topic.name, error) for topic in request.topics)
+    ),
+    broker.CreatePartitions: lambda request, error: broker.CreatePartitionsResponse(
+        tuple(broker.CreatedPartitions(topic.name, error) for topic in request.topics)
+    ),
+    broker.DeleteTopics: lambda request, error: broker.DeleteTopicsResponse(
+        tuple(broker.DeletedTopic(topic.name, topic.topic_id, error) for topic in request.topics)
+    ),
+    broker.Fetch: _refuse_fetch,
+    broker.Produce: _refuse_produce,
+    broker.ListOffsets: _refuse_list_offsets,
+    broker.OffsetForLeaderEpoch: _refuse_leader_epochs,
+    broker.DeleteRecords: _refuse_delete_records,
+}
+
+# ---------------------------------------------------------------- settings
+
+
+def _altered(resources: tuple[configs.ResourceToAlter, ...], error: ErrorCode) -> tuple[configs.AlteredResource, ...]:
+    return tuple(
+        configs.AlteredResource(error, None, resource.resource_type, resource.resource_name) for resource in resources
+    )
+
+
+_OF_CONFIGS: dict[type, Refusal] = {
+    configs.DescribeConfigs: lambda request, error: configs.DescribeConfigsResponse(
+        tuple(
+            configs.DescribedConfigs(error, None, resource.resource_type, resource.resource_name)
+            for resource in request.resources
+        )
+    ),
+    configs.IncrementalAlterConfigs: lambda request, error: configs.IncrementalAlterConfigsResponse(
+        _altered(request.resources, error)
+    ),
+    configs.AlterConfigs: lambda request, error: configs.AlterConfigsResponse(_altered(request.resources, error)),
+    configs.ListConfigResources: lambda request, error: configs.ListConfigResourcesResponse(error),
+}
+
+# ---------------------------------------------------------------- the cluster
+
+
+def _refuse_elections(request: cluster.ElectLeaders, error: ErrorCode) -> cluster.ElectLeadersResponse:
+    topics = tuple(
+        cluster.ElectedTopic(
+            topic.topic, tuple(cluster.ElectedPartition(index, error) for index in topic.partition_indexes)
+        )
+        for topic in request.topics or ()
+    )
+    return cluster.ElectLeadersResponse(error, topics)
+
+
+def _refuse_reassignments(
+    request: cluster.AlterPartitionReassignments, error: ErrorCode
+) -> cluster.AlterPartitionReassignmentsResponse:
+    topics = tuple(
+        cluster.ReassignedTopic(
+            topic.name,
+            tuple(cluster.ReassignedPartition(partition.partition_index, error) for partition in topic.partitions),
+        )
+        for topic in request.topics
+    )
+    return cluster.AlterPartitionReassignmentsResponse(topics, error)
+
+
+_OF_THE_CLUSTER: dict[type, Refusal] = {
+    cluster.DescribeCluster: lambda request, error: cluster.DescribeClusterResponse(error),
+    cluster.DescribeTopicPartitions: lambda request, error: cluster.DescribeTopicPartitionsResponse(
+        tuple(cluster.TopicPartitionsDescription(error, name) for name in request.names)
+    ),
+    cluster.DescribeLogDirs: lambda request, error: cluster.DescribeLogDirsResponse(error_code=error),
+    cluster.ElectLeaders: _refuse_elections,
+    cluster.AlterPartitionReassignments: _refuse_reassignments,
+    cluster.ListPartitionReassignments: lambda request, error: cluster.ListPartitionReassignmentsResponse(error),
+    cluster.DescribeQuorum: lambda request, error: cluster.DescribeQuorumResponse(error),
+    cluster.DescribeClientQuotas: lambda request, error: cluster.DescribeClientQuotasResponse(error),
+}
+
+# ---------------------------------------------------------------- transactions
+
+_OF_TRANSACTIONS: dict[type, Refusal] = {
+    transactions.InitProducerId: lambda request, error: transactions.InitProducerIdResponse(error),
+    transactions.AddPartitionsToTxn: lambda request, error: transactions.AddPartitionsToTxnResponse(
+        tuple(
+            transactions.AddedPartitions(asked.transactional_id, _named_results(asked.topics, error))
+            for asked in request.transactions
+        )
+    ),
+    transactions.AddOffsetsToTxn: lambda request, error: transactions.AddOffsetsToTxnResponse(error),
+    transactions.EndTxn: lambda request, error: transactions.EndTxnResponse(error),
+    transactions.WriteTxnMarkers: lambda request, error: transactions.WriteTxnMarkersResponse(
+        tuple(
+            transactions.WrittenMarker(marker.producer_id, _named_results(marker.topics, error))
+            for marker in request.markers
+        )
+    ),
+    transactions.DescribeTransactions: lambda request, error: transactions.DescribeTransactionsResponse(
+        tuple(
+            transactions.DescribedTransaction(error, transactional_id) for transactional_id in request.transactional_ids
+        )
+    ),
+    transactions.ListTransactions: lambda request, error: transactions.ListTransactionsResponse(error),
+    transactions.DescribeProducers: lambda request, error: transactions.DescribeProducersResponse(
+        tuple(
+            transactions.DescribedPartitions(
+                topic.name, tuple(transactions.DescribedPartition(index, error) for index in topic.partition_indexes)
+            )
+            for topic in request.topics
+        )
+    ),
+}
+
+REFUSALS: dict[type, Refusal] = {**_OF_GROUPS, **_OF_TOPICS, **_OF_CONFIGS, **_OF_THE_CLUSTER, **_OF_TRANSACTIONS}
+"""What refuses a request of each type."""
+
+
+def refuse_topics(response: broker.MetadataResponse, error: ErrorCode) -> broker.MetadataResponse:
+    """Return an answer to Metadata with an error at each topic, and the nodes as they are.
+
+    An answer without nodes would be about the cluster, and clients pass it over.
+    """
+    topics = tuple(evolve(topic, error_code=error, partitions=()) for topic in response.topics)
+    return evolve(response, topics=topics)
+
+
+def refuse(request: object, error: ErrorCode) -> WireResponse | None:
+    """Return the answer to a request that carries an error and nothing else.
+
+    None for Metadata, whose answer has to name the nodes all the same: see :func:`refuse_topics`.
+    """
+    refusal = REFUSALS.get(type(request))
+    return None if refusal is None else refusal(request, error)

@@ -1,0 +1,87 @@
+"""Faults of the log that groups and offsets are kept in: appends that fail, and appends that are answered late."""
+
+from __future__ import annotations
+
+from groupcoord.errors import ErrorCode
+from groupcoord.faults.words import UnknownNameError, error_named
+from groupcoord.host.broker import Broker
+from groupcoord.log_store import (
+    AppendTimedOutError,
+    LogStoreError,
+    NotEnoughReplicasError,
+    NotLeaderError,
+    RecordTooLargeError,
+    StorageError,
+)
+from groupcoord.testing.faulty_store import Answer, FaultyLogStore
+
+_ERRORS: dict[ErrorCode, type[LogStoreError]] = {
+    kind.error_code: kind
+    for kind in (NotEnoughReplicasError, NotLeaderError, StorageError, RecordTooLargeError, AppendTimedOutError)
+}
+"""In which ways an append can fail. After a REQUEST_TIMED_OUT nobody knows whether it was written."""
+
+
+def append_error(error: ErrorCode | str) -> LogStoreError:
+    """Return what a log store raises whose append fails with this error.
+
+    Raises:
+        UnknownNameError: there is no such error, or none that an append fails with.
+    """
+    code = error_named(error)
+    kind = _ERRORS.get(code)
+    if kind is None:
+        known = ", ".join(code.name for code in _ERRORS)
+        raise UnknownNameError(f"no append fails with {code.name}; it may be {known}")
+    return kind("a test has asked for that")
+
+
+class LogFaults:
+    """Stands between a broker's coordinator and its log store once somebody has asked for a fault.
+
+    Args:
+        broker: whose groups and offsets it is about.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._store: FaultyLogStore | None = None
+
+    def fail_next(self, *errors: LogStoreError) -> None:
+        """Let the next appends fail, one with each of ``errors`` in turn; not while others are held."""
+        self._around_the_log().fail_next(*errors)
+
+    def hold(self) -> None:
+        """Let appends wait from now on."""
+        self._around_the_log().is_late = True
+
+    def waiting(self) -> int:
+        """Return how many appends wait."""
+        return 0 if self._store is None else len(self._store.waiting())
+
+    def release(self) -> None:
+        """Write what waits, in order, and let appends wait no longer."""
+        if self._store is not None:
+            self._store.is_late = False
+            while self._store.waiting():  # what is answered now may write more
+                self._settle(self._store.write())
+
+    def refuse(self, error: LogStoreError) -> None:
+        """Refuse what waits; what comes goes on waiting."""
+        if self._store is not None:
+            self._settle(self._store.refuse(error))
+
+    def _around_the_log(self) -> FaultyLogStore:
+        if self._store is None:
+            coordinator = self._broker.coordinator
+            self._store = coordinator.log_store = FaultyLogStore(coordinator.log_store)
+        return self._store
+
+    def _settle(self, answers: list[Answer]) -> None:
+        coordinator = self._broker.coordinator
+        for ticket, outcome in answers:
+            if isinstance(outcome, LogStoreError):
+                coordinator.append_failed(ticket, outcome)
+            else:
+                coordinator.appended(ticket, outcome)
+        self._broker.deliver_replies()

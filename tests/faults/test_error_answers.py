@@ -1,0 +1,71 @@
+"""Each API has an answer that says nothing but an error, and a client finds it there in every version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from groupcoord.errors import ErrorCode
+from groupcoord.faults.error_answers import REFUSALS, refuse, refuse_topics
+from groupcoord.wire import Answered, decode_request, encode_response
+from groupcoord.wire.broker_messages import Fetch, MetadataBroker, MetadataPartition, MetadataResponse, MetadataTopic
+from groupcoord.wire.registry import APIS
+from tests.wire.kio_client import read_response, versions_of
+from tests.wire.sample_frames import FRAMES
+
+ERROR = ErrorCode.NOT_COORDINATOR
+METADATA, DESCRIBE_LOG_DIRS = 3, 35
+
+
+def error_codes(value: Any, name: str = "") -> Iterator[int]:
+    """Yield every error code in an answer, wherever it stands."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from error_codes(inner, key)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from error_codes(inner, name)
+    elif name.endswith("error_code"):
+        yield value
+
+
+def test_every_api_can_fail() -> None:
+    """There is an answer for each API that is served; Metadata's is made of the real one."""
+    assert {kind.__name__ for kind in REFUSALS} == {api.name for api in APIS.values()} - {"Metadata"}
+
+
+@pytest.mark.parametrize("api_key", sorted(APIS.keys() - {METADATA}))
+def test_the_error_is_where_clients_look(api_key: int) -> None:
+    """Whatever entries the answer has, each carries the error; one without entries carries it at the top."""
+    for version in versions_of(api_key):
+        if api_key == DESCRIBE_LOG_DIRS and version < 3:
+            continue  # these have no place for an error of the whole
+        header, request = decode_request(FRAMES[api_key, version], "/127.0.0.1")
+        assert not isinstance(request, Answered)
+        response = refuse(request, ERROR)
+        assert response is not None
+        frame = encode_response(header, response)
+        found = set(error_codes(read_response(api_key, version, frame)))
+
+        assert ERROR in found, (version, response)
+        assert found <= {ERROR, ErrorCode.NONE}
+
+
+def test_a_fetch_of_a_session_fails_as_a_whole() -> None:
+    """A Fetch that names no partition, since its session knows them, has its error at the top."""
+    response = refuse(Fetch((), session_id=7, session_epoch=3), ERROR)
+
+    assert response is not None
+    assert response.error_code is ERROR  # type: ignore[union-attr]
+
+
+def test_metadata_keep_their_nodes() -> None:
+    """The answer to Metadata has the error at each topic; the nodes stay, or clients would pass it over."""
+    node = MetadataBroker(1, "127.0.0.1", 9092)
+    topic = MetadataTopic(ErrorCode.NONE, "orders", partitions=(MetadataPartition(ErrorCode.NONE, 0, 1),))
+    refused = refuse_topics(MetadataResponse((node,), (topic,)), ErrorCode.LEADER_NOT_AVAILABLE)
+
+    assert refused.brokers == (node,)
+    assert [(topic.error_code, topic.partitions) for topic in refused.topics] == [(ErrorCode.LEADER_NOT_AVAILABLE, ())]

@@ -1,0 +1,182 @@
+"""Sessions end and rebalances begin on request, and appends of groups fail or wait, for groups of both kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from groupcoord import ManualClock
+from groupcoord.errors import ErrorCode
+from groupcoord.faults import NoSuchMemberError, UnknownNameError
+from groupcoord.host.broker import Broker
+from groupcoord.host.portions import Answer
+from groupcoord.messages import (
+    ConsumerGroupDescribe,
+    ConsumerGroupHeartbeat,
+    DescribeGroups,
+    GroupToFetch,
+    Heartbeat,
+    JoinGroup,
+    JoinGroupResponse,
+    JoinProtocol,
+    LeaveGroup,
+    LeavingMember,
+    OffsetCommit,
+    OffsetFetch,
+    OffsetToCommit,
+    SyncGroup,
+    TopicToCommit,
+)
+from groupcoord.testing import ServerThread
+from groupcoord.testing.modern_consumers import ModernConsumer
+
+COMMIT = OffsetCommit("g", (TopicToCommit("orders", (OffsetToCommit(0, 42),)),))
+
+
+@pytest.fixture
+def server() -> Iterator[ServerThread]:
+    with ServerThread(topics={"orders": 2}, clock=ManualClock(1_700_000_000_000)) as server:
+        yield server
+
+
+def join_classic(server: ServerThread) -> JoinGroupResponse:
+    """Have a stable group of one member; return its join's answer."""
+    join = JoinGroup("g", protocols=(JoinProtocol("range", b""),), requires_known_member_id=False)
+
+    def submit(broker: Broker) -> JoinGroupResponse:
+        coordinator = broker.coordinator
+        coordinator.submit(join)
+        coordinator.tick()
+        (reply,) = coordinator.take_replies()
+        joined: JoinGroupResponse = reply.response
+        coordinator.call(SyncGroup("g", joined.generation_id, joined.member_id))
+        return joined
+
+    return server.run(submit)
+
+
+def heartbeat(server: ServerThread, joined: JoinGroupResponse) -> ErrorCode:
+    beat = Heartbeat("g", joined.generation_id, joined.member_id)
+    return server.run(lambda broker: broker.coordinator.call(beat)).error_code
+
+
+def test_a_classic_member_can_expire(server: ServerThread) -> None:
+    """It is gone as if it had been silent, and the group is empty."""
+    joined = join_classic(server)
+    assert heartbeat(server, joined) is ErrorCode.NONE
+    server.expire_member("g", joined.member_id)
+
+    assert heartbeat(server, joined) is ErrorCode.UNKNOWN_MEMBER_ID
+    described = server.run(lambda broker: broker.coordinator.call(DescribeGroups(("g",)))).groups[0]
+    assert described.group_state == "Empty"
+    server.run(lambda broker: broker.coordinator.check())
+
+
+def test_a_classic_group_can_be_made_to_rebalance(server: ServerThread) -> None:
+    """Its members are told to join again; one that rebalances already, or has no members, can't begin."""
+    joined = join_classic(server)
+    server.begin_rebalance("g")
+
+    assert heartbeat(server, joined) is ErrorCode.REBALANCE_IN_PROGRESS
+    with pytest.raises(NoSuchMemberError, match="rebalances already"):
+        server.begin_rebalance("g")
+    leave = LeaveGroup("g", (LeavingMember(joined.member_id),))
+    server.run(lambda broker: broker.coordinator.call(leave))
+    with pytest.raises(NoSuchMemberError, match="nobody is in it"):
+        server.begin_rebalance("g")
+    server.run(lambda broker: broker.coordinator.check())
+
+
+def test_an_id_that_was_handed_out_can_expire(server: ServerThread) -> None:
+    """Who was given an id and has not joined yet has a session, too."""
+    join = JoinGroup("g", protocols=(JoinProtocol("range", b""),))
+    given = server.run(lambda broker: broker.coordinator.call(join))
+    assert given.error_code is ErrorCode.MEMBER_ID_REQUIRED
+    server.expire_member("g", given.member_id)
+    with pytest.raises(NoSuchMemberError, match="has no member"):
+        server.expire_member("g", given.member_id)
+    server.run(lambda broker: broker.coordinator.check())
+
+
+def test_consumer_groups_expire_and_rebalance_too(server: ServerThread) -> None:
+    """A consumer group begins a new epoch, which its member gets with the next heartbeat; then the member expires."""
+    consumer = ModernConsumer("a", "g")
+    answer = server.run(lambda broker: broker.coordinator.call(consumer.join_request()))
+    assert answer.member_id is not None
+    server.begin_rebalance("g")
+    described = server.run(lambda broker: broker.coordinator.call(ConsumerGroupDescribe(("g",)))).groups[0]
+    assert described.group_epoch == answer.member_epoch + 1
+    beat = ConsumerGroupHeartbeat("g", answer.member_id, answer.member_epoch, topic_partitions=answer.assignment)
+    again = server.run(lambda broker: broker.coordinator.call(beat))
+    assert (again.error_code, again.member_epoch) == (ErrorCode.NONE, described.group_epoch)
+
+    server.expire_member("g", answer.member_id)
+    gone = server.run(lambda broker: broker.coordinator.call(beat))
+    assert gone.error_code is ErrorCode.UNKNOWN_MEMBER_ID
+    server.run(lambda broker: broker.coordinator.check())
+
+
+def test_a_consumer_group_that_writes_is_not_disturbed(server: ServerThread) -> None:
+    """While a write of it is in flight a consumer group begins no epoch on request."""
+    with server.hold_appends():
+        server.run(lambda broker: broker.coordinator.submit(ModernConsumer("a", "g").join_request(), Answer()))
+        with pytest.raises(NoSuchMemberError, match="the log is awaited"):
+            server.begin_rebalance("g")
+    server.begin_rebalance("g")
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        ("KAFKA_STORAGE_ERROR", ErrorCode.NOT_COORDINATOR),
+        ("MESSAGE_TOO_LARGE", ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_appends_fail(server: ServerThread, error: ErrorCode | str, told: ErrorCode) -> None:
+    """The next append fails, clients are told what Kafka tells them, and the one after that is written."""
+    server.fail_next_append(error)
+
+    assert commit(server) == [told]
+    assert commit(server) == [ErrorCode.NONE]
+
+
+def test_appends_that_are_held_are_written_later(server: ServerThread) -> None:
+    """A commit is answered when its append is released; until then nobody reads it."""
+    with server.hold_appends() as held:
+        answer = Answer()
+        server.run(lambda broker: broker.coordinator.submit(COMMIT, answer))
+        assert (held.count, answer.response) == (1, None)
+        assert committed(server) == []
+    assert held.count == 0
+    assert answer.response is not None
+    assert committed(server) == [42]
+
+
+def test_held_appends_can_be_refused(server: ServerThread) -> None:
+    """What was held is refused, and was never written; what comes later waits on until it is released."""
+    held = server.hold_appends()
+    server.run(lambda broker: broker.coordinator.submit(COMMIT, Answer()))
+    held.refuse("NOT_ENOUGH_REPLICAS")
+    assert (held.count, committed(server)) == (0, [])
+    server.run(lambda broker: broker.coordinator.submit(COMMIT, Answer()))
+    assert held.count == 1
+    server.clear_faults()
+    assert committed(server) == [42]
+
+
+def test_an_append_fails_only_in_its_own_ways(server: ServerThread) -> None:
+    """An error that no log has is refused, with those that there are."""
+    with pytest.raises(UnknownNameError, match="no append fails with UNKNOWN_MEMBER_ID; it may be NOT_ENOUGH_REPLICAS"):
+        server.fail_next_append("UNKNOWN_MEMBER_ID")
+
+
+def commit(server: ServerThread) -> list[ErrorCode]:
+    answer = server.run(lambda broker: broker.coordinator.call(COMMIT))
+    return [partition.error_code for topic in answer.topics for partition in topic.partitions]
+
+
+def committed(server: ServerThread) -> list[int]:
+    (group,) = server.run(lambda broker: broker.coordinator.call(OffsetFetch((GroupToFetch("g"),)))).groups
+    return [partition.committed_offset for topic in group.topics for partition in topic.partitions]
