@@ -28,6 +28,39 @@ class SystemClock:
         return (time.monotonic_ns() + self._offset_ns) // 1_000_000
 
 
+class LeapingClock(SystemClock):
+    """The system's time, and what has been added to it: a clock that goes on by itself and can be turned forward.
+
+    >>> clock = LeapingClock()
+    >>> before_ms = clock.now_ms()
+    >>> clock.advance(3_600_000)
+    >>> clock.now_ms() - before_ms >= 3_600_000
+    True
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._added_ms = 0
+
+    def now_ms(self) -> int:
+        """Return the current time, and what has been added, in milliseconds since the Unix epoch."""
+        return super().now_ms() + self._added_ms
+
+    def advance(self, duration_ms: int) -> None:
+        """Let ``duration_ms`` milliseconds pass at once.
+
+        Raises:
+            ValueError: the duration is negative.
+        """
+        if duration_ms < 0:
+            raise ValueError(f"time cannot go back: advance({duration_ms})")
+        self._added_ms += duration_ms
+
+    def advance_to(self, now_ms: int) -> None:
+        """Let time pass until ``now_ms``; a moment that is over already changes nothing."""
+        self._added_ms += max(now_ms - self.now_ms(), 0)
+
+
 class ManualClock:
     """A clock that stands still until it is told otherwise: for tests and simulations.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from groupcoord.clock import LeapingClock, ManualClock
 from groupcoord.errors import ErrorCode, GroupcoordError
 from groupcoord.faults.calls import Call
 from groupcoord.faults.log_faults import LogFaults, append_error
@@ -142,6 +143,35 @@ class Control:
         raise NoSuchMemberError(
             f"group {group_id!r} can't begin a rebalance: nobody is in it, it rebalances already, or the log is awaited"
         )
+
+    # ------------------------------------------------------------ time
+
+    def advance(self, duration_ms: int) -> None:
+        """Let time pass on the server's clock; whatever falls due on the way happens at its moment.
+
+        Raises:
+            ValueError: the duration is negative.
+            TypeError: the clock can't be turned.
+        """
+        clock = self.broker.clock
+        if not isinstance(clock, ManualClock | LeapingClock):
+            raise TypeError(f"a {type(clock).__name__} can't be turned")
+        if duration_ms < 0:
+            raise ValueError(f"time cannot go back: advance({duration_ms})")
+        end_ms = clock.now_ms() + duration_ms
+        while (due_ms := self._next_deadline_ms()) is not None and due_ms <= end_ms:
+            clock.advance_to(max(due_ms, clock.now_ms()))
+            for server in self._servers:
+                server.broker.tick()
+                server.broker.handle_waiting()
+            self.flush()
+        clock.advance_to(max(end_ms, clock.now_ms()))
+        for server in self._servers:
+            server.clock_has_leapt()
+
+    def _next_deadline_ms(self) -> int | None:
+        deadlines_ms = [server.broker.next_deadline_ms() for server in self._servers]
+        return min((deadline_ms for deadline_ms in deadlines_ms if deadline_ms is not None), default=None)
 
     # ------------------------------------------------------------ the log
 

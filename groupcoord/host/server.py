@@ -215,6 +215,13 @@ class Server:
         if broker.turns.waiting:
             self.flush_soon()
 
+    def clock_has_leapt(self) -> None:
+        """Send what there is to say, and wait anew for what is due next: the broker's clock was turned forward."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.flush()
+
     def _turn(self) -> None:
         """Answer what was asked, then give others their turn; what is left waits until the sockets were looked at."""
         self.turn_handle = None

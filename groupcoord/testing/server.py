@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
-from groupcoord.clock import ManualClock, SystemClock
+from groupcoord.clock import LeapingClock, ManualClock
 from groupcoord.config import Config
 from groupcoord.faults import Control, FaultFunctionError, Rule
 from groupcoord.faults.cluster import Cluster
@@ -46,6 +46,29 @@ class _End(Enum):
     KILL = "as a process that is killed"
 
 
+class ServerClock:
+    """The clock of a server that runs in a thread: for sessions, rebalances, retention and all that waits for time."""
+
+    def __init__(self, server: ServerThread) -> None:
+        self._server = server
+
+    def now_ms(self) -> int:
+        """Return the server's time in milliseconds since the Unix epoch."""
+        return self._server.run(lambda broker: broker.clock.now_ms())
+
+    def advance(self, duration_ms: int) -> None:
+        """Let time pass at once; whatever falls due on the way happens at its moment, in its order.
+
+        Clients notice what happens and not how long it took: nobody sends a heartbeat meanwhile, so every member
+        expires whose session is shorter than the duration. For time-outs of their own they have their own clocks.
+
+        Raises:
+            ValueError: the duration is negative.
+            RuntimeError: the server does not run.
+        """
+        self._server.control(lambda control: control.advance(duration_ms))
+
+
 class ServerThread(FaultWords):
     """A broker on a free port of this machine: ``with ServerThread(topics={"orders": 3}) as server: server.bootstrap``.
 
@@ -60,7 +83,7 @@ class ServerThread(FaultWords):
         settings: keys as Kafka spells them (or with underscores), and their values.
         data_dir: where offsets, groups and topics with their records are kept; None: in memory. A server started later
             on the same directory goes on where this one stopped.
-        clock: a clock that the test turns with :meth:`advance`; None: real time.
+        clock: a clock that stands still unless the test turns it; None: real time, which the test can turn forward.
 
     Raises:
         ConfigError: a setting is unknown, or its value is not allowed.
@@ -79,9 +102,8 @@ class ServerThread(FaultWords):
             Config.from_properties(properties),
             dict(topics or {}),
             None if data_dir is None else Path(data_dir),
-            clock or SystemClock(),
+            clock or LeapingClock(),
         )
-        self._manual_clock = clock
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop
         self._ending: asyncio.Future[_End]
@@ -211,28 +233,14 @@ class ServerThread(FaultWords):
         else:
             self.control(lambda control: control.rules.remove(rule))
 
+    @property
+    def clock(self) -> ServerClock:
+        """The server's clock, which the test can turn forward."""
+        return ServerClock(self)
+
     def advance(self, duration_ms: int) -> None:
-        """Let time pass on the test's clock; whatever falls due on the way happens at its moment.
-
-        Raises:
-            ValueError: the server runs on real time, or the duration is negative.
-        """
-        clock = self._manual_clock
-        if clock is None:
-            raise ValueError("this server runs on real time: give it a ManualClock")
-        if duration_ms < 0:
-            raise ValueError(f"time cannot go back: advance({duration_ms})")
-
-        def pass_time(broker: Broker) -> None:
-            end_ms = clock.now_ms() + duration_ms
-            while (due_ms := broker.next_deadline_ms()) is not None and due_ms <= end_ms:
-                clock.advance_to(max(due_ms, clock.now_ms()))
-                broker.tick()
-                broker.handle_waiting()
-                self._cluster.control.flush()
-            clock.advance_to(end_ms)
-
-        self.run(pass_time)
+        """Let time pass on the server's clock; see :meth:`ServerClock.advance`."""
+        self.clock.advance(duration_ms)
 
     # ------------------------------------------------------------ in the thread
 

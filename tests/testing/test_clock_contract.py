@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from groupcoord import ManualClock, SystemClock
-from groupcoord.clock import Clock
+from groupcoord.clock import Clock, LeapingClock
 from groupcoord.testing import check_clock
 
 
@@ -16,6 +16,7 @@ def test_our_clocks_keep_the_contract() -> None:
     """The system's clock and the manual one are what the coordinator may rely on."""
     check_clock(SystemClock)
     check_clock(ManualClock, advance=ManualClock.advance)
+    check_clock(LeapingClock)
 
 
 class FromFunction:

@@ -146,10 +146,31 @@ def test_time_is_the_tests() -> None:
             server.advance(-1)
 
 
-def test_real_time_is_nobodys() -> None:
-    """Without a manual clock there is nothing to turn."""
-    with ServerThread() as server, pytest.raises(ValueError, match="runs on real time"):
-        server.advance(1)
+def test_real_time_goes_on_and_can_be_turned_forward() -> None:
+    """Without a clock of the test's a week passes at once as well, on top of the time that passes anyway."""
+    with ServerThread(topics={"orders": 1}, settings={"offsets.topic.num.partitions": 1}) as server:
+        server.run(commit)
+        before_ms = server.clock.now_ms()
+        server.clock.advance(WEEK_MS + 600_000)
+        assert before_ms + WEEK_MS + 600_000 <= server.clock.now_ms() < before_ms + WEEK_MS + 1_200_000
+        assert server.run(committed) == {}
+        with pytest.raises(ValueError, match="time cannot go back"):
+            server.clock.advance(-1)
+
+
+def test_what_waits_is_due_sooner_when_time_was_turned_forward() -> None:
+    """After all but the end of a delay was skipped, only the end has to pass: the commit is handled then."""
+    consumer_module = pytest.importorskip("confluent_kafka")
+    with ServerThread(topics={"orders": 1}) as server:
+        consumer = consumer_module.Consumer({"bootstrap.servers": server.bootstrap, "group.id": "g"})
+        delayed = server.delay("OffsetCommit", WEEK_MS)
+        consumer.commit(offsets=[consumer_module.TopicPartition("orders", 0, 42)], asynchronous=True)
+        delayed.wait()
+        server.clock.advance(WEEK_MS - 20)
+        deadline_s = time.monotonic() + CLIENTS_TIMEOUT_S
+        while server.run(committed) != {"orders": 42}:
+            assert time.monotonic() < deadline_s
+        consumer.close()
 
 
 def test_errors_of_a_function_are_raised_here() -> None:
