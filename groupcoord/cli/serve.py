@@ -10,14 +10,14 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 
 import typer
 from attrs import evolve
 
 import groupcoord
 from groupcoord.cli.interrupts import AtTheFirstSignal
-from groupcoord.clock import SystemClock
+from groupcoord.clock import Clock, LeapingClock, SystemClock
 from groupcoord.config import Config
 from groupcoord.coordinator import LoadError
 from groupcoord.core.messages import Node
@@ -76,6 +76,15 @@ def serve(
             min=0, max=65535, help="Show metrics for Prometheus on this port, under /metrics; 0 takes a free one."
         ),
     ] = None,
+    control_port: Annotated[
+        int | None,
+        typer.Option(
+            "--control",
+            min=0,
+            max=65535,
+            help="Let tests say on this port of 127.0.0.1, over HTTP, what shall go wrong; 0 takes a free one.",
+        ),
+    ] = None,
     no_records: Annotated[
         bool, typer.Option("--no-records", help="Let topics be empty: nothing can be produced, and lag is always 0.")
     ] = False,
@@ -85,7 +94,7 @@ def serve(
 
     SIGTERM or Ctrl-C stops it. With --data-dir nothing that was acknowledged is lost, even if it is killed.
     """
-    try:
+    with _errors_told():
         _set_up_logging(log_level)
         config, is_set = _parse_settings(setting or [], holds_records=not no_records)
         topics = [_parse_topic(text) for text in topic or []]
@@ -100,7 +109,7 @@ def serve(
             node = Node(NODE_ID, advertised_host or host, advertised_port or bound_port)
             broker = Broker(
                 config=config,
-                clock=SystemClock(),
+                clock=_clock(can_be_turned=control_port is not None),
                 log_store=store,
                 topics=registry,
                 group_configs=GroupConfigs(config, data_dir),
@@ -109,9 +118,15 @@ def serve(
                 topic_directory=directory,
             )
             address = f"[{host}]:{bound_port}" if ":" in host else f"{host}:{bound_port}"
-            _run(
-                broker, sock, _metrics(broker, host, metrics_port), lambda: _announce(address, node, data_dir, registry)
-            )
+            pages = _Pages(_metrics(broker, host, metrics_port), control_port)
+            _run(broker, sock, pages, lambda: _announce(address, node, data_dir, registry))
+
+
+@contextmanager
+def _errors_told() -> Iterator[None]:
+    """Tell the user in a line what keeps the server from starting, and exit."""
+    try:
+        yield
     except StartError as error:
         _refuse(str(error), error.exit_status)
     except ConfigError as error:
@@ -120,6 +135,10 @@ def serve(
         _refuse(f"none of {len(error.causes)} log partitions can be loaded", FAILURE)
     except (LogStoreError, TransactionLogError, GroupConfigFileError) as error:
         _refuse(str(error), FAILURE)
+
+
+def _clock(*, can_be_turned: bool) -> Clock:
+    return LeapingClock() if can_be_turned else SystemClock()
 
 
 def _refuse(message: str, exit_status: int) -> NoReturn:
@@ -253,10 +272,17 @@ def _metrics(broker: Broker, host: str, port: int | None) -> MetricsServer | Non
     return MetricsServer(broker.coordinator, host, port)
 
 
-def _run(broker: Broker, sock: socket.socket, metrics: MetricsServer | None, on_start: Callable[[], None]) -> None:
+class _Pages(NamedTuple):
+    """What is served over HTTP besides: None is not."""
+
+    metrics: MetricsServer | None
+    control_port: int | None
+
+
+def _run(broker: Broker, sock: socket.socket, pages: _Pages, on_start: Callable[[], None]) -> None:
     keep_freed_memory()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(broker, sock, metrics, on_start))
+        runner.run(_serve(broker, sock, pages, on_start))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -267,26 +293,39 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-async def _serve(
-    broker: Broker, sock: socket.socket, metrics: MetricsServer | None, on_start: Callable[[], None]
-) -> None:
+async def _serve(broker: Broker, sock: socket.socket, pages: _Pages, on_start: Callable[[], None]) -> None:
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
     async with AsyncExitStack() as stack:
         # Not the loop's own handlers: with these, a signal would not be obeyed while the loop is busy, nor behind it.
         stack.enter_context(AtTheFirstSignal(lambda: loop.call_soon_threadsafe(stopping.set)))
-        await stack.enter_async_context(Server(broker, sock=sock))
-        if metrics is not None:
-            try:
-                await stack.enter_async_context(metrics)
-            except OSError as error:
-                raise StartError(f"can't show metrics: {error.strerror or error}") from None
-            logging.getLogger("groupcoord.host").info("metrics on port %d", metrics.port)
+        server = await stack.enter_async_context(Server(broker, sock=sock))
         gc.freeze()  # what was loaded stays: the garbage collector need not look at it again and again
         on_start()
+        await _serve_pages(server, pages, stack)
         preparing = loop.create_task(_prepare())
         await stopping.wait()
         preparing.cancel()
+
+
+async def _serve_pages(server: Server, pages: _Pages, stack: AsyncExitStack) -> None:
+    log = logging.getLogger("groupcoord.host")
+    if pages.metrics is not None:
+        try:
+            await stack.enter_async_context(pages.metrics)
+        except OSError as error:
+            raise StartError(f"can't show metrics: {error.strerror or error}") from None
+        log.info("metrics on port %d", pages.metrics.port)
+    if pages.control_port is not None:
+        from groupcoord.faults import Control
+        from groupcoord.faults.control_server import ControlServer
+
+        control = ControlServer(Control([server]), pages.control_port)
+        try:
+            await stack.enter_async_context(control)
+        except OSError as error:
+            raise StartError(f"can't take orders for faults: {error.strerror or error}") from None
+        print(f"faults on purpose: http://127.0.0.1:{control.port}", flush=True)
 
 
 async def _prepare() -> None:

@@ -13,6 +13,9 @@ from groupcoord.faults.words import Where, error_named
 from groupcoord.host.broker import Broker
 from groupcoord.host.server import Server
 
+LONGEST_ADVANCE_MS = 3_653 * 24 * 3_600_000
+"""What is due every ten minutes would otherwise keep the server for as long as somebody likes."""
+
 
 class NoSuchMemberError(GroupcoordError, LookupError):
     """There is no such group or member, or it is in no state for that. The message says why."""
@@ -150,7 +153,7 @@ class Control:
         """Let time pass on the server's clock; whatever falls due on the way happens at its moment.
 
         Raises:
-            ValueError: the duration is negative.
+            ValueError: the duration is negative, or longer than ten years.
             TypeError: the clock can't be turned.
         """
         clock = self.broker.clock
@@ -158,6 +161,8 @@ class Control:
             raise TypeError(f"a {type(clock).__name__} can't be turned")
         if duration_ms < 0:
             raise ValueError(f"time cannot go back: advance({duration_ms})")
+        if duration_ms > LONGEST_ADVANCE_MS:
+            raise ValueError(f"that is longer than ten years: advance({duration_ms})")
         end_ms = clock.now_ms() + duration_ms
         while (due_ms := self._next_deadline_ms()) is not None and due_ms <= end_ms:
             clock.advance_to(max(due_ms, clock.now_ms()))

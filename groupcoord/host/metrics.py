@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections import Counter
 from collections.abc import Iterator
 from enum import Enum
+from http import HTTPStatus
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from groupcoord.coordinator import ConsumerGroupState, GroupCoordinator, GroupState, PartitionStatus
-
-logger = logging.getLogger("groupcoord.host")
+from groupcoord.host.http import HttpRequest, HttpResponse, HttpServer
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-HEAD_BYTES_MAX = 8_192
-READ_TIMEOUT_S = 10.0
 PREFIX = "kafka_server_group_coordinator_metrics_"
 
 
@@ -98,40 +94,21 @@ class MetricsServer:
     def __init__(self, coordinator: GroupCoordinator, host: str, port: int) -> None:
         self._registry = CollectorRegistry()
         self._registry.register(CoordinatorCollector(coordinator))
-        self._host = host
-        self._port = port
-        self._server: asyncio.Server | None = None
+        self._http = HttpServer(self._answer, host, port, "metrics")
 
     @property
     def port(self) -> int:
         """The port that it listens on."""
-        assert self._server is not None
-        port: int = self._server.sockets[0].getsockname()[1]
-        return port
+        return self._http.port
 
     async def __aenter__(self) -> MetricsServer:
-        self._server = await asyncio.start_server(self._answer, self._host, self._port, limit=HEAD_BYTES_MAX)
+        await self._http.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        assert self._server is not None
-        self._server.close()
+        self._http.stop()
 
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), READ_TIMEOUT_S)
-            writer.write(self._response(head))
-            await asyncio.wait_for(writer.drain(), READ_TIMEOUT_S)
-        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError, OSError) as error:
-            logger.warning("a request for metrics was not understood: %s", error or type(error).__name__)
-        finally:
-            writer.close()
-
-    def _response(self, head: bytes) -> bytes:
-        method, _, rest = head.partition(b" ")
-        path = rest.split(b" ", 1)[0].split(b"?", 1)[0]
-        if method != b"GET" or path not in (b"/metrics", b"/"):
-            return b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-        body = generate_latest(self._registry)
-        headers = f"HTTP/1.1 200 OK\r\nContent-Type: {CONTENT_TYPE}\r\nContent-Length: {len(body)}\r\n"
-        return headers.encode() + b"Connection: close\r\n\r\n" + body
+    def _answer(self, request: HttpRequest) -> HttpResponse:
+        if request.method != "GET" or request.path not in ("/metrics", "/"):
+            return HttpResponse(HTTPStatus.NOT_FOUND)
+        return HttpResponse(HTTPStatus.OK, generate_latest(self._registry), CONTENT_TYPE)

@@ -63,10 +63,28 @@ def test_metrics_are_shown_in_prometheus_text_format(coordinator: GroupCoordinat
     assert f"{PREFIX}append_failure_count_total 1.0" in lines
 
 
-@pytest.mark.parametrize("request_line", [b"GET /other HTTP/1.1", b"POST /metrics HTTP/1.1", b"nonsense"])
+@pytest.mark.parametrize("request_line", [b"GET /other HTTP/1.1", b"POST /metrics HTTP/1.1"])
 def test_other_requests_are_not_found(coordinator: GroupCoordinator, request_line: bytes) -> None:
     """Anything but GET /metrics is 404."""
     assert scrape(coordinator, request_line + b"\r\n\r\n").startswith(b"HTTP/1.1 404")
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"nonsense", 400),
+        (b"GET /metrics", 400),
+        (b"GET /metrics HTTP/1.1\r\nno colon", 400),
+        (b"GET /metrics HTTP/1.1\r\nHost: a\r\nHost: b", 400),
+        (b"GET /metrics HTTP/1.1\r\nContent-Length: many", 400),
+        (b"GET /metrics HTTP/1.1\r\nContent-Length: 1", 413),
+        (b"GET /metrics HTTP/1.1\r\nContent-Length: " + b"9" * 5_000, 413),
+        (b"GET /metrics HTTP/1.1\r\nTransfer-Encoding: chunked", 501),
+    ],
+)
+def test_bad_requests_are_refused(coordinator: GroupCoordinator, head: bytes, status: int) -> None:
+    """What is no HTTP, and bodies where none are taken, are answered with the status for that."""
+    assert scrape(coordinator, head + b"\r\n\r\n").startswith(b"HTTP/1.1 %d" % status)
 
 
 @pytest.mark.parametrize("garbage", [b"", b"GET /metr", b"x" * 20_000])
