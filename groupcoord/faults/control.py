@@ -147,6 +147,25 @@ class Control:
             f"group {group_id!r} can't begin a rebalance: nobody is in it, it rebalances already, or the log is awaited"
         )
 
+    def move_coordinator(self, group_id: str) -> None:
+        """Let the log partition of a group be given up, and loaded again from the log.
+
+        Raises:
+            NoSuchMemberError: the log partition isn't served.
+            LoadError: its log can't be read.
+        """
+        for server, log_faults in zip(self._servers, self._log_faults, strict=True):
+            coordinator = server.broker.coordinator
+            index = coordinator.partition_of(group_id)
+            if coordinator.partition(index) is not None:
+                log_faults.fence(index)
+                coordinator.unload(index)
+                server.broker.deliver_replies()
+                coordinator.load(index)
+                server.broker.deliver_replies()
+                return
+        raise NoSuchMemberError(f"the log partition of group {group_id!r} isn't served")
+
     # ------------------------------------------------------------ time
 
     def advance(self, duration_ms: int) -> None:

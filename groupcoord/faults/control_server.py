@@ -36,6 +36,7 @@ WORDS: Mapping[str, Callable[..., Any]] = {
         Control.drop_connections,
         Control.expire_member,
         Control.begin_rebalance,
+        Control.move_coordinator,
         Control.fail_next_append,
         Control.hold_appends,
         Control.held_appends,

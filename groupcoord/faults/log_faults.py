@@ -71,6 +71,12 @@ class LogFaults:
         if self._store is not None:
             self._settle(self._store.refuse(error))
 
+    def fence(self, partition: int) -> None:
+        """Refuse what waits for a log partition that moves: its former leader can't write any more."""
+        if self._store is not None:
+            tickets = [ticket for ticket in self._store.waiting() if ticket.partition == partition]
+            self._settle([self._store.settle(ticket, NotLeaderError("it has moved")) for ticket in tickets])
+
     def _around_the_log(self) -> FaultyLogStore:
         if self._store is None:
             coordinator = self._broker.coordinator

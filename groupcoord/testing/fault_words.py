@@ -239,6 +239,15 @@ class FaultWords:
         """
         self.control(lambda control: control.begin_rebalance(group_id))
 
+    def move_coordinator(self, group_id: str) -> None:
+        """Let the coordinator of a group move away and back again: with one node there is no other place for it.
+
+        Whoever waits for it is told NOT_COORDINATOR and looks for it anew. Then the log partition, in which other
+        groups may live as well, is loaded from the log: members are in it, and their sessions begin again; what wasn't
+        written is lost, such as joins that waited and appends that are held.
+        """
+        self.control(lambda control: control.move_coordinator(group_id))
+
     # ------------------------------------------------------------ the log
 
     def fail_next_append(self, error: ErrorCode | str = ErrorCode.NOT_ENOUGH_REPLICAS, *, times: int = 1) -> None:

@@ -117,6 +117,38 @@ def test_consumer_groups_expire_and_rebalance_too(server: ServerThread) -> None:
     server.run(lambda broker: broker.coordinator.check())
 
 
+def test_a_coordinator_moves(server: ServerThread) -> None:
+    """Who waits is told to look anew; members and offsets are what the log has."""
+    joined = join_classic(server)
+    waiting = Answer()
+    join = JoinGroup("g", protocols=(JoinProtocol("range", b""),), requires_known_member_id=False)
+    server.run(lambda broker: broker.coordinator.submit(join, waiting))
+    assert waiting.response is None
+    server.move_coordinator("g")
+
+    assert waiting.response is not None
+    assert waiting.response.error_code is ErrorCode.NOT_COORDINATOR
+    assert heartbeat(server, joined) is ErrorCode.NONE
+    server.run(lambda broker: broker.coordinator.check())
+
+
+def test_a_coordinator_moves_while_its_log_is_slow(server: ServerThread) -> None:
+    """An append that is held when the coordinator moves is never written; the group that was loaded is sound."""
+    answer = Answer()
+    with server.hold_appends():
+        server.run(lambda broker: broker.coordinator.submit(COMMIT, answer))
+        server.move_coordinator("g")
+        assert answer.response is not None
+        assert {p.error_code for topic in answer.response.topics for p in topic.partitions} == {
+            ErrorCode.NOT_COORDINATOR
+        }
+    server.run(lambda broker: broker.coordinator.check())
+    assert committed(server) == []
+    assert commit(server) == [ErrorCode.NONE]
+    server.move_coordinator("g")
+    assert committed(server) == [42]
+
+
 def test_a_consumer_group_that_writes_is_not_disturbed(server: ServerThread) -> None:
     """While a write of it is in flight a consumer group begins no epoch on request."""
     with server.hold_appends():

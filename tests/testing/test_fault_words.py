@@ -108,6 +108,18 @@ def test_consumers_join_again_when_told_to(groupcoord_server: ServerThread) -> N
     consumer.close()
 
 
+def test_a_member_commits_after_its_coordinator_has_moved(groupcoord_server: ServerThread) -> None:
+    """The group is loaded from the log with its member, who goes on in its generation."""
+    consumer = consumer_of(groupcoord_server)
+    consumer.subscribe(["orders"])
+    until(lambda: consumer.poll(0.01) or consumer.assignment())
+    groupcoord_server.move_coordinator("g")
+    commit(consumer)
+    assert committed(consumer) == 42
+    assert state_of(groupcoord_server) == "Stable"
+    consumer.close()
+
+
 def state_of(server: ServerThread) -> str:
     return server.run(lambda broker: broker.coordinator.call(DescribeGroups(("g",)))).groups[0].group_state
 
