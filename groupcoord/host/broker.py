@@ -399,7 +399,6 @@ class Broker:
         return answer_api_versions(request, self._node, self.topics.cluster_id)
 
     def _metadata(self, connection: Connection, request: Metadata) -> WireResponse | None:
-        connection.note_client_id()
         auto_creates = self.config.auto_create_topics_enable
         permissions = self._permissions(connection)
         response = answer_metadata(request, self._node, self.topics, permissions, auto_creates=auto_creates)

@@ -117,7 +117,7 @@ class Connection:
         client_host: where the client is, in Kafka's form (``/127.0.0.1``).
         principal: for whom it speaks.
         closing: why the host must close the connection; None while it may go on.
-        client_id: what the client called itself when it asked for APIs or metadata, as clients do first; "" before.
+        client_id: what the client called itself when it asked for the APIs there are, as clients do first; "" before.
         on_answer: is given the answer of the request that waits, instead of the client; returns False if it shall leave
             as it is. None: nobody wants to see it.
         active_at_s: when something was received or sent, by the broker's stopwatch.

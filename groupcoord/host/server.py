@@ -128,7 +128,7 @@ class Server:
         """Break connections off without a word, as a network does; what is not sent yet is lost.
 
         Args:
-            client_id: of the clients that called themselves so when they asked for APIs or metadata; None: of all.
+            client_id: of the clients that called themselves so when they asked for ApiVersions; None: of all.
 
         Returns:
             How many there were.

@@ -208,7 +208,7 @@ class FaultWords:
         """Break connections off without a word; return how many there were.
 
         Args:
-            client_id: of the clients that called themselves so when they asked for APIs or metadata; None: of all.
+            client_id: of the clients that called themselves so when they asked for ApiVersions; None: of all.
         """
         return self.control(lambda control: control.drop_connections(client_id))
 
