@@ -102,6 +102,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "cli": (EVERYTHING,),
     "spark": (EVERYTHING,),
     "__init__": (EVERYTHING,),
+    "__main__": (EVERYTHING,),
 }
 """From each part of the package, the other parts that it may import. A new line here is a decision about layers."""
 
