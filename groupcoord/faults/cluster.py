@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -48,6 +49,7 @@ class Cluster:
         data_dir: where everything is kept; None: in memory.
         clock: where time comes from.
         host: the address to listen on.
+        make_broker: makes the broker of each life; a :class:`~groupcoord.host.broker.Broker` by default.
 
     Attributes:
         rules: what goes wrong with requests; of all lives.
@@ -56,7 +58,14 @@ class Cluster:
     """
 
     def __init__(
-        self, config: Config, topics: dict[str, int], data_dir: Path | None, clock: Clock, host: str = "127.0.0.1"
+        self,
+        config: Config,
+        topics: dict[str, int],
+        data_dir: Path | None,
+        clock: Clock,
+        host: str = "127.0.0.1",
+        *,
+        make_broker: Callable[..., Broker] = Broker,
     ) -> None:
         self.clock = clock
         self.rules = Rules()
@@ -66,6 +75,7 @@ class Cluster:
         self._topics = topics
         self._data_dir = data_dir
         self._host = host
+        self._make_broker = make_broker
         self._in_memory: Kept | None = None
         self._sockets: list[socket.socket] = []
 
@@ -85,7 +95,7 @@ class Cluster:
                 self._in_memory = kept
             (sock,) = self._sockets
             node = Node(NODE_ID, self._host, sock.getsockname()[1])
-            server = Server(_make_broker(kept, self.clock, node), sock=sock)
+            server = Server(self._broker_over(kept, node), sock=sock)
             await server.start()
             stack.pop_all()
         self.servers = [server]
@@ -124,6 +134,18 @@ class Cluster:
         else:
             self._sockets = [bound_socket(self._host, port) for port in ports]
 
+    def _broker_over(self, kept: Kept, node: Node) -> Broker:
+        return self._make_broker(
+            config=kept.config,
+            clock=self.clock,
+            log_store=kept.log_store,
+            topics=kept.topics,
+            group_configs=kept.group_configs,
+            node=node,
+            transaction_log=kept.transaction_log,
+            data=kept.data,
+        )
+
     def _open(self, stack: ExitStack) -> Kept:
         data_dir, config = self._data_dir, self._config
         store = open_log_store(data_dir, config)
@@ -160,16 +182,3 @@ def bound_socket(host: str, port: int) -> socket.socket:
         sock.close()
         raise
     return sock
-
-
-def _make_broker(kept: Kept, clock: Clock, node: Node) -> Broker:
-    return Broker(
-        config=kept.config,
-        clock=clock,
-        log_store=kept.log_store,
-        topics=kept.topics,
-        group_configs=kept.group_configs,
-        node=node,
-        transaction_log=kept.transaction_log,
-        data=kept.data,
-    )

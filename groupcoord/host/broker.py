@@ -141,7 +141,10 @@ class Broker:
         turns: connections whose requests wait to be handled, for :meth:`run_turn`.
         pace: how long the work of a turn may go on.
         interceptor: looks at requests before they are handled, and at answers; None: nobody does.
+        connection_type: what :meth:`connect` makes; one of its own for a broker whose answers are looked at.
     """
+
+    connection_type: type[Connection] = Connection
 
     def __init__(
         self,
@@ -258,7 +261,8 @@ class Broker:
             client_host: where the client is, in Kafka's form: ``/127.0.0.1``.
         """
         self.turns.has_newcomer = True
-        return Connection(self, client_host, self._principal_of(client_host), self.config.socket_request_max_bytes)
+        principal = self._principal_of(client_host)
+        return self.connection_type(self, client_host, principal, self.config.socket_request_max_bytes)
 
     def compact_some(self) -> bool:
         """Compact ``__consumer_offsets`` and what topics hold a little further, where their settings want it.

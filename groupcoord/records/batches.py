@@ -183,22 +183,26 @@ def frame_records(
     leader_epoch: int,
     producer_id: int,
     producer_epoch: int,
+    max_timestamp_ms: int | None = None,
+    base_sequence: int = 0,
 ) -> bytes:
-    """Return the batch of records that are encoded already, all of the same time.
+    """Return the batch of records that are encoded already.
 
     Args:
         base_offset: offset of the first record.
         parts: the records, each with its length before it, in any pieces.
         record_count: how many they are.
-        timestamp_ms: of all of them.
+        timestamp_ms: what their times are relative to.
         leader_epoch: of the log partition's leader.
         producer_id: of a transactional batch, else -1.
         producer_epoch: goes with ``producer_id``.
+        max_timestamp_ms: the latest of their times; None: all have the same one.
+        base_sequence: the producer's number for the first; 0 is what Kafka's coordinator writes.
     """
     attributes = TRANSACTIONAL if producer_id >= 0 else 0
-    header = _pack_covered(
-        attributes, record_count - 1, timestamp_ms, timestamp_ms, producer_id, producer_epoch, 0, record_count
-    )
+    latest_ms = timestamp_ms if max_timestamp_ms is None else max_timestamp_ms
+    numbers = (timestamp_ms, latest_ms, producer_id, producer_epoch, base_sequence, record_count)
+    header = _pack_covered(attributes, record_count - 1, *numbers)
     return seal(base_offset, leader_epoch, header + b"".join(parts))
 
 

@@ -9,12 +9,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from groupcoord.testing.asserting.groups import CommittedOffset, GroupDescription, MemberDescription
+    from groupcoord.testing.asserting.records import ConsumerRecord, ProducerRecord, RecordsRefusedError
+    from groupcoord.testing.asserting.requests import ReceivedRequest, Requests
+    from groupcoord.testing.asserting.topics import TopicDescription
     from groupcoord.testing.assignor_contract import check_assignor
     from groupcoord.testing.clock_contract import check_clock
     from groupcoord.testing.faulty_store import FaultyLogStore
     from groupcoord.testing.history import Exchange, History, histories
     from groupcoord.testing.log_store_contract import check_log_store
     from groupcoord.testing.machine import CoordinatorMachine
+    from groupcoord.testing.server import ServerThread
     from groupcoord.testing.strategies import (
         assignments,
         client_ids,
@@ -43,11 +48,20 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "CommittedOffset",
+    "ConsumerRecord",
     "CoordinatorMachine",
     "Exchange",
     "FaultyLogStore",
+    "GroupDescription",
     "History",
+    "MemberDescription",
+    "ProducerRecord",
+    "ReceivedRequest",
+    "RecordsRefusedError",
+    "Requests",
     "ServerThread",
+    "TopicDescription",
     "assignments",
     "check_assignor",
     "check_clock",
@@ -79,11 +93,20 @@ __all__ = [
 ]
 
 _ELSEWHERE = {
+    "CommittedOffset": "asserting.groups",
+    "ConsumerRecord": "asserting.records",
     "CoordinatorMachine": "machine",
     "Exchange": "history",
     "FaultyLogStore": "faulty_store",
+    "GroupDescription": "asserting.groups",
     "History": "history",
+    "MemberDescription": "asserting.groups",
+    "ProducerRecord": "asserting.records",
+    "ReceivedRequest": "asserting.requests",
+    "RecordsRefusedError": "asserting.records",
+    "Requests": "asserting.requests",
     "ServerThread": "server",
+    "TopicDescription": "asserting.topics",
     "check_assignor": "assignor_contract",
     "check_clock": "clock_contract",
     "check_log_store": "log_store_contract",

@@ -50,13 +50,30 @@ def groupcoord_server(
 @pytest.fixture
 def groupcoord_server_factory() -> Iterator[Callable[..., ServerThread]]:
     """A function that starts servers, with the arguments of ``ServerThread``; all are stopped after the test."""
+    with ExitStack() as stack:
+
+        def start(**options: Any) -> ServerThread:
+            return _start(stack, options)
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def groupcoord_session_options() -> dict[str, Any]:
+    """The arguments of ``groupcoord_session_server``: none, unless a fixture of yours has this name."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def groupcoord_session_server(groupcoord_session_options: dict[str, Any]) -> Iterator[ServerThread]:
+    """One server for all tests that ask for it; with pytest-xdist, one in each worker."""
+    with ExitStack() as stack:
+        yield _start(stack, groupcoord_session_options)
+
+
+def _start(stack: ExitStack, options: dict[str, Any]) -> ServerThread:
     try:
         from groupcoord.testing.server import ServerThread
     except ModuleNotFoundError as error:
         pytest.fail(f"the fixture needs pip install 'groupcoord[serve]': {error}", pytrace=False)
-    with ExitStack() as stack:
-
-        def start(**options: Any) -> ServerThread:
-            return stack.enter_context(ServerThread(**options))
-
-        yield start
+    return stack.enter_context(ServerThread(**options))

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from enum import Enum
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
@@ -17,6 +18,11 @@ from groupcoord.config import Config
 from groupcoord.faults import Control, FaultFunctionError, Rule
 from groupcoord.faults.cluster import Cluster
 from groupcoord.host.broker import Broker
+from groupcoord.testing.asserting.assertions import Assertions
+from groupcoord.testing.asserting.asyncio_form import AsyncServer
+from groupcoord.testing.asserting.observed_broker import ObservedBroker
+from groupcoord.testing.asserting.requests import RequestLog, Requests
+from groupcoord.testing.asserting.topics import Topics, checked_topics
 from groupcoord.testing.fault_words import FaultWords
 
 __all__ = ["ServerThread"]
@@ -28,8 +34,10 @@ STOP_TIMEOUT_S = 30.0
 SETTINGS: Mapping[str, int] = {
     "group.initial.rebalance.delay.ms": 0,
     "group.consumer.assignment.interval.ms": 0,
+    "group.consumer.min.heartbeat.interval.ms": 100,
+    "group.consumer.heartbeat.interval.ms": 500,
 }
-"""What a test wants otherwise than Kafka's defaults: nobody waits for company."""
+"""What a test wants otherwise than Kafka's defaults: nobody waits for company, or for 5 s until the next heartbeat."""
 
 T = TypeVar("T")
 
@@ -69,17 +77,22 @@ class ServerClock:
         self._server.control(lambda control: control.advance(duration_ms))
 
 
-class ServerThread(FaultWords):
+class ServerThread(FaultWords, Assertions):
     """A broker on a free port of this machine: ``with ServerThread(topics={"orders": 3}) as server: server.bootstrap``.
 
+    ``async with`` does the same without holding up the event loop, and :attr:`asyncio` has what is awaited then.
+
     Settings are Kafka's defaults, but groups of both protocols assign at once (``group.initial.rebalance.delay.ms`` and
-    ``group.consumer.assignment.interval.ms`` are 0). Clients choose the protocol, as with any broker: those with
+    ``group.consumer.assignment.interval.ms`` are 0), and members of consumer groups hear of it soon
+    (``group.consumer.heartbeat.interval.ms`` is 500). Clients choose the protocol, as with any broker: those with
     ``group.protocol=consumer`` get consumer groups (KIP-848).
 
-    What can be made to go wrong is in the methods of :class:`~groupcoord.testing.fault_words.FaultWords`.
+    What can be made to go wrong is in the methods of :class:`~groupcoord.testing.fault_words.FaultWords`, what can be
+    asked in those of :class:`~groupcoord.testing.asserting.assertions.Assertions`.
 
     Args:
-        topics: the topics that exist from the start, with their numbers of partitions.
+        topics: the topics that exist from the start, with their numbers of partitions; or their names alone, for
+            ``num.partitions`` each, which is 1.
         settings: keys as Kafka spells them (or with underscores), and their values.
         data_dir: where offsets, groups and topics with their records are kept; None: in memory. A server started later
             on the same directory goes on where this one stopped.
@@ -87,23 +100,39 @@ class ServerThread(FaultWords):
 
     Raises:
         ConfigError: a setting is unknown, or its value is not allowed.
+        TypeError, ValueError: another argument isn't what it should be; the message says what is wrong.
+        TopicError: a topic can't be called that.
+
+    Attributes:
+        port: where it listens.
+        asyncio: what takes time, to be awaited.
     """
 
     def __init__(
         self,
         *,
-        topics: Mapping[str, int] | None = None,
+        topics: Topics | None = None,
         settings: Mapping[str, str | int | float] | None = None,
         data_dir: str | Path | None = None,
         clock: ManualClock | None = None,
     ) -> None:
         properties = {key.replace("_", "."): value for key, value in {**SETTINGS, **(settings or {})}.items()}
+        super().__init__()
+        config = Config.from_properties(properties)
+        if data_dir is not None and not isinstance(data_dir, str | Path):
+            raise TypeError(f"data_dir must be a path, not {data_dir!r}; only the marker of the fixture takes True")
+        if clock is not None and not isinstance(clock, ManualClock):
+            raise TypeError(f"clock must be a ManualClock, or None for real time, not {clock!r}")
+        kept_clock = clock or LeapingClock()
+        self._request_log = RequestLog(kept_clock.now_ms)
         self._cluster = Cluster(
-            Config.from_properties(properties),
-            dict(topics or {}),
+            config,
+            checked_topics(topics, config),
             None if data_dir is None else Path(data_dir),
-            clock or LeapingClock(),
+            kept_clock,
+            make_broker=partial(ObservedBroker, request_log=self._request_log),
         )
+        self.asyncio = AsyncServer(self)
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop
         self._ending: asyncio.Future[_End]
@@ -127,6 +156,15 @@ class ServerThread(FaultWords):
             if error is None:
                 raise
             error.add_note(f"{fault}")
+
+    async def __aenter__(self) -> ServerThread:
+        await asyncio.to_thread(self.start)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.__exit__, kind, error, traceback)
 
     def start(self) -> None:
         """Start to serve; a server that was stopped can be started again, on another port.
@@ -199,7 +237,8 @@ class ServerThread(FaultWords):
     def run(self, function: Callable[[Broker], T]) -> T:
         """Call a function in the server's thread with its broker, and return what it returns.
 
-        That is how a test looks inside: ``server.run(lambda broker: broker.coordinator.counters.as_dict())``.
+        That is how a test looks inside: ``server.run(lambda broker: broker.coordinator.counters.as_dict())``. What is
+        called like this may itself ask the server.
 
         Raises:
             RuntimeError: the server does not run.
@@ -207,13 +246,28 @@ class ServerThread(FaultWords):
         """
         return self.control(lambda control: function(control.broker))
 
+    def submit(self, function: Callable[[Broker], T]) -> Future[T]:
+        """Have a function called in the server's thread, and return at once what its result will be in.
+
+        Raises:
+            RuntimeError: the server does not run.
+        """
+        return self._submit(lambda control: function(control.broker))
+
     def control(self, function: Callable[[Control], T]) -> T:
         """Call a function in the server's thread with what can be made to go wrong; see :meth:`run`."""
+        if threading.current_thread() is self._thread:
+            return function(self._cluster.control)
+        return self._submit(function).result(CALL_TIMEOUT_S)
+
+    def _submit(self, function: Callable[[Control], T]) -> Future[T]:
         if self._thread is None:
             raise RuntimeError("the server does not run")
         done: Future[T] = Future()
 
         def call() -> None:
+            if not done.set_running_or_notify_cancel():
+                return
             control = self._cluster.control
             try:
                 result = function(control)
@@ -224,7 +278,21 @@ class ServerThread(FaultWords):
                 done.set_result(result)
 
         self._loop.call_soon_threadsafe(call)
-        return done.result(CALL_TIMEOUT_S)
+        return done
+
+    @property
+    def requests(self) -> Requests:
+        """What has come, decoded, with the answers; of a server that has stopped, too.
+
+        The last 10,000 are kept, and 16 MiB of records in them.
+        """
+        if self._thread is None:
+            return self._request_log.requests()
+        return self.run(lambda _: self._request_log.requests())
+
+    def clear_requests(self) -> None:
+        """Forget what has come."""
+        self.run(lambda _: self._request_log.clear())
 
     def remove_rule(self, rule: Rule) -> None:
         """Remove a rule, also while the server has crashed; see :class:`~groupcoord.testing.fault_words.Fault`."""

@@ -74,6 +74,31 @@ def test_two(): assert not [t for t in threading.enumerate() if t.name == "group
     assert "1 failed, 1 passed" in output
 
 
+def test_each_worker_has_its_session_server(tmp_path: Path) -> None:
+    """With pytest-xdist each worker has one server for all its tests, on its own port, with the session's options."""
+    (tmp_path / "conftest.py").write_text(
+        """
+import pytest
+@pytest.fixture(scope="session")
+def groupcoord_session_options(): return {"topics": ["orders"]}
+"""
+    )
+    test = """
+import pytest
+@pytest.mark.parametrize("number", range(6))
+def test_it(groupcoord_session_server, worker_id, number):
+    (record,) = groupcoord_session_server.produce("orders", ["x"])
+    with open(f"{worker_id}.txt", "a") as file:
+        print(groupcoord_session_server.port, record.offset, file=file)
+"""
+    status, output = run_pytest(tmp_path, test, "-n", "2", "--dist", "each", "-W", "error", "-p", "no:hypothesispytest")
+
+    assert status == 0, output
+    workers = [[line.split() for line in path.read_text("utf-8").splitlines()] for path in tmp_path.glob("gw*.txt")]
+    assert [[offset for _, offset in lines] for lines in workers] == [list("012345")] * 2
+    assert len({port for lines in workers for port, _ in lines}) == 2
+
+
 def test_the_plugin_costs_next_to_nothing() -> None:
     """Every run of pytest imports the plugin where groupcoord is installed: it brings no other part of the package."""
     program = "import sys, groupcoord.testing.pytest_plugin; print(*(m for m in sys.modules if 'groupcoord' in m))"

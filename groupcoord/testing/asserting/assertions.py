@@ -1,0 +1,195 @@
+"""What a test can ask of a server, and do beside its clients, in words of its own."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TypeVar
+
+from groupcoord.consumer_protocol import TopicPartition
+from groupcoord.errors import ErrorCode
+from groupcoord.host.admin import answer_create_topics
+from groupcoord.host.broker import Broker
+from groupcoord.host.topics import TopicError
+from groupcoord.testing.asserting.groups import (
+    CommittedOffset,
+    GroupDescription,
+    MemberDescription,
+    committed_offsets,
+    describe_group,
+    describe_groups,
+)
+from groupcoord.testing.asserting.records import (
+    Appender,
+    ConsumerRecord,
+    IsolationLevel,
+    ProducerRecord,
+    read_records,
+    to_records,
+)
+from groupcoord.testing.asserting.requests import Requests
+from groupcoord.testing.asserting.topics import TopicDescription, Topics, checked_topics, creatable, describe_topics
+from groupcoord.testing.asserting.waiting import LOOK_AGAIN_S, WAIT_S, Attempts, Condition, Stability, Wanted
+from groupcoord.wire.broker_messages import CreateTopics
+
+T = TypeVar("T")
+
+
+class Assertions(ABC):
+    """The part of :class:`~groupcoord.testing.ServerThread` that looks at groups, offsets, records and requests.
+
+    All of it asks the server itself: no client is needed, and nothing of it is in :attr:`requests`.
+    """
+
+    def __init__(self) -> None:
+        self._appender = Appender()
+
+    @abstractmethod
+    def run(self, function: Callable[[Broker], T]) -> T:
+        """Call a function in the server's thread with its broker, and return what it returns."""
+
+    # ------------------------------------------------------------ what came
+
+    @property
+    @abstractmethod
+    def requests(self) -> Requests:
+        """What has come, decoded, with the answers."""
+
+    # ------------------------------------------------------------ groups and offsets
+
+    def wait_until_stable(
+        self, group_id: str, members: int | None = None, timeout_s: float = WAIT_S
+    ) -> GroupDescription:
+        """Wait until a group is Stable: each member was told its partitions, or its next heartbeat will.
+
+        Args:
+            group_id: the group; it need not be there yet.
+            members: how many members it must have; 0 waits until all have left; None: any number but none.
+            timeout_s: how long to wait, in seconds of real time.
+
+        Returns:
+            The group as it is then.
+
+        Raises:
+            TimeoutError: it did not become stable; the message says how it stood.
+        """
+        return self._wait(Stability(group_id, members), timeout_s)
+
+    def wait_until(self, condition: Callable[[], object], timeout_s: float = WAIT_S) -> None:
+        """Wait until a condition holds that is about this server.
+
+        Args:
+            condition: is called again and again, in the server's thread, until what it returns is true:
+                ``lambda: server.committed("billing") == {("orders", 0): 3}``. Nothing else happens in the server
+                meanwhile, so it must not wait for a client.
+            timeout_s: how long to wait, in seconds of real time.
+
+        Raises:
+            TimeoutError: it did not come to hold; the message says how the groups stood.
+        """
+        self._wait(Condition(condition), timeout_s)
+
+    def _wait(self, wanted: Wanted[T], timeout_s: float) -> T:
+        attempts = Attempts(timeout_s)
+        while True:
+            found, reason = self.run(wanted.look)
+            if found is not None:
+                return found
+            attempts.count(wanted, reason)
+            time.sleep(LOOK_AGAIN_S)
+
+    def group(self, group_id: str) -> GroupDescription | None:
+        """Return a group of either protocol; None if there is none."""
+        return self.run(partial(describe_group, group_id=group_id))
+
+    @property
+    def groups(self) -> tuple[GroupDescription, ...]:
+        """The groups that there are, by name."""
+        return self.run(describe_groups)
+
+    def members(self, group_id: str) -> tuple[MemberDescription, ...]:
+        """Return the members of a group; none if there is no such group."""
+        group = self.group(group_id)
+        return () if group is None else group.members
+
+    def committed(self, group_id: str) -> dict[TopicPartition, int]:
+        """Return the offsets that a group has committed: ``{("orders", 0): 42}``; none if there is no such group."""
+        return {
+            TopicPartition(committed.topic, committed.partition): committed.offset
+            for committed in self.committed_offsets(group_id)
+        }
+
+    def committed_offsets(self, group_id: str) -> tuple[CommittedOffset, ...]:
+        """Return the same with metadata and leader epochs, by topic and partition."""
+        return self.run(partial(committed_offsets, group_id=group_id))
+
+    # ------------------------------------------------------------ topics and records
+
+    @property
+    def topics(self) -> dict[str, TopicDescription]:
+        """The topics that there are, by name, but for Kafka's own."""
+        return self.run(describe_topics)
+
+    def create_topics(self, topics: Topics) -> None:
+        """Create topics: numbers of partitions by name, or names, which get ``num.partitions`` each.
+
+        Raises:
+            TypeError, ValueError: these are no topics; the message says what is wrong.
+            TopicError: one is there already, or can't be called that.
+        """
+        self.run(partial(_create_topics, topics=topics))
+
+    def produce(
+        self,
+        topic: str,
+        values: Iterable[ProducerRecord | str | bytes | None],
+        *,
+        partition: int | None = None,
+    ) -> tuple[ConsumerRecord, ...]:
+        """Append records to a topic, as a producer would.
+
+        Args:
+            topic: a topic that exists.
+            values: the records' values, or :class:`ProducerRecord` for those with keys, headers or times.
+            partition: where those go that name none; None: by their keys as the Java producer decides, and
+                those without a key to one partition after the other.
+
+        Returns:
+            The records as they stand in the topic, in the order given.
+
+        Raises:
+            LookupError: there is no such topic, or partition.
+            TypeError: a value is neither text nor bytes.
+            RecordsRefusedError: the topic does not take them.
+        """
+        records = to_records(values, partition)
+        return self.run(partial(self._appender.append, topic_name=topic, records=records))
+
+    def records(
+        self, topic: str, partition: int | None = None, *, isolation_level: IsolationLevel = "read_uncommitted"
+    ) -> list[ConsumerRecord]:
+        """Return the records of a topic, one partition after the other.
+
+        Args:
+            topic: a topic that exists.
+            partition: only this one.
+            isolation_level: ``read_committed`` leaves out what belongs to transactions that are open or aborted.
+
+        Raises:
+            LookupError: there is no such topic, or partition; or topics hold no records (``records.enable=false``).
+            ValueError: there is no such isolation level.
+        """
+        return self.run(partial(read_records, topic_name=topic, partition=partition, isolation_level=isolation_level))
+
+
+def _create_topics(broker: Broker, topics: Topics) -> None:
+    wanted = CreateTopics(creatable(checked_topics(topics, broker.config)))
+    answer = answer_create_topics(wanted, broker.topics, broker.node.node_id, broker.config)
+    created = [topic.name for topic in answer.topics if topic.error_code is ErrorCode.NONE]
+    if created:
+        broker.coordinator.topics_created(created)
+    for topic in answer.topics:
+        if topic.error_code is not ErrorCode.NONE:
+            raise TopicError(topic.error_code, topic.error_message)

@@ -1,0 +1,215 @@
+"""What a server's groups are and what they have committed, as a test reads it."""
+
+from __future__ import annotations
+
+from typing import Literal, cast
+
+from attrs import frozen
+
+from groupcoord.consumer_protocol import (
+    ConsumerProtocolError,
+    TopicPartition,
+    decode_assignment,
+    decode_subscription,
+)
+from groupcoord.core.classic.group import GroupMetadata
+from groupcoord.core.messages import (
+    ConsumerGroupDescribe,
+    DescribedConsumerMember,
+    DescribedPartitions,
+    DescribeGroups,
+    GroupToFetch,
+    ListGroups,
+    MemberType,
+    OffsetFetch,
+)
+from groupcoord.host.broker import Broker
+
+GroupType = Literal["classic", "consumer"]
+CONSUMER_PROTOCOL_TYPE = "consumer"
+
+
+@frozen
+class MemberDescription:
+    """A member of a group.
+
+    Attributes:
+        member_id: the id that the coordinator knows it by.
+        client_id: what its client calls itself.
+        client_host: where it is, in Kafka's form: ``/127.0.0.1``.
+        instance_id: its id as a static member (KIP-345).
+        protocol: which one it speaks; both may meet in a group of type consumer.
+        topics: the topics that it subscribes to by name.
+        topic_regex: the expression that it subscribes with (KIP-848).
+        assignment: the partitions that it has, by topic and number.
+        epoch: the generation of its group, or its own epoch in a group of type consumer.
+    """
+
+    member_id: str
+    client_id: str
+    client_host: str
+    instance_id: str | None
+    protocol: GroupType
+    topics: tuple[str, ...]
+    topic_regex: str | None
+    assignment: tuple[TopicPartition, ...]
+    epoch: int
+
+    def __str__(self) -> str:
+        partitions = " ".join(f"{topic}-{index}" for topic, index in self.assignment) or "no partitions"
+        return f"{self.member_id} (client {self.client_id!r} at {self.client_host}): {partitions}"
+
+
+@frozen
+class GroupDescription:
+    """A group.
+
+    Attributes:
+        group_id: its name.
+        type: that of its protocol: ``classic`` or ``consumer`` (KIP-848).
+        state: as Kafka names it: ``Stable``, ``PreparingRebalance``, ``Reconciling`` …
+        epoch: its generation, or its epoch if it is of type consumer.
+        members: who is in it.
+    """
+
+    group_id: str
+    type: GroupType
+    state: str
+    epoch: int
+    members: tuple[MemberDescription, ...]
+
+    def __str__(self) -> str:
+        word = "generation" if self.type == "classic" else "epoch"
+        count = len(self.members)
+        members = "1 member" if count == 1 else f"{count} members"
+        return f"{self.group_id} ({self.type}): {self.state}, {word} {self.epoch}, {members}"
+
+
+@frozen
+class CommittedOffset:
+    """What a group has committed for a partition."""
+
+    topic: str
+    partition: int
+    offset: int
+    metadata: str
+    leader_epoch: int
+
+
+def describe_groups(broker: Broker) -> tuple[GroupDescription, ...]:
+    """Return the groups that administrators see, by name."""
+    listed = broker.coordinator.call(ListGroups()).groups
+    found = (describe_group(broker, group_id) for group_id in sorted(group.group_id for group in listed))
+    return tuple(group for group in found if group is not None)
+
+
+def describe_group(broker: Broker, group_id: str) -> GroupDescription | None:
+    """Return a group; None if there is none."""
+    partition = broker.coordinator.partition(broker.coordinator.partition_of(group_id))
+    group = None if partition is None else partition.groups.get(group_id)
+    if group is None:
+        return None
+    return _classic(broker, group) if isinstance(group, GroupMetadata) else _consumer(broker, group_id)
+
+
+def _classic(broker: Broker, group: GroupMetadata) -> GroupDescription | None:
+    described = broker.coordinator.call(DescribeGroups((group.group_id,))).groups[0]
+    if described.error_code:
+        return None
+    are_consumers = described.protocol_type == CONSUMER_PROTOCOL_TYPE
+    members = tuple(
+        MemberDescription(
+            member_id=member.member_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            instance_id=member.group_instance_id,
+            protocol="classic",
+            # Administrators are told subscriptions of stable groups alone; a test wants them in a rebalance, too.
+            topics=_subscribed(group.members[member.member_id].protocols) if are_consumers else (),
+            topic_regex=None,
+            assignment=_assigned(member.member_assignment) if are_consumers else (),
+            epoch=group.generation_id,
+        )
+        for member in described.members
+    )
+    return GroupDescription(group.group_id, "classic", described.group_state, group.generation_id, members)
+
+
+def _subscribed(protocols: tuple[tuple[str, bytes], ...]) -> tuple[str, ...]:
+    try:
+        return decode_subscription(protocols[0][1]).topics if protocols else ()
+    except ConsumerProtocolError:
+        return ()
+
+
+def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
+    try:
+        return tuple(sorted(decode_assignment(data).partitions)) if data else ()
+    except ConsumerProtocolError:
+        return ()
+
+
+def _consumer(broker: Broker, group_id: str) -> GroupDescription | None:
+    described = broker.coordinator.call(ConsumerGroupDescribe((group_id,))).groups[0]
+    if described.error_code:
+        return None
+    members = tuple(map(_consumer_member, described.members))
+    return GroupDescription(group_id, "consumer", described.group_state, described.group_epoch, members)
+
+
+def _consumer_member(member: DescribedConsumerMember) -> MemberDescription:
+    return MemberDescription(
+        member_id=member.member_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        instance_id=member.instance_id,
+        protocol="classic" if member.member_type is MemberType.CLASSIC else "consumer",
+        topics=member.subscribed_topic_names,
+        topic_regex=member.subscribed_topic_regex or None,
+        assignment=_flattened(member.assignment),
+        epoch=member.member_epoch,
+    )
+
+
+def _flattened(topics: tuple[DescribedPartitions, ...]) -> tuple[TopicPartition, ...]:
+    return tuple(sorted(TopicPartition(topic.topic_name, index) for topic in topics for index in topic.partitions))
+
+
+def committed_offsets(broker: Broker, group_id: str) -> tuple[CommittedOffset, ...]:
+    """Return what a group has committed, by topic and partition; nothing if there is no such group."""
+    group = broker.coordinator.call(OffsetFetch((GroupToFetch(group_id),))).groups[0]
+    found = (
+        CommittedOffset(
+            cast(str, topic.name),
+            offset.partition_index,
+            offset.committed_offset,
+            offset.metadata,
+            offset.committed_leader_epoch,
+        )
+        for topic in group.topics
+        for offset in topic.partitions
+    )
+    return tuple(sorted(found, key=_place))
+
+
+def _place(offset: CommittedOffset) -> tuple[str, int]:
+    return offset.topic, offset.partition
+
+
+def look_whether_stable(
+    broker: Broker, group_id: str, members: int | None
+) -> tuple[GroupDescription | None, str | None]:
+    """Return a group if it is stable and has as many members as it should have; else None and how it stands, in words.
+
+    Args:
+        members: how many that is; None: any number but none.
+    """
+    group = describe_group(broker, group_id)
+    if group is None:
+        names = ", ".join(repr(group.group_id) for group in describe_groups(broker))
+        return None, f"there is no such group (groups: {names or 'none'})"
+    count = len(group.members)
+    is_stable = group.state == "Stable" or (group.state == "Empty" and members == 0)
+    if is_stable and (count == members or (members is None and count)):
+        return group, None
+    return None, "; ".join([str(group), *map(str, group.members)])

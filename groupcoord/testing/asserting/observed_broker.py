@@ -1,0 +1,125 @@
+"""A broker that keeps what comes and what it answers. One that is not observed has nothing of this in its way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from groupcoord.core.front.authorization import Principal
+from groupcoord.host.broker import Broker
+from groupcoord.host.connection import Connection, Interceptor
+from groupcoord.testing.asserting.requests import RequestLog
+from groupcoord.wire import RequestHeader, WireResponse
+
+
+class ObservedConnection(Connection):
+    """A connection that tells what it answers: what leaves, whatever an interceptor has made of it."""
+
+    __slots__ = ("_log", "_number", "_request_number")
+
+    def __init__(self, broker: ObservedBroker, client_host: str, principal: Principal, max_request_bytes: int) -> None:
+        super().__init__(broker, client_host, principal, max_request_bytes)
+        self._log = broker.request_log
+        self._number = self._log.new_connection()
+        self._request_number: int | None = None
+
+    def note(self, header: RequestHeader, request: object) -> None:
+        """Keep the request that has come."""
+        self._request_number = self._log.came(header, request, self.client_host, self._number)
+
+    def answer(self, response: WireResponse | None) -> None:
+        """See :class:`~groupcoord.host.connection.Connection`."""
+        if response is not None:
+            held_back = self.on_answer
+            if held_back is None:
+                self._note_answer(response)
+            else:
+
+                def is_held_back(answer: WireResponse) -> bool:
+                    if held_back(answer):
+                        return True
+                    self._note_answer(answer)
+                    return False
+
+                self.on_answer = is_held_back
+        super().answer(response)
+
+    def skip_answer(self) -> None:
+        """See :class:`~groupcoord.host.connection.Connection`."""
+        self._request_number = None
+        super().skip_answer()
+
+    def refuse(self, reason: str) -> None:
+        """See :class:`~groupcoord.host.connection.Connection`."""
+        self._give_up(reason)
+        super().refuse(reason)
+
+    def close(self) -> None:
+        """See :class:`~groupcoord.host.connection.Connection`."""
+        self._give_up("the connection was closed before")
+        super().close()
+
+    def _note_answer(self, response: WireResponse) -> None:
+        if self._request_number is not None:
+            self._log.answered(self._request_number, response)
+            self._request_number = None
+
+    def _give_up(self, reason: str) -> None:
+        if self._request_number is not None:
+            self._log.refused(self._request_number, reason)
+            self._request_number = None
+
+
+class Observer:
+    """The interceptor of an observed broker: keeps requests as they come, and asks another interceptor, if any.
+
+    Attributes:
+        following: the other one.
+    """
+
+    def __init__(self) -> None:
+        self.following: Interceptor | None = None
+
+    def takes(self, connection: Connection, header: RequestHeader, request: Any) -> bool:
+        """See :class:`~groupcoord.host.connection.Interceptor`."""
+        if isinstance(connection, ObservedConnection):
+            connection.note(header, request)
+        return self.following is not None and self.following.takes(connection, header, request)
+
+    def disconnected(self, connection: Connection) -> None:
+        """See :class:`~groupcoord.host.connection.Interceptor`."""
+        if self.following is not None:
+            self.following.disconnected(connection)
+
+    def next_deadline_ms(self) -> int | None:
+        """See :class:`~groupcoord.host.connection.Interceptor`."""
+        return None if self.following is None else self.following.next_deadline_ms()
+
+    def tick(self, now_ms: int) -> None:
+        """See :class:`~groupcoord.host.connection.Interceptor`."""
+        if self.following is not None:
+            self.following.tick(now_ms)
+
+
+class ObservedBroker(Broker):
+    """A broker that keeps what comes and what it answers.
+
+    Args:
+        request_log: where.
+        options: see :class:`~groupcoord.host.broker.Broker`.
+    """
+
+    connection_type = ObservedConnection
+
+    def __init__(self, *, request_log: RequestLog, **options: Any) -> None:
+        self.request_log = request_log
+        self._observer = Observer()
+        super().__init__(**options)
+
+    @property
+    def interceptor(self) -> Interceptor | None:
+        """The observer; what is set here comes behind it."""
+        return self._observer
+
+    @interceptor.setter
+    def interceptor(self, following: Interceptor | None) -> None:
+        self._observer.following = following

@@ -1,0 +1,226 @@
+"""What a test puts into topics beside its clients, and what it finds there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal
+
+from attrs import evolve, field, frozen
+
+from groupcoord.errors import ErrorCode, GroupcoordError
+from groupcoord.host.broker import Broker
+from groupcoord.host.producing import NO_DATA, answer_produce
+from groupcoord.host.topics import Topic
+from groupcoord.host.transaction_state import Writer
+from groupcoord.records.batches import Batch, iter_batches
+from groupcoord.storage.cleaned_transactions import AbortedTransaction
+from groupcoord.testing.asserting.partitioner import partition_for_key
+from groupcoord.testing.asserting.record_bytes import Header, RecordFields, decode_records, encode_records
+from groupcoord.testing.asserting.topics import find_topic
+from groupcoord.topic_logs.batch_records import UNREADABLE
+from groupcoord.topic_logs.partition_log import PartitionLog
+from groupcoord.wire.broker_messages import Produce, ProducePartition, ProduceTopic
+
+IsolationLevel = Literal["read_uncommitted", "read_committed"]
+ISOLATION_LEVELS: tuple[IsolationLevel, ...] = ("read_uncommitted", "read_committed")
+
+
+class RecordsRefusedError(GroupcoordError):
+    """A topic does not take records: the code and the reason that a producer is given.
+
+    Attributes:
+        error_code: what a client would be answered.
+    """
+
+    def __init__(self, message: str, error_code: ErrorCode) -> None:
+        super().__init__(message)
+        self.error_code = error_code
+
+
+def _to_bytes(content: str | bytes | None) -> bytes | None:
+    if isinstance(content, str):
+        return content.encode()
+    if content is None or isinstance(content, bytes):
+        return content
+    if isinstance(content, bytearray | memoryview):
+        return bytes(content)
+    raise TypeError(f"keys, values and headers are text, bytes or None, not {content!r}")
+
+
+HeadersToSend = Mapping[str, str | bytes | None] | Iterable[tuple[str, str | bytes | None]]
+
+
+def _to_headers(headers: HeadersToSend) -> tuple[Header, ...]:
+    if isinstance(headers, str | bytes):
+        raise TypeError(f"headers are contents by name, or pairs, not {headers!r}")
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    return tuple([(name, _to_bytes(content)) for name, content in pairs])
+
+
+@frozen
+class ProducerRecord:
+    """A record for a topic. Text becomes bytes in UTF-8.
+
+    Attributes:
+        value: what it says; None is a tombstone.
+        key: decides the partition, unless that is named.
+        headers: by name, or pairs where a name comes twice.
+        partition: where it goes; None: by its key as the Java producer decides, or else to each partition in turn.
+        timestamp_ms: its time; None: now, by the server's clock.
+    """
+
+    value: bytes | None = field(converter=_to_bytes)
+    key: bytes | None = field(default=None, converter=_to_bytes)
+    headers: tuple[Header, ...] = field(default=(), converter=_to_headers)
+    partition: int | None = None
+    timestamp_ms: int | None = None
+
+
+@frozen
+class ConsumerRecord:
+    """A record as it stands in its topic."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...] = ()
+
+
+def to_records(values: Iterable[ProducerRecord | str | bytes | None], partition: int | None) -> list[ProducerRecord]:
+    """Return records of what a test gives: values alone, or records.
+
+    Args:
+        values: at best a list.
+        partition: for those that name none.
+
+    Raises:
+        TypeError: it isn't a list of values, or a value is neither text nor bytes.
+    """
+    if isinstance(values, str | bytes):
+        raise TypeError(f"records come as a list: produce(topic, [{values!r}])")
+    records = [value if isinstance(value, ProducerRecord) else ProducerRecord(value) for value in values]
+    return [evolve(record, partition=partition) if record.partition is None else record for record in records]
+
+
+class Appender:
+    """Appends records, those without key and partition to one partition after the other."""
+
+    def __init__(self) -> None:
+        self._turns: dict[str, int] = {}
+
+    def append(self, broker: Broker, topic_name: str, records: Sequence[ProducerRecord]) -> tuple[ConsumerRecord, ...]:
+        """Append records, those for one partition as one batch, and return them as they stand in the topic.
+
+        Raises:
+            LookupError: there is no such topic, or no such partition.
+            RecordsRefusedError: a partition does not take them; the others may have them.
+        """
+        topic = find_topic(broker, topic_name)
+        now_ms = broker.clock.now_ms()
+        partitions = [self._partition_for(record, topic) for record in records]
+        first_offsets = {}
+        for index in dict.fromkeys(partitions):
+            fields = [
+                RecordFields(
+                    now_ms if record.timestamp_ms is None else record.timestamp_ms,
+                    record.key,
+                    record.value,
+                    record.headers,
+                )
+                for record, partition in zip(records, partitions, strict=True)
+                if partition == index
+            ]
+            first_offsets[index] = _append(broker, topic, index, encode_records(fields))
+        found = {
+            index: iter(read_records(broker, topic_name, index, first_offset=offset))
+            for index, offset in first_offsets.items()
+        }
+        return tuple(next(found[index]) for index in partitions)
+
+    def _partition_for(self, record: ProducerRecord, topic: Topic) -> int:
+        if record.partition is not None:
+            return _checked_partition(topic, record.partition)
+        if record.key is not None:
+            return partition_for_key(record.key, topic.partition_count)
+        turn = self._turns.get(topic.name, 0)
+        self._turns[topic.name] = turn + 1
+        return turn % topic.partition_count
+
+
+def _checked_partition(topic: Topic, index: int) -> int:
+    if not topic.has_partition(index):
+        raise LookupError(f"there is no partition {index} of topic {topic.name!r}, which has {topic.partition_count}")
+    return index
+
+
+def _append(broker: Broker, topic: Topic, index: int, data: bytes) -> int:
+    """Append a batch, and return the offset of its first record."""
+    request = Produce((ProduceTopic(topic.name, topic.topic_id, (ProducePartition(index, data),)),))
+    answer = answer_produce(request, broker.data, _nobody_is_in_a_transaction).topics[0].partitions[0]
+    if answer.error_code is not ErrorCode.NONE:
+        reason = answer.error_message or "no reason is told"
+        place = f"{topic.name}-{index}"
+        raise RecordsRefusedError(f"{place} does not take it: {answer.error_code.name}, {reason}", answer.error_code)
+    return answer.base_offset
+
+
+def _nobody_is_in_a_transaction(writer: Writer) -> ErrorCode:
+    return ErrorCode.INVALID_TXN_STATE
+
+
+def read_records(
+    broker: Broker,
+    topic_name: str,
+    partition: int | None = None,
+    *,
+    isolation_level: IsolationLevel = "read_uncommitted",
+    first_offset: int = 0,
+) -> list[ConsumerRecord]:
+    """Return the records of a topic, one partition after the other; transaction markers aren't among them.
+
+    Raises:
+        LookupError: there is no such topic, no such partition, or topics hold no records.
+        ValueError: there is no such isolation level.
+    """
+    topic = find_topic(broker, topic_name)
+    if isolation_level not in ISOLATION_LEVELS:
+        raise ValueError(f"isolation_level is one of {', '.join(ISOLATION_LEVELS)}, not {isolation_level!r}")
+    indexes = range(topic.partition_count) if partition is None else (_checked_partition(topic, partition),)
+    records: list[ConsumerRecord] = []
+    for index in indexes:
+        log = broker.data.log(topic, index)
+        if log is None:
+            raise LookupError(f"{NO_DATA} (records.enable=false)")
+        only_committed = isolation_level == "read_committed"
+        records += _read_log(log, topic.name, index, max(first_offset, log.start_offset), only_committed)
+    return records
+
+
+def _read_log(
+    log: PartitionLog, topic_name: str, index: int, offset: int, only_committed: bool
+) -> Iterator[ConsumerRecord]:
+    end_offset = log.last_stable_offset if only_committed else log.end_offset
+    size_bytes = log.readable_bytes(offset, end_offset)
+    read = log.read(offset, end_offset, size_bytes, takes_first=True, lists_aborted=only_committed)
+    for batch in iter_batches(b"".join(read.parts)):
+        if batch.is_control or (batch.is_transactional and _is_aborted(batch, read.aborted)):
+            continue
+        try:
+            found = list(decode_records(batch))
+        except UNREADABLE as error:
+            place = f"{topic_name}-{index} at offset {batch.base_offset}"
+            raise LookupError(f"{place} has a batch that can't be read: {error}") from None
+        for record_offset, fields in found:
+            if record_offset >= offset:
+                yield ConsumerRecord(topic_name, index, record_offset, *fields)
+
+
+def _is_aborted(batch: Batch, aborted: Iterable[AbortedTransaction]) -> bool:
+    return any(
+        transaction.producer_id == batch.producer_id
+        and transaction.first_offset <= batch.base_offset <= transaction.last_offset
+        for transaction in aborted
+    )
