@@ -8,7 +8,7 @@ Group and offset requests go to the :class:`~groupcoord.GroupCoordinator`, trans
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from groupcoord.clock import Clock
 from groupcoord.config import Config
 from groupcoord.coordinator import GroupCoordinator, random_member_id, random_uuid
 from groupcoord.core.front.authorization import Authorize, Permissions, Principal
-from groupcoord.core.messages import Node, OffsetFetch, TxnOffsetCommit
+from groupcoord.core.messages import ConsumerGroupHeartbeat, Node, OffsetFetch, TxnOffsetCommit
 from groupcoord.errors import ErrorCode
 from groupcoord.host.admin import answer_create_partitions, answer_create_topics, answer_delete_topics
 from groupcoord.host.alter_configs import answer_alter_configs, answer_incremental_alter_configs
@@ -27,12 +27,13 @@ from groupcoord.host.data_requests import DataRequests
 from groupcoord.host.describe_configs import answer_describe_configs, answer_list_config_resources
 from groupcoord.host.group_configs import GroupConfigs
 from groupcoord.host.metadata import answer_api_versions, answer_metadata, topics_to_create
+from groupcoord.host.notices import Notices, serves_consumer_protocol
 from groupcoord.host.portions import DIVISIBLE, FEW, Answer, OffsetsOfGroup, Work, has_many_offsets, in_portions_of
 from groupcoord.host.regexes import TopicMatcher
 from groupcoord.host.reloading import Reloading
 from groupcoord.host.resource_configs import Resources
 from groupcoord.host.topic_data import TopicData
-from groupcoord.host.topics import OFFSETS_TOPIC, TopicRegistry
+from groupcoord.host.topics import OFFSETS_TOPIC, Topic, TopicRegistry
 from groupcoord.host.transaction_listings import answer_describe_producers, answer_list_transactions
 from groupcoord.host.transaction_log import MemoryTransactionLog
 from groupcoord.host.transaction_markers import answer_write_txn_markers
@@ -55,7 +56,13 @@ from groupcoord.wire.broker_messages import (
     OffsetForLeaderEpoch,
     Produce,
 )
-from groupcoord.wire.config_messages import AlterConfigs, DescribeConfigs, IncrementalAlterConfigs, ListConfigResources
+from groupcoord.wire.config_messages import (
+    AlterConfigs,
+    ConfigResourceType,
+    DescribeConfigs,
+    IncrementalAlterConfigs,
+    ListConfigResources,
+)
 from groupcoord.wire.pacing import Pace, in_portions
 from groupcoord.wire.transaction_messages import (
     AddOffsetsToTxn,
@@ -219,7 +226,9 @@ class Broker:
 
     def _handlers_by_request(self) -> dict[type, Handler]:
         """Return what answers each request that doesn't go to the group coordinator as it is."""
+        refused = () if serves_consumer_protocol(self.config) else (ConsumerGroupHeartbeat,)
         return {
+            **dict.fromkeys(refused, self._refuse_consumer_protocol),
             Answered: lambda connection, request: request.response,
             ApiVersions: self._api_versions,
             Metadata: self._metadata,
@@ -242,6 +251,10 @@ class Broker:
             DescribeProducers: self._describe_producers,
             **dict.fromkeys(DIVISIBLE, self._answer_divisible),
         }
+
+    @cached_property
+    def _notices(self) -> Notices:
+        return Notices(self.topics, self.now_s)
 
     @property
     def node(self) -> Node:
@@ -333,12 +346,14 @@ class Broker:
         self.transactions.tell()
         self._reloading.retry()
         self.data.look_after()
+        self._notices.report()
         self.deliver_replies()
 
     def close(self) -> None:
         """Close the coordinator and all that is kept. Requests that still wait are not answered."""
         self.coordinator.close()
         self.data.close()
+        self._notices.report(ends=True)
         if isinstance(self.log_store, ClosableStore):
             self.log_store.close()
         self._transaction_log.close()
@@ -413,12 +428,19 @@ class Broker:
         return response
 
     def _create_topics(self, connection: Connection, request: CreateTopics) -> WireResponse | None:
+        names = [topic.name for topic in request.topics if topic.configs]
+        before = self._present(names)
         response = answer_create_topics(
             request, self.topics, self._node.node_id, self.config, self._permissions(connection)
         )
         if not request.validate_only:
             self._tell_created(response)
+            self._notices.topics_changed(names, before)
         return response
+
+    def _present(self, names: list[str]) -> dict[str, Topic | None]:
+        """Return topics as they are now, by name."""
+        return {name: self.topics.get(name) for name in names}
 
     def _tell_created(self, response: CreateTopicsResponse) -> None:
         created = [topic.name for topic in response.topics if topic.error_code is ErrorCode.NONE]
@@ -444,10 +466,16 @@ class Broker:
         return answer_describe_configs(request, self._resources(), self._permissions(connection))
 
     def _alter_some_configs(self, connection: Connection, request: IncrementalAlterConfigs) -> WireResponse | None:
-        return answer_incremental_alter_configs(request, self._resources(), self._permissions(connection))
+        before = self._present(_altered_topics(request))
+        response = answer_incremental_alter_configs(request, self._resources(), self._permissions(connection))
+        self._notices.topics_changed(list(before), before)
+        return response
 
     def _alter_configs(self, connection: Connection, request: AlterConfigs) -> WireResponse | None:
-        return answer_alter_configs(request, self._resources(), self._permissions(connection))
+        before = self._present(_altered_topics(request))
+        response = answer_alter_configs(request, self._resources(), self._permissions(connection))
+        self._notices.topics_changed(list(before), before)
+        return response
 
     def _list_config_resources(self, connection: Connection, request: ListConfigResources) -> WireResponse | None:
         return answer_list_config_resources(request, self._resources(), self._permissions(connection))
@@ -533,6 +561,10 @@ class Broker:
             self._submit(request, answer, connection.principal)
         return answer
 
+    def _refuse_consumer_protocol(self, connection: Connection, request: ConsumerGroupHeartbeat) -> None:
+        self._notices.protocol_is_off(connection, request)
+        self._submit(request, connection, connection.principal)
+
     def _submit(self, request: Any, token: Connection | Answer, principal: Principal) -> None:
         self.coordinator.submit(request, token, principal)
         for replied, response in self.coordinator.take_replies():
@@ -542,3 +574,10 @@ class Broker:
         """Pass on what the group coordinator answered to what came before this response."""
         self.deliver_replies()
         return response
+
+
+def _altered_topics(request: AlterConfigs | IncrementalAlterConfigs) -> list[str]:
+    """Return the names of the topics whose settings a request changes."""
+    return [
+        resource.resource_name for resource in request.resources if resource.resource_type == ConfigResourceType.TOPIC
+    ]

@@ -236,3 +236,34 @@ TOPIC_DEFINITIONS = _by_name(
     _of_broker("segment.ms", "log_roll_ms", tells_default=False),
     _flag("unclean.leader.election.enable", "unclean.leader.election.enable"),
 )
+
+APPLIED_TOPIC_SETTINGS = frozenset(
+    (
+        "cleanup.policy",
+        "delete.retention.ms",
+        "flush.messages",
+        "flush.ms",
+        "max.compaction.lag.ms",
+        "max.message.bytes",
+        "message.timestamp.after.max.ms",
+        "message.timestamp.before.max.ms",
+        "message.timestamp.type",
+        "min.cleanable.dirty.ratio",
+        "min.compaction.lag.ms",
+        "retention.bytes",
+        "retention.ms",
+        "segment.bytes",
+        "segment.ms",
+    )
+)
+"""The settings of a topic that change something, see :meth:`groupcoord.host.topic_data.TopicData.settings_of`."""
+
+
+def settings_without_effect(own: Configs) -> list[str]:
+    """Return the names of a topic's own settings that should change something, and don't."""
+    return [
+        name
+        for name, text in own.items()
+        if name not in APPLIED_TOPIC_SETTINGS
+        and text != TOPIC_DEFINITIONS[name].kind.text(TOPIC_DEFINITIONS[name].default)
+    ]

@@ -8,7 +8,7 @@ Nothing here is imported or done for tests that do not ask for a fixture.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from groupcoord.testing.server import ServerThread
 
 MARKER = "groupcoord_server"
+SERVERS = pytest.StashKey[list["ServerThread"]]()
+"""Where a test has the servers that its fixtures have started."""
+
+SESSION_FIXTURE = "groupcoord_session_server"
 OPTIONS = ("topics", "settings", "data_dir", "clock")
 
 
@@ -48,12 +52,15 @@ def groupcoord_server(
 
 
 @pytest.fixture
-def groupcoord_server_factory() -> Iterator[Callable[..., ServerThread]]:
+def groupcoord_server_factory(request: pytest.FixtureRequest) -> Iterator[Callable[..., ServerThread]]:
     """A function that starts servers, with the arguments of ``ServerThread``; all are stopped after the test."""
     with ExitStack() as stack:
+        servers = request.node.stash.setdefault(SERVERS, [])
 
         def start(**options: Any) -> ServerThread:
-            return _start(stack, options)
+            server = _start(stack, options)
+            servers.append(server)
+            return server
 
         yield start
 
@@ -69,6 +76,20 @@ def groupcoord_session_server(groupcoord_session_options: dict[str, Any]) -> Ite
     """One server for all tests that ask for it; with pytest-xdist, one in each worker."""
     with ExitStack() as stack:
         yield _start(stack, groupcoord_session_options)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add what the servers of a test have seen to the report of its failure."""
+    report = yield
+    if report.failed and report.when != "teardown":
+        servers = list(item.stash.get(SERVERS, ()))
+        session_server = getattr(item, "funcargs", {}).get(SESSION_FIXTURE)
+        if session_server is not None:
+            servers.append(session_server)
+        for server in servers:
+            report.sections.append((f"groupcoord server {server.bootstrap}", server.report()))
+    return report
 
 
 def _start(stack: ExitStack, options: dict[str, Any]) -> ServerThread:

@@ -20,7 +20,9 @@ from groupcoord.faults.cluster import Cluster
 from groupcoord.host.broker import Broker
 from groupcoord.testing.asserting.assertions import Assertions
 from groupcoord.testing.asserting.asyncio_form import AsyncServer
+from groupcoord.testing.asserting.log_tap import LogTap
 from groupcoord.testing.asserting.observed_broker import ObservedBroker
+from groupcoord.testing.asserting.report import report_on
 from groupcoord.testing.asserting.requests import RequestLog, Requests
 from groupcoord.testing.asserting.topics import Topics, checked_topics
 from groupcoord.testing.fault_words import FaultWords
@@ -132,6 +134,7 @@ class ServerThread(FaultWords, Assertions):
             kept_clock,
             make_broker=partial(ObservedBroker, request_log=self._request_log),
         )
+        self._log_tap = LogTap()
         self.asyncio = AsyncServer(self)
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop
@@ -290,6 +293,15 @@ class ServerThread(FaultWords, Assertions):
             return self._request_log.requests()
         return self.run(lambda _: self._request_log.requests())
 
+    def report(self) -> str:
+        """Return what a person wants to know whose test has failed: warnings, groups, the last requests of each client.
+
+        pytest shows it with a test that fails and has the server from a fixture.
+        """
+        if self._thread is None:
+            return report_on(None, self.requests, self._log_tap.lines())
+        return self.run(lambda broker: report_on(broker, self.requests, self._log_tap.lines()))
+
     def clear_requests(self) -> None:
         """Forget what has come."""
         self.run(lambda _: self._request_log.clear())
@@ -324,11 +336,12 @@ class ServerThread(FaultWords, Assertions):
         self._loop = asyncio.get_running_loop()
         self._ending = self._loop.create_future()
         cluster = self._cluster
-        await cluster.start()
-        self.port = cluster.ports[0]
-        started.set_result(None)
-        how = await self._ending
-        if how is _End.KILL:
-            await cluster.kill()
-        else:
-            await cluster.stop(is_final=how is _End.STOP)
+        with self._log_tap:
+            await cluster.start()
+            self.port = cluster.ports[0]
+            started.set_result(None)
+            how = await self._ending
+            if how is _End.KILL:
+                await cluster.kill()
+            else:
+                await cluster.stop(is_final=how is _End.STOP)

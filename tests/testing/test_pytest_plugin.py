@@ -11,10 +11,11 @@ TIMEOUT_S = 60
 
 
 def run_pytest(tmp_path: Path, test: str, *options: str) -> tuple[int, str]:
-    """Run a file of tests in a pytest of its own, with the plugins that are installed and no settings of ours."""
+    """Run a file of tests in a pytest of its own, with all plugins but that of Hypothesis, and no settings of ours."""
     path = tmp_path / "test_it.py"
     path.write_text(test, "utf-8")
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, *options, path]
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull]
+    words += ["-p", "no:hypothesispytest", *options, path]  # it takes most of the time
     done = subprocess.run(
         [str(word) for word in words], cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT_S
     )
@@ -30,7 +31,7 @@ def test_it():
     assert not [name for name in sys.modules if name.split(".")[0] in ("kio", "hypothesis", "asyncio", "crc32c")]
     assert "groupcoord.host" not in sys.modules
 """
-    status, output = run_pytest(tmp_path, test, "-p", "no:hypothesispytest", "-W", "error", "-p", "no:xdist")
+    status, output = run_pytest(tmp_path, test, "-W", "error", "-p", "no:xdist")
 
     assert status == 0, output
 
@@ -74,6 +75,23 @@ def test_two(): assert not [t for t in threading.enumerate() if t.name == "group
     assert "1 failed, 1 passed" in output
 
 
+def test_a_failed_test_shows_what_its_servers_saw(tmp_path: Path) -> None:
+    """A failure has a section for each server, those of the factory and of the session too; other tests have none."""
+    test = """
+def test_one(groupcoord_server, groupcoord_server_factory, groupcoord_session_server):
+    groupcoord_server_factory()
+    assert False
+def test_two(groupcoord_server): pass
+def test_three(): assert False
+"""
+    status, output = run_pytest(tmp_path, test)
+
+    assert status == 1
+    assert "2 failed, 1 passed" in output
+    assert output.count("groupcoord server 127.0.0.1:") == 3
+    assert output.count("no groups\nno requests\n") == 3
+
+
 def test_each_worker_has_its_session_server(tmp_path: Path) -> None:
     """With pytest-xdist each worker has one server for all its tests, on its own port, with the session's options."""
     (tmp_path / "conftest.py").write_text(
@@ -91,7 +109,7 @@ def test_it(groupcoord_session_server, worker_id, number):
     with open(f"{worker_id}.txt", "a") as file:
         print(groupcoord_session_server.port, record.offset, file=file)
 """
-    status, output = run_pytest(tmp_path, test, "-n", "2", "--dist", "each", "-W", "error", "-p", "no:hypothesispytest")
+    status, output = run_pytest(tmp_path, test, "-n", "2", "--dist", "each", "-W", "error")
 
     assert status == 0, output
     workers = [[line.split() for line in path.read_text("utf-8").splitlines()] for path in tmp_path.glob("gw*.txt")]

@@ -149,6 +149,7 @@ def test_what_gets_no_answer_says_why() -> None:
             client.send(UNKNOWN_API, b"")
             assert client.receive() == b""
         (request,) = server.requests
+        assert ": API key 999 is not served" in server.report()
 
     assert (request.answer, request.refusal) == (None, "the connection was closed before")
 

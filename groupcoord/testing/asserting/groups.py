@@ -24,6 +24,7 @@ from groupcoord.core.messages import (
     OffsetFetch,
 )
 from groupcoord.host.broker import Broker
+from groupcoord.testing.asserting.words import counted
 
 GroupType = Literal["classic", "consumer"]
 CONSUMER_PROTOCOL_TYPE = "consumer"
@@ -80,8 +81,7 @@ class GroupDescription:
 
     def __str__(self) -> str:
         word = "generation" if self.type == "classic" else "epoch"
-        count = len(self.members)
-        members = "1 member" if count == 1 else f"{count} members"
+        members = counted(len(self.members), "member")
         return f"{self.group_id} ({self.type}): {self.state}, {word} {self.epoch}, {members}"
 
 

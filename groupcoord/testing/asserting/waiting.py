@@ -10,6 +10,7 @@ from attrs import frozen
 
 from groupcoord.host.broker import Broker
 from groupcoord.testing.asserting.groups import GroupDescription, describe_groups, look_whether_stable
+from groupcoord.testing.asserting.words import counted
 
 WAIT_S = 10.0
 """How long a test waits, unless it says otherwise."""
@@ -41,7 +42,7 @@ class Stability:
         return look_whether_stable(broker, self.group_id, self.members)
 
     def __str__(self) -> str:
-        count = "" if self.members is None else f" with {self.members} member{'' if self.members == 1 else 's'}"
+        count = "" if self.members is None else f" with {counted(self.members, 'member')}"
         return f"group {self.group_id!r} is not stable{count}"
 
 

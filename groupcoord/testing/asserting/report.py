@@ -1,0 +1,123 @@
+"""What a server has seen lately, for a person who looks at a test that has failed.
+
+What clients send again and again without news is counted, the rest is a line each; there is a limit to everything.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from groupcoord.host.broker import Broker
+from groupcoord.testing.asserting.groups import CommittedOffset, GroupDescription, committed_offsets, describe_groups
+from groupcoord.testing.asserting.requests import ReceivedRequest, Requests
+from groupcoord.testing.asserting.summaries import NameOf, describe_answer, describe_request, is_routine, some
+from groupcoord.testing.asserting.words import counted
+
+CLIENTS_MAX = 8
+REQUESTS_MAX = 12
+GROUPS_MAX = 8
+MEMBERS_MAX = 8
+LINE_MAX = 180
+
+
+def report_on(broker: Broker | None, requests: Requests, log_lines: Sequence[str]) -> str:
+    """Return what a server has said, how its groups stand, and the last requests of each client.
+
+    Args:
+        broker: of the server; None if it does not run any more.
+        requests: what has come to it.
+        log_lines: what it has written to its log.
+    """
+    lines = list(log_lines)
+    if broker is None:
+        lines.append("the server has stopped")
+    else:
+        lines += _groups(broker)
+    lines += _clients(requests, _no_name if broker is None else broker.topics.topic_name)
+    return "\n".join(line if len(line) <= LINE_MAX else f"{line[: LINE_MAX - 1]}…" for line in lines)
+
+
+def _no_name(topic_id: object) -> None:
+    return None
+
+
+# ---------------------------------------------------------------- groups
+
+
+def _groups(broker: Broker) -> Iterator[str]:
+    groups = describe_groups(broker)
+    if not groups:
+        yield "no groups"
+    for group in groups[:GROUPS_MAX]:
+        yield f"group {group}"
+        yield from _members(group)
+        offsets = committed_offsets(broker, group.group_id)
+        if offsets:
+            yield f"  committed: {some(_progress(broker, offset) for offset in offsets)}"
+    if len(groups) > GROUPS_MAX:
+        yield f"and {len(groups) - GROUPS_MAX} more groups"
+
+
+def _members(group: GroupDescription) -> Iterator[str]:
+    for member in group.members[:MEMBERS_MAX]:
+        yield f"  {member}"
+    if len(group.members) > MEMBERS_MAX:
+        yield f"  and {len(group.members) - MEMBERS_MAX} more members"
+
+
+def _progress(broker: Broker, committed: CommittedOffset) -> str:
+    place = f"{committed.topic}-{committed.partition} at {committed.offset}"
+    topic = broker.topics.get(committed.topic)
+    log = broker.data.log(topic, committed.partition) if topic and topic.has_partition(committed.partition) else None
+    return place if log is None else f"{place} of {log.end_offset}"
+
+
+# ---------------------------------------------------------------- requests
+
+
+def _clients(requests: Requests, name_of: NameOf) -> Iterator[str]:
+    by_client: dict[str, list[ReceivedRequest]] = {}
+    for request in reversed(requests):
+        by_client.setdefault(request.client_id, []).append(request)
+    start_ms = requests[0].received_ms if requests else 0
+    if not requests:
+        yield "no requests"
+    for client_id in list(by_client)[:CLIENTS_MAX]:
+        yield from _client(client_id, by_client[client_id][::-1], start_ms, name_of)
+    if len(by_client) > CLIENTS_MAX:
+        yield f"and {len(by_client) - CLIENTS_MAX} more clients that came before"
+
+
+def _client(client_id: str, requests: list[ReceivedRequest], start_ms: int, name_of: NameOf) -> Iterator[str]:
+    routine = [request for request in requests if is_routine(request)]
+    told = [request for request in requests if not is_routine(request)]
+    connections = len({request.connection for request in requests})
+    yield f"client {client_id!r}: {counted(len(requests), 'request')} on {counted(connections, 'connection')}"
+    if len(told) > REQUESTS_MAX:
+        yield f"  … {len(told) - REQUESTS_MAX} before"
+    for request in told[-REQUESTS_MAX:]:
+        yield _line(request, start_ms, name_of)
+    if routine:
+        counts = Counter(request.api for request in routine).most_common()
+        named = ", ".join(f"{count} {api}" for api, count in counts)
+        yield f"  besides, without news: {named}, the last at {_seconds(routine[-1].received_ms, start_ms)}"
+
+
+def _line(request: ReceivedRequest, start_ms: int, name_of: NameOf) -> str:
+    asked = describe_request(request.message, name_of)
+    if request.refusal is not None:
+        outcome = f"no answer: {request.refusal}"
+    elif request.answered_ms is None:
+        outcome = "waits for its answer"
+    else:
+        outcome = describe_answer(request.answer, name_of)
+        waited_ms = request.answered_ms - request.received_ms
+        if waited_ms >= 10:
+            outcome += f" (after {waited_ms} ms)"
+    api = f"{request.api} {asked}".rstrip()
+    return f"  {_seconds(request.received_ms, start_ms)}  {api} -> {outcome}"
+
+
+def _seconds(at_ms: int, start_ms: int) -> str:
+    return f"{(at_ms - start_ms) / 1000:.3f} s"

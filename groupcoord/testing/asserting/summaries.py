@@ -1,0 +1,196 @@
+"""A request and its answer in a few words each, for a person who looks for what went wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import Any
+from uuid import UUID
+
+import attrs
+
+from groupcoord.consumer_protocol import ConsumerProtocolError, decode_assignment
+from groupcoord.core.messages import (
+    ConsumerGroupHeartbeat,
+    ConsumerGroupHeartbeatResponse,
+    FindCoordinator,
+    Heartbeat,
+    HeartbeatResponse,
+    JoinGroup,
+    JoinGroupResponse,
+    LeaveGroup,
+    OffsetCommit,
+    OffsetFetch,
+    OffsetFetchResponse,
+    SyncGroup,
+    SyncGroupResponse,
+    TxnOffsetCommit,
+)
+from groupcoord.errors import ErrorCode
+from groupcoord.testing.asserting.requests import ReceivedRequest
+from groupcoord.testing.asserting.words import counted
+from groupcoord.wire.broker_messages import (
+    ApiVersions,
+    CreateTopics,
+    Fetch,
+    FetchResponse,
+    Metadata,
+    Produce,
+    ProduceResponse,
+)
+
+NameOf = Callable[[UUID], str | None]
+"""Returns the name of a topic with an id."""
+
+PARTS_MAX = 4
+NODES_MAX = 1_000
+ID_LENGTH = 24
+
+ROUTINE = (ApiVersions, Metadata, Fetch, Heartbeat, ConsumerGroupHeartbeat)
+"""What clients send again and again. What was answered of these without an error, and without news, is only counted."""
+
+
+def short(text: str | None) -> str:
+    """Return an id so that it fits into a line."""
+    if not text:
+        return "without an id"
+    return text if len(text) <= ID_LENGTH else f"{text[: ID_LENGTH - 1]}…"
+
+
+def some(parts: Iterable[str], nothing: str = "nothing") -> str:
+    """Return the first parts, and how many there are besides."""
+    listed = list(parts)
+    more = f" and {len(listed) - PARTS_MAX} more" if len(listed) > PARTS_MAX else ""
+    return ", ".join(listed[:PARTS_MAX]) + more or nothing
+
+
+def errors_of(answer: object) -> list[ErrorCode]:
+    """Return the errors in an answer, each once, as far as one looks through a large one."""
+    found = (code for code in islice(_walk(answer), NODES_MAX) if isinstance(code, ErrorCode))
+    return [code for code in dict.fromkeys(found) if code is not ErrorCode.NONE]
+
+
+def _walk(value: object) -> Iterable[object]:
+    if isinstance(value, ErrorCode):
+        yield value
+    elif attrs.has(kind := type(value)):
+        for name in attrs.fields_dict(kind):
+            yield from _walk(getattr(value, name))
+    elif isinstance(value, Sequence) and not isinstance(value, str | bytes | memoryview):
+        for item in value:
+            yield None  # counts for how far one looks
+            yield from _walk(item)
+
+
+def is_routine(request: ReceivedRequest) -> bool:
+    """Tell whether a request was answered as it is every time, with nothing to tell."""
+    message, answer = request.message, request.answer
+    if answer is None or not isinstance(message, ROUTINE) or errors_of(answer):
+        return False
+    if isinstance(message, ConsumerGroupHeartbeat):
+        return answer.assignment is None and message.member_epoch > 0
+    return not (isinstance(answer, FetchResponse) and _record_bytes(answer))
+
+
+# ---------------------------------------------------------------- requests
+
+
+def describe_request(message: Any, name_of: NameOf) -> str:
+    """Return what a request asks for, in a few words."""
+    match message:
+        case JoinGroup():
+            names = ", ".join(protocol.name for protocol in message.protocols)
+            return f"{message.group_id}, member {short(message.member_id)}, {names}"
+        case SyncGroup():
+            leads = f", for {counted(len(message.assignments), 'member')}" if message.assignments else ""
+            return f"{message.group_id}, generation {message.generation_id}, member {short(message.member_id)}{leads}"
+        case FindCoordinator():
+            return some(message.keys)
+        case CreateTopics():
+            return some(topic.name for topic in message.topics)
+        case Heartbeat():
+            return f"{message.group_id}, generation {message.generation_id}, member {short(message.member_id)}"
+        case LeaveGroup():
+            return f"{message.group_id}, {some(short(m.member_id or m.group_instance_id) for m in message.members)}"
+        case ConsumerGroupHeartbeat():
+            return f"{message.group_id}, epoch {message.member_epoch}, member {short(message.member_id)}"
+        case OffsetCommit() | TxnOffsetCommit():
+            offsets = some(
+                f"{topic.name or name_of(topic.topic_id)}-{partition.partition_index} at {partition.committed_offset}"
+                for topic in message.topics
+                for partition in topic.partitions
+            )
+            return f"{message.group_id}, generation {message.generation_id}: {offsets}"
+        case OffsetFetch():
+            return some(str(group.group_id) for group in message.groups)
+        case Fetch():
+            return some(
+                f"{topic.name or name_of(topic.topic_id)}-{partition.partition_index} from {partition.fetch_offset}"
+                for topic in message.topics
+                for partition in topic.partitions
+            )
+        case Produce():
+            return some(
+                f"{topic.name or name_of(topic.topic_id)}-{partition.partition_index}: "
+                f"{counted(len(partition.records or b''), 'byte')}"
+                for topic in message.topics
+                for partition in topic.partitions
+            )
+    return ""
+
+
+# ---------------------------------------------------------------- answers
+
+
+def describe_answer(answer: Any, name_of: NameOf) -> str:
+    """Return what an answer says, in a few words: its errors, if it has any."""
+    errors = errors_of(answer)
+    if errors:
+        return some(code.name for code in errors)
+    match answer:
+        case HeartbeatResponse():
+            return "fine"
+        case JoinGroupResponse():
+            leads = f", leads {counted(len(answer.members), 'member')}" if answer.members else ""
+            return f"generation {answer.generation_id}, member {short(answer.member_id)}{leads}"
+        case SyncGroupResponse():
+            return _assignment(answer.assignment)
+        case ConsumerGroupHeartbeatResponse():
+            has = "" if answer.assignment is None else f", {_partitions_by_id(answer, name_of)}"
+            return f"epoch {answer.member_epoch}{has}"
+        case OffsetFetchResponse():
+            return some(
+                f"{topic.name or name_of(topic.topic_id)}-{offset.partition_index} at {offset.committed_offset}"
+                for group in answer.groups
+                for topic in group.topics
+                for offset in topic.partitions
+                if offset.committed_offset >= 0
+            )
+        case FetchResponse():
+            return f"{counted(_record_bytes(answer), 'byte')} of records"
+        case ProduceResponse():
+            return some(
+                f"{topic.name or name_of(topic.topic_id)}-{partition.partition_index} from {partition.base_offset}"
+                for topic in answer.topics
+                for partition in topic.partitions
+            )
+    return "fine"
+
+
+def _assignment(data: bytes) -> str:
+    try:
+        partitions = decode_assignment(data).partitions if data else ()
+    except ConsumerProtocolError:
+        return counted(len(data), "byte")
+    return some((f"{topic}-{index}" for topic, index in partitions), "no partitions")
+
+
+def _partitions_by_id(answer: ConsumerGroupHeartbeatResponse, name_of: NameOf) -> str:
+    partitions = (
+        f"{name_of(topic.topic_id)}-{index}" for topic in answer.assignment or () for index in topic.partitions
+    )
+    return some(partitions, "no partitions")
+
+
+def _record_bytes(answer: FetchResponse) -> int:
+    return sum(len(part) for topic in answer.topics for p in topic.partitions for part in p.records)

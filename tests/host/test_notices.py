@@ -1,0 +1,138 @@
+"""What clients ask for in vain leaves a line in the log, since they are not always told."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from groupcoord import Config, ManualClock, MemoryLogStore
+from groupcoord.host.broker import Broker
+from groupcoord.host.config_definitions import APPLIED_TOPIC_SETTINGS, TOPIC_DEFINITIONS
+from groupcoord.host.topic_data import TopicData
+from groupcoord.host.topics import TopicRegistry
+from groupcoord.messages import ConsumerGroupHeartbeat
+from groupcoord.wire.broker_messages import CreatableTopic, CreatableTopicConfig, CreateTopics
+from groupcoord.wire.config_messages import (
+    AlterConfigs,
+    ConfigResourceType,
+    ConfigToAlter,
+    IncrementalAlterConfigs,
+    ResourceToAlter,
+)
+
+REPLICAS, SEGMENT = CreatableTopicConfig("min.insync.replicas", "2"), CreatableTopicConfig("segment.ms", "60000")
+
+
+class World:
+    """A broker with a topic ``orders``, and what it writes to the log."""
+
+    def __init__(self, caplog: pytest.LogCaptureFixture, config: Config | None = None) -> None:
+        caplog.set_level(logging.WARNING, "groupcoord.host")
+        self._caplog = caplog
+        self.topics = TopicRegistry()
+        self.topics.ensure("orders", 1)
+        config = Config() if config is None else config
+        self.broker = Broker(config=config, clock=ManualClock(), log_store=MemoryLogStore(), topics=self.topics)
+        self.connection = self.broker.connect("/10.0.0.7")
+
+    def lines_after(self, *requests: object) -> list[str]:
+        """Have requests handled, and return what is written meanwhile."""
+        self._caplog.clear()
+        for request in requests:
+            self.broker.handle(self.connection, request)
+        return self._caplog.messages
+
+
+def create(*names: str, config: CreatableTopicConfig = REPLICAS, validate_only: bool = False) -> CreateTopics:
+    """Return a request that creates topics with a setting."""
+    topics = tuple(CreatableTopic(name, 1, configs=(config,)) for name in names)
+    return CreateTopics(topics, validate_only=validate_only)
+
+
+def to_alter(name: str, value: str, topic: str = "orders") -> tuple[ResourceToAlter, ...]:
+    """Return a setting of a topic to change."""
+    return (ResourceToAlter(ConfigResourceType.TOPIC, topic, (ConfigToAlter(name, value),)),)
+
+
+def test_a_protocol_that_is_switched_off_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    """Who joins with group.protocol=consumer is named, and the setting; where it is served, nothing is said."""
+    join = ConsumerGroupHeartbeat("billing", "m", client_id="billing-1")
+
+    assert World(caplog).lines_after(join) == []
+    assert World(caplog, Config.from_properties({"group.coordinator.rebalance.protocols": "classic"})).lines_after(
+        join
+    ) == [
+        "client 'billing-1' at /10.0.0.7 asks for group.protocol=consumer in group 'billing', which is switched off "
+        "here: group.coordinator.rebalance.protocols does not name it"
+    ]
+
+
+def test_settings_without_effect_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    """A topic that is created with a setting that changes nothing, or gets one, is named with it."""
+    world = World(caplog)
+
+    assert world.lines_after(create("bills", "mail")) == [
+        "topics have got settings that have no effect here: bills (min.insync.replicas=2), mail (min.insync.replicas=2)"
+    ]
+    assert world.lines_after(AlterConfigs(to_alter("compression.type", "gzip"))) == [
+        "topics have got settings that have no effect here: orders (compression.type=gzip)"
+    ]
+    assert world.lines_after(IncrementalAlterConfigs(to_alter("preallocate", "true"))) == [
+        "topics have got settings that have no effect here: orders (compression.type=gzip, preallocate=true)"
+    ]
+
+
+def test_what_has_an_effect_or_changes_nothing_is_no_news(caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing is said of settings that apply, of defaults, of trials, of what was refused, or is so already."""
+    world = World(caplog)
+    default = CreatableTopicConfig("min.insync.replicas", "1")
+    unknown = CreatableTopicConfig("min.insync", "1")
+
+    assert (
+        world.lines_after(
+            create("a", config=SEGMENT),
+            create("b", config=default),
+            create("c", config=unknown),
+            create("d", validate_only=True),
+            create("orders"),
+            IncrementalAlterConfigs(to_alter("preallocate", "true"), validate_only=True),
+            AlterConfigs(to_alter("preallocate", "true", topic="unknown")),
+        )
+        == []
+    )
+    assert len(world.lines_after(AlterConfigs(to_alter("preallocate", "true")))) == 1
+    assert world.lines_after(AlterConfigs(to_alter("preallocate", "maybe"))) == []
+
+
+def test_many_topics_are_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    """Five are named, the others counted."""
+    (line,) = World(caplog).lines_after(create(*(f"t{number}" for number in range(9))))
+
+    assert line.endswith("t4 (min.insync.replicas=2) and 4 more")
+
+
+def test_what_was_left_out_is_told_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    """A flood of the same is a few lines, and at the end how many there were besides."""
+    world = World(caplog, Config.from_properties({"group.coordinator.rebalance.protocols": "classic"}))
+    written = len(world.lines_after(*[ConsumerGroupHeartbeat("g", "m")] * 9))
+    caplog.clear()
+    world.broker.close()
+
+    assert written == 5
+    assert [line for line in caplog.messages if "the last of 4 lines left out" in line]
+
+
+def test_the_settings_that_apply_are_those_that_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each setting that the log of a topic looks at, it is said that it has an effect, and of no other."""
+    topics = TopicRegistry()
+    topics.ensure("orders", 1)
+    read: set[str] = set()
+    data = TopicData(Config(), ManualClock(), topics)
+    text = data._text
+    monkeypatch.setattr(data, "_text", lambda topic, name: read.add(name) or text(topic, name))
+    (topic,) = topics
+    data.settings_of(topic)
+
+    assert read == set(APPLIED_TOPIC_SETTINGS)
+    assert set(APPLIED_TOPIC_SETTINGS) <= set(TOPIC_DEFINITIONS)

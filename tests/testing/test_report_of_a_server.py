@@ -1,0 +1,282 @@
+"""The report of a server says what a person needs who looks at a failed test, and stays short."""
+
+from __future__ import annotations
+
+import logging
+from uuid import UUID
+
+import pytest
+
+from groupcoord import ErrorCode, ManualClock
+from groupcoord.consumer_protocol import (
+    Assignment,
+    Subscription,
+    TopicPartition,
+    encode_assignment,
+    encode_subscription,
+)
+from groupcoord.messages import (
+    ConsumerGroupHeartbeat,
+    ConsumerGroupHeartbeatResponse,
+    FetchedGroup,
+    FetchedOffset,
+    FetchedTopic,
+    FindCoordinator,
+    Heartbeat,
+    HeartbeatResponse,
+    JoinedMember,
+    JoinGroup,
+    JoinGroupResponse,
+    JoinProtocol,
+    LeaveGroup,
+    LeavingMember,
+    OffsetCommit,
+    OffsetFetch,
+    OffsetFetchResponse,
+    OffsetToCommit,
+    SyncAssignment,
+    SyncGroup,
+    SyncGroupResponse,
+    TopicPartitions,
+    TopicToCommit,
+)
+from groupcoord.testing import ServerThread
+from groupcoord.testing.asserting.report import report_on
+from groupcoord.testing.asserting.requests import API_NAMES, RequestLog
+from groupcoord.testing.asserting.summaries import describe_answer, describe_request
+from groupcoord.testing.modern_consumers import ModernConsumer
+from groupcoord.wire import RequestHeader, WireResponse
+from groupcoord.wire.broker_messages import (
+    ApiVersions,
+    CreatableTopic,
+    CreateTopics,
+    Fetch,
+    FetchedPartitionData,
+    FetchedTopicData,
+    FetchPartition,
+    FetchResponse,
+    FetchTopic,
+    Produce,
+    ProducedPartition,
+    ProducedTopic,
+    ProducePartition,
+    ProduceResponse,
+    ProduceTopic,
+)
+
+START_MS = 1_700_000_000_000
+ORDERS_ID = UUID(int=7)
+KEYS = {name: key for key, name in API_NAMES.items()}
+MEMBER = "billing-1-c0bead4f-b631-4cd2"
+OFFSETS = TopicToCommit("orders", tuple(OffsetToCommit(number, 10 + number) for number in range(6)))
+READ = FetchedPartitionData(0, ErrorCode.NONE, records=(b"12", memoryview(b"3456")))
+
+
+def name_of(topic_id: UUID) -> str | None:
+    """Return the name of the one topic that is known."""
+    return "orders" if topic_id == ORDERS_ID else None
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        (
+            JoinGroup("g", protocols=(JoinProtocol("range", b""), JoinProtocol("sticky", b""))),
+            "g, member without an id, range, sticky",
+        ),
+        (SyncGroup("g", 3, "m", assignments=(SyncAssignment("m", b""),)), "g, generation 3, member m, for 1 member"),
+        (Heartbeat("g", 3, MEMBER), "g, generation 3, member billing-1-c0bead4f-b631…"),
+        (LeaveGroup("g", (LeavingMember("", "static"), LeavingMember("m"))), "g, static, m"),
+        (ConsumerGroupHeartbeat("g", "m", 5), "g, epoch 5, member m"),
+        (
+            OffsetCommit("g", (OFFSETS,), 3, "m"),
+            "g, generation 3: orders-0 at 10, orders-1 at 11, orders-2 at 12, orders-3 at 13 and 2 more",
+        ),
+        (OffsetFetch(()), "nothing"),
+        (FindCoordinator(0, ("g",)), "g"),
+        (CreateTopics((CreatableTopic("orders"),)), "orders"),
+        (Fetch((FetchTopic(None, ORDERS_ID, (FetchPartition(0, 42, 1),)),)), "orders-0 from 42"),
+        (Produce((ProduceTopic("orders", ORDERS_ID, (ProducePartition(0, b"1234"),)),)), "orders-0: 4 bytes"),
+        (ApiVersions(), ""),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_requests_in_a_few_words(request_: object, words: str) -> None:
+    """What a request asks for is told shortly: groups, members, offsets; long ids are cut, and lists."""
+    assert describe_request(request_, name_of) == words
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (HeartbeatResponse(ErrorCode.NONE), "fine"),
+        (HeartbeatResponse(ErrorCode.REBALANCE_IN_PROGRESS), "REBALANCE_IN_PROGRESS"),
+        (
+            JoinGroupResponse(ErrorCode.NONE, "m", 3, members=(JoinedMember("m", None, b""),)),
+            "generation 3, member m, leads 1 member",
+        ),
+        (
+            SyncGroupResponse(ErrorCode.NONE, assignment=encode_assignment(Assignment((TopicPartition("orders", 1),)))),
+            "orders-1",
+        ),
+        (SyncGroupResponse(ErrorCode.NONE), "no partitions"),
+        (SyncGroupResponse(ErrorCode.NONE, assignment=b"?"), "1 byte"),
+        (ConsumerGroupHeartbeatResponse(ErrorCode.NONE, member_epoch=4), "epoch 4"),
+        (
+            ConsumerGroupHeartbeatResponse(
+                ErrorCode.NONE, member_epoch=4, assignment=(TopicPartitions(ORDERS_ID, (0, 2)),)
+            ),
+            "epoch 4, orders-0, orders-2",
+        ),
+        (ConsumerGroupHeartbeatResponse(ErrorCode.NONE, member_epoch=4, assignment=()), "epoch 4, no partitions"),
+        (
+            OffsetFetchResponse(
+                (
+                    FetchedGroup(
+                        "g",
+                        ErrorCode.NONE,
+                        (
+                            FetchedTopic(
+                                "orders",
+                                ORDERS_ID,
+                                (
+                                    FetchedOffset(0, 5, -1, "", ErrorCode.NONE),
+                                    FetchedOffset(1, -1, -1, "", ErrorCode.NONE),
+                                ),
+                            ),
+                        ),
+                    ),
+                )
+            ),
+            "orders-0 at 5",
+        ),
+        (FetchResponse(topics=(FetchedTopicData("orders", ORDERS_ID, (READ,)),)), "6 bytes of records"),
+        (
+            ProduceResponse(
+                (ProducedTopic("orders", ORDERS_ID, (ProducedPartition(0, ErrorCode.NONE, base_offset=9),)),)
+            ),
+            "orders-0 from 9",
+        ),
+        (
+            ProduceResponse((ProducedTopic("orders", ORDERS_ID, (ProducedPartition(0, ErrorCode.CORRUPT_MESSAGE),)),)),
+            "CORRUPT_MESSAGE",
+        ),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_answers_in_a_few_words(answer: WireResponse, words: str) -> None:
+    """What an answer says is told shortly; its errors come before all else."""
+    assert describe_answer(answer, name_of) == words
+
+
+class Conversation:
+    """Requests and answers, a second apart, as a server would have kept them."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock(START_MS)
+        self.log = RequestLog(self.clock.now_ms)
+
+    def hear(self, message: object, answer: object = None, *, client_id: str = "billing-1", refusal: str = "") -> None:
+        """Keep a request and what became of it."""
+        header = RequestHeader(KEYS[type(message).__name__], 1, 7, client_id)
+        number = self.log.came(header, message, "/127.0.0.1", 1)
+        if answer is not None:
+            self.clock.advance(20)
+            self.log.answered(number, answer)
+        if refusal:
+            self.log.refused(number, refusal)
+        self.clock.advance(1_000)
+
+    def report(self) -> list[str]:
+        """Return the report of a server that has stopped."""
+        return report_on(None, self.log.requests(), []).splitlines()
+
+
+def test_what_brings_news_is_told_and_the_rest_is_counted() -> None:
+    """Heartbeats and empty fetches are counted; errors, records, and what got no answer are lines, with their times."""
+    told = Conversation()
+    for _ in range(3):
+        told.hear(Heartbeat("g", 1, "m"), HeartbeatResponse(ErrorCode.NONE))
+        told.hear(Fetch(()), FetchResponse())
+        told.hear(ConsumerGroupHeartbeat("g", "m", 1), ConsumerGroupHeartbeatResponse(ErrorCode.NONE, member_epoch=1))
+    told.hear(Heartbeat("g", 1, "m"), HeartbeatResponse(ErrorCode.UNKNOWN_MEMBER_ID))
+    told.hear(Fetch(()), FetchResponse(topics=(FetchedTopicData("orders", ORDERS_ID, (READ,)),)))
+    told.hear(JoinGroup("g"), refusal="the connection was closed before")
+    told.hear(ConsumerGroupHeartbeat("g", "m", 0), ConsumerGroupHeartbeatResponse(ErrorCode.NONE, member_epoch=1))
+    told.hear(LeaveGroup("g", ()))
+
+    assert told.report() == [
+        "the server has stopped",
+        "client 'billing-1': 14 requests on 1 connection",
+        "  9.180 s  Heartbeat g, generation 1, member m -> UNKNOWN_MEMBER_ID (after 20 ms)",
+        "  10.200 s  Fetch nothing -> 6 bytes of records (after 20 ms)",
+        "  11.220 s  JoinGroup g, member without an id, -> no answer: the connection was closed before",
+        "  12.220 s  ConsumerGroupHeartbeat g, epoch 0, member m -> epoch 1 (after 20 ms)",
+        "  13.240 s  LeaveGroup g, nothing -> waits for its answer",
+        "  besides, without news: 3 Heartbeat, 3 Fetch, 3 ConsumerGroupHeartbeat, the last at 8.160 s",
+    ]
+
+
+def test_the_report_stays_short() -> None:
+    """Of many requests of many clients the last are told, and how many came before; long lines are cut."""
+    told = Conversation()
+    for _ in range(30):
+        told.hear(LeaveGroup("g" * 500, ()), client_id="first")
+    for number in range(12):
+        told.hear(LeaveGroup("g", ()), client_id=f"client-{number}")
+    told.hear(LeaveGroup("g" * 500, ()), client_id="first")
+    lines = told.report()
+
+    assert lines[1:3] == ["client 'first': 31 requests on 1 connection", "  … 19 before"]
+    assert lines[-1] == "and 5 more clients that came before"
+    assert max(map(len, lines)) == 180
+    assert len(lines) < 40
+
+
+def test_groups_are_told_with_members_and_progress(caplog: pytest.LogCaptureFixture) -> None:
+    """While a server runs its report has its warnings, and each group with its members and what it has committed."""
+    offsets = (TopicToCommit("orders", (OffsetToCommit(0, 2),)), TopicToCommit("bills", (OffsetToCommit(0, 2),)))
+    member = ModernConsumer("a", "modern")
+    with ServerThread(topics=["bills", "orders"]) as server:
+        assert server.report() == "no groups\nno requests"
+        server.produce("orders", ["x"] * 5)
+        server.run(lambda broker: broker.coordinator.call(OffsetCommit("plain", offsets)))
+        server.run(lambda broker: broker.coordinator.call(member.join_request()))
+        server.run(lambda broker: logging.getLogger("groupcoord.host").warning("the disk is %s", "full"))
+        logging.getLogger("groupcoord.host").warning("of another server")
+        report = server.report()
+    logging.getLogger("groupcoord.host").warning("after the end")
+
+    assert report.splitlines() == [
+        "warning: the disk is full",
+        "group modern (consumer): Stable, epoch 2, 1 member",
+        "  a-own-id (client 'a' at ): orders-0",
+        "group plain (classic): Empty, generation 0, 0 members",
+        "  committed: bills-0 at 2 of 0, orders-0 at 2 of 5",
+        "no requests",
+    ]
+    assert server.report().splitlines() == ["warning: the disk is full", "the server has stopped", "no requests"]
+    assert len(caplog.messages) == 3
+
+
+def test_many_groups_and_members_are_counted() -> None:
+    """Of groups, and of the members of one, the first eight are told."""
+    with ServerThread(topics=["orders"]) as server:
+        for number in range(10):
+            join = ModernConsumer(f"m{number}", "big").join_request()
+            server.run(lambda broker, join=join: broker.coordinator.call(join))
+            other = ModernConsumer("a", f"small-{number}").join_request()
+            server.run(lambda broker, other=other: broker.coordinator.call(other))
+        lines = server.report().splitlines()
+
+    assert "  and 2 more members" in lines
+    assert "and 3 more groups" in lines
+
+
+def test_subscriptions_are_read_by_the_first_protocol() -> None:
+    """A member that is asked for in a rebalance is described by what it prefers."""
+    subscription = encode_subscription(Subscription(("orders", "bills")))
+    join = JoinGroup("g", protocols=(JoinProtocol("range", subscription),), requires_known_member_id=False)
+    with ServerThread(settings={"group.initial.rebalance.delay.ms": 3_000}) as server:
+        server.run(lambda broker: broker.coordinator.submit(join, "join"))
+        assert server.members("g")[0].topics == ("bills", "orders")  # as the consumer protocol has them
