@@ -175,6 +175,15 @@ def test_sqlite_log_store_test_passes(tmp_path: Path, monkeypatch: pytest.Monkey
     assert lines[-1].startswith("2 passed in ")
 
 
+@pytest.mark.parametrize(("name", "count"), [("aiokafka_service_test.py", 4), ("confluent_kafka_service_test.py", 5)])
+def test_services_pass_their_tests(name: str, count: int, tmp_path: Path) -> None:
+    """Services with real clients rebalance, commit, die and go on, in tests of the server's fixture."""
+    words = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-c", "/dev/null")
+    lines = run(*words, EXAMPLES / name, cwd=tmp_path)
+
+    assert lines[-1].startswith(f"{count} passed in ")
+
+
 @pytest.mark.parametrize(
     "name",
     [
