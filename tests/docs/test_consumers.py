@@ -1,0 +1,45 @@
+"""The page about testing a consumer service: its tests pass under pytest as printed."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import groupcoord
+
+from .markdown import DOCS, blocks
+
+PAGE = DOCS / "consumers.md"
+TIMEOUT_S = 120
+TEST_LINES_MAX = 12
+
+
+def test_its_tests_pass(tmp_path: Path) -> None:
+    """Services with three clients pass the tests that are printed, one after the other, away from our settings."""
+    code = "\n\n".join(block.code for block in blocks(PAGE, "python"))
+    count = len(re.findall(r"^def test_", code, re.MULTILINE))
+    path = tmp_path / "test_page.py"
+    path.write_text(code, "utf-8")
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
+    words += ["-c", os.devnull, str(path)]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT_S)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{count} passed" in done.stdout
+    assert count == 5
+
+
+def test_ten_lines_are_about_ten() -> None:
+    """What is called ten lines is no test of more than a dozen, empty lines and the service left out."""
+    for block in blocks(PAGE, "python"):
+        if block.heading.startswith("Ten lines"):
+            test = block.code.partition("@pytest.mark")[2].splitlines()[1:]
+            assert len([line for line in test if line.strip()]) <= TEST_LINES_MAX
+
+
+def test_the_line_that_serve_prints_is_quoted() -> None:
+    """The version in the line is that of the package."""
+    assert f"groupcoord {groupcoord.__version__} listening on" in PAGE.read_text("utf-8")
