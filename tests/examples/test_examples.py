@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +18,7 @@ from tests.history.broker_log import unpack_broker_log
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 TIMEOUT_S = 60
+GO_TIMEOUT_S = 600
 
 
 def run(*words: str | Path, cwd: Path) -> list[str]:
@@ -182,6 +185,25 @@ def test_services_pass_their_tests(name: str, count: int, tmp_path: Path) -> Non
     lines = run(*words, EXAMPLES / name, cwd=tmp_path)
 
     assert lines[-1].startswith(f"{count} passed in ")
+
+
+@pytest.mark.slow
+def test_a_service_in_go_passes_its_tests() -> None:
+    """A service with franz-go passes tests that say over HTTP what shall go wrong; needs Go and its module proxy."""
+    go = shutil.which("go")
+    if go is None:
+        pytest.skip("there is no Go")
+    environment = {**os.environ, "GROUPCOORD": str(Path(sys.executable).with_name("groupcoord"))}
+    done = subprocess.run(
+        [go, "test", "-count=1", "./..."],
+        cwd=EXAMPLES / "franz_go_service",
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=GO_TIMEOUT_S,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(
