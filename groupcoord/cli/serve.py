@@ -7,8 +7,9 @@ import gc
 import logging
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 
@@ -21,10 +22,11 @@ from groupcoord.clock import Clock, LeapingClock, SystemClock
 from groupcoord.config import Config
 from groupcoord.coordinator import LoadError
 from groupcoord.core.messages import Node
-from groupcoord.errors import ConfigError
+from groupcoord.errors import ConfigError, GroupcoordError
 from groupcoord.host.broker import Broker
 from groupcoord.host.group_configs import GroupConfigFileError, GroupConfigs
 from groupcoord.host.opening import open_log_store, open_topic_directory, open_transaction_log
+from groupcoord.host.security.security import Security, is_security_key
 from groupcoord.host.server import Server
 from groupcoord.host.topics import OFFSETS_TOPIC, TopicError, TopicFileError, TopicRegistry, check_topic_name
 from groupcoord.host.transaction_log import TransactionLogError
@@ -37,9 +39,9 @@ if TYPE_CHECKING:
     from groupcoord.topic_logs.data_directory import DataDirectory
 
 NODE_ID = 1
+ANY_ADDRESS = ("", "0.0.0.0", "::")
 FAILURE, USAGE_ERROR = 1, 2
 OFFSETS_PARTITIONS_KEY = "offsets.topic.num.partitions"
-ANY_ADDRESS = ("", "0.0.0.0", "::")
 
 
 class StartError(Exception):
@@ -96,30 +98,30 @@ def serve(
     """
     with _errors_told():
         _set_up_logging(log_level)
-        config, is_set = _parse_settings(setting or [], holds_records=not no_records)
+        config, is_set, secure = _parse_settings(setting or [], holds_records=not no_records)
         topics = [_parse_topic(text) for text in topic or []]
-        if host in ANY_ADDRESS and advertised_host is None:
-            raise StartError(f"--host {host!r} needs --advertised-host: clients can't connect to it", USAGE_ERROR)
+        clock = _clock(can_be_turned=control_port is not None)
+        security = _open_security(clock, data_dir, secure)
         with ExitStack() as stack:
-            sock, bound_port = stack.enter_context(_listening_socket(host, port))
+            socks = _bind(stack, security, PlainListener("", host, port, advertised_host))
             store = _open_store(data_dir, config)
             if not isinstance(store, MemoryLogStore):
                 stack.callback(store.close)  # type: ignore[attr-defined]
             registry, directory, config = _open_topics(data_dir, store, config, is_set, topics)
-            node = Node(NODE_ID, advertised_host or host, advertised_port or bound_port)
             broker = Broker(
                 config=config,
-                clock=_clock(can_be_turned=control_port is not None),
+                clock=clock,
                 log_store=store,
                 topics=registry,
                 group_configs=GroupConfigs(config, data_dir),
-                node=node,
+                node=Node(NODE_ID, advertised_host or host, advertised_port or _port_of(socks)),
                 transaction_log=open_transaction_log(data_dir),
                 topic_directory=directory,
+                security=security,
             )
-            address = f"[{host}]:{bound_port}" if ":" in host else f"{host}:{bound_port}"
+            server = Server(broker, sock=socks.get(""), socks=socks)
             pages = _Pages(_metrics(broker, host, metrics_port), control_port)
-            _run(broker, sock, pages, lambda: _announce(address, node, data_dir, registry))
+            _run(server, pages, partial(_announce, _addresses(socks), broker, data_dir, registry))
 
 
 @contextmanager
@@ -153,8 +155,8 @@ def _set_up_logging(level: str) -> None:
     logging.basicConfig(level=number, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
 
-def _parse_settings(settings: list[str], *, holds_records: bool) -> tuple[Config, bool]:
-    """Return the configuration, and whether the number of offsets partitions is among what was given.
+def _parse_settings(settings: list[str], *, holds_records: bool) -> tuple[Config, bool, dict[str, str | int]]:
+    """Return the configuration, whether the number of offsets partitions is among what was given, and who may connect.
 
     Unless topics may hold records, they don't, whatever the settings say.
     """
@@ -164,10 +166,12 @@ def _parse_settings(settings: list[str], *, holds_records: bool) -> tuple[Config
         if not equals or not key.strip():
             raise StartError(f"--set {text!r} is not KEY=VALUE", USAGE_ERROR)
         properties[key.strip()] = value
-    config = Config.from_properties(properties)
+    secure = {key: value for key, value in properties.items() if is_security_key(key)}
+    config = Config.from_properties({key: value for key, value in properties.items() if key not in secure})
     if not holds_records:
         config = evolve(config, records_enable=False)
-    return config, any(key.replace("_", ".") == OFFSETS_PARTITIONS_KEY for key in properties)
+    is_set = any(key.replace("_", ".") == OFFSETS_PARTITIONS_KEY for key in properties)
+    return config, is_set, secure
 
 
 def _parse_topic(text: str) -> tuple[str, int]:
@@ -182,8 +186,43 @@ def _parse_topic(text: str) -> tuple[str, int]:
     return name, partition_count
 
 
+def _open_security(clock: Clock, data_dir: Path | None, properties: dict[str, str | int]) -> Security:
+    try:
+        security = Security(clock, data_dir, properties)
+    except ConfigError:
+        raise
+    except GroupcoordError as error:
+        raise StartError(str(error)) from None
+    return security
+
+
+class PlainListener(NamedTuple):
+    """Where a server without listeners of its own listens."""
+
+    name: str
+    host: str
+    port: int
+    advertised_host: str | None
+
+
+def _bind(stack: ExitStack, security: Security, plain: PlainListener) -> dict[str, socket.socket]:
+    """Return a bound socket for each listener, by its name."""
+    if not security.listeners and plain.host in ANY_ADDRESS and plain.advertised_host is None:
+        raise StartError(f"--host {plain.host!r} needs --advertised-host: clients can't connect to it", USAGE_ERROR)
+    return {
+        listener.name: stack.enter_context(_listening_socket(listener.host, listener.port))
+        for listener in security.listeners or (plain,)
+    }
+
+
+def _port_of(socks: Mapping[str, socket.socket]) -> int:
+    """Return the port of the first listener."""
+    port: int = next(iter(socks.values())).getsockname()[1]
+    return port
+
+
 @contextmanager
-def _listening_socket(host: str, port: int) -> Iterator[tuple[socket.socket, int]]:
+def _listening_socket(host: str, port: int) -> Iterator[socket.socket]:
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -197,7 +236,7 @@ def _listening_socket(host: str, port: int) -> Iterator[tuple[socket.socket, int
             sock.bind(address)
         except OSError as error:
             raise StartError(f"can't listen on {host}:{port}: {error.strerror or error}") from None
-        yield sock, sock.getsockname()[1]
+        yield sock
 
 
 def _open_store(data_dir: Path | None, config: Config) -> LogStore:
@@ -246,7 +285,17 @@ def _keep_offsets_partitions(registry: TopicRegistry, store: LogStore, config: C
     return evolve(config, offsets_topic_num_partitions=known.partition_count)
 
 
-def _announce(address: str, node: Node, data_dir: Path | None, registry: TopicRegistry) -> None:
+def _addresses(socks: Mapping[str, socket.socket]) -> str:
+    """Return where the server listens, in words."""
+    addresses = []
+    for name, sock in socks.items():
+        host, port = sock.getsockname()[:2]
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        addresses.append(f"{name}://{address}" if name else address)
+    return ", ".join(addresses)
+
+
+def _announce(address: str, broker: Broker, data_dir: Path | None, registry: TopicRegistry) -> None:
     where = "in memory, gone when it stops" if data_dir is None else f"data in {data_dir}"
     if not sys.stdout.isatty():
         print(f"groupcoord {groupcoord.__version__} listening on {address} ({where})", flush=True)
@@ -256,7 +305,7 @@ def _announce(address: str, node: Node, data_dir: Path | None, registry: TopicRe
 
     names = [f"{topic.name}:{topic.partition_count}" for topic in registry if not topic.is_internal]
     lines = [
-        f"listening on [bold]{address}[/], clients are told {node.host}:{node.port}",
+        f"listening on [bold]{address}[/], clients are told {broker.node.host}:{broker.node.port}",
         where,
         f"topics: {', '.join(names[:8]) or 'none yet'}{' …' if len(names) > 8 else ''}",
         "[dim]Ctrl-C stops it[/]",
@@ -279,10 +328,10 @@ class _Pages(NamedTuple):
     control_port: int | None
 
 
-def _run(broker: Broker, sock: socket.socket, pages: _Pages, on_start: Callable[[], None]) -> None:
+def _run(server: Server, pages: _Pages, on_start: Callable[[], None]) -> None:
     keep_freed_memory()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(broker, sock, pages, on_start))
+        runner.run(_serve(server, pages, on_start))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -293,13 +342,13 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-async def _serve(broker: Broker, sock: socket.socket, pages: _Pages, on_start: Callable[[], None]) -> None:
+async def _serve(server: Server, pages: _Pages, on_start: Callable[[], None]) -> None:
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
     async with AsyncExitStack() as stack:
         # Not the loop's own handlers: with these, a signal would not be obeyed while the loop is busy, nor behind it.
         stack.enter_context(AtTheFirstSignal(lambda: loop.call_soon_threadsafe(stopping.set)))
-        server = await stack.enter_async_context(Server(broker, sock=sock))
+        await stack.enter_async_context(server)
         gc.freeze()  # what was loaded stays: the garbage collector need not look at it again and again
         on_start()
         await _serve_pages(server, pages, stack)

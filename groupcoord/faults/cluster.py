@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from types import MappingProxyType
 
 from attrs import evolve, frozen
 
@@ -17,6 +18,7 @@ from groupcoord.faults.rules import Rules
 from groupcoord.host.broker import Broker
 from groupcoord.host.group_configs import GroupConfigs
 from groupcoord.host.opening import open_log_store, open_topic_directory, open_transaction_log
+from groupcoord.host.security.security import Security
 from groupcoord.host.server import Server
 from groupcoord.host.topic_data import TopicData
 from groupcoord.host.topics import OFFSETS_TOPIC, TopicRegistry
@@ -36,6 +38,7 @@ class Kept:
     group_configs: GroupConfigs
     transaction_log: MemoryTransactionLog
     data: TopicData
+    security: Security
 
 
 class Cluster:
@@ -49,6 +52,8 @@ class Cluster:
         data_dir: where everything is kept; None: in memory.
         clock: where time comes from.
         host: the address to listen on.
+        secure: Kafka's settings for log-in and ACLs.
+        users: passwords by name, of those who may log in.
         make_broker: makes the broker of each life; a :class:`~groupcoord.host.broker.Broker` by default.
 
     Attributes:
@@ -65,6 +70,8 @@ class Cluster:
         clock: Clock,
         host: str = "127.0.0.1",
         *,
+        secure: Mapping[str, str | int | float] = MappingProxyType({}),
+        users: Mapping[str, str] = MappingProxyType({}),
         make_broker: Callable[..., Broker] = Broker,
     ) -> None:
         self.clock = clock
@@ -75,9 +82,12 @@ class Cluster:
         self._topics = topics
         self._data_dir = data_dir
         self._host = host
+        self._secure = secure
+        self._users = users
         self._make_broker = make_broker
         self._in_memory: Kept | None = None
-        self._sockets: list[socket.socket] = []
+        self._sockets: dict[str, socket.socket] = {}  # by listener; "" where there is but one without a name
+        self._addresses: dict[str, tuple[str, int]] = {}
 
     async def start(self) -> None:
         """Begin to serve: at first on free ports, later on the same again.
@@ -87,15 +97,15 @@ class Cluster:
             GroupcoordError: the data directory, or a topic, can't be used.
         """
         with ExitStack() as stack:
-            if not self._sockets:
-                self._sockets = [bound_socket(self._host, 0)]
-                stack.callback(self.forget)
             kept = self._in_memory or self._open(stack)
             if self._data_dir is None:
                 self._in_memory = kept
-            (sock,) = self._sockets
-            node = Node(NODE_ID, self._host, sock.getsockname()[1])
-            server = Server(self._broker_over(kept, node), sock=sock)
+            if not self._sockets:
+                stack.callback(self.forget)
+                named = {listener.name: (listener.host, listener.port) for listener in kept.security.listeners}
+                self._bind(named or {"": (self._host, 0)})
+            node = Node(NODE_ID, self._host, self.ports[0])
+            server = Server(self._broker_over(kept, node), sock=self._sockets.get(""), socks=self._sockets)
             await server.start()
             stack.pop_all()
         self.servers = [server]
@@ -116,23 +126,35 @@ class Cluster:
     def forget(self) -> None:
         """Give the ports back, and forget what was kept in memory."""
         self._in_memory = None
-        for sock in self._sockets:
+        for sock in self._sockets.values():
             sock.close()
-        self._sockets = []
+        self._sockets, self._addresses = {}, {}
 
     @property
     def ports(self) -> list[int]:
-        """The ports of the nodes, once there are any."""
-        return [sock.getsockname()[1] for sock in self._sockets]
+        """The ports of the listeners, once there are any."""
+        return [address[1] for address in self._addresses.values()]
+
+    def port_of(self, listener: str) -> int:
+        """Return the port of one of several listeners.
+
+        Raises:
+            KeyError: there is no such listener, or the server was never started.
+        """
+        return self._addresses[listener][1]
+
+    def _bind(self, addresses: Mapping[str, tuple[str, int]]) -> None:
+        for listener, (host, port) in addresses.items():
+            sock = self._sockets[listener] = bound_socket(host, port)
+            self._addresses[listener] = (host, sock.getsockname()[1])
 
     def _end_life(self, *, is_final: bool) -> None:
         self.rules.forget_brokers()
-        ports = [server.port for server in self.servers]
         self.servers = []
         if is_final:
             self.forget()
         else:
-            self._sockets = [bound_socket(self._host, port) for port in ports]
+            self._bind(self._addresses.copy())
 
     def _broker_over(self, kept: Kept, node: Node) -> Broker:
         return self._make_broker(
@@ -144,6 +166,7 @@ class Cluster:
             node=node,
             transaction_log=kept.transaction_log,
             data=kept.data,
+            security=kept.security,
         )
 
     def _open(self, stack: ExitStack) -> Kept:
@@ -165,6 +188,7 @@ class Cluster:
             GroupConfigs(config, data_dir),
             open_transaction_log(data_dir),
             TopicData(config, self.clock, topics, directory),
+            Security(self.clock, data_dir, self._secure, self._users),
         )
 
 

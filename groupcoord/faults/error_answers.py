@@ -52,9 +52,11 @@ from groupcoord.core.messages.commits import refused_partitions
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import API_VERSIONS, WireResponse
+from groupcoord.wire import acl_messages as acls
 from groupcoord.wire import broker_messages as broker
 from groupcoord.wire import cluster_messages as cluster
 from groupcoord.wire import config_messages as configs
+from groupcoord.wire import login_messages as login
 from groupcoord.wire import transaction_messages as transactions
 
 API_VERSIONS_KEY = 18
@@ -292,7 +294,37 @@ _OF_TRANSACTIONS: dict[type, Refusal] = {
     ),
 }
 
-REFUSALS: dict[type, Refusal] = {**_OF_GROUPS, **_OF_TOPICS, **_OF_CONFIGS, **_OF_THE_CLUSTER, **_OF_TRANSACTIONS}
+# ---------------------------------------------------------------- log-in and permissions
+
+
+def _refuse_changes(
+    request: login.AlterUserScramCredentials, error: ErrorCode
+) -> login.AlterUserScramCredentialsResponse:
+    deleted, upserted = (entry.name for entry in request.deletions), (entry.name for entry in request.upsertions)
+    users = dict.fromkeys([*deleted, *upserted])
+    return login.AlterUserScramCredentialsResponse(tuple(login.AlteredUser(user, error) for user in users))
+
+
+_OF_SECURITY: dict[type, Refusal] = {
+    login.SaslHandshake: lambda request, error: login.SaslHandshakeResponse(error),
+    login.SaslAuthenticate: lambda request, error: login.SaslAuthenticateResponse(error),
+    login.AlterUserScramCredentials: _refuse_changes,
+    login.DescribeUserScramCredentials: lambda request, error: login.DescribeUserScramCredentialsResponse((), error),
+    acls.DescribeAcls: lambda request, error: acls.DescribeAclsResponse((), error),
+    acls.CreateAcls: lambda request, error: acls.CreateAclsResponse((acls.AclResult(error),) * len(request.creations)),
+    acls.DeleteAcls: lambda request, error: acls.DeleteAclsResponse(
+        (acls.DeletedAcls((), error),) * len(request.filters)
+    ),
+}
+
+REFUSALS: dict[type, Refusal] = {
+    **_OF_GROUPS,
+    **_OF_TOPICS,
+    **_OF_CONFIGS,
+    **_OF_THE_CLUSTER,
+    **_OF_TRANSACTIONS,
+    **_OF_SECURITY,
+}
 """What refuses a request of each type."""
 
 

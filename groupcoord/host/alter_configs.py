@@ -223,3 +223,10 @@ def _changed_list(name: str, value: str, operation: int, own: Configs, definitio
 
 def _parts(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def altered_topics(request: AlterConfigs | IncrementalAlterConfigs) -> list[str]:
+    """Return the names of the topics whose settings a request changes."""
+    return [
+        resource.resource_name for resource in request.resources if resource.resource_type == ConfigResourceType.TOPIC
+    ]

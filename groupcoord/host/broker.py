@@ -19,10 +19,10 @@ from groupcoord.core.front.authorization import Authorize, Permissions, Principa
 from groupcoord.core.messages import ConsumerGroupHeartbeat, Node, OffsetFetch, TxnOffsetCommit
 from groupcoord.errors import ErrorCode
 from groupcoord.host.admin import answer_create_partitions, answer_create_topics, answer_delete_topics
-from groupcoord.host.alter_configs import answer_alter_configs, answer_incremental_alter_configs
+from groupcoord.host.alter_configs import altered_topics, answer_alter_configs, answer_incremental_alter_configs
 from groupcoord.host.cluster_requests import CLUSTER_REQUESTS, ClusterRequests
 from groupcoord.host.config_definitions import offsets_topic_configs
-from groupcoord.host.connection import Connection, Interceptor
+from groupcoord.host.connection import Connection, ConnectionT, Interceptor
 from groupcoord.host.data_requests import DataRequests
 from groupcoord.host.describe_configs import answer_describe_configs, answer_list_config_resources
 from groupcoord.host.group_configs import GroupConfigs
@@ -32,6 +32,9 @@ from groupcoord.host.portions import DIVISIBLE, FEW, Answer, OffsetsOfGroup, Wor
 from groupcoord.host.regexes import TopicMatcher
 from groupcoord.host.reloading import Reloading
 from groupcoord.host.resource_configs import Resources
+from groupcoord.host.security.acl_requests import AclRequests
+from groupcoord.host.security.login_requests import LoginRequests
+from groupcoord.host.security.relocation import Token, relocated
 from groupcoord.host.topic_data import TopicData
 from groupcoord.host.topics import OFFSETS_TOPIC, Topic, TopicRegistry
 from groupcoord.host.transaction_listings import answer_describe_producers, answer_list_transactions
@@ -58,7 +61,6 @@ from groupcoord.wire.broker_messages import (
 )
 from groupcoord.wire.config_messages import (
     AlterConfigs,
-    ConfigResourceType,
     DescribeConfigs,
     IncrementalAlterConfigs,
     ListConfigResources,
@@ -76,6 +78,8 @@ from groupcoord.wire.transaction_messages import (
 )
 
 if TYPE_CHECKING:
+    from groupcoord.host.security.security import Security
+    from groupcoord.host.transaction_state import Writer
     from groupcoord.topic_logs.data_directory import DataDirectory
 
 DEFAULT_NODE = Node(1, "127.0.0.1", 9092)
@@ -133,6 +137,7 @@ class Broker:
         authorize: decides who may do what, asked wherever Kafka asks its authorizer; all is allowed if left out.
         principal_of: returns for whom a new connection speaks, by its client's host in Kafka's form; by default all
             are ``User:ANONYMOUS``.
+        security: how clients log in, and by which listeners they come; one listener without log-in if left out.
         now_s: measures what requests cost, so that each connection gets its turn: a clock that never goes back, in
             seconds.
 
@@ -148,10 +153,7 @@ class Broker:
         turns: connections whose requests wait to be handled, for :meth:`run_turn`.
         pace: how long the work of a turn may go on.
         interceptor: looks at requests before they are handled, and at answers; None: nobody does.
-        connection_type: what :meth:`connect` makes; one of its own for a broker whose answers are looked at.
     """
-
-    connection_type: type[Connection] = Connection
 
     def __init__(
         self,
@@ -169,6 +171,7 @@ class Broker:
         data: TopicData | None = None,
         authorize: Authorize | None = None,
         principal_of: Callable[[str], Principal] = anonymous,
+        security: Security | None = None,
         now_s: Callable[[], float] = perf_counter,
     ) -> None:
         self.config = config
@@ -181,22 +184,22 @@ class Broker:
         self.pace = Pace(now_s)
         self.turns = Turns(self.pace)
         self.interceptor: Interceptor | None = None
+        self.security = security
         self._node = node
-        self._authorize = authorize
+        self._authorize = authorize = authorize or (None if security is None else security.authorize)
         self._principal_of = principal_of
         self.data = data or TopicData(config, clock, self.topics, topic_directory)
-        self._data_requests = DataRequests(
-            self.data, self.pace, self._permissions, lambda writer: self.transactions.verify_writer(writer)
-        )
-        self._cluster_requests = ClusterRequests(self.data, lambda: self._node, self._permissions)
+        self._data_requests = DataRequests(self.data, self.pace, self._permissions, self._verify_writer)
+        self._cluster_requests = ClusterRequests(self.data, self._node_for, self._permissions)
+        self._login_requests = LoginRequests(security, self._permissions, self.wake_earlier)
         self._seen_advances = -1
         self._seen_transactions_ms: int | None = None
         self._handlers = self._handlers_by_request()
         if self.topics.get(OFFSETS_TOPIC) is None:
             store_id = log_store.topic_id if isinstance(log_store, IdentifiedStore) else None
+            count, configs = config.offsets_topic_num_partitions, offsets_topic_configs(config)
             with self.topics.edit() as edit:
-                configs = offsets_topic_configs(config)
-                edit.create(OFFSETS_TOPIC, config.offsets_topic_num_partitions, store_id, configs)
+                edit.create(OFFSETS_TOPIC, count, store_id, configs)
         self.coordinator = GroupCoordinator(
             config=config,
             clock=clock,
@@ -213,13 +216,9 @@ class Broker:
         self._reloading = Reloading(self.coordinator, clock)
         self._reloading.load_all()
         self._transaction_log = MemoryTransactionLog() if transaction_log is None else transaction_log
+        log, coordinator = self._transaction_log, self.coordinator
         self.transactions = TransactionCoordinator(
-            config=config,
-            clock=clock,
-            log=self._transaction_log,
-            coordinator=self.coordinator,
-            topics=self.topics,
-            data=self.data,
+            config=config, clock=clock, log=log, coordinator=coordinator, topics=self.topics, data=self.data
         )
         self.transactions.recover()
         self.deliver_replies()
@@ -241,6 +240,8 @@ class Broker:
             AlterConfigs: self._alter_configs,
             ListConfigResources: self._list_config_resources,
             **self._cluster_requests.handlers(),
+            **self._login_requests.handlers(),
+            **AclRequests(None if self.security is None else self.security.acls, self._permissions).handlers(),
             InitProducerId: self._guarded(lambda _, request: self.transactions.init_producer_id(request)),
             AddPartitionsToTxn: self._guarded(self._add_partitions),
             AddOffsetsToTxn: self._guarded(lambda _, request: self.transactions.add_offsets(request)),
@@ -267,15 +268,22 @@ class Broker:
 
     # ------------------------------------------------------------ for the host
 
-    def connect(self, client_host: str) -> Connection:
+    def connect(self, client_host: str, listener: str = "") -> Connection:
         """Return a new connection.
 
         Args:
             client_host: where the client is, in Kafka's form: ``/127.0.0.1``.
+            listener: the name of the listener that it came by, if there are several.
         """
         self.turns.has_newcomer = True
-        principal = self._principal_of(client_host)
-        return self.connection_type(self, client_host, principal, self.config.socket_request_max_bytes)
+        principal, max_bytes = self._principal_of(client_host), self.config.socket_request_max_bytes
+        if self.security is None:
+            return self.connection_type(Connection)(self, client_host, principal, max_bytes)
+        return self.security.connect(self, listener, client_host, principal, max_bytes)
+
+    def connection_type(self, usual: type[ConnectionT]) -> type[ConnectionT]:
+        """Return what :meth:`connect` makes of the usual type; one of its own if answers are looked at."""
+        return usual
 
     def compact_some(self) -> bool:
         """Compact ``__consumer_offsets`` and what topics hold a little further, where their settings want it.
@@ -297,7 +305,7 @@ class Broker:
         return dirty
 
     def wake_earlier(self) -> None:
-        """Let :meth:`may_wake_earlier` say so: a deadline of the interceptor has come nearer."""
+        """Have :meth:`may_wake_earlier` say so, for deadlines that it doesn't look at each time."""
         self._seen_advances = -1
 
     def may_wake_earlier(self) -> bool:
@@ -320,6 +328,7 @@ class Broker:
             self._data_requests.waits.next_deadline_ms(),
             self.data.next_deadline_ms(),
             None if self.interceptor is None else self.interceptor.next_deadline_ms(),
+            self._login_requests.refusals.next_deadline_ms(),
         )
         return min((deadline_ms for deadline_ms in deadlines_ms if deadline_ms is not None), default=None)
 
@@ -331,6 +340,7 @@ class Broker:
         self.transactions.tick()
         if self.interceptor is not None:
             self.interceptor.tick(self.clock.now_ms())
+        self._login_requests.refusals.tick(self.clock.now_ms())
         self.deliver_replies()
 
     def deliver_replies(self) -> None:
@@ -411,16 +421,24 @@ class Broker:
     def _permissions(self, connection: Connection) -> Permissions:
         return Permissions(self._authorize, connection.principal)
 
+    def _verify_writer(self, writer: Writer) -> ErrorCode:
+        return self.transactions.verify_writer(writer)
+
+    def _node_for(self, connection: Connection) -> Node:
+        """Return the node as the connection's client is told of it."""
+        return connection.node or self._node
+
     # ------------------------------------------------------------ what is answered here
 
     def _api_versions(self, connection: Connection, request: ApiVersions) -> WireResponse | None:
         connection.note_client_id()
-        return answer_api_versions(request, self._node, self.topics.cluster_id)
+        return answer_api_versions(request, self._node_for(connection), self.topics.cluster_id)
 
     def _metadata(self, connection: Connection, request: Metadata) -> WireResponse | None:
         auto_creates = self.config.auto_create_topics_enable
         permissions = self._permissions(connection)
-        response = answer_metadata(request, self._node, self.topics, permissions, auto_creates=auto_creates)
+        node = self._node_for(connection)
+        response = answer_metadata(request, node, self.topics, permissions, auto_creates=auto_creates)
         missing = topics_to_create(request, response) if auto_creates else []
         if missing:
             wanted = CreateTopics(tuple(CreatableTopic(name) for name in missing))
@@ -466,13 +484,13 @@ class Broker:
         return answer_describe_configs(request, self._resources(), self._permissions(connection))
 
     def _alter_some_configs(self, connection: Connection, request: IncrementalAlterConfigs) -> WireResponse | None:
-        before = self._present(_altered_topics(request))
+        before = self._present(altered_topics(request))
         response = answer_incremental_alter_configs(request, self._resources(), self._permissions(connection))
         self._notices.topics_changed(list(before), before)
         return response
 
     def _alter_configs(self, connection: Connection, request: AlterConfigs) -> WireResponse | None:
-        before = self._present(_altered_topics(request))
+        before = self._present(altered_topics(request))
         response = answer_alter_configs(request, self._resources(), self._permissions(connection))
         self._notices.topics_changed(list(before), before)
         return response
@@ -531,7 +549,7 @@ class Broker:
         elif type(request) is DescribeTransactions:
             return self.transactions.describe(request, self._permissions(connection))
         else:
-            self._submit(request, connection, connection.principal)
+            self._submit(request, relocated(connection, connection.node, request), connection.principal)
         return None
 
     def _answer_in_portions(self, connection: Connection, request: Any) -> bool:
@@ -558,14 +576,14 @@ class Broker:
         if type(request) is DescribeTransactions:
             answer.answer(self.transactions.describe(request, self._permissions(connection)))
         else:
-            self._submit(request, answer, connection.principal)
+            self._submit(request, relocated(answer, connection.node, request), connection.principal)
         return answer
 
     def _refuse_consumer_protocol(self, connection: Connection, request: ConsumerGroupHeartbeat) -> None:
         self._notices.protocol_is_off(connection, request)
         self._submit(request, connection, connection.principal)
 
-    def _submit(self, request: Any, token: Connection | Answer, principal: Principal) -> None:
+    def _submit(self, request: Any, token: Token, principal: Principal) -> None:
         self.coordinator.submit(request, token, principal)
         for replied, response in self.coordinator.take_replies():
             replied.answer(response)
@@ -574,10 +592,3 @@ class Broker:
         """Pass on what the group coordinator answered to what came before this response."""
         self.deliver_replies()
         return response
-
-
-def _altered_topics(request: AlterConfigs | IncrementalAlterConfigs) -> list[str]:
-    """Return the names of the topics whose settings a request changes."""
-    return [
-        resource.resource_name for resource in request.resources if resource.resource_type == ConfigResourceType.TOPIC
-    ]

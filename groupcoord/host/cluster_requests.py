@@ -48,14 +48,14 @@ class ClusterRequests:
 
     Args:
         data: the topics and what they hold.
-        node_of: returns the node.
+        node_of: returns the node as a connection's client is told of it.
         permissions_of: returns what a connection's client may do.
     """
 
     def __init__(
         self,
         data: TopicData,
-        node_of: Callable[[], Node],
+        node_of: Callable[[Connection], Node],
         permissions_of: Callable[[Connection], Permissions],
     ) -> None:
         self._data = data
@@ -67,7 +67,7 @@ class ClusterRequests:
         return dict.fromkeys(CLUSTER_REQUESTS, self._answer)
 
     def _answer(self, connection: Connection, request: Any) -> WireResponse | None:
-        permissions, node, topics = self._permissions_of(connection), self._node_of(), self._data.topics
+        permissions, node, topics = self._permissions_of(connection), self._node_of(connection), self._data.topics
         match request:
             case DescribeCluster():
                 return answer_describe_cluster(request, node, topics.cluster_id, permissions)

@@ -12,9 +12,10 @@ import struct
 from collections import deque
 from collections.abc import Callable, Iterable
 from inspect import GEN_RUNNING, getgeneratorstate
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from groupcoord.core.front.authorization import Principal
+from groupcoord.core.messages import Node
 from groupcoord.host.portions import CAN_BE_LONG, Answer, Work, has_many_records, is_long
 from groupcoord.host.turns import Turns
 from groupcoord.wire import (
@@ -78,6 +79,9 @@ class Interceptor(Protocol):
         """Let go on what is due."""
 
 
+ConnectionT = TypeVar("ConnectionT", bound="Connection")
+
+
 class RequestHandler(Protocol):
     """Whoever answers the requests of connections, in turns: a :class:`~groupcoord.host.broker.Broker`.
 
@@ -104,6 +108,9 @@ class RequestHandler(Protocol):
     def disconnected(self, connection: Connection) -> None:
         """Forget a connection."""
 
+    def connection_type(self, usual: type[ConnectionT]) -> type[ConnectionT]:
+        """Return what is made instead of a connection of the usual type."""
+
 
 class Connection:
     """A connection as :meth:`Broker.connect` makes it.
@@ -116,6 +123,7 @@ class Connection:
     Attributes:
         client_host: where the client is, in Kafka's form (``/127.0.0.1``).
         principal: for whom it speaks.
+        node: what its client is told of the node, where that isn't the same for all; else None.
         closing: why the host must close the connection; None while it may go on.
         client_id: what the client called itself when it asked for the APIs there are, as clients do first; "" before.
         on_answer: is given the answer of the request that waits, instead of the client; returns False if it shall leave
@@ -127,6 +135,9 @@ class Connection:
         is_queued: True while it waits for its turn.
         queued_at_s: since when.
     """
+
+    closing_level = logging.WARNING
+    """How important it is, for the log, why the connection is closed."""
 
     __slots__ = (
         "_awaited",
@@ -149,6 +160,7 @@ class Connection:
         "cost_at_s",
         "cost_s",
         "is_queued",
+        "node",
         "on_answer",
         "output_bytes",
         "principal",
@@ -158,6 +170,7 @@ class Connection:
     def __init__(self, broker: RequestHandler, client_host: str, principal: Principal, max_request_bytes: int) -> None:
         self.client_host = client_host
         self.principal = principal
+        self.node: Node | None = None
         self.closing: str | None = None
         self.active_at_s = broker.now_s()
         self.cost_s = 0.0

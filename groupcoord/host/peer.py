@@ -67,10 +67,16 @@ class Listener(Protocol):
 
 
 class Peer(asyncio.Protocol):
-    """One socket of a server."""
+    """One socket of a server.
 
-    def __init__(self, server: Listener) -> None:
+    Args:
+        server: where it was accepted.
+        listener: by which of its listeners, if there are several.
+    """
+
+    def __init__(self, server: Listener, listener: str = "") -> None:
         self._server = server
+        self.listener = listener
         self._drain_timer: asyncio.TimerHandle | None = None
         self._close_timer: asyncio.TimerHandle | None = None
         self._is_reading = True
@@ -141,7 +147,7 @@ class Peer(asyncio.Protocol):
             if not connection.output_bytes:
                 self.transport.close()
         elif connection.closing is not None:
-            self.disconnect(connection.closing)
+            self.disconnect(connection.closing, connection.closing_level)
         elif self._has_ended and not (connection.is_busy or connection.output_bytes):
             self.disconnect("the peer has ended it", logging.DEBUG)
         elif not self._is_reading:

@@ -12,7 +12,10 @@ import asyncio
 import logging
 import math
 import socket
+from collections.abc import Callable, Mapping
+from functools import partial
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from groupcoord.host.broker import Broker
 from groupcoord.host.connection import Connection
@@ -21,6 +24,9 @@ from groupcoord.host.limited_log import LimitedLog
 from groupcoord.host.peer import Peer
 from groupcoord.log_store import FlushingStore, LogStoreError
 from groupcoord.settings import INT64_MAX
+
+if TYPE_CHECKING:
+    from groupcoord.host.security.security import Security
 
 logger = logging.getLogger("groupcoord.host")
 
@@ -52,18 +58,31 @@ class Server:
         host: the address to listen on.
         port: the port to listen on.
         sock: a bound socket to use instead.
+        socks: bound sockets for listeners of the broker's security, by the listener's name. If it has listeners,
+            these are listened on, and ``host``, ``port`` and ``sock`` don't count.
+
+    Attributes:
+        ports: the port of each listener, by its name, once the server has started.
     """
 
     def __init__(
-        self, broker: Broker, host: str = "127.0.0.1", port: int = 9092, *, sock: socket.socket | None = None
+        self,
+        broker: Broker,
+        host: str = "127.0.0.1",
+        port: int = 9092,
+        *,
+        sock: socket.socket | None = None,
+        socks: Mapping[str, socket.socket] | None = None,
     ) -> None:
         self.broker = broker
         self.host = host
         self.port = port
         self.loop: asyncio.AbstractEventLoop
         self._sock = sock
+        self._socks = dict(socks or {})
         self.log = LimitedLog(logger)
-        self._listener: asyncio.Server | None = None
+        self.ports: dict[str, int] = {}
+        self._listeners: list[asyncio.Server] = []
         self._peers: dict[Connection, Peer] = {}
         self.turn_handle: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -89,18 +108,56 @@ class Server:
             OSError: the address is taken, or is not this machine's.
         """
         self.loop = asyncio.get_running_loop()
-        if self._sock is not None:
-            self._listener = await self.loop.create_server(self._new_peer, sock=self._sock, backlog=ACCEPT_BACKLOG)
+        security = self.broker.security
+        if security is None or not security.listeners:
+            self.port = await self._listen(Peer, "", self.host, self.port, self._sock)
+            if self.broker.node.port == 0:
+                self.broker.node = self.broker.node._replace(port=self.port)
         else:
-            self._listener = await self.loop.create_server(self._new_peer, self.host, self.port, backlog=ACCEPT_BACKLOG)
-        self.port = self._listener.sockets[0].getsockname()[1]
-        if self.broker.node.port == 0:
-            self.broker.node = self.broker.node._replace(port=self.port)
+            await self._listen_on_all(security)
         self._sweep_idle()
         self._flush_store()
         self._compact()
         self._reload_failed()
         self._wake()
+
+    async def _listen_on_all(self, security: Security) -> None:
+        """Listen on every listener, and have its clients told its address; the first is the node's own."""
+        try:
+            for listener in security.listeners:
+                name = listener.name
+                sock = self._socks.get(name)
+                self.ports[name] = await self._listen(
+                    _new_peer(security, name), name, listener.host, listener.port, sock
+                )
+                port = listener.advertised_port or self.ports[name]
+                security.advertise(name, self.broker.node._replace(host=listener.advertised_host, port=port))
+        except OSError:
+            self._stop_listening()
+            raise
+        first = security.listeners[0]
+        self.port = self.ports[first.name]
+        self.broker.node = self.broker.node._replace(
+            host=first.advertised_host, port=first.advertised_port or self.port
+        )
+
+    async def _listen(
+        self, new_peer: Callable[[Server, str], Peer], listener: str, host: str, port: int, sock: socket.socket | None
+    ) -> int:
+        """Listen, and return the port."""
+        factory = partial(new_peer, self, listener)
+        if sock is not None:
+            listening = await self.loop.create_server(factory, sock=sock, backlog=ACCEPT_BACKLOG)
+        else:
+            listening = await self.loop.create_server(factory, host or None, port, backlog=ACCEPT_BACKLOG)
+        self._listeners.append(listening)
+        bound: int = listening.sockets[0].getsockname()[1]
+        return bound
+
+    def _stop_listening(self) -> None:
+        for listening in self._listeners:
+            listening.close()
+        self._listeners.clear()
 
     async def stop(self) -> None:
         """Stop listening, send what is written, close every connection, then the broker and its log store."""
@@ -115,6 +172,8 @@ class Server:
             peer.transport.abort()
         self.broker.close()
         self.log.report(self.broker.now_s(), ends=True)
+        if self.broker.security is not None:
+            self.broker.security.failures.report(ends=True)
 
     async def abort(self) -> None:
         """Stop as a process does that is killed: nothing more is sent, handled or flushed. For tests."""
@@ -139,11 +198,6 @@ class Server:
         for peer in dropped:
             peer.transport.abort()
         return len(dropped)
-
-    def _stop_listening(self) -> None:
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
 
     def _cancel_timers(self) -> None:
         timers = (self._timer, self._sweep_timer, self._flush_timer, self._reload_timer, self._compaction_timer)
@@ -179,7 +233,7 @@ class Server:
         if descriptor >= descriptors - min(DESCRIPTOR_RESERVE, descriptors // 8):
             self._refuse(peer, "too many open files", f"too many open files: {descriptor} of {descriptors} (ulimit -n)")
             return None
-        connection = self.broker.connect(client_host)
+        connection = self.broker.connect(client_host, peer.listener)
         self._peers[connection] = peer
         return connection
 
@@ -234,9 +288,6 @@ class Server:
 
     # ------------------------------------------------------------ timers
 
-    def _new_peer(self) -> Peer:
-        return Peer(self)
-
     def _wake_at(self, deadline_ms: int) -> None:
         # A later deadline leaves the timer as it is: it then fires once for nothing, which is cheaper than moving it
         # every time.
@@ -261,6 +312,8 @@ class Server:
         """Close the connections that said nothing for ``connections.max.idle.ms``. One timer serves them all."""
         now_s = self.broker.now_s()
         self.log.report(now_s)
+        if self.broker.security is not None:
+            self.broker.security.failures.report()
         idle_s = self.broker.config.connections_max_idle_ms / 1000
         if idle_s < 0:
             idle_s = math.inf
@@ -305,3 +358,13 @@ class Server:
             # A partition whose files were half replaced is put in order when it is used again.
             logger.exception("compacting the log failed; the next try is in %g s", pause_s)
         self._compaction_timer = self.loop.call_later(pause_s, self._compact)
+
+
+def _new_peer(security: Security, listener: str) -> Callable[[Server, str], Peer]:
+    """Return what looks after the sockets of a listener."""
+    tls = security.tls.get(listener)
+    if tls is None:
+        return Peer
+    from groupcoord.host.security.tls import TlsPeer
+
+    return partial(TlsPeer, context=tls.context, new_principal=tls.new_principal)

@@ -18,6 +18,7 @@ from groupcoord.config import Config
 from groupcoord.faults import Control, FaultFunctionError, Rule
 from groupcoord.faults.cluster import Cluster
 from groupcoord.host.broker import Broker
+from groupcoord.host.security.security import Security, is_security_key
 from groupcoord.testing.asserting.assertions import Assertions
 from groupcoord.testing.asserting.asyncio_form import AsyncServer
 from groupcoord.testing.asserting.log_tap import LogTap
@@ -99,6 +100,7 @@ class ServerThread(FaultWords, Assertions):
         data_dir: where offsets, groups and topics with their records are kept; None: in memory. A server started later
             on the same directory goes on where this one stopped.
         clock: a clock that stands still unless the test turns it; None: real time, which the test can turn forward.
+        users: passwords by name, of those who may log in by PLAIN and SCRAM on listeners that ask for it.
 
     Raises:
         ConfigError: a setting is unknown, or its value is not allowed.
@@ -117,21 +119,26 @@ class ServerThread(FaultWords, Assertions):
         settings: Mapping[str, str | int | float] | None = None,
         data_dir: str | Path | None = None,
         clock: ManualClock | None = None,
+        users: Mapping[str, str] | None = None,
     ) -> None:
         properties = {key.replace("_", "."): value for key, value in {**SETTINGS, **(settings or {})}.items()}
         super().__init__()
-        config = Config.from_properties(properties)
+        secure = {key: value for key, value in properties.items() if is_security_key(key)}
+        config = Config.from_properties({key: value for key, value in properties.items() if key not in secure})
         if data_dir is not None and not isinstance(data_dir, str | Path):
             raise TypeError(f"data_dir must be a path, not {data_dir!r}; only the marker of the fixture takes True")
         if clock is not None and not isinstance(clock, ManualClock):
             raise TypeError(f"clock must be a ManualClock, or None for real time, not {clock!r}")
         kept_clock = clock or LeapingClock()
+        Security(kept_clock, properties=secure)  # what is wrong with it is to be told now
         self._request_log = RequestLog(kept_clock.now_ms)
         self._cluster = Cluster(
             config,
             checked_topics(topics, config),
             None if data_dir is None else Path(data_dir),
             kept_clock,
+            secure=secure,
+            users=users or {},
             make_broker=partial(ObservedBroker, request_log=self._request_log),
         )
         self._log_tap = LogTap()
@@ -145,6 +152,14 @@ class ServerThread(FaultWords, Assertions):
     def bootstrap(self) -> str:
         """What clients are to be given as ``bootstrap.servers``."""
         return f"{HOST}:{self.port}"
+
+    def bootstrap_of(self, listener: str) -> str:
+        """What clients of one of several listeners are to be given.
+
+        Raises:
+            KeyError: there is no such listener, or the server does not run.
+        """
+        return f"{HOST}:{self._cluster.port_of(listener)}"
 
     def __enter__(self) -> ServerThread:
         self.start()

@@ -8,19 +8,25 @@ from functools import lru_cache
 
 from groupcoord.core.messages import Request, Response
 from groupcoord.wire import api_versions, consumer_group_heartbeat, heartbeat, offset_fetch
+from groupcoord.wire.acl_messages import AclRequest, AclResponse
 from groupcoord.wire.api import Answered, Api, Decoder, Encoder
 from groupcoord.wire.broker_messages import ApiVersions, BrokerRequest, BrokerResponse
 from groupcoord.wire.cluster_messages import ClusterRequest, ClusterResponse
 from groupcoord.wire.config_messages import ConfigRequest, ConfigResponse
 from groupcoord.wire.errors import ProtocolError, UnknownApiError, UnsupportedVersionError
 from groupcoord.wire.header import RequestHeader
+from groupcoord.wire.login_messages import LoginRequest, LoginResponse
 from groupcoord.wire.parts import FRAME_BYTES_MAX
 from groupcoord.wire.primitives import INT32_FROM, UTF8_AS_JAVA, skip_tagged_fields
 from groupcoord.wire.registry import APIS
 from groupcoord.wire.transaction_messages import TransactionRequest, TransactionResponse
 
-WireRequest = Request | BrokerRequest | ClusterRequest | ConfigRequest | TransactionRequest | Answered
-WireResponse = Response | BrokerResponse | ClusterResponse | ConfigResponse | TransactionResponse
+WireRequest = (
+    Request | AclRequest | BrokerRequest | ClusterRequest | ConfigRequest | LoginRequest | TransactionRequest | Answered
+)
+WireResponse = (
+    Response | AclResponse | BrokerResponse | ClusterResponse | ConfigResponse | LoginResponse | TransactionResponse
+)
 
 _unpack_header = struct.Struct(">hhih").unpack_from
 _pack_length_and_correlation_id = struct.Struct(">ii").pack

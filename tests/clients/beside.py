@@ -101,12 +101,16 @@ def java_consumer() -> str:
 
 
 @cache
-def franz() -> str | None:
-    """Return the program with franz-go, which is built once; None where Go or its packages can't be had."""
-    program = Path(programs_folder().name) / "franz"
+def franz(package: str = ".") -> str | None:
+    """Return a program with franz-go, which is built once; None where Go or its packages can't be had.
+
+    Args:
+        package: the folder of the program.
+    """
+    program = Path(programs_folder().name) / f"franz-{Path(package).name}"
     if shutil.which("go") is None:
         return None
-    built = subprocess.run(["go", "build", "-o", str(program), "."], cwd=PROGRAMS / "franz", capture_output=True)
+    built = subprocess.run(["go", "build", "-o", str(program), package], cwd=PROGRAMS / "franz", capture_output=True)
     return str(program) if built.returncode == 0 else None
 
 

@@ -18,6 +18,7 @@ EXECUTED = (
     "contributing.md",
     "simulator.md",
     "robustness.md",
+    "login.md",
 )
 
 

@@ -37,12 +37,14 @@ class FakeConnection:
 
     Attributes:
         principal: nobody in particular.
+        node: what is told of the node: nothing of its own.
         answers: what it was answered; "nothing" where no answer is due.
         refusal: why it is to be closed.
     """
 
     def __init__(self) -> None:
         self.principal = None
+        self.node = None
         self.answers: list[Any] = []
         self.refusal: str | None = None
 

@@ -152,6 +152,7 @@ BODIES: dict[int, dict[str, Any]] = {
     },
     15: {"groups": ["group", ""], "include_authorized_operations": True},
     16: {"states_filter": ["Stable"], "types_filter": ["classic", "consumer"]},
+    17: {"mechanism": "SCRAM-SHA-256"},
     18: {"client_software_name": "some-client", "client_software_version": "1.2.3"},
     19: {
         "topics": [
@@ -327,6 +328,49 @@ BODIES: dict[int, dict[str, Any]] = {
         "topics": [
             {"name": "orders", "partitions": [{"partition_index": 3}, {"partition_index": 0}]},
             {"name": "bills", "partitions": []},
+        ],
+    },
+    29: {
+        "resource_type_filter": 2,
+        "resource_name_filter": "größe",
+        "pattern_type_filter": 3,
+        "principal_filter": None,
+        "host_filter": "10.0.0.1",
+        "operation": 1,
+        "permission_type": 3,
+    },
+    30: {
+        "creations": [
+            {
+                "resource_type": 3,
+                "resource_name": "größe",
+                "resource_pattern_type": 4,
+                "principal": "User:alice",
+                "host": "*",
+                "operation": 3,
+                "permission_type": 2,
+            }
+        ]
+    },
+    31: {
+        "filters": [
+            {
+                "resource_type_filter": 1,
+                "resource_name_filter": None,
+                "pattern_type_filter": 2,
+                "principal_filter": "User:alice",
+                "host_filter": None,
+                "operation": 2,
+                "permission_type": 1,
+            }
+        ]
+    },
+    36: {"auth_bytes": b"\0alice\0secret"},
+    50: {"users": [{"name": "größe"}, {"name": "alice"}]},
+    51: {
+        "deletions": [{"name": "bob", "mechanism": 2}],
+        "upsertions": [
+            {"name": "größe", "mechanism": 1, "iterations": 4096, "salt": b"salt", "salted_password": b"\xff" * 32}
         ],
     },
     48: {

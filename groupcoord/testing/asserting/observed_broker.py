@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import cache
+from typing import Any, cast
 
 from groupcoord.core.front.authorization import Principal
 from groupcoord.host.broker import Broker
-from groupcoord.host.connection import Connection, Interceptor
+from groupcoord.host.connection import Connection, ConnectionT, Interceptor
 from groupcoord.testing.asserting.requests import RequestLog
 from groupcoord.wire import RequestHeader, WireResponse
 
@@ -14,10 +15,10 @@ from groupcoord.wire import RequestHeader, WireResponse
 class ObservedConnection(Connection):
     """A connection that tells what it answers: what leaves, whatever an interceptor has made of it."""
 
-    __slots__ = ("_log", "_number", "_request_number")
-
-    def __init__(self, broker: ObservedBroker, client_host: str, principal: Principal, max_request_bytes: int) -> None:
-        super().__init__(broker, client_host, principal, max_request_bytes)
+    def __init__(
+        self, broker: ObservedBroker, client_host: str, principal: Principal, max_request_bytes: int, *login: Any
+    ) -> None:
+        super().__init__(broker, client_host, principal, max_request_bytes, *login)
         self._log = broker.request_log
         self._number = self._log.new_connection()
         self._request_number: int | None = None
@@ -69,6 +70,13 @@ class ObservedConnection(Connection):
             self._request_number = None
 
 
+@cache
+def _observed(usual: type[Connection]) -> type[Connection]:
+    """Return a type of connection with an eye on it: one with a log-in has states of its own."""
+    name = f"Observed{usual.__name__}"
+    return ObservedConnection if usual is Connection else type(name, (ObservedConnection, usual), {})
+
+
 class Observer:
     """The interceptor of an observed broker: keeps requests as they come, and asks another interceptor, if any.
 
@@ -108,12 +116,14 @@ class ObservedBroker(Broker):
         options: see :class:`~groupcoord.host.broker.Broker`.
     """
 
-    connection_type = ObservedConnection
-
     def __init__(self, *, request_log: RequestLog, **options: Any) -> None:
         self.request_log = request_log
         self._observer = Observer()
         super().__init__(**options)
+
+    def connection_type(self, usual: type[ConnectionT]) -> type[ConnectionT]:
+        """Return the usual type with an eye on it, for connections with a log-in and those without."""
+        return cast(type[ConnectionT], _observed(cast(Any, usual)))
 
     @property
     def interceptor(self) -> Interceptor | None:

@@ -1,0 +1,106 @@
+"""Requests and responses about ACLs (KIP-140, KIP-290): no bytes, no versions."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from groupcoord.errors import ErrorCode
+
+
+class PatternType(IntEnum):
+    """Which names a pattern is for, by Kafka's numbers. ANY and MATCH are for filters only."""
+
+    ANY = 1
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class PermissionType(IntEnum):
+    """What an ACL says, by Kafka's numbers. ANY is for filters only."""
+
+    ANY = 1
+    DENY = 2
+    ALLOW = 3
+
+
+class Acl(NamedTuple):
+    """One ACL. Numbers are Kafka's, and may be unknown ones."""
+
+    resource_type: int
+    resource_name: str
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission_type: int
+
+
+class AclFilter(NamedTuple):
+    """Which ACLs are meant; None: whatever an ACL has there."""
+
+    resource_type: int
+    resource_name: str | None
+    pattern_type: int
+    principal: str | None
+    host: str | None
+    operation: int
+    permission_type: int
+
+
+class CreateAcls(NamedTuple):
+    """Make ACLs (API key 30)."""
+
+    creations: tuple[Acl, ...]
+
+
+class AclResult(NamedTuple):
+    """What became of one ACL."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = ""
+
+
+class CreateAclsResponse(NamedTuple):
+    """One entry for each ACL."""
+
+    results: tuple[AclResult, ...]
+
+
+class DescribeAcls(NamedTuple):
+    """Describe ACLs (API key 29)."""
+
+    filter: AclFilter
+
+
+class DescribeAclsResponse(NamedTuple):
+    """The ACLs, or why they aren't told."""
+
+    acls: tuple[Acl, ...] = ()
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = ""
+
+
+class DeleteAcls(NamedTuple):
+    """Delete ACLs (API key 31)."""
+
+    filters: tuple[AclFilter, ...]
+
+
+class DeletedAcls(NamedTuple):
+    """What a filter has found, which is gone, or why nothing is."""
+
+    acls: tuple[Acl, ...] = ()
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+
+
+class DeleteAclsResponse(NamedTuple):
+    """One entry for each filter."""
+
+    results: tuple[DeletedAcls, ...]
+
+
+AclRequest = CreateAcls | DescribeAcls | DeleteAcls
+AclResponse = CreateAclsResponse | DescribeAclsResponse | DeleteAclsResponse

@@ -1,0 +1,138 @@
+"""Requests and responses of the log-in: SASL, and the credentials of users. No bytes, no versions."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from groupcoord.errors import ErrorCode
+
+# ---------------------------------------------------------------- SASL (KIP-43, KIP-152, KIP-368)
+
+
+class SaslHandshake(NamedTuple):
+    """Choose a mechanism (API key 17).
+
+    ``uses_requests``: what follows are SaslAuthenticate requests, and not the mechanism's tokens as they are.
+    """
+
+    mechanism: str
+    uses_requests: bool = True
+
+
+class SaslHandshakeResponse(NamedTuple):
+    """Whether the mechanism can be used, and those that can."""
+
+    error_code: ErrorCode
+    mechanisms: tuple[str, ...] = ()
+
+
+class SaslAuthenticate(NamedTuple):
+    """A token of the chosen mechanism (API key 36)."""
+
+    auth_bytes: bytes
+
+    def __repr__(self) -> str:
+        """Show what may be shown."""
+        return f"SaslAuthenticate({len(self.auth_bytes)} bytes)"
+
+
+class SaslAuthenticateResponse(NamedTuple):
+    """The mechanism's answer. ``session_lifetime_ms``: when to log in again; 0: never."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = ""
+    auth_bytes: bytes = b""
+    session_lifetime_ms: int = 0
+
+
+# ---------------------------------------------------------------- credentials of users (KIP-554)
+
+
+class ScramMechanism(IntEnum):
+    """The SCRAM mechanisms, by Kafka's numbers."""
+
+    SCRAM_SHA_256 = 1
+    SCRAM_SHA_512 = 2
+
+
+class ScramDeletion(NamedTuple):
+    """A credential that shall go. ``mechanism``: a :class:`ScramMechanism`, or an unknown number."""
+
+    name: str
+    mechanism: int
+
+
+class ScramUpsertion(NamedTuple):
+    """A credential that shall be. ``mechanism``: a :class:`ScramMechanism`, or an unknown number."""
+
+    name: str
+    mechanism: int
+    iterations: int
+    salt: bytes
+    salted_password: bytes
+
+    def __repr__(self) -> str:
+        """Show what may be shown."""
+        return f"ScramUpsertion({self.name!r}, {self.mechanism}, {self.iterations})"
+
+
+class AlterUserScramCredentials(NamedTuple):
+    """Change the credentials of users (API key 51)."""
+
+    deletions: tuple[ScramDeletion, ...] = ()
+    upsertions: tuple[ScramUpsertion, ...] = ()
+
+
+class AlteredUser(NamedTuple):
+    """What became of a user's change."""
+
+    user: str
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+
+
+class AlterUserScramCredentialsResponse(NamedTuple):
+    """One entry for each user."""
+
+    results: tuple[AlteredUser, ...]
+
+
+class DescribeUserScramCredentials(NamedTuple):
+    """Describe the credentials of users (API key 50). None, or no name: of all users."""
+
+    users: tuple[str, ...] | None
+
+
+class ScramCredentialInfo(NamedTuple):
+    """What is told of a credential."""
+
+    mechanism: int
+    iterations: int
+
+
+class DescribedUser(NamedTuple):
+    """A user's credentials, or why they aren't told."""
+
+    user: str
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = ""
+    credential_infos: tuple[ScramCredentialInfo, ...] = ()
+
+
+class DescribeUserScramCredentialsResponse(NamedTuple):
+    """One entry for each user, or why none is told."""
+
+    results: tuple[DescribedUser, ...] = ()
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = ""
+
+
+LoginRequest = SaslHandshake | SaslAuthenticate | AlterUserScramCredentials | DescribeUserScramCredentials
+
+LoginResponse = (
+    SaslHandshakeResponse
+    | SaslAuthenticateResponse
+    | AlterUserScramCredentialsResponse
+    | DescribeUserScramCredentialsResponse
+)

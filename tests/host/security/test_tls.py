@@ -1,0 +1,286 @@
+"""Listeners with TLS: handshakes that succeed, fail and never end; certificates become principals."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+import struct
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+
+from groupcoord import Config, ConfigError, ManualClock, MemoryLogStore
+from groupcoord.core.messages import Node
+from groupcoord.host.broker import Broker
+from groupcoord.host.security import tls
+from groupcoord.host.security.principals import certificate_principal, distinguished_name, parse_rules
+from groupcoord.host.security.security import Security
+from groupcoord.host.server import Server
+from tests.wire.kio_client import read_response, request_frame
+
+HOST = "127.0.0.1"
+TIMEOUT_S = 30.0
+
+
+class Certificates:
+    """An authority, a server's certificate and a client's."""
+
+    def __init__(self, folder: Path) -> None:
+        self.authority = trustme.CA()
+        server = self.authority.issue_cert(HOST)
+        self.client = self.authority.issue_cert("ann@example.org", common_name="ann", organization_name="Example, Org")
+        self.server_path, self.authority_path = folder / "server.pem", folder / "authority.pem"
+        self.server_text = server.private_key_and_cert_chain_pem.bytes().decode()
+        self.server_path.write_text(self.server_text)
+        self.authority.cert_pem.write_to_path(str(self.authority_path))
+
+    def properties(self, **more: str) -> dict[str, str | int | float]:
+        """Return the settings of a listener with TLS, and others with underscores for dots."""
+        return {
+            "listeners": f"SSL://{HOST}:0,PLAINTEXT://{HOST}:0",
+            "ssl.keystore.location": str(self.server_path),
+            "ssl.truststore.location": str(self.authority_path),
+        } | {key.replace("_", "."): value for key, value in more.items()}
+
+    def client_context(self, *, has_certificate: bool = False) -> ssl.SSLContext:
+        """Return what a client begins a handshake with."""
+        context = ssl.create_default_context()
+        self.authority.configure_trust(context)
+        if has_certificate:
+            self.client.configure_cert(context)
+        return context
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """Certificates that last for all tests."""
+    return Certificates(tmp_path_factory.mktemp("certificates"))
+
+
+def run_with_server(
+    properties: dict[str, str | int | float], test: Callable[[Server], Coroutine[Any, Any, None]], **config: int
+) -> None:
+    """Run a test against a server."""
+
+    async def run() -> None:
+        clock = ManualClock(1_000)
+        broker = Broker(
+            config=Config(offsets_topic_num_partitions=1, **config),
+            clock=clock,
+            log_store=MemoryLogStore(),
+            node=Node(1, HOST, 0),
+            security=Security(clock, properties=properties),
+        )
+        async with Server(broker) as server:
+            await asyncio.wait_for(test(server), TIMEOUT_S)
+
+    asyncio.run(run())
+
+
+async def ask_for_versions(server: Server, listener: str, context: ssl.SSLContext | None) -> int:
+    """Connect, ask, and return how many APIs are told."""
+    reader, writer = await asyncio.open_connection(HOST, server.ports[listener], ssl=context)
+    try:
+        frame = request_frame(18, 0, {})
+        writer.write(struct.pack(">i", len(frame)) + frame)
+        size = await reader.readexactly(4)
+        answer = size + await reader.readexactly(struct.unpack(">i", size)[0])
+        return len(read_response(18, 0, answer)["api_keys"])
+    finally:
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+
+
+def principals_of(server: Server) -> list[object]:
+    return [connection.principal for connection in server._peers]
+
+
+async def connected(server: Server, listener: str, context: ssl.SSLContext) -> tuple[list[object], int]:
+    """Connect and ask; return the principals that the server sees meanwhile, and how many bytes were answered."""
+    reader, writer = await asyncio.open_connection(HOST, server.ports[listener], ssl=context)
+    frame = request_frame(18, 0, {})
+    writer.write(struct.pack(">i", len(frame)) + frame)
+    size = await reader.readexactly(4)
+    principals = principals_of(server)
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()
+    return principals, struct.unpack(">i", size)[0]
+
+
+def test_requests_are_answered_over_tls(certificates: Certificates) -> None:
+    """On one listener with TLS, on the other without it, both at once; without a certificate nobody has a name."""
+
+    async def test(server: Server) -> None:
+        context = certificates.client_context()
+        assert await ask_for_versions(server, "SSL", context) == await ask_for_versions(server, "PLAINTEXT", None)
+        principals, size = await connected(server, "SSL", context)
+        assert principals == ["User:ANONYMOUS"]
+        assert size > 100
+
+    run_with_server(certificates.properties(), test)
+
+
+def test_a_large_request_and_its_answer(certificates: Certificates) -> None:
+    """Many records of TLS for one request, and many for its answer."""
+
+    async def test(server: Server) -> None:
+        names = ["group-" + "x" * 200 + str(number) for number in range(3_000)]
+        frame = request_frame(15, 5, {"groups": names, "include_authorized_operations": False})
+        reader, writer = await asyncio.open_connection(HOST, server.ports["SSL"], ssl=certificates.client_context())
+        writer.write(struct.pack(">i", len(frame)) + frame)
+        size = await reader.readexactly(4)
+        answer = read_response(15, 5, size + await reader.readexactly(struct.unpack(">i", size)[0]))
+        assert [group["group_id"] for group in answer["groups"]] == names
+        writer.close()
+
+    run_with_server(certificates.properties(), test)
+
+
+def test_a_certificate_is_a_principal(certificates: Certificates) -> None:
+    """Its name as Java writes it, or what a rule makes of it."""
+    seen = []
+
+    async def test(server: Server) -> None:
+        principals, _ = await connected(server, "SSL", certificates.client_context(has_certificate=True))
+        seen.extend(principals)
+
+    mutual = certificates.properties(ssl_client_auth="required")
+    run_with_server(mutual, test)
+    run_with_server(mutual | {"ssl.principal.mapping.rules": "RULE:^CN=(.*?),.*$/$1/U,DEFAULT"}, test)
+
+    assert str(seen[0]).startswith("User:CN=ann,")
+    assert "O=Example\\, Org" in str(seen[0])
+    assert seen[1] == "User:ANN"
+
+
+def test_who_must_have_a_certificate_and_has_none_is_refused(
+    certificates: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The connection ends, and the log says why; where one is only requested, it goes on without a name."""
+
+    async def refused(server: Server) -> None:
+        with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
+            await ask_for_versions(server, "SSL", certificates.client_context())
+
+    async def answered(server: Server) -> None:
+        principals, _ = await connected(server, "SSL", certificates.client_context())
+        assert principals == ["User:ANONYMOUS"]
+
+    with caplog.at_level(logging.WARNING, "groupcoord.host"):
+        run_with_server(certificates.properties(ssl_client_auth="required"), refused)
+    assert "the TLS handshake failed: PEER_DID_NOT_RETURN_A_CERTIFICATE" in caplog.text
+    run_with_server(certificates.properties(ssl_client_auth="requested"), answered)
+
+
+def test_plaintext_on_a_tls_listener_is_refused(certificates: Certificates, caplog: pytest.LogCaptureFixture) -> None:
+    """A client that speaks no TLS has its connection closed, and others are served."""
+
+    async def test(server: Server) -> None:
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+            await ask_for_versions(server, "SSL", None)
+        assert await ask_for_versions(server, "SSL", certificates.client_context())
+
+    with caplog.at_level(logging.WARNING, "groupcoord.host"):
+        run_with_server(certificates.properties(), test)
+    assert "the TLS handshake failed" in caplog.text
+
+
+def test_a_handshake_that_never_ends(certificates: Certificates, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It counts for ``max.connections``, keeps nobody waiting, and is given up after its time."""
+    monkeypatch.setattr(tls, "HANDSHAKE_TIMEOUT_S", 0.05)
+
+    async def test(server: Server) -> None:
+        with socket.create_connection((HOST, server.ports["SSL"])) as silent:
+            silent.sendall(b"\x16\x03\x01")
+            assert await ask_for_versions(server, "PLAINTEXT", None)
+            while server.connection_count:  # it is let go by itself
+                await asyncio.sleep(0.005)
+        held = [socket.create_connection((HOST, server.ports["SSL"])) for _ in range(2)]
+        while server.connection_count < 2:
+            await asyncio.sleep(0.001)
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+            await ask_for_versions(server, "PLAINTEXT", None)
+        for sock in held:
+            sock.close()
+
+    run_with_server(certificates.properties(), test, max_connections=2)
+
+
+def test_certificates_may_stand_in_the_settings(certificates: Certificates) -> None:
+    """``ssl.keystore.key`` and its kin have PEM as text."""
+    chain = certificates.server_text[certificates.server_text.index("-----BEGIN CERTIFICATE") :]
+    key = certificates.server_text.removesuffix(chain)
+    properties = certificates.properties(ssl_keystore_certificate_chain=chain, ssl_keystore_key=key)
+    properties["ssl.truststore.certificates"] = certificates.authority_path.read_text()
+    for name in ("ssl.keystore.location", "ssl.truststore.location"):
+        del properties[name]
+
+    async def test(server: Server) -> None:
+        assert await ask_for_versions(server, "SSL", certificates.client_context())
+
+    run_with_server(properties, test)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"ssl.keystore.location": ""}, "needs a certificate and its key"),
+        ({"ssl.keystore.location": "/nowhere.pem"}, "No such file"),
+        ({"ssl.keystore.type": "JKS"}, "must be one of PEM"),
+        ({"ssl.truststore.location": "/nowhere.pem"}, "No such file"),
+        ({"ssl.client.auth": "perhaps"}, "must be one of none, requested, required"),
+        ({"ssl.principal.mapping.rules": "RULE:x"}, "is no rule"),
+        ({"ssl.principal.mapping.rules": "RULE:(/x/"}, "missing )"),
+    ],
+)
+def test_wrong_settings_are_refused(
+    certificates: Certificates, changed: dict[str, str | int | float], message: str
+) -> None:
+    """The server doesn't start, and says which settings are wrong."""
+    with pytest.raises(ConfigError) as caught:
+        Security(ManualClock(), properties=certificates.properties() | changed)
+
+    assert message in str(caught.value)
+
+
+NAME = "CN=kafka1,OU=SME,O=mycp,L=Fulton,ST=MD,C=US"
+
+
+@pytest.mark.parametrize(
+    ("rules", "principal"),
+    [
+        ("DEFAULT", f"User:{NAME}"),
+        ("RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/,RULE:^CN=(.*?),OU=(.*?),.*$/$1@$2/L,DEFAULT", "User:kafka1@sme"),
+        ("RULE:^CN=(.*?),.*$/$1/U", "User:KAFKA1"),
+        ("RULE:^.*[Cc][Nn]=([a-zA-Z0-9.]*).*$/$1/", "User:kafka1"),
+        ("RULE:^CN=nobody$/x/", "User:ANONYMOUS"),
+    ],
+)
+def test_rules_map_names(rules: str, principal: str) -> None:
+    """The first rule that is for a name makes the principal (KIP-371)."""
+    subject = tuple(
+        ((kind, value),)
+        for kind, value in (
+            *(("countryName", "US"), ("stateOrProvinceName", "MD"), ("localityName", "Fulton")),
+            *(("organizationName", "mycp"), ("organizationalUnitName", "SME"), ("commonName", "kafka1")),
+        )
+    )
+
+    assert distinguished_name(subject) == NAME
+    assert certificate_principal(parse_rules(rules))({"subject": subject}) == principal
+
+
+def test_names_are_escaped_as_in_java() -> None:
+    """What RFC 2253 escapes, and attributes without a keyword as bytes of their value."""
+    subject = ((("commonName", ' #a,b+"c\\<>;= '),), (("emailAddress", "a@b"),))
+
+    expected = '1.2.840.113549.1.9.1=#1603614062,CN=\\ #a\\,b\\+\\"c\\\\\\<\\>\\;\\=\\ '
+    assert distinguished_name(subject) == expected
