@@ -187,6 +187,7 @@ def test_the_draw_uses_every_trouble() -> None:
     """Over some hundred seeds, every kind of fault is drawn, and worlds without any."""
     kinds = Counter(type(fault).__name__ for seed in range(300) for fault in swarm_options(seed).faults)
 
-    drawn = {*Fault.__subclasses__(), *ConsumerFault.__subclasses__()} - {ConsumerFault}
-    assert set(kinds) == {kind.__name__ for kind in drawn}
+    # By name: until garbage is collected, each class is there twice, as it was before attrs gave it slots, too.
+    drawn = {kind.__name__ for kind in (*Fault.__subclasses__(), *ConsumerFault.__subclasses__())}
+    assert set(kinds) == drawn - {ConsumerFault.__name__}
     assert any(not swarm_options(seed).faults for seed in range(300))
