@@ -11,10 +11,13 @@ from attrs import evolve
 from groupcoord.config import MigrationPolicy
 from groupcoord.consumer_group_laws import consumer_group_of
 from groupcoord.coordinator import ConsumerGroupState
+from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.consumer.assignors import GroupAssignment, GroupSpec
 from groupcoord.core.consumer.assignors.uniform import UniformAssignor
 from groupcoord.core.consumer.conversion import Conversion
 from groupcoord.core.consumer.group import ConsumerGroup
+from groupcoord.core.consumer.membership import ConsumerMembership
+from groupcoord.core.consumer.migration import Downgrade
 from groupcoord.core.consumer.records import (
     ConsumerGroupCurrentMemberAssignmentRecord,
     ConsumerGroupMemberMetadataRecord,
@@ -37,6 +40,7 @@ from groupcoord.sim import (
     LogTrouble,
     LossyNetwork,
     NodeCrash,
+    ProtocolChange,
     TopicCreation,
     TopicDeletion,
     TopicGrowth,
@@ -64,6 +68,9 @@ FAULTS: dict[str, list[Fault]] = {
 }
 
 UPGRADE = rolling_restart("billing", range(3), 30_000, 1, 10_000, 2_000, protocol=GroupProtocol.CONSUMER)
+WAY_BACK = ProtocolChange(
+    start_ms=60_000, end_ms=60_000, consumer=0, group="billing", protocol=GroupProtocol.CLASSIC, is_graceful=False
+)
 CRASHES = [NodeCrash(start_ms=43_000, end_ms=50_000, node_id=node_id) for node_id in (1, 2)]
 LOG_TROUBLE = LogTrouble(start_ms=29_000, end_ms=60_000, refusal_percent=30)
 
@@ -211,6 +218,37 @@ def test_who_may_meet_in_a_group(first: GroupProtocol, policy: MigrationPolicy) 
     assert sorted(len(consumer.owned) for consumer in world.consumers) == ([2, 2, 2] if may_meet else [0, 3, 3])
 
 
+@pytest.mark.parametrize("down_ms", [0, 20_000, None], ids=["made anew", "comes again", "for good"])
+def test_a_topic_that_goes_from_a_group_left_to_classic_members(down_ms: int | None) -> None:
+    """Nobody tells classic members that are alone in a consumer group: they keep what they had, as in Kafka 4.4."""
+    death = ConsumerCrash(start_ms=30_000, end_ms=30_000, consumer=2, group="billing", stays_dead=True)
+    end_ms, count = (60_000 + down_ms, 9) if down_ms is not None else (60_000, 0)
+    deletion = TopicDeletion(start_ms=60_000, end_ms=end_ms, topic="orders", partition_count=count)
+    options = consumer_group_world(death, deletion, on_consumer_protocol=1)
+    config = evolve(options.cluster.config, group_consumer_migration_policy=MigrationPolicy.UPGRADE)
+    world = World(3, evolve(options, cluster=evolve(options.cluster, config=config)))
+
+    world.run()
+
+    group = billing_of(world)
+    assert group is not None
+    assert group.state.classic_member_count == len(group.state.members) == 2
+    assert [len(consumer.owned) for consumer in world.consumers] == [2, 2, 0]
+
+
+def test_a_crash_after_the_way_back() -> None:
+    """That members should join again after a conversion is not in the log: who waits for partitions, as in Kafka 4.4,
+    gets none if the coordinator dies first."""
+    crashes = [NodeCrash(start_ms=68_000, end_ms=70_000, node_id=node_id) for node_id in (1, 2)]
+    lines: list[str] = []
+    world = World(3, consumer_group_world(WAY_BACK, *crashes, on_consumer_protocol=1, members=1), lines.append)
+
+    world.run()
+
+    assert any("is gone (conversion)" in line for line in lines)
+    assert not world.consumers[0].owned
+
+
 # ---------------------------------------------------------------- the laws bite
 
 
@@ -286,6 +324,19 @@ def test_a_conversion_that_forgets_offsets(monkeypatch: pytest.MonkeyPatch) -> N
 
     with pytest.raises(LawBrokenError, match="makes another kind of group"):
         World(3, consumer_group_world(*UPGRADE, on_consumer_protocol=0)).run()
+
+
+def test_a_conversion_that_forgets_to_rebalance(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A classic group that comes of a consumer group, and whose member is not told to join again, is not at rest."""
+    convert = ConsumerMembership._downgrade
+
+    def forgetful(self: ConsumerMembership, group: GroupMetadata, downgrade: Downgrade, now_ms: int) -> None:
+        convert(self, group, evolve(downgrade, trigger=None), now_ms)
+
+    monkeypatch.setattr(ConsumerMembership, "_downgrade", forgetful)
+
+    with pytest.raises(LawBrokenError, match="billing did not come to rest"):
+        World(3, consumer_group_world(WAY_BACK, on_consumer_protocol=1, members=1, settle_ms=60_000)).run()
 
 
 def test_a_restart_that_makes_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,9 @@ from groupcoord.core.classic.rebalance import Rebalance
 from groupcoord.core.records import GroupMetadataRecord
 from groupcoord.log_store import LogRecord, Ticket
 from groupcoord.member.assignors.range import RangeAssignor
+from groupcoord.member.topic_metadata import TopicMetadata
 from groupcoord.messages import HeartbeatResponse
-from groupcoord.sim import ConsumerPause, LawBrokenError, NodeCrash, World, run_seed
+from groupcoord.sim import ConsumerPause, LawBrokenError, NodeCrash, TopicGrowth, World, run_seed
 from groupcoord.sim.actors.stage import Claim
 from groupcoord.sim.cluster.log import ClusterLog
 from groupcoord.sim.laws.run_laws import RunLaws
@@ -81,6 +82,15 @@ def test_a_rebalance_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(LawBrokenError, match="did not come to rest"):
         World(1, small_world(settle_ms=60_000)).run()
+
+
+def test_a_static_leader_that_does_not_look_at_the_topics(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader that has worked out the assignment and does not join again when a topic grows is caught."""
+    monkeypatch.setattr(TopicMetadata, "has_changed", property(lambda self: False, lambda self, value: None))
+    growth = TopicGrowth(start_ms=60_000, end_ms=60_000, topic="orders", partition_count=8)
+
+    with pytest.raises(LawBrokenError, match="did not come to rest"):
+        World(1, small_world(growth, group={"is_static": True}, settle_ms=60_000)).run()
 
 
 def test_a_load_that_leaves_something_out(monkeypatch: pytest.MonkeyPatch) -> None:

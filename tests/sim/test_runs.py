@@ -28,6 +28,7 @@ from groupcoord.sim import (
     Migration,
     NodeCrash,
     SimpleConsumer,
+    TopicDeletion,
     TopicGrowth,
     TransactionalProducer,
     World,
@@ -68,6 +69,8 @@ FAULTS: dict[str, list[Fault]] = {
     },
 }
 
+STATIC_LEADER_AWAY = ConsumerCrash(start_ms=60_000, end_ms=64_000, consumer=0, group="billing")
+
 
 def trace_of(seed: int, options: WorldOptions) -> tuple[list[str], tuple[object, ...]]:
     """Return the lines of a trace, and what else must be the same in two runs of a world."""
@@ -90,9 +93,20 @@ def test_skipping_what_repeats_changes_nothing(name: str) -> None:
 
 def test_a_topic_that_grows_while_a_static_leader_is_away() -> None:
     """As with the Java consumer (KIP-814), new partitions have no owner until something else causes a rebalance."""
-    leader = ConsumerCrash(start_ms=60_000, end_ms=64_000, consumer=0, group="billing")
     growth = TopicGrowth(start_ms=62_000, end_ms=62_000, topic="orders", partition_count=8)
-    world = World(3, small_world(leader, growth, members=1, group={"is_static": True}))
+    world = World(3, small_world(STATIC_LEADER_AWAY, growth, members=1, group={"is_static": True}))
+
+    world.run()
+
+    assert len(world.consumers[0].owned) == 6
+
+
+@pytest.mark.parametrize("end_ms", [62_000, 63_000], ids=["for good", "for a moment"])
+def test_a_topic_that_goes_while_a_static_leader_is_away(end_ms: int) -> None:
+    """As with the Java consumer (KIP-814), members keep what they had of it until something else causes a rebalance."""
+    count = 8 if end_ms > 62_000 else 0
+    deletion = TopicDeletion(start_ms=62_000, end_ms=end_ms, topic="orders", partition_count=count)
+    world = World(3, small_world(STATIC_LEADER_AWAY, deletion, members=1, group={"is_static": True}))
 
     world.run()
 

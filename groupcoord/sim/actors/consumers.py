@@ -82,6 +82,7 @@ class Consumer:
         will_restart: it has failed, and a supervisor is about to start it again.
         is_closing: its application has closed it; the member ends what is left to do.
         is_restless: it wants to join again, or closes.
+        has_assigned: it leads its generation and has worked out the assignment of it, so it watches the topics.
         member: the consumer's machine; None while it is dead.
         owned: the partitions it believes to own, with the offset at which it began, None before it knows.
         in_flight: how many of its requests have no answer.
@@ -105,6 +106,7 @@ class Consumer:
         self.is_busy = False
         self.is_closing = False
         self.is_restless = False
+        self.has_assigned = False
         self.will_restart = False
         self.member: Member | None = None
         self.owned: dict[TopicPartition, int | None] = {}
@@ -161,7 +163,7 @@ class Consumer:
             return
         self._life += 1
         self.is_alive, self.will_restart = True, False
-        self.is_frozen = self.is_busy = self.is_closing = self.is_restless = False
+        self.is_frozen = self.is_busy = self.is_closing = self.is_restless = self.has_assigned = False
         self._generation_id = self._reported_generation_id = -1
         self._granted = set()
         self._owes_poll = False
@@ -453,6 +455,7 @@ class Consumer:
                     f"is {output.member_id} in generation {output.generation_id} ({output.protocol_name}{role})"
                 )
             case AssignmentNeeded():
+                self.has_assigned = True
                 member.assignment_computed(output.compute(), self._now_ms())
             case MetadataNeeded():
                 member.update_metadata(self._stage.topics.metadata, self._now_ms())
@@ -462,13 +465,14 @@ class Consumer:
                 self._hang_up(output.node)
                 self.record(f"loses its coordinator: {output.reason}")
             case RejoinRequested(reason=reason):
-                self.is_restless = True
+                self.is_restless, self.has_assigned = True, False
                 self.record(f"wants to join: {reason}")
             case RequestRefused():
                 self.record(f"is refused: {output.api} {output.error_code.name}")
             case CommitCompleted(failure=failure) if failure is not None:
                 self.record(f"could not commit: {failure.value} {output.error_code.name}")
             case LeftGroup(reason=reason):
+                self.has_assigned = False
                 self.record(f"leaves: {reason}")
             case Failed():
                 name = output.error_code.name

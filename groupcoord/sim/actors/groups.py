@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import NamedTuple
+from uuid import UUID
 
 from groupcoord.config import MigrationPolicy
 from groupcoord.coordinator import GroupState
@@ -11,6 +12,7 @@ from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.consumer.group import ConsumerGroup, ConsumerGroupState
 from groupcoord.core.consumer.state import ConsumerMember
 from groupcoord.core.timers import TimerKind
+from groupcoord.events import Event, GroupLoaded, GroupRemoved, RebalanceCompleted, RebalanceStarted
 from groupcoord.member import TopicPartition
 from groupcoord.member.membership import MemberState
 from groupcoord.messages import Node
@@ -62,6 +64,21 @@ class SimulatedGroup:
         self._first_partitions = stage.topics.partitions_of(options.topics)
         self._is_steady = False
         self._looks_again_ms = 0
+        self._is_rebalancing = False
+        self._has_lost_rebalance = False
+
+    def coordinator_told(self, event: Event) -> None:
+        """Its coordinator told of something that happened to it."""
+        self.disturbed()
+        match event:
+            case RebalanceStarted():
+                self._is_rebalancing = True
+            case RebalanceCompleted():
+                self._is_rebalancing = self._has_lost_rebalance = False
+            case GroupRemoved():
+                self._is_rebalancing = False
+            case GroupLoaded():
+                self._has_lost_rebalance = self._is_rebalancing
 
     def disturbed(self) -> None:
         """Something happened to the group: whether it is steady must be found out anew."""
@@ -133,7 +150,10 @@ class SimulatedGroup:
 
     def _seats(self, group: GroupMetadata | ConsumerGroup) -> dict[str, Seat]:
         if isinstance(group, ConsumerGroup):
-            return {member_id: self._seat_in(group, member) for member_id, member in group.state.members.items()}
+            topics = self._stage.topics
+            # Who is never told that a topic is gone goes on with it, also when there is another one of its name.
+            name = topics.remembered_name if self._is_left_to_classic_members(group) else topics.topic_name
+            return {member_id: self._seat_in(group, member, name) for member_id, member in group.state.members.items()}
         return {
             member_id: Seat(
                 group.generation_id, _heard(member.session_timer.deadline_ms, member.session_timeout_ms), None
@@ -141,13 +161,14 @@ class SimulatedGroup:
             for member_id, member in group.members.items()
         }
 
-    def _seat_in(self, group: ConsumerGroup, member: ConsumerMember) -> Seat:
+    def _seat_in(self, group: ConsumerGroup, member: ConsumerMember, topic_name: Callable[[UUID], str | None]) -> Seat:
         classic = member.metadata.classic_member_metadata
         settings = self._stage.cluster.environment.settings_of(group.group_id)
         timeout_ms = settings.session_timeout_ms if classic is None else classic.session_timeout_ms
         deadline_ms = group.timer(TimerKind.CONSUMER_SESSION, member.member_id).deadline_ms
-        names = self._stage.topics.topic_name
-        partitions = frozenset(TopicPartition(names(topic_id) or "", index) for topic_id, index in member.partitions())
+        partitions = frozenset(
+            TopicPartition(topic_name(topic_id) or "", index) for topic_id, index in member.partitions()
+        )
         return Seat(member.assignment.member_epoch, _heard(deadline_ms, timeout_ms), partitions)
 
     def _is_heard(self, consumer: Consumer, seat: Seat) -> bool:
@@ -199,25 +220,44 @@ class SimulatedGroup:
         return len(group.members) >= config.group_max_size
 
     def _is_shared_out(self, inside: list[Consumer], group: GroupMetadata | ConsumerGroup | None) -> bool:
-        """Tell whether every partition has one owner.
-
-        What was added to a classic group while a static leader was away may have none: when it is back it skips the
-        assignment and takes the topics as it finds them for what it has assigned (KIP-814, as Kafka's Java consumer
-        does). When a static member's restart with the other protocol makes another kind of group, what members have is
-        taken for what they should have (KIP-848, as Kafka's coordinator does): that is not all where topics have grown
-        since, or a member has just come.
-        """
+        """Tell whether every partition has one owner, but for :meth:`_expected`'s exceptions."""
         owned = [partition for consumer in inside for partition in consumer.owned]
+        found = set(owned)
+        least, most = self._expected(inside, group)
+        return len(found) == len(owned) and least <= found <= most
+
+    def _expected(
+        self, inside: list[Consumer], group: GroupMetadata | ConsumerGroup | None
+    ) -> tuple[set[TopicPartition], set[TopicPartition]]:
+        """Return the partitions that must have an owner, and those that may have one.
+
+        Both are all partitions of the topics that there are, as long as somebody watches these. A classic group's
+        leader does once it has worked out the assignment. Nobody does, so that partitions of what has come since may
+        have no owner, and partitions of what is gone may still have one,
+
+        - when a static leader is back: it skips the assignment and takes the topics as it finds them for what it has
+          assigned (KIP-814, as Kafka's Java consumer does);
+        - when a consumer group has become a classic one (KIP-848) and its coordinator dies before its members have
+          joined again: who has left is out for good, and that the others should join was not written down;
+        - when all members of a consumer group use the classic protocol and it may not become a classic group.
+
+        When a static member's restart with the other protocol makes another kind of group, what members have is taken
+        for what they should have (KIP-848, as Kafka's coordinator does): that is not all where topics have grown since,
+        or a member has just come.
+        """
         topics = self._stage.topics
-        found, wanted = set(owned), set(topics.partitions_of(self.options.subscribed(topics.names())))
-        least = wanted
-        if self.options.is_static:
-            known = (p for p in self._first_partitions if not topics.was_deleted(p.topic))
-            least = set() if self.has_changed_protocol else set(known)
+        wanted = set(topics.partitions_of(self.options.subscribed(topics.names())))
+        remembered = set(topics.remembered_partitions_of(self.options.subscribed(topics.remembered_names())))
         if isinstance(group, ConsumerGroup):
-            is_assigned = group.state.assignment_timestamp_ms > 0
-            least = wanted if is_assigned and not self._is_left_to_classic_members(group) else set()
-        return len(found) == len(owned) and least <= found <= wanted
+            if self._is_left_to_classic_members(group):
+                return set(), remembered
+            return (wanted if group.state.assignment_timestamp_ms > 0 else set()), wanted
+        if any(consumer.has_assigned for consumer in inside):
+            return wanted, wanted
+        if self.options.is_static and not self.has_changed_protocol:
+            return {p for p in self._first_partitions if not topics.was_deleted(p.topic)}, remembered
+        is_unwatched = self.options.is_static or self._has_lost_rebalance
+        return (set(), remembered) if is_unwatched else (wanted, wanted)
 
 
 def _heard(deadline_ms: int | None, session_timeout_ms: int) -> int | None:

@@ -28,6 +28,7 @@ class Topics:
         self._partition_counts = dict(partition_counts)
         self._ids = {name: _id_of(name) for name in partition_counts}
         self._names = {topic_id: name for name, topic_id in self._ids.items()}
+        self._remembered_names = dict(self._names)
         self._last_counts = dict(partition_counts)
         self._deletions: Counter[str] = Counter()
         self.metadata = TopicMetadata.of(self._partition_counts, self._ids)
@@ -50,6 +51,10 @@ class Topics:
         counts = self._last_counts
         return tuple(TopicPartition(name, index) for name in topics for index in range(counts.get(name, 0)))
 
+    def remembered_name(self, topic_id: UUID) -> str | None:
+        """Return the name of the topic that has this id, or had it; None if there was never one."""
+        return self._remembered_names.get(topic_id)
+
     def was_deleted(self, topic: str) -> bool:
         """Tell whether a topic of this name is gone, or was, before it came again."""
         return topic in self._deletions
@@ -59,7 +64,7 @@ class Topics:
         old_count = self._partition_counts.get(topic, 0)
         self._partition_counts[topic] = self._last_counts[topic] = partition_count
         self._ids[topic] = topic_id = _id_of(f"{topic}#{self._deletions[topic]}" if topic in self._deletions else topic)
-        self._names[topic_id] = topic
+        self._names[topic_id] = self._remembered_names[topic_id] = topic
         self.metadata = TopicMetadata.of(self._partition_counts, self._ids)
         return tuple(TopicPartition(topic, index) for index in range(old_count, partition_count))
 
