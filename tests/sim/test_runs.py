@@ -113,6 +113,17 @@ def test_a_topic_that_goes_while_a_static_leader_is_away(end_ms: int) -> None:
     assert len(world.consumers[0].owned) == 6
 
 
+def test_a_commit_that_is_tried_again_is_never_left_out() -> None:
+    """A consumer whose automatic commits fail makes them sooner than usual, with and without fast-forwarding."""
+    deletion = TopicDeletion(start_ms=62_000, end_ms=62_000, topic="orders")
+    options = small_world(STATIC_LEADER_AWAY, deletion, members=1, group={"is_static": True})
+
+    lines, *rest = trace_of(3, options)
+
+    assert (lines, *rest) == trace_of(3, evolve(options, fast_forwards=False))
+    assert sum("could not commit" in line for line in lines) > 100
+
+
 def test_a_member_that_talks_to_a_former_leader_is_not_steady() -> None:
     """While the word of a new leader is slow to spread, nothing is left out, though the new leader is content."""
     cluster = ClusterOptions(node_count=2, config=Config(offsets_topic_num_partitions=1), word_ms=10_000)

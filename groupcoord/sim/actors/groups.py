@@ -105,6 +105,9 @@ class SimulatedGroup:
         if self.options.regex or len({consumer.protocol for consumer in alive}) > 1:
             # Expressions are matched again now and then; and consumers of two protocols have no common period.
             return False
+        if any(self._stage.topics.partition_count(p.topic) is None for consumer in alive for p in consumer.owned):
+            # Commits for a topic that is gone fail, and are tried again at once.
+            return False
         known = self._known()
         return known is not None and self._is_made_of(alive, *known)
 
