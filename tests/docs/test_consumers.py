@@ -13,7 +13,7 @@ import groupcoord
 from .markdown import DOCS, blocks
 
 PAGE = DOCS / "consumers.md"
-TIMEOUT_S = 120
+TIMEOUT_S = 400
 TEST_LINES_MAX = 12
 
 
