@@ -250,34 +250,30 @@ class NodeLog:
             error = NotLeaderError("another node leads this log partition")
         else:
             error = self._log.refusal(partition, now_ms)
-        if error is None:
-            # What follows from an answer may be written at once, but not before what waits.
-            while waiting and waiting[0].durable_ms <= now_ms:
-                _, ticket, records = waiting.popleft()
+        while waiting and waiting[0].durable_ms <= now_ms:
+            if error is not None and error.outcome_unknown:
+                self._lose(partition, error)
+                break
+            # What follows from an answer may be written or refused at once, but not before what waits.
+            _, ticket, records = waiting.popleft()
+            if error is None:
                 self._answers.appended(ticket, self._log.write(partition, ticket, records))
-        else:
-            due = []
-            while waiting and waiting[0].durable_ms <= now_ms:
-                due.append(waiting.popleft())
-            self._refuse(partition, due, error)
+            else:
+                self._log.refused(records)
+                self._answers.append_failed(ticket, error)
         self._settle(partition)
 
-    def _refuse(self, partition: int, due: list[Waiting], error: LogStoreError) -> None:
+    def _lose(self, partition: int, error: LogStoreError) -> None:
+        """Give up all that waits: whether it is in the log is known when the log partition is loaded again."""
         assert self._answers is not None
-        if error.outcome_unknown:
-            # Whether the records are there is known when the log partition is loaded again.
-            waiting = self._waiting[partition]
-            due += waiting
-            waiting.clear()
-            written = self._log.survivors(partition, len(due))
-            for _, ticket, records in due[:written]:
-                self._log.write(partition, ticket, records)
-            self._answers.append_failed(due[0].ticket, error)
-            self._failed(partition)
-            return
-        for _, ticket, records in due:
-            self._log.refused(records)
-            self._answers.append_failed(ticket, error)
+        waiting = self._waiting[partition]
+        lost = list(waiting)
+        waiting.clear()
+        written = self._log.survivors(partition, len(lost))
+        for _, ticket, records in lost[:written]:
+            self._log.write(partition, ticket, records)
+        self._answers.append_failed(lost[0].ticket, error)
+        self._failed(partition)
 
     def cut(self) -> None:
         """The process dies: of what was on its way to a log partition, some first part is durable, the rest lost."""
