@@ -231,8 +231,8 @@ class ConsumerGroup:
         return ErrorCode.NONE
 
     def uses_topic(self, topic: str) -> bool:
-        """Tell whether members subscribe to a topic."""
-        return self.state.has_subscribers(topic)
+        """Tell whether members subscribe to a topic, or will if the log takes what is on its way."""
+        return self.state.has_subscribers(topic) or self.newest_state.has_subscribers(topic)
 
     def offset_age_base_ms(self, commit: CommitKind) -> int | None:
         """Return the moment of the commit; None for topics that members subscribe to, whose offsets don't expire."""

@@ -78,6 +78,9 @@ class Retention:
         """Write tombstones for everything that is due, and arm the next sweep."""
         expired = _Expired(self._context.journal)
         for group in list(self._context.groups.values()):
+            if group.group_id in self._context.writings:
+                # It is about to change its kind: only then it is known which topics its members subscribe to.
+                continue
             keys, nothing_left = self._due(group, now_ms)
             if nothing_left and self._administration.may_delete(group):
                 expired.add(self._administration.begin_deletion(group), (group,))
