@@ -94,6 +94,18 @@ def test_skipping_what_repeats_changes_nothing(name: str) -> None:
     assert first.events < second.events
 
 
+@pytest.mark.parametrize("growth_ms", [60_320, 60_340, 60_360, 60_380])
+def test_a_member_that_may_soon_hear_of_new_partitions_is_not_steady(growth_ms: int) -> None:
+    """A topic grows while an answer is under way: its member goes on, since its next heartbeat finds new partitions."""
+    growth = TopicGrowth(start_ms=growth_ms, end_ms=growth_ms, topic="orders", partition_count=9)
+    options = consumer_group_world(growth)
+    options = evolve(options, cluster=evolve(options.cluster, most_latency_ms=100))
+
+    skipping, whole = World(7, options).run(), World(7, evolve(options, fast_forwards=False)).run()
+
+    assert evolve(skipping, events=0, looks=0) == evolve(whole, events=0, looks=0)
+
+
 @pytest.mark.parametrize("is_static", [False, True], ids=["dynamic", "static"])
 def test_a_rolling_upgrade_in_the_middle_of_trouble(is_static: bool) -> None:
     """Member by member a classic group becomes a consumer group, while the log fails and all coordinators die."""

@@ -138,6 +138,9 @@ class SimulatedGroup:
             return group.state is GroupState.STABLE and not group.pending_members and not group.pending_sync
         if group.writing is not None or group.waiting or group.is_resolving:
             return False
+        if group.is_topics_look_due and group.state.classic_member_count < len(group.state.members):
+            # The next heartbeat may find topics that have changed; but not one of the classic protocol.
+            return False
         return group.group_state is ConsumerGroupState.STABLE or self._is_left_to_classic_members(group)
 
     def _is_left_to_classic_members(self, group: ConsumerGroup) -> bool:
