@@ -161,7 +161,8 @@ def check_epochs_grow(log_store: LogStore, partition: int) -> None:
         record = entry.record
         match record:
             case ConsumerGroupMetadataRecord(group_id=group_id, epoch=epoch):
-                holds, epochs[group_id] = epoch > epochs.get(group_id, 0), epoch
+                # A classic group that has not completed a rebalance yet becomes a consumer group of epoch 0.
+                holds, epochs[group_id] = epoch > epochs.get(group_id, -1), epoch
             case ConsumerGroupTargetAssignmentMetadataRecord(group_id=group_id, assignment_epoch=epoch):
                 holds = targets.get(group_id, 0) <= epoch <= epochs.get(group_id, epoch)
                 targets[group_id] = epoch

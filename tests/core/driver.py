@@ -12,6 +12,7 @@ from uuid import UUID
 from attrs import evolve
 
 from groupcoord import Config, ErrorCode, GroupCoordinator, GroupState, LogStore, MemoryLogStore, TopicResolver
+from groupcoord.consumer_group_laws import check_epochs_grow
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.records import ZERO_UUID, Record
 from groupcoord.laws import check_generations_grow
@@ -111,6 +112,7 @@ class Driver(World):
     def check_log(self, partition: int) -> None:
         """Check what must hold of a log partition; some tests commit what no bytes can hold."""
         check_generations_grow(self.store, partition)
+        check_epochs_grow(self.store, partition)
 
     def delete(self, *group_ids: str | None) -> Sent:
         """Delete groups."""
