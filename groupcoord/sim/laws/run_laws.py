@@ -145,7 +145,7 @@ class RunLaws:
         hard = self.log.follow(self._cluster.partition_of(group_id))
         # While no expression of its members has been matched, no record says the epoch of a consumer group.
         first = FIRST_EPOCH if hard.has_consumer_group(group_id) else 0
-        newest = self.log.newest_generations.get(group_id, first)
+        newest = max(first, self.log.newest_generations.get(group_id, 0))
         require(
             newest >= generation_id,
             f"a member of {group_id!r} has an assignment of generation {generation_id}, the log knows {newest}",

@@ -1,0 +1,34 @@
+"""The laws know what Kafka does, surprising as it may be: a world that does the same breaks none of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from groupcoord.core.consumer.records import ConsumerGroupMemberMetadataRecord
+from groupcoord.core.records import GroupMetadataRecord, GroupTombstone
+from groupcoord.log_store import LogRecord
+from groupcoord.sim import (
+    LawBrokenError,
+    World,
+)
+
+from .worlds import consumer_group_world
+
+
+def test_the_first_epoch_of_a_group_that_has_changed_its_kind() -> None:
+    """A member of what was a classic group may have epoch 1 before a record says so, but no later one.
+
+    No record says the epoch before an expression of its members is matched, and the classic group had generation 0.
+    """
+    world = World(1, consumer_group_world())
+    log, partition = world.cluster.log, world.cluster.partition_of("billing")
+    for record in (
+        GroupMetadataRecord("billing", "", 0, None, None),
+        GroupTombstone("billing"),
+        ConsumerGroupMemberMetadataRecord("billing", "member", None, None, "", "", subscribed_topic_regex="ord.*"),
+    ):
+        log.write_foreign(partition, LogRecord(record, 0))
+
+    world.laws.joined("billing", 1)
+    with pytest.raises(LawBrokenError, match="the log knows 1"):
+        world.laws.joined("billing", 2)
