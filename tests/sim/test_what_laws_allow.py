@@ -4,15 +4,36 @@ from __future__ import annotations
 
 import pytest
 
+from groupcoord import Config
 from groupcoord.core.consumer.records import ConsumerGroupMemberMetadataRecord
 from groupcoord.core.records import GroupMetadataRecord, GroupTombstone
 from groupcoord.log_store import LogRecord
 from groupcoord.sim import (
+    AdminAction,
+    Administrator,
+    ClusterOptions,
     LawBrokenError,
+    SimpleConsumer,
     World,
 )
 
-from .worlds import consumer_group_world
+from .worlds import consumer_group_world, small_world
+
+ONE_LOG_PARTITION = ClusterOptions(config=Config(offsets_topic_num_partitions=1))
+
+
+def test_a_group_of_which_the_log_knows_nothing() -> None:
+    """A group is listed though all its commits were refused: it is in the memory of its node alone."""
+    tool = SimpleConsumer(start_ms=30_000, end_ms=60_000, group="tool", metadata_lengths=(5_000,))
+    looks = [
+        Administrator(start_ms=at_ms, end_ms=at_ms, group="billing", action=AdminAction.LOOK)
+        for at_ms in range(31_000, 60_000, 4_000)
+    ]
+    world = World(1, small_world(tool, *looks, cluster=ONE_LOG_PARTITION))
+
+    world.run()
+
+    assert "tool" not in world.laws.log.follow(0).groups
 
 
 def test_the_first_epoch_of_a_group_that_has_changed_its_kind() -> None:

@@ -17,7 +17,7 @@ STATES_BY_TYPE = {
 }
 
 IsKnown = Callable[[str], bool | None]
-"""Whether the log has a group; None if the node that answers need not know."""
+"""Whether the log has a group; None if it need not, or if the node that answers need not know."""
 
 
 def check_listed(response: ListGroupsResponse, is_known: IsKnown) -> None:

@@ -93,6 +93,7 @@ class RunLaws:
         self._seen: dict[int, list[object]] = {}
         self._claims: dict[str, dict[PartitionOfGroup, dict[str, Claim]]] = {}
         self._gone: dict[int, dict[str, set[str]]] = {node.node_id: {} for node in cluster.nodes}
+        self._remembered: dict[int, set[str]] = {node.node_id: set() for node in cluster.nodes}
 
     # ------------------------------------------------------------ what members see
 
@@ -158,6 +159,7 @@ class RunLaws:
         gone = self._gone[node.node_id]
         if isinstance(event, GroupRemoved):
             gone.pop(event.group_id, None)
+            self._remembered[node.node_id].discard(event.group_id)
             if event.cause is not Cause.UNLOAD:
                 # The next group of this name counts its generations anew.
                 for claims in self._claims.get(event.group_id, {}).values():
@@ -182,6 +184,7 @@ class RunLaws:
     def crashed(self, node: CoordinatorNode) -> None:
         """A node forgot everything."""
         self._gone[node.node_id].clear()
+        self._remembered[node.node_id].clear()
 
     def on_answer(self, node: CoordinatorNode, request: Request, response: Response, *, is_clean: bool) -> None:
         """Look at an answer before it travels; ``is_clean``: there is no error in it."""
@@ -199,7 +202,7 @@ class RunLaws:
                     check_told(records, request, response)
             case OffsetCommit() | TxnOffsetCommit():
                 assert isinstance(response, OffsetCommitResponse | TxnOffsetCommitResponse)
-                self._check_commit(request, response, is_clean)
+                self._check_commit(node, request, response, is_clean)
             case OffsetFetch():
                 assert isinstance(response, OffsetFetchResponse)
                 for group in response.groups:
@@ -227,20 +230,26 @@ class RunLaws:
         )
 
     def _is_known(self, node: CoordinatorNode, group_id: str) -> bool | None:
-        """Tell whether the log has a group; None if the node need not know."""
+        """Tell whether the log has a group; None if it need not, or if the node need not know.
+
+        A group that was made by a commit of which the group refused every partition is in memory alone (as in Kafka).
+        """
         partition = self._cluster.partition_of(group_id)
-        return group_id in self.log.follow(partition).groups if node.is_up_to_date(partition) else None
+        is_in_log = group_id in self.log.follow(partition).groups
+        is_certain = is_in_log or group_id not in self._remembered[node.node_id]
+        return is_in_log if is_certain and node.is_up_to_date(partition) else None
 
     def _has_just_removed(self, group_id: str) -> bool:
         return self.log.has_just_removed(self._cluster.partition_of(group_id), group_id)
 
     def _check_commit(
         self,
+        node: CoordinatorNode,
         request: OffsetCommit | TxnOffsetCommit,
         response: OffsetCommitResponse | TxnOffsetCommitResponse,
         is_clean: bool,
     ) -> None:
-        """An acknowledged commit is in the log."""
+        """An acknowledged commit is in the log. One that its group refuses altogether leaves the group in memory."""
         accepted = {
             (topic.name or "", sent.partition_index): sent.committed_offset
             for topic in request.topics
@@ -251,8 +260,10 @@ class RunLaws:
                 for result in topic.partitions:
                     if result.error_code is not ErrorCode.NONE:
                         del accepted[topic.name or "", result.partition_index]
+        group_id = request.group_id or ""
+        if not accepted and _is_refused_for_metadata(response):
+            self._remembered[node.node_id].add(group_id)
         if accepted:
-            group_id = request.group_id or ""
             missing = self.log.missing(self._cluster.partition_of(group_id), group_id, accepted)
             require(not missing, f"the commit of {missing} for {group_id!r} is acknowledged, but not in the log")
 
@@ -388,6 +399,12 @@ class RunLaws:
                 if rebuilds:
                     newcomer = stranger(group.group_id, group.state.subscribed_topics())
                     check_restart_writes_the_same(coordinator, [newcomer])
+
+
+def _is_refused_for_metadata(response: OffsetCommitResponse | TxnOffsetCommitResponse) -> bool:
+    """Tell whether a group has refused an offset since its metadata is too long."""
+    results = (result for topic in response.topics for result in topic.partitions)
+    return any(result.error_code is ErrorCode.OFFSET_METADATA_TOO_LARGE for result in results)
 
 
 def _check_append(entries: Sequence[LogRecord]) -> None:
