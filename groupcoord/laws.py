@@ -7,12 +7,12 @@ Each function looks at a coordinator or at a log and raises :class:`LawBrokenErr
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Collection, Hashable, Iterable, Iterator
 from typing import Any
 
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.consumer.group import ConsumerGroup
-from groupcoord.core.hard_state import HardState
+from groupcoord.core.hard_state import HardState, RecordsOfGroup
 from groupcoord.core.messages import (
     ConsumerGroupDescribeResponse,
     DeleteGroupsResponse,
@@ -174,7 +174,7 @@ def check_hard_state_is_the_log(coordinator: GroupCoordinator) -> None:
         check_replay(partition, _replay(coordinator.log_store, partition.index))
 
 
-def check_replay(partition: Partition, log: HardState) -> None:
+def check_replay(partition: Partition, log: HardState, *, was_compacted: bool = False) -> None:
     """Hard state of a log partition == what its log makes.
 
     What commits of ``log`` have in common becomes what those of the partition have, so that the next look is quicker.
@@ -182,19 +182,31 @@ def check_replay(partition: Partition, log: HardState) -> None:
     Args:
         partition: the core of a log partition.
         log: the hard state that its records make.
+        was_compacted: the log was compacted when the partition was loaded; ``log`` is made of all that was written. So
+            groups may be missing that have neither a record nor an offset any more.
 
     Raises:
         LawBrokenError: they differ.
     """
     hard = partition.hard
     if (
-        hard.groups == log.groups
+        (hard.groups == log.groups or (was_compacted and hard.groups == _left_by_compaction(log, hard.groups)))
         and hard.offsets.transactions == log.offsets.transactions
         and _agree(hard.offsets.committed, log.offsets.committed)
     ):
         return
     difference = _difference("the coordinator has", hard.facts(), "its log makes", log.facts())
     raise LawBrokenError(f"log partition {partition.index}: a restart would change what is known. {difference}")
+
+
+def _left_by_compaction(log: HardState, found: Collection[str]) -> dict[str, RecordsOfGroup]:
+    """Return the groups of a log but those that have neither a record nor an offset, unless they were found."""
+    offsets = log.offsets
+    return {
+        group_id: records
+        for group_id, records in log.groups.items()
+        if records or group_id in found or offsets.of_group(group_id) or offsets.has_open_transaction(group_id)
+    }
 
 
 def check_fetch_is_the_log(coordinator: GroupCoordinator, group_ids: Iterable[str]) -> None:

@@ -13,7 +13,9 @@ from groupcoord.sim import (
     Administrator,
     ClusterOptions,
     LawBrokenError,
+    NodeCrash,
     SimpleConsumer,
+    TopicDeletion,
     World,
 )
 
@@ -34,6 +36,23 @@ def test_a_group_of_which_the_log_knows_nothing() -> None:
     world.run()
 
     assert "tool" not in world.laws.log.follow(0).groups
+
+
+def test_a_group_that_compaction_forgets() -> None:
+    """A group whose offsets went with their topic is gone after the load of a compacted log."""
+    tool = SimpleConsumer(start_ms=30_000, end_ms=40_000, group="tool", metadata_lengths=(0,))
+    deletion = TopicDeletion(start_ms=50_000, end_ms=60_000, topic="orders", partition_count=6)
+    crash = NodeCrash(start_ms=70_000, end_ms=80_000, node_id=1)
+    world = World(1, small_world(tool, deletion, crash, cluster=ONE_LOG_PARTITION))
+
+    world.run()
+
+    assert world.laws.log.follow(0).groups["tool"] == {}
+    coordinator = world.cluster.serving("tool")
+    assert coordinator is not None
+    partition = coordinator.partition(0)
+    assert partition is not None
+    assert "tool" not in partition.groups
 
 
 def test_the_first_epoch_of_a_group_that_has_changed_its_kind() -> None:

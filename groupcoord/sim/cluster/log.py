@@ -143,6 +143,10 @@ class ClusterLog:
             if isinstance(entry.record, GroupMetadataRecord) and not entry.record.members:
                 self.unwritten_empties.add(entry.record.group_id)
 
+    def is_loaded_compacted(self, partition: int) -> bool:
+        """Tell whether the leader of a log partition finds it as a cleaner has left it: every other leader does."""
+        return self.leaders[partition].epoch % 2 == 1
+
     def compacted(self, partition: int) -> list[LogRecord]:
         """Return what a cleaner would leave of a log partition, tombstones too."""
         end_offset = self.memory.end_offset(partition)
@@ -236,7 +240,7 @@ class NodeLog:
 
     def read(self, partition: int) -> Iterable[LogRecord]:
         """Return the records of a log partition, in order: as they were written or as a cleaner left them."""
-        if self._log.leaders[partition].epoch % 2:
+        if self._log.is_loaded_compacted(partition):
             return self._log.compacted(partition)
         return self._log.memory.read(partition)
 

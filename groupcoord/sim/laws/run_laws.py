@@ -369,7 +369,8 @@ class RunLaws:
             served = coordinator.partition(index)
             if served is None or not node.is_up_to_date(index):
                 continue
-            check_replay(served, self.log.follow(index))
+            was_compacted = self._cluster.log.is_loaded_compacted(index)
+            check_replay(served, self.log.follow(index), was_compacted=was_compacted)
             if rebuilds:
                 check_rebuilt(served, served.snapshot(), "its snapshot")
                 place = mixed(index, self._cluster.scheduler.time_ms) / 2**32
