@@ -26,13 +26,14 @@ from groupcoord.core.messages import (
 )
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.core.replies import Reply
+from tests.subclasses import subclasses
 
 from .driver import Driver, Group
 
 
 def kinds(parent: type[Continuation] = Continuation) -> Iterator[type[Continuation]]:
     """Yield every kind of continuation that a handler can leave: those that no other kind refines."""
-    children = parent.__subclasses__()
+    children = subclasses(parent)
     if not children:
         yield parent
     for child in children:

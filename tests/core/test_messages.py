@@ -12,11 +12,12 @@ from groupcoord import GroupCoordinator
 from groupcoord.core import messages
 from groupcoord.core.messages import ConsumerGroupHeartbeat
 from groupcoord.core.messages.request import GroupRequest, Request
+from tests.subclasses import subclasses
 
 
 def kinds(parent: type[Request] = Request) -> Iterator[type[Request]]:
     """Yield every type of request."""
-    for child in parent.__subclasses__():
+    for child in subclasses(parent):
         if child is not GroupRequest:
             yield child
         yield from kinds(child)

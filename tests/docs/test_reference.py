@@ -20,6 +20,7 @@ from groupcoord.config import key_of, kind_of
 from groupcoord.core import events
 from groupcoord.log_store import LogStoreError
 from groupcoord.settings import Number
+from tests.subclasses import subclasses
 
 from .markdown import DOCS, ROOT, table_rows
 
@@ -82,8 +83,8 @@ def test_every_public_method_is_named(described: type) -> None:
 
 def test_every_kind_of_failure_and_event_is_named() -> None:
     """The errors that a log store raises, and the events, have their lines."""
-    errors = [error.__name__ for error in LogStoreError.__subclasses__() if error.__module__ == "groupcoord.log_store"]
-    kinds = [event.__name__ for event in events.Event.__subclasses__() if not event.__name__.startswith("_")]
+    errors = [error.__name__ for error in subclasses(LogStoreError) if error.__module__ == "groupcoord.log_store"]
+    kinds = [event.__name__ for event in subclasses(events.Event) if not event.__name__.startswith("_")]
     missing = [name for name in [*errors, *kinds] if not is_named(name)]
 
     assert errors

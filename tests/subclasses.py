@@ -1,0 +1,17 @@
+"""The classes that derive from another one."""
+
+from __future__ import annotations
+
+import sys
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def subclasses(parent: type[T]) -> list[type[T]]:
+    """Return the direct ones, each once: those that attrs made anew with slots stay until garbage is collected."""
+    return [child for child in parent.__subclasses__() if _is_in_its_module(child)]
+
+
+def _is_in_its_module(kind: type) -> bool:
+    return vars(sys.modules[kind.__module__]).get(kind.__name__) is kind
