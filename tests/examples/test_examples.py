@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -129,12 +130,15 @@ def test_asyncio_member(tmp_path: Path, protocol: str) -> None:
             [sys.executable, EXAMPLES / "asyncio_member.py", *words], stdout=subprocess.PIPE, text=True, cwd=tmp_path
         )
         assert process.stdout is not None
+        overdue = threading.Timer(TIMEOUT_S, process.kill)
+        overdue.start()
         lines: list[str] = []
         for line in process.stdout:
             if line.startswith("CommitCompleted(") and not any(told.startswith("CommitCompleted(") for told in lines):
                 process.send_signal(signal.SIGINT)  # once: it commits again when it leaves
             lines.append(line.rstrip())
-        assert process.wait(TIMEOUT_S) == 0
+        overdue.cancel()
+        assert process.wait(TIMEOUT_S) == 0, lines
         process.stdout.close()
     assert " ".join(["assigned", *(f"{TOPIC}-{number}" for number in range(PARTITION_COUNT))]) in lines
     assert lines[-1] == "Closed()"
