@@ -208,7 +208,6 @@ class _Watch:
 
 def _print_result(report: Report, out: str) -> None:
     """Print what matters most, and where the rest is."""
-
     from groupcoord.cli.console import open_console
     from groupcoord.spark.analysis import PAGE
 

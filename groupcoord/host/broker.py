@@ -8,7 +8,7 @@ Group and offset requests go to the :class:`~groupcoord.GroupCoordinator`, trans
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from groupcoord.clock import Clock
 from groupcoord.config import Config
 from groupcoord.coordinator import GroupCoordinator, random_member_id, random_uuid
 from groupcoord.core.front.authorization import Authorize, Permissions, Principal
-from groupcoord.core.messages import ConsumerGroupHeartbeat, Node, OffsetFetch, TxnOffsetCommit
+from groupcoord.core.messages import ConsumerGroupHeartbeat, FindCoordinator, Node, OffsetFetch, TxnOffsetCommit
 from groupcoord.errors import ErrorCode
 from groupcoord.host.admin import answer_create_partitions, answer_create_topics, answer_delete_topics
 from groupcoord.host.alter_configs import altered_topics, answer_alter_configs, answer_incremental_alter_configs
@@ -59,12 +59,7 @@ from groupcoord.wire.broker_messages import (
     OffsetForLeaderEpoch,
     Produce,
 )
-from groupcoord.wire.config_messages import (
-    AlterConfigs,
-    DescribeConfigs,
-    IncrementalAlterConfigs,
-    ListConfigResources,
-)
+from groupcoord.wire.config_messages import AlterConfigs, DescribeConfigs, IncrementalAlterConfigs, ListConfigResources
 from groupcoord.wire.pacing import Pace, in_portions
 from groupcoord.wire.transaction_messages import (
     AddOffsetsToTxn,
@@ -195,11 +190,8 @@ class Broker:
         self._seen_advances = -1
         self._seen_transactions_ms: int | None = None
         self._handlers = self._handlers_by_request()
-        if self.topics.get(OFFSETS_TOPIC) is None:
-            store_id = log_store.topic_id if isinstance(log_store, IdentifiedStore) else None
-            count, configs = config.offsets_topic_num_partitions, offsets_topic_configs(config)
-            with self.topics.edit() as edit:
-                edit.create(OFFSETS_TOPIC, count, store_id, configs)
+        self._notices = Notices(self.topics, now_s)
+        self._ensure_offsets_topic()
         self.coordinator = GroupCoordinator(
             config=config,
             clock=clock,
@@ -216,12 +208,25 @@ class Broker:
         self._reloading = Reloading(self.coordinator, clock)
         self._reloading.load_all()
         self._transaction_log = MemoryTransactionLog() if transaction_log is None else transaction_log
-        log, coordinator = self._transaction_log, self.coordinator
         self.transactions = TransactionCoordinator(
-            config=config, clock=clock, log=log, coordinator=coordinator, topics=self.topics, data=self.data
+            config=config,
+            clock=clock,
+            log=self._transaction_log,
+            coordinator=self.coordinator,
+            topics=self.topics,
+            data=self.data,
         )
         self.transactions.recover()
         self.deliver_replies()
+
+    def _ensure_offsets_topic(self) -> None:
+        """Have the topic that the log store keeps."""
+        if self.topics.get(OFFSETS_TOPIC) is None:
+            store = self.log_store
+            store_id = store.topic_id if isinstance(store, IdentifiedStore) else None
+            with self.topics.edit() as edit:
+                configs = offsets_topic_configs(self.config)
+                edit.create(OFFSETS_TOPIC, self.config.offsets_topic_num_partitions, store_id, configs)
 
     def _handlers_by_request(self) -> dict[type, Handler]:
         """Return what answers each request that doesn't go to the group coordinator as it is."""
@@ -252,10 +257,6 @@ class Broker:
             DescribeProducers: self._describe_producers,
             **dict.fromkeys(DIVISIBLE, self._answer_divisible),
         }
-
-    @cached_property
-    def _notices(self) -> Notices:
-        return Notices(self.topics, self.now_s)
 
     @property
     def node(self) -> Node:
@@ -543,14 +544,21 @@ class Broker:
 
     # ------------------------------------------------------------ what can be answered in portions
 
-    def _answer_divisible(self, connection: Connection, request: Any) -> WireResponse | None:
-        if DIVISIBLE[type(request)](request) > FEW or (type(request) is OffsetFetch and self._fetches_many(request)):
+    def _answer_divisible(self, connection: Connection, request: Any) -> None:
+        kind = type(request)
+        if DIVISIBLE[kind](request) > FEW or (kind is OffsetFetch and self._fetches_many(request)):
             self._answer_in_portions(connection, request)
-        elif type(request) is DescribeTransactions:
-            return self.transactions.describe(request, self._permissions(connection))
         else:
-            self._submit(request, relocated(connection, connection.node, request), connection.principal)
-        return None
+            self._answer_at_once(connection, request, connection)
+
+    def _answer_at_once(self, connection: Connection, request: Any, token: Token) -> None:
+        """Answer a connection's request, or a portion of it."""
+        if type(request) is DescribeTransactions:
+            token.answer(self.transactions.describe(request, self._permissions(connection)))
+            return
+        if type(request) is FindCoordinator:
+            token = relocated(token, connection.node)
+        self._submit(request, token, connection.principal)
 
     def _answer_in_portions(self, connection: Connection, request: Any) -> bool:
         work = in_portions_of(request, partial(self._ask, connection), self._committed)
@@ -559,9 +567,10 @@ class Broker:
         return work is not None
 
     def _fetches_many(self, request: OffsetFetch) -> bool:
-        return any(
-            wanted.topics is None and has_many_offsets(self._committed(wanted.group_id)) for wanted in request.groups
-        )
+        for wanted in request.groups:  # no generator: this is asked for each fetch
+            if wanted.topics is None and has_many_offsets(self._committed(wanted.group_id)):
+                return True
+        return False
 
     def _committed(self, group_id: str | None) -> OffsetsOfGroup:
         """Return what is committed for a group, whoever may see it: to know how it is to be fetched."""
@@ -573,10 +582,7 @@ class Broker:
     def _ask(self, connection: Connection, request: Any) -> Answer:
         """Have a portion of a connection's request answered."""
         answer = Answer()
-        if type(request) is DescribeTransactions:
-            answer.answer(self.transactions.describe(request, self._permissions(connection)))
-        else:
-            self._submit(request, relocated(answer, connection.node, request), connection.principal)
+        self._answer_at_once(connection, request, answer)
         return answer
 
     def _refuse_consumer_protocol(self, connection: Connection, request: ConsumerGroupHeartbeat) -> None:

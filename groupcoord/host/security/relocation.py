@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from groupcoord.core.messages import NO_NODE, FindCoordinator, FindCoordinatorResponse, Node
+from groupcoord.core.messages import NO_NODE, FindCoordinatorResponse, Node
 
 
 class Token(Protocol):
@@ -29,12 +29,11 @@ class Relocated:
         self._token.answer(FindCoordinatorResponse(tuple(found)))
 
 
-def relocated(token: Token, node: Node | None, request: object) -> Token:
-    """Return a token that tells a client where the node is for it, if the request asks for that.
+def relocated(token: Token, node: Node | None) -> Token:
+    """Return a token for FindCoordinator that tells a client where the node is for it.
 
     Args:
         token: who is to be answered.
         node: what the clients of its listener are told; None: the node's own address.
-        request: what is asked.
     """
-    return token if node is None or type(request) is not FindCoordinator else Relocated(token, node)
+    return token if node is None else Relocated(token, node)
