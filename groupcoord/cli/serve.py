@@ -369,7 +369,7 @@ async def _serve_pages(server: Server, pages: _Pages, stack: AsyncExitStack) -> 
         from groupcoord.faults import Control
         from groupcoord.faults.control_server import ControlServer
 
-        control = ControlServer(Control([server]), pages.control_port)
+        control = ControlServer(Control(server), pages.control_port)
         try:
             await stack.enter_async_context(control)
         except OSError as error:

@@ -59,7 +59,6 @@ class Cluster:
     Attributes:
         rules: what goes wrong with requests; of all lives.
         control: the words for that; of the present life.
-        servers: the nodes of the present life.
     """
 
     def __init__(
@@ -77,7 +76,7 @@ class Cluster:
         self.clock = clock
         self.rules = Rules()
         self.control: Control
-        self.servers: list[Server] = []
+        self._server: Server
         self._config = config
         self._topics = topics
         self._data_dir = data_dir
@@ -108,19 +107,17 @@ class Cluster:
             server = Server(self._broker_over(kept, node), sock=self._sockets.get(""), socks=self._sockets)
             await server.start()
             stack.pop_all()
-        self.servers = [server]
-        self.control = Control(self.servers, self.rules)
+        self._server = server
+        self.control = Control(server, self.rules)
 
     async def stop(self, *, is_final: bool) -> None:
         """Stop in order; unless this is the end, nobody else gets the ports, though nobody listens there."""
-        for server in self.servers:
-            await server.stop()
+        await self._server.stop()
         self._end_life(is_final=is_final)
 
     async def kill(self) -> None:
         """Stop as a process does that is killed; the ports are kept."""
-        for server in self.servers:
-            await server.abort()
+        await self._server.abort()
         self._end_life(is_final=False)
 
     def forget(self) -> None:
@@ -149,8 +146,7 @@ class Cluster:
             self._addresses[listener] = (host, sock.getsockname()[1])
 
     def _end_life(self, *, is_final: bool) -> None:
-        self.rules.forget_brokers()
-        self.servers = []
+        self.rules.forget_broker()
         if is_final:
             self.forget()
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from groupcoord.clock import LeapingClock, ManualClock
 from groupcoord.errors import ErrorCode, GroupcoordError
@@ -25,26 +25,24 @@ class Control:
     """Faults on purpose for a running server. Call everything from the server's thread, and flush afterwards.
 
     Args:
-        servers: its nodes.
+        server: the server.
         rules: rules that were made before, which outlast a restart.
+
+    Attributes:
+        broker: the server's.
+        rules: those that hold.
     """
 
-    def __init__(self, servers: Sequence[Server], rules: Rules | None = None) -> None:
+    def __init__(self, server: Server, rules: Rules | None = None) -> None:
         self.rules = Rules() if rules is None else rules
-        self._servers = servers
-        self._log_faults = [LogFaults(server.broker) for server in servers]
-        for server in servers:
-            self.rules.follow(server.broker)
-
-    @property
-    def broker(self) -> Broker:
-        """The first node's broker."""
-        return self._servers[0].broker
+        self.broker: Broker = server.broker
+        self._server = server
+        self._log_faults = LogFaults(self.broker)
+        self.rules.follow(self.broker)
 
     def flush(self) -> None:
         """Send what there is to say."""
-        for server in self._servers:
-            server.flush()
+        self._server.flush()
 
     # ------------------------------------------------------------ requests
 
@@ -117,7 +115,7 @@ class Control:
 
     def drop_connections(self, client_id: str | None = None) -> int:
         """Break connections off without a word; return how many there were."""
-        return sum(server.drop_connections(client_id) for server in self._servers)
+        return self._server.drop_connections(client_id)
 
     # ------------------------------------------------------------ groups
 
@@ -127,11 +125,9 @@ class Control:
         Raises:
             NoSuchMemberError: the group has no such member.
         """
-        for server in self._servers:
-            if server.broker.coordinator.end_session(group_id, member_id):
-                server.broker.deliver_replies()
-                return
-        raise NoSuchMemberError(f"group {group_id!r} has no member {member_id!r}")
+        if not self.broker.coordinator.end_session(group_id, member_id):
+            raise NoSuchMemberError(f"group {group_id!r} has no member {member_id!r}")
+        self.broker.deliver_replies()
 
     def begin_rebalance(self, group_id: str) -> None:
         """Let a group rebalance though nothing has happened to it.
@@ -139,13 +135,12 @@ class Control:
         Raises:
             NoSuchMemberError: nobody is in the group, it rebalances already, or a write of it is in flight.
         """
-        for server in self._servers:
-            if server.broker.coordinator.begin_rebalance(group_id):
-                server.broker.deliver_replies()
-                return
-        raise NoSuchMemberError(
-            f"group {group_id!r} can't begin a rebalance: nobody is in it, it rebalances already, or the log is awaited"
-        )
+        if not self.broker.coordinator.begin_rebalance(group_id):
+            raise NoSuchMemberError(
+                f"group {group_id!r} can't begin a rebalance: nobody is in it, it rebalances already, "
+                "or the log is awaited"
+            )
+        self.broker.deliver_replies()
 
     def move_coordinator(self, group_id: str) -> None:
         """Let the log partition of a group be given up, and loaded again from the log.
@@ -154,17 +149,15 @@ class Control:
             NoSuchMemberError: the log partition isn't served.
             LoadError: its log can't be read.
         """
-        for server, log_faults in zip(self._servers, self._log_faults, strict=True):
-            coordinator = server.broker.coordinator
-            index = coordinator.partition_of(group_id)
-            if coordinator.partition(index) is not None:
-                log_faults.fence(index)
-                coordinator.unload(index)
-                server.broker.deliver_replies()
-                coordinator.load(index)
-                server.broker.deliver_replies()
-                return
-        raise NoSuchMemberError(f"the log partition of group {group_id!r} isn't served")
+        coordinator = self.broker.coordinator
+        index = coordinator.partition_of(group_id)
+        if coordinator.partition(index) is None:
+            raise NoSuchMemberError(f"the log partition of group {group_id!r} isn't served")
+        self._log_faults.fence(index)
+        coordinator.unload(index)
+        self.broker.deliver_replies()
+        coordinator.load(index)
+        self.broker.deliver_replies()
 
     # ------------------------------------------------------------ time
 
@@ -183,45 +176,35 @@ class Control:
         if duration_ms > LONGEST_ADVANCE_MS:
             raise ValueError(f"that is longer than ten years: advance({duration_ms})")
         end_ms = clock.now_ms() + duration_ms
-        while (due_ms := self._next_deadline_ms()) is not None and due_ms <= end_ms:
+        while (due_ms := self.broker.next_deadline_ms()) is not None and due_ms <= end_ms:
             clock.advance_to(max(due_ms, clock.now_ms()))
-            for server in self._servers:
-                server.broker.tick()
-                server.broker.handle_waiting()
+            self.broker.tick()
+            self.broker.handle_waiting()
             self.flush()
         clock.advance_to(max(end_ms, clock.now_ms()))
-        for server in self._servers:
-            server.clock_has_leapt()
-
-    def _next_deadline_ms(self) -> int | None:
-        deadlines_ms = [server.broker.next_deadline_ms() for server in self._servers]
-        return min((deadline_ms for deadline_ms in deadlines_ms if deadline_ms is not None), default=None)
+        self._server.clock_has_leapt()
 
     # ------------------------------------------------------------ the log
 
     def fail_next_append(self, error: ErrorCode | str = ErrorCode.NOT_ENOUGH_REPLICAS, *, times: int = 1) -> None:
         """Let the next appends of records of groups and offsets fail."""
-        for log_faults in self._log_faults:
-            log_faults.fail_next(*(append_error(error) for _ in range(times)))
+        self._log_faults.fail_next(*(append_error(error) for _ in range(times)))
 
     def hold_appends(self) -> None:
         """Let appends of records of groups and offsets wait from now on."""
-        for log_faults in self._log_faults:
-            log_faults.hold()
+        self._log_faults.hold()
 
     def held_appends(self) -> int:
         """Return how many appends wait."""
-        return sum(log_faults.waiting() for log_faults in self._log_faults)
+        return self._log_faults.waiting()
 
     def release_appends(self) -> None:
         """Write what waits, and let appends wait no longer."""
-        for log_faults in self._log_faults:
-            log_faults.release()
+        self._log_faults.release()
 
     def refuse_appends(self, error: ErrorCode | str = ErrorCode.NOT_ENOUGH_REPLICAS) -> None:
         """Refuse the appends that wait."""
-        for log_faults in self._log_faults:
-            log_faults.refuse(append_error(error))
+        self._log_faults.refuse(append_error(error))
 
     def clear(self) -> None:
         """Remove every rule, and let go on whatever waits."""

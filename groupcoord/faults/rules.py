@@ -97,7 +97,7 @@ class Rule:
 
 
 class Rules:
-    """The rules of a server, of all its nodes; those that came first are asked first.
+    """The rules of a server; those that came first are asked first.
 
     Attributes:
         errors: what functions of the test raised and nobody was told of yet, see :meth:`take_error`.
@@ -106,17 +106,17 @@ class Rules:
     def __init__(self) -> None:
         self.errors: list[FaultFunctionError] = []
         self._rules: dict[int, list[Rule]] = {}
-        self._followers: list[RuleFollower] = []
+        self._follower: RuleFollower | None = None
 
     def follow(self, broker: Broker) -> None:
         """Let a broker follow the rules from now on."""
-        self._followers.append(RuleFollower(broker, self))
+        self._follower = RuleFollower(broker, self)
 
-    def forget_brokers(self) -> None:
-        """The brokers are gone; rules stay."""
+    def forget_broker(self) -> None:
+        """The broker is gone; rules stay."""
         for rule in self.all():
             rule.held.clear()
-        self._followers.clear()
+        self._follower = None
 
     def add(self, rule: Rule) -> None:
         """Let a rule hold for requests that come from now on."""
@@ -130,8 +130,8 @@ class Rules:
         held, rule.held = rule.held, []
         for call in held:
             call.is_held = False
-            for follower in self._followers:
-                follower.resume(call)
+            if self._follower is not None:
+                self._follower.go_on(call)
         self.update()
 
     def forget(self, rule: Rule) -> None:
@@ -159,9 +159,9 @@ class Rules:
         return not any(self._rules.values())
 
     def update(self) -> None:
-        """See to it that brokers ask while there is a rule or a call that waits, and not otherwise."""
-        for follower in self._followers:
-            follower.update()
+        """See to it that the broker asks while there is a rule or a call that waits, and not otherwise."""
+        if self._follower is not None:
+            self._follower.update()
 
     def take_error(self) -> FaultFunctionError | None:
         """Return the oldest error that nobody was told of, and forget it."""
@@ -169,7 +169,7 @@ class Rules:
 
 
 class RuleFollower:
-    """The interceptor of one broker. It is asked only while there are rules, so that without any nothing is lost."""
+    """The interceptor of a broker. It is asked only while there are rules, so that without any nothing is lost."""
 
     def __init__(self, broker: Broker, rules: Rules) -> None:
         self._broker = broker
@@ -194,7 +194,7 @@ class RuleFollower:
         later = [rule for rule in rules if rule.after]
         if later:
             connection.on_answer = partial(self._answered, call, later)
-        self._go_on(call)
+        self.go_on(call)
         return True
 
     def disconnected(self, connection: Connection) -> None:
@@ -211,15 +211,19 @@ class RuleFollower:
     def tick(self, now_ms: int) -> None:
         """Let calls go on whose delay is over."""
         while self._delayed and self._delayed[0][0] <= now_ms:
-            self._go_on(heappop(self._delayed)[2])
+            self.go_on(heappop(self._delayed)[2])
         self.update()
 
     # ------------------------------------------------------------ what becomes of a call
 
-    def resume(self, call: Call) -> None:
-        """Let a call go on that was held, if it is one of this broker."""
-        if call.connection.belongs_to(self._broker):
-            self._go_on(call)
+    def go_on(self, call: Call) -> None:
+        """Let a call go on, until a rule takes it or it has to wait."""
+        if self._is_taken(call):
+            return
+        if call.response is None:
+            call.connection.go_on(call.request)
+        else:
+            call.connection.answer(call.response)
 
     def _answered(self, call: Call, rules: list[Rule], response: WireResponse) -> bool:
         """Apply the rules for answers; tell whether the answer comes later, changed or never."""
@@ -231,14 +235,6 @@ class RuleFollower:
             return False
         call.connection.answer(call.response)
         return True
-
-    def _go_on(self, call: Call) -> None:
-        if self._is_taken(call):
-            return
-        if call.response is None:
-            call.connection.go_on(call.request)
-        else:
-            call.connection.answer(call.response)
 
     def _is_taken(self, call: Call) -> bool:
         """Apply the rules that are left, until one decides; tell whether one has, or the call has to wait."""

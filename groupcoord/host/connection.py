@@ -275,10 +275,6 @@ class Connection:
         if self._header is not None:
             self.client_id = self._header.client_id
 
-    def belongs_to(self, broker: RequestHandler) -> bool:
-        """Tell whether this broker answers its requests."""
-        return self._broker is broker
-
     @property
     def is_waiting(self) -> bool:
         """True while a request has no answer yet."""

@@ -68,7 +68,7 @@ def answers(*asked: tuple[str, str, object, dict[str, str]]) -> list[tuple[int, 
 
     async def run() -> list[tuple[int, Any]]:
         broker = Broker(config=Config(), clock=LeapingClock(), log_store=MemoryLogStore(), node=Node(1, "127.0.0.1", 0))
-        async with Server(broker, port=0) as server, ControlServer(Control([server]), 0) as control:
+        async with Server(broker, port=0) as server, ControlServer(Control(server), 0) as control:
             client = Client(control.port)
             return [
                 await asyncio.to_thread(client.ask, method, path, body, **headers)
