@@ -6,7 +6,7 @@ That is the form in which a broker refuses a whole request, as Kafka's ``Abstrac
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from attrs import evolve
 
@@ -62,6 +62,12 @@ from groupcoord.wire import transaction_messages as transactions
 API_VERSIONS_KEY = 18
 
 Refusal = Callable[[Any, ErrorCode], WireResponse]
+T = TypeVar("T")
+
+
+def _each(refused: Callable[[int, ErrorCode], T], topic: Any, error: ErrorCode) -> tuple[T, ...]:
+    """Return an entry with the error for each partition that a request names below a topic."""
+    return tuple(refused(partition.partition_index, error) for partition in topic.partitions)
 
 
 def _commit_results(topics: tuple[TopicToCommit, ...], error: ErrorCode) -> tuple[TopicResult, ...]:
@@ -115,69 +121,10 @@ def _refuse_api_versions(request: broker.ApiVersions, error: ErrorCode) -> broke
 def _refuse_fetch(request: broker.Fetch, error: ErrorCode) -> broker.FetchResponse:
     """Refuse each partition that is named; a request of a session that names none is refused as a whole."""
     topics = tuple(
-        broker.FetchedTopicData(
-            topic.name,
-            topic.topic_id,
-            tuple(broker.FetchedPartitionData(partition.partition_index, error) for partition in topic.partitions),
-        )
+        broker.FetchedTopicData(topic.name, topic.topic_id, _each(broker.FetchedPartitionData, topic, error))
         for topic in request.topics
     )
     return broker.FetchResponse(ErrorCode.NONE if topics else error, 0, topics)
-
-
-def _refuse_produce(request: broker.Produce, error: ErrorCode) -> broker.ProduceResponse:
-    return broker.ProduceResponse(
-        tuple(
-            broker.ProducedTopic(
-                topic.name,
-                topic.topic_id,
-                tuple(broker.ProducedPartition(partition.partition_index, error) for partition in topic.partitions),
-            )
-            for topic in request.topics
-        )
-    )
-
-
-def _refuse_list_offsets(request: broker.ListOffsets, error: ErrorCode) -> broker.ListOffsetsResponse:
-    return broker.ListOffsetsResponse(
-        tuple(
-            broker.ListedOffsetsTopic(
-                topic.name,
-                tuple(
-                    broker.ListedOffsetsPartition(partition.partition_index, error) for partition in topic.partitions
-                ),
-            )
-            for topic in request.topics
-        )
-    )
-
-
-def _refuse_leader_epochs(
-    request: broker.OffsetForLeaderEpoch, error: ErrorCode
-) -> broker.OffsetForLeaderEpochResponse:
-    return broker.OffsetForLeaderEpochResponse(
-        tuple(
-            broker.LeaderEpochEnds(
-                topic.name,
-                tuple(broker.LeaderEpochEnd(partition.partition_index, error) for partition in topic.partitions),
-            )
-            for topic in request.topics
-        )
-    )
-
-
-def _refuse_delete_records(request: broker.DeleteRecords, error: ErrorCode) -> broker.DeleteRecordsResponse:
-    return broker.DeleteRecordsResponse(
-        tuple(
-            broker.DeletedRecordsTopic(
-                topic.name,
-                tuple(
-                    broker.DeletedRecordsPartition(partition.partition_index, error) for partition in topic.partitions
-                ),
-            )
-            for topic in request.topics
-        )
-    )
 
 
 _OF_TOPICS: dict[type, Refusal] = {
@@ -192,10 +139,29 @@ _OF_TOPICS: dict[type, Refusal] = {
         tuple(broker.DeletedTopic(topic.name, topic.topic_id, error) for topic in request.topics)
     ),
     broker.Fetch: _refuse_fetch,
-    broker.Produce: _refuse_produce,
-    broker.ListOffsets: _refuse_list_offsets,
-    broker.OffsetForLeaderEpoch: _refuse_leader_epochs,
-    broker.DeleteRecords: _refuse_delete_records,
+    broker.Produce: lambda request, error: broker.ProduceResponse(
+        tuple(
+            broker.ProducedTopic(topic.name, topic.topic_id, _each(broker.ProducedPartition, topic, error))
+            for topic in request.topics
+        )
+    ),
+    broker.ListOffsets: lambda request, error: broker.ListOffsetsResponse(
+        tuple(
+            broker.ListedOffsetsTopic(topic.name, _each(broker.ListedOffsetsPartition, topic, error))
+            for topic in request.topics
+        )
+    ),
+    broker.OffsetForLeaderEpoch: lambda request, error: broker.OffsetForLeaderEpochResponse(
+        tuple(
+            broker.LeaderEpochEnds(topic.name, _each(broker.LeaderEpochEnd, topic, error)) for topic in request.topics
+        )
+    ),
+    broker.DeleteRecords: lambda request, error: broker.DeleteRecordsResponse(
+        tuple(
+            broker.DeletedRecordsTopic(topic.name, _each(broker.DeletedRecordsPartition, topic, error))
+            for topic in request.topics
+        )
+    ),
 }
 
 # ---------------------------------------------------------------- settings
@@ -238,10 +204,7 @@ def _refuse_reassignments(
     request: cluster.AlterPartitionReassignments, error: ErrorCode
 ) -> cluster.AlterPartitionReassignmentsResponse:
     topics = tuple(
-        cluster.ReassignedTopic(
-            topic.name,
-            tuple(cluster.ReassignedPartition(partition.partition_index, error) for partition in topic.partitions),
-        )
+        cluster.ReassignedTopic(topic.name, _each(cluster.ReassignedPartition, topic, error))
         for topic in request.topics
     )
     return cluster.AlterPartitionReassignmentsResponse(topics, error)

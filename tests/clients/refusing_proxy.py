@@ -12,29 +12,16 @@ from collections import Counter, defaultdict
 from typing import Any
 
 from groupcoord.core.messages import (
-    NO_NODE,
     ConsumerGroupHeartbeat,
-    ConsumerGroupHeartbeatResponse,
-    FetchedGroup,
     FindCoordinator,
-    FindCoordinatorResponse,
-    FoundCoordinator,
-    Heartbeat,
-    HeartbeatResponse,
     JoinGroup,
-    JoinGroupResponse,
     LeaveGroup,
-    LeaveGroupResponse,
     OffsetCommit,
-    OffsetCommitResponse,
     OffsetFetch,
-    OffsetFetchResponse,
-    PartitionResult,
     SyncGroup,
-    SyncGroupResponse,
-    TopicResult,
 )
 from groupcoord.errors import ErrorCode
+from groupcoord.faults.error_answers import refuse
 from groupcoord.wire import RequestHeader, decode_request, encode_response
 from tests.clients.counting_proxy import HOST, CountingProxy
 
@@ -142,7 +129,9 @@ class RefusingProxy(CountingProxy):
         refused, number, name = group_id.split("-")[-3:]
         if api != refused or self._counts[group_id, api] != int(number):
             return None
-        return encode_response(header, refuse(request, ErrorCode[name]))
+        response = refuse(request, ErrorCode[name])
+        assert response is not None
+        return encode_response(header, response)
 
 
 def group_of(request: Any) -> str | None:
@@ -152,29 +141,3 @@ def group_of(request: Any) -> str | None:
     if isinstance(request, OffsetFetch):
         return request.groups[0].group_id
     return getattr(request, "group_id", None)
-
-
-def refuse(request: Any, code: ErrorCode) -> Any:
-    """Return the answer that says nothing but an error."""
-    match request:
-        case FindCoordinator():
-            return FindCoordinatorResponse((FoundCoordinator(request.keys[0], NO_NODE, code),))
-        case JoinGroup():
-            return JoinGroupResponse(code, request.member_id)
-        case SyncGroup():
-            return SyncGroupResponse(code)
-        case Heartbeat():
-            return HeartbeatResponse(code)
-        case LeaveGroup():
-            return LeaveGroupResponse(code)
-        case ConsumerGroupHeartbeat():
-            return ConsumerGroupHeartbeatResponse(code)
-        case OffsetCommit():
-            topics = (
-                TopicResult(t.name, t.topic_id, tuple(PartitionResult(p.partition_index, code) for p in t.partitions))
-                for t in request.topics
-            )
-            return OffsetCommitResponse(tuple(topics))
-        case OffsetFetch():
-            return OffsetFetchResponse((FetchedGroup(str(group_of(request)), code, ()),))
-    raise TypeError(f"{request!r} is no request of a group")
