@@ -66,7 +66,7 @@ class BadArgumentsError(GroupcoordError):
     """The body of a request isn't what its word takes. The message says why."""
 
 
-class ControlServer:
+class ControlServer(HttpServer):
     """Lets programs say over HTTP what shall go wrong.
 
     Args:
@@ -75,24 +75,13 @@ class ControlServer:
     """
 
     def __init__(self, control: Control, port: int) -> None:
+        super().__init__(HOST, port, "faults", BODY_BYTES_MAX)
         self._control = control
-        self._http = HttpServer(self._answer, HOST, port, "faults", BODY_BYTES_MAX)
         self._rules: dict[int, Rule] = {}
         self._numbers = count(1)
 
-    @property
-    def port(self) -> int:
-        """The port that it listens on."""
-        return self._http.port
-
-    async def __aenter__(self) -> ControlServer:
-        await self._http.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._http.stop()
-
-    def _answer(self, request: HttpRequest) -> HttpResponse:
+    def answer(self, request: HttpRequest) -> HttpResponse:
+        """See :class:`~groupcoord.host.http.HttpServer`."""
         host = request.headers.get("host", "").rpartition(":")
         if (host[0] or host[2]) not in LOOPBACK_NAMES or "origin" in request.headers:
             return _said(HTTPStatus.FORBIDDEN, "only programs of this machine may ask, and no browser")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from http import HTTPStatus
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 logger = logging.getLogger("groupcoord.host")
 
@@ -55,21 +56,17 @@ class HttpResponse(NamedTuple):
         return "\r\n".join(lines).encode("latin-1") + self.body
 
 
-class HttpServer:
-    """Answers requests on a port of its own, in the event loop that starts it.
+class HttpServer(ABC):
+    """Answers requests on a port of its own, in the event loop of the ``async with`` block that it is open for.
 
     Args:
-        answer: answers a request, at once; what it raises is logged and answered with 500.
         host: the address to listen on.
         port: the port to listen on; 0 takes a free one.
         purpose: what it is for, for the log.
         body_bytes_max: so long a body is read; a longer one is refused (413).
     """
 
-    def __init__(
-        self, answer: Callable[[HttpRequest], HttpResponse], host: str, port: int, purpose: str, body_bytes_max: int = 0
-    ) -> None:
-        self._answer = answer
+    def __init__(self, host: str, port: int, purpose: str, body_bytes_max: int = 0) -> None:
         self._host = host
         self._port = port
         self._purpose = purpose
@@ -83,18 +80,23 @@ class HttpServer:
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 
-    async def start(self) -> None:
+    async def __aenter__(self) -> Self:
         """Listen.
 
         Raises:
             OSError: the address is taken, or is not this machine's.
         """
         self._server = await asyncio.start_server(self._serve, self._host, self._port, limit=HEAD_BYTES_MAX)
+        return self
 
-    def stop(self) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Listen no longer."""
         assert self._server is not None
         self._server.close()
+
+    @abstractmethod
+    def answer(self, request: HttpRequest) -> HttpResponse:
+        """Answer a request, at once; what this raises is logged and answered with 500."""
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -111,7 +113,7 @@ class HttpServer:
         try:
             method, path, headers = _read_head(await reader.readuntil(END_OF_HEAD))
             body = await reader.readexactly(self._body_size(headers))
-            return self._answer(HttpRequest(method, path, headers, body))
+            return self.answer(HttpRequest(method, path, headers, body))
         except HttpError as error:
             return HttpResponse(error.status)
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):

@@ -82,7 +82,7 @@ def _by_state(name: str, text: str, states: type[Enum], counts: Counter[str]) ->
     return family
 
 
-class MetricsServer:
+class MetricsServer(HttpServer):
     """Answers ``GET /metrics`` on a port of its own, in the event loop of the server that it watches.
 
     Args:
@@ -92,23 +92,12 @@ class MetricsServer:
     """
 
     def __init__(self, coordinator: GroupCoordinator, host: str, port: int) -> None:
+        super().__init__(host, port, "metrics")
         self._registry = CollectorRegistry()
         self._registry.register(CoordinatorCollector(coordinator))
-        self._http = HttpServer(self._answer, host, port, "metrics")
 
-    @property
-    def port(self) -> int:
-        """The port that it listens on."""
-        return self._http.port
-
-    async def __aenter__(self) -> MetricsServer:
-        await self._http.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._http.stop()
-
-    def _answer(self, request: HttpRequest) -> HttpResponse:
+    def answer(self, request: HttpRequest) -> HttpResponse:
+        """See :class:`~groupcoord.host.http.HttpServer`."""
         if request.method != "GET" or request.path not in ("/metrics", "/"):
             return HttpResponse(HTTPStatus.NOT_FOUND)
         return HttpResponse(HTTPStatus.OK, generate_latest(self._registry), CONTENT_TYPE)
