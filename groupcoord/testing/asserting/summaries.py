@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 from uuid import UUID
@@ -116,27 +116,29 @@ def describe_request(message: Any, name_of: NameOf) -> str:
             return f"{message.group_id}, epoch {message.member_epoch}, member {short(message.member_id)}"
         case OffsetCommit() | TxnOffsetCommit():
             offsets = some(
-                f"{topic.name or name_of(topic.topic_id)}-{partition.partition_index} at {partition.committed_offset}"
-                for topic in message.topics
-                for partition in topic.partitions
+                f"{place} at {partition.committed_offset}" for place, partition in _partitions(message.topics, name_of)
             )
             return f"{message.group_id}, generation {message.generation_id}: {offsets}"
         case OffsetFetch():
             return some(str(group.group_id) for group in message.groups)
         case Fetch():
             return some(
-                f"{topic.name or name_of(topic.topic_id)}-{partition.partition_index} from {partition.fetch_offset}"
-                for topic in message.topics
-                for partition in topic.partitions
+                f"{place} from {partition.fetch_offset}" for place, partition in _partitions(message.topics, name_of)
             )
         case Produce():
             return some(
-                f"{topic.name or name_of(topic.topic_id)}-{partition.partition_index}: "
-                f"{counted(len(partition.records or b''), 'byte')}"
-                for topic in message.topics
-                for partition in topic.partitions
+                f"{place}: {counted(len(partition.records or b''), 'byte')}"
+                for place, partition in _partitions(message.topics, name_of)
             )
     return ""
+
+
+def _partitions(topics: Iterable[Any], name_of: NameOf) -> Iterator[tuple[str, Any]]:
+    """Yield what a message says of each partition, behind the partition's name: ``orders-0``."""
+    for topic in topics:
+        name = topic.name or name_of(topic.topic_id)
+        for partition in topic.partitions:
+            yield f"{name}-{partition.partition_index}", partition
 
 
 # ---------------------------------------------------------------- answers
@@ -160,19 +162,16 @@ def describe_answer(answer: Any, name_of: NameOf) -> str:
             return f"epoch {answer.member_epoch}{has}"
         case OffsetFetchResponse():
             return some(
-                f"{topic.name or name_of(topic.topic_id)}-{offset.partition_index} at {offset.committed_offset}"
+                f"{place} at {offset.committed_offset}"
                 for group in answer.groups
-                for topic in group.topics
-                for offset in topic.partitions
+                for place, offset in _partitions(group.topics, name_of)
                 if offset.committed_offset >= 0
             )
         case FetchResponse():
             return f"{counted(_record_bytes(answer), 'byte')} of records"
         case ProduceResponse():
             return some(
-                f"{topic.name or name_of(topic.topic_id)}-{partition.partition_index} from {partition.base_offset}"
-                for topic in answer.topics
-                for partition in topic.partitions
+                f"{place} from {partition.base_offset}" for place, partition in _partitions(answer.topics, name_of)
             )
     return "fine"
 
