@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from types import TracebackType
 
 LOGGER_NAME = "groupcoord.host"
 KEPT_LINES = 20
@@ -24,9 +23,7 @@ class LogTap(logging.Filter):
         logging.getLogger(LOGGER_NAME).addFilter(self)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         logging.getLogger(LOGGER_NAME).removeFilter(self)
 
     def filter(self, record: logging.LogRecord) -> bool:
