@@ -26,6 +26,15 @@ class Outcome(Enum):
     DISCONNECTED = "disconnected"
 
 
+def named_groups(request: Any) -> tuple[str | None, ...]:
+    """Return the groups that a request names, each of which may be null."""
+    if hasattr(request, "group_id"):
+        return (request.group_id,)
+    if hasattr(request, "group_ids"):
+        return tuple(request.group_ids)
+    return tuple(group.group_id for group in getattr(request, "groups", ()))
+
+
 class Call:
     """One request, and its answer when there is one.
 
@@ -89,12 +98,7 @@ class Call:
     @property
     def group_ids(self) -> tuple[str | None, ...]:
         """The groups that the request names."""
-        request = self._request
-        if hasattr(request, "group_id"):
-            return (request.group_id,)
-        if hasattr(request, "group_ids"):
-            return tuple(request.group_ids)
-        return tuple(group.group_id for group in getattr(request, "groups", ()))
+        return named_groups(self._request)
 
     @property
     def topics(self) -> tuple[str, ...]:

@@ -8,7 +8,9 @@ from typing import Any
 
 from groupcoord.errors import ErrorCode, GroupcoordError
 from groupcoord.faults.calls import Call
+from groupcoord.faults.error_answers import REFUSALS
 from groupcoord.wire.api import Api
+from groupcoord.wire.broker_messages import Metadata
 from groupcoord.wire.registry import APIS
 
 Where = Callable[[Call], object] | Mapping[str, object]
@@ -77,9 +79,6 @@ def matcher(api: str, where: Where | None) -> Callable[[Call], object]:
 
 
 def _request_fields(api: str) -> tuple[str, ...]:
-    from groupcoord.faults.error_answers import REFUSALS
-    from groupcoord.wire.broker_messages import Metadata
-
     request_type: Any = next(kind for kind in (*REFUSALS, Metadata) if kind.__name__ == api)
     return tuple(attribute.name for attribute in request_type.__attrs_attrs__)
 

@@ -15,6 +15,7 @@ from groupcoord.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
+from groupcoord.faults.words import APIS_BY_NAME
 from groupcoord.messages import (
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatResponse,
@@ -42,7 +43,7 @@ from groupcoord.messages import (
 )
 from groupcoord.testing import ServerThread
 from groupcoord.testing.asserting.report import report_on
-from groupcoord.testing.asserting.requests import API_NAMES, RequestLog
+from groupcoord.testing.asserting.requests import RequestLog
 from groupcoord.testing.asserting.summaries import describe_answer, describe_request
 from groupcoord.testing.modern_consumers import ModernConsumer
 from groupcoord.wire import RequestHeader, WireResponse
@@ -66,7 +67,6 @@ from groupcoord.wire.broker_messages import (
 
 START_MS = 1_700_000_000_000
 ORDERS_ID = UUID(int=7)
-KEYS = {name: key for key, name in API_NAMES.items()}
 MEMBER = "billing-1-c0bead4f-b631-4cd2"
 OFFSETS = TopicToCommit("orders", tuple(OffsetToCommit(number, 10 + number) for number in range(6)))
 READ = FetchedPartitionData(0, ErrorCode.NONE, records=(b"12", memoryview(b"3456")))
@@ -178,7 +178,7 @@ class Conversation:
 
     def hear(self, message: object, answer: object = None, *, client_id: str = "billing-1", refusal: str = "") -> None:
         """Keep a request and what became of it."""
-        header = RequestHeader(KEYS[type(message).__name__], 1, 7, client_id)
+        header = RequestHeader(APIS_BY_NAME[type(message).__name__].key, 1, 7, client_id)
         number = self.log.came(header, message, "/127.0.0.1", 1)
         if answer is not None:
             self.clock.advance(20)

@@ -7,7 +7,9 @@ from typing import Any, overload
 
 from attrs import evolve, frozen
 
-from groupcoord.core.messages import CoordinatorType, FindCoordinator, OffsetFetch
+from groupcoord.core.messages import CoordinatorType, FindCoordinator
+from groupcoord.faults.calls import named_groups
+from groupcoord.faults.words import APIS_BY_NAME
 from groupcoord.testing.asserting.words import did_you_mean
 from groupcoord.wire.broker_messages import FetchedPartitionData, FetchResponse, Produce
 from groupcoord.wire.header import RequestHeader
@@ -16,8 +18,6 @@ from groupcoord.wire.registry import APIS
 KEPT_COUNT = 10_000
 KEPT_RECORD_BYTES = 16_777_216
 """So many requests are kept, and so many bytes of records in them; older ones are forgotten."""
-
-API_NAMES = {api.key: api.name for api in APIS.values()}
 
 
 @frozen
@@ -55,12 +55,9 @@ class ReceivedRequest:
     def group_ids(self) -> tuple[str, ...]:
         """The groups that it names."""
         message = self.message
-        if isinstance(message, OffsetFetch):
-            return tuple(group.group_id for group in message.groups if group.group_id is not None)
         if isinstance(message, FindCoordinator):
             return message.keys if message.key_type == CoordinatorType.GROUP else ()
-        group_id = getattr(message, "group_id", None)
-        return getattr(message, "group_ids", ()) if group_id is None else (group_id,)
+        return tuple(group_id for group_id in named_groups(message) if group_id is not None)
 
 
 class Requests(Sequence[ReceivedRequest]):
@@ -113,9 +110,8 @@ class Requests(Sequence[ReceivedRequest]):
 
 
 def _checked_api(name: str) -> str:
-    known = API_NAMES.values()
-    if name not in known:
-        raise ValueError(f"no API that is served is called {name!r}{did_you_mean(name, known)}")
+    if name not in APIS_BY_NAME:
+        raise ValueError(f"no API that is served is called {name!r}{did_you_mean(name, APIS_BY_NAME)}")
     return name
 
 
@@ -144,7 +140,7 @@ class RequestLog:
         self._count = number = self._count + 1
         self._kept[number] = ReceivedRequest(
             number,
-            API_NAMES[header.api_key],
+            APIS[header.api_key].name,
             header.api_version,
             header.client_id,
             client_host,
