@@ -93,6 +93,13 @@ VARINTS = tuple(varint(value) for value in range(8_192))
 
 _SMALL = len(VARINTS)
 _NULL = varint(-1)
+
+
+def sized(content: bytes | None) -> bytes:
+    """Return bytes behind their length, as keys, values and headers stand in a record; or null."""
+    return _NULL if content is None else varint(len(content)) + content
+
+
 RECORD_STARTS = tuple(b"\x00\x00" + encoded for encoded in VARINTS)
 """How nearly every record starts behind its length: attributes, no time since the first, its place in the batch.
 

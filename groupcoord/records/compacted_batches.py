@@ -22,12 +22,12 @@ from groupcoord.records.batches import (
     CorruptBatchError,
     read_varint,
     seal,
+    sized,
     varint,
 )
 from groupcoord.records.compression import DecompressionError, compress
 
 _pack_covered = Struct(">hiqqqhii").pack
-_NULL = varint(-1)
 _NO_HEADERS = b"\x00"
 NO_TIMESTAMP = -1
 
@@ -58,7 +58,7 @@ def raw_records(batch: Batch, *, decompressed_bytes_max: int) -> Iterator[RawRec
     """
     if batch.magic != MAGIC_V2:
         for offset, timestamp_ms, key, value in batch.records():
-            body = _sized(key) + _sized(value) + _NO_HEADERS
+            body = sized(key) + sized(value) + _NO_HEADERS
             delta_ms = timestamp_ms - batch.base_timestamp_ms
             yield RawRecord(offset - batch.base_offset, delta_ms, key, value is not None, body)
         return
@@ -144,7 +144,3 @@ def _sealed(
     times_ms = base_timestamp_ms, max_timestamp_ms
     header = _pack_covered(attributes, batch.last_offset_delta, *times_ms, *producer, count)
     return seal(batch.base_offset, batch.leader_epoch, header + payload)
-
-
-def _sized(raw: bytes | None) -> bytes:
-    return _NULL if raw is None else varint(len(raw)) + raw

@@ -11,7 +11,7 @@ from struct import pack
 
 from crc32c import crc32c
 
-from groupcoord.records.batches import BatchRecord, varint
+from groupcoord.records.batches import BatchRecord, sized, varint
 from groupcoord.records.compression import Compression, compress, lz4_frame
 
 LOG_APPEND_TIME, TRANSACTIONAL, CONTROL = 0x08, 0x10, 0x20
@@ -53,11 +53,11 @@ def encode_any_batch(
     max_timestamp_ms = max((record[1] for record in records), default=0)
     if append_time_ms is not None:
         max_timestamp_ms = append_time_ms
-    header_bytes = varint(len(headers)) + b"".join(_varint_sized(part) for header in headers for part in header)
+    header_bytes = varint(len(headers)) + b"".join(sized(part) for header in headers for part in header)
     parts: list[bytes] = []
     for offset, timestamp_ms, key, value in records:
         body = b"\x00" + varint(timestamp_ms - base_timestamp_ms) + varint(offset - base_offset)
-        body += _varint_sized(key) + _varint_sized(value) + header_bytes
+        body += sized(key) + sized(value) + header_bytes
         parts += (varint(len(body)), body)
     attributes = codec | (0 if append_time_ms is None else LOG_APPEND_TIME)
     attributes |= (TRANSACTIONAL if is_transactional else 0) | (CONTROL if is_control else 0)
@@ -114,10 +114,6 @@ def _message(
     covered = pack(">bb", magic, attributes) + (pack(">q", timestamp_ms) if magic == MAGIC_V1 else b"")
     covered += _int32_sized(key) + _int32_sized(value)
     return pack(">qiI", offset, len(covered) + 4, zlib.crc32(covered)) + covered
-
-
-def _varint_sized(data: bytes | None) -> bytes:
-    return varint(-1) if data is None else varint(len(data)) + data
 
 
 def _int32_sized(data: bytes | None) -> bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from groupcoord.records.batches import LOG_APPEND_TIME, Batch, frame_records, read_varint, varint
+from groupcoord.records.batches import LOG_APPEND_TIME, Batch, frame_records, read_varint, sized, varint
 from groupcoord.topic_logs.batch_records import DECOMPRESSED_BYTES_MAX, record_heads
 
 Header = tuple[str, bytes | None]
@@ -37,10 +37,10 @@ def encode_records(records: Sequence[RecordFields]) -> bytes:
                 b"\x00",
                 varint(timestamp_ms - base_ms),
                 varint(number),
-                _sized(key),
-                _sized(value),
+                sized(key),
+                sized(value),
                 varint(len(headers)),
-                *(_sized(name.encode()) + _sized(content) for name, content in headers),
+                *(sized(name.encode()) + sized(content) for name, content in headers),
             )
         )
         parts.append(varint(len(body)) + body)
@@ -77,10 +77,6 @@ def decode_records(batch: Batch) -> Iterator[tuple[int, RecordFields]]:
         own_ms = batch.base_timestamp_ms + head.timestamp_delta_ms
         timestamp_ms = own_ms if append_time_ms is None else append_time_ms
         yield batch.base_offset + head.offset_delta, RecordFields(timestamp_ms, key, value, tuple(headers))
-
-
-def _sized(content: bytes | None) -> bytes:
-    return varint(-1) if content is None else varint(len(content)) + content
 
 
 def _read_sized(payload: bytes, position: int) -> tuple[bytes | None, int]:
