@@ -12,7 +12,6 @@ import pytest
 
 from groupcoord.errors import ErrorCode
 from groupcoord.faults import Call, FaultFunctionError
-from groupcoord.messages import DescribeGroups
 from groupcoord.testing import ServerThread
 
 DEADLINE_S = 60.0
@@ -98,11 +97,11 @@ def test_consumers_join_again_when_told_to(groupcoord_server: ServerThread) -> N
     consumer = consumer_of(groupcoord_server, **{"heartbeat.interval.ms": 20})
     consumer.subscribe(["orders"], on_assign=lambda _, partitions: given.append(len(partitions)))
     until(lambda: consumer.poll(0.01) or len(given) == 1)
-    until(lambda: state_of(groupcoord_server) == "Stable")
+    groupcoord_server.wait_until_stable("g", timeout_s=DEADLINE_S)
     groupcoord_server.begin_rebalance("g")
     until(lambda: consumer.poll(0.01) or len(given) == 2)
-    until(lambda: state_of(groupcoord_server) == "Stable")
-    groupcoord_server.expire_member("g", member_of(groupcoord_server))
+    (member,) = groupcoord_server.wait_until_stable("g", timeout_s=DEADLINE_S).members
+    groupcoord_server.expire_member("g", member.member_id)
     until(lambda: consumer.poll(0.01) or len(given) == 3)
     assert given == [1, 1, 1]
     consumer.close()
@@ -116,18 +115,10 @@ def test_a_member_commits_after_its_coordinator_has_moved(groupcoord_server: Ser
     groupcoord_server.move_coordinator("g")
     commit(consumer)
     assert committed(consumer) == 42
-    assert state_of(groupcoord_server) == "Stable"
+    group = groupcoord_server.group("g")
+    assert group is not None
+    assert group.state == "Stable"
     consumer.close()
-
-
-def state_of(server: ServerThread) -> str:
-    return server.run(lambda broker: broker.coordinator.call(DescribeGroups(("g",)))).groups[0].group_state
-
-
-def member_of(server: ServerThread) -> str:
-    described = server.run(lambda broker: broker.coordinator.call(DescribeGroups(("g",)))).groups[0]
-    (member,) = described.members
-    return member.member_id
 
 
 @pytest.mark.parametrize("keeps_files", [False, True], ids=["in memory", "on disk"])
