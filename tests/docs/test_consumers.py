@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import groupcoord
+from tests.pytest_runs import WITHOUT_HYPOTHESIS, run_pytest
 
 from .markdown import DOCS, blocks
 
@@ -23,12 +21,10 @@ def test_its_tests_pass(tmp_path: Path) -> None:
     count = len(re.findall(r"^def test_", code, re.MULTILINE))
     path = tmp_path / "test_page.py"
     path.write_text(code, "utf-8")
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
-    words += ["-c", os.devnull, str(path)]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT_S)
+    status, output = run_pytest(path, *WITHOUT_HYPOTHESIS, cwd=tmp_path, timeout_s=TIMEOUT_S)
 
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{count} passed" in done.stdout
+    assert status == 0, output
+    assert f"{count} passed" in output
     assert count == 5
 
 

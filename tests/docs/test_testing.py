@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 
+from tests.pytest_runs import run_pytest
+
 from .markdown import DOCS, ROOT, blocks, run_block
 
 PAGE = DOCS / "testing.md"
-TIMEOUT_S = 60
 STORY_LINES_MAX = 15
 MEMORY = Path("/dev/shm")
 """Where there is such a folder, files in it are spared the disk: the page makes hundreds of small databases."""
@@ -58,8 +57,7 @@ def test_the_fixtures_examples_pass(tmp_path: Path) -> None:
     assert len(tests) == 4
     path = tmp_path / "test_page.py"
     path.write_text("\n\n".join(tests), "utf-8")
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, str(path)]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT_S)
+    status, output = run_pytest(path, cwd=tmp_path)
 
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "4 passed" in done.stdout
+    assert status == 0, output
+    assert "4 passed" in output

@@ -15,6 +15,7 @@ import pytest
 
 from tests.clients.fleet import PARTITION_COUNT, TOPIC, serving
 from tests.history.broker_log import unpack_broker_log
+from tests.pytest_runs import WITHOUT_HYPOTHESIS, run_pytest
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -105,10 +106,10 @@ def test_asyncio_service(tmp_path: Path) -> None:
 
 def test_virtual_clock_test_passes(tmp_path: Path) -> None:
     """The example's tests pass under pytest, away from this checkout's settings."""
-    words = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null")
-    lines = run(*words, EXAMPLES / "virtual_clock_test.py", cwd=tmp_path)
+    status, output = run_pytest(EXAMPLES / "virtual_clock_test.py", cwd=tmp_path)
 
-    assert lines[-1].startswith("3 passed in ")
+    assert status == 0, output
+    assert output.splitlines()[-1].startswith("3 passed in ")
 
 
 def test_virtual_clock_test_tells_how_long_it_took(tmp_path: Path) -> None:
@@ -176,19 +177,19 @@ def test_sqlite_log_store_test_passes(tmp_path: Path, monkeypatch: pytest.Monkey
     memory = Path("/dev/shm")  # spares the disk hundreds of small databases, where there is such a folder
     if memory.is_dir():
         monkeypatch.setenv("TMPDIR", str(memory))
-    words = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null")
-    lines = run(*words, EXAMPLES / "sqlite_log_store_test.py", cwd=tmp_path)
+    status, output = run_pytest(EXAMPLES / "sqlite_log_store_test.py", cwd=tmp_path)
 
-    assert lines[-1].startswith("2 passed in ")
+    assert status == 0, output
+    assert output.splitlines()[-1].startswith("2 passed in ")
 
 
 @pytest.mark.parametrize(("name", "count"), [("aiokafka_service_test.py", 4), ("confluent_kafka_service_test.py", 5)])
 def test_services_pass_their_tests(name: str, count: int, tmp_path: Path) -> None:
     """Services with real clients rebalance, commit, die and go on, in tests of the server's fixture."""
-    words = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-c", "/dev/null")
-    lines = run(*words, EXAMPLES / name, cwd=tmp_path)
+    status, output = run_pytest(EXAMPLES / name, *WITHOUT_HYPOTHESIS, cwd=tmp_path)
 
-    assert lines[-1].startswith(f"{count} passed in ")
+    assert status == 0, output
+    assert output.splitlines()[-1].startswith(f"{count} passed in ")
 
 
 @pytest.mark.slow

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
-TIMEOUT_S = 60
+from tests.pytest_runs import TIMEOUT_S, WITHOUT_HYPOTHESIS, run_pytest
 
 
-def run_pytest(tmp_path: Path, test: str, *options: str) -> tuple[int, str]:
+def run_test(tmp_path: Path, test: str, *options: str) -> tuple[int, str]:
     """Run a file of tests in a pytest of its own, with all plugins but that of Hypothesis, and no settings of ours."""
     path = tmp_path / "test_it.py"
     path.write_text(test, "utf-8")
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull]
-    words += ["-p", "no:hypothesispytest", *options, path]  # it takes most of the time
-    done = subprocess.run(
-        [str(word) for word in words], cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT_S
-    )
-    return done.returncode, done.stdout + done.stderr
+    return run_pytest(path, *WITHOUT_HYPOTHESIS, *options, cwd=tmp_path)
 
 
 def test_who_does_not_ask_pays_little(tmp_path: Path) -> None:
@@ -31,7 +25,7 @@ def test_it():
     assert not [name for name in sys.modules if name.split(".")[0] in ("kio", "hypothesis", "asyncio", "crc32c")]
     assert "groupcoord.host" not in sys.modules
 """
-    status, output = run_pytest(tmp_path, test, "-W", "error", "-p", "no:xdist")
+    status, output = run_test(tmp_path, test, "-W", "error", "-p", "no:xdist")
 
     assert status == 0, output
 
@@ -40,14 +34,14 @@ def test_the_marker_is_known(tmp_path: Path) -> None:
     """Strict markers accept ours, and ``--markers`` describes it."""
     test = "import pytest\n@pytest.mark.groupcoord_server(topics={'t': 1})\ndef test_it(groupcoord_server): pass\n"
 
-    assert run_pytest(tmp_path, test, "--strict-markers", "-W", "error")[0] == 0
-    assert "groupcoord_server(topics=None" in run_pytest(tmp_path, test, "--markers")[1]
+    assert run_test(tmp_path, test, "--strict-markers", "-W", "error")[0] == 0
+    assert "groupcoord_server(topics=None" in run_test(tmp_path, test, "--markers")[1]
 
 
 def test_a_wrong_option_is_told(tmp_path: Path) -> None:
     """An option that the marker does not have makes the test fail with the list of those that it has."""
     test = "import pytest\n@pytest.mark.groupcoord_server(topic={'t': 1})\ndef test_it(groupcoord_server): pass\n"
-    status, output = run_pytest(tmp_path, test)
+    status, output = run_test(tmp_path, test)
 
     assert status == 1
     assert "takes topics, settings, data_dir, clock; it got topic" in output
@@ -56,7 +50,7 @@ def test_a_wrong_option_is_told(tmp_path: Path) -> None:
 def test_without_the_extra_the_fixture_says_what_to_install(tmp_path: Path) -> None:
     """Where the wire codec is missing, the fixture names the command that brings it."""
     test = "import sys\nsys.modules['kio'] = None\ndef test_it(groupcoord_server): pass\n"
-    status, output = run_pytest(tmp_path, test)
+    status, output = run_test(tmp_path, test)
 
     assert status == 1
     assert "pip install 'groupcoord[serve]'" in output
@@ -69,7 +63,7 @@ import threading
 def test_one(groupcoord_server): assert False
 def test_two(): assert not [t for t in threading.enumerate() if t.name == "groupcoord-server"]
 """
-    status, output = run_pytest(tmp_path, test)
+    status, output = run_test(tmp_path, test)
 
     assert status == 1
     assert "1 failed, 1 passed" in output
@@ -84,7 +78,7 @@ def test_one(groupcoord_server, groupcoord_server_factory, groupcoord_session_se
 def test_two(groupcoord_server): pass
 def test_three(): assert False
 """
-    status, output = run_pytest(tmp_path, test)
+    status, output = run_test(tmp_path, test)
 
     assert status == 1
     assert "2 failed, 1 passed" in output
@@ -109,7 +103,7 @@ def test_it(groupcoord_session_server, worker_id, number):
     with open(f"{worker_id}.txt", "a") as file:
         print(groupcoord_session_server.port, record.offset, file=file)
 """
-    status, output = run_pytest(tmp_path, test, "-n", "2", "--dist", "each", "-W", "error")
+    status, output = run_test(tmp_path, test, "-n", "2", "--dist", "each", "-W", "error")
 
     assert status == 0, output
     workers = [[line.split() for line in path.read_text("utf-8").splitlines()] for path in tmp_path.glob("gw*.txt")]

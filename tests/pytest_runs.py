@@ -1,0 +1,26 @@
+"""pytest in a process of its own, away from the settings of this checkout: for tests of tests."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+TIMEOUT_S = 60
+WITHOUT_HYPOTHESIS = ("-p", "no:hypothesispytest")
+"""Options for tests that don't need that plugin, which takes most of the time of a short run."""
+
+
+def run_pytest(path: Path, *options: str, cwd: Path, timeout_s: float = TIMEOUT_S) -> tuple[int, str]:
+    """Run a file of tests in a folder; return the exit status, and what was written: to stdout last.
+
+    Args:
+        path: the file.
+        options: of pytest, besides.
+        cwd: the folder.
+        timeout_s: how long that may take, in seconds.
+    """
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, *options, str(path)]
+    done = subprocess.run(words, cwd=cwd, capture_output=True, text=True, timeout=timeout_s, stdin=subprocess.DEVNULL)
+    return done.returncode, done.stderr + done.stdout
