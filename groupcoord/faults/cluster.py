@@ -6,7 +6,6 @@ import socket
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from types import MappingProxyType
 
 from attrs import evolve, frozen
 
@@ -25,6 +24,7 @@ from groupcoord.host.topics import OFFSETS_TOPIC, TopicRegistry
 from groupcoord.host.transaction_log import MemoryTransactionLog
 from groupcoord.log_store import ClosableStore, LogStore
 
+HOST = "127.0.0.1"
 NODE_ID = 1
 
 
@@ -51,10 +51,9 @@ class Cluster:
         topics: the topics that exist from the start, with their numbers of partitions.
         data_dir: where everything is kept; None: in memory.
         clock: where time comes from.
-        host: the address to listen on.
         secure: Kafka's settings for log-in and ACLs.
         users: passwords by name, of those who may log in.
-        make_broker: makes the broker of each life; a :class:`~groupcoord.host.broker.Broker` by default.
+        make_broker: makes the broker of each life, of what a :class:`~groupcoord.host.broker.Broker` takes.
 
     Attributes:
         rules: what goes wrong with requests; of all lives.
@@ -67,11 +66,10 @@ class Cluster:
         topics: dict[str, int],
         data_dir: Path | None,
         clock: Clock,
-        host: str = "127.0.0.1",
         *,
-        secure: Mapping[str, str | int | float] = MappingProxyType({}),
-        users: Mapping[str, str] = MappingProxyType({}),
-        make_broker: Callable[..., Broker] = Broker,
+        secure: Mapping[str, str | int | float],
+        users: Mapping[str, str],
+        make_broker: Callable[..., Broker],
     ) -> None:
         self.clock = clock
         self.rules = Rules()
@@ -80,7 +78,6 @@ class Cluster:
         self._config = config
         self._topics = topics
         self._data_dir = data_dir
-        self._host = host
         self._secure = secure
         self._users = users
         self._make_broker = make_broker
@@ -102,8 +99,8 @@ class Cluster:
             if not self._sockets:
                 stack.callback(self.forget)
                 named = {listener.name: (listener.host, listener.port) for listener in kept.security.listeners}
-                self._bind(named or {"": (self._host, 0)})
-            node = Node(NODE_ID, self._host, self.ports[0])
+                self._bind(named or {"": (HOST, 0)})
+            node = Node(NODE_ID, HOST, self.ports[0])
             server = Server(self._broker_over(kept, node), sock=self._sockets.get(""), socks=self._sockets)
             await server.start()
             stack.pop_all()

@@ -16,7 +16,7 @@ from typing import TypeVar
 from groupcoord.clock import LeapingClock, ManualClock
 from groupcoord.config import Config
 from groupcoord.faults import Control, FaultFunctionError, Rule
-from groupcoord.faults.cluster import Cluster
+from groupcoord.faults.cluster import HOST, Cluster
 from groupcoord.host.broker import Broker
 from groupcoord.host.security.security import Security, is_security_key
 from groupcoord.testing.asserting.assertions import Assertions
@@ -30,7 +30,6 @@ from groupcoord.testing.fault_words import FaultWords
 
 __all__ = ["ServerThread"]
 
-HOST = "127.0.0.1"
 START_TIMEOUT_S = 30.0
 CALL_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 30.0
