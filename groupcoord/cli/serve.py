@@ -22,13 +22,14 @@ from groupcoord.clock import Clock, LeapingClock, SystemClock
 from groupcoord.config import Config
 from groupcoord.coordinator import LoadError
 from groupcoord.core.messages import Node
-from groupcoord.errors import ConfigError, GroupcoordError
+from groupcoord.errors import ConfigError
 from groupcoord.host.broker import Broker
-from groupcoord.host.group_configs import GroupConfigFileError, GroupConfigs
+from groupcoord.host.group_configs import GroupConfigs
+from groupcoord.host.json_file import DataFileError
 from groupcoord.host.opening import open_log_store, open_topic_directory, open_transaction_log
 from groupcoord.host.security.security import Security, is_security_key
 from groupcoord.host.server import Server
-from groupcoord.host.topics import OFFSETS_TOPIC, TopicError, TopicFileError, TopicRegistry, check_topic_name
+from groupcoord.host.topics import OFFSETS_TOPIC, TopicError, TopicRegistry, check_topic_name
 from groupcoord.host.transaction_log import TransactionLogError
 from groupcoord.interpreter import keep_freed_memory
 from groupcoord.log_store import ListingStore, LogStore, LogStoreError, MemoryLogStore
@@ -101,7 +102,7 @@ def serve(
         config, is_set, secure = _parse_settings(setting or [], holds_records=not no_records)
         topics = [_parse_topic(text) for text in topic or []]
         clock = _clock(can_be_turned=control_port is not None)
-        security = _open_security(clock, data_dir, secure)
+        security = Security(clock, data_dir, secure)
         with ExitStack() as stack:
             socks = _bind(stack, security, PlainListener("", host, port, advertised_host))
             store = _open_store(data_dir, config)
@@ -135,7 +136,7 @@ def _errors_told() -> Iterator[None]:
         _refuse(str(error), USAGE_ERROR)
     except LoadError as error:
         _refuse(f"none of {len(error.causes)} log partitions can be loaded", FAILURE)
-    except (LogStoreError, TransactionLogError, GroupConfigFileError) as error:
+    except (LogStoreError, TransactionLogError, DataFileError) as error:
         _refuse(str(error), FAILURE)
 
 
@@ -184,16 +185,6 @@ def _parse_topic(text: str) -> tuple[str, int]:
     if partition_count < 1:
         raise StartError(f"--topic {text!r} is not NAME:PARTITIONS, such as orders:12", USAGE_ERROR)
     return name, partition_count
-
-
-def _open_security(clock: Clock, data_dir: Path | None, properties: dict[str, str | int]) -> Security:
-    try:
-        security = Security(clock, data_dir, properties)
-    except ConfigError:
-        raise
-    except GroupcoordError as error:
-        raise StartError(str(error)) from None
-    return security
 
 
 class PlainListener(NamedTuple):
@@ -258,8 +249,6 @@ def _open_topics(
         directory = open_topic_directory(data_dir, config, registry)
         for name, partition_count in topics:
             registry.ensure(name, partition_count)
-    except TopicFileError as error:
-        raise StartError(str(error)) from None
     except TopicError as error:
         raise StartError(f"--topic {name}:{partition_count}: {error}") from None
     except OSError as error:

@@ -6,15 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from groupcoord.config import Config
-from groupcoord.errors import GroupcoordError
 from groupcoord.group_settings import ConsumerGroupSettings
 from groupcoord.host.config_definitions import NO_CONFIGS, Configs, consumer_group_settings
-from groupcoord.host.json_file import read_json, write_json
+from groupcoord.host.json_file import DataFileError, JsonFile
 
 FILE_NAME = "group-configs.json"
 
 
-class GroupConfigFileError(GroupcoordError):
+class GroupConfigFileError(DataFileError):
     """The file of groups' settings can't be read or does not hold what it should; the message names file and reason."""
 
 
@@ -31,12 +30,11 @@ class GroupConfigs:
 
     def __init__(self, config: Config, directory: Path | None = None) -> None:
         self._config = config
-        self._path = None if directory is None else Path(directory) / FILE_NAME
+        self._file = JsonFile(directory, FILE_NAME, "settings of groups", GroupConfigFileError)
         self._own: dict[str, Configs] = {}
         self._usual = ConsumerGroupSettings.of(config)
         self._settings: dict[str, ConsumerGroupSettings] = {}
-        if self._path is not None and self._path.exists():
-            self._set(_read(self._path, config))
+        self._file.read(lambda content: self._set(content["groups"]))
 
     def group_ids(self) -> list[str]:
         """Return the groups that have some."""
@@ -61,23 +59,9 @@ class GroupConfigs:
         """
         own = {group_id: configs for group_id, configs in {**self._own, **changed}.items() if configs}
         if own != self._own:
-            self._write(own)
+            self._file.write({"groups": {group_id: dict(configs) for group_id, configs in own.items()}})
             self._set(own)
 
     def _set(self, own: dict[str, Configs]) -> None:
         self._own = own
         self._settings = {group_id: consumer_group_settings(configs, self._config) for group_id, configs in own.items()}
-
-    def _write(self, own: dict[str, Configs]) -> None:
-        if self._path is not None:
-            write_json(self._path, {"groups": {group_id: dict(configs) for group_id, configs in own.items()}})
-
-
-def _read(path: Path, config: Config) -> dict[str, Configs]:
-    try:
-        groups: dict[str, Configs] = read_json(path, GroupConfigFileError)["groups"]
-        for configs in groups.values():
-            consumer_group_settings(configs, config)
-        return groups
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise GroupConfigFileError(f"{path}: does not hold settings of groups: {error!r}") from error

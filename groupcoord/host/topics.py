@@ -16,7 +16,7 @@ from uuid import UUID, uuid4
 
 from groupcoord.errors import ErrorCode, GroupcoordError
 from groupcoord.host.config_definitions import NO_CONFIGS, Configs
-from groupcoord.host.json_file import read_json, write_json
+from groupcoord.host.json_file import DataFileError, JsonFile
 
 OFFSETS_TOPIC = "__consumer_offsets"
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})
@@ -57,7 +57,7 @@ class TopicError(GroupcoordError):
         self.message = message
 
 
-class TopicFileError(GroupcoordError):
+class TopicFileError(DataFileError):
     """The file of topics can't be read or does not hold what it should; the message names the file and the reason."""
 
 
@@ -226,12 +226,13 @@ class TopicRegistry:
     def __init__(self, directory: Path | None = None, *, new_id: Callable[[], UUID] = uuid4) -> None:
         self._new_id = new_id
         self.directory = None if directory is None else Path(directory)
-        self._path = None if self.directory is None else self.directory / FILE_NAME
+        self._file = JsonFile(directory, FILE_NAME, "a list of topics", TopicFileError)
         self._topics: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
         self._cluster_id: UUID | None = None
-        if self._path is not None and self._path.exists():
-            self._cluster_id, topics = _read(self._path)
+        kept = self._file.read(_parsed)
+        if kept is not None:
+            self._cluster_id, topics = kept
             self._set(topics)
 
     @property
@@ -311,13 +312,13 @@ class TopicRegistry:
         self._by_id = {topic.topic_id: topic for topic in topics.values()}
 
     def _write(self, topics: dict[str, Topic]) -> None:
-        if self._path is None:
+        if self.directory is None:
             return
         content = {
             "cluster_id": self.cluster_id,
             "topics": {topic.name: _entry(topic) for topic in topics.values()},
         }
-        write_json(self._path, content)
+        self._file.write(content)
 
 
 def _entry(topic: Topic) -> dict[str, object]:
@@ -325,19 +326,14 @@ def _entry(topic: Topic) -> dict[str, object]:
     return entry | {"configs": dict(topic.configs)} if topic.configs else entry
 
 
-def _read(path: Path) -> tuple[UUID, dict[str, Topic]]:
+def _parsed(content: dict[str, Any]) -> tuple[UUID, dict[str, Topic]]:
+    cluster_id = UUID(bytes=base64.urlsafe_b64decode(content["cluster_id"] + "=="))
     try:
-        content = read_json(path, TopicFileError)
-        cluster_id = UUID(bytes=base64.urlsafe_b64decode(content["cluster_id"] + "=="))
         topics = {name: _topic(name, entry) for name, entry in content["topics"].items()}
-    except TopicFileError:
-        raise
     except TopicError as error:
-        raise TopicFileError(f"{path}: {error}") from error
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise TopicFileError(f"{path}: does not hold a list of topics: {error!r}") from error
+        raise TopicFileError(str(error)) from error
     if len({topic.topic_id for topic in topics.values()}) != len(topics):
-        raise TopicFileError(f"{path}: two topics have the same id")
+        raise TopicFileError("two topics have the same id")
     return cluster_id, topics
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from groupcoord.core.front.authorization import Operation, Principal, Resource
-from groupcoord.errors import GroupcoordError
-from groupcoord.host.json_file import read_json, write_json
+from groupcoord.host.json_file import DataFileError, JsonFile
 from groupcoord.wire.acl_messages import Acl, AclFilter, PatternType, PermissionType
 
 FILE_NAME = "acls.json"
@@ -28,7 +28,7 @@ _IMPLIED_BY = {
 }
 
 
-class AclFileError(GroupcoordError):
+class AclFileError(DataFileError):
     """The file of ACLs can't be read or does not hold what it should; the message names file and reason."""
 
 
@@ -48,15 +48,14 @@ class Acls:
     def __init__(
         self, directory: Path | None = None, super_users: Iterable[str] = (), *, allows_by_default: bool = False
     ) -> None:
-        self._path = None if directory is None else Path(directory) / FILE_NAME
+        self._file = JsonFile(directory, FILE_NAME, "ACLs", AclFileError)
         self._super_users = frozenset(super_users)
         self._allows_by_default = allows_by_default
         self._acls: dict[Acl, None] = {}  # in the order in which they were made
         self._literal: dict[tuple[int, str], list[Acl]] = {}
         self._prefixed: list[Acl] = []
         self._decide = lru_cache(DECISIONS_MAX)(self._decide_anew)
-        if self._path is not None and self._path.exists():
-            self._set(dict.fromkeys(_read(self._path)))
+        self._set(self._file.read(_parsed) or {})
 
     def authorize(self, principal: Principal, operation: Operation, resource: Resource) -> bool:
         """Tell whether a principal may do this: an ``authorize`` function for coordinator and host."""
@@ -75,8 +74,7 @@ class Acls:
         gone = frozenset(removed)
         acls = {acl: None for acl in (*self._acls, *added) if acl not in gone}
         if acls.keys() != self._acls.keys():
-            if self._path is not None:
-                write_json(self._path, {"acls": [acl._asdict() for acl in acls]})
+            self._file.write({"acls": [acl._asdict() for acl in acls]})
             self._set(acls)
 
     def _set(self, acls: dict[Acl, None]) -> None:
@@ -140,8 +138,5 @@ def _matches_name(wanted: AclFilter, acl: Acl) -> bool:
     return acl.resource_name == WILDCARD
 
 
-def _read(path: Path) -> list[Acl]:
-    try:
-        return [Acl(**entry) for entry in read_json(path, AclFileError)["acls"]]
-    except (KeyError, TypeError, ValueError) as error:
-        raise AclFileError(f"{path}: does not hold ACLs: {error!r}") from error
+def _parsed(content: dict[str, Any]) -> dict[Acl, None]:
+    return {Acl(**entry): None for entry in content["acls"]}

@@ -7,10 +7,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from groupcoord.core.front.authorization import Operation, Permissions
-from groupcoord.errors import ErrorCode, GroupcoordError
-from groupcoord.host.json_file import read_json, write_json
+from groupcoord.errors import ErrorCode
+from groupcoord.host.json_file import DataFileError, JsonFile
 from groupcoord.host.security.mechanisms import SCRAM_SHA_256, SCRAM_SHA_512
 from groupcoord.host.security.scram import ScramCredential, credential_of_password, credential_of_salted
 from groupcoord.wire.login_messages import (
@@ -43,7 +44,7 @@ Credentials = dict[tuple[str, str], ScramCredential]
 """By user and mechanism."""
 
 
-class CredentialFileError(GroupcoordError):
+class CredentialFileError(DataFileError):
     """The file of credentials can't be read or does not hold what it should; the message names file and reason."""
 
 
@@ -65,16 +66,14 @@ class ScramCredentials:
         passwords: Mapping[str, str] | None = None,
         mechanisms: tuple[str, ...] = (),
     ) -> None:
-        self._path = None if directory is None else Path(directory) / FILE_NAME
+        self._file = JsonFile(directory, FILE_NAME, "credentials of users", CredentialFileError)
         self._fixed: Credentials = {
             (user, mechanism): credential_of_password(mechanism, password)
             for user, password in (passwords or {}).items()
             for mechanism in mechanisms
             if mechanism in NUMBER_OF
         }
-        self._altered: Credentials = {}
-        if self._path is not None and self._path.exists():
-            self._altered = _read(self._path)
+        self._altered: Credentials = self._file.read(_parsed) or {}
 
     def find(self, mechanism: str, user: str) -> ScramCredential | None:
         """Return a user's credential for a mechanism, if there is one."""
@@ -124,16 +123,15 @@ class ScramCredentials:
         )
 
     def _keep(self, altered: Credentials) -> bool:
-        if self._path is not None:
-            content = [
-                {"user": user, "mechanism": mechanism, "iterations": credential.iterations}
-                | {field: getattr(credential, field).hex() for field in BYTE_FIELDS}
-                for (user, mechanism), credential in altered.items()
-            ]
-            try:
-                write_json(self._path, {"credentials": content})
-            except OSError:
-                return False
+        content = [
+            {"user": user, "mechanism": mechanism, "iterations": credential.iterations}
+            | {field: getattr(credential, field).hex() for field in BYTE_FIELDS}
+            for (user, mechanism), credential in altered.items()
+        ]
+        try:
+            self._file.write({"credentials": content})
+        except OSError:
+            return False
         self._altered = altered
         return True
 
@@ -174,15 +172,12 @@ def _described(user: str, count: int, infos: list[ScramCredentialInfo] | None) -
     return DescribedUser(user, credential_infos=tuple(infos))
 
 
-def _read(path: Path) -> Credentials:
-    try:
-        credentials: Credentials = {}
-        for entry in read_json(path, CredentialFileError)["credentials"]:
-            if entry["mechanism"] not in NUMBER_OF:
-                raise ValueError(f"there is no mechanism {entry['mechanism']!r}")
-            salt, stored_key, server_key = (bytes.fromhex(entry[field]) for field in BYTE_FIELDS)
-            credential = ScramCredential(salt, stored_key, server_key, int(entry["iterations"]))
-            credentials[entry["user"], entry["mechanism"]] = credential
-        return credentials
-    except (KeyError, TypeError, ValueError) as error:
-        raise CredentialFileError(f"{path}: does not hold credentials of users: {error!r}") from error
+def _parsed(content: dict[str, Any]) -> Credentials:
+    credentials: Credentials = {}
+    for entry in content["credentials"]:
+        if entry["mechanism"] not in NUMBER_OF:
+            raise ValueError(f"there is no mechanism {entry['mechanism']!r}")
+        salt, stored_key, server_key = (bytes.fromhex(entry[field]) for field in BYTE_FIELDS)
+        credential = ScramCredential(salt, stored_key, server_key, int(entry["iterations"]))
+        credentials[entry["user"], entry["mechanism"]] = credential
+    return credentials
