@@ -1,4 +1,4 @@
-"""The settings that a group may have of its own, and the broker's that hold otherwise."""
+"""Whether there are consumer groups, and their settings: the broker's, and those that a group may have of its own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from groupcoord.config import Config
+from groupcoord.config import SERVED_PROTOCOLS, Config, RebalanceProtocol
+
+
+def serves_consumer_groups(config: Config) -> bool:
+    """Tell whether requests of the consumer protocol are served (``group.coordinator.rebalance.protocols``)."""
+    return RebalanceProtocol.CONSUMER in SERVED_PROTOCOLS.intersection(config.group_coordinator_rebalance_protocols)
 
 
 class ConsumerGroupSettings(NamedTuple):

@@ -18,6 +18,7 @@ from groupcoord.coordinator import GroupCoordinator, random_member_id, random_uu
 from groupcoord.core.front.authorization import Authorize, Permissions, Principal
 from groupcoord.core.messages import ConsumerGroupHeartbeat, FindCoordinator, Node, OffsetFetch, TxnOffsetCommit
 from groupcoord.errors import ErrorCode
+from groupcoord.group_settings import serves_consumer_groups
 from groupcoord.host.admin import answer_create_partitions, answer_create_topics, answer_delete_topics
 from groupcoord.host.alter_configs import altered_topics, answer_alter_configs, answer_incremental_alter_configs
 from groupcoord.host.cluster_requests import CLUSTER_REQUESTS, ClusterRequests
@@ -27,7 +28,7 @@ from groupcoord.host.data_requests import DataRequests
 from groupcoord.host.describe_configs import answer_describe_configs, answer_list_config_resources
 from groupcoord.host.group_configs import GroupConfigs
 from groupcoord.host.metadata import answer_api_versions, answer_metadata, topics_to_create
-from groupcoord.host.notices import Notices, serves_consumer_protocol
+from groupcoord.host.notices import Notices
 from groupcoord.host.portions import DIVISIBLE, FEW, Answer, OffsetsOfGroup, Work, has_many_offsets, in_portions_of
 from groupcoord.host.regexes import TopicMatcher
 from groupcoord.host.reloading import Reloading
@@ -230,7 +231,7 @@ class Broker:
 
     def _handlers_by_request(self) -> dict[type, Handler]:
         """Return what answers each request that doesn't go to the group coordinator as it is."""
-        refused = () if serves_consumer_protocol(self.config) else (ConsumerGroupHeartbeat,)
+        refused = () if serves_consumer_groups(self.config) else (ConsumerGroupHeartbeat,)
         return {
             **dict.fromkeys(refused, self._refuse_consumer_protocol),
             Answered: lambda connection, request: request.response,
@@ -447,14 +448,13 @@ class Broker:
         return response
 
     def _create_topics(self, connection: Connection, request: CreateTopics) -> WireResponse | None:
-        names = [topic.name for topic in request.topics if topic.configs]
-        before = self._present(names)
+        before = self._present([topic.name for topic in request.topics if topic.configs])
         response = answer_create_topics(
             request, self.topics, self._node.node_id, self.config, self._permissions(connection)
         )
         if not request.validate_only:
             self._tell_created(response)
-            self._notices.topics_changed(names, before)
+            self._notices.topics_changed(before)
         return response
 
     def _present(self, names: list[str]) -> dict[str, Topic | None]:
@@ -487,13 +487,13 @@ class Broker:
     def _alter_some_configs(self, connection: Connection, request: IncrementalAlterConfigs) -> WireResponse | None:
         before = self._present(altered_topics(request))
         response = answer_incremental_alter_configs(request, self._resources(), self._permissions(connection))
-        self._notices.topics_changed(list(before), before)
+        self._notices.topics_changed(before)
         return response
 
     def _alter_configs(self, connection: Connection, request: AlterConfigs) -> WireResponse | None:
         before = self._present(altered_topics(request))
         response = answer_alter_configs(request, self._resources(), self._permissions(connection))
-        self._notices.topics_changed(list(before), before)
+        self._notices.topics_changed(before)
         return response
 
     def _list_config_resources(self, connection: Connection, request: ListConfigResources) -> WireResponse | None:

@@ -7,9 +7,8 @@ What isn't served at all closes the connection, and is logged with that (:mod:`g
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 
-from groupcoord.config import Config, RebalanceProtocol
 from groupcoord.core.messages import ConsumerGroupHeartbeat
 from groupcoord.host.config_definitions import settings_without_effect
 from groupcoord.host.connection import Connection
@@ -20,11 +19,6 @@ logger = logging.getLogger("groupcoord.host")
 
 TOLD_TOPICS = 5
 """One line names so many topics."""
-
-
-def serves_consumer_protocol(config: Config) -> bool:
-    """Tell whether members may use the protocol of KIP-848."""
-    return RebalanceProtocol.CONSUMER in config.group_coordinator_rebalance_protocols
 
 
 class Notices:
@@ -52,16 +46,13 @@ class Notices:
             request.group_id,
         )
 
-    def topics_changed(self, names: Collection[str], before: Mapping[str, Topic | None]) -> None:
+    def topics_changed(self, before: Mapping[str, Topic | None]) -> None:
         """Tell which settings have no effect that topics have got.
 
         Args:
-            names: topics that a request was about.
-            before: those of them that were there before it, as they were.
+            before: the topics that a request was about, by name, as they were before it.
         """
-        changed = [
-            topic for name in dict.fromkeys(names) if (topic := self._topics.get(name)) not in (None, before.get(name))
-        ]
+        changed = [topic for name, was in before.items() if (topic := self._topics.get(name)) not in (None, was)]
         idle = [
             f"{topic.name} ({', '.join(f'{key}={topic.configs[key]}' for key in keys)})"
             for topic in changed

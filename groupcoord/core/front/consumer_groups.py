@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 from attrs import evolve
 
-from groupcoord.config import SERVED_PROTOCOLS, Config, RebalanceProtocol
 from groupcoord.core.front.authorization import Operation, Permissions
 from groupcoord.core.messages import (
     JOIN_GROUP_MEMBER_EPOCH,
@@ -22,12 +21,6 @@ from groupcoord.core.messages import (
     DescribedConsumerGroup,
 )
 from groupcoord.errors import ErrorCode
-
-
-def serves_consumer_groups(config: Config) -> bool:
-    """Tell whether requests of the consumer protocol are served (``group.coordinator.rebalance.protocols``)."""
-    return RebalanceProtocol.CONSUMER in SERVED_PROTOCOLS.intersection(config.group_coordinator_rebalance_protocols)
-
 
 # ---------------------------------------------------------------- heartbeats
 

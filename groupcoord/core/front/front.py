@@ -19,7 +19,6 @@ from groupcoord.core.front.consumer_groups import (
     refuse_consumer_heartbeat,
     refuse_description,
     refuse_malformed,
-    serves_consumer_groups,
     with_operations,
 )
 from groupcoord.core.front.partition_table import PartitionStatus, PartitionTable
@@ -85,6 +84,7 @@ from groupcoord.core.partition import Partition
 from groupcoord.core.replies import Token
 from groupcoord.core.topics import TopicResolver
 from groupcoord.errors import ErrorCode
+from groupcoord.group_settings import serves_consumer_groups
 
 VerifyTransaction = Callable[[TxnOffsetCommit], ErrorCode]
 """Returns NONE if the producer may commit offsets of this group in its transaction, or why not; must not raise."""
