@@ -27,7 +27,7 @@ from groupcoord.host.broker import Broker
 from groupcoord.host.group_configs import GroupConfigs
 from groupcoord.host.json_file import DataFileError
 from groupcoord.host.opening import open_log_store, open_topic_directory, open_transaction_log
-from groupcoord.host.security.security import Security, is_security_key
+from groupcoord.host.security.security import Security, split_properties
 from groupcoord.host.server import Server
 from groupcoord.host.topics import OFFSETS_TOPIC, TopicError, TopicRegistry, check_topic_name
 from groupcoord.host.transaction_log import TransactionLogError
@@ -101,7 +101,7 @@ def serve(
         _set_up_logging(log_level)
         config, is_set, secure = _parse_settings(setting or [], holds_records=not no_records)
         topics = [_parse_topic(text) for text in topic or []]
-        clock = _clock(can_be_turned=control_port is not None)
+        clock: Clock = SystemClock() if control_port is None else LeapingClock()
         security = Security(clock, data_dir, secure)
         with ExitStack() as stack:
             socks = _bind(stack, security, PlainListener("", host, port, advertised_host))
@@ -120,7 +120,7 @@ def serve(
                 topic_directory=directory,
                 security=security,
             )
-            server = Server(broker, sock=socks.get(""), socks=socks)
+            server = Server(broker, socks=socks)
             pages = _Pages(_metrics(broker, host, metrics_port), control_port)
             _run(server, pages, partial(_announce, _addresses(socks), broker, data_dir, registry))
 
@@ -138,10 +138,6 @@ def _errors_told() -> Iterator[None]:
         _refuse(f"none of {len(error.causes)} log partitions can be loaded", FAILURE)
     except (LogStoreError, TransactionLogError, DataFileError) as error:
         _refuse(str(error), FAILURE)
-
-
-def _clock(*, can_be_turned: bool) -> Clock:
-    return LeapingClock() if can_be_turned else SystemClock()
 
 
 def _refuse(message: str, exit_status: int) -> NoReturn:
@@ -167,8 +163,8 @@ def _parse_settings(settings: list[str], *, holds_records: bool) -> tuple[Config
         if not equals or not key.strip():
             raise StartError(f"--set {text!r} is not KEY=VALUE", USAGE_ERROR)
         properties[key.strip()] = value
-    secure = {key: value for key, value in properties.items() if is_security_key(key)}
-    config = Config.from_properties({key: value for key, value in properties.items() if key not in secure})
+    usual, secure = split_properties(properties)
+    config = Config.from_properties(usual)
     if not holds_records:
         config = evolve(config, records_enable=False)
     is_set = any(key.replace("_", ".") == OFFSETS_PARTITIONS_KEY for key in properties)

@@ -101,7 +101,7 @@ class Cluster:
                 named = {listener.name: (listener.host, listener.port) for listener in kept.security.listeners}
                 self._bind(named or {"": (HOST, 0)})
             node = Node(NODE_ID, HOST, self.ports[0])
-            server = Server(self._broker_over(kept, node), sock=self._sockets.get(""), socks=self._sockets)
+            server = Server(self._broker_over(kept, node), socks=self._sockets)
             await server.start()
             stack.pop_all()
         self._server = server

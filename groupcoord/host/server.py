@@ -58,8 +58,8 @@ class Server:
         host: the address to listen on.
         port: the port to listen on.
         sock: a bound socket to use instead.
-        socks: bound sockets for listeners of the broker's security, by the listener's name. If it has listeners,
-            these are listened on, and ``host``, ``port`` and ``sock`` don't count.
+        socks: bound sockets by the name of a listener of the broker's security, or ``""``, which is ``sock``, where it
+            has none. If it has listeners, these are listened on, and ``host``, ``port`` and ``sock`` don't count.
 
     Attributes:
         ports: the port of each listener, by its name, once the server has started.
@@ -78,8 +78,7 @@ class Server:
         self.host = host
         self.port = port
         self.loop: asyncio.AbstractEventLoop
-        self._sock = sock
-        self._socks = dict(socks or {})
+        self._socks = {**(socks or {}), **({} if sock is None else {"": sock})}
         self.log = LimitedLog(logger)
         self.ports: dict[str, int] = {}
         self._listeners: list[asyncio.Server] = []
@@ -110,7 +109,7 @@ class Server:
         self.loop = asyncio.get_running_loop()
         security = self.broker.security
         if security is None or not security.listeners:
-            self.port = await self._listen(Peer, "", self.host, self.port, self._sock)
+            self.port = await self._listen(Peer, "", self.host, self.port)
             if self.broker.node.port == 0:
                 self.broker.node = self.broker.node._replace(port=self.port)
         else:
@@ -123,29 +122,24 @@ class Server:
 
     async def _listen_on_all(self, security: Security) -> None:
         """Listen on every listener, and have its clients told its address; the first is the node's own."""
+        nodes = []
         try:
             for listener in security.listeners:
                 name = listener.name
-                sock = self._socks.get(name)
-                self.ports[name] = await self._listen(
-                    _new_peer(security, name), name, listener.host, listener.port, sock
-                )
-                port = listener.advertised_port or self.ports[name]
-                security.advertise(name, self.broker.node._replace(host=listener.advertised_host, port=port))
+                port = await self._listen(_new_peer(security, name), name, listener.host, listener.port)
+                told_port = listener.advertised_port or port
+                nodes.append(self.broker.node._replace(host=listener.advertised_host, port=told_port))
+                security.advertise(name, nodes[-1])
+                self.ports[name] = port
         except OSError:
             self._stop_listening()
             raise
-        first = security.listeners[0]
-        self.port = self.ports[first.name]
-        self.broker.node = self.broker.node._replace(
-            host=first.advertised_host, port=first.advertised_port or self.port
-        )
+        self.port, self.broker.node = self.ports[security.listeners[0].name], nodes[0]
 
-    async def _listen(
-        self, new_peer: Callable[[Server, str], Peer], listener: str, host: str, port: int, sock: socket.socket | None
-    ) -> int:
+    async def _listen(self, new_peer: Callable[[Server, str], Peer], listener: str, host: str, port: int) -> int:
         """Listen, and return the port."""
         factory = partial(new_peer, self, listener)
+        sock = self._socks.get(listener)
         if sock is not None:
             listening = await self.loop.create_server(factory, sock=sock, backlog=ACCEPT_BACKLOG)
         else:

@@ -18,7 +18,7 @@ from groupcoord.config import Config
 from groupcoord.faults import Control, FaultFunctionError, Rule
 from groupcoord.faults.cluster import HOST, Cluster
 from groupcoord.host.broker import Broker
-from groupcoord.host.security.security import Security, is_security_key
+from groupcoord.host.security.security import Security, split_properties
 from groupcoord.testing.asserting.assertions import Assertions
 from groupcoord.testing.asserting.asyncio_form import AsyncServer
 from groupcoord.testing.asserting.log_tap import LogTap
@@ -122,8 +122,8 @@ class ServerThread(FaultWords, Assertions):
     ) -> None:
         properties = {key.replace("_", "."): value for key, value in {**SETTINGS, **(settings or {})}.items()}
         super().__init__()
-        secure = {key: value for key, value in properties.items() if is_security_key(key)}
-        config = Config.from_properties({key: value for key, value in properties.items() if key not in secure})
+        usual, secure = split_properties(properties)
+        config = Config.from_properties(usual)
         if data_dir is not None and not isinstance(data_dir, str | Path):
             raise TypeError(f"data_dir must be a path, not {data_dir!r}; only the marker of the fixture takes True")
         if clock is not None and not isinstance(clock, ManualClock):

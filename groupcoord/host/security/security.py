@@ -7,9 +7,10 @@ from functools import cached_property
 from pathlib import Path
 from time import perf_counter
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from groupcoord.clock import Clock
+from groupcoord.config import key_of
 from groupcoord.core.front.authorization import Authorize, Principal
 from groupcoord.core.messages import Node
 from groupcoord.errors import ConfigError
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from groupcoord.host.security.settings import SecuritySettings
     from groupcoord.host.security.tls_context import TlsListener
 
+T = TypeVar("T")
+
 KEYS = (
     *("listener", "advertised.listeners", "sasl.", "ssl."),
     *("connection.failed.", "connections.max.reauth.", "super.users", "allow.everyone.", "authorizer."),
@@ -34,7 +37,13 @@ KEYS = (
 
 def is_security_key(key: str) -> bool:
     """Tell whether a key of ``server.properties`` is one of these settings."""
-    return key.strip().replace("_", ".").startswith(KEYS)
+    return key_of(key.strip()).startswith(KEYS)
+
+
+def split_properties(properties: Mapping[str, T]) -> tuple[dict[str, T], dict[str, T]]:
+    """Return the settings of ``server.properties`` that are :class:`~groupcoord.config.Config`'s, and these here."""
+    secure = {key: value for key, value in properties.items() if is_security_key(key)}
+    return {key: value for key, value in properties.items() if key not in secure}, secure
 
 
 class Security:
@@ -45,7 +54,7 @@ class Security:
     Args:
         clock: the broker's.
         directory: where credentials are kept; None keeps them in memory.
-        properties: Kafka's settings for it (:func:`is_security_key`).
+        properties: Kafka's settings for it (:func:`split_properties`).
         users: passwords by name, besides those of ``sasl.users.file``.
 
     Raises:

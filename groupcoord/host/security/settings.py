@@ -112,16 +112,21 @@ class SecuritySettings:
         Raises:
             ConfigError: a key is unknown or given twice, or its value is not allowed.
         """
-        common = {key: value for key, value in properties.items() if not _dotted(key).startswith(LISTENER_PREFIX)}
-        settings = cls(**read_properties(common, _parsers()))
+        parsers = {attribute.name: attribute.metadata["kind"].parse for attribute in _attributes()}
+        common: dict[str, str | int | float] = {}
         by_listener: dict[str, dict[str, str | int | float]] = {}
         for key, value in properties.items():
-            if key not in common:
-                listener, _, inner = _dotted(key).removeprefix(LISTENER_PREFIX).partition(".")
-                if inner.replace(".", "_") not in _parsers():
-                    raise ConfigError(f"unknown setting {key!r}{suggestion(inner.replace('.', '_'), set(_parsers()))}")
-                by_listener.setdefault(listener.lower(), {})[inner] = value
-        own = {name: evolve(settings, **read_properties(some, _parsers())) for name, some in by_listener.items()}
+            dotted = key_of(key.strip())
+            if not dotted.startswith(LISTENER_PREFIX):
+                common[key] = value
+                continue
+            listener, _, inner = dotted.removeprefix(LISTENER_PREFIX).partition(".")
+            name = inner.replace(".", "_")
+            if name not in parsers:
+                raise ConfigError(f"unknown setting {key!r}{suggestion(name, set(parsers))}")
+            by_listener.setdefault(listener.lower(), {})[inner] = value
+        settings = cls(**read_properties(common, parsers))
+        own = {name: evolve(settings, **read_properties(some, parsers)) for name, some in by_listener.items()}
         return evolve(settings, own=own)
 
     def of_listener(self, name: str) -> SecuritySettings:
@@ -129,13 +134,5 @@ class SecuritySettings:
         return self.own.get(name.lower(), self)
 
 
-def _dotted(key: str) -> str:
-    return key.strip().replace("_", ".")
-
-
 def _attributes() -> list[Any]:
     return [attribute for attribute in fields(SecuritySettings) if "kind" in attribute.metadata]
-
-
-def _parsers() -> dict[str, Any]:
-    return {attribute.name: attribute.metadata["kind"].parse for attribute in _attributes()}
