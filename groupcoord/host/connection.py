@@ -180,8 +180,7 @@ class Connection:
         self._broker = broker
         self._now_s = broker.now_s
         self._turns = broker.turns
-        self._max_request_bytes = max_request_bytes
-        self._short_request_bytes = min(max_request_bytes, LONG_REQUEST_BYTES - 1)
+        self._limit_requests(max_request_bytes)
         self._buffer = bytearray()
         self._header: RequestHeader | None = None  # of the request that has no answer yet
         self.client_id = ""
@@ -381,6 +380,10 @@ class Connection:
         self._mark_dirty()
 
     # ------------------------------------------------------------ inside
+
+    def _limit_requests(self, max_bytes: int) -> None:
+        self._max_request_bytes = max_bytes
+        self._short_request_bytes = min(max_bytes, LONG_REQUEST_BYTES - 1)
 
     def _work_on(self, work: Work[None]) -> None:
         self._work = work

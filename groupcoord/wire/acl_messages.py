@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 from groupcoord.errors import ErrorCode
 
+ANY, ALL = 1, 2
+"""Kafka's numbers for whatever there is, in filters, and for every operation, in ACLs."""
+
 
 class PatternType(IntEnum):
     """Which names a pattern is for, by Kafka's numbers. ANY and MATCH are for filters only."""

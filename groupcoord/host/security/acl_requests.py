@@ -13,6 +13,7 @@ from groupcoord.errors import ErrorCode
 from groupcoord.host.connection import Connection
 from groupcoord.wire import WireResponse
 from groupcoord.wire.acl_messages import (
+    ANY,
     Acl,
     AclResult,
     CreateAcls,
@@ -35,13 +36,10 @@ NO_AUTHORIZER = (ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
 NOT_ALLOWED = (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
 NOT_WRITTEN = (ErrorCode.UNKNOWN_SERVER_ERROR, "The ACLs could not be written.")
 
-_ANY = 1
-_RESOURCE_TYPES = range(_ANY, 8)
-_OPERATIONS = range(_ANY, 16)
 _KNOWN: tuple[frozenset[int], ...] = (
-    frozenset(_RESOURCE_TYPES),
+    frozenset(range(ANY, 8)),
     frozenset(PatternType),
-    frozenset(_OPERATIONS),
+    frozenset(range(ANY, 16)),
     frozenset(PermissionType),
 )
 _KINDS = ("resourceType", "patternType", "operation", "permissionType")
@@ -107,7 +105,7 @@ def _checked(acl: Acl) -> AclResult:
     for kind, number, values in zip(_KINDS, numbers, _KNOWN, strict=True):
         if number not in values:
             return _invalid(f"Invalid {kind} UNKNOWN")
-    if _ANY in numbers or acl.pattern_type == PatternType.MATCH:
+    if ANY in numbers or acl.pattern_type == PatternType.MATCH:
         return AclResult(ErrorCode.UNKNOWN_SERVER_ERROR, None)
     if not acl.host:
         return _invalid("Host pattern cannot be null or empty")

@@ -12,12 +12,9 @@ from typing import Any
 
 from groupcoord.core.front.authorization import Operation, Principal, Resource
 from groupcoord.host.json_file import DataFileError, JsonFile
-from groupcoord.wire.acl_messages import Acl, AclFilter, PatternType, PermissionType
+from groupcoord.wire.acl_messages import ALL, ANY, Acl, AclFilter, PatternType, PermissionType
 
 FILE_NAME = "acls.json"
-ANY, ALL = 1, 2
-"""Kafka's numbers for whatever there is, in filters, and for every operation, in ACLs."""
-
 WILDCARD, WILDCARD_PRINCIPAL = "*", "User:*"
 DECISIONS_MAX = 8_192
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from groupcoord.core.front.authorization import Principal
 from groupcoord.errors import ErrorCode
-from groupcoord.host.connection import LONG_REQUEST_BYTES, Connection, RequestHandler
+from groupcoord.host.connection import Connection, RequestHandler
 from groupcoord.host.portions import Work
 from groupcoord.host.security.client_principal import ClientPrincipal
 from groupcoord.host.security.mechanisms import BrokenExchangeError, Exchange, LoginFailedError, Step
@@ -64,7 +64,6 @@ class LoginConnection(Connection):
     __slots__ = (
         "_exchange",
         "_expires_at_ms",
-        "_is_again",
         "_max_bytes_after",
         "_mechanism",
         "_sasl",
@@ -82,18 +81,16 @@ class LoginConnection(Connection):
         max_request_bytes: int,
         sasl: SaslServer,
     ) -> None:
-        super().__init__(broker, client_host, principal, max_request_bytes)
+        super().__init__(broker, client_host, principal, min(max_request_bytes, sasl.max_receive_bytes))
         self.closing_level = logging.WARNING
         self._sasl = sasl
         self._state = _State.BEGUN
         self._mechanism = ""
         self._exchange: Exchange
         self._uses_requests = True
-        self._is_again = False  # whether the client was logged in before
         self._expires_at_ms: int | None = None
-        self._took_up_again_at_ms: int | None = None
+        self._took_up_again_at_ms: int | None = None  # when the client last began to log in anew
         self._max_bytes_after = max_request_bytes
-        self._limit_requests(min(max_request_bytes, sasl.max_receive_bytes))
 
     # ------------------------------------------------------------ requests
 
@@ -126,9 +123,14 @@ class LoginConnection(Connection):
             if begun_ms is not None and now_ms - begun_ms < SHORTEST_PAUSE_MS:
                 return True  # and is answered as where nobody has to log in
             self._took_up_again_at_ms = now_ms
-            self._state, self._is_again = _State.TOLD_VERSIONS, True
+            self._state = _State.TOLD_VERSIONS
             return False
         return now_ms <= self._expires_at_ms
+
+    @property
+    def _is_again(self) -> bool:
+        """True for a client that was logged in before."""
+        return self._took_up_again_at_ms is not None
 
     def _log_in(self, frame: bytes) -> None:
         if self._state is _State.REFUSED:
@@ -208,9 +210,7 @@ class LoginConnection(Connection):
         if self._uses_requests:
             self.answer(SaslAuthenticateResponse(auth_bytes=challenge, session_lifetime_ms=lifetime_ms))
         else:
-            frame = _SIZE.pack(len(challenge)) + challenge
-            self._output.append(frame)
-            self.output_bytes += len(frame)
+            self._put_out([_SIZE.pack(len(challenge)) + challenge])
             self._mark_dirty()
 
     def _fail_login(self, told: str, user: str) -> None:
@@ -240,10 +240,6 @@ class LoginConnection(Connection):
         if self.closing is None:
             self.answer(response)
             self.refuse(reason)
-
-    def _limit_requests(self, max_bytes: int) -> None:
-        self._max_request_bytes = max_bytes
-        self._short_request_bytes = min(max_bytes, LONG_REQUEST_BYTES - 1)
 
 
 class _Changed:

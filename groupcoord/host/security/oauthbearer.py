@@ -16,6 +16,7 @@ from groupcoord.host.security.mechanisms import (
     LoginFailedError,
     Step,
     invalid_credentials,
+    is_other_authorization_id,
 )
 
 INVALID_TOKEN = '{"status":"invalid_token"}'
@@ -61,7 +62,7 @@ class OAuthBearerExchange:
         except InvalidTokenError:
             self._has_refused = True  # the client answers this with one byte more, and has failed then
             return Step(INVALID_TOKEN.encode())
-        if authorization_id not in ("", bearer.user):
+        if is_other_authorization_id(authorization_id, bearer.user):
             raise LoginFailedError(
                 f"Authentication failed: Client requested an authorization id ({authorization_id}) that is different "
                 f"from the token's principal name ({bearer.user})",
