@@ -22,6 +22,10 @@ PartsEncoder = Callable[[Any, RequestHeader], list[bytes]]
 """``encode(response, header)`` gives the body of an answer in parts, of which some may be the same object."""
 
 
+NEVER_FLEXIBLE = 0x7FFF
+"""For ``flexible_from`` of an API that has no such version."""
+
+
 class VersionRange(NamedTuple):
     """The versions of an API that are served, both ends included."""
 

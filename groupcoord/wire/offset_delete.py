@@ -5,13 +5,12 @@ from typing import Any
 
 from groupcoord.core.messages import OffsetDelete, OffsetDeleteResponse, TopicToDelete
 from groupcoord.wire import schema
-from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
+from groupcoord.wire.api import NEVER_FLEXIBLE, Api, Decoder, Encoder, VersionRange
 from groupcoord.wire.header import RequestHeader
 from groupcoord.wire.pacing import paced
 from groupcoord.wire.topics import topic_values
 
 _KEY = 47
-_NEVER_FLEXIBLE = 0x7FFF
 
 
 def _request(values: Mapping[str, Any], header: RequestHeader, client_host: str) -> OffsetDelete:
@@ -40,4 +39,4 @@ def _encoder(version: int) -> Encoder:
     return schema.response_encoder(_KEY, version, _response)
 
 
-API = Api(_KEY, "OffsetDelete", VersionRange(0, 0), _NEVER_FLEXIBLE, _decoder, _encoder)
+API = Api(_KEY, "OffsetDelete", VersionRange(0, 0), NEVER_FLEXIBLE, _decoder, _encoder)

@@ -19,12 +19,7 @@ def _request(values: Mapping[str, Any], header: RequestHeader, client_host: str)
 
 
 def _response(response: SaslAuthenticateResponse, header: RequestHeader) -> schema.Values:
-    return {
-        "error_code": response.error_code,
-        "error_message": response.error_message,
-        "auth_bytes": response.auth_bytes,
-        "session_lifetime_ms": response.session_lifetime_ms,
-    }
+    return response._asdict()
 
 
 def _decoder(version: int) -> Decoder:

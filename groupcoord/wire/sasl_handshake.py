@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from groupcoord.wire import schema
-from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
+from groupcoord.wire.api import NEVER_FLEXIBLE, Api, Decoder, Encoder, VersionRange
 from groupcoord.wire.header import RequestHeader
 from groupcoord.wire.login_messages import SaslHandshake, SaslHandshakeResponse
 
 _KEY = 17
-_NEVER = 2  # there is no such version
 
 
 def _request(values: Mapping[str, Any], header: RequestHeader, client_host: str) -> SaslHandshake:
@@ -20,7 +19,7 @@ def _request(values: Mapping[str, Any], header: RequestHeader, client_host: str)
 
 
 def _response(response: SaslHandshakeResponse, header: RequestHeader) -> schema.Values:
-    return {"error_code": response.error_code, "mechanisms": response.mechanisms}
+    return response._asdict()
 
 
 def _decoder(version: int) -> Decoder:
@@ -31,4 +30,4 @@ def _encoder(version: int) -> Encoder:
     return schema.response_encoder(_KEY, version, _response)
 
 
-API = Api(_KEY, "SaslHandshake", VersionRange(0, 1), _NEVER, _decoder, _encoder)
+API = Api(_KEY, "SaslHandshake", VersionRange(0, 1), NEVER_FLEXIBLE, _decoder, _encoder)
