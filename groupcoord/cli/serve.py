@@ -23,6 +23,7 @@ from groupcoord.config import Config
 from groupcoord.coordinator import LoadError
 from groupcoord.core.messages import Node
 from groupcoord.errors import ConfigError
+from groupcoord.host.addresses import ANY_ADDRESS
 from groupcoord.host.broker import Broker
 from groupcoord.host.group_configs import GroupConfigs
 from groupcoord.host.json_file import DataFileError
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from groupcoord.topic_logs.data_directory import DataDirectory
 
 NODE_ID = 1
-ANY_ADDRESS = ("", "0.0.0.0", "::")
 FAILURE, USAGE_ERROR = 1, 2
 OFFSETS_PARTITIONS_KEY = "offsets.topic.num.partitions"
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import logging
 import socket
 from typing import Protocol, cast
 
+from groupcoord.host.addresses import kafka_host
 from groupcoord.host.broker import Broker
 from groupcoord.host.connection import Connection
 from groupcoord.host.limited_log import LimitedLog
@@ -22,20 +22,6 @@ DRAIN_TIMEOUT_S = 30.0
 CLOSE_TIMEOUT_S = 5.0
 
 CLOSED = "closed the connection of %s: %s"
-
-
-def kafka_host(address: str) -> str:
-    """Return an IP address in the form in which Kafka reports a client's host: ``/127.0.0.1``, ``/0:0:0:0:0:0:0:1``."""
-    plain, percent, scope = address.partition("%")
-    try:
-        parsed = ipaddress.ip_address(plain)
-    except ValueError:
-        return f"/{address}"
-    if parsed.version == 4:
-        return f"/{plain}"
-    if parsed.ipv4_mapped is not None:
-        return f"/{parsed.ipv4_mapped}"
-    return "/" + ":".join(f"{int(group, 16):x}" for group in parsed.exploded.split(":")) + percent + scope
 
 
 class Listener(Protocol):

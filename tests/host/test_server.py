@@ -18,10 +18,10 @@ from groupcoord.core.messages import Node
 from groupcoord.host import peer as peer_module
 from groupcoord.host import server as server_module
 from groupcoord.host import turns as turns_module
+from groupcoord.host.addresses import kafka_host
 from groupcoord.host.broker import Broker
 from groupcoord.host.connection import Connection
 from groupcoord.host.limited_log import BURST
-from groupcoord.host.peer import kafka_host
 from groupcoord.host.server import Server
 from tests.host.kafka_bytes import correlation_ids, fetch, heartbeat, join, metadata
 from tests.host.wire_world import COMMIT, offset, wire_frame

@@ -12,11 +12,11 @@ from typing import NamedTuple
 from attrs import frozen
 
 from groupcoord.errors import ConfigError
+from groupcoord.host.addresses import ANY_ADDRESS
 from groupcoord.host.security.settings import SecuritySettings
 
 _ADDRESS = re.compile(r"(?P<name>[A-Za-z0-9_-]+)://(?P<host>\[[0-9a-fA-F:.%]*\]|[^:/]*):(?P<port>[0-9]{1,5})")
 _PORT_MAX = 65_535
-ANY_ADDRESS = ("", "0.0.0.0", "::")
 
 
 class SecurityProtocol(StrEnum):
