@@ -59,7 +59,7 @@ class GroupConfigs:
         """
         own = {group_id: configs for group_id, configs in {**self._own, **changed}.items() if configs}
         if own != self._own:
-            self._file.write({"groups": {group_id: dict(configs) for group_id, configs in own.items()}})
+            self._file.write(lambda: {"groups": {group_id: dict(configs) for group_id, configs in own.items()}})
             self._set(own)
 
     def _set(self, own: dict[str, Configs]) -> None:

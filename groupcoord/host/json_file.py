@@ -59,14 +59,17 @@ class JsonFile:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise self._error_type(f"{path}: does not hold {self._holds}: {error!r}") from error
 
-    def write(self, content: Mapping[str, object]) -> None:
+    def write(self, make_content: Callable[[], Mapping[str, object]]) -> None:
         """Write the file anew; the disk has all of it, or still the old one.
+
+        Args:
+            make_content: returns what the file shall hold; not called if there is none.
 
         Raises:
             OSError: it can't be written.
         """
         if self._path is not None:
-            versioned = {"version": FILE_VERSION, **content}
+            versioned = {"version": FILE_VERSION, **make_content()}
             replace_file(self._path, (json.dumps(versioned, indent=2) + "\n").encode())
             sync_path(self._path.parent)
 

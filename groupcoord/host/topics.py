@@ -10,6 +10,7 @@ import base64
 import contextlib
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID, uuid4
@@ -290,7 +291,7 @@ class TopicRegistry:
         edit = TopicEdit(self._topics, self._new_id)
         yield edit
         if not dry_run and edit.topics != self._topics:
-            self._write(edit.topics)
+            self._file.write(partial(self._content, edit.topics))
             self._set(edit.topics)
 
     def ensure(self, name: str, partition_count: int) -> None:
@@ -311,14 +312,11 @@ class TopicRegistry:
         self._topics = topics
         self._by_id = {topic.topic_id: topic for topic in topics.values()}
 
-    def _write(self, topics: dict[str, Topic]) -> None:
-        if self.directory is None:
-            return
-        content = {
+    def _content(self, topics: dict[str, Topic]) -> dict[str, object]:
+        return {
             "cluster_id": self.cluster_id,
             "topics": {topic.name: _entry(topic) for topic in topics.values()},
         }
-        self._file.write(content)
 
 
 def _entry(topic: Topic) -> dict[str, object]:

@@ -71,7 +71,7 @@ class Acls:
         gone = frozenset(removed)
         acls = {acl: None for acl in (*self._acls, *added) if acl not in gone}
         if acls.keys() != self._acls.keys():
-            self._file.write({"acls": [acl._asdict() for acl in acls]})
+            self._file.write(lambda: {"acls": [acl._asdict() for acl in acls]})
             self._set(acls)
 
     def _set(self, acls: dict[Acl, None]) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -123,13 +124,8 @@ class ScramCredentials:
         )
 
     def _keep(self, altered: Credentials) -> bool:
-        content = [
-            {"user": user, "mechanism": mechanism, "iterations": credential.iterations}
-            | {field: getattr(credential, field).hex() for field in BYTE_FIELDS}
-            for (user, mechanism), credential in altered.items()
-        ]
         try:
-            self._file.write({"credentials": content})
+            self._file.write(partial(_content, altered))
         except OSError:
             return False
         self._altered = altered
@@ -170,6 +166,15 @@ def _described(user: str, count: int, infos: list[ScramCredentialInfo] | None) -
         message = f"Attempt to describe a user credential that does not exist: {user}"
         return DescribedUser(user, ErrorCode.RESOURCE_NOT_FOUND, message)
     return DescribedUser(user, credential_infos=tuple(infos))
+
+
+def _content(credentials: Credentials) -> dict[str, object]:
+    entries = [
+        {"user": user, "mechanism": mechanism, "iterations": credential.iterations}
+        | {field: getattr(credential, field).hex() for field in BYTE_FIELDS}
+        for (user, mechanism), credential in credentials.items()
+    ]
+    return {"credentials": entries}
 
 
 def _parsed(content: dict[str, Any]) -> Credentials:
