@@ -104,7 +104,7 @@ def serve(
         clock: Clock = SystemClock() if control_port is None else LeapingClock()
         security = Security(clock, data_dir, secure)
         with ExitStack() as stack:
-            socks = _bind(stack, security, PlainListener("", host, port, advertised_host))
+            socks = _bind(stack, security, host, port, advertised_host)
             store = _open_store(data_dir, config)
             if not isinstance(store, MemoryLogStore):
                 stack.callback(store.close)  # type: ignore[attr-defined]
@@ -183,23 +183,14 @@ def _parse_topic(text: str) -> tuple[str, int]:
     return name, partition_count
 
 
-class PlainListener(NamedTuple):
-    """Where a server without listeners of its own listens."""
-
-    name: str
-    host: str
-    port: int
-    advertised_host: str | None
-
-
-def _bind(stack: ExitStack, security: Security, plain: PlainListener) -> dict[str, socket.socket]:
-    """Return a bound socket for each listener, by its name."""
-    if not security.listeners and plain.host in ANY_ADDRESS and plain.advertised_host is None:
-        raise StartError(f"--host {plain.host!r} needs --advertised-host: clients can't connect to it", USAGE_ERROR)
-    return {
-        listener.name: stack.enter_context(_listening_socket(listener.host, listener.port))
-        for listener in security.listeners or (plain,)
-    }
+def _bind(
+    stack: ExitStack, security: Security, host: str, port: int, advertised_host: str | None
+) -> dict[str, socket.socket]:
+    """Return a bound socket for each listener, by its name; without listeners one for host and port, with none."""
+    if not security.listeners and host in ANY_ADDRESS and advertised_host is None:
+        raise StartError(f"--host {host!r} needs --advertised-host: clients can't connect to it", USAGE_ERROR)
+    addresses = security.addresses or {"": (host, port)}
+    return {name: stack.enter_context(_listening_socket(*address)) for name, address in addresses.items()}
 
 
 def _port_of(socks: Mapping[str, socket.socket]) -> int:

@@ -98,8 +98,7 @@ class Cluster:
                 self._in_memory = kept
             if not self._sockets:
                 stack.callback(self.forget)
-                named = {listener.name: (listener.host, listener.port) for listener in kept.security.listeners}
-                self._bind(named or {"": (HOST, 0)})
+                self._bind(kept.security.addresses or {"": (HOST, 0)})
             node = Node(NODE_ID, HOST, self.ports[0])
             server = Server(self._broker_over(kept, node), socks=self._sockets)
             await server.start()

@@ -103,6 +103,11 @@ class Security:
         return ScramCredentials(self._directory)
 
     @property
+    def addresses(self) -> dict[str, tuple[str, int]]:
+        """Where to listen, by the listener's name: host and port."""
+        return {listener.name: (listener.host, listener.port) for listener in self.listeners}
+
+    @property
     def authorize(self) -> Authorize | None:
         """What decides who may do what, if that is for ACLs."""
         return None if self.acls is None else self.acls.authorize
