@@ -35,7 +35,7 @@ class Pace:
     Attributes:
         now_s: that clock.
         until_s: the time at which work pauses.
-        idle: who has done such work, and can do more.
+        idle: greenlets that have done such work, and can do more.
     """
 
     __slots__ = ("idle", "now_s", "until_s")
@@ -43,7 +43,7 @@ class Pace:
     def __init__(self, now_s: Callable[[], float] = perf_counter) -> None:
         self.now_s = now_s
         self.until_s = 0.0
-        self.idle: list[_Worker] = []
+        self.idle: list[greenlet] = []
 
 
 def paced(entries: Sequence[T]) -> Iterable[T]:
@@ -65,61 +65,54 @@ def in_portions(pace: Pace, function: Callable[..., T], *arguments: Any) -> Gene
 
     The function must depend on nothing that may change in the meantime. Closing the generator ends it.
     """
-    worker = pace.idle.pop() if pace.idle else _Worker(pace)
-    work = worker.work
+    work = pace.idle.pop() if pace.idle else _ready()
     work.parent = getcurrent()
+    returned: list[T] = []
     try:
-        work.switch(function, arguments)
-        while worker.is_busy:
+        work.switch(pace, function, arguments, returned)
+        while not returned:
             yield
             work.switch()
     finally:
-        if worker.is_busy and not work.dead:
+        if not returned and not work.dead:
             work.throw()
     if len(pace.idle) < IDLE_MAX:
-        pace.idle.append(worker)
-    returned: T = worker.take_returned()
-    return returned
+        pace.idle.append(work)
+    return returned[0]
 
 
-class _Worker:
-    """A greenlet that makes one call after the other: its stack costs more to map than many a call to make.
+def _ready() -> greenlet:
+    """Return a greenlet that waits for calls."""
+    work = greenlet(_make_calls)
+    work.switch()
+    return work
 
-    Attributes:
-        work: the greenlet.
-        is_busy: there is more to do of the call.
+
+def _make_calls() -> None:
+    """Make one call after the other, in a greenlet: its stack costs more to map than many a call to make.
+
+    An error that a call raises ends it. While it waits it refers to nothing, not even to first arguments of its own,
+    since the collector of garbage can't look into a greenlet.
     """
+    while True:
+        pace, function, arguments, returned = _caller().switch()
+        _pause.set(_pausing(pace))  # a greenlet has a context of its own
+        returned.append(function(*arguments))
+        _pause.set(None)
+        del pace, function, arguments, returned
 
-    __slots__ = ("_error", "_pace", "_returned", "is_busy", "work")
 
-    def __init__(self, pace: Pace) -> None:
-        self.work = greenlet(self._run)
-        self.is_busy = False
-        self._pace = pace
-        self._returned: Any = None
-        self._error: Exception | None = None
+def _pausing(pace: Pace) -> Callable[[], None]:
+    now_s, give_back = pace.now_s, _caller().switch
 
-    def take_returned(self) -> Any:
-        """Return what the call has returned, or raise what it has raised; nothing is kept of it."""
-        returned, error, self._returned, self._error = self._returned, self._error, None, None
-        if error is not None:
-            raise error
-        return returned
+    def pause() -> None:
+        if now_s() >= pace.until_s:
+            give_back()
 
-    def _run(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-        pace = self._pace
+    return pause
 
-        def pause() -> None:
-            if pace.now_s() >= pace.until_s:
-                self.work.parent.switch()
 
-        _pause.set(pause)  # a greenlet has a context of its own
-        while True:
-            self.is_busy = True
-            try:
-                self._returned = function(*arguments)
-            except Exception as error:
-                self._error = error
-            self.is_busy = False
-            del function, arguments
-            function, arguments = self.work.parent.switch()
+def _caller() -> greenlet:
+    caller = getcurrent().parent
+    assert caller is not None
+    return caller

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import struct
+import weakref
 from collections.abc import Generator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -92,6 +95,32 @@ def test_an_error_comes_out() -> None:
 
     with pytest.raises(ProtocolError, match="no"):
         list(in_portions(steps(50), fail))
+
+
+class Tracked(Pace):
+    """A pace, or an argument, of which it can be told whether it is still there."""
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_nothing_is_kept_of_work_that_is_over(fails: bool) -> None:
+    """What a function was given goes when it is over, also after an error, and the greenlets go with their pace."""
+
+    def work_with(numbers: range, given: Tracked) -> int:
+        if fails:
+            raise ProtocolError("no")
+        return total(numbers)
+
+    pace, given = Tracked(), Tracked()
+    kept = [weakref.ref(given), weakref.ref(pace)]
+    with nullcontext() if not fails else pytest.raises(ProtocolError):
+        drive(in_portions(pace, work_with, range(1_000), given))
+    assert len(pace.idle) == (0 if fails else 1)
+    del given
+    gc.collect()
+    assert kept[0]() is None
+    del pace
+    gc.collect()
+    assert kept[1]() is None
 
 
 def test_two_works_in_turns() -> None:
