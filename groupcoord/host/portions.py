@@ -40,7 +40,7 @@ from groupcoord.core.messages import (
     TopicToDelete,
     TopicToFetch,
 )
-from groupcoord.core.messages.fetches import GatheredOffsets
+from groupcoord.core.messages.fetches import GatheredOffsets, PortionOfAll
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.broker_messages import FetchResponse, MetadataResponse
@@ -143,10 +143,14 @@ def _fetch_all(
     wanted: GroupToFetch, committed: OffsetsOfGroup, fetch: Callable[[GroupToFetch], FetchedGroup]
 ) -> Work[FetchedGroup]:
     """Fetch all offsets of a group, so many at a time, in the order in which they are fetched in one go."""
-    group = fetch(evolve(wanted, topics=(), is_part_of_all=True))
+
+    def fetch_some(topics: tuple[TopicToFetch, ...]) -> FetchedGroup:
+        return fetch(PortionOfAll(wanted.group_id, topics, wanted.member_id, wanted.member_epoch))
+
+    group = fetch_some(())
     topics: dict[str, tuple[FetchedTopic, GatheredOffsets]] = {}
     for portion in _portions_of_all(committed):
-        found = fetch(evolve(wanted, topics=portion, is_part_of_all=True))
+        found = fetch_some(portion)
         if found.error_code is not ErrorCode.NONE:
             return found
         for topic in found.topics:

@@ -78,6 +78,7 @@ from groupcoord.core.messages import (
     TxnOffsetCommit,
     TxnOffsetCommitResponse,
 )
+from groupcoord.core.messages.fetches import PortionOfAll
 from groupcoord.core.messages.request import GroupRequest
 from groupcoord.core.offsets.commits import refused_topics
 from groupcoord.core.partition import Partition
@@ -355,7 +356,7 @@ class Front:
             partition = found
         named, refused = resolve_fetch(wanted, self._topics, permissions)
         fetched = partition.fetch(named, require_stable=request.require_stable)
-        if wanted.topics is None or wanted.is_part_of_all:
+        if wanted.topics is None or isinstance(wanted, PortionOfAll):
             if permissions is not None:
                 fetched = hide_topics(fetched, permissions)
             return identify_topics(fetched, self._topics) if request.uses_topic_ids else fetched

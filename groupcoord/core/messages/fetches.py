@@ -26,17 +26,20 @@ class TopicToFetch:
 
 @define
 class GroupToFetch:
-    """One group whose offsets are wanted; ``topics`` None: all it has. The member fields are KIP-848's.
-
-    ``is_part_of_all``: the topics are a portion of all that the group has, and are answered as if all were asked for.
-    So what is no longer there, and what the asker may not see, is left out.
-    """
+    """One group whose offsets are wanted; ``topics`` None: all it has. The member fields are KIP-848's."""
 
     group_id: str | None
     topics: tuple[TopicToFetch, ...] | None = None
     member_id: str | None = None
     member_epoch: int = -1
-    is_part_of_all: bool = False
+
+
+@define
+class PortionOfAll(GroupToFetch):
+    """Some of all that a group has, by name, answered as if all were asked for. A host asks for it, no client can.
+
+    So what is no longer there, and what the asker may not see, is left out.
+    """
 
 
 class FetchedOffset(NamedTuple):

@@ -29,7 +29,7 @@ from groupcoord.core.messages import (
     TxnOffsetCommitResponse,
 )
 from groupcoord.core.messages.commits import refused_partitions
-from groupcoord.core.messages.fetches import FetchedOffsets, fetched_offsets
+from groupcoord.core.messages.fetches import FetchedOffsets, PortionOfAll, fetched_offsets
 from groupcoord.core.offsets.cache import OffsetsOfGroup, fetch_columns
 from groupcoord.core.offsets.continuations import WhenCommitted, WhenWritten
 from groupcoord.core.offsets.drafting import draft_commit
@@ -208,7 +208,7 @@ class Commits:
         named = wanted.topics
         if named is None:
             named = tuple(TopicToFetch(name, tuple(partitions)) for name, partitions in committed.items())
-        elif wanted.is_part_of_all:
+        elif isinstance(wanted, PortionOfAll):
             named = _still_there(named, committed)
         topics = []
         for topic in named:
