@@ -44,7 +44,7 @@ BatchRecord = tuple[int, int, bytes | None, bytes | None]
 
 _header = Struct(">qiibIhiqqqhii")
 _pack_uncovered = Struct(">qiibI").pack
-_pack_covered = Struct(">hiqqqhii").pack
+pack_covered = Struct(">hiqqqhii").pack
 _unpack_offset_length = Struct(">qi").unpack_from
 
 
@@ -168,7 +168,7 @@ def encode_batch(
         size = len(body)
         parts += (VARINTS[size] if size < _SMALL else varint(size), body)
         offset_delta += 1
-    header = _pack_covered(
+    header = pack_covered(
         attributes,
         offset_delta - 1,
         base_timestamp_ms,
@@ -209,7 +209,7 @@ def frame_records(
     attributes = TRANSACTIONAL if producer_id >= 0 else 0
     latest_ms = timestamp_ms if max_timestamp_ms is None else max_timestamp_ms
     numbers = (timestamp_ms, latest_ms, producer_id, producer_epoch, base_sequence, record_count)
-    header = _pack_covered(attributes, record_count - 1, *numbers)
+    header = pack_covered(attributes, record_count - 1, *numbers)
     return seal(base_offset, leader_epoch, header + b"".join(parts))
 
 

@@ -7,7 +7,6 @@ Sources: ``MemoryRecords.filterTo`` of Apache Kafka 4.4, and KIP-534 for the del
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from struct import Struct
 from typing import NamedTuple
 
 from groupcoord.records.batches import (
@@ -20,6 +19,7 @@ from groupcoord.records.batches import (
     BadRecordError,
     Batch,
     CorruptBatchError,
+    pack_covered,
     read_varint,
     seal,
     sized,
@@ -27,7 +27,6 @@ from groupcoord.records.batches import (
 )
 from groupcoord.records.compression import DecompressionError, compress
 
-_pack_covered = Struct(">hiqqqhii").pack
 _NO_HEADERS = b"\x00"
 NO_TIMESTAMP = -1
 
@@ -142,5 +141,5 @@ def _sealed(
 ) -> bytes:
     producer = batch.producer_id, batch.producer_epoch, batch.base_sequence
     times_ms = base_timestamp_ms, max_timestamp_ms
-    header = _pack_covered(attributes, batch.last_offset_delta, *times_ms, *producer, count)
+    header = pack_covered(attributes, batch.last_offset_delta, *times_ms, *producer, count)
     return seal(batch.base_offset, batch.leader_epoch, header + payload)

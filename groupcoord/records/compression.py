@@ -188,8 +188,7 @@ def compress(codec: Compression, data: bytes) -> bytes:
 
 
 def _gzip(data: bytes) -> bytes:
-    stream = zlib.compressobj(wbits=_GZIP_WINDOW_BITS)
-    return stream.compress(data) + stream.flush()
+    return zlib.compress(data, wbits=_GZIP_WINDOW_BITS)
 
 
 def _snappy(data: bytes) -> bytes:
