@@ -282,7 +282,7 @@ class PartitionLog:
             if now_ms - _age_from(groups[number], now_ms) <= settings.retention_ms:
                 break
             count = number + 1
-        if count <= 0:
+        if not count:
             return 0
         if count == len(groups):
             self._roll()
