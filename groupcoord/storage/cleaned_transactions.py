@@ -1,4 +1,4 @@
-"""What compaction knows of the transactions in what it passes over.
+"""What compaction knows of the producers and transactions in what it passes over.
 
 Records of aborted transactions go. The marker of a transaction stays as long as a batch of it was there at the
 beginning of a pass; only then it gets a delete horizon. Source: ``CleanedTransactionMetadata`` of Apache Kafka 4.4.
@@ -27,6 +27,18 @@ class AbortedTransaction(NamedTuple):
     first_offset: int
     last_offset: int
     last_stable_offset: int
+
+
+class LastRecord(NamedTuple):
+    """What has to stay in a log of a producer that is remembered.
+
+    Attributes:
+        data_offset: of its last record; None: its last batch was a marker.
+        producer_epoch: the epoch of that.
+    """
+
+    data_offset: int | None
+    producer_epoch: int
 
 
 class CleanedTransactions:

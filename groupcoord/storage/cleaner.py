@@ -164,9 +164,8 @@ class Cleaner:
 
     def _first_dirty_of(self, partition: TopicPartition, log: CompactableLog) -> int:
         # A checkpoint beyond the log belongs to another one that was there before.
-        first_dirty, extents = self._checkpoint.get(partition), log.extents()
-        is_there = bool(extents) and extents[0].base_offset <= first_dirty <= extents[-1].base_offset
-        return first_dirty if is_there or not extents else extents[0].base_offset
+        first_dirty, bases = self._checkpoint.get(partition), log.bases()
+        return first_dirty if not bases or bases[0] <= first_dirty <= bases[-1] else bases[0]
 
     def _finished(self, running: _Running) -> None:
         first_dirty = running.compaction.first_dirty
@@ -178,5 +177,5 @@ class Cleaner:
 
 
 def _last_base(log: CompactableLog) -> int:
-    extents = log.extents()
-    return extents[-1].base_offset if extents else -1
+    bases = log.bases()
+    return bases[-1] if bases else -1

@@ -21,7 +21,7 @@ from typing import NamedTuple, Protocol
 
 from groupcoord.records.batches import Batch, CorruptBatchError
 from groupcoord.records.compacted_batches import RawRecord, delete_horizon_ms, emptied, raw_records, rewritten
-from groupcoord.storage.cleaned_transactions import AbortedTransaction, CleanedTransactions
+from groupcoord.storage.cleaned_transactions import AbortedTransaction, CleanedTransactions, LastRecord
 from groupcoord.storage.segment_rewrite import Work
 
 KEY_OVERHEAD_BYTES = 200
@@ -56,18 +56,6 @@ class Extent(NamedTuple):
 
     base_offset: int
     size_bytes: int
-
-
-class LastRecord(Protocol):
-    """What has to stay of a producer that is remembered."""
-
-    @property
-    def data_offset(self) -> int | None:
-        """The offset of its last record; None: its last batch was a marker."""
-
-    @property
-    def producer_epoch(self) -> int:
-        """The producer's epoch."""
 
 
 class Outlook(NamedTuple):
@@ -106,8 +94,11 @@ class CompactableLog(Protocol):
     def is_given_up(self) -> bool:
         """True if something has happened to the log meanwhile: a pass must not go on."""
 
+    def bases(self) -> list[int]:
+        """Return where the segments begin, in order; records are appended to the last."""
+
     def extents(self) -> list[Extent]:
-        """Return the segments, in order; records are appended to the last."""
+        """Return the same with how large each is, which may have to be looked up."""
 
     def dirtiness(self, first_dirty: int, now_ms: int) -> float | None:
         """Return which part of the log is dirty; None if it needs no compaction, or may have none."""
@@ -155,7 +146,7 @@ class CompactionPass:
             OSError: a file can't be read or written.
         """
         log = self._log
-        bases = [base for base, _ in log.extents()]
+        bases = log.bases()
         dirty_base = max((base for base in bases if base <= self.first_dirty), default=bases[0])
         outlook = yield from log.outlook(dirty_base, self._now_ms)
         limit = max((base for base in bases if base <= outlook.limit), default=bases[0])

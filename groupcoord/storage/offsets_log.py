@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import Protocol
 
 from groupcoord.records.batches import Batch
-from groupcoord.storage.cleaned_transactions import AbortedTransaction, TransactionScan
-from groupcoord.storage.compaction import CompactionSettings, Extent, LastRecord, Outlook, dirty_part
+from groupcoord.storage.cleaned_transactions import AbortedTransaction, LastRecord, TransactionScan
+from groupcoord.storage.compaction import CompactionSettings, Extent, Outlook, dirty_part
 from groupcoord.storage.log_directory import segment_path
 from groupcoord.storage.segment_rewrite import SegmentRewrite, Work, sync
-from groupcoord.storage.segments import OFFSETS_END, read_batches
-
-CHUNK_BYTES = 262_144
+from groupcoord.storage.segments import COMPACTION_CHUNK_BYTES, OFFSETS_END, read_batches
 
 
 class OpenPartition(Protocol):
@@ -50,6 +48,10 @@ class OffsetsLog:
     def is_given_up(self) -> bool:
         """See :class:`~groupcoord.storage.compaction.CompactableLog`."""
         return not self._is_open()
+
+    def bases(self) -> list[int]:
+        """See :class:`~groupcoord.storage.compaction.CompactableLog`."""
+        return list(self._log.segments)
 
     def extents(self) -> list[Extent]:
         """See :class:`~groupcoord.storage.compaction.CompactableLog`."""
@@ -95,7 +97,7 @@ class OffsetsLog:
             next_offset=base_offset,
             end_offset=OFFSETS_END if is_active else segments[segments.index(base_offset) + 1],
             end=self._log.size_bytes if is_active else None,
-            chunk_bytes=CHUNK_BYTES,
+            chunk_bytes=COMPACTION_CHUNK_BYTES,
         )
 
     def make_durable(self, base_offset: int) -> Work:

@@ -38,6 +38,9 @@ CHUNK_BYTES = 5_242_880
 HEADERS_CHUNK_BYTES = 16_384
 """How much is read at a time where only headers are looked at."""
 
+COMPACTION_CHUNK_BYTES = 262_144
+"""How much is read at a time by what does a little now and then."""
+
 DISK_SECTOR_BYTES = 512
 """A power failure takes or leaves so many bytes at a time, at least."""
 

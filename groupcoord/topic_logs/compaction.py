@@ -13,21 +13,18 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 
 from groupcoord.records.batches import Batch
 from groupcoord.settings import INT64_MAX
-from groupcoord.storage.cleaned_transactions import AbortedTransaction
+from groupcoord.storage.cleaned_transactions import AbortedTransaction, LastRecord
 from groupcoord.storage.compaction import CompactionSettings, Extent, Outlook, Rewrite, dirty_part
 from groupcoord.storage.log_directory import segment_path
 from groupcoord.storage.segment_rewrite import InterruptedSwapError, SegmentRewrite, Work, sync
-from groupcoord.storage.segments import read_batches
+from groupcoord.storage.segments import COMPACTION_CHUNK_BYTES, read_batches
 from groupcoord.topic_logs.disk_log import DiskLog
 from groupcoord.topic_logs.errors import FailedLogError, RefusedBatchError
 from groupcoord.topic_logs.file_segment import FileSegment
 from groupcoord.topic_logs.memory_segment import SEGMENT_BATCHES, SEGMENT_BYTES, MemorySegment
 from groupcoord.topic_logs.partition_log import PartitionLog
-from groupcoord.topic_logs.producer_states import LastRecord
 from groupcoord.topic_logs.segments import Segment
 from groupcoord.topic_logs.settings import TopicLogSettings
-
-CHUNK_BYTES = 262_144
 
 
 def compactable(log: PartitionLog, settings: TopicLogSettings) -> TopicLog:
@@ -77,8 +74,7 @@ class TopicLog(ABC):
             limit = self._limit(groups, first_dirty, now_ms)
         except OSError:
             return None  # whoever reads it is told
-        extents = [Extent(segment.base_offset, segment.size_bytes) for segment in self._log.segments]
-        dirtiness = dirty_part(extents, first_dirty, limit)
+        dirtiness = dirty_part(TopicLog.extents(self), first_dirty, limit)  # of bytes, also in memory
         is_due = dirtiness > self.settings.min_cleanable_ratio
         return dirtiness if is_due or (dirtiness and self._is_overdue(groups, first_dirty, now_ms)) else None
 
@@ -104,6 +100,10 @@ class TopicLog(ABC):
         return False
 
     # ------------------------------------------------------------ what
+
+    def bases(self) -> list[int]:
+        """See :class:`~groupcoord.storage.compaction.CompactableLog`."""
+        return [segment.base_offset for segment in self._log.segments]
 
     def extents(self) -> list[Extent]:
         """See :class:`~groupcoord.storage.compaction.CompactableLog`."""
@@ -232,7 +232,7 @@ class FileLog(TopicLog):
             next_offset=base_offset,
             end_offset=segment.next_offset,
             end=segment.size_bytes,
-            chunk_bytes=CHUNK_BYTES,
+            chunk_bytes=COMPACTION_CHUNK_BYTES,
         )
 
     def make_durable(self, base_offset: int) -> Work:

@@ -15,7 +15,7 @@ from attrs import define, field
 
 from groupcoord.core.records import TransactionMarker
 from groupcoord.errors import ErrorCode
-from groupcoord.storage.cleaned_transactions import AbortedTransaction
+from groupcoord.storage.cleaned_transactions import AbortedTransaction, LastRecord
 from groupcoord.topic_logs.errors import RefusedBatchError
 from groupcoord.topic_logs.log_memory import PRODUCER_BYTES, LogMemory
 from groupcoord.topic_logs.produced_batch import SEQUENCE_END, ProducedBatch
@@ -107,18 +107,6 @@ class ProducerEntry(NamedTuple):
     timestamp_ms: int
     coordinator_epoch: int
     first_offset: int
-
-
-class LastRecord(NamedTuple):
-    """What has to stay in a log of a producer that is remembered.
-
-    Attributes:
-        data_offset: of its last record; None: its last batch was a marker.
-        producer_epoch: the epoch of that.
-    """
-
-    data_offset: int | None
-    producer_epoch: int
 
 
 class ProducerStates:
