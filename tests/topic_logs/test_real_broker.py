@@ -111,6 +111,13 @@ def fetch(peer: Peer, index: int, offset: int, isolation_level: int) -> Any:
     return answer
 
 
+def begin(peer: Peer, port: int) -> None:
+    """Let a broker make the topic, and write to it."""
+    topic = {"name": TOPIC, "num_partitions": PARTITION_COUNT, "replication_factor": 1, "assignments": []}
+    ask(peer, "CreateTopics", 7, {"topics": [{**topic, "configs": []}], "timeout": 10_000, "validate_only": False})
+    write(port, "broker")
+
+
 @contextmanager
 def broker(properties: Path, port: int, log: Path, *, is_killed: bool) -> Iterator[Peer]:
     process = started(java("kafka.Kafka", str(properties)), log)
@@ -142,9 +149,7 @@ def test_a_broker_and_a_server_in_turn(tmp_path: Path, is_killed: bool) -> None:
     port = free_port()
     format_directory(directory, properties, port, LOG_PARTITIONS, SETTINGS)
     with broker(properties, port, log, is_killed=is_killed) as peer:
-        topic = {"name": TOPIC, "num_partitions": PARTITION_COUNT, "replication_factor": 1, "assignments": []}
-        ask(peer, "CreateTopics", 7, {"topics": [{**topic, "configs": []}], "timeout": 10_000, "validate_only": False})
-        write(port, "broker")
+        begin(peer, port)
         theirs = answers(peer)
 
     with serving(directory, is_killed=is_killed) as (port_of_server, peer):
@@ -168,9 +173,7 @@ def test_a_broker_serves_what_was_compacted(tmp_path: Path) -> None:
     port = free_port()
     format_directory(directory, properties, port, LOG_PARTITIONS, SETTINGS)
     with broker(properties, port, log, is_killed=False) as peer:
-        topic = {"name": TOPIC, "num_partitions": PARTITION_COUNT, "replication_factor": 1, "assignments": []}
-        ask(peer, "CreateTopics", 7, {"topics": [{**topic, "configs": []}], "timeout": 10_000, "validate_only": False})
-        write(port, "broker")
+        begin(peer, port)
     cleaning = {"log.cleanup.policy": "compact", "log.cleaner.min.cleanable.ratio": 0.01, "log.cleaner.backoff.ms": 10}
     with serving(directory, is_killed=True, **cleaning) as (port_of_server, peer):
         write(port_of_server, "server")
