@@ -331,18 +331,19 @@ class SegmentLogStore:
         try:
             self.flush()
         finally:
-            for partition in list(self._partitions):
-                self._forget(partition)
-            os.close(self._lock)
-            self._lock = -1
+            self._let_go()
 
     def abandon(self) -> None:
         """Let go of the files as a process does that is killed: nothing is flushed. For tests of what follows then."""
         if self._lock >= 0:
-            for partition in list(self._partitions):
-                self._forget(partition)
-            os.close(self._lock)
-            self._lock = -1
+            self._cleaner.stop()  # what it has begun must not be deleted later, when the next store has begun the same
+            self._let_go()
+
+    def _let_go(self) -> None:
+        for partition in list(self._partitions):
+            self._forget(partition)
+        os.close(self._lock)
+        self._lock = -1
 
     def __enter__(self) -> SegmentLogStore:
         return self

@@ -262,6 +262,8 @@ class TopicLogs:
     def abandon(self) -> None:
         """Let go of all files as a process does that is killed. What is in memory stays."""
         if self._directory is not None:
+            if self._cleaner is not None:
+                self._cleaner.stop()
             self._logs.clear()
             self._directory.close(is_clean=False)
             self._directory = None

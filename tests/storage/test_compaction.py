@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import io
 import os
 from pathlib import Path
@@ -280,6 +281,27 @@ def test_a_broken_swap_file_is_refused(tmp_path: Path) -> None:
     with SegmentLogStore(tmp_path) as store, pytest.raises(CorruptLogError, match="swap"):
         store.read(3)
     assert swap.exists()
+
+
+def test_what_an_abandoned_store_has_begun_is_not_deleted_later(tmp_path: Path) -> None:
+    """When a store is abandoned in the middle of a pass, the next one's pass over the same segments is its own."""
+
+    def begin() -> SegmentLogStore:
+        store = open_store(tmp_path)
+        for number in range(3):
+            append(store, commit(0, number))
+        while not list(tmp_path.rglob("*.cleaned")):
+            assert store.compact_some(0, 1)
+        return store
+
+    store = begin()
+    store.abandon()
+    with begin() as next_store:
+        del store
+        gc.collect()
+        assert len(list(tmp_path.rglob("*.cleaned"))) == 1
+        compact(next_store)
+        assert [record for _, record in read(next_store)] == [commit(0, 1), commit(0, 2)]
 
 
 def test_a_swap_that_fails_half_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

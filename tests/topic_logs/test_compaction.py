@@ -5,6 +5,7 @@ What Kafka does with the same logs is in ``test_compaction_beside_kafka.py``.
 
 from __future__ import annotations
 
+import gc
 import random
 from contextlib import suppress
 from itertools import pairwise
@@ -345,6 +346,27 @@ def test_a_machine_that_dies_loses_nothing(tmp_path: Path, step: int) -> None:
     world.compact()
     assert {record.key: record.value for record in world.left() if record.offset not in world.aborted} == visible
     check_reads(world)
+
+
+def test_what_abandoned_logs_have_begun_is_not_deleted_later(tmp_path: Path) -> None:
+    """When logs are abandoned in the middle of a pass, the next process's pass over the same segments is its own."""
+
+    def begin() -> World:
+        world = World(tmp_path)
+        for _ in range(30):
+            world.put((b"k", b"x" * 100))
+        while not list(tmp_path.rglob("*.cleaned")):
+            assert world.compact_some()
+        return world
+
+    world = begin()
+    world.logs.abandon()
+    next_world = begin()
+    del world
+    gc.collect()
+    assert len(list(tmp_path.rglob("*.cleaned"))) == 1
+    next_world.compact()
+    assert len(next_world.left()) < 10
 
 
 def test_a_swap_that_fails_half_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
