@@ -81,7 +81,7 @@ GROUP = "g"
 OPTION = re.compile(r"([a-z_.]+)=(.*)", re.DOTALL)
 OFFSET = re.compile(r"([^/]*)/(-?\d+)=(-?\d+)")
 PARTITION = re.compile(r"([^/]*)/(-?\d+)")
-HOW = {"protocols", "topics", "owned", "metadata", "type", "session", "rebalance", "v"}
+HOW = {"protocols", "topics", "owned", "metadata", "type", "session", "rebalance", "v", "instance"}
 KNOWS_MEMBER_ID_REQUIRED, KNOWS_SKIP_ASSIGNMENT = 4, 9
 
 
@@ -265,7 +265,7 @@ class Session(ConsumerGroupCommands):
     def do_join(self, client: str, *, group: str = GROUP, id: str | None = None, **how: str) -> None:
         """Join, as before but for what is given."""
         who = self._client(client)
-        unknown = how.keys() - {*HOW, "instance"}
+        unknown = how.keys() - HOW
         if unknown:
             raise ValueError(f"got an unexpected keyword argument {min(unknown)!r}")
         if "instance" in how:
@@ -275,10 +275,9 @@ class Session(ConsumerGroupCommands):
         version = int(who.how.get("v", 3 if who.instance is None else 9))
         metadata = who.how.get("metadata", "metadata").encode()
         if "topics" in who.how:
-            owned = [match for word in who.how.get("owned", "").split(",") if (match := PARTITION.fullmatch(word))]
-            partitions = tuple(TopicPartition(match[1], int(match[2])) for match in owned)
+            owned = tuple(map(partition_of, who.how["owned"].split(","))) if "owned" in who.how else ()
             topics = tuple(who.how["topics"].split(","))
-            metadata = encode_subscription(Subscription(topics, owned_partitions=partitions))
+            metadata = encode_subscription(Subscription(topics, owned_partitions=owned))
         names = [name for name in who.how.get("protocols", "range").split(",") if name]
         request = JoinGroup(
             group,
@@ -580,9 +579,14 @@ def topics_to_commit(entries: tuple[str, ...], epoch: int, metadata: str) -> tup
 def topics_of(entries: tuple[str, ...], kind: type[T]) -> tuple[T, ...]:
     """Return the ``topic/partition`` words as topics."""
     topics: dict[str, list[int]] = {}
-    for entry in entries:
-        match = PARTITION.fullmatch(entry)
-        if match is None:
-            raise ValueError(f"{entry!r} is not TOPIC/PARTITION")
-        topics.setdefault(match[1], []).append(int(match[2]))
+    for topic, index in map(partition_of, entries):
+        topics.setdefault(topic, []).append(index)
     return tuple(kind(name, tuple(indexes)) for name, indexes in topics.items())
+
+
+def partition_of(entry: str) -> TopicPartition:
+    """Return the partition that a ``topic/partition`` word names."""
+    match = PARTITION.fullmatch(entry)
+    if match is None:
+        raise ValueError(f"{entry!r} is not TOPIC/PARTITION")
+    return TopicPartition(match[1], int(match[2]))
