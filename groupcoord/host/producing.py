@@ -14,14 +14,15 @@ from groupcoord.errors import ErrorCode
 from groupcoord.host.topic_data import TopicData
 from groupcoord.host.topics import Topic
 from groupcoord.host.transaction_state import TopicPartition, Writer
+from groupcoord.interpreter import maker
 from groupcoord.topic_logs.errors import FailedLogError, RefusedBatchError, TopicLogError
 from groupcoord.topic_logs.produced_batch import ProducedBatch, read_produced
 from groupcoord.wire.broker_messages import (
     Produce,
     ProducedPartition,
     ProducedTopic,
-    ProducePartition,
     ProduceResponse,
+    ProduceTopic,
 )
 from groupcoord.wire.pacing import paced
 
@@ -36,10 +37,13 @@ INVALID_RECORD; most others are retried until the delivery time-out."""
 NOT_IN_TRANSACTION = "Partition was not added to the transaction"
 
 
+_make_produced = maker(ProducedPartition)
+
 Verify = Callable[[Writer], ErrorCode]
 """Returns NONE if this producer may write there in its transaction, or what the transaction coordinator says."""
 
-Found = dict[int, tuple[ProducePartition, ProducedBatch | RefusedBatchError]]
+Batches = dict[int, ProducedBatch | RefusedBatchError]
+"""What came for the partitions of a topic, and can be read."""
 
 
 def answer_produce(
@@ -53,54 +57,48 @@ def answer_produce(
         verify: the transaction coordinator, asked for the first batch of a transaction in a partition.
         permissions: who may write to what.
     """
-    found: dict[tuple[str | None, UUID], Found] = {}
+    found: dict[str | UUID, tuple[ProduceTopic, Batches]] = {}
     for topic in paced(request.topics):
         if topic.partitions:
-            partitions = found.setdefault((topic.name, topic.topic_id), {})
-            for partition in paced(topic.partitions):
-                partitions[partition.partition_index] = partition, _read(partition)
+            _, batches = found.setdefault(topic.topic_id if topic.name is None else topic.name, (topic, {}))
+            for index, records in paced(topic.partitions):
+                batches[index] = _read(records)
     refusal = _transaction_refusal(request, found, permissions)
     answered = []
-    for (name, topic_id), partitions in found.items():
+    for (name, topic_id, _), batches in found.values():
         known = data.find(name, topic_id)
         error_code = refusal or _topic_error(name if known is None else known.name, permissions)
-        answered.append(
-            ProducedTopic(
-                name,
-                topic_id,
-                tuple(
-                    ProducedPartition(index, error_code)
-                    if error_code is not ErrorCode.NONE
-                    else _produce(index, batch, known, request, data, verify)
-                    for index, (_, batch) in paced(list(partitions.items()))
-                ),
-            )
+        produced = tuple(
+            [
+                ProducedPartition(index, error_code)
+                if error_code is not ErrorCode.NONE
+                else _produce(index, batch, known, request, data, verify)
+                for index, batch in paced(list(batches.items()))
+            ]
         )
+        answered.append(ProducedTopic(name, topic_id, produced))
     return ProduceResponse(tuple(answered))
 
 
-def _read(partition: ProducePartition) -> ProducedBatch | RefusedBatchError:
+def _read(records: bytes | memoryview | None) -> ProducedBatch | RefusedBatchError:
     try:
-        return read_produced(partition.records)
+        return read_produced(records)
     except RefusedBatchError as error:
         return error
 
 
 def _transaction_refusal(
-    request: Produce, found: dict[tuple[str | None, UUID], Found], permissions: Permissions
+    request: Produce, found: dict[str | UUID, tuple[ProduceTopic, Batches]], permissions: Permissions
 ) -> ErrorCode:
     """Return TRANSACTIONAL_ID_AUTHORIZATION_FAILED if a batch is transactional and its producer may not be that."""
-    is_transactional = any(
-        isinstance(batch, ProducedBatch) and batch.is_transactional
-        for partitions in found.values()
-        for _, batch in paced(list(partitions.values()))
-    )
-    if not is_transactional:
-        return ErrorCode.NONE
-    transactional_id = request.transactional_id
-    if transactional_id is not None and permissions.on_transactional_id(transactional_id, Operation.WRITE):
-        return ErrorCode.NONE
-    return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    for _, batches in found.values():
+        for batch in paced(list(batches.values())):
+            if isinstance(batch, ProducedBatch) and batch.is_transactional:
+                transactional_id = request.transactional_id
+                if transactional_id is not None and permissions.on_transactional_id(transactional_id, Operation.WRITE):
+                    return ErrorCode.NONE
+                return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    return ErrorCode.NONE
 
 
 def _topic_error(name: str | None, permissions: Permissions) -> ErrorCode:
@@ -144,7 +142,7 @@ def _produce(
         return ProducedPartition(
             index, error.error_code, error.reason, log_start_offset=start, refused_records=error.records
         )
-    return ProducedPartition(index, ErrorCode.NONE, None, *appended)
+    return _make_produced((index, ErrorCode.NONE, None, *appended, ()))
 
 
 def _verify(batch: ProducedBatch, partition: TopicPartition, request: Produce, verify: Verify) -> ErrorCode:

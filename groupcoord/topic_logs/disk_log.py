@@ -10,9 +10,10 @@ from __future__ import annotations
 import contextlib
 import os
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from groupcoord.core.records import NO_PRODUCER_ID, NO_TIMESTAMP, TransactionMarker
 from groupcoord.errors import ErrorCode
@@ -28,7 +29,7 @@ from groupcoord.topic_logs.file_segment import FileSegment
 from groupcoord.topic_logs.log_folder import LogFolder
 from groupcoord.topic_logs.log_memory import LogMemory
 from groupcoord.topic_logs.open_files import OpenFiles
-from groupcoord.topic_logs.partition_log import FoundRecord, PartitionLog, ReadBatches, Write
+from groupcoord.topic_logs.partition_log import PartitionLog, Write
 from groupcoord.topic_logs.producer_states import ProducerStates
 from groupcoord.topic_logs.segments import Segment
 from groupcoord.topic_logs.settings import TopicLogSettings
@@ -45,6 +46,26 @@ class Acknowledged(NamedTuple):
 
 
 NOTHING_ACKNOWLEDGED = Acknowledged(0, frozenset())
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _watched(method: Callable[Concatenate[DiskLog, P], T]) -> Callable[Concatenate[DiskLog, P], T]:
+    """Return a method that refuses a log that has failed, and lets it fail where the files can't be used."""
+
+    @wraps(method)
+    def watched(log: DiskLog, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        if log.failure is not None:
+            raise log.failure
+        try:
+            return method(log, *args, **kwargs)
+        except TopicLogError as error:
+            log._trouble(error)
+            raise
+
+    return watched
 
 
 class DiskLog(PartitionLog):
@@ -163,15 +184,15 @@ class DiskLog(PartitionLog):
 
     # ------------------------------------------------------------ writing
 
+    @_watched
     def _write(self, write: Write, settings: TopicLogSettings, now_ms: int) -> None:
-        with self._watched():
-            if not self._has_written:
-                self._start_writing()
-            super()._write(write, settings, now_ms)
-            if self._checked_interval != now_ms // CHECK_INTERVAL_MS:
-                self._checked_interval = now_ms // CHECK_INTERVAL_MS
-                self._check_written()
-            self._flush_if_due(write.record_count, settings, now_ms)
+        if not self._has_written:
+            self._start_writing()
+        super()._write(write, settings, now_ms)
+        if self._checked_interval != now_ms // CHECK_INTERVAL_MS:
+            self._checked_interval = now_ms // CHECK_INTERVAL_MS
+            self._check_written()
+        self._flush_if_due(write.record_count, settings, now_ms)
 
     def _start_writing(self) -> None:
         loss = find_loss(self.folder.path, self._bases, self._active_bytes, -1)
@@ -237,9 +258,9 @@ class DiskLog(PartitionLog):
     def flush_due(self, settings: TopicLogSettings, now_ms: int) -> None:
         """See :class:`~groupcoord.topic_logs.partition_log.PartitionLog`."""
         if self._unflushed_records and now_ms - self._unflushed_since_ms >= settings.flush_ms:
-            with self._watched():
-                self._flush()
+            self._flush()
 
+    @_watched
     def _flush(self) -> None:
         # After a failed fsync only reading the file anew tells what is there.
         active = self._segments[-1]
@@ -256,17 +277,17 @@ class DiskLog(PartitionLog):
         before = self.start_offset
         self.start_offset = offset
         try:
-            with self._watched():
-                self._note_start(offset)
-                self._drop(bisect_right(self._bases[1:], offset))
+            self._drop_before(offset)
         except OSError as error:
             self.start_offset = before
             raise RefusedBatchError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.folder.path}: {error}") from error
 
-    def retain(self, settings: TopicLogSettings, now_ms: int) -> int:
-        """See :class:`~groupcoord.topic_logs.partition_log.PartitionLog`."""
-        with self._watched():
-            return super().retain(settings, now_ms)
+    @_watched
+    def _drop_before(self, offset: int) -> None:
+        self._note_start(offset)
+        self._drop(bisect_right(self._bases[1:], offset))
+
+    retain = _watched(PartitionLog.retain)
 
     def close(self) -> None:
         """The topic is gone, and its folder is somebody else's affair."""
@@ -318,40 +339,12 @@ class DiskLog(PartitionLog):
         if isinstance(error, FailedLogError) and self.failure is None:
             self._fail(error)
 
-    @contextlib.contextmanager
-    def _watched(self) -> Iterator[None]:
-        """Fail if what is done meanwhile says that the files can't be used."""
-        if self.failure is not None:
-            raise self.failure
-        try:
-            yield
-        except TopicLogError as error:
-            self._trouble(error)
-            raise
-
     # ------------------------------------------------------------ reading
 
-    def read(
-        self, offset: int, end_offset: int, bytes_max: int, *, takes_first: bool, lists_aborted: bool = False
-    ) -> ReadBatches:
-        """See :class:`~groupcoord.topic_logs.partition_log.PartitionLog`."""
-        with self._watched():
-            return super().read(offset, end_offset, bytes_max, takes_first=takes_first, lists_aborted=lists_aborted)
-
-    def readable_bytes(self, offset: int, end_offset: int) -> int:
-        """See :class:`~groupcoord.topic_logs.partition_log.PartitionLog`."""
-        with self._watched():
-            return super().readable_bytes(offset, end_offset)
-
-    def find_time(self, timestamp_ms: int) -> FoundRecord | None:
-        """See :class:`~groupcoord.topic_logs.partition_log.PartitionLog`."""
-        with self._watched():
-            return super().find_time(timestamp_ms)
-
-    def find_max_time(self) -> FoundRecord | None:
-        """See :class:`~groupcoord.topic_logs.partition_log.PartitionLog`."""
-        with self._watched():
-            return super().find_max_time()
+    read = _watched(PartitionLog.read)
+    readable_bytes = _watched(PartitionLog.readable_bytes)
+    find_time = _watched(PartitionLog.find_time)
+    find_max_time = _watched(PartitionLog.find_max_time)
 
 
 def replay(batch: Batch, producers: ProducerStates) -> AbortedTransaction | None:

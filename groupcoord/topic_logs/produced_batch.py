@@ -31,6 +31,7 @@ from groupcoord.topic_logs.settings import TopicLogSettings
 SEQUENCE_END = 2**31
 """Sequences go on with 0 here."""
 
+_length_from = Struct(">iiB").unpack_from  # and a leader epoch, and the magic number
 _PACK_PLACE = Struct(">qii").pack_into
 _PACK_ATTRIBUTES = Struct(">h").pack_into
 _PACK_TIMESTAMP = Struct(">q").pack_into
@@ -76,8 +77,8 @@ def read_produced(data: bytes | memoryview | None) -> ProducedBatch:
     """
     if not data or len(data) <= MAGIC_POSITION:
         raise _malformed(ErrorCode.INVALID_RECORD, "there is no record batch for this partition")
-    magic = data[MAGIC_POSITION]
-    size = int.from_bytes(data[8:12], "big", signed=True) + LOG_OVERHEAD_BYTES
+    length, _, magic = _length_from(data, 8)
+    size = length + LOG_OVERHEAD_BYTES
     if magic > MAGIC_V2 or size < BATCH_HEADER_BYTES:
         raise _malformed(ErrorCode.CORRUPT_MESSAGE, f"no batch has magic {magic} and {size} bytes")
     if magic < MAGIC_V2:

@@ -13,13 +13,14 @@ from __future__ import annotations
 import codecs
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.wire.errors import ProtocolError
 
 T = TypeVar("T")
+Content = TypeVar("Content", bytes, memoryview)
 Reader = Callable[[bytes, int], tuple[T, int]]
 Writer = Callable[[Any], bytes]
 
@@ -83,8 +84,8 @@ def read_int32_length(frame: bytes, position: int) -> tuple[int, int]:
     return INT32_FROM(frame, position)[0], position + 4
 
 
-def read_content(frame: bytes, position: int, length: int) -> tuple[bytes, int]:
-    """Read ``length`` bytes, all of which must be there."""
+def read_content(frame: Content, position: int, length: int) -> tuple[Content, int]:
+    """Read ``length`` bytes, all of which must be there; of a view of the frame they are a view."""
     end = position + length
     if end > len(frame):
         raise ProtocolError(f"a length of {length} bytes is claimed where {len(frame) - position} are left")
@@ -265,3 +266,46 @@ def write_compact_bytes(value: bytes) -> bytes:
 def write_compact_int32s(values: Sequence[int]) -> bytes:
     """Write a compact array of whole numbers."""
     return write_uvarint(len(values) + 1) + struct.pack(f">{len(values)}i", *values)
+
+
+def _skip_nothing(frame: bytes, position: int) -> int:
+    return position
+
+
+class Dialect(NamedTuple):
+    """How strings, lengths and tagged fields stand in flexible versions (KIP-482), or in those before."""
+
+    read_string: Reader[str]
+    read_nullable_string: Reader[str | None]
+    read_length: Reader[int]
+    read_array_length: Reader[int]
+    skip_tagged_fields: Callable[[bytes, int], int]
+    write_string: Writer
+    write_nullable_string: Writer
+    nothing_tagged: bytes
+
+    def write_length(self, length: int) -> bytes:
+        """Write the length of a byte string or an array; -1 for null."""
+        return write_uvarint(length + 1) if self.nothing_tagged else INT32.pack(length)
+
+
+PLAIN = Dialect(
+    read_string,
+    read_nullable_string,
+    read_int32_length,
+    read_array_length,
+    _skip_nothing,
+    write_string,
+    write_nullable_string,
+    b"",
+)
+FLEXIBLE = Dialect(
+    read_compact_string,
+    read_compact_nullable_string,
+    read_compact_length,
+    read_compact_array_length,
+    skip_tagged_fields,
+    write_compact_string,
+    write_compact_nullable_string,
+    b"\x00",
+)

@@ -8,78 +8,109 @@ ApiVersions lists versions 0 to 2 as well, as a broker of 4.x does, because libr
 request of these versions closes the connection.
 
 Gaps: an answer names neither current leaders nor node endpoints (10).
+
+Read and written by hand: it comes for every batch, of which a view of the frame goes on.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from __future__ import annotations
+
+import struct
 
 from groupcoord.core.records import ZERO_UUID
-from groupcoord.wire import schema
+from groupcoord.interpreter import maker
+from groupcoord.wire import primitives
 from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
 from groupcoord.wire.broker_messages import Produce, ProducedPartition, ProducePartition, ProduceResponse, ProduceTopic
 from groupcoord.wire.header import RequestHeader
 from groupcoord.wire.pacing import paced
+from groupcoord.wire.primitives import INT32, INT32_FROM, read_content, read_uuid
 
 _KEY = 0
 
-
-def _request(values: Mapping[str, Any], header: RequestHeader, client_host: str) -> Produce:
-    version = header.api_version
-    return Produce(
-        tuple(
-            ProduceTopic(
-                topic.get("name"),
-                topic.get("topic_id", ZERO_UUID),
-                tuple(
-                    ProducePartition(partition["index"], partition["records"])
-                    for partition in paced(topic["partition_data"])
-                ),
-            )
-            for topic in paced(values["topic_data"])
-        ),
-        values["acks"],
-        values["transactional_id"],
-        allows_zstd=version >= 7,
-        knows_abortable=version >= 11,
-        adds_partitions=version >= 12,
-    )
+_THROTTLE_TIME = bytes(4)
+_acks_from = struct.Struct(">hi").unpack_from  # and a time-out, which nothing waits for
+_make_partition, _make_topic = maker(ProducePartition), maker(ProduceTopic)
 
 
-def _response(response: ProduceResponse, header: RequestHeader) -> schema.Values:
-    return {
-        "throttle_time_ms": 0,
-        "responses": [
-            {
-                "name": topic.name,
-                "topic_id": topic.topic_id,
-                "partition_responses": [_partition(partition) for partition in paced(topic.partitions)],
-            }
-            for topic in paced(response.topics)
-        ],
-    }
+class _Layout:
+    """How a version stands in frames."""
 
+    def __init__(self, version: int) -> None:
+        dialect = primitives.FLEXIBLE if version >= API.flexible_from else primitives.PLAIN
+        self._dialect = dialect
+        self._has_topic_ids = version >= 13
+        self._has_start = version >= 5
+        self._pack_partition = struct.Struct(">ihqqq" if self._has_start else ">ihqq").pack
+        self._has_messages = version >= 8
+        no_message = dialect.write_length(0) + dialect.write_nullable_string(None)
+        self._no_message = (no_message if self._has_messages else b"") + dialect.nothing_tagged
+        self._capabilities = version >= 7, version >= 11, version >= 12
 
-def _partition(partition: ProducedPartition) -> schema.Values:
-    return {
-        "index": partition.partition_index,
-        "error_code": partition.error_code,
-        "error_message": partition.error_message,
-        "base_offset": partition.base_offset,
-        "log_append_time_ms": partition.log_append_time_ms,
-        "log_start_offset": partition.log_start_offset,
-        "record_errors": [
-            {"batch_index": number, "batch_index_error_message": partition.error_message}
-            for number in paced(partition.refused_records)
-        ],
-    }
+    def decode(self, frame: bytes, position: int, header: RequestHeader, client_host: str) -> Produce:
+        """Read a request."""
+        dialect = self._dialect
+        transactional_id, position = dialect.read_nullable_string(frame, position)
+        acks, _ = _acks_from(frame, position)
+        count, position = dialect.read_array_length(frame, position + 6)
+        topics = []
+        for _ in paced(range(count)):
+            topic, position = self._read_topic(frame, position)
+            topics.append(topic)
+        dialect.skip_tagged_fields(frame, position)
+        return Produce(tuple(topics), acks, transactional_id, *self._capabilities)
+
+    def _read_topic(self, frame: bytes, position: int) -> tuple[ProduceTopic, int]:
+        name, topic_id = None, ZERO_UUID
+        if self._has_topic_ids:
+            topic_id, position = read_uuid(frame, position)
+        else:
+            name, position = self._dialect.read_string(frame, position)
+        _, _, read_length, read_array_length, skip_tagged_fields, *_ = self._dialect
+        count, position = read_array_length(frame, position)
+        view = memoryview(frame)
+        partitions = []
+        for _ in paced(range(count)):
+            (index,) = INT32_FROM(frame, position)
+            length, position = read_length(frame, position + 4)
+            records = None
+            if length >= 0:
+                records, position = read_content(view, position, length)
+            position = skip_tagged_fields(frame, position)
+            partitions.append(_make_partition((index, records)))
+        return _make_topic((name, topic_id, tuple(partitions))), skip_tagged_fields(frame, position)
+
+    def encode(self, response: ProduceResponse, header: RequestHeader) -> bytes:
+        """Write an answer."""
+        dialect = self._dialect
+        parts = [dialect.write_length(len(response.topics))]
+        for name, topic_id, partitions in paced(response.topics):
+            parts.append(topic_id.bytes if self._has_topic_ids else dialect.write_string(name or ""))
+            parts.append(dialect.write_length(len(partitions)))
+            parts += [self._write_partition(partition) for partition in paced(partitions)]
+            parts.append(dialect.nothing_tagged)
+        parts += (_THROTTLE_TIME, dialect.nothing_tagged)
+        return b"".join(parts)
+
+    def _write_partition(self, partition: ProducedPartition) -> bytes:
+        index, error_code, message, base_offset, append_time_ms, start_offset, refused = partition
+        numbers = (index, error_code, base_offset, append_time_ms, start_offset)
+        written = self._pack_partition(*(numbers if self._has_start else numbers[:-1]))
+        if not self._has_messages or (message is None and not refused):
+            return written + self._no_message
+        dialect = self._dialect
+        text = dialect.write_nullable_string(message)
+        parts = [written, dialect.write_length(len(refused))]
+        for number in paced(refused):
+            parts += (INT32.pack(number), text, dialect.nothing_tagged)
+        return b"".join((*parts, text, dialect.nothing_tagged))
 
 
 def _decoder(version: int) -> Decoder:
-    return schema.request_decoder(_KEY, version, _request)
+    return _Layout(version).decode
 
 
 def _encoder(version: int) -> Encoder:
-    return schema.response_encoder(_KEY, version, _response)
+    return _Layout(version).encode
 
 
 API = Api(_KEY, "Produce", VersionRange(3, 13), 9, _decoder, _encoder, listed_from=0)
