@@ -6,14 +6,20 @@ field (KIP-903).
 
 Gaps: what only followers and controllers need (diverging epochs, snapshots, directory ids, high watermarks) is not
 passed on; the current leader (12) and node endpoints (16) are never told.
+
+Read and written by hand: consumers ask again for every batch, and records go out in the pieces in which they are kept.
 """
 
+from __future__ import annotations
+
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 from groupcoord.core.records import ZERO_UUID
-from groupcoord.wire import primitives, schema
+from groupcoord.interpreter import maker
+from groupcoord.wire import primitives
 from groupcoord.wire.api import Api, Decoder, Encoder, PartsEncoder, VersionRange
 from groupcoord.wire.broker_messages import (
     Fetch,
@@ -25,45 +31,127 @@ from groupcoord.wire.broker_messages import (
 )
 from groupcoord.wire.header import RequestHeader
 from groupcoord.wire.pacing import paced
+from groupcoord.wire.primitives import (
+    INT32_FROM,
+    read_compact_nullable_string,
+    read_int32s,
+    read_uuid,
+    read_uvarint,
+    skip_tagged_content,
+    skip_tagged_fields,
+)
 
 _KEY = 1
 
+_CLUSTER_ID_TAG, _REPLICA_STATE_TAG = 0, 1
+_REPLICA_STATE_BYTES = 12
+"""A follower's id and the epoch of its broker; tagged fields come behind them."""
 
-def _request(values: Mapping[str, Any], header: RequestHeader, client_host: str) -> Fetch:
-    replica_state = values.get("replica_state")
-    return Fetch(
-        tuple(
-            FetchTopic(topic.get("topic"), topic.get("topic_id", ZERO_UUID), _partitions(topic["partitions"]))
-            for topic in paced(values["topics"])
-        ),
-        max_wait_ms=values["max_wait_ms"],
-        min_bytes=values["min_bytes"],
-        max_bytes=values["max_bytes"],
-        isolation_level=values["isolation_level"],
-        session_id=values.get("session_id", 0),
-        session_epoch=values.get("session_epoch", -1),
-        forgotten_topics=tuple(
-            ForgottenTopic(topic.get("topic"), topic.get("topic_id", ZERO_UUID), topic["partitions"])
-            for topic in values.get("forgotten_topics_data", ())
-        ),
-        replica_id=replica_state["replica_id"] if replica_state else values.get("replica_id", -1),
-        cluster_id=values.get("cluster_id"),
-        rack_id=values.get("rack_id", ""),
-    )
+_Numbers = tuple[struct.Struct, Callable[..., tuple[int, ...]]]
+"""Numbers as they stand one behind the other, and what brings them into the order of the message's fields."""
+
+_SETTINGS: dict[int, _Numbers] = {
+    4: (struct.Struct(">4ib"), lambda replica, wait, least, most, level: (wait, least, most, level, 0, -1, replica)),
+    7: (struct.Struct(">4ib2i"), lambda replica, *others: (*others, replica)),
+    15: (struct.Struct(">3ib2i"), lambda *others: (*others, -1)),
+}
+"""What stands before the topics, from which version on: ``max_wait_ms`` to ``session_epoch``, and ``replica_id``."""
+
+_PARTITIONS: dict[int, _Numbers] = {
+    4: (struct.Struct(">iqi"), lambda index, offset, most: (index, offset, most, -1, -1, -1)),
+    5: (struct.Struct(">iqqi"), lambda index, offset, start, most: (index, offset, most, -1, -1, start)),
+    9: (struct.Struct(">iiqqi"), lambda index, epoch, offset, start, most: (index, offset, most, epoch, -1, start)),
+    12: (
+        struct.Struct(">iiqiqi"),
+        lambda index, epoch, offset, last_epoch, start, most: (index, offset, most, epoch, last_epoch, start),
+    ),
+}
+"""A partition, from which version on."""
+
+_make_partition, _make_topic = maker(FetchPartition), maker(FetchTopic)
 
 
-def _partitions(partitions: tuple[Mapping[str, Any], ...]) -> tuple[FetchPartition, ...]:
-    return tuple(
-        FetchPartition(
-            partition["partition"],
-            partition["fetch_offset"],
-            partition["partition_max_bytes"],
-            partition.get("current_leader_epoch", -1),
-            partition.get("last_fetched_epoch", -1),
-            partition.get("log_start_offset", -1),
+def _of_version(version: int, numbers: dict[int, _Numbers]) -> _Numbers:
+    return numbers[max(since for since in numbers if since <= version)]
+
+
+class _RequestLayout:
+    """How a version of the request stands in a frame."""
+
+    def __init__(self, version: int) -> None:
+        self._dialect = primitives.FLEXIBLE if version >= API.flexible_from else primitives.PLAIN
+        self._has_session = version >= 7
+        self._has_rack = version >= 11
+        self._is_flexible = version >= API.flexible_from
+        self._has_topic_ids = version >= 13
+        self._settings, self._in_order = _of_version(version, _SETTINGS)
+        self._partition, self._partition_in_order = _of_version(version, _PARTITIONS)
+
+    def decode(self, frame: bytes, position: int, header: RequestHeader, client_host: str) -> Fetch:
+        """Read a request."""
+        *settings, replica_id = self._in_order(*self._settings.unpack_from(frame, position))
+        count, position = self._dialect.read_array_length(frame, position + self._settings.size)
+        topics = []
+        for _ in paced(range(count)):
+            topic, position = self._read_topic(frame, position)
+            topics.append(topic)
+        max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch = settings
+        request = Fetch(
+            tuple(topics), max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, (), replica_id
         )
-        for partition in paced(partitions)
-    )
+        if self._has_session:
+            request.forgotten_topics, position = self._read_forgotten(frame, position)
+        if self._has_rack:
+            request.rack_id, position = self._dialect.read_string(frame, position)
+        if self._is_flexible and frame[position]:
+            _read_tagged(frame, position, request, header.api_version)
+        return request
+
+    def _read_topic(self, frame: bytes, position: int) -> tuple[FetchTopic, int]:
+        (name, topic_id), position = self._read_name(frame, position)
+        count, position = self._dialect.read_array_length(frame, position)
+        unpack_from, size, in_order = self._partition.unpack_from, self._partition.size, self._partition_in_order
+        skip = self._dialect.skip_tagged_fields
+        partitions = []
+        for _ in paced(range(count)):
+            partitions.append(_make_partition(in_order(*unpack_from(frame, position))))
+            position = skip(frame, position + size)
+        return _make_topic((name, topic_id, tuple(partitions))), skip(frame, position)
+
+    def _read_name(self, frame: bytes, position: int) -> tuple[tuple[str | None, UUID], int]:
+        if self._has_topic_ids:
+            topic_id, position = read_uuid(frame, position)
+            return (None, topic_id), position
+        name, position = self._dialect.read_string(frame, position)
+        return (name, ZERO_UUID), position
+
+    def _read_forgotten(self, frame: bytes, position: int) -> tuple[tuple[ForgottenTopic, ...], int]:
+        dialect = self._dialect
+        count, position = dialect.read_array_length(frame, position)
+        topics = []
+        for _ in paced(range(count)):
+            name, position = self._read_name(frame, position)
+            count, position = dialect.read_array_length(frame, position)
+            indexes, position = read_int32s(frame, position, count)
+            position = dialect.skip_tagged_fields(frame, position)
+            topics.append(ForgottenTopic(*name, indexes))
+        return tuple(topics), position
+
+
+def _read_tagged(frame: bytes, position: int, request: Fetch, version: int) -> None:
+    """Read the tagged fields behind a request. As in Kafka, the size that a known one claims does not matter."""
+    count, position = read_uvarint(frame, position)
+    for _ in paced(range(count)):
+        tag, position = read_uvarint(frame, position)
+        if tag == _CLUSTER_ID_TAG:
+            _, position = read_uvarint(frame, position)
+            request.cluster_id, position = read_compact_nullable_string(frame, position)
+        elif tag == _REPLICA_STATE_TAG and version >= 15:
+            _, position = read_uvarint(frame, position)
+            (request.replica_id,) = INT32_FROM(frame, position)
+            position = skip_tagged_fields(frame, position + _REPLICA_STATE_BYTES)
+        else:
+            position = skip_tagged_content(frame, position)
 
 
 _INT32, _INT64 = primitives.INT32.pack, primitives.INT64.pack
@@ -74,7 +162,7 @@ _NOTHING_TAGGED = b"\x00"
 
 
 class _Layout:
-    """How a version writes its answer. By hand, so that records go out in the pieces in which they are kept."""
+    """How a version of the answer stands in a frame."""
 
     def __init__(self, version: int) -> None:
         self._is_flexible = version >= API.flexible_from
@@ -135,7 +223,7 @@ class _Layout:
 
 
 def _decoder(version: int) -> Decoder:
-    return schema.request_decoder(_KEY, version, _request)
+    return _RequestLayout(version).decode
 
 
 def _encoder(version: int) -> Encoder:
