@@ -8,6 +8,7 @@ can be read, or one of them fails. What can't be read comes behind what can, unk
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
 
 from attrs import define
 
@@ -22,6 +23,7 @@ from groupcoord.host.topic_data import (
     check_leader_epoch,
 )
 from groupcoord.host.topics import Topic
+from groupcoord.interpreter import maker
 from groupcoord.topic_logs.errors import FailedLogError, TopicLogError
 from groupcoord.topic_logs.settings import LEADER_EPOCH
 from groupcoord.wire.broker_messages import (
@@ -35,6 +37,10 @@ from groupcoord.wire.pacing import paced
 
 if TYPE_CHECKING:
     from groupcoord.topic_logs.partition_log import PartitionLog
+
+
+NO_REPLICA = -1
+_make_fetched = maker(FetchedPartitionData)
 
 
 class Readable(NamedTuple):
@@ -100,9 +106,9 @@ def plan_fetch(request: Fetch, targets: Targets, data: TopicData, permissions: P
     readable: list[Readable] = []
     without_topic: list[tuple[Target, FetchedPartitionData]] = []
     refused: list[tuple[Target, FetchedPartitionData]] = []
-    topics: dict[tuple[object, object], tuple[Topic | None, ErrorCode]] = {}
+    topics: dict[str | UUID, tuple[Topic | None, ErrorCode]] = {}
     for target, partition in paced(targets):
-        key = target.name, target.topic_id
+        key = target.topic_id if target.name is None else target.name
         if key not in topics:
             topics[key] = _find(request, target, data, permissions)
         topic, error_code = topics[key]
@@ -182,16 +188,8 @@ def _read(readable: Readable, plan: FetchPlan, left: int, *, takes_first: bool) 
     except TopicLogError as error:
         return FetchedPartitionData(index, error.error_code, aborted_transactions=None), 0
     aborted = tuple(transaction[:2] for transaction in batches.aborted) if is_committed else None
-    fetched = FetchedPartitionData(
-        index,
-        error_code,
-        log.end_offset,
-        log.last_stable_offset,
-        log.start_offset,
-        aborted,
-        records=batches.parts,
-    )
-    return fetched, batches.size_bytes
+    numbers = index, error_code, log.end_offset, log.last_stable_offset, log.start_offset
+    return _make_fetched((*numbers, aborted, NO_REPLICA, batches.parts)), batches.size_bytes
 
 
 def _check(partition: FetchPartition, log: PartitionLog | None, request: Fetch) -> ErrorCode:

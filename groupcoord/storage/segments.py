@@ -102,7 +102,7 @@ def read_batches(
                 wanted = max(chunk_bytes, error.size_bytes)
 
 
-def read_headers(read_at: ReadAt, position: int, end: int) -> Iterator[Batch]:
+def read_headers(read_at: ReadAt, position: int, end: int, chunk_bytes: int = HEADERS_CHUNK_BYTES) -> Iterator[Batch]:
     """Yield the batches of a segment file that was checked before; what is behind their headers is passed over.
 
     Of control batches, and of formats v0 and v1, all is read.
@@ -111,6 +111,7 @@ def read_headers(read_at: ReadAt, position: int, end: int) -> Iterator[Batch]:
         read_at: reads so many bytes from a position of the file.
         position: where a batch begins.
         end: where the last one ends.
+        chunk_bytes: how much to read at a time, a header at least.
 
     Raises:
         InvalidBatchError: there is no batch.
@@ -118,7 +119,7 @@ def read_headers(read_at: ReadAt, position: int, end: int) -> Iterator[Batch]:
     start, chunk = position, b""
     while position < end:
         if position + BATCH_HEADER_BYTES > start + len(chunk):
-            start, chunk = position, read_at(position, min(HEADERS_CHUNK_BYTES, end - position))
+            start, chunk = position, read_at(position, min(chunk_bytes, end - position))
         at = position - start
         if len(chunk) < at + LOG_OVERHEAD_BYTES + MAGIC_POSITION:
             raise TruncatedBatchError(position, BATCH_HEADER_BYTES, len(chunk) - at)

@@ -19,10 +19,10 @@ from typing import NoReturn
 
 from groupcoord.core.records import NO_TIMESTAMP
 from groupcoord.errors import ErrorCode
-from groupcoord.records.batches import Batch, InvalidBatchError
+from groupcoord.records.batches import BATCH_HEADER_BYTES, Batch, InvalidBatchError
 from groupcoord.storage.cleaned_transactions import AbortedTransaction
 from groupcoord.storage.log_directory import segment_path
-from groupcoord.storage.segments import OFFSETS_END, RELATIVE_OFFSETS_END, read_headers
+from groupcoord.storage.segments import HEADERS_CHUNK_BYTES, OFFSETS_END, RELATIVE_OFFSETS_END, read_headers
 from groupcoord.storage.swapping import INDEX_SUFFIXES
 from groupcoord.storage.whole_files import replace_file
 from groupcoord.topic_logs.errors import FailedLogError, RefusedBatchError
@@ -86,7 +86,7 @@ class FileSegment(Segment):
         self._unindexed_bytes = 0
         self._is_released = False
         self._largest: Entry | None = NO_TIMESTAMP, 0  # timestamp and relative offset; None before it is known
-        self._last_place: tuple[int, int] | None = None  # offset and position of the last batch
+        self._last_place: tuple[int, int, int] | None = None  # offset, position and next offset of the last batch
         self._read_place = base_offset, 0  # of what comes after the batch that was looked up last
         self._aborted = AbortedEntries(files, self._beside(_ABORTED_SUFFIX))
 
@@ -202,7 +202,7 @@ class FileSegment(Segment):
             self._offsets.append(relative, self.size_bytes)
             self._note_largest()
             self._unindexed_bytes = 0
-        self._last_place = base_offset, self.size_bytes
+        self._last_place = base_offset, self.size_bytes, next_offset
         self._unindexed_bytes += size_bytes
         self.size_bytes += size_bytes
         self.next_offset = next_offset
@@ -337,11 +337,13 @@ class FileSegment(Segment):
 
     # ------------------------------------------------------------ reading
 
-    def headers(self, position: int = 0, end: int | None = None) -> Iterator[Batch]:
+    def headers(
+        self, position: int = 0, end: int | None = None, chunk_bytes: int = HEADERS_CHUNK_BYTES
+    ) -> Iterator[Batch]:
         """Pass over the batches from a position on, to the end or another position, without their records."""
         end = self.size_bytes if end is None else end
         try:
-            yield from read_headers(self._read_at, position, end)
+            yield from read_headers(self._read_at, position, end, chunk_bytes)
         except InvalidBatchError as error:
             raise FailedLogError(f"{self.path}: {error}") from error
 
@@ -380,7 +382,11 @@ class FileSegment(Segment):
         """See :class:`~groupcoord.topic_logs.segments.Segment`."""
         if offset >= self.next_offset:
             return None
-        for batch in self.headers(self._floor(offset)):
+        last = self._last_place
+        if last is not None and last[0] <= offset < last[2]:
+            return Place(last[1], self.size_bytes)
+        chunk_bytes = BATCH_HEADER_BYTES if offset == self._read_place[0] else HEADERS_CHUNK_BYTES
+        for batch in self.headers(self._floor(offset), chunk_bytes=chunk_bytes):
             if batch.next_offset > offset:
                 place = Place(batch.position, batch.position + batch.size_bytes)
                 self._read_place = batch.next_offset, place.end_position
