@@ -41,7 +41,7 @@ class Api:
         name: Kafka's name.
         flexible_from: the first version with compact lengths and tagged fields (KIP-482), in header and body alike.
         make_decoder, make_encoder: called once for each version, when it is first used.
-        make_parts_encoder: the same in parts, for answers that may say one thing many times; made whenever it is used.
+        make_parts_encoder: the same in parts, for answers that may say one thing many times.
         has_flexible_response_header: False for ApiVersions alone, whose answer must be readable for any client
             (KIP-511).
         listed_from: the lowest version that ApiVersions lists, where that is lower than what is served (Produce).

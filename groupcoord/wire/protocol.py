@@ -9,7 +9,7 @@ from functools import lru_cache
 from groupcoord.core.messages import Request, Response
 from groupcoord.wire import api_versions, consumer_group_heartbeat, heartbeat, offset_fetch
 from groupcoord.wire.acl_messages import AclRequest, AclResponse
-from groupcoord.wire.api import Answered, Api, Decoder, Encoder
+from groupcoord.wire.api import Answered, Api, Decoder, Encoder, PartsEncoder
 from groupcoord.wire.broker_messages import ApiVersions, BrokerRequest, BrokerResponse
 from groupcoord.wire.cluster_messages import ClusterRequest, ClusterResponse
 from groupcoord.wire.config_messages import ConfigRequest, ConfigResponse
@@ -41,6 +41,7 @@ next, so what was read of one is kept."""
 # By (api_key << 16) + api_version, filled when a version is first used.
 _decoders: dict[int, tuple[bool, Decoder]] = {}
 _encoders: dict[int, tuple[bytes, Encoder]] = {}
+_parts_encoders: dict[int, tuple[bytes, PartsEncoder]] = {}
 
 
 def decode_request(frame: bytes | memoryview, client_host: str) -> tuple[RequestHeader, WireRequest]:
@@ -139,11 +140,11 @@ def encode_response_parts(header: RequestHeader, response: WireResponse) -> list
     Raises:
         ProtocolError: as :func:`encode_response`; or the answer is too large (:mod:`groupcoord.wire.parts`).
     """
-    api = _served_api(header)
-    if api.make_parts_encoder is None or not _is_supported(api, header.api_version):
+    entry = _parts_encoders.get((header.api_key << 16) + header.api_version) or _load_parts_encoder(header)
+    if entry is None:
         return [encode_response(header, response)]
-    tagged_fields, _ = _encoders.get((header.api_key << 16) + header.api_version) or _load_encoder(header)
-    parts = api.make_parts_encoder(header.api_version)(response, header)
+    tagged_fields, encode = entry
+    parts = encode(response, header)
     size = 4 + len(tagged_fields) + sum(map(len, parts))
     if size > FRAME_BYTES_MAX:
         raise ProtocolError(f"the answer of {size} bytes is larger than a frame can be")
@@ -191,6 +192,15 @@ def _load_encoder(header: RequestHeader) -> tuple[bytes, Encoder]:
     entry = tagged_fields, api.make_encoder(version)
     if version == header.api_version:
         _encoders[(api.key << 16) + version] = entry
+    return entry
+
+
+def _load_parts_encoder(header: RequestHeader) -> tuple[bytes, PartsEncoder] | None:
+    api, version = _served_api(header), header.api_version
+    if api.make_parts_encoder is None or not _is_supported(api, version):
+        return None
+    tagged_fields, _ = _load_encoder(header)
+    entry = _parts_encoders[(api.key << 16) + version] = tagged_fields, api.make_parts_encoder(version)
     return entry
 
 
