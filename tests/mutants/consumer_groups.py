@@ -368,7 +368,7 @@ CONSUMER_GROUP_MUTANTS = (
     Mutant(
         "an old answer is given though the group has moved on",
         "consumer/membership.py",
-        "            and group.state is steady.state\n",
+        "            and group.writes == steady.writes\n",
         "",
     ),
     Mutant(
