@@ -21,6 +21,7 @@ from groupcoord.conformance.entities import encode_request
 from groupcoord.coordinator import GroupCoordinator, GroupState
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.consumer.group import ConsumerGroup
+from groupcoord.core.consumer.state import LEFT_MEMBER_EPOCH
 from groupcoord.core.groups import AnyGroup
 from groupcoord.core.records import TransactionMarker
 from groupcoord.core.timers import TimerKind
@@ -322,7 +323,8 @@ def _live_in_group(group: AnyGroup) -> Iterator[tuple[TimerKind, str]]:
             if member.uses_classic_protocol:
                 yield TimerKind.MEMBER_JOIN, member_id
                 yield TimerKind.MEMBER_SYNC, member_id
-            if not member.has_left:
+            # One that is set by a load finds a member that has left for a while as it was.
+            if not member.has_left or group.revoking_epochs.get(member_id) == LEFT_MEMBER_EPOCH:
                 yield TimerKind.REVOCATION, member_id
         return
     for member_id in {*group.members, *group.pending_members}:

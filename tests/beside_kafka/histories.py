@@ -39,7 +39,9 @@ class Known(Enum):
     REFUSED_END = "a join that ends an empty consumer group is refused by the log"
     LOOKS_AGAIN = "after a refused write a consumer group looks at its topics and subscriptions again"
     MATCHED_AGAIN = "after a load regular expressions are matched again, since topics grew or went"
-    SECOND_PLACE = "a member takes a static member's place, and what it subscribed to and was to have itself still counts"
+    SECOND_PLACE = (
+        "a member takes a static member's place, and what it subscribed to and was to have itself still counts"
+    )
     SAME_MOMENT = "two timers fire at the same moment"
     FORMER_TIMER = "a timer fires that was set in a former life of its group, or by a request whose write was refused"
 
@@ -219,6 +221,10 @@ class _Memory:
         if "record 2 value.data.leader" in what:
             member_ids = [member["memberId"] for member in kafka["value"]["data"]["members"]]
             return Known.ARRIVALS if _is_order_open(member_ids, timeline_map_order) else None
+        if what.endswith("how many appends are refused") and kafka == here + 1:
+            groups = self.coordinator.groups()
+            has_regex = any(isinstance(group, ConsumerGroup) and group.state.regex_subscribers for group in groups)
+            return Known.MATCHED_AGAIN if has_regex and self.has_loaded and self.has_lost_topics else None
         if what.endswith("an append of one alone") and here is None:
             types = {record["key"]["type"] for record in kafka}
             is_match = REGULAR_EXPRESSION in types and types <= {REGULAR_EXPRESSION, GROUP_EPOCH}

@@ -67,8 +67,14 @@ CONSUMER_GROUP_MUTANTS = (
     Mutant(
         "another assignor is no new epoch",
         "consumer/heartbeat.py",
-        "        or assignor != (preferred_assignor(draft.base.votes) or rules.default_assignor)\n",
-        "",
+        "            and assignor != (preferred_assignor(draft.base.votes) or rules.default_assignor)\n",
+        "            and False\n",
+    ),
+    Mutant(
+        "tied votes are a new epoch for classic members, too",
+        "consumer/heartbeat.py",
+        "            metadata.classic_member_metadata is None\n            and assignor !=",
+        "            assignor !=",
     ),
     Mutant(
         "names in another order are others",

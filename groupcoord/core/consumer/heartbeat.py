@@ -129,7 +129,11 @@ def move_on(
     bumps = (
         names_changed
         or regex_change is RegexChange.CHANGED_AND_RESOLVED
-        or assignor != (preferred_assignor(draft.base.votes) or rules.default_assignor)
+        # A join with the classic protocol goes by the votes, but a group does not move on for them then.
+        or (
+            metadata.classic_member_metadata is None
+            and assignor != (preferred_assignor(draft.base.votes) or rules.default_assignor)
+        )
     )
     if bumps or topics_changed:
         reason = _reason(draft, member, is_new=is_new) if bumps else None
