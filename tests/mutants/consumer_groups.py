@@ -71,12 +71,6 @@ CONSUMER_GROUP_MUTANTS = (
         "            and False\n",
     ),
     Mutant(
-        "tied votes are a new epoch for classic members, too",
-        "consumer/heartbeat.py",
-        "            metadata.classic_member_metadata is None\n            and assignor !=",
-        "            assignor !=",
-    ),
-    Mutant(
         "names in another order are others",
         "consumer/heartbeat.py",
         "else tuple(sorted(set(names))),",
@@ -503,8 +497,8 @@ CONSUMER_GROUP_MUTANTS = (
     Mutant(
         "a group goes back with members of the new protocol",
         "consumer/migration.py",
-        "        and all(member.uses_classic_protocol for member in left)\n",
-        "        and any(member.uses_classic_protocol for member in left)\n",
+        "        and classic_left == left\n",
+        "        and classic_left > 0\n",
     ),
     Mutant(
         "an upgrade starts with epoch 0",
@@ -596,7 +590,7 @@ CONSUMER_GROUP_MUTANTS = (
     Mutant(
         "a copy of a state shares its members",
         "consumer/state.py",
-        "copy.members = self.members.copy()",
-        "copy.members = self.members",
+        '        self._own("members")\n        self.members[record.member_id] = member\n        self._count_in',
+        "        self.members[record.member_id] = member\n        self._count_in",
     ),
 )

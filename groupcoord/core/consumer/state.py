@@ -192,7 +192,7 @@ class ConsumerState:
             self.shared -= {name}
 
     def settle(self) -> None:
-        """Make the changes that are kept apart in the states of which this is a copy, and they of: those are no more."""
+        """Make the changes that are kept apart where they belong: the states of which this is a copy are no more."""
         for name in _LARGE:
             mapping = getattr(self, name)
             while isinstance(mapping, Overlay):

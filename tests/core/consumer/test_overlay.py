@@ -46,7 +46,7 @@ def assert_equal(mapping: Overlay[int, int], expected: dict[int, int]) -> None:
 def test_it_is_the_dict_that_was_changed(
     below: dict[int, int], first: list[tuple[int, int | None]], second: list[tuple[int, int | None]]
 ) -> None:
-    """Two layers look like dicts with the same changes, leave what is below alone, and end in it when they are merged."""
+    """Two layers look like dicts with the same changes, and leave what is below alone until they are merged into it."""
     lower_expected, before = dict(below), dict(below)
     lower = Overlay(below)
     for key, value in first:
