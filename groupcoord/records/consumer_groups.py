@@ -34,7 +34,7 @@ from groupcoord.core.records import (
     TopicMetadata,
     TopicPartitions,
 )
-from groupcoord.records.primitives import MalformedError, Reader, Writer
+from groupcoord.records.primitives import STRING_BYTES_MAX, MalformedError, Reader, Writer, int32s
 from groupcoord.records.schemas import RecordType
 
 WHOLE_GROUP_TYPES = frozenset(
@@ -62,7 +62,10 @@ METADATA_HASH_TAG = ASSIGNMENT_TIMESTAMP_TAG = CLASSIC_MEMBER_METADATA_TAG = ASS
 
 _KEYS_MAX = 1_024
 
+_int16 = Struct(">h")
 _int64 = Struct(">q")
+_key_start = Struct(">hh")
+_epochs_and_state = Struct(">iib")
 _VERSION_BYTES = VALUE_VERSION.to_bytes(2, "big")
 _NO_CLASSIC_MEMBER = ClassicMemberMetadata(0, ())
 _NULL, _PRESENT = b"\x00", 1
@@ -86,6 +89,10 @@ def consumer_group_key(group_id: str, record_key: RecordKey) -> bytes:
         UnicodeEncodeError: a name can't be written.
     """
     record_type, name = record_key
+    if record_type in NAMES_IN_KEYS:
+        group, named = group_id.encode(), name.encode()
+        if len(group) <= STRING_BYTES_MAX and len(named) <= STRING_BYTES_MAX:
+            return b"%b%b%b%b" % (_key_start.pack(record_type, len(group)), group, _int16.pack(len(named)), named)
     writer = Writer(flexible=False)
     writer.int16(record_type)
     writer.string(group_id, "group")
@@ -295,7 +302,7 @@ def _write_target_member(writer: Writer, record: ConsumerGroupTargetAssignmentMe
     writer.array_length(len(record.topic_partitions))
     for topic_id, partitions in record.topic_partitions:
         writer.uuid(topic_id)
-        writer.int32s(partitions)
+        writer.raw(int32s(partitions))
         writer.tags({})
     writer.tags({})
 
@@ -313,9 +320,7 @@ def _read_topic_partitions(reader: Reader) -> TopicPartitions:
 
 
 def _write_current_assignment(writer: Writer, record: ConsumerGroupCurrentMemberAssignmentRecord) -> None:
-    writer.int32(record.member_epoch)
-    writer.int32(record.previous_member_epoch)
-    writer.int8(record.state)
+    writer.raw(_epochs_and_state.pack(record.member_epoch, record.previous_member_epoch, record.state))
     _write_assigned(writer, record.assigned_partitions)
     _write_assigned(writer, record.partitions_pending_revocation)
     writer.tags({})
@@ -325,16 +330,8 @@ def _write_assigned(writer: Writer, topics: Sequence[AssignedTopicPartitions]) -
     writer.array_length(len(topics))
     for topic_id, partitions, epochs in topics:
         writer.uuid(topic_id)
-        writer.int32s(partitions)
-        writer.tags({} if epochs == () else {ASSIGNMENT_EPOCHS_TAG: _epochs_bytes(epochs)})
-
-
-def _epochs_bytes(epochs: tuple[int, ...] | None) -> bytes:
-    if epochs is None:
-        return _NULL
-    writer = Writer(flexible=True)
-    writer.int32s(epochs)
-    return writer.to_bytes()
+        writer.raw(int32s(partitions))
+        writer.tags({} if epochs == () else {ASSIGNMENT_EPOCHS_TAG: _NULL if epochs is None else int32s(epochs)})
 
 
 def _read_current_assignment(

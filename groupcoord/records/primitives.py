@@ -39,6 +39,15 @@ def unsigned_varint(value: int) -> bytes:
 
 
 _SHORT_VARINTS = tuple(bytes((value,)) for value in range(0x80))
+_ONE_INT32 = Struct(">Bi").pack
+
+
+def int32s(values: Sequence[int]) -> bytes:
+    """Return an array of int32 of a flexible version."""
+    count = len(values)
+    if count == 1:  # nearly always, where a group has as many members as partitions
+        return _ONE_INT32(2, values[0])
+    return unsigned_varint(count + 1) + pack(f">{count}i", *values)
 
 
 @lru_cache(1_024)
@@ -58,6 +67,10 @@ class Writer:
     def to_bytes(self) -> bytes:
         """Return all that was written."""
         return b"".join(self._parts)
+
+    def raw(self, content: bytes) -> None:
+        """Write what is in bytes already."""
+        self._parts.append(content)
 
     def int8(self, value: int) -> None:
         """Write an int8."""
@@ -108,11 +121,6 @@ class Writer:
         """Write the length of an array; its elements follow."""
         self._parts.append(unsigned_varint(length + 1) if self._flexible else _int32.pack(length))
 
-    def int32s(self, values: Sequence[int]) -> None:
-        """Write an array of int32."""
-        self.array_length(len(values))
-        self._parts.append(pack(f">{len(values)}i", *values))
-
     def strings(self, values: Sequence[str], name: str) -> None:
         """Write an array of strings; ``name`` is what an error calls one."""
         self.array_length(len(values))
@@ -123,9 +131,7 @@ class Writer:
         """End a structure with its tagged fields, in order of their numbers. Nothing in inflexible versions."""
         if self._flexible:
             self._parts.append(unsigned_varint(len(tags)))
-            if not tags:
-                return
-            for tag, value in sorted(tags.items()):
+            for tag, value in sorted(tags.items()) if len(tags) > 1 else tags.items():
                 self._parts += (unsigned_varint(tag), unsigned_varint(len(value)), value)
 
 

@@ -19,7 +19,9 @@ from groupcoord.clock import ManualClock
 from groupcoord.config import Config
 from groupcoord.conformance.entities import encode_request
 from groupcoord.coordinator import GroupCoordinator, GroupState
+from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.consumer.group import ConsumerGroup
+from groupcoord.core.consumer.state import LEFT_MEMBER_EPOCH
 from groupcoord.core.groups import AnyGroup
 from groupcoord.core.records import TransactionMarker
 from groupcoord.core.timers import TimerKind
@@ -109,12 +111,14 @@ class Outcome:
         appends: in the order of the log.
         refusals: how many appends the log has refused.
         timers: deadlines of the timers that are left, by name.
+        elected: the members that took over from the leader of a classic group, be they leaders still or not.
     """
 
     answers: list[Answer] = field(factory=list)
     appends: list[Written] = field(factory=list)
     refusals: int = 0
     timers: dict[str, int] = field(factory=dict)
+    elected: set[str | None] = field(factory=set)
 
 
 class _ToldStore(MemoryLogStore):
@@ -154,6 +158,7 @@ class Coordinator:
         self._group_configs = GroupConfigs(config)
         self._store = _ToldStore(self._written)
         self._outcome = Outcome()
+        self._leaders: dict[str, str | None] = {}
         self._holds_loads = False
         self._coordinator = GroupCoordinator(
             config=config,
@@ -214,6 +219,10 @@ class Coordinator:
         partition = self._coordinator.partition(0)
         return [] if partition is None else list(partition.groups.values())
 
+    def leaders(self) -> dict[str, str | None]:
+        """Return the leader of each classic group."""
+        return {group.group_id: group.leader for group in self.groups() if isinstance(group, GroupMetadata)}
+
     # ------------------------------------------------------------ commands
 
     def _request(self, command: Command) -> None:
@@ -233,11 +242,11 @@ class Coordinator:
         self._run_until(self._clock.now_ms() + command["ms"])
 
     def _run_until(self, end_ms: int) -> None:
-        self._take_replies()
+        self._take_outcome()
         while (deadline_ms := self._coordinator.next_deadline_ms()) is not None and deadline_ms <= end_ms:
             self._clock.advance_to(max(deadline_ms, self._clock.now_ms()))
             self._coordinator.tick()
-            self._take_replies()
+            self._take_outcome()
         self._clock.advance_to(end_ms)
 
     def _change_topics(self, command: Command) -> None:
@@ -275,10 +284,14 @@ class Coordinator:
 
     # ------------------------------------------------------------ what comes of them
 
-    def _take_replies(self) -> None:
+    def _take_outcome(self) -> None:
         for (token, header), response in self._coordinator.take_replies():
             if response is not None:
                 self._answer(token, header, response)
+        before, self._leaders = self._leaders, self.leaders()
+        for group_id, leader in self._leaders.items():
+            if before.get(group_id) not in (None, leader):
+                self._outcome.elected.add(leader)
 
     def _answer(self, token: str, header: RequestHeader | None, response: Any) -> None:
         answer = response.error_code.value if header is None else encode_response(header, response)[4:]
@@ -310,7 +323,8 @@ def _live_in_group(group: AnyGroup) -> Iterator[tuple[TimerKind, str]]:
             if member.uses_classic_protocol:
                 yield TimerKind.MEMBER_JOIN, member_id
                 yield TimerKind.MEMBER_SYNC, member_id
-            if not member.has_left:
+            # One that is set by a load finds a member that has left for a while as it was.
+            if not member.has_left or group.revoking_epochs.get(member_id) == LEFT_MEMBER_EPOCH:
                 yield TimerKind.REVOCATION, member_id
         return
     for member_id in {*group.members, *group.pending_members}:

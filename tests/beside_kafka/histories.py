@@ -39,7 +39,9 @@ class Known(Enum):
     REFUSED_END = "a join that ends an empty consumer group is refused by the log"
     LOOKS_AGAIN = "after a refused write a consumer group looks at its topics and subscriptions again"
     MATCHED_AGAIN = "after a load regular expressions are matched again, since topics grew or went"
-    SECOND_PLACE = "a member takes a static member's place, and what it subscribed to itself still counts"
+    SECOND_PLACE = (
+        "a member takes a static member's place, and what it subscribed to and was to have itself still counts"
+    )
     SAME_MOMENT = "two timers fire at the same moment"
     FORMER_TIMER = "a timer fires that was set in a former life of its group, or by a request whose write was refused"
 
@@ -90,7 +92,7 @@ def follow(history: dict[str, Any]) -> Verdict:
         found += memory.differing_timers(step, outcome)
         if found:
             return Verdict(name, number, found[0], memory.reason(found), tally)
-        memory.look_back(step)
+        memory.look_back(step, outcome)
     memory.coordinator.check()
     return Verdict(name, len(steps), tally=tally)
 
@@ -125,7 +127,7 @@ class _Memory:
         has_fired: one that differs fires in this step, and may find something to do.
         has_ended_phase: one that differs has fired that ends a phase of a classic group. Nobody sees that at once.
         leaders: the leader of each classic group.
-        chosen: members that took over from a leader who was gone.
+        chosen: members that took over from a leader who was gone, in steps before.
         looking: consumer groups that look at their topics again because a write of theirs was refused.
         has_two_places: somebody who is a member takes the place of a static member in this step.
         refusing: the ids of all groups before a step in which the log refuses an append; none before another step.
@@ -163,15 +165,11 @@ class _Memory:
             self.has_ended_phase = self.has_ended_phase or not of_groups.isdisjoint(fired)
         self.has_fired = bool(fired) and not self.coordinator.live_timers().isdisjoint(fired)
 
-    def look_back(self, step: Step) -> None:
-        """Note who leads, and which groups look at their topics again."""
+    def look_back(self, step: Step, outcome: Outcome) -> None:
+        """Note who leads and was chosen to, and which groups look at their topics again."""
         groups = self.coordinator.groups()
-        classic = [group for group in groups if isinstance(group, GroupMetadata)]
-        for group in classic:
-            before = self.leaders.get(group.group_id)
-            if before is not None and before != group.leader:
-                self.chosen.add(group.leader)
-        self.leaders = {group.group_id: group.leader for group in classic}
+        self.chosen |= outcome.elected
+        self.leaders = self.coordinator.leaders()
         due = {group.group_id for group in groups if isinstance(group, ConsumerGroup) and group.is_topics_look_due}
         self.looking = due if _is_refused(step) else self.looking & due
 
@@ -223,11 +221,15 @@ class _Memory:
         if "record 2 value.data.leader" in what:
             member_ids = [member["memberId"] for member in kafka["value"]["data"]["members"]]
             return Known.ARRIVALS if _is_order_open(member_ids, timeline_map_order) else None
+        if what.endswith("how many appends are refused") and kafka == here + 1:
+            groups = self.coordinator.groups()
+            has_regex = any(isinstance(group, ConsumerGroup) and group.state.regex_subscribers for group in groups)
+            return Known.MATCHED_AGAIN if has_regex and self.has_loaded and self.has_lost_topics else None
         if what.endswith("an append of one alone") and here is None:
             types = {record["key"]["type"] for record in kafka}
             is_match = REGULAR_EXPRESSION in types and types <= {REGULAR_EXPRESSION, GROUP_EPOCH}
             return Known.MATCHED_AGAIN if is_match and self.has_loaded and self.has_lost_topics else None
-        if self.has_two_places and "record 3 value.data.metadataHash" in what:
+        if self.has_two_places and ("record 3 value.data.metadataHash" in what or "record 7 " in what):
             return Known.SECOND_PLACE
         if _writes_epoch(here) and not _writes_epoch(kafka):
             return Known.LOOKS_AGAIN if self.looking.intersection(_groups_of(here)) else None

@@ -67,8 +67,8 @@ CONSUMER_GROUP_MUTANTS = (
     Mutant(
         "another assignor is no new epoch",
         "consumer/heartbeat.py",
-        "        or assignor != (preferred_assignor(draft.base.votes) or rules.default_assignor)\n",
-        "",
+        "            and assignor != (preferred_assignor(draft.base.votes) or rules.default_assignor)\n",
+        "            and False\n",
     ),
     Mutant(
         "names in another order are others",
@@ -368,7 +368,7 @@ CONSUMER_GROUP_MUTANTS = (
     Mutant(
         "an old answer is given though the group has moved on",
         "consumer/membership.py",
-        "            and group.state is steady.state\n",
+        "            and group.writes == steady.writes\n",
         "",
     ),
     Mutant(
@@ -497,8 +497,8 @@ CONSUMER_GROUP_MUTANTS = (
     Mutant(
         "a group goes back with members of the new protocol",
         "consumer/migration.py",
-        "        and all(member.uses_classic_protocol for member in left)\n",
-        "        and any(member.uses_classic_protocol for member in left)\n",
+        "        and classic_left == left\n",
+        "        and classic_left > 0\n",
     ),
     Mutant(
         "an upgrade starts with epoch 0",
@@ -590,7 +590,7 @@ CONSUMER_GROUP_MUTANTS = (
     Mutant(
         "a copy of a state shares its members",
         "consumer/state.py",
-        "copy.members = self.members.copy()",
-        "copy.members = self.members",
+        '        self._own("members")\n        self.members[record.member_id] = member\n        self._count_in',
+        "        self.members[record.member_id] = member\n        self._count_in",
     ),
 )

@@ -72,6 +72,12 @@ RARELY_MET_MUTANTS = (
         "subscriptions = draft.state.subscription_type()",
     ),
     Mutant(
+        "tied votes are a new epoch for classic members, too",
+        "consumer/heartbeat.py",
+        "            metadata.classic_member_metadata is None\n            and assignor !=",
+        "            assignor !=",
+    ),
+    Mutant(
         "a rack that a classic member doesn't name is forgotten",
         "consumer/classic_members.py",
         "rack_id=metadata.rack_id if subscription.rack_id is None else subscription.rack_id,",

@@ -88,7 +88,9 @@ class Draft:
 
     def absorb(self, other: Draft) -> None:
         """Add what was drafted on top of this one."""
-        self.state = other.state
+        if other.state is not self.state:
+            other.state.succeed(self.state)
+            self.state = other.state
         self.records += other.records
         self.joined += other.joined
         self.news += other.news

@@ -59,7 +59,7 @@ class SteadyHeartbeat(NamedTuple):
     Attributes:
         request: the heartbeat.
         response: its answer.
-        state: the group as it was; whatever is written for it makes another.
+        writes: how often something had been written for the group.
         settings: what held for the group's members.
         topics_version: of the topics against which regular expressions were matched.
         until_ms: when those are to be matched again.
@@ -68,7 +68,7 @@ class SteadyHeartbeat(NamedTuple):
 
     request: ConsumerGroupHeartbeat
     response: ConsumerGroupHeartbeatResponse
-    state: ConsumerState
+    writes: int
     settings: ConsumerGroupSettings
     topics_version: int
     until_ms: int
@@ -83,6 +83,7 @@ class ConsumerGroup:
         first_append: readers see the group when the append with this number or a later one is durable.
         state: what the log says of it.
         writing: what is on its way to the log; None if nothing is. Nothing else is written for the group meanwhile.
+        writes: how often something was written for the group, since it was made or loaded.
         steady: member id → its last heartbeat, if that changed nothing.
         waiting: requests that may have to write, in their order: they wait until the log has answered.
         is_topics_look_due: the subscribed topics have to be looked at by the next heartbeat: they may have changed.
@@ -98,6 +99,7 @@ class ConsumerGroup:
         self.first_append = first_append
         self.state = ConsumerState(group_id)
         self.writing: Draft | None = None
+        self.writes = 0
         self.steady: dict[str, SteadyHeartbeat] = {}
         self.waiting: list[Waiting] = []
         self.is_topics_look_due = True

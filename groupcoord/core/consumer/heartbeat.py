@@ -113,13 +113,16 @@ def move_on(
     Raises:
         RefusedError: INVALID_REGULAR_EXPRESSION, or the assignor failed.
     """
-    updated = ConsumerMember(metadata, member.assignment)
     is_new = member.member_id not in draft.state.members
-    if metadata != member.metadata or is_new:
+    says_the_same = metadata is member.metadata
+    updated = member if says_the_same else ConsumerMember(metadata, member.assignment)
+    if is_new or not (says_the_same or metadata == member.metadata):
         draft.write(metadata)
     if is_new:
         draft.tell(MemberAdded, member.member_id, metadata.instance_id, metadata.client_id, metadata.client_host)
-    names_changed = set(metadata.subscribed_topic_names) != set(member.metadata.subscribed_topic_names)
+    names_changed = not says_the_same and set(metadata.subscribed_topic_names) != set(
+        member.metadata.subscribed_topic_names
+    )
     regex_change = change_regex(draft, member.regex, updated.regex, rules)
     wants_resolution = needs_resolution(draft.base, draft.state, updated.regex, rules, now_ms)
     assignor = (
@@ -129,7 +132,11 @@ def move_on(
     bumps = (
         names_changed
         or regex_change is RegexChange.CHANGED_AND_RESOLVED
-        or assignor != (preferred_assignor(draft.base.votes) or rules.default_assignor)
+        # A join with the classic protocol goes by the votes, but a group does not move on for them then.
+        or (
+            metadata.classic_member_metadata is None
+            and assignor != (preferred_assignor(draft.base.votes) or rules.default_assignor)
+        )
     )
     if bumps or topics_changed:
         reason = _reason(draft, member, is_new=is_new) if bumps else None
@@ -182,6 +189,19 @@ def _update(
     """Return what is known of a member after a heartbeat; what that doesn't name stays."""
     names = request.subscribed_topic_names
     regex = request.subscribed_topic_regex
+    if (
+        names is None
+        and regex is None
+        and request.instance_id is None
+        and request.rack_id is None
+        and request.rebalance_timeout_ms == -1
+        and request.server_assignor is None
+        and request.client_id == metadata.client_id
+        and request.client_host == metadata.client_host
+        and metadata.classic_member_metadata is None
+        and metadata.raw_value is None
+    ):
+        return metadata  # nearly always
     return ConsumerGroupMemberMetadataRecord(
         metadata.group_id,
         metadata.member_id,

@@ -142,7 +142,7 @@ class ConsumerMembership:
         """Tell whether a heartbeat is like the last one, which changed nothing, and nothing has changed since."""
         return (
             (request is steady.request or request == steady.request)
-            and group.state is steady.state
+            and group.writes == steady.writes
             and not group.is_topics_look_due
             and now_ms <= steady.until_ms
             and self._rules.topics_version == steady.topics_version
@@ -209,7 +209,7 @@ class ConsumerMembership:
         timer = group.timer(TimerKind.CONSUMER_SESSION, request.member_id)
         settings = rules.settings_of(group.group_id)
         group.steady[request.member_id] = SteadyHeartbeat(
-            request, response, state, settings, rules.topics_version, until_ms, timer
+            request, response, group.writes, settings, rules.topics_version, until_ms, timer
         )
 
     def _judge_heartbeat(
@@ -379,7 +379,9 @@ class ConsumerMembership:
         group = written.group
         draft, group.writing = group.writing, None
         assert draft is not None
+        draft.state.settle()
         group.state = draft.state
+        group.writes += 1
         group.fencing.clear()
         self._context.observer.announce(group.group_id, draft.news, now_ms)
         self._context.observer.look_at_rebalance(group, now_ms)

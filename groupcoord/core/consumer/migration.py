@@ -152,11 +152,13 @@ def can_downgrade(state: ConsumerState, without: Collection[str], rules: Rules, 
         rules: the policy, and how large a classic group may be.
         joining: how many come in their place, with the classic protocol.
     """
-    left = [member for member_id, member in state.members.items() if member_id not in without]
-    count = len(left) + joining
+    leaving = [state.members[member_id] for member_id in set(without) if member_id in state.members]
+    left = len(state.members) - len(leaving)
+    classic_left = state.classic_member_count - sum(member.uses_classic_protocol for member in leaving)
+    count = left + joining
     return (
         count > 0
-        and all(member.uses_classic_protocol for member in left)
+        and classic_left == left
         and rules.config.group_consumer_migration_policy in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
         and count <= rules.config.group_max_size
     )

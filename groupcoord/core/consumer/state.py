@@ -7,13 +7,14 @@ group holds and what a load makes of the log is the same. Sources: ``ConsumerGro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, MutableMapping
 from typing import Any
 from uuid import UUID
 
 from attrs import frozen
 
 from groupcoord.core.consumer.assignors import Partitions, SubscriptionType
+from groupcoord.core.consumer.overlay import Overlay
 from groupcoord.core.consumer.reconciliation import MemberAssignment, MemberState, PartitionEpochs
 from groupcoord.core.consumer.records import (
     AssignedTopicPartitions,
@@ -42,8 +43,8 @@ NEW_ASSIGNMENT = MemberAssignment()
 
 Partition = tuple[UUID, int]
 
-_COPIED_LATE = frozenset({"targets", "owner_epochs"})
-"""They are as large as the group, and most changes leave them as they are."""
+_LARGE = frozenset({"members", "owner_epochs", "static_members", "targets"})
+"""They are as large as the group, and most changes leave nearly all of them as it is."""
 
 
 @frozen
@@ -89,6 +90,9 @@ class ConsumerMember:
 class ConsumerState:
     """The facts about one group. Copy it with :meth:`copy`; values inside are never changed, only replaced.
 
+    A copy keeps its changes to what is large apart, and :meth:`settle` makes them where they belong. So a change costs
+    the same in a large group as in a small one.
+
     Attributes:
         group_id: the group.
         epoch: the group's epoch.
@@ -105,7 +109,7 @@ class ConsumerState:
         votes: assignor → how many members ask for it.
         classic_member_count: how many members joined with JoinGroup.
         owner_epochs: partition → the epoch of the member that has it or has not given it back yet.
-        shared: the large ones of these that are another state's as well, and copied when one is to be changed.
+        shared: the large ones of these that are another state's as well: changes to them are kept apart.
         seen_subscriptions: what Kafka found when it last looked whether all members subscribe to the same topics; None
             if it would find now what there is. It looks when a member changes, and not when an expression is resolved
             or forgotten. No record says it, so it is no fact.
@@ -138,15 +142,15 @@ class ConsumerState:
         self.assignment_epoch = FIRST_EPOCH
         self.assignment_timestamp_ms = 0
         self.has_partition_metadata = False
-        self.members: dict[str, ConsumerMember] = {}
-        self.targets: dict[str, Partitions] = {}
+        self.members: MutableMapping[str, ConsumerMember] = {}
+        self.targets: MutableMapping[str, Partitions] = {}
         self.resolved: dict[str, ConsumerGroupRegularExpressionRecord] = {}
-        self.static_members: dict[str, str] = {}
+        self.static_members: MutableMapping[str, str] = {}
         self.name_subscribers: dict[str, int] = {}
         self.regex_subscribers: dict[str, int] = {}
         self.votes: dict[str, int] = {}
         self.classic_member_count = 0
-        self.owner_epochs: dict[Partition, int] = {}
+        self.owner_epochs: MutableMapping[Partition, int] = {}
         self.shared: frozenset[str] = frozenset()
         self.seen_subscriptions: SubscriptionType | None = None
 
@@ -168,24 +172,39 @@ class ConsumerState:
         copy.assignment_epoch = self.assignment_epoch
         copy.assignment_timestamp_ms = self.assignment_timestamp_ms
         copy.has_partition_metadata = self.has_partition_metadata
-        copy.members = self.members.copy()
+        copy.members = self.members
         copy.targets = self.targets
         copy.resolved = self.resolved.copy()
-        copy.static_members = self.static_members.copy()
+        copy.static_members = self.static_members
         copy.name_subscribers = self.name_subscribers.copy()
         copy.regex_subscribers = self.regex_subscribers.copy()
         copy.votes = self.votes.copy()
         copy.classic_member_count = self.classic_member_count
         copy.owner_epochs = self.owner_epochs
         copy.seen_subscriptions = self.seen_subscriptions
-        copy.shared = self.shared = _COPIED_LATE
+        copy.shared = self.shared = _LARGE
         return copy
 
     def _own(self, name: str) -> None:
         """Make sure that what is to be changed is this state's alone."""
         if name in self.shared:
-            setattr(self, name, getattr(self, name).copy())
+            setattr(self, name, Overlay(getattr(self, name)))
             self.shared -= {name}
+
+    def settle(self) -> None:
+        """Make the changes that are kept apart where they belong: the states of which this is a copy are no more."""
+        for name in _LARGE:
+            mapping = getattr(self, name)
+            while isinstance(mapping, Overlay):
+                mapping = mapping.merge()
+            setattr(self, name, mapping)
+
+    def succeed(self, base: ConsumerState) -> None:
+        """Keep the changes apart together with those of the state of which this is a copy: that one is no more."""
+        for name in _LARGE:
+            mapping, below = getattr(self, name), getattr(base, name)
+            if isinstance(below, Overlay) and isinstance(mapping, Overlay) and mapping.below is below:
+                setattr(self, name, mapping.merge())
 
     # ------------------------------------------------------------ records
 
@@ -210,6 +229,7 @@ class ConsumerState:
         else:
             self._count_out(before)
             member = ConsumerMember(record, before.assignment)
+        self._own("members")
         self.members[record.member_id] = member
         self._count_in(member)
         self.seen_subscriptions = None
@@ -228,6 +248,7 @@ class ConsumerState:
             member = ConsumerMember(_no_metadata(self.group_id, record.member_id))
         self._release(member)
         member = ConsumerMember(member.metadata, assignment_of(record))
+        self._own("members")
         self.members[record.member_id] = member
         self.seen_subscriptions = None
         for partition in member.partitions():
@@ -245,6 +266,7 @@ class ConsumerState:
         self.has_partition_metadata = False
 
     def _forget_member(self, member_id: str) -> None:
+        self._own("members")
         member = self.members.pop(member_id, None)
         if member is not None:
             self._count_out(member)
@@ -263,6 +285,7 @@ class ConsumerState:
         member = self.members.get(member_id)
         if member is not None:
             self._release(member)
+            self._own("members")
             if member.metadata == _no_metadata(self.group_id, member_id):
                 del self.members[member_id]
             else:
@@ -277,6 +300,7 @@ class ConsumerState:
     def _count_in(self, member: ConsumerMember) -> None:
         metadata = member.metadata
         if metadata.instance_id is not None:
+            self._own("static_members")
             self.static_members[metadata.instance_id] = member.member_id
         for name in set(metadata.subscribed_topic_names):
             _add(self.name_subscribers, name, 1)
@@ -289,6 +313,7 @@ class ConsumerState:
     def _count_out(self, member: ConsumerMember) -> None:
         metadata = member.metadata
         if metadata.instance_id is not None and self.static_members.get(metadata.instance_id) == member.member_id:
+            self._own("static_members")
             del self.static_members[metadata.instance_id]
         for name in set(metadata.subscribed_topic_names):
             _add(self.name_subscribers, name, -1)
