@@ -19,6 +19,7 @@ EXECUTED = (
     "simulator.md",
     "robustness.md",
     "login.md",
+    "stores.md",
 )
 
 
