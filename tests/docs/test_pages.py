@@ -20,6 +20,7 @@ EXECUTED = (
     "robustness.md",
     "login.md",
     "stores.md",
+    "assigning.md",
 )
 
 
