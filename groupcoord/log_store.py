@@ -327,6 +327,24 @@ class ClosableStore(Protocol):
         """Write what is not written yet, and let go of everything; the store is not used after that."""
 
 
+class TakesAnswers(Protocol):
+    """Whoever is told what came of an append, from any thread."""
+
+    def appended(self, ticket: Ticket, base_offset: int) -> None:
+        """An append is written."""
+
+    def append_failed(self, ticket: Ticket, error: LogStoreError) -> None:
+        """An append is not written, or nobody knows."""
+
+
+@runtime_checkable
+class AnsweringStore(Protocol):
+    """A log store that answers later by itself, from a thread or a task of its own."""
+
+    def answer_to(self, coordinator: TakesAnswers) -> None:
+        """Tell this one from now on what comes of appends."""
+
+
 @runtime_checkable
 class AbandonableStore(Protocol):
     """A log store that can be left as a process leaves it that is killed, for tests in one process."""

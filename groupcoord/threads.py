@@ -21,7 +21,7 @@ from groupcoord.core.front.authorization import Principal
 from groupcoord.core.messages import Request
 from groupcoord.core.replies import Reply
 from groupcoord.embedding import resolve, sleep_s
-from groupcoord.log_store import LogStoreError, Ticket
+from groupcoord.log_store import AnsweringStore, LogStoreError, Ticket
 
 __all__ = ["ThreadSafeCoordinator"]
 
@@ -40,7 +40,8 @@ class ThreadSafeCoordinator:
     methods may be called from any thread, those of the log store among them.
 
     Args:
-        coordinator: belongs to this one from now on.
+        coordinator: belongs to this one from now on. If its log store answers later by itself
+            (:class:`~groupcoord.log_store.AnsweringStore`), its answers come here.
         on_event: is called for everything that happens to groups, in order, see :mod:`groupcoord.events`; by the thread
             that made it happen, with the lock held, so it had better only pass it on.
 
@@ -54,6 +55,8 @@ class ThreadSafeCoordinator:
         self._changed = threading.Condition(threading.RLock())
         self._timekeeper: threading.Thread | None = None
         self._is_closed = False
+        if isinstance(coordinator.log_store, AnsweringStore):
+            coordinator.log_store.answer_to(self)
         if on_event is not None:
             coordinator.observe()
 

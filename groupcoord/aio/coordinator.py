@@ -14,7 +14,7 @@ from groupcoord.core.front.authorization import Principal
 from groupcoord.core.messages import Request
 from groupcoord.embedding import resolve, sleep_s
 from groupcoord.loading import LoadError
-from groupcoord.log_store import LogStoreError, Ticket
+from groupcoord.log_store import AnsweringStore, LogStoreError, Ticket
 
 __all__ = ["AsyncCoordinator"]
 
@@ -32,8 +32,8 @@ class AsyncCoordinator:
     thread; only :meth:`appended` and :meth:`append_failed` may be called from others.
 
     Args:
-        coordinator: belongs to this one from now on. If its log store is a
-            :class:`~groupcoord.aio.log_store.TaskLogStore`, its answers come here.
+        coordinator: belongs to this one from now on. If its log store answers later by itself
+            (:class:`~groupcoord.log_store.AnsweringStore`), its answers come here.
         on_event: is called in the event loop for everything that happens to groups, in order; see
             :mod:`groupcoord.events`.
 
@@ -48,8 +48,8 @@ class AsyncCoordinator:
         self._timer: asyncio.TimerHandle | None = None
         self._seen_advances = -1
         self._store = coordinator.log_store if isinstance(coordinator.log_store, TaskLogStore) else None
-        if self._store is not None:
-            self._store.answer_to(self)
+        if isinstance(coordinator.log_store, AnsweringStore):
+            coordinator.log_store.answer_to(self)
         if on_event is not None:
             coordinator.observe()
 
@@ -121,7 +121,11 @@ class AsyncCoordinator:
         self._from_any_thread(lambda coordinator: coordinator.append_failed(ticket, error))
 
     def _from_any_thread(self, change: Callable[[GroupCoordinator], None]) -> None:
-        self._running_loop().call_soon_threadsafe(self.change, change)
+        try:
+            self._running_loop().call_soon_threadsafe(self.change, change)
+        except RuntimeError:
+            if not self._running_loop().is_closed():
+                raise  # after the loop's end nobody waits any more
 
     # ------------------------------------------------------------ life cycle
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 from typing import Protocol
 
 from groupcoord.errors import StoreContractError
-from groupcoord.log_store import AppendOutcomeUnknownError, LogRecord, LogStore, LogStoreError, Ticket
+from groupcoord.log_store import AppendOutcomeUnknownError, LogRecord, LogStore, LogStoreError, TakesAnswers, Ticket
 
 
 class AsyncLogStore(Protocol):
@@ -34,16 +34,6 @@ class AsyncLogStore(Protocol):
         Raises:
             LogStoreError: the log can't be read.
         """
-
-
-class TakesAnswers(Protocol):
-    """Whoever is told what came of an append, from any thread."""
-
-    def appended(self, ticket: Ticket, base_offset: int) -> None:
-        """An append is written."""
-
-    def append_failed(self, ticket: Ticket, error: LogStoreError) -> None:
-        """An append is not written, or nobody knows."""
 
 
 class TaskLogStore:

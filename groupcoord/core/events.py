@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from attrs import frozen
 
+from groupcoord.core.consumer.records import TopicPartitions
+
 
 class Cause(Enum):
     """Why a rebalance started, or why a member is gone."""
@@ -89,6 +91,24 @@ class MemberReplaced(Event):
     old_member_id: str
     member_id: str
     group_instance_id: str | None
+
+
+@frozen
+class MemberAssigned(Event):
+    """A member has an assignment that it didn't have before, for whoever tells members by ways of their own.
+
+    Of a classic group it is told of every member in each generation. Of a consumer group it is told when the member's
+    epoch or its partitions change; others get partitions only after it has given them back (KIP-848).
+
+    Attributes:
+        generation_id: the generation, or the member's epoch: the member commits with it.
+        assignment: of a classic group the bytes that the leader made, of a consumer group partitions by topic id.
+    """
+
+    member_id: str
+    group_instance_id: str | None
+    generation_id: int
+    assignment: bytes | tuple[TopicPartitions, ...]
 
 
 @frozen

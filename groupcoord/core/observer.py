@@ -9,6 +9,7 @@ from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.classic.member import MemberMetadata
 from groupcoord.core.consumer.draft import News
 from groupcoord.core.consumer.group import ConsumerGroup, ConsumerGroupState
+from groupcoord.core.consumer.state import ConsumerState
 from groupcoord.core.events import (
     AppendFailures,
     Cause,
@@ -17,6 +18,7 @@ from groupcoord.core.events import (
     GroupLoaded,
     GroupRemoved,
     MemberAdded,
+    MemberAssigned,
     MemberRemoved,
     MemberReplaced,
     RebalanceCompleted,
@@ -85,6 +87,42 @@ class Observer:
             self.events.append(
                 MemberReplaced(group.group_id, now_ms, old_member_id, member.member_id, member.group_instance_id)
             )
+
+    def members_assigned(self, group: GroupMetadata, now_ms: int) -> None:
+        """The members of a classic group have what their leader gave them."""
+        if self.events is not None:
+            self.events += [
+                MemberAssigned(
+                    *(group.group_id, now_ms, member_id, member.group_instance_id),
+                    *(group.generation_id, member.assignment),
+                )
+                for member_id, member in group.members.items()
+            ]
+
+    def assignments_changed(self, before: ConsumerState | None, after: ConsumerState, now_ms: int) -> None:
+        """What members of a consumer group have is durable.
+
+        Args:
+            before: what the group was; None: it was none.
+            after: what it is.
+            now_ms: the time.
+        """
+        if self.events is None or (before is not None and before.members is after.members):
+            return
+        for member_id, member in after.members.items():
+            known = None if before is None else before.members.get(member_id)
+            assignment = member.assignment
+            is_same = known is not None and (
+                known.assignment.member_epoch == assignment.member_epoch
+                and known.assignment.assigned == assignment.assigned
+            )
+            if not (is_same or member.has_left):
+                self.events.append(
+                    MemberAssigned(
+                        *(after.group_id, now_ms, member_id, member.metadata.instance_id),
+                        *(assignment.member_epoch, assignment.by_topic()),
+                    )
+                )
 
     def rebalance_started(self, group: GroupMetadata, trigger: Trigger, now_ms: int) -> None:
         """A rebalance started, or started over."""

@@ -15,7 +15,7 @@ from groupcoord.aio import AsyncCoordinator
 from groupcoord.aio.coordinator import RECORDS_AT_ONCE
 from groupcoord.core.records import OffsetCommitRecord
 from groupcoord.errors import UnansweredError
-from groupcoord.events import Event, MemberAdded, MemberRemoved, RebalanceCompleted, RebalanceStarted
+from groupcoord.events import Event, MemberAdded, MemberAssigned, MemberRemoved, RebalanceCompleted, RebalanceStarted
 from groupcoord.log_store import StorageError, Ticket
 from groupcoord.messages import Heartbeat, HeartbeatResponse, JoinGroupResponse
 
@@ -124,7 +124,7 @@ def test_events_come_in_order() -> None:
         async with coordinator:
             await coordinator.ask(sync(await coordinator.ask(join())))
             await asyncio.sleep(0)
-        assert seen == [MemberAdded, RebalanceStarted, RebalanceCompleted]
+        assert seen == [MemberAdded, RebalanceStarted, MemberAssigned, RebalanceCompleted]
 
     run(story())
 

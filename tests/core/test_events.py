@@ -11,6 +11,7 @@ from groupcoord.events import (
     GroupLoaded,
     GroupRemoved,
     MemberAdded,
+    MemberAssigned,
     MemberRemoved,
     MemberReplaced,
     RebalanceCompleted,
@@ -115,6 +116,7 @@ def test_a_first_generation_is_told_from_join_to_stable() -> None:
     assert fleet.events() == [
         MemberAdded("group", 1_000_000, "m1", None, "client", "/127.0.0.1"),
         RebalanceStarted("group", 1_000_000, 0, Trigger(Cause.JOIN, "m1")),
+        MemberAssigned("group", 1_000_250, "m1", None, 1, b""),
         RebalanceCompleted("group", 1_000_250, 0, 1, (Trigger(Cause.JOIN, "m1"),), 250, 1),
     ]
 

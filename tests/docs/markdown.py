@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = (ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.glob("*.md")))
+# All but the first page of the site, which is the README and a list of the others.
+PAGES = (ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(page for page in DOCS.glob("*.md") if page.stem != "index"))
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")

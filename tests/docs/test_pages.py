@@ -19,6 +19,8 @@ EXECUTED = (
     "simulator.md",
     "robustness.md",
     "login.md",
+    "stores.md",
+    "assigning.md",
 )
 
 

@@ -23,6 +23,7 @@ from groupcoord.settings import Number
 from tests.subclasses import subclasses
 
 from .markdown import DOCS, ROOT, table_rows
+from .message_fields import PAGE, page
 
 REFERENCE = DOCS / "reference.md"
 TEXT = REFERENCE.read_text("utf-8")
@@ -79,6 +80,11 @@ def test_every_public_method_is_named(described: type) -> None:
     missing = [name for name in missing if name not in {"append", "read"}]
 
     assert not missing, ", ".join(missing)
+
+
+def test_the_fields_of_messages_are_those_of_the_classes() -> None:
+    """The page is what its script makes of the classes: ``python -m tests.docs.message_fields``."""
+    assert PAGE.read_text("utf-8") == page()
 
 
 def test_every_kind_of_failure_and_event_is_named() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -278,9 +279,10 @@ class OnlyBase:
 sys.meta_path.insert(0, OnlyBase())
 import groupcoord
 from groupcoord import Config, GroupCoordinator, ManualClock, MemoryLogStore
+from groupcoord.storage.sql import SqliteLogStore
 from groupcoord.messages import GroupToFetch, OffsetCommit, OffsetFetch, OffsetToCommit, TopicToCommit
 
-store = MemoryLogStore()
+store = MemoryLogStore() if sys.argv[1:] == [] else SqliteLogStore(sys.argv[1])
 coordinator = GroupCoordinator(clock=ManualClock(), log_store=store)
 coordinator.load_all()
 coordinator.call(OffsetCommit("g", (TopicToCommit("t", (OffsetToCommit(0, 42),)),)))
@@ -290,10 +292,16 @@ print(found, [name for name in loaded if not name.startswith("_")])
 """
 
 
-def test_the_base_install_needs_two_packages() -> None:
-    """With attrs and sortedcontainers alone, a coordinator in memory works."""
+@pytest.mark.parametrize("file", [None, "groups.sqlite"], ids=["in memory", "in SQLite"])
+def test_the_base_install_needs_two_packages(file: str | None, tmp_path: Path) -> None:
+    """With attrs and sortedcontainers alone, a coordinator works, in memory and over SQLite."""
+    arguments = [] if file is None else [str(tmp_path / file)]
     done = subprocess.run(
-        [sys.executable, "-c", BASE_PROGRAM], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL
+        [sys.executable, "-c", BASE_PROGRAM, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        stdin=subprocess.DEVNULL,
     )
 
     assert done.returncode == 0, done.stderr

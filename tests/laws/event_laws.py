@@ -13,6 +13,7 @@ from groupcoord.events import (
     GroupLoaded,
     GroupRemoved,
     MemberAdded,
+    MemberAssigned,
     MemberRemoved,
     MemberReplaced,
     RebalanceCompleted,
@@ -66,6 +67,7 @@ class EventLaws:
         self._started_since_check: set[str] = set()
         self._converted: dict[str, dict[str, str | None]] = {}
         self._generations: dict[str, int] = {}
+        self._assigned: dict[str, dict[str, MemberAssigned]] = {}
         self._removed: list[AnyGroup] = []
         self._known: dict[int, AnyGroup] = {}
         self._counters: dict[str, int] = {}
@@ -88,6 +90,9 @@ class EventLaws:
                 if event.cause is Cause.CONVERSION and members:
                     self._converted[group_id] = members
                 self._forget(group_id)
+            case MemberAssigned():
+                assert members[event.member_id] == event.group_instance_id
+                self._assigned.setdefault(group_id, {})[event.member_id] = event
             case MemberAdded():
                 assert event.member_id not in members
                 # Members of consumer groups make their ids themselves, and keep them when they were fenced.
@@ -100,6 +105,9 @@ class EventLaws:
                 gone.add(event.member_id)
             case MemberReplaced():
                 members[event.member_id] = members.pop(event.old_member_id)
+                assigned = self._assigned.get(group_id, {})
+                if event.old_member_id in assigned:
+                    assigned[event.member_id] = assigned.pop(event.old_member_id)
                 assert members[event.member_id] == event.group_instance_id
                 gone.add(event.old_member_id)
                 gone.discard(event.member_id)
@@ -129,6 +137,7 @@ class EventLaws:
         del self.members[group_id], self.gone[group_id]
         self.is_rebalancing.discard(group_id)
         self._generations.pop(group_id, None)
+        self._assigned.pop(group_id, None)
 
     # ------------------------------------------------------------ requests and answers
 
@@ -157,6 +166,7 @@ class EventLaws:
                 self._known[id(group)] = group
                 present[group.group_id] = members_of(group)
                 self._check_progress(group)
+                self._check_assigned(group)
         self._started_since_check.clear()
         assert not self._converted
         known = {group_id: members for group_id, members in self.members.items() if members}
@@ -175,6 +185,22 @@ class EventLaws:
         if isinstance(group, ConsumerGroup):
             assert before in (None, generation) or group_id in self._started_since_check
             assert group.group_state not in AT_REST or group_id not in self.is_rebalancing
+
+    def _check_assigned(self, group: AnyGroup) -> None:
+        """What members have is what was told of them last, as far as anything was since the group was loaded."""
+        told = self._assigned.get(group.group_id, {})
+        if isinstance(group, ConsumerGroup):
+            for member_id, member in group.state.members.items():
+                event = told.get(member_id)
+                if event is not None and not member.has_left:
+                    assert not isinstance(event.assignment, bytes)
+                    assert dict(event.assignment) == dict(member.assignment.by_topic())
+                    assert event.generation_id == member.assignment.member_epoch
+        elif group.state is GroupState.STABLE:
+            for classic in group.members.values():
+                event = told.get(classic.member_id)
+                if event is not None:
+                    assert (event.assignment, event.generation_id) == (classic.assignment, group.generation_id)
 
 
 class RetainedOffsets:

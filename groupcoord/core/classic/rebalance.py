@@ -158,6 +158,7 @@ class Rebalance:
                 member.parked_sync = None
                 self.renew_session(member, now_ms)
         group.to(GroupState.STABLE, now_ms)
+        self._observer.members_assigned(group, now_ms)
         self._observer.rebalance_completed(group, now_ms)
 
     def fail_assignment(self, written: WhenAssigned, error_code: ErrorCode, now_ms: int) -> None:

@@ -81,7 +81,7 @@ def beat(
         member.member_id,
         assignment.member_epoch,
         rules.settings_of(draft.state.group_id).heartbeat_interval_ms,
-        _shown(assignment) if shows_assignment else None,
+        assignment.by_topic() if shows_assignment else None,
     )
     return response, step
 
@@ -338,7 +338,3 @@ def _is_full(request: ConsumerGroupHeartbeat) -> bool:
         and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
         and request.topic_partitions is not None
     )
-
-
-def _shown(assignment: MemberAssignment) -> tuple[TopicPartitions, ...]:
-    return tuple(TopicPartitions(topic_id, tuple(sorted(epochs))) for topic_id, epochs in assignment.assigned.items())

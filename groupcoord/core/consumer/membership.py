@@ -16,6 +16,7 @@ from groupcoord.core.classic.continuations import OfGroup
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.classic.membership import Membership, allows_session_timeout
 from groupcoord.core.classic.rebalance import Rebalance
+from groupcoord.core.classic.states import GroupState
 from groupcoord.core.consumer.classic_members import check_join, join
 from groupcoord.core.consumer.conversion import Conversion, WhenConverted
 from groupcoord.core.consumer.draft import Downgrade, Draft
@@ -325,6 +326,8 @@ class ConsumerMembership:
         if CLASSIC_GROUP_KEY in records:
             revived = self._classic.bring_to_life(group.group_id, now_ms)
             self._announce_members_of(revived, now_ms)
+            if revived.state is GroupState.STABLE:
+                self._context.observer.members_assigned(revived, now_ms)
             if written.downgrade is not None:
                 self._downgrade(revived, written.downgrade, now_ms)
             if written.joiner is not None:
@@ -336,6 +339,7 @@ class ConsumerMembership:
         assert isinstance(group, GroupMetadata)
         self._announce_members_of(group, now_ms)  # those that it had; and then who has joined it
         self._context.observer.announce(group.group_id, written.news, now_ms)
+        self._context.observer.assignments_changed(None, upgraded_group.state, now_ms)
         self._context.observer.look_at_rebalance(upgraded_group, now_ms)
         if written.question is not None:
             upgraded_group.is_resolving = True
@@ -384,6 +388,7 @@ class ConsumerMembership:
         group.writes += 1
         group.fencing.clear()
         self._context.observer.announce(group.group_id, draft.news, now_ms)
+        self._context.observer.assignments_changed(draft.base, group.state, now_ms)
         self._context.observer.look_at_rebalance(group, now_ms)
         for record in draft.records:
             self._timers.follow(group, record, now_ms)

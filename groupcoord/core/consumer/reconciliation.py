@@ -11,6 +11,7 @@ from uuid import UUID
 
 from attrs import field, frozen
 
+from groupcoord.core.consumer.records import TopicPartitions
 from groupcoord.errors import ErrorCode
 
 PartitionEpochs = Mapping[UUID, Mapping[int, int]]
@@ -58,6 +59,10 @@ class MemberAssignment:
     state: MemberState = MemberState.STABLE
     assigned: PartitionEpochs = field(factory=dict)
     pending_revocation: PartitionEpochs = field(factory=dict)
+
+    def by_topic(self) -> tuple[TopicPartitions, ...]:
+        """Return the partitions that it may consume, as members are told."""
+        return tuple(TopicPartitions(topic_id, tuple(sorted(epochs))) for topic_id, epochs in self.assigned.items())
 
 
 def reconcile(

@@ -13,6 +13,7 @@ from groupcoord.events import (
     GroupLoaded,
     GroupRemoved,
     MemberAdded,
+    MemberAssigned,
     MemberRemoved,
     MemberReplaced,
     RebalanceCompleted,
@@ -43,7 +44,20 @@ def driver(topics: Topics) -> Driver:
 
 
 def told(driver: Driver) -> list[Event]:
-    return driver.coordinator.take_events()
+    """Return what has happened since the last call, but for assignments."""
+    return [event for event in driver.coordinator.take_events() if not isinstance(event, MemberAssigned)]
+
+
+def assigned(driver: Driver) -> list[tuple[str, int, tuple[int, ...]]]:
+    """Return who was assigned what since the last call: members, epochs, partitions of the only topic."""
+    found = []
+    for event in driver.coordinator.take_events():
+        if isinstance(event, MemberAssigned):
+            assert not isinstance(event.assignment, bytes)
+            found.append(
+                (event.member_id, event.generation_id, sum((part.partitions for part in event.assignment), ()))
+            )
+    return found
 
 
 def triggers(driver: Driver) -> list[Trigger]:
@@ -262,3 +276,20 @@ def test_an_empty_classic_group_makes_room(driver: Driver, members: Members) -> 
     assert members.join("a").error is ErrorCode.NONE
     kinds = [type(event) for event in told(driver)]
     assert kinds == [GroupRemoved, MemberAdded, RebalanceStarted, RebalanceCompleted]
+
+
+def test_assignments_are_told_when_they_change(driver: Driver, members: Members) -> None:
+    """Who joins second is told of its partitions only when the first has given them back; heartbeats tell nothing."""
+    members.join("a", rebalance_ms=REBALANCE_MS)
+    ((_, epoch, everything),) = assigned(driver)
+    members.join("b", rebalance_ms=REBALANCE_MS)
+    news = {member_id: (at, partitions) for member_id, at, partitions in assigned(driver)}
+    assert news["b"] == (epoch + 1, ())
+    stable(driver, members)
+    now = {member.member_id: member.assignment for member in members.described.members}
+    shares = {member_id: set(sum((part.partitions for part in parts), ())) for member_id, parts in now.items()}
+    assert set(everything) == shares["a"] | shares["b"]
+    assert not shares["a"] & shares["b"]
+    driver.coordinator.take_events()
+    members.heartbeat("a", epoch + 1)
+    assert assigned(driver) == []

@@ -1,0 +1,79 @@
+"""How the pages become a site: ``sphinx-build -W docs DIR``. It needs the extra ``docs``, and no network.
+
+The pages are written for GitHub: their links are those that it makes, and their drawings Mermaid's.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import mmdr
+from docutils import nodes
+from sphinx.application import Sphinx
+
+from groupcoord import __version__
+
+project = "groupcoord"
+copyright = "Apache License 2.0"
+release = version = __version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+html_theme = "furo"
+html_title = f"groupcoord {version}"
+myst_heading_anchors = 4
+napoleon_use_ivar = True
+autodoc_member_order = "bysource"
+autodoc_default_options = {"members": True, "show-inheritance": True}
+
+ELSEWHERE = {
+    "README.md": "index.md",
+    "CHANGELOG.md": "site/changes.md",
+    "examples": "site/examples.md",
+    "groupcoord/conformance/transcripts/README.md": "site/transcripts.md",
+}
+"""What pages link to that isn't among them, with the page that shows it here."""
+
+README = Path(__file__).parents[1] / "README.md"
+
+PAPER = 'style="background: #fff; padding: 1em"'
+"""Drawings are dark on white, in the dark too."""
+
+described: set[int] = set()
+
+
+def keep_links(app: Sphinx, name: str, source: list[str]) -> None:
+    """Put the README on the first page, and let links to files around the pages lead to what shows them here."""
+    if name == app.config.root_doc:
+        source[0] = README.read_text("utf-8").replace("](docs/", "](") + source[0]
+    source[0] = re.sub(r"\]\(([^)#\s]+)", lambda link: f"]({_place(link[1])}", source[0])
+
+
+def _place(link: str) -> str:
+    return ELSEWHERE.get(link.removeprefix("../"), link)
+
+
+def skip_known(app: Sphinx, what: str, name: str, found: Any, skip: bool, options: Any) -> bool | None:
+    """Describe what several modules export in the first of them alone."""
+    if what != "module" or skip or not isinstance(found, type):
+        return None
+    is_known = id(found) in described
+    described.add(id(found))
+    return True if is_known else None
+
+
+def draw(app: Sphinx, document: nodes.document) -> None:
+    """Put pictures in the place of Mermaid's words."""
+    for block in list(document.findall(nodes.literal_block)):
+        if block.get("language") == "mermaid":
+            # Names are a little wider in browsers' fonts than in that of the renderer.
+            picture = mmdr.render(block.astext()).svg().replace("font-size:14px", "font-size:12px")
+            block.replace_self(nodes.raw("", f'<div class="mermaid" {PAPER}>{picture}</div>', format="html"))
+
+
+def setup(app: Sphinx) -> None:
+    """Called by Sphinx."""
+    app.connect("source-read", keep_links)
+    app.connect("autodoc-skip-member", skip_known)
+    app.connect("doctree-read", draw)

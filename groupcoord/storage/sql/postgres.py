@@ -1,0 +1,70 @@
+"""The log in a database of PostgreSQL, by psycopg 3."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Generator
+from typing import Any, cast
+
+from groupcoord.storage.sql.store import Connection, Row, SqlLogStore
+
+ROWS_AT_ONCE = 2_000
+IDLE_IN_TRANSACTION_MAX = "60s"
+"""The transaction of an owner whose machine is gone is over then, and another one can take the log over."""
+
+
+class PostgresLogStore(SqlLogStore):
+    """Keeps the records of ``__consumer_offsets`` in a table of PostgreSQL (``pip install 'groupcoord[postgres]'``).
+
+    A connection that is lost is opened anew at the next call.
+
+    Args:
+        conninfo: which database, as libpq has it: ``"postgresql://user@host/database"`` or ``"host=… dbname=…"``. The
+            tables are made in the schema that its ``search_path`` begins with.
+        name: see :class:`~groupcoord.storage.sql.store.SqlLogStore`.
+        min_cleanable_ratio: see there.
+
+    Raises:
+        ModuleNotFoundError: psycopg isn't installed.
+        ValueError: the name is none.
+        StorageError: the database can't be reached, or doesn't let this user make or change tables.
+    """
+
+    begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
+    lock_owner = "FOR SHARE"
+    blob = "BYTEA"
+    table_options = ""
+    placeholder = "%s"
+
+    def __init__(self, conninfo: str, *, name: str = "consumer_offsets", min_cleanable_ratio: float = 0.5) -> None:
+        try:
+            import psycopg
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(
+                "PostgresLogStore needs psycopg: pip install 'groupcoord[postgres]'", name=error.name
+            ) from error
+        self._psycopg = psycopg
+        self.error = psycopg.Error
+        self._conninfo = conninfo
+        super().__init__(name=name, min_cleanable_ratio=min_cleanable_ratio)
+
+    def _connect(self) -> Connection:
+        return cast(Connection, self._psycopg.connect(self._conninfo, autocommit=True))
+
+    def _prepare(self, connection: Connection) -> None:
+        connection.execute(f"SET idle_in_transaction_session_timeout = '{IDLE_IN_TRANSACTION_MAX}'")
+
+    def _make_tables(self, connection: Connection) -> None:
+        # Two that make the same table at once would get an error in spite of IF NOT EXISTS.
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (zlib.crc32(self.name.encode()),))
+        super()._make_tables(connection)
+
+    def _rows(self, connection: Connection, query: str, parameters: Row) -> Generator[Row, None, None]:
+        reader = cast(Any, connection)
+        with reader.transaction(), reader.cursor(name="groupcoord") as cursor:
+            cursor.itersize = ROWS_AT_ONCE
+            cursor.execute(query, parameters)
+            yield from cursor
+
+    def _refused_commit(self, connection: Connection, error: Exception) -> bool:
+        return not cast(Any, connection).broken  # the server has said so itself

@@ -1,0 +1,56 @@
+"""The log in a file of SQLite."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Generator
+from contextlib import closing, suppress
+from pathlib import Path
+
+from groupcoord.storage.sql.store import Connection, Row, SqlLogStore
+
+BUSY_TIMEOUT_S = 5.0
+
+
+class SqliteLogStore(SqlLogStore):
+    """Keeps the records of ``__consumer_offsets`` in a file of SQLite; the standard library has all it takes.
+
+    The file is in WAL mode, and each commit is flushed to the disk (``synchronous = FULL``).
+
+    Args:
+        path: the file; created if need be.
+        name: see :class:`~groupcoord.storage.sql.store.SqlLogStore`.
+        min_cleanable_ratio: see there.
+
+    Raises:
+        ValueError: the name is none.
+        StorageError: the file can't be opened, or is no database.
+    """
+
+    begin = "BEGIN IMMEDIATE"
+    lock_owner = ""  # who has begun is alone
+    blob = "BLOB"
+    table_options = "WITHOUT ROWID"
+    placeholder = "?"
+    error = sqlite3.Error
+
+    def __init__(self, path: str | Path, *, name: str = "consumer_offsets", min_cleanable_ratio: float = 0.5) -> None:
+        self.path = Path(path).absolute()
+        super().__init__(name=name, min_cleanable_ratio=min_cleanable_ratio)
+
+    def _connect(self) -> Connection:
+        return sqlite3.connect(self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+
+    def _prepare(self, connection: Connection) -> None:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+
+    def _rows(self, connection: Connection, query: str, parameters: Row) -> Generator[Row, None, None]:
+        with closing(connection.execute(query, parameters)) as cursor:
+            yield from cursor
+
+    def _refused_commit(self, connection: Connection, error: Exception) -> bool:
+        with suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        code = getattr(error, "sqlite_errorcode", None)
+        return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL)

@@ -1,0 +1,37 @@
+"""Whoever is answered by a log store that answers later, where no coordinator is."""
+
+from __future__ import annotations
+
+from groupcoord.log_store import LogStoreError, Ticket
+from groupcoord.storage.sql import BatchingLogStore, SqlLogStore
+from groupcoord.testing.faulty_store import Answer
+
+
+class Answers:
+    """Takes answers, and hands them out."""
+
+    def __init__(self) -> None:
+        self.taken: list[Answer] = []
+
+    def appended(self, ticket: Ticket, base_offset: int) -> None:
+        """Note it."""
+        self.taken.append((ticket, base_offset))
+
+    def append_failed(self, ticket: Ticket, error: LogStoreError) -> None:
+        """Note it."""
+        self.taken.append((ticket, error))
+
+
+class AnsweredStore(BatchingLogStore):
+    """A store that batches, with somebody who takes its answers."""
+
+    def __init__(self, store: SqlLogStore) -> None:
+        super().__init__(store)
+        self.answers = Answers()
+        self.answer_to(self.answers)
+
+    def settle(self) -> list[Answer]:
+        """Wait for all answers, and return them."""
+        self.flush()
+        found, self.answers.taken = self.answers.taken, []
+        return found

