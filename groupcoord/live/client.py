@@ -109,17 +109,17 @@ class KafkaCluster:
                 },
             ),
         )
-        found = {}
+        found, errors = {}, {}
         for topic in answer.values["topics"]:
             name = topic["name"]
-            if topic["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            if topic["error_code"] != ErrorCode.NONE:
+                errors[name] = topic["error_code"]
                 self._topics.pop(name, None)
                 continue
-            check_error(topic["error_code"], name, "DESCRIBE")
             leaders = {one["partition_index"]: one["leader_id"] for one in topic["partitions"]}
             found[name] = TopicMetadata(name, topic.get("topic_id") or ZERO_UUID, leaders)
         self._topics |= found
-        return ClusterMetadata(answer.values["cluster_id"] or "", found)
+        return ClusterMetadata(answer.values["cluster_id"] or "", found, errors)
 
     def list_offsets(
         self, partitions: Collection[TopicPartition], end: LogEnd, *, is_stable: bool = False

@@ -43,15 +43,17 @@ class TopicMetadata:
 
 @frozen
 class ClusterMetadata:
-    """The cluster, and the topics that were asked for and exist.
+    """The cluster, and the topics that were asked for.
 
     Attributes:
         cluster_id: its id.
         topics: by name.
+        errors: of those that aren't told of, Kafka's error codes by name.
     """
 
     cluster_id: str
     topics: Mapping[str, TopicMetadata]
+    errors: Mapping[str, int]
 
 
 class ListedOffset(NamedTuple):

@@ -17,6 +17,7 @@ from uuid import UUID
 from attrs import evolve, frozen
 
 from groupcoord.columns.errors import InputError
+from groupcoord.errors import ErrorCode
 from groupcoord.live.cluster import Cluster, LogEnd, OffsetOutOfRangeError, TopicMetadata, TopicPartition
 from groupcoord.live.errors import check_error
 from groupcoord.live.retries import Patience
@@ -127,9 +128,11 @@ def topic_ends(cluster: Cluster, patience: Patience, topic: str, partitions: Col
 
     def ask() -> TopicEnds:
         metadata = cluster.metadata([topic])
-        found = metadata.topics.get(topic)
-        if found is None:
-            raise InputError(f"the cluster has no topic {topic}, or this user lacks the permission DESCRIBE on it")
+        error = metadata.errors.get(topic, ErrorCode.NONE)
+        if error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise InputError(f"the cluster has no topic {topic}")
+        check_error(error, topic, "DESCRIBE")
+        found = metadata.topics[topic]
         missing = sorted(set(partitions) - set(found.leaders))
         if missing:
             raise InputError(f"topic {topic} has no partition {missing[0]}")

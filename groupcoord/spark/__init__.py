@@ -20,6 +20,7 @@ from groupcoord.columns.errors import InputError, PipelineError
 from groupcoord.live.errors import ClusterError
 from groupcoord.spark.anomalies import Thresholds, anomalies, stale_groups
 from groupcoord.spark.cluster_reading import read_cluster, read_cluster_stream
+from groupcoord.spark.end_offsets import read_end_offsets
 from groupcoord.spark.groups import (
     epochs,
     generations,
@@ -65,6 +66,7 @@ __all__ = [
     "read_cluster",
     "read_cluster_stream",
     "read_counts",
+    "read_end_offsets",
     "read_log",
     "read_log_stream",
     "rebalances",

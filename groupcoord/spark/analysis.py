@@ -92,7 +92,7 @@ class Analysis:
         self._input.check()
         self._output = OutputDirectory(out)
         self.steps = [READ, COUNT, OFFSETS, HISTORY, ANOMALIES]
-        self.steps += [LAG] * (self._input.end_offsets is not None) + [VERIFY] * verifies + [REPORT]
+        self.steps += [LAG] * self._input.has_ends + [VERIFY] * verifies + [REPORT]
 
     def run(self, spark: SparkSession, begin: Callable[[str], None] = lambda step: None) -> Report:
         """Write the tables, the page and its figures.
@@ -115,7 +115,7 @@ class Analysis:
         committed = tables.write("commits", commits(records), "log_partition")
         current = tables.write("current_offsets", current_offsets(committed))
         folded = history(records).persist()
-        made = group_tables(records, folded, committed, current, self._input.read_end_offsets(spark))
+        made = group_tables(records, folded, committed, current, self._input.read_end_offsets(spark, current))
         for name, table in made.items():
             if name in _STEPS:
                 begin(_STEPS[name])

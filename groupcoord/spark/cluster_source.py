@@ -34,6 +34,17 @@ _OPTIONS = (
 )
 
 
+def refuse_secrets(options: Mapping[str, str]) -> None:
+    """Refuse options that nobody may see, which Spark would show.
+
+    Raises:
+        InputError: there is one.
+    """
+    secret = [name for name in options if name.lower().removeprefix("kafka.") in SECRETS]
+    if secret:
+        raise InputError(f"option {secret[0]} would be seen in plans and logs: put it into the command.config file")
+
+
 class ClusterOptions:
     """What a read of a cluster is told, as Spark passes it: text, by names in any case.
 
@@ -47,9 +58,7 @@ class ClusterOptions:
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        secret = [name for name in options if name.lower().removeprefix("kafka.") in SECRETS]
-        if secret:
-            raise InputError(f"option {secret[0]} would be seen in plans and logs: put it into the command.config file")
+        refuse_secrets(options)
         given = known_options(options, _OPTIONS)
         self.address = ClusterAddress(given.get(BOOTSTRAP_SERVERS, ""), given.get(COMMAND_CONFIG) or None)
         self.topic = given.get("topic") or OFFSETS_TOPIC

@@ -163,7 +163,7 @@ class Following:
         history = tables.table("history").persist()
         current = self._replace(spark, "current_offsets", tables.table("current_offsets"))
         made = {name: count(records) for name, count in COUNTS.items()}
-        made |= group_tables(records, history, committed, current, self._input.read_end_offsets(spark))
+        made |= group_tables(records, history, committed, current, self._input.read_end_offsets(spark, current))
         # Names of topics that groups committed for the first time later are in these.
         made |= {name: tables.table(name) for name in ("members", "moves", "revocations")}
         written = {name: self._replace(spark, name, table) for name, table in made.items()}

@@ -14,6 +14,7 @@ from groupcoord.columns.files import FileSet, find_segments
 from groupcoord.live.settings import ClusterAddress
 from groupcoord.spark.cluster_reading import cluster_options, read_cluster_stream
 from groupcoord.spark.cluster_source import ClusterOptions
+from groupcoord.spark.end_offsets import read_end_offsets
 from groupcoord.spark.reading import log_options
 from groupcoord.spark.schemas import END_OFFSETS
 from groupcoord.spark.source import RecordTask, log_tasks
@@ -50,8 +51,18 @@ class Input(ABC):
         if path is not None and "://" not in path and not os.access(path, os.R_OK):
             raise InputError(f"{path}: there is no such file, or it may not be read")
 
-    def read_end_offsets(self, spark: SparkSession) -> DataFrame | None:
-        """Return :data:`groupcoord.spark.schemas.END_OFFSETS`, or None if they were not given."""
+    @property
+    def has_ends(self) -> bool:
+        """Whether it can be told where the topics' partitions end."""
+        return self.end_offsets is not None
+
+    def read_end_offsets(self, spark: SparkSession, offsets: DataFrame) -> DataFrame | None:
+        """Return :data:`groupcoord.spark.schemas.END_OFFSETS`, or None if they can't be told.
+
+        Args:
+            spark: any session.
+            offsets: the committed ones, whose topics count.
+        """
         if (path := self.end_offsets) is None:
             return None
         where = path if "://" in path else f"file://{os.path.abspath(path)}"
@@ -133,6 +144,20 @@ class ClusterInput(Input):
 
     address: ClusterAddress
     topic: str
+
+    @property
+    def has_ends(self) -> bool:
+        """See :class:`Input`: the cluster is asked."""
+        return True
+
+    def read_end_offsets(self, spark: SparkSession, offsets: DataFrame) -> DataFrame | None:
+        """See :class:`Input`: what a file tells goes before what the cluster does."""
+        if self.end_offsets is not None:
+            return super().read_end_offsets(spark, offsets)
+        topics = [row.topic for row in offsets.select("topic").distinct().collect()]
+        address = self.address
+        ends = read_end_offsets(spark, topics, address.bootstrap_servers, command_config=address.command_config)
+        return ends.persist()
 
     @property
     def names(self) -> Sequence[str]:

@@ -166,5 +166,5 @@ def test_a_permission_that_is_missing_is_named(tmp_path: Path) -> None:
 
 def test_nobody_there_is_said(tmp_path: Path) -> None:
     """No server at the address: which, and why."""
-    with pytest.raises(ClusterError, match="127.0.0.1:1: .*Connect call failed"):
+    with pytest.raises(ClusterError, match=r"127.0.0.1:1: .*Connect call failed"):
         ends_of(address_with(tmp_path, "127.0.0.1:1", {}))

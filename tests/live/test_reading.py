@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from attrs import evolve
+from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import AdminClient
 
@@ -16,9 +17,11 @@ from groupcoord.columns.chunks import RowSettings
 from groupcoord.columns.errors import InputError
 from groupcoord.columns.files import cut, find_segments
 from groupcoord.columns.reading import rows_of_files
+from groupcoord.errors import ErrorCode
 from groupcoord.live import fetching, offset_ranges
 from groupcoord.live.client import KafkaCluster
 from groupcoord.live.cluster import TopicPartition
+from groupcoord.live.end_offsets import PartitionEnds, list_ends
 from groupcoord.live.errors import LogCutError, TransientClusterError
 from groupcoord.live.fetching import Lost, sound_batches
 from groupcoord.live.offset_ranges import OffsetRange, plan, topic_ends
@@ -205,3 +208,21 @@ def test_topics_and_partitions_that_are_not_there(cluster: KafkaCluster, patienc
     assert "nothing" not in cluster.metadata(["nothing"]).topics
     with pytest.raises(TransientClusterError, match="nothing-0 has no leader"):
         cluster.fetch_raw(TopicPartition("nothing", 0), 0, 1)
+
+
+def test_ends_of_topics(orders: tuple[ServerThread, KafkaCluster, OffsetRange], patience: Patience) -> None:
+    """Where each partition begins and ends, also up to the first open transaction; what isn't there is told."""
+    server, cluster, _ = orders
+    producer = Producer({"bootstrap.servers": server.bootstrap, "transactional.id": "t"})
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce("orders", b"open", partition=0)
+    producer.flush()
+    missing, of_orders = list_ends(cluster, patience, ["orders", "nothing"], lambda: 5)
+    server.fail_next("ListOffsets", "NOT_LEADER_OR_FOLLOWER", times=None)
+    (refused,) = list_ends(cluster, Patience(50, 10), ["orders"], lambda: 6)
+    producer.abort_transaction()
+
+    assert missing == PartitionEnds("nothing", None, 5, None, None, None, -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert of_orders == PartitionEnds("orders", 0, 5, 0, 31, 30, 0, 0)
+    assert refused == PartitionEnds("orders", 0, 6, None, None, None, -1, ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -86,7 +86,7 @@ def test_certificates_that_are_none_are_refused() -> None:
     """A store that holds no certificate is told before anything is connected."""
     given = {"bootstrap.servers": "a:1", "security.protocol": "SSL", "ssl.truststore.certificates": "nothing"}
 
-    with pytest.raises(InputError, match="settings ssl.truststore"):
+    with pytest.raises(InputError, match=r"settings ssl\.truststore"):
         client_settings(given).ssl_context()
 
 
