@@ -1,7 +1,8 @@
-"""The table of records from a cluster that runs, at once or as a stream."""
+"""Tables from a cluster that runs: its records, at once or as a stream, and where its topics end."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable
 
@@ -11,6 +12,7 @@ from groupcoord.live.cluster import OFFSETS_TOPIC
 from groupcoord.live.offset_ranges import SPLIT_BYTES
 from groupcoord.live.settings import BOOTSTRAP_SERVERS, ClusterAddress, cluster_address
 from groupcoord.spark.cluster_source import CLUSTER_FORMAT, COMMAND_CONFIG, ClusterOptions
+from groupcoord.spark.end_offsets import END_OFFSETS_FORMAT
 from groupcoord.spark.sessions import register
 from groupcoord.spark.streaming import check_version
 
@@ -92,6 +94,37 @@ def read_cluster_stream(
     options |= {} if max_offsets is None else {"max_offsets": str(max_offsets)}
     ClusterOptions(options).check(may_be_empty=True)
     return spark.readStream.format(CLUSTER_FORMAT).options(**options).load()
+
+
+def read_end_offsets(
+    spark: SparkSession,
+    topics: Iterable[str],
+    bootstrap_servers: str = "",
+    *,
+    command_config: str | os.PathLike[str] | None = None,
+) -> DataFrame:
+    """Return where topics begin and end (:data:`groupcoord.spark.schemas.LIVE_END_OFFSETS`), asked at each action.
+
+    The cluster has to let its user DESCRIBE the topics; one that it doesn't is a row with an error.
+
+    Args:
+        spark: any session; the format ``groupcoord-end-offsets`` is registered with it.
+        topics: their names.
+        bootstrap_servers: as for :func:`groupcoord.spark.read_cluster`.
+        command_config: see there.
+
+    Raises:
+        InputError: a setting is wrong.
+    """
+    register(spark)
+    address = cluster_address(bootstrap_servers, command_config)
+    address.settings()
+    options = {
+        BOOTSTRAP_SERVERS: address.bootstrap_servers,
+        COMMAND_CONFIG: address.command_config or "",
+        "topics": json.dumps(sorted(set(topics))),
+    }
+    return spark.read.format(END_OFFSETS_FORMAT).options(**options).load()
 
 
 def cluster_options(

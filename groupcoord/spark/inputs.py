@@ -12,9 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from groupcoord.columns.errors import InputError
 from groupcoord.columns.files import FileSet, find_segments
 from groupcoord.live.settings import ClusterAddress
-from groupcoord.spark.cluster_reading import cluster_options, read_cluster_stream
+from groupcoord.spark.cluster_reading import cluster_options, read_cluster_stream, read_end_offsets
 from groupcoord.spark.cluster_source import ClusterOptions
-from groupcoord.spark.end_offsets import read_end_offsets
 from groupcoord.spark.reading import log_options
 from groupcoord.spark.schemas import END_OFFSETS
 from groupcoord.spark.source import RecordTask, log_tasks
