@@ -10,28 +10,35 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 from attrs import frozen
 
+from groupcoord.cli.cluster_options import BootstrapServer, CommandConfig, Topic, given_address
 from groupcoord.cli.interrupts import BeforeTheEnd
+from groupcoord.live.cluster import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
+    from groupcoord.live.settings import ClusterAddress
     from groupcoord.report.model import Report
+    from groupcoord.spark.inputs import Input
 
 FAILED, USAGE_ERROR = 1, 2
 POLL_S = 0.5
 
 
 def analyze(
+    out: Annotated[str, typer.Option(metavar="DIR", help="Where the results go; empty, or made. A URL is fine.")],
     paths: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="PATH",
             help="Segment files, folders of a log partition, or data directories with __consumer_offsets-N inside; "
             "patterns of these; local, or URLs that fsspec understands.",
         ),
-    ],
-    out: Annotated[str, typer.Option(metavar="DIR", help="Where the results go; empty, or made. A URL is fine.")],
+    ] = None,
+    bootstrap_server: BootstrapServer = "",
+    command_config: CommandConfig = None,
+    topic: Topic = OFFSETS_TOPIC,
     master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[*]",
     memory: Annotated[
         str, typer.Option(help="Memory of Spark's driver, which in local mode does all the work.")
@@ -61,11 +68,16 @@ def analyze(
 ) -> None:
     """Turn __consumer_offsets logs into tables and a report: who rebalanced, why, and what is at risk.
 
-    DIR/report.html is one page without scripts; DIR/summary.json has its figures; DIR/tables/NAME are Parquet. With
-    --follow DIR may be that of an earlier run, which goes on. Exit status: 0, 1 if verifying found a difference or
+    They are files, or with --bootstrap-server or --command-config those of a cluster that runs. DIR/report.html is one
+    page without scripts; DIR/summary.json has its figures; DIR/tables/NAME are Parquet. With --follow DIR may be that
+    of an earlier run, which goes on. Exit status: 0, 1 if verifying found a difference or
     Spark failed on the way, 2 if the command can't be carried out.
     """
-    work = _Work(paths, out, frozenset(partition or ()), end_offsets, master, memory, _settings(conf or []))
+    address = given_address(bootstrap_server, command_config)
+    if (address is not None) == bool(paths):
+        _give_up("give either paths or a cluster, by --bootstrap-server or --command-config")
+    source = _Source(paths or [], address, topic, frozenset(partition or ()), end_offsets)
+    work = _Work(source, out, master, memory, _settings(conf or []))
     if follow:
         if verify:
             _give_up("--follow and --verify don't go together: verify in a run without --follow")
@@ -78,13 +90,30 @@ def analyze(
 
 
 @frozen
+class _Source:
+    """What is to be read."""
+
+    paths: list[str]
+    address: ClusterAddress | None
+    topic: str
+    partitions: frozenset[int]
+    end_offsets: str | None
+
+    def open(self) -> Input:
+        """Return it as the pipeline knows it."""
+        from groupcoord.spark.inputs import ClusterInput, LogInput
+
+        if self.address is None:
+            return LogInput(self.partitions, self.end_offsets, self.paths)
+        return ClusterInput(self.partitions, self.end_offsets, self.address, self.topic)
+
+
+@frozen
 class _Work:
     """What is to be read, where the results go, and what Spark is told."""
 
-    paths: list[str]
+    source: _Source
     out: str
-    partitions: frozenset[int]
-    end_offsets: str | None
     master: str
     memory: str
     settings: Mapping[str, str]
@@ -127,9 +156,7 @@ def _analyze(work: _Work, *, verifies: bool) -> Report:
         from groupcoord.spark.analysis import Analysis
         from groupcoord.spark.running import end_java, one_run, task_counter
 
-        analysis = Analysis(
-            work.paths, work.out, partitions=work.partitions, end_offsets=work.end_offsets, verifies=verifies
-        )
+        analysis = Analysis(work.source.open(), work.out, verifies=verifies)
         with (
             BeforeTheEnd(end_java),
             one_run(work.master, work.memory, work.settings) as spark,
@@ -144,9 +171,7 @@ def _follow(work: _Work, interval_s: float) -> None:
         from groupcoord.cli.analyze_follow import run_following
         from groupcoord.spark.following import Following
 
-        following = Following(
-            work.paths, work.out, partitions=work.partitions, end_offsets=work.end_offsets, interval_s=interval_s
-        )
+        following = Following(work.source.open(), work.out, interval_s=interval_s)
         run_following(following, work.out, work.master, work.memory, work.settings)
 
 

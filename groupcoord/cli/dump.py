@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
 
-from groupcoord.cli.dump_files import PathError, Segment, find_segments, read_segment, unread_files
+from groupcoord.cli.cluster_options import BootstrapServer, CommandConfig, Topic, given_address
+from groupcoord.cli.dump_files import PathError
 from groupcoord.cli.dump_json import JsonLines
+from groupcoord.cli.dump_reading import OUTPUT_BYTES, Reading, open_reading
 from groupcoord.cli.dump_selection import Selection, SelectionError, parse_kinds, parse_time, parse_types
 from groupcoord.cli.dump_table import Row, TableRows, pages
+from groupcoord.columns.errors import PipelineError
 from groupcoord.interpreter import collector_paused
-from groupcoord.records.salvage import Damage, SoundBatch
+from groupcoord.live.cluster import OFFSETS_TOPIC
 
 DAMAGED, USAGE_ERROR = 1, 2
-OUTPUT_BYTES = 262_144
-PROGRESS_BYTES_MIN = 16_777_216
 
 
 class Format(StrEnum):
@@ -33,12 +32,15 @@ class Format(StrEnum):
 
 def dump(
     paths: Annotated[
-        list[Path],
+        list[Path] | None,
         typer.Argument(
             metavar="PATH",
             help="Segment files, folders of a log partition, or data directories with __consumer_offsets-N inside.",
         ),
-    ],
+    ] = None,
+    bootstrap_server: BootstrapServer = "",
+    command_config: CommandConfig = None,
+    topic: Topic = OFFSETS_TOPIC,
     output_format: Annotated[Format, typer.Option("--format", help="JSON lines, or a table to read.")] = Format.json,
     group: Annotated[list[str] | None, typer.Option(help="Only records about this group; can be repeated.")] = None,
     record_type: Annotated[
@@ -70,8 +72,8 @@ def dump(
 ) -> None:
     """Print every record of __consumer_offsets logs, those of a real broker as well, or what they tell of groups.
 
-    Corrupt bytes are reported on stderr and skipped. Exit status: 0, 1 if anything could not be read, 2 if there is
-    nothing to read.
+    With --bootstrap-server or --command-config they are read from a cluster that runs. Corrupt bytes are reported on
+    stderr and skipped. Exit status: 0, 1 if anything could not be read, 2 if there is nothing to read.
     """
     try:
         selection = Selection(
@@ -81,12 +83,10 @@ def dump(
             parse_time("--since", since),
             parse_time("--until", until),
         )
-        segments = [segment for segment in find_segments(paths) if selection.has_partition(segment.partition)]
-    except (PathError, SelectionError) as error:
+        address = given_address(bootstrap_server, command_config)
+        reading = open_reading(paths or [], address, topic, selection)
+    except (PathError, SelectionError, PipelineError) as error:
         _give_up(str(error))
-    if not segments:
-        _give_up("none of the paths holds the log partitions asked for")
-    reading = _Reading(segments)
     rows, lines = (_history_rows, _history_lines) if history else (_record_rows, _record_lines)
     if output_format is Format.table:
         reading.run(lambda: _print_table(rows(reading, selection)))
@@ -101,100 +101,17 @@ def _give_up(message: str) -> NoReturn:
     raise typer.Exit(USAGE_ERROR)
 
 
-class _Reading:
-    """The batches of all segments. What can't be read is reported and remembered."""
-
-    def __init__(self, segments: list[Segment]) -> None:
-        self._segments = segments
-        self._advance: Callable[[int], None] = lambda size_bytes: None
-        self._report: Callable[[str], None] = lambda message: None
-        self.is_damaged = False
-
-    def run(self, show: Callable[[], None]) -> None:
-        """Call ``show``, which takes what this yields, and tell meanwhile how far it is and what was left out.
-
-        Raises:
-            Exit: the user interrupted it.
-        """
-        try:
-            with _progress(sum(segment.size_bytes for segment in self._segments)) as (self._advance, self._report):
-                for path in unread_files(self._segments):
-                    self._report(f"{path}: not read; compaction was interrupted when it wrote this")
-                show()
-        except BrokenPipeError:
-            # Whoever read this wants no more of it; the interpreter must not try to flush on its way out.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-    def batches(self) -> Iterator[tuple[int | None, SoundBatch]]:
-        """Yield each sound batch with its log partition."""
-        for segment in self._segments:
-            for sound in self._batches_of(segment):
-                yield segment.partition, sound
-
-    def files(self) -> Iterator[tuple[int | None, Iterator[Iterator[SoundBatch]]]]:
-        """Yield each log partition with the batches of its files, one file after the other."""
-        partitions: dict[int | None, list[Segment]] = {}
-        for segment in self._segments:
-            partitions.setdefault(segment.partition, []).append(segment)
-        for partition, segments in partitions.items():
-            yield partition, map(self._batches_of, segments)
-
-    def _batches_of(self, segment: Segment) -> Iterator[SoundBatch]:
-        try:
-            yield from self._read(segment)
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            self._tell(f"{segment.path}: {error.strerror or error}")
-
-    def _read(self, segment: Segment) -> Iterator[SoundBatch]:
-        position, next_offset = 0, -1
-        for found in read_segment(segment):
-            if isinstance(found, Damage):
-                self._tell(f"{segment.path}: {damage_text(found)}")
-                continue
-            batch = found.batch
-            if batch.base_offset < next_offset:
-                self._tell(
-                    f"{segment.path}: offsets go back at position {batch.position}: "
-                    f"{batch.base_offset} after {next_offset - 1}"
-                )
-            next_offset = batch.next_offset
-            yield found
-            end = batch.position + batch.size_bytes
-            if end - position >= OUTPUT_BYTES:
-                self._advance(end - position)
-                position = end
-        self._advance(segment.size_bytes - position)
-
-    def _tell(self, message: str) -> None:
-        self.is_damaged = True
-        self._report(message)
-
-
-def damage_text(damage: Damage) -> str:
-    """Return one line about bytes that were skipped."""
-    end = damage.position + damage.size_bytes
-    text = f"{damage.reason}; skipped {damage.size_bytes} bytes, positions {damage.position} to {end - 1}"
-    first, behind = damage.first_offset, damage.end_offset
-    if first is not None and behind is not None and first < behind:
-        return f"{text}, offsets {first} to {behind - 1}"
-    if behind is None:
-        return f"{text}, to the end" + ("" if first is None else f", offsets from {first} on")
-    return f"{text}, offsets before {behind}" if first is None else text
-
-
 _Lines = Iterator[tuple[list[str], int]]
 """Lines that belong together, and how many bytes of a log they tell, about."""
 
 
-def _record_lines(reading: _Reading, selection: Selection, raw: bool) -> _Lines:
+def _record_lines(reading: Reading, selection: Selection, raw: bool) -> _Lines:
     maker = JsonLines(selection, raw=raw)
     for partition, sound in reading.batches():
         yield maker.lines(partition, sound), sound.batch.size_bytes
 
 
-def _history_lines(reading: _Reading, selection: Selection, raw: bool) -> _Lines:
+def _history_lines(reading: Reading, selection: Selection, raw: bool) -> _Lines:
     from groupcoord.cli.dump_history import histories, json_line
 
     for partition, files in reading.files():
@@ -221,13 +138,13 @@ def _print_json(made: _Lines) -> None:
     output.flush()
 
 
-def _record_rows(reading: _Reading, selection: Selection) -> Iterator[Row]:
+def _record_rows(reading: Reading, selection: Selection) -> Iterator[Row]:
     maker = TableRows(selection)
     for partition, sound in reading.batches():
         yield from maker.rows(partition, sound)
 
 
-def _history_rows(reading: _Reading, selection: Selection) -> Iterator[Row]:
+def _history_rows(reading: Reading, selection: Selection) -> Iterator[Row]:
     from groupcoord.cli.dump_history import histories, table_row
 
     for partition, files in reading.files():
@@ -240,24 +157,3 @@ def _print_table(rows: Iterable[Row]) -> None:
     console = open_console()
     for page in pages(rows, console.width if console.is_terminal else None):
         console.print(page)
-
-
-@contextmanager
-def _progress(size_bytes: int) -> Iterator[tuple[Callable[[int], None], Callable[[str], None]]]:
-    """Give two functions: one takes how many bytes were read, one a line for stderr.
-
-    The bar is for long work, on a terminal that the records don't go to.
-    """
-    if size_bytes < PROGRESS_BYTES_MIN or not sys.stderr.isatty() or sys.stdout.isatty():
-        yield (lambda size: None), (lambda message: typer.echo(f"groupcoord dump: {message}", err=True))
-        return
-    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
-
-    from groupcoord.cli.progress import progress_bar
-
-    with progress_bar(TextColumn("dump"), BarColumn(), DownloadColumn(), TimeRemainingColumn()) as bar:
-        task = bar.add_task("dump", total=size_bytes)
-        yield (
-            lambda size: bar.advance(task, size),
-            lambda message: bar.console.print(f"groupcoord dump: {message}", soft_wrap=True),
-        )

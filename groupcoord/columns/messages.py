@@ -8,7 +8,7 @@ import pyarrow as pa
 from groupcoord.columns.fields import Slices
 from groupcoord.columns.framing import PADDING_BYTES, Int64s
 from groupcoord.columns.records import Placed, record_columns
-from groupcoord.columns.schema import RECORDS
+from groupcoord.columns.schema import KIND_READ, RECORDS
 
 
 def rows_of_messages(batch: pa.RecordBatch, *, raw_bytes: bool = False) -> pa.RecordBatch:
@@ -26,6 +26,34 @@ def rows_of_messages(batch: pa.RecordBatch, *, raw_bytes: bool = False) -> pa.Re
         _numbers(batch.column("partition")),
     )
     return record_columns(placed, RECORDS.names, raw_bytes=raw_bytes)
+
+
+def accounts_of_messages(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a row of kind ``read`` for each log partition that rows of messages are of: which offsets these are.
+
+    Whoever gave the messages may have left some out, and nobody knows what was in their batches. So each batch of rows
+    tells for itself from where on none is missing.
+
+    Args:
+        rows: what :func:`rows_of_messages` returned.
+    """
+    partitions = np.asarray(rows.column("log_partition"))
+    offsets = np.asarray(rows.column("log_offset"))
+    told = []
+    for partition in np.unique(partitions).tolist():
+        mine = np.unique(offsets[partitions == partition])
+        behind_gap = mine[1:][np.diff(mine) > 1]
+        first, end = int(mine[0]), int(mine[-1]) + 1
+        told.append(
+            {
+                "kind": KIND_READ,
+                "log_partition": partition,
+                "log_offset": first,
+                "end_offset": end,
+                "complete_from": int(behind_gap[-1]) if len(behind_gap) else first,
+            }
+        )
+    return pa.RecordBatch.from_pylist(told, schema=RECORDS)
 
 
 def _numbers(column: pa.Array) -> Int64s:

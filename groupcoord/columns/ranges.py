@@ -14,6 +14,7 @@ import pyarrow as pa
 from attrs import frozen
 
 from groupcoord.columns.chunks import Origin, RowSettings, batch_rows, sound_rows
+from groupcoord.columns.framing import Bools
 from groupcoord.columns.headers import Batches, given_batches, plain_batches
 from groupcoord.columns.schema import KIND_CORRUPT, KIND_READ, RECORDS
 from groupcoord.records.batches import (
@@ -47,12 +48,15 @@ class ByteRange:
         start: the first; ``end`` is the first behind it.
         file_bytes: how long the file was when it was found.
         is_boundary: a batch was read up to ``start``: what is damaged there belongs to this range.
+        end_offset: batches from this offset of the log on belong to others, and so does what is cut short at the end,
+            as brokers cut what they send; None: a file, which is read to its last byte.
     """
 
     start: int
     end: int
     file_bytes: int
     is_boundary: bool = False
+    end_offset: int | None = None
 
 
 def range_rows(
@@ -67,14 +71,24 @@ def range_rows(
         settings: what to make.
         chunk_bytes: how much to hold at a time; a larger batch is held whole.
     """
-    return _RangeReader(read_at, byte_range, origin, settings, chunk_bytes).rows()
+    return RangeReader(read_at, byte_range, origin, settings, chunk_bytes=chunk_bytes).rows()
 
 
-class _RangeReader:
-    """Reads one range, and keeps account of it."""
+class RangeReader:
+    """Reads one range, and keeps account of it. The arguments are those of :func:`range_rows`.
+
+    Attributes:
+        next_offset: of the log, behind the last batch that was read; None: none was.
+    """
 
     def __init__(
-        self, read_at: ReadAt, byte_range: ByteRange, origin: Origin, settings: RowSettings, chunk_bytes: int
+        self,
+        read_at: ReadAt,
+        byte_range: ByteRange,
+        origin: Origin,
+        settings: RowSettings,
+        *,
+        chunk_bytes: int = CHUNK_BYTES,
     ) -> None:
         self._read_at = read_at
         self._range = byte_range
@@ -85,7 +99,8 @@ class _RangeReader:
         self._end = 0
         self._batch_count = 0
         self._first_offset: int | None = None
-        self._next_offset: int | None = None
+        self._complete_from = 0
+        self.next_offset: int | None = None
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """Yield them, as :func:`range_rows` says."""
@@ -96,15 +111,20 @@ class _RangeReader:
             yield from self._end_of_range(start)  # what lies here belongs to the range before
             return
         wanted = self._chunk_bytes
+        is_over = False
         error: InvalidBatchError | None = None
         while error is None and position < min(self._range.end, self._file_bytes):
             chunk = self._read(position, wanted)
             wanted = self._chunk_bytes
             batches, error = self._walk(chunk, position)
+            if self._range.end_offset is not None:
+                mine = batches.part(0, int(np.searchsorted(batches.base_offset, self._range.end_offset)))
+                is_over = len(mine) < len(batches) or self._is_cut_short(error)
+                batches, error = mine, None if is_over else error
             try:
                 yield from batch_rows(batches, self._origin, self._settings)
             except CorruptBatchError as caught:
-                error = caught
+                error, is_over = caught, False
                 batches = batches.part(0, int(np.searchsorted(batches.position, caught.position)))
             yield from self._account_for(batches)
             end = batches.end if len(batches) else position
@@ -115,9 +135,12 @@ class _RangeReader:
                 elif error.size_bytes <= self._file_bytes - position:
                     wanted, error = error.size_bytes, None
             position = end
-        # Nobody else tells of what is damaged where the next range starts, so look at what lies there.
+            if is_over:
+                break
         self._end = position
-        yield from self._salvage(position, SEARCH_BYTES if error is None else self._chunk_bytes)
+        if not is_over:
+            # Nobody else tells of what is damaged where the next range starts, so look at what lies there.
+            yield from self._salvage(position, SEARCH_BYTES if error is None else self._chunk_bytes)
         yield from self._end_of_range(start)
 
     def _end_of_range(self, start: int) -> Iterator[pa.RecordBatch]:
@@ -130,6 +153,17 @@ class _RangeReader:
             yield self._read_row(start, self._end)
 
     # ------------------------------------------------------------ finding batches
+
+    def _is_cut_short(self, error: InvalidBatchError | None) -> bool:
+        """Tell whether nothing is wrong but that a broker cut the last batch short, as it may."""
+        return isinstance(error, TruncatedBatchError) and error.position > self._range.start
+
+    def _is_of_others(self, found: SoundBatch | Damage) -> bool:
+        """Tell whether what lies from here on is read by somebody else: the next range, or a fetch of what follows."""
+        if isinstance(found, SoundBatch):
+            last = self._range.end_offset
+            return found.batch.position >= self._range.end or (last is not None and found.batch.base_offset >= last)
+        return self._range.end_offset is not None and found.end_offset is None and self._batch_count > 0
 
     def _read(self, position: int, size: int) -> bytes:
         size = min(size, self._file_bytes - position)
@@ -163,8 +197,9 @@ class _RangeReader:
         for found in self._found_from(start, chunk_bytes):
             if isinstance(found, SoundBatch):
                 found.batch.position += start
-                if found.batch.position >= self._range.end:
-                    break
+            if self._is_of_others(found):
+                break
+            if isinstance(found, SoundBatch):
                 waiting.append(found)
                 self._end = found.batch.position + found.batch.size_bytes
                 if len(waiting) < SALVAGED_BATCHES_MAX:
@@ -205,21 +240,30 @@ class _RangeReader:
         """Count sound batches, and tell where their offsets go back, which they never do in a sound log."""
         if not len(batches):
             return
-        if self._next_offset is None:
-            self._first_offset = self._next_offset = int(batches.base_offset[0])
+        if self.next_offset is None:
+            self._first_offset = self.next_offset = int(batches.base_offset[0])
+            self._complete_from = self._first_offset
         base_offset = batches.base_offset
-        expected = np.concatenate(([self._next_offset], batches.next_offset[:-1]))
+        expected = np.concatenate(([self.next_offset], batches.next_offset[:-1]))
         for number in np.flatnonzero(base_offset < expected).tolist():
-            self._next_offset = int(expected[number])
+            self.next_offset = int(expected[number])
             reason = f"offsets go back: {base_offset[number]} after {expected[number] - 1}"
             yield self._corrupt(int(batches.position[number]), 0, reason, int(base_offset[number]))
-        self._next_offset = int(batches.next_offset[-1])
+        self._note_gaps(batches, base_offset > expected)
+        self.next_offset = int(batches.next_offset[-1])
         self._batch_count += len(batches)
+
+    def _note_gaps(self, batches: Batches, is_behind_gap: Bools) -> None:
+        """Note from where on no offset is missing: neither between batches, nor in one that compaction made smaller."""
+        has_gap = batches.record_count != batches.last_offset_delta + 1
+        for offsets, is_gap in ((batches.base_offset, is_behind_gap), (batches.next_offset, has_gap)):
+            if is_gap.any():
+                self._complete_from = max(self._complete_from, int(offsets[is_gap].max()))
 
     def _corrupt(self, position: int, size_bytes: int, reason: str, end_offset: int | None) -> pa.RecordBatch:
         return self._row(
             kind=KIND_CORRUPT,
-            log_offset=self._next_offset,
+            log_offset=self.next_offset,
             position=position,
             size_bytes=size_bytes,
             problem=reason,
@@ -232,8 +276,9 @@ class _RangeReader:
             log_offset=self._first_offset,
             position=start,
             size_bytes=end - start,
-            end_offset=self._next_offset,
+            end_offset=self.next_offset,
             batch_count=self._batch_count,
+            complete_from=None if self._first_offset is None else self._complete_from,
         )
 
     def _row(self, **values: str | int | None) -> pa.RecordBatch:

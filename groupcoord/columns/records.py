@@ -301,5 +301,6 @@ _MAKERS: dict[str, Callable[[_Decoded], pa.Array]] = {
     "problem": _problems,
     "end_offset": _nothing("end_offset"),
     "batch_count": _nothing("batch_count"),
+    "complete_from": _nothing("complete_from"),
 }
 assert tuple(_MAKERS) == tuple(RECORDS.names)

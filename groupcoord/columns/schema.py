@@ -69,6 +69,7 @@ COLUMNS = (
     Column("problem", _STRING, "why bytes are corrupt, or why a record was not understood; null: all is well"),
     Column("end_offset", _LONG, "of a corrupt or read range: the first offset behind it, if known"),
     Column("batch_count", _INT, "of a read range: sound batches, emptied ones too"),
+    Column("complete_from", _LONG, "of a read range: from this offset of it on none is missing"),
 )
 """Everything that was found in a log, one row each.
 

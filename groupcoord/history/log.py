@@ -30,6 +30,7 @@ from groupcoord.history.rows import (
     REVOCATION,
     Row,
 )
+from groupcoord.records.batches import Batch
 from groupcoord.records.codec import decode_record
 from groupcoord.records.salvage import SoundBatch
 from groupcoord.records.structures import uuid_text
@@ -91,14 +92,14 @@ class LogHistory:
 
     def begin_file(self) -> None:
         """What is added from now on is of the next file: compaction works file by file."""
-        if self._file.count:
+        if self._file.end >= 0:
             self._files.append(self._file)
         self._file = _Span()
 
     def add(self, sound: SoundBatch) -> None:
         """Take a batch."""
         batch = sound.batch
-        self._file.add(sound)
+        self._file.add(batch)
         if batch.is_control:
             return
         leader_epoch = None if batch.leader_epoch == _NO_LEADER_EPOCH else batch.leader_epoch
@@ -147,33 +148,34 @@ class LogHistory:
 
 @define
 class _Span:
-    """The records of one file: the first and the last offset, and how many there are."""
+    """The batches of one file: their first offset, the one behind the last, and from where on none is missing."""
 
     first: int = -1
-    last: int = -1
-    count: int = 0
+    end: int = -1
+    complete_from: int = -1
 
-    def add(self, sound: SoundBatch) -> None:
-        if sound.records:
-            offsets = [record[0] for record in sound.records]
-            self.first = min(offsets) if self.count == 0 else min(self.first, *offsets)
-            self.last = max(self.last, *offsets)
-            self.count += len(offsets)
+    def add(self, batch: Batch) -> None:
+        if self.end < 0:
+            self.first = self.end = self.complete_from = batch.base_offset
+        if batch.base_offset > self.end:
+            self.complete_from = batch.base_offset
+        if batch.record_count != batch.last_offset_delta + 1:
+            self.complete_from = batch.next_offset
+        self.end = batch.next_offset
 
 
 def _complete_from(files: list[_Span]) -> int:
     """Return the offset from which on no record of a log is missing.
 
-    Compaction works from the start of a log: it leaves files with gaps, and behind them files without. Bytes that can't
-    be read leave a gap too.
+    Compaction works from the start of a log, and leaves gaps. Bytes that can't be read leave a gap too.
     """
     complete, end = 0, 0
-    for file in sorted(files, key=lambda file: (file.first, file.last)):
-        if file.last - file.first + 1 != file.count:
-            complete = file.last + 1
+    for file in sorted(files, key=lambda file: (file.first, file.end)):
+        if file.complete_from != file.first:
+            complete = file.complete_from
         elif file.first != end:
             complete = file.first
-        end = file.last + 1
+        end = file.end
     return complete
 
 

@@ -17,7 +17,9 @@ as nothing shuffles them.
 """
 
 from groupcoord.columns.errors import InputError, PipelineError
+from groupcoord.live.errors import ClusterError
 from groupcoord.spark.anomalies import Thresholds, anomalies, stale_groups
+from groupcoord.spark.cluster_reading import read_cluster, read_cluster_stream, read_end_offsets
 from groupcoord.spark.groups import (
     epochs,
     generations,
@@ -39,6 +41,7 @@ from groupcoord.spark.verify import verify
 
 __all__ = [
     "COMMIT_COLUMNS",
+    "ClusterError",
     "FollowedTables",
     "InputError",
     "JavaNotFoundError",
@@ -59,7 +62,10 @@ __all__ = [
     "memberships",
     "moves",
     "partition_load",
+    "read_cluster",
+    "read_cluster_stream",
     "read_counts",
+    "read_end_offsets",
     "read_log",
     "read_log_stream",
     "rebalances",

@@ -36,11 +36,11 @@ from groupcoord.spark.groups import (
     rebalances,
     revocations,
 )
-from groupcoord.spark.inputs import LogInput
+from groupcoord.spark.inputs import Input, LogInput
 from groupcoord.spark.load import partition_load
 from groupcoord.spark.output import OutputDirectory
 from groupcoord.spark.schemas import RECORDS
-from groupcoord.spark.source import LogPartition, log_tasks
+from groupcoord.spark.source import RecordTask
 from groupcoord.spark.tables import commits, corrupt, current_offsets, lag, read_counts
 from groupcoord.spark.verify import verify
 
@@ -61,7 +61,8 @@ class Analysis:
     """One run over some logs into one directory.
 
     Args:
-        paths: as :func:`groupcoord.spark.read_log` takes them.
+        paths: as :func:`groupcoord.spark.read_log` takes them, or a
+            :class:`groupcoord.spark.inputs.Input`, such as a cluster that runs.
         out: an empty directory, or one that does not exist yet; a URL for Spark and fsspec is fine.
         partitions: only these log partitions; all if empty.
         end_offsets: a CSV file with a header and the columns of :data:`groupcoord.spark.schemas.END_OFFSETS`.
@@ -77,7 +78,7 @@ class Analysis:
 
     def __init__(
         self,
-        paths: Sequence[str | os.PathLike[str]],
+        paths: Sequence[str | os.PathLike[str]] | Input,
         out: str | os.PathLike[str],
         *,
         partitions: Iterable[int] = (),
@@ -85,13 +86,13 @@ class Analysis:
         verifies: bool = False,
         clock: Clock | None = None,
     ) -> None:
-        self._input = LogInput(paths, frozenset(partitions), end_offsets)
+        self._input = paths if isinstance(paths, Input) else LogInput(frozenset(partitions), end_offsets, paths)
         self._verifies = verifies
         self._clock = clock or SystemClock()
         self._input.check()
         self._output = OutputDirectory(out)
         self.steps = [READ, COUNT, OFFSETS, HISTORY, ANOMALIES]
-        self.steps += [LAG] * (end_offsets is not None) + [VERIFY] * verifies + [REPORT]
+        self.steps += [LAG] * self._input.has_ends + [VERIFY] * verifies + [REPORT]
 
     def run(self, spark: SparkSession, begin: Callable[[str], None] = lambda step: None) -> Report:
         """Write the tables, the page and its figures.
@@ -106,7 +107,7 @@ class Analysis:
         self._output.check_reach(spark)
         tables = Tables(spark, self._output)
         begin(READ)
-        records = tables.decode(log_tasks(self._input.find_segments()))
+        records = tables.decode(self._input.tasks())
         begin(COUNT)
         for name, count in COUNTS.items():
             tables.write(name, count(records))
@@ -114,7 +115,7 @@ class Analysis:
         committed = tables.write("commits", commits(records), "log_partition")
         current = tables.write("current_offsets", current_offsets(committed))
         folded = history(records).persist()
-        made = group_tables(records, folded, committed, current, self._input.read_end_offsets(spark))
+        made = group_tables(records, folded, committed, current, self._input.read_end_offsets(spark, current))
         for name, table in made.items():
             if name in _STEPS:
                 begin(_STEPS[name])
@@ -125,7 +126,7 @@ class Analysis:
         folded.unpersist()
         begin(REPORT)
         verification = self._verification(tables) if self._verifies else None
-        report = make_report(tables.written, tables.counts, self._input.paths, self._clock, verification)
+        report = make_report(tables.written, tables.counts, self._input.names, self._clock, verification)
         write_report(self._output, report)
         return report
 
@@ -253,7 +254,7 @@ class Tables:
         self.counts[name] = written.count()
         return written
 
-    def decode(self, tasks: list[LogPartition]) -> DataFrame:
+    def decode(self, tasks: Sequence[RecordTask]) -> DataFrame:
         """Write the table of records of some logs, and return what was written."""
         self.counts["records"] = write_records(self._spark, tasks, *self._output.place("tables/records"))
         return self._read("records", RECORDS)

@@ -6,8 +6,7 @@ are, and Spark only says who reads what, and tries again what failed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from itertools import groupby
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
 from fsspec import AbstractFileSystem
@@ -17,13 +16,14 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from groupcoord.columns.chunks import RowSettings
 from groupcoord.columns.parquet import WRITTEN_COLUMNS, folder_name, write_rows
-from groupcoord.columns.reading import rows_of_files
-from groupcoord.spark.source import LogPartition
+from groupcoord.spark.source import RecordTask
 
 _WRITTEN = StructType([StructField("rows", LongType())])
 
 
-def write_records(spark: SparkSession, tasks: list[LogPartition], file_system: AbstractFileSystem, folder: str) -> int:
+def write_records(
+    spark: SparkSession, tasks: Sequence[RecordTask], file_system: AbstractFileSystem, folder: str
+) -> int:
     """Decode logs and write their records, in a folder for each log partition, as ``DataFrameWriter.partitionBy`` does.
 
     Args:
@@ -42,7 +42,7 @@ def write_records(spark: SparkSession, tasks: list[LogPartition], file_system: A
 
 
 def _writer(
-    tasks: list[LogPartition], file_system: AbstractFileSystem, folder: str
+    tasks: Sequence[RecordTask], file_system: AbstractFileSystem, folder: str
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -52,17 +52,15 @@ def _writer(
     return write
 
 
-def _write_task(task: LogPartition, number: int, file_system: AbstractFileSystem, folder: str) -> int:
+def _write_task(task: RecordTask, number: int, file_system: AbstractFileSystem, folder: str) -> int:
     """Write what one task reads, a file for each run of ranges of one log partition; return how many rows that was."""
     rows = 0
-    runs = groupby(task.ranges, lambda found: found.segment.partition)
-    for part, (partition, ranges) in enumerate(runs):
+    for part, (partition, found) in enumerate(task.runs(RowSettings(WRITTEN_COLUMNS))):
         inner = f"{folder}/{folder_name(partition)}"
         file_system.makedirs(inner, exist_ok=True)
         name = f"part-{number:05d}-{part:04d}.snappy.parquet"
         context = TaskContext.get()
         hidden = f"{inner}/.{name}.{0 if context is None else context.taskAttemptId()}"
-        found = rows_of_files(task.file_system, ranges, RowSettings(WRITTEN_COLUMNS))
         rows += write_rows(found, file_system, hidden)
         file_system.mv(hidden, f"{inner}/{name}")
     return rows

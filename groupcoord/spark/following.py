@@ -15,12 +15,11 @@ from groupcoord.clock import Clock, SystemClock
 from groupcoord.columns.errors import InputError
 from groupcoord.report.model import Report
 from groupcoord.spark.analysis import COUNTS, group_tables, make_report, write_report
-from groupcoord.spark.inputs import LogInput
+from groupcoord.spark.inputs import Input, LogInput
 from groupcoord.spark.output import OutputDirectory
-from groupcoord.spark.reading import log_options
 from groupcoord.spark.source import LogChangedError
 from groupcoord.spark.stream_store import CHECKPOINT
-from groupcoord.spark.streaming import FollowedTables, check_version, follow, read_log_stream
+from groupcoord.spark.streaming import FollowedTables, check_version, follow
 
 INTERVAL_S = 10.0
 
@@ -53,7 +52,8 @@ class Following:
     """Follows some logs into one directory.
 
     Args:
-        paths: as :func:`groupcoord.spark.read_log` takes them.
+        paths: as :func:`groupcoord.spark.read_log` takes them, or a
+            :class:`groupcoord.spark.inputs.Input`, such as a cluster that runs.
         out: an empty directory, one that does not exist yet, or one where these logs were followed before; a URL for
             Spark and fsspec is fine.
         partitions: only these log partitions; all if empty.
@@ -68,7 +68,7 @@ class Following:
 
     def __init__(
         self,
-        paths: Sequence[str | os.PathLike[str]],
+        paths: Sequence[str | os.PathLike[str]] | Input,
         out: str | os.PathLike[str],
         *,
         partitions: Iterable[int] = (),
@@ -77,7 +77,7 @@ class Following:
         clock: Clock | None = None,
     ) -> None:
         check_version("following logs")
-        self._input = LogInput(paths, frozenset(partitions), end_offsets)
+        self._input = paths if isinstance(paths, Input) else LogInput(frozenset(partitions), end_offsets, paths)
         self._interval_s = interval_s
         self._clock = clock or SystemClock()
         self._input.check(may_be_empty=True)
@@ -112,7 +112,7 @@ class Following:
         report: Report | None = None
         seen, reported, next_report_ms = None, -1, 0
         while True:
-            found = self._found()
+            found = self._input.state()
             is_new = found != seen
             if is_new:
                 self._update(spark)
@@ -134,15 +134,10 @@ class Following:
         """Keep others from following into the same directory."""
         return self._output.locked(CHECKPOINT, "follows logs into it")
 
-    def _found(self) -> list[tuple[str, int, int | str | None]]:
-        """Return what shows that a log has grown or changed."""
-        found = self._input.find_segments(may_be_empty=True)
-        return [(one.name, one.size_bytes, one.identity) for files in found for one in files.segments]
-
     def _update(self, spark: SparkSession) -> None:
         """Read what is new, from the start again if compaction takes files away meanwhile."""
         for attempts_left in reversed(range(ATTEMPTS_MAX)):
-            records = read_log_stream(spark, *self._input.paths, partitions=self._input.partitions)
+            records = self._input.stream(spark)
             try:
                 follow(records, self._output.name, until_end=True).awaitTermination()
             except StreamingQueryException as error:
@@ -153,8 +148,7 @@ class Following:
 
     def _remember_input(self) -> None:
         """Make sure that a directory goes with one set of logs."""
-        options = log_options(self._input.paths, partitions=sorted(self._input.partitions))
-        wanted = {name: options[name] for name in ("paths", "partitions")}
+        wanted = self._input.identity()
         if not self._output.has(_INPUT):
             self._output.replace_text(_INPUT, json.dumps(wanted) + "\n")
         elif (known := json.loads(self._output.read_text(_INPUT))) != wanted:
@@ -169,14 +163,14 @@ class Following:
         history = tables.table("history").persist()
         current = self._replace(spark, "current_offsets", tables.table("current_offsets"))
         made = {name: count(records) for name, count in COUNTS.items()}
-        made |= group_tables(records, history, committed, current, self._input.read_end_offsets(spark))
+        made |= group_tables(records, history, committed, current, self._input.read_end_offsets(spark, current))
         # Names of topics that groups committed for the first time later are in these.
         made |= {name: tables.table(name) for name in ("members", "moves", "revocations")}
         written = {name: self._replace(spark, name, table) for name, table in made.items()}
         written |= {"current_offsets": current, "commits": committed, "records": records}
         history.unpersist()
         counts = {name: table.count() for name, table in written.items()}
-        report = make_report(written, counts, self._input.paths, self._clock)
+        report = make_report(written, counts, self._input.names, self._clock)
         write_report(self._output, report)
         return report
 

@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from groupcoord.columns.schema import KIND_CONTROL, KIND_RECORD
+from groupcoord.columns.schema import KIND_READ, KIND_RECORD
 from groupcoord.history.fold import FoldOptions, GroupFold
 from groupcoord.history.rows import (
     DEPARTURE,
@@ -200,7 +200,12 @@ def _fold_inputs(records: DataFrame) -> DataFrame:
         .join(F.broadcast(complete_from(records)), "log_partition", "left")
         .selectExpr(
             *("log_partition", "group_id", "log_offset", "log_timestamp_ms", "key", "value"),
-            *("null as topic", "null as topic_partition", "null as names", "complete_from"),
+            *(
+                "null as topic",
+                "null as topic_partition",
+                "null as names",
+                f"coalesce(complete_from, {_NEVER}L) as complete_from",
+            ),
             "epoch as partition_leader_epoch",
         )
     )
@@ -227,6 +232,9 @@ def _fold_inputs(records: DataFrame) -> DataFrame:
     return _typed(of_groups).unionByName(_typed(names)).unionByName(_typed(commits))
 
 
+_NEVER = 2**63 - 1
+"""From where on a log partition is complete of which no range that was read is told."""
+
 _NO_MORE = ("null as names", "null as complete_from", "null as partition_leader_epoch")
 
 
@@ -239,24 +247,24 @@ def _typed(table: DataFrame) -> DataFrame:
 def complete_from(records: DataFrame) -> DataFrame:
     """Return for each log partition the offset from which on no record is missing.
 
-    Compaction works from the start of a log: it leaves files with gaps, and behind them files without. Bytes that can't
-    be read leave a gap too.
+    Compaction works from the start of a log, and leaves gaps. Bytes that can't be read leave a gap too.
     """
+    spans = F.sort_array(F.collect_list(F.struct("first", "end", "complete_from")))
     return (
-        file_spans(records)
+        read_spans(records)
         .groupBy("log_partition")
-        .agg(F.sort_array(F.collect_list(F.struct("first", "last", "count"))).alias("files"))
+        .agg(spans.alias("spans"))
         .select(
             "log_partition",
             F.aggregate(
-                "files",
+                "spans",
                 F.struct(F.lit(0).cast("long").alias("from"), F.lit(0).cast("long").alias("end")),
-                lambda so_far, file: F.struct(
-                    F.when(file["last"] - file["first"] + 1 != file["count"], file["last"] + 1)
-                    .when(file["first"] != so_far["end"], file["first"])
+                lambda so_far, span: F.struct(
+                    F.when(span["complete_from"] != span["first"], span["complete_from"])
+                    .when(span["first"] != so_far["end"], span["first"])
                     .otherwise(so_far["from"])
                     .alias("from"),
-                    (file["last"] + 1).alias("end"),
+                    span["end"].alias("end"),
                 ),
                 lambda so_far: so_far["from"],
             ).alias("complete_from"),
@@ -264,16 +272,12 @@ def complete_from(records: DataFrame) -> DataFrame:
     )
 
 
-def file_spans(records: DataFrame) -> DataFrame:
-    """Return for each log partition and file the first and the last offset, and how many records there are."""
-    return (
-        records.where(F.col("kind").isin(KIND_RECORD, KIND_CONTROL))
-        .groupBy(known_partition(), "file")
-        .agg(
-            F.min("log_offset").alias("first"),
-            F.max("log_offset").alias("last"),
-            F.count(F.lit(1)).alias("count"),
-        )
+def read_spans(records: DataFrame) -> DataFrame:
+    """Return of each range that was read its log partition, its offsets, and from which on none of them is missing."""
+    if "complete_from" not in records.columns:
+        records = records.withColumn("complete_from", F.lit(None).cast("long"))
+    return records.where((F.col("kind") == KIND_READ) & F.col("complete_from").isNotNull()).select(
+        known_partition(), F.col("log_offset").alias("first"), F.col("end_offset").alias("end"), "complete_from"
     )
 
 

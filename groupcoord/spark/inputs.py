@@ -1,16 +1,23 @@
-"""What an analysis is told to read, whether it is made once or kept up to date."""
+"""What an analysis is told to read, whether it is made once or kept up to date: files, or a cluster that runs."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterable, Sequence
 
 from attrs import field, frozen
 from pyspark.sql import DataFrame, SparkSession
 
 from groupcoord.columns.errors import InputError
 from groupcoord.columns.files import FileSet, find_segments
+from groupcoord.live.settings import ClusterAddress
+from groupcoord.spark.cluster_reading import cluster_options, read_cluster_stream, read_end_offsets
+from groupcoord.spark.cluster_source import ClusterOptions
+from groupcoord.spark.reading import log_options
 from groupcoord.spark.schemas import END_OFFSETS
+from groupcoord.spark.source import RecordTask, log_tasks
+from groupcoord.spark.streaming import read_log_stream
 
 
 def _texts(paths: Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
@@ -18,16 +25,14 @@ def _texts(paths: Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
 
 
 @frozen
-class LogInput:
-    """Logs, and where the topics' partitions end.
+class Input(ABC):
+    """Records of ``__consumer_offsets``, and where the topics' partitions end.
 
     Attributes:
-        paths: as :func:`groupcoord.spark.read_log` takes them.
         partitions: only these log partitions; all if empty.
         end_offsets: a CSV file with a header and the columns of :data:`groupcoord.spark.schemas.END_OFFSETS`, or None.
     """
 
-    paths: tuple[str, ...] = field(converter=_texts)
     partitions: frozenset[int]
     end_offsets: str | None
 
@@ -35,23 +40,158 @@ class LogInput:
         """Make sure that all of it is there.
 
         Args:
-            may_be_empty: logs may come later.
+            may_be_empty: records may come later.
 
         Raises:
             InputError: something is not, or may not be read.
         """
-        self.find_segments(may_be_empty=may_be_empty)
+        self._check_records(may_be_empty=may_be_empty)
         path = self.end_offsets
         if path is not None and "://" not in path and not os.access(path, os.R_OK):
             raise InputError(f"{path}: there is no such file, or it may not be read")
 
-    def find_segments(self, *, may_be_empty: bool = False) -> list[FileSet]:
-        """Return the files there are now; see :func:`groupcoord.columns.files.find_segments`."""
-        return find_segments(self.paths, partitions=self.partitions, may_be_empty=may_be_empty)
+    @property
+    def has_ends(self) -> bool:
+        """Whether it can be told where the topics' partitions end."""
+        return self.end_offsets is not None
 
-    def read_end_offsets(self, spark: SparkSession) -> DataFrame | None:
-        """Return :data:`groupcoord.spark.schemas.END_OFFSETS`, or None if they were not given."""
+    def read_end_offsets(self, spark: SparkSession, offsets: DataFrame) -> DataFrame | None:
+        """Return :data:`groupcoord.spark.schemas.END_OFFSETS`, or None if they can't be told.
+
+        Args:
+            spark: any session.
+            offsets: the committed ones, whose topics count.
+        """
         if (path := self.end_offsets) is None:
             return None
         where = path if "://" in path else f"file://{os.path.abspath(path)}"
         return spark.read.schema(END_OFFSETS).option("mode", "FAILFAST").csv(where, header=True).persist()
+
+    @property
+    @abstractmethod
+    def names(self) -> Sequence[str]:
+        """What is read, for people."""
+
+    @abstractmethod
+    def identity(self) -> dict[str, str]:
+        """Return what tells this input from others, whose tables don't go into the same directory."""
+
+    @abstractmethod
+    def state(self) -> Hashable:
+        """Return what shows that there is more to read than at another time."""
+
+    @abstractmethod
+    def tasks(self) -> Sequence[RecordTask]:
+        """Return what there is to read now, cut into tasks."""
+
+    @abstractmethod
+    def stream(self, spark: SparkSession) -> DataFrame:
+        """Return the table of records as a stream."""
+
+    @abstractmethod
+    def _check_records(self, *, may_be_empty: bool) -> None: ...
+
+
+@frozen
+class LogInput(Input):
+    """Logs in files.
+
+    Attributes:
+        paths: as :func:`groupcoord.spark.read_log` takes them.
+    """
+
+    paths: tuple[str, ...] = field(converter=_texts)
+
+    @property
+    def names(self) -> Sequence[str]:
+        """See :class:`Input`."""
+        return self.paths
+
+    def identity(self) -> dict[str, str]:
+        """See :class:`Input`."""
+        options = log_options(self.paths, partitions=sorted(self.partitions))
+        return {name: options[name] for name in ("paths", "partitions")}
+
+    def state(self) -> Hashable:
+        """See :class:`Input`: what shows that a log has grown or changed."""
+        found = self._find(may_be_empty=True)
+        return tuple((one.name, one.size_bytes, one.identity) for files in found for one in files.segments)
+
+    def tasks(self) -> Sequence[RecordTask]:
+        """See :class:`Input`."""
+        return log_tasks(self._find(may_be_empty=False))
+
+    def stream(self, spark: SparkSession) -> DataFrame:
+        """See :class:`Input`."""
+        return read_log_stream(spark, *self.paths, partitions=self.partitions)
+
+    def _check_records(self, *, may_be_empty: bool) -> None:
+        self._find(may_be_empty=may_be_empty)
+
+    def _find(self, *, may_be_empty: bool) -> list[FileSet]:
+        return find_segments(self.paths, partitions=self.partitions, may_be_empty=may_be_empty)
+
+
+@frozen
+class ClusterInput(Input):
+    """A cluster that runs.
+
+    Attributes:
+        address: where it is.
+        topic: what is read.
+    """
+
+    address: ClusterAddress
+    topic: str
+
+    @property
+    def has_ends(self) -> bool:
+        """See :class:`Input`: the cluster is asked."""
+        return True
+
+    def read_end_offsets(self, spark: SparkSession, offsets: DataFrame) -> DataFrame | None:
+        """See :class:`Input`: what a file tells goes before what the cluster does."""
+        if self.end_offsets is not None:
+            return super().read_end_offsets(spark, offsets)
+        topics = [row.topic for row in offsets.select("topic").distinct().collect()]
+        address = self.address
+        ends = read_end_offsets(spark, topics, address.bootstrap_servers, command_config=address.command_config)
+        return ends.persist()
+
+    @property
+    def names(self) -> Sequence[str]:
+        """See :class:`Input`."""
+        return (f"kafka://{self.address.settings().bootstrap_servers}/{self.topic}",)
+
+    def identity(self) -> dict[str, str]:
+        """See :class:`Input`. A cluster may be reached by other addresses another time; its id stays."""
+        ends = self._options().ends()
+        paths = f'["kafka://{ends.cluster_id}/{self.topic}"]'
+        return {"paths": paths, "partitions": self._options_text()["partitions"]}
+
+    def state(self) -> Hashable:
+        """See :class:`Input`: where the logs end."""
+        return tuple(sorted(self._options().ends().ends.items()))
+
+    def tasks(self) -> Sequence[RecordTask]:
+        """See :class:`Input`."""
+        return self._options().tasks()
+
+    def stream(self, spark: SparkSession) -> DataFrame:
+        """See :class:`Input`."""
+        return read_cluster_stream(
+            spark,
+            self.address.bootstrap_servers,
+            command_config=self.address.command_config,
+            topic=self.topic,
+            partitions=self.partitions,
+        )
+
+    def _check_records(self, *, may_be_empty: bool) -> None:
+        self._options().check(may_be_empty=may_be_empty)
+
+    def _options(self) -> ClusterOptions:
+        return ClusterOptions(self._options_text())
+
+    def _options_text(self) -> dict[str, str]:
+        return cluster_options(self.address, self.topic, partitions=sorted(self.partitions))

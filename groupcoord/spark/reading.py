@@ -14,7 +14,7 @@ from pyspark.sql.types import LongType, TimestampType
 
 from groupcoord.columns.errors import InputError
 from groupcoord.columns.files import SPLIT_BYTES
-from groupcoord.columns.messages import rows_of_messages
+from groupcoord.columns.messages import accounts_of_messages, rows_of_messages
 from groupcoord.spark.schemas import MESSAGES, RECORDS
 from groupcoord.spark.sessions import register
 from groupcoord.spark.source import FORMAT, LogOptions
@@ -112,6 +112,9 @@ def from_messages(messages: DataFrame, *, raw_bytes: bool = False) -> DataFrame:
 def _decoder(raw_bytes: bool) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            yield rows_of_messages(batch, raw_bytes=raw_bytes)
+            if batch.num_rows:
+                rows = rows_of_messages(batch, raw_bytes=raw_bytes)
+                yield rows
+                yield accounts_of_messages(rows)
 
     return decode

@@ -126,6 +126,18 @@ END_OFFSETS = table_schema(
 )
 """What :func:`groupcoord.spark.lag` takes besides offsets: where each topic's partitions end."""
 
+LIVE_END_OFFSETS = table_schema(
+    ("topic", _STRING, "the topic"),
+    ("topic_partition", _INT, "the topic's partition; null: the cluster tells nothing of the whole topic"),
+    ("at_ms", _LONG, "when the cluster was asked"),
+    ("log_start_offset", _LONG, "the first offset of the log; null, as the next two, if that is not told"),
+    ("end_offset", _LONG, "the high watermark: the offset after the last record that can be read"),
+    ("last_stable_offset", _LONG, "the first offset of an open transaction, or the high watermark"),
+    ("leader_epoch", _INT, "of the log's leader; -1: not told"),
+    ("error_code", _SHORT, "Kafka's; 0: none"),
+)
+"""What :func:`groupcoord.spark.read_end_offsets` gives; :func:`groupcoord.spark.lag` takes it, too."""
+
 LAG = table_schema(
     ("group_id", _STRING, "the group"),
     ("topic", _STRING, "the topic"),
@@ -134,6 +146,9 @@ LAG = table_schema(
     ("end_offset", _LONG, "null if the end of this partition was not given"),
     ("lag", _LONG, "records behind; never below 0; null without an end"),
     ("commit_timestamp_ms", _LONG, "when it was committed"),
+    ("at_ms", _LONG, "when the cluster was asked for the end; null, as all that follow, if it was not asked"),
+    ("lag_stable", _LONG, "records behind the last stable offset, as a consumer with read_committed sees it"),
+    ("is_lost", _BOOLEAN, "the log begins behind the committed offset: what is between them is gone"),
 )
 """How far each group is behind."""
 

@@ -85,14 +85,17 @@ def session(
 
 
 def register(spark: SparkSession) -> SparkSession:
-    """Make ``spark.read.format("groupcoord")`` known to a session, and return the session.
+    """Make ``groupcoord`` and the other formats of this package known to a session, and return the session.
 
     Workers need groupcoord with its ``spark`` extra, and the Python that runs them (``PYSPARK_PYTHON``) has to be the
     one where it is installed.
     """
+    from groupcoord.spark.cluster_source import ClusterDataSource
+    from groupcoord.spark.end_offsets import EndOffsetsDataSource
     from groupcoord.spark.source import LogDataSource
 
-    spark.dataSource.register(LogDataSource)
+    for source in (LogDataSource, ClusterDataSource, EndOffsetsDataSource):
+        spark.dataSource.register(source)
     return spark
 
 

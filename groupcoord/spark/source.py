@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 from fsspec import AbstractFileSystem
@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from groupcoord.columns.chunks import RowSettings
-from groupcoord.columns.errors import InputError, PipelineError
+from groupcoord.columns.errors import PipelineError
 from groupcoord.columns.files import (
     SPLIT_BYTES,
     FileRange,
@@ -25,21 +25,15 @@ from groupcoord.columns.files import (
     is_unchanged,
     partition_of,
 )
+from groupcoord.columns.options import chosen_columns, flag, json_value, known_options, number, words
 from groupcoord.columns.ranges import ByteRange
 from groupcoord.columns.reading import rows_of_files
 from groupcoord.columns.tailing import Cursors, Log, advance, from_json, logs_of, ranges_between, to_json
+from groupcoord.spark.available_now import SupportsTriggerAvailableNow
 from groupcoord.spark.schemas import RECORDS
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
-else:
-    try:
-        from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
-    except ImportError:  # before Spark 4.2, which can't read a stream up to its end of now after a crash
-
-        class SupportsTriggerAvailableNow:
-            """Stands for what this version of Spark does not have."""
-
+    from pyspark.sql.streaming.datasource import ReadLimit
 
 FORMAT = "groupcoord"
 SPLIT_BYTES_MIN = 65_536
@@ -60,20 +54,19 @@ class LogOptions:
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        unknown = sorted(name for name in options if name.lower() not in _OPTIONS)
-        if unknown:
-            raise InputError(f"unknown option {unknown[0]}; there are {', '.join(_OPTIONS)}")
-        given = {name.lower(): value for name, value in options.items()}
-        self.paths: list[str] = _json("paths", given.get("paths", "[]"), list)
+        given = known_options(options, _OPTIONS)
+        self.paths: list[str] = json_value("paths", given.get("paths", "[]"), list)
         if "path" in given:
             self.paths = [given["path"], *self.paths]
-        self.settings = RowSettings(_columns(given.get("columns", "")), _flag("raw_bytes", given.get("raw_bytes", "")))
-        self.split_bytes = _number("split_bytes", given.get("split_bytes", str(SPLIT_BYTES)), SPLIT_BYTES_MIN)
-        names = _words(given.get("partitions", ""))
-        self.partitions = frozenset(_number("partitions", name, 0) for name in names)
-        self.storage_options: dict[str, Any] = _json("storage_options", given.get("storage_options", "{}"), dict)
+        self.settings = RowSettings(
+            chosen_columns(given.get("columns", "")), flag("raw_bytes", given.get("raw_bytes", ""))
+        )
+        self.split_bytes = number("split_bytes", given.get("split_bytes", str(SPLIT_BYTES)), SPLIT_BYTES_MIN)
+        names = words(given.get("partitions", ""))
+        self.partitions = frozenset(number("partitions", name, 0) for name in names)
+        self.storage_options: dict[str, Any] = json_value("storage_options", given.get("storage_options", "{}"), dict)
         bound = given.get("max_bytes", "")
-        self.max_bytes = _number("max_bytes", bound, MAX_BYTES_MIN) if bound else None
+        self.max_bytes = number("max_bytes", bound, MAX_BYTES_MIN) if bound else None
 
     def find_segments(self, *, may_be_empty: bool = False) -> list[FileSet]:
         """Return the files that the paths stand for; see :func:`groupcoord.columns.files.find_segments`."""
@@ -89,39 +82,14 @@ class LogOptions:
         return StructType([RECORDS[name] for name in self.settings.columns])
 
 
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
+class RecordTask(Protocol):
+    """The work of one task, wherever the records come from. Workers get it pickled."""
 
+    def rows(self, settings: RowSettings) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of all that is to be read."""
 
-def _columns(text: str) -> tuple[str, ...]:
-    """Return the columns asked for in the table's order, and ``kind``, without which no row says what it is."""
-    wanted = set(_words(text)) or set(RECORDS.fieldNames())
-    unknown = sorted(wanted - set(RECORDS.fieldNames()))
-    if unknown:
-        raise InputError(f"option columns: there is no column {unknown[0]}")
-    return tuple(name for name in RECORDS.fieldNames() if name in wanted | {"kind"})
-
-
-def _flag(name: str, text: str) -> bool:
-    if text.lower() not in ("", "true", "false"):
-        raise InputError(f"option {name}: {text} is neither true nor false")
-    return text.lower() == "true"
-
-
-def _number(name: str, text: str, at_least: int) -> int:
-    if not text.isdecimal() or int(text) < at_least:
-        raise InputError(f"option {name}: {text} is no number of {at_least} or more")
-    return int(text)
-
-
-def _json(name: str, text: str, kind: type) -> Any:
-    try:
-        value = json.loads(text)
-    except ValueError:
-        value = None
-    if not isinstance(value, kind):
-        raise InputError(f"option {name}: {text} is no JSON {'array' if kind is list else 'object'}")
-    return value
+    def runs(self, settings: RowSettings) -> Iterator[tuple[int | None, Iterator[pa.RecordBatch]]]:
+        """Yield the rows of each run of one log partition, with its number."""
 
 
 class LogPartition(InputPartition):
@@ -131,6 +99,15 @@ class LogPartition(InputPartition):
         super().__init__(None)
         self.file_system = file_system
         self.ranges = ranges
+
+    def rows(self, settings: RowSettings) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of all ranges."""
+        return rows_of_files(self.file_system, self.ranges, settings)
+
+    def runs(self, settings: RowSettings) -> Iterator[tuple[int | None, Iterator[pa.RecordBatch]]]:
+        """Yield the rows of each run of ranges of one log partition, with its number."""
+        for partition, ranges in groupby(self.ranges, lambda found: found.segment.partition):
+            yield partition, rows_of_files(self.file_system, ranges, settings)
 
 
 def log_tasks(found: Iterable[FileSet], split_bytes: int = SPLIT_BYTES) -> list[LogPartition]:
@@ -151,7 +128,7 @@ class LogReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task."""
         assert isinstance(partition, LogPartition)
-        return rows_of_files(partition.file_system, partition.ranges, self._options.settings)
+        return partition.rows(self._options.settings)
 
 
 class LogChangedError(PipelineError):
@@ -223,7 +200,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         if not isinstance(partition, LogPartition):
             return  # Spark's own, where there are none
-        yield from rows_of_files(partition.file_system, partition.ranges, self._options.settings)
+        yield from partition.rows(self._options.settings)
         for segment, _ in partition.ranges:
             if segment.unread is None and not is_unchanged(partition.file_system, segment):
                 raise LogChangedError(f"{segment.name} was replaced or deleted while it was read; start again")

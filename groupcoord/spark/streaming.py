@@ -22,13 +22,13 @@ from groupcoord.columns.files import SPLIT_BYTES
 from groupcoord.spark.group_schemas import HISTORY
 from groupcoord.spark.groups import (
     epochs,
-    file_spans,
     generations,
     groups,
     known_partition,
     members,
     memberships,
     moves,
+    read_spans,
     rebalances,
     revocations,
 )
@@ -213,14 +213,13 @@ def _first_offsets(table: DataFrame) -> dict[int, int]:
 def _completeness(records: DataFrame, before: Manifest) -> dict[int, tuple[int, int]]:
     """Return the next offset of each log partition, and from which on none is missing, as ``complete_from`` has it."""
     known = dict(before.complete)
-    spans = file_spans(records).orderBy("log_partition", "first", "last").collect()
-    for span in spans:
+    for span in read_spans(records).orderBy("log_partition", "first", "end").collect():
         end, start = known.get(span.log_partition, (0, 0))
-        if span.last - span.first + 1 != span["count"]:
-            start = span.last + 1
+        if span.complete_from != span.first:
+            start = span.complete_from
         elif span.first != end:
             start = span.first
-        known[span.log_partition] = (span.last + 1, start)
+        known[span.log_partition] = (span.end, start)
     return known
 
 

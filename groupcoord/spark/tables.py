@@ -119,10 +119,26 @@ def lag(offsets: DataFrame, end_offsets: DataFrame) -> DataFrame:
 
     Args:
         offsets: what :func:`current_offsets` gives.
-        end_offsets: :data:`groupcoord.spark.schemas.END_OFFSETS`: where the topics' partitions end, one row each.
+        end_offsets: :data:`groupcoord.spark.schemas.END_OFFSETS`: where the topics' partitions end, one row each; or
+            what :func:`groupcoord.spark.read_end_offsets` gives.
     """
-    ends = end_offsets.select("topic", "topic_partition", F.col("end_offset").cast("long").alias("end_offset"))
+    asked = [F.col(name).cast("long") if name in end_offsets.columns else F.lit(None).cast("long") for name in _ASKED]
+    named = [column.alias(name) for column, name in zip(asked, _ASKED, strict=True)]
+    ends = end_offsets.select("topic", "topic_partition", F.col("end_offset").cast("long").alias("end_offset"), *named)
     joined = offsets.join(ends, ["topic", "topic_partition"], how="left")
-    behind = F.greatest(F.col("end_offset") - F.col("committed_offset"), F.lit(0))
-    # greatest() passes over nulls; without an end there is no lag to tell.
-    return joined.withColumn("lag", F.when(F.col("end_offset").isNotNull(), behind)).select(*LAG.fieldNames())
+
+    def behind(end: str) -> Column:
+        # greatest() passes over nulls; without an end there is no lag to tell.
+        distance = F.greatest(F.col(end) - F.col("committed_offset"), F.lit(0))
+        return F.when(F.col(end).isNotNull(), distance)
+
+    return (
+        joined.withColumn("lag", behind("end_offset"))
+        .withColumn("lag_stable", behind("last_stable_offset"))
+        .withColumn("is_lost", F.col("committed_offset") < F.col("log_start_offset"))
+        .select(*LAG.fieldNames())
+    )
+
+
+_ASKED = ("at_ms", "log_start_offset", "last_stable_offset")
+"""What a cluster tells besides the ends of its logs."""

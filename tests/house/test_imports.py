@@ -64,6 +64,12 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("records", "core.records", "errors"),
         "storage",  # how segment files and their folders are named
     ),
+    "live": (
+        "columns",  # the same rows as of files
+        *("records", "errors"),
+        "wire",  # how requests are written, and answers read
+        "core.records",  # of these only what stands for "no id"
+    ),
     "durations": (),
     "report": ("history.causes", "durations"),  # colours and words for each cause
     "storage": ("records", "log_store", "errors", "core.records"),  # compaction tells records apart by what they are
@@ -137,11 +143,12 @@ MAY_REQUIRE: dict[str, frozenset[str]] = {
     "history": BASE_REQUIREMENTS,
     "durations": frozenset(),
     "report": BASE_REQUIREMENTS,
+    "live": frozenset({"attrs", "aiokafka", "kio", "pyarrow"}),
     "columns": frozenset({"attrs", "numpy", "pyarrow", "fsspec", "crc32c"}),
     "__init__": BASE_REQUIREMENTS,
 }
 """What the base install is made of imports no other package than these, nor does what tells histories and makes
-pages; columns do with numpy and Arrow."""
+pages; columns do with numpy and Arrow, and what reads clusters with aiokafka's connections besides."""
 
 PYSPARK_ONLY_IN = "spark"
 

@@ -1,0 +1,6 @@
+"""Clusters that run: where their topics' logs begin and end, and raw batches out of them, over the network.
+
+``settings`` says how to connect, by Kafka's own names. ``cluster`` is what is asked of a cluster, ``client`` asks it
+by aiokafka's connections, in ``requests`` that kio declares. ``retries`` keeps at it while leaders move and brokers
+restart, ``offset_ranges`` plans who reads what, and ``reading`` makes of it the same batches and rows as of files.
+"""

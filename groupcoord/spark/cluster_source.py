@@ -1,0 +1,271 @@
+"""The Spark data source ``groupcoord-kafka``: a topic of a cluster in, rows of the table of records out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from groupcoord.columns.chunks import RowSettings
+from groupcoord.columns.errors import InputError
+from groupcoord.columns.options import chosen_columns, flag, known_options, number, words
+from groupcoord.live.cluster import OFFSETS_TOPIC, Cluster
+from groupcoord.live.connection import connection
+from groupcoord.live.errors import LogCutError
+from groupcoord.live.offset_ranges import SPLIT_BYTES, OffsetRange, TopicEnds, check_readable, plan, topic_ends
+from groupcoord.live.retries import Patience
+from groupcoord.live.rows import rows_of_offsets
+from groupcoord.live.settings import BOOTSTRAP_SERVERS, SECRETS, ClusterAddress
+from groupcoord.spark.available_now import SupportsTriggerAvailableNow
+from groupcoord.spark.schemas import RECORDS
+from groupcoord.spark.source import SPLIT_BYTES_MIN
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.datasource import ReadLimit
+
+CLUSTER_FORMAT = "groupcoord-kafka"
+COMMAND_CONFIG = "command.config"
+_OPTIONS = (
+    *(BOOTSTRAP_SERVERS, COMMAND_CONFIG, "topic", "partitions", "columns", "raw_bytes", "split_bytes", "max_offsets"),
+)
+
+
+def refuse_secrets(options: Mapping[str, str]) -> None:
+    """Refuse options that nobody may see, which Spark would show.
+
+    Raises:
+        InputError: there is one.
+    """
+    secret = [name for name in options if name.lower().removeprefix("kafka.") in SECRETS]
+    if secret:
+        raise InputError(f"option {secret[0]} would be seen in plans and logs: put it into the command.config file")
+
+
+class ClusterOptions:
+    """What a read of a cluster is told, as Spark passes it: text, by names in any case.
+
+    Attributes:
+        address: of the cluster.
+        topic: what to read.
+        settings: what rows are to hold.
+        split_bytes: how much one task reads, about.
+        partitions: only these log partitions; all if empty.
+        max_offsets: how many offsets of each log partition a micro-batch of a stream covers; None: all there are.
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        refuse_secrets(options)
+        given = known_options(options, _OPTIONS)
+        self.address = ClusterAddress(given.get(BOOTSTRAP_SERVERS, ""), given.get(COMMAND_CONFIG) or None)
+        self.topic = given.get("topic") or OFFSETS_TOPIC
+        columns = chosen_columns(given.get("columns", ""))
+        self.settings = RowSettings(columns, flag("raw_bytes", given.get("raw_bytes", "")))
+        self.split_bytes = number("split_bytes", given.get("split_bytes", str(SPLIT_BYTES)), SPLIT_BYTES_MIN)
+        self.partitions = frozenset(number("partitions", name, 0) for name in words(given.get("partitions", "")))
+        bound = given.get("max_offsets", "")
+        self.max_offsets = number("max_offsets", bound, 1) if bound else None
+
+    def schema(self) -> StructType:
+        """Return the columns that are wanted."""
+        return StructType([RECORDS[name] for name in self.settings.columns])
+
+    def ends(self) -> TopicEnds:
+        """Return where the logs begin and end now."""
+        with connection(self.address) as (cluster, patience):
+            return topic_ends(cluster, patience, self.topic, self.partitions)
+
+    def check(self, *, may_be_empty: bool = False) -> None:
+        """Make sure that all of it can be read.
+
+        Args:
+            may_be_empty: records may come later.
+
+        Raises:
+            InputError: the topic isn't there, holds nothing, or may not be read.
+            ClusterError: the cluster can't be reached.
+        """
+        with connection(self.address) as (cluster, patience):
+            ends = topic_ends(cluster, patience, self.topic, self.partitions)
+            if not ends.whole() and not may_be_empty:
+                raise InputError(f"topic {self.topic} of the cluster holds no records")
+            check_readable(cluster, patience, ends)
+
+    def tasks(self) -> list[ClusterPartition]:
+        """Return what there is to read now, cut into tasks."""
+        with connection(self.address) as (cluster, patience):
+            ends = topic_ends(cluster, patience, self.topic, self.partitions)
+            return self._tasks(cluster, patience, ends.whole())
+
+    def tasks_between(self, start: Mapping[int, int], end: Mapping[int, int], topic_id: str) -> list[ClusterPartition]:
+        """Return what lies between two offsets of each log partition, cut into tasks.
+
+        Raises:
+            LogCutError: what the stream has read is no part of the topic any more.
+        """
+        with connection(self.address) as (cluster, patience):
+            ends = topic_ends(cluster, patience, self.topic, self.partitions)
+            check_same(ends, topic_id, start)
+            found = [
+                ends.range(partition, start.get(partition, ends.starts[partition]), last)
+                for partition, last in sorted(end.items())
+            ]
+            return self._tasks(cluster, patience, [one for one in found if one.start < one.end])
+
+    def _tasks(self, cluster: Cluster, patience: Patience, ranges: list[OffsetRange]) -> list[ClusterPartition]:
+        planned = plan(cluster, patience, ranges, self.split_bytes)
+        return [ClusterPartition(self.address, some) for some in planned]
+
+
+def check_same(ends: TopicEnds, topic_id: str, read_to: Mapping[int, int]) -> None:
+    """Make sure that what was read is a part of the logs still.
+
+    Raises:
+        LogCutError: the topic is another one, or a log ends before.
+    """
+    name = ends.topic.name
+    if str(ends.topic.topic_id) != topic_id:
+        raise LogCutError(f"topic {name} was deleted, and made again: begin anew, in another directory")
+    for partition, offset in read_to.items():
+        if ends.ends.get(partition, offset) < offset:
+            raise LogCutError(
+                f"{name}-{partition} ends at offset {ends.ends[partition]}, and was read up to {offset}: it was cut"
+            )
+
+
+class ClusterPartition(InputPartition):
+    """The work of one task: ranges of offsets. It says where the cluster is, and nothing that is secret."""
+
+    def __init__(self, address: ClusterAddress, ranges: list[OffsetRange]) -> None:
+        super().__init__(None)
+        self.address = address
+        self.ranges = ranges
+
+    def rows(self, settings: RowSettings) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of all ranges."""
+        for _, rows in self.runs(settings):
+            yield from rows
+
+    def runs(self, settings: RowSettings) -> Iterator[tuple[int | None, Iterator[pa.RecordBatch]]]:
+        """Yield the rows of each run of ranges of one log partition, with its number."""
+        with connection(self.address) as (cluster, patience):
+            for partition, ranges in groupby(self.ranges, lambda one: one.partition):
+                yield partition, _rows(cluster, patience, ranges, settings)
+
+
+def _rows(
+    cluster: Cluster, patience: Patience, ranges: Iterable[OffsetRange], settings: RowSettings
+) -> Iterator[pa.RecordBatch]:
+    for one in ranges:
+        yield from rows_of_offsets(cluster, one, patience, settings)
+
+
+class ClusterReader(DataSourceReader):
+    """Reads a topic up to where it ends when that is planned."""
+
+    def __init__(self, options: ClusterOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Cut what there is into tasks."""
+        return self._options.tasks()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one task."""
+        return cast(ClusterPartition, partition).rows(self._options.settings)
+
+
+class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads a topic as it grows. Its offset has the topic's id, and the next offset of each log partition."""
+
+    def __init__(self, options: ClusterOptions) -> None:
+        self._options = options
+        self._last: dict[int, int] | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Return where a stream without a checkpoint starts: before everything."""
+        return {}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Return how much a micro-batch may read."""
+        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+        bound = self._options.max_offsets
+        return ReadAllAvailable() if bound is None else ReadMaxRows(bound)
+
+    def latestOffset(  # noqa: N802
+        self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
+    ) -> dict[str, Any]:
+        """Return up to where to read now. Spark before 4.2 tells neither argument."""
+        ends = self._options.ends()
+        before = _offsets(start or {})
+        if start:
+            check_same(ends, start["topic_id"], before)
+        offsets_max: int | None = getattr(limit, "max_rows", None)
+        reached = {}
+        for partition, end in ends.ends.items():
+            first = before.get(partition, ends.starts[partition])
+            if self._last is not None:
+                end = max(first, min(end, self._last.get(partition, first)))  # what is behind came later
+            reached[partition] = end if offsets_max is None else min(end, first + offsets_max)
+        return _offset_of(ends, reached)
+
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Return where the logs end, for Spark's measure of how far behind a stream is."""
+        ends = self._options.ends()
+        return _offset_of(ends, ends.ends)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Read from now on no further than to where the logs end now."""
+        self._last = self._options.ends().ends
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Cut what lies between two offsets into tasks."""
+        return self._options.tasks_between(_offsets(start), _offsets(end), end["topic_id"])
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one task."""
+        if isinstance(partition, ClusterPartition):  # else Spark's own, where there are none
+            yield from partition.rows(self._options.settings)
+
+
+def _offset_of(ends: TopicEnds, offsets: Mapping[int, int]) -> dict[str, Any]:
+    """Return how far logs were read, as Spark keeps it in its checkpoint."""
+    return {
+        "cluster_id": ends.cluster_id,
+        "topic_id": str(ends.topic.topic_id),
+        "offsets": {str(partition): offset for partition, offset in sorted(offsets.items())},
+    }
+
+
+def _offsets(told: Mapping[str, Any]) -> dict[int, int]:
+    return {int(partition): offset for partition, offset in told.get("offsets", {}).items()}
+
+
+class ClusterDataSource(DataSource):
+    """``spark.read.format("groupcoord-kafka")``: every record of a cluster's ``__consumer_offsets``.
+
+    Options: ``bootstrap.servers``, ``command.config`` (the path of a file of properties, on every machine), ``topic``
+    (a copy of ``__consumer_offsets`` by another name), ``partitions`` (numbers with commas between them), ``columns``
+    (names with commas between them), ``raw_bytes``, ``split_bytes``, and for streams ``max_offsets``.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return CLUSTER_FORMAT
+
+    def schema(self) -> StructType:
+        """Return the columns of :data:`groupcoord.spark.schemas.RECORDS`, or those that are asked for."""
+        return ClusterOptions(self.options).schema()
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return what reads the topic."""
+        return ClusterReader(ClusterOptions(self.options))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """Return what reads the topic as it grows."""
+        return ClusterStreamReader(ClusterOptions(self.options))

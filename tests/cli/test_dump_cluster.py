@@ -1,0 +1,63 @@
+"""``groupcoord dump`` of a cluster that runs prints what it prints of the files that the cluster serves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from groupcoord.faults import Call
+from groupcoord.testing import ServerThread
+
+from ..live.recorded import TOPIC, recorded_server
+from .test_dump import run
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the log partitions lie."""
+    return tmp_path_factory.mktemp("recorded")
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[ServerThread]:
+    """The server that serves them."""
+    with recorded_server(folder) as server:
+        yield server
+
+
+@pytest.mark.parametrize("words", [("--partition", "3"), ("--history",), ("--type", "control", "--format", "table")])
+def test_a_cluster_is_dumped_as_its_files_are(folder: Path, server: ServerThread, words: tuple[str, ...]) -> None:
+    """Byte by byte: records, histories of groups, and transaction markers, which consumers never see."""
+    of_cluster = run("--bootstrap-server", server.bootstrap, "--topic", TOPIC, *words)
+    of_files = run(folder, *words)
+
+    assert (of_cluster.returncode, of_cluster.stderr) == (0, "")
+    assert of_cluster.stdout == of_files.stdout != ""
+
+
+def test_what_can_not_be_dumped_is_refused(server: ServerThread, tmp_path: Path) -> None:
+    """Paths and a cluster at once, a file of settings that isn't there, a topic without records."""
+    for words, message in (
+        ((tmp_path, "--bootstrap-server", server.bootstrap), "give either paths or a cluster"),
+        (("--command-config", tmp_path / "none"), "No such file or directory"),
+        (("--bootstrap-server", server.bootstrap), "topic __consumer_offsets of the cluster holds no records"),
+        (("--bootstrap-server", server.bootstrap, "--topic", TOPIC, "--partition", "9"), "has no partition 9"),
+    ):
+        refused = run(*words)
+        assert refused.returncode == 2
+        assert message in refused.stderr
+
+
+def test_what_is_lost_on_the_way_is_told(server: ServerThread) -> None:
+    """A cluster that doesn't answer any more ends with exit status 1, and says of which partition."""
+
+    def is_late(call: Call) -> bool:
+        return bool(call.request.max_bytes > 1)  # unlike the first look, whether the topic may be read at all
+
+    with server.fail_next("Fetch", "TOPIC_AUTHORIZATION_FAILED", times=None, where=is_late):
+        done = run("--bootstrap-server", server.bootstrap, "--topic", TOPIC, "--partition", "3")
+
+    assert done.returncode == 1
+    assert done.stderr == "groupcoord dump: recorded-3: topic recorded: this user lacks the permission READ\n"

@@ -1,0 +1,228 @@
+"""Ranges of offsets from a server: the same batches and rows as from its files, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import evolve
+from confluent_kafka import Producer
+from confluent_kafka import TopicPartition as ConfluentPartition
+from confluent_kafka.admin import AdminClient
+
+from groupcoord.columns.chunks import RowSettings
+from groupcoord.columns.errors import InputError
+from groupcoord.columns.files import cut, find_segments
+from groupcoord.columns.reading import rows_of_files
+from groupcoord.errors import ErrorCode
+from groupcoord.live import fetching, offset_ranges
+from groupcoord.live.client import KafkaCluster
+from groupcoord.live.cluster import TopicPartition
+from groupcoord.live.end_offsets import PartitionEnds, list_ends
+from groupcoord.live.errors import LogCutError, TransientClusterError
+from groupcoord.live.fetching import Lost, sound_batches
+from groupcoord.live.offset_ranges import OffsetRange, plan, topic_ends
+from groupcoord.live.retries import Patience
+from groupcoord.live.rows import rows_of_offsets
+from groupcoord.live.settings import ClusterAddress
+from groupcoord.records.salvage import SoundBatch
+from groupcoord.testing import ServerThread
+
+from .recorded import PARTITIONS, TOPIC
+
+WHERE_FROM = ("file", "position")
+Rows = list[dict[str, Any]]
+
+
+def without_place(rows: Rows) -> Rows:
+    """Return records and markers, but for where they were read."""
+    kept = [row for row in rows if row["kind"] in ("record", "control")]
+    return [{name: value for name, value in row.items() if name not in WHERE_FROM} for row in kept]
+
+
+def rows_of(cluster: KafkaCluster, patience: Patience, *ranges: OffsetRange) -> Rows:
+    """Return the rows of ranges."""
+    found = (rows for one in ranges for rows in rows_of_offsets(cluster, one, patience, RowSettings()))
+    return [row for rows in found for row in rows.to_pylist()]
+
+
+@pytest.fixture(scope="module")
+def of_files(folder: Path, server: ServerThread) -> Rows:
+    """The rows of the files that the server serves."""
+    (files,) = find_segments([folder])
+    rows = (rows_of_files(files.file_system, ranges, RowSettings()) for ranges in cut(files.segments))
+    return [row for found in rows for batch in found for row in batch.to_pylist()]
+
+
+@pytest.fixture
+def ranges(cluster: KafkaCluster, patience: Patience) -> list[OffsetRange]:
+    """All of the topic, a range for each log partition."""
+    return topic_ends(cluster, patience, TOPIC).whole()
+
+
+@pytest.fixture(autouse=True)
+def small_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many fetches for a small log."""
+    monkeypatch.setattr(fetching, "FETCH_BYTES", 20_000)
+
+
+def test_the_rows_are_those_of_the_files(
+    cluster: KafkaCluster, patience: Patience, ranges: list[OffsetRange], of_files: Rows
+) -> None:
+    """Every record and every marker, and the accounts tell as many bytes and batches as lie on the disk."""
+    rows = rows_of(cluster, patience, *ranges)
+    accounts, accounts_of_files = ([row for row in found if row["kind"] == "read"] for found in (rows, of_files))
+
+    assert without_place(rows) == without_place(of_files)
+    assert [one.partition for one in ranges] == list(PARTITIONS)
+    for name in ("size_bytes", "batch_count"):
+        assert sum(row[name] for row in accounts) == sum(row[name] for row in accounts_of_files)
+    assert len({row["file"] for row in accounts}) == len(accounts) > len(ranges)
+    assert accounts[0]["file"] == f"kafka://{ranges[0].cluster_id}/{TOPIC}-1@{ranges[0].start}"
+
+
+@pytest.mark.parametrize("pieces", [2, 7, 60])
+def test_ranges_may_be_cut_at_any_offset(
+    cluster: KafkaCluster, patience: Patience, ranges: list[OffsetRange], of_files: Rows, pieces: int
+) -> None:
+    """Within batches, too, and where compaction has left nothing: every batch belongs to one range."""
+    whole = next(one for one in ranges if one.partition == 3)
+    bounds = [whole.start + (whole.end - whole.start) * number // pieces for number in range(pieces + 1)]
+    parts = [evolve(whole, start=start, end=end, is_first=start == whole.start) for start, end in pairwise(bounds)]
+
+    assert without_place(rows_of(cluster, patience, *parts)) == [
+        row for row in without_place(of_files) if row["log_partition"] == 3
+    ]
+
+
+def test_long_logs_are_cut_by_what_lies_in_them(
+    cluster: KafkaCluster, patience: Patience, ranges: list[OffsetRange], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tasks hold about as many bytes each, not offsets, and small partitions share one; nothing is left out."""
+    monkeypatch.setattr(offset_ranges, "PROBED_OFFSETS_MIN", 1_000)
+    tasks = plan(cluster, patience, ranges, 1_000_000)
+    planned = [one for task in tasks for one in task]
+
+    assert 2 < len(tasks) < 12
+    for whole in ranges:
+        parts = [one for one in planned if one.partition == whole.partition]
+        assert [parts[0].start, parts[-1].end] == [whole.start, whole.end]
+        assert all(one.end == other.start for one, other in pairwise(parts))
+        assert [one.is_first for one in parts] == [True] + [False] * (len(parts) - 1)
+    assert all(sum(one.size_bytes for one in task) <= 1_500_000 for task in tasks)
+
+
+def test_what_goes_wrong_for_a_while_is_tried_again(
+    server: ServerThread, cluster: KafkaCluster, patience: Patience, ranges: list[OffsetRange], of_files: Rows
+) -> None:
+    """Leaders that moved, connections that break, brokers that know nothing as yet: not a row is lost or told twice."""
+    for error in ("NOT_LEADER_OR_FOLLOWER", "UNKNOWN_TOPIC_ID", "KAFKA_STORAGE_ERROR"):
+        server.fail_next("Fetch", error, times=2)
+    server.disconnect_next("Fetch", times=2, after=True)
+    server.fail_next("Metadata", "LEADER_NOT_AVAILABLE", times=1)
+
+    assert without_place(rows_of(cluster, patience, *ranges)) == without_place(of_files)
+
+
+def test_what_does_not_end_is_said(server: ServerThread, cluster: KafkaCluster, ranges: list[OffsetRange]) -> None:
+    """When patience is over, an error says which topic and what it was."""
+    server.fail_next("Fetch", "NOT_LEADER_OR_FOLLOWER", times=None)
+    with pytest.raises(TransientClusterError, match="topic recorded: NOT_LEADER_OR_FOLLOWER"):
+        rows_of(cluster, Patience(50, 10), ranges[0])
+
+
+@pytest.fixture
+def orders(patience: Patience) -> Iterator[tuple[ServerThread, KafkaCluster, OffsetRange]]:
+    """A server with a topic of 30 records in 30 batches, a connection to it, and all of it."""
+    with ServerThread(topics={"orders": 1}) as server:
+        for number in range(30):
+            server.produce("orders", [b"%d" % number], partition=0)
+        cluster = KafkaCluster(ClusterAddress(server.bootstrap).settings())
+        (whole,) = topic_ends(cluster, patience, "orders").whole()
+        yield server, cluster, whole
+        cluster.close()
+
+
+def test_what_is_deleted_before_it_is_read_is_told(
+    orders: tuple[ServerThread, KafkaCluster, OffsetRange], patience: Patience
+) -> None:
+    """A row says which offsets are gone, and reading goes on behind them."""
+    server, cluster, whole = orders
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    for future in admin.delete_records([ConfluentPartition("orders", 0, 12)]).values():
+        future.result(10)
+    lost, *rows = rows_of(cluster, patience, whole)
+    first, *batches = sound_batches(cluster, whole, patience)
+
+    assert (lost["kind"], lost["log_offset"], lost["end_offset"], lost["size_bytes"]) == ("corrupt", 0, 12, 0)
+    assert "deleted from the log before it was read" in lost["problem"]
+    assert [row["log_offset"] for row in rows if row["kind"] == "record"] == list(range(12, 30))
+    assert first == Lost(0, 12)
+    assert [one.batch.base_offset for one in batches if isinstance(one, SoundBatch)] == list(range(12, 30))
+
+
+def test_a_log_that_was_cut_is_told(orders: tuple[ServerThread, KafkaCluster, OffsetRange], patience: Patience) -> None:
+    """Where the log ends before what was planned, nothing is passed over."""
+    _, cluster, whole = orders
+    with pytest.raises(LogCutError, match="orders-0 ends at offset 30, and offset 39 was there before: it was cut"):
+        rows_of(cluster, patience, evolve(whole, start=35, end=40))
+
+
+def test_a_topic_of_the_same_name_is_another_one(
+    orders: tuple[ServerThread, KafkaCluster, OffsetRange], patience: Patience
+) -> None:
+    """A topic that was deleted and made again while its logs were read."""
+    _, cluster, whole = orders
+    other = evolve(whole, topic_id=whole.topic_id.__class__(int=1))
+    with pytest.raises(LogCutError, match="topic orders was deleted, and made again"):
+        rows_of(cluster, patience, other)
+
+
+def test_what_comes_later_belongs_to_others(
+    orders: tuple[ServerThread, KafkaCluster, OffsetRange], patience: Patience
+) -> None:
+    """A range ends where it was planned to, though the log has grown."""
+    server, cluster, whole = orders
+    server.produce("orders", [b"later"], partition=0)
+
+    assert [row["log_offset"] for row in without_place(rows_of(cluster, patience, whole))] == list(range(30))
+
+
+def test_a_server_that_comes_back(orders: tuple[ServerThread, KafkaCluster, OffsetRange], patience: Patience) -> None:
+    """A broker that breaks off all connections between two calls is connected to again."""
+    server, cluster, whole = orders
+    server.drop_connections()
+
+    assert len(without_place(rows_of(cluster, patience, whole))) == 30
+
+
+def test_topics_and_partitions_that_are_not_there(cluster: KafkaCluster, patience: Patience) -> None:
+    """Their names are told, and nothing is created by the question."""
+    with pytest.raises(InputError, match="no topic nothing"):
+        topic_ends(cluster, patience, "nothing")
+    with pytest.raises(InputError, match="topic recorded has no partition 99"):
+        topic_ends(cluster, patience, TOPIC, {1, 99})
+    assert "nothing" not in cluster.metadata(["nothing"]).topics
+    with pytest.raises(TransientClusterError, match="nothing-0 has no leader"):
+        cluster.fetch_raw(TopicPartition("nothing", 0), 0, 1)
+
+
+def test_ends_of_topics(orders: tuple[ServerThread, KafkaCluster, OffsetRange], patience: Patience) -> None:
+    """Where each partition begins and ends, also up to the first open transaction; what isn't there is told."""
+    server, cluster, _ = orders
+    producer = Producer({"bootstrap.servers": server.bootstrap, "transactional.id": "t"})
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce("orders", b"open", partition=0)
+    producer.flush()
+    missing, of_orders = list_ends(cluster, patience, ["orders", "nothing"], lambda: 5)
+    server.fail_next("ListOffsets", "NOT_LEADER_OR_FOLLOWER", times=None)
+    (refused,) = list_ends(cluster, Patience(50, 10), ["orders"], lambda: 6)
+    producer.abort_transaction()
+
+    assert missing == PartitionEnds("nothing", None, 5, None, None, None, -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert of_orders == PartitionEnds("orders", 0, 5, 0, 31, 30, 0, 0)
+    assert refused == PartitionEnds("orders", 0, 6, None, None, None, -1, ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -1,0 +1,133 @@
+"""The table of records from a cluster that runs: the same as from the files that it serves, at once and as it grows."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+import groupcoord.spark as pipeline
+from groupcoord.cli import USAGE_ERROR
+from groupcoord.live.errors import LogCutError
+from groupcoord.live.settings import ClusterAddress
+from groupcoord.spark.cluster_source import ClusterOptions, ClusterPartition, ClusterStreamReader
+from groupcoord.spark.following import Following
+from groupcoord.spark.groups import complete_from
+from groupcoord.spark.inputs import ClusterInput
+from groupcoord.testing import ServerThread
+
+from ..live.recorded import TOPIC, recorded_server
+from .test_analyze import run
+from .test_streaming import batch_tables, rows
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerThread]:
+    """A server of which a topic holds the recorded log."""
+    with recorded_server(tmp_path_factory.mktemp("cluster")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def live_records(spark: SparkSession, server: ServerThread) -> DataFrame:
+    """The table of records out of the server, read once."""
+    return pipeline.read_cluster(spark, server.bootstrap, topic=TOPIC, split_bytes=65_536).cache()
+
+
+def without_place(records: DataFrame) -> list[str]:
+    """Return records and markers, but for where they were read."""
+    return rows(records.where("kind in ('record', 'control')").drop("file", "position"))
+
+
+def test_a_cluster_gives_what_its_disk_has(broker_records: DataFrame, live_records: DataFrame) -> None:
+    """Every record and marker, as many bytes and batches, and the same is known of what compaction has removed."""
+    accounts = [
+        records.where("kind = 'read'").groupBy("log_partition").agg(F.sum("size_bytes"), F.sum("batch_count"))
+        for records in (broker_records, live_records)
+    ]
+
+    assert without_place(live_records) == without_place(broker_records)
+    assert rows(accounts[0].where("`sum(size_bytes)` > 0")) == rows(accounts[1])
+    assert rows(complete_from(live_records)) == rows(complete_from(broker_records))
+
+
+@pytest.mark.slow
+def test_every_table_is_the_same(broker_records: DataFrame, live_records: DataFrame) -> None:
+    """Nothing that is made of the records depends on where they came from."""
+    of_files = batch_tables(broker_records)
+    for name, table in batch_tables(live_records).items():
+        assert rows(table) == rows(of_files[name]), name
+
+
+def test_a_stream_goes_on_where_it_ended(server: ServerThread) -> None:
+    """Its offsets are bounded, cover everything once, and are those of one topic that never gets shorter."""
+    options = {"bootstrap.servers": server.bootstrap, "topic": TOPIC, "max_offsets": "10000", "partitions": "3,4"}
+    reader = ClusterStreamReader(ClusterOptions(options))
+    offset, seen = reader.initialOffset(), []
+    while (after := reader.latestOffset(offset, reader.getDefaultReadLimit())) != offset:
+        seen += [one for task in reader.partitions(offset, after) for one in _ranges(task)]
+        offset = after
+    of_three = [(start, end) for partition, start, end in seen if partition == 3]
+
+    assert offset == reader.reportLatestOffset() == json.loads(json.dumps(offset))
+    assert of_three == [(0, 10_000), (10_000, 20_000), (20_000, 30_000), (30_000, 36_179)]
+    assert reader.partitions(offset, offset) == []
+    with pytest.raises(LogCutError, match="recorded-3 ends at offset 36179, and was read up to 40000: it was cut"):
+        reader.latestOffset({**offset, "offsets": {"3": 40_000}})
+    with pytest.raises(LogCutError, match="topic recorded was deleted, and made again"):
+        reader.latestOffset({**offset, "topic_id": "another"})
+
+
+def _ranges(task: object) -> list[tuple[int, int, int]]:
+    assert isinstance(task, ClusterPartition)
+    return [(one.partition, one.start, one.end) for one in task.ranges]
+
+
+@pytest.mark.slow
+def test_tables_follow_a_cluster(
+    spark: SparkSession, server: ServerThread, broker_records: DataFrame, tmp_path: Path
+) -> None:
+    """The tables of a directory that follows a cluster are those of one reading; no secret is in the checkpoint."""
+    config = tmp_path / "client.properties"
+    config.write_text("ssl.key.password=do-not-tell\n")
+    address = ClusterAddress(server.bootstrap, str(config))
+    out = tmp_path / "out"
+    Following(ClusterInput(frozenset(), None, address, TOPIC), out).run(spark, lambda wait_s: True, lambda told: None)
+    tables = pipeline.FollowedTables(spark, out)
+
+    for name, table in batch_tables(broker_records).items():
+        assert rows(tables.table(name)) == rows(table), name
+    assert not [path for path in out.rglob("*") if path.is_file() and b"do-not-tell" in path.read_bytes()]
+    shutil.rmtree(out)
+
+
+def test_what_can_not_be_read_is_refused(spark: SparkSession, server: ServerThread) -> None:
+    """A topic that isn't there or holds nothing, options that nobody knows, and secrets, which plans would show."""
+    with pytest.raises(pipeline.InputError, match="no topic nowhere"):
+        pipeline.read_cluster(spark, server.bootstrap, topic="nowhere")
+    with pytest.raises(pipeline.InputError, match="topic __consumer_offsets of the cluster holds no records"):
+        pipeline.read_cluster(spark, server.bootstrap)
+    with pytest.raises(pipeline.InputError, match="unknown option group"):
+        ClusterOptions({"group": "g"})
+    with pytest.raises(pipeline.InputError, match=r"option kafka\.sasl\.jaas\.config would be seen in plans"):
+        ClusterOptions({"kafka.sasl.jaas.config": "secret"})
+
+
+def test_the_command_takes_files_or_a_cluster(tmp_path: Path, server: ServerThread) -> None:
+    """Not both, not neither; and a cluster that holds no records is refused before Spark starts."""
+    out = tmp_path / "out"
+    for words in ((), (tmp_path, "--bootstrap-server", server.bootstrap)):
+        refused = run(*words, "--out", out)
+        assert (refused.status, refused.error) == (
+            USAGE_ERROR,
+            "groupcoord analyze: give either paths or a cluster, by --bootstrap-server or --command-config\n",
+        )
+    refused = run("--bootstrap-server", server.bootstrap, "--out", out)
+    assert refused.status == USAGE_ERROR
+    assert "holds no records" in refused.error
+    assert not out.exists()
