@@ -278,7 +278,8 @@ class Credentials:
         Args:
             now_s: the time, in seconds since the epoch.
         """
-        claims = {**self.claims, "iat": now_s, "exp": now_s + self.lifetime_s}
+        issued_at_s = int(now_s)  # of a moment that is to come a server would believe nothing
+        claims = {**self.claims, "iat": issued_at_s, "exp": issued_at_s + self.lifetime_s}
         return f"{_base64(json.dumps({'alg': 'none'}))}.{_base64(json.dumps(claims))}."
 
 

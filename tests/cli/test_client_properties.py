@@ -135,7 +135,7 @@ def test_an_unsecured_token() -> None:
     """Claims come from the options of the login module, as Kafka's own module makes them."""
     jaas = 'x.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="ann" unsecuredLoginListClaim_scope=",a,b";'
     login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER", "sasl.jaas.config": jaas}
-    header, claims, signature = ClientProperties.from_mapping(login).credentials.unsecured_token(1000).split(".")
+    header, claims, signature = ClientProperties.from_mapping(login).credentials.unsecured_token(1000.9).split(".")
 
     assert (json.loads(base64.urlsafe_b64decode(header + "==")), signature) == ({"alg": "none"}, "")
     assert json.loads(base64.urlsafe_b64decode(claims + "==")) == {
