@@ -4,69 +4,125 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
+from attrs import asdict
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from groupcoord.conformance import Outcome, Report, Target, Transcript
+    from groupcoord.conformance import Expectations, Outcome, Report, ServerFacts, Target, Transcript
+    from groupcoord.conformance.runner import OnFacts
 
 FAILED = 1
 USAGE_ERROR = 2
 
 
+Files = Annotated[
+    list[Path] | None,
+    typer.Argument(metavar="FILE", help="Transcripts, or folders of them. Default: those of this package."),
+]
+Bootstrap = Annotated[
+    str | None, typer.Option(metavar="HOST:PORT", help="A server that runs already, with settings of your choice.")
+]
+CommandConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--command-config", metavar="FILE", help="A Kafka client's properties file: TLS, log-in, bootstrap.servers."
+    ),
+]
+Has = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY=VALUE", help="A setting that the running server has; others it is asked for."),
+]
+Launch = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COMMAND",
+        help="Start servers with this command: {port} to listen on, {dir} for data, {sets} for --set key=value ….",
+    ),
+]
+InProcess = Annotated[bool, typer.Option("--in-process", help="groupcoord itself on a virtual clock (the default).")]
+Only = Annotated[str | None, typer.Option(metavar="REGEX", help="Only transcripts whose area/name matches somewhere.")]
+Skip = Annotated[
+    list[str] | None, typer.Option(metavar="REGEX", help="None whose area/name matches somewhere; may be repeated.")
+]
+Area = Annotated[list[str] | None, typer.Option(help="Only this area; may be repeated.")]
+ExpectFailures = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Names or patterns of transcripts that are known to fail, one on each line."),
+]
+Jobs = Annotated[int, typer.Option(min=1, help="How many transcripts at the same time, over sockets.")]
+Prefix = Annotated[str, typer.Option(help="What ids of groups, and topics made for them, begin with.")]
+Keep = Annotated[
+    bool, typer.Option("--keep", help="Leave groups and topics on the running server; by default they are deleted.")
+]
+Compare = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Say what changed since the run that printed FILE with --json.")
+]
+Junit = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the result as JUnit XML.")]
+ListOnly = Annotated[bool, typer.Option("--list", help="List the transcripts and run none.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Print every transcript and whole bodies.")]
+
+
 def conformance(
-    files: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="FILE", help="Transcripts, or folders of them. Default: those of this package."),
-    ] = None,
-    bootstrap: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="A server that runs already, with settings of your choice.")
-    ] = None,
-    launch: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COMMAND",
-            help="Start servers with this command: {port} to listen on, {dir} for data, {sets} for --set key=value ….",
-        ),
-    ] = None,
-    in_process: Annotated[
-        bool, typer.Option("--in-process", help="groupcoord itself on a virtual clock (the default).")
-    ] = False,
-    only: Annotated[
-        str | None, typer.Option(metavar="REGEX", help="Only transcripts whose area/name matches somewhere.")
-    ] = None,
-    area: Annotated[list[str] | None, typer.Option(help="Only this area; may be repeated.")] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="How many transcripts at the same time, over sockets.")] = 16,
-    list_only: Annotated[bool, typer.Option("--list", help="List the transcripts and run none.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Print every transcript and whole bodies.")] = False,
+    files: Files = None,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
+    has: Has = None,
+    launch: Launch = None,
+    in_process: InProcess = False,
+    only: Only = None,
+    skip: Skip = None,
+    area: Area = None,
+    expect_failures: ExpectFailures = None,
+    jobs: Jobs = 16,
+    prefix: Prefix = "",
+    keep: Keep = False,
+    compare: Compare = None,
+    junit: Junit = None,
+    list_only: ListOnly = False,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
 ) -> None:
     """Replay conversations recorded with a real Kafka broker against a server.
 
-    Exit status: 0 if every transcript passed or was skipped, 1 if one failed, 2 if the command can't be carried out.
+    Exit status: 0 if every transcript passed, was skipped or failed as expected, 1 if one failed otherwise, 2 if the
+    command can't be carried out.
     """
+    from groupcoord.cli.conformance_report import print_changes, print_list, print_needs, print_report
     from groupcoord.cli.console import open_console
+    from groupcoord.conformance import compare_runs
 
     if (bootstrap is not None) + (launch is not None) + in_process > 1:
         _give_up("give only one of --bootstrap, --launch and --in-process")
-    target = _target(bootstrap, launch)
-    transcripts = _select(files or [], only, area or [])
+    target = _target(bootstrap, command_config, has or [], launch, is_in_process=in_process)
+    transcripts, expectations = _select(files or [], only, skip or [], area or [], expect_failures)
+    before = _load_run(compare) if compare is not None else {}
     console = open_console()
     if list_only:
-        _print_list(console, transcripts, as_json=as_json)
+        print_list(console, transcripts, as_json=as_json)
         return
+
+    def tell_needs(facts: ServerFacts) -> None:
+        if not as_json and target.own_settings is not None:
+            print_needs(console, transcripts, facts)
+
     with _ready(target):
-        report = _run(transcripts, target, jobs, progress=not as_json)
+        report = _run(transcripts, target, jobs, prefix, tell_needs, cleans=not keep, progress=not as_json)
+    report = expectations.apply(report)
+    if junit is not None:
+        _write_junit(junit, report)
+    changes = compare_runs(before, report.to_json()) if compare is not None else []
     if as_json:
-        print(json.dumps(report.to_json(), indent=2))
+        print(json.dumps({**report.to_json(), "changes": [asdict(change) for change in changes]}, indent=2))
     else:
-        _print_report(console, report, verbose=verbose)
+        print_report(console, report, expectations.passed_unexpectedly(report), verbose=verbose)
+        if compare is not None:
+            print_changes(console, compare, changes)
     if not report.ok:
         raise typer.Exit(FAILED)
 
@@ -76,38 +132,72 @@ def _give_up(message: str) -> NoReturn:
     raise typer.Exit(USAGE_ERROR)
 
 
-def _select(files: list[Path], only: str | None, areas: list[str]) -> list[Transcript]:
-    from groupcoord.conformance import TranscriptError, load_transcripts
+def _select(
+    files: list[Path], only: str | None, skip: list[str], areas: list[str], expect_failures: Path | None
+) -> tuple[list[Transcript], Expectations]:
+    from groupcoord.conformance import Expectations, ExpectationsError, TranscriptError, load_transcripts
 
-    try:
-        pattern = re.compile(only or "")
-    except re.error as error:
-        _give_up(f"--only {only!r} is no regular expression: {error}")
+    pattern = _pattern("--only", only or "")
+    skipped = [_pattern("--skip", text) for text in skip]
     try:
         transcripts = load_transcripts(*files)
-    except TranscriptError as error:
+        expectations = Expectations({})
+        if expect_failures is not None:
+            expectations = Expectations.load(expect_failures, transcripts)
+    except (TranscriptError, ExpectationsError) as error:
         _give_up(str(error))
     known = {transcript.area for transcript in transcripts}
     for area in areas:
         if area not in known:
             _give_up(f"there is no area {area!r}; there are {', '.join(sorted(known))}")
     chosen = [t for t in transcripts if pattern.search(str(t)) and (not areas or t.area in areas)]
+    chosen = [t for t in chosen if not any(one.search(str(t)) for one in skipped)]
     if not chosen:
         _give_up("no transcript is selected")
-    return chosen
+    return chosen, expectations
 
 
-def _target(bootstrap: str | None, launch: str | None) -> Target:
-    from groupcoord.conformance import AddressTarget, InProcessTarget, LaunchTarget
-
+def _pattern(option: str, text: str) -> re.Pattern[str]:
     try:
-        if bootstrap is not None:
-            return AddressTarget.from_text(bootstrap)
+        return re.compile(text)
+    except re.error as error:
+        _give_up(f"{option} {text!r} is no regular expression: {error}")
+
+
+def _target(
+    bootstrap: str | None, command_config: Path | None, has: list[str], launch: str | None, *, is_in_process: bool
+) -> Target:
+    from groupcoord.client_properties import ClientProperties
+    from groupcoord.conformance import AddressTarget, InProcessTarget, LaunchTarget
+    from groupcoord.errors import ConfigError
+
+    if (launch is not None or is_in_process) and (command_config is not None or has):
+        _give_up("--command-config and --has are for a server that runs already")
+    try:
         if launch is not None:
             return LaunchTarget(launch)
-    except ValueError as error:
+        properties = ClientProperties.load(command_config) if command_config is not None else None
+        if bootstrap is None and properties is not None:
+            bootstrap = next((str(address) for address in properties.addresses), None)
+            if bootstrap is None:
+                _give_up(f"{command_config} has no bootstrap.servers; give --bootstrap HOST:PORT")
+        if bootstrap is not None:
+            return AddressTarget.from_text(bootstrap, properties=properties, settings=_settings(has))
+    except (ConfigError, ValueError) as error:
         _give_up(str(error))
+    if has:
+        _give_up("--has is for a server that runs already; give --bootstrap HOST:PORT")
     return InProcessTarget()
+
+
+def _settings(has: list[str]) -> dict[str, str]:
+    settings = {}
+    for text in has:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            _give_up(f"--has takes KEY=VALUE, not {text!r}")
+        settings[key.strip()] = value.strip()
+    return settings
 
 
 @contextmanager
@@ -126,7 +216,16 @@ def _ready(target: Target) -> Iterator[None]:
         yield
 
 
-def _run(transcripts: list[Transcript], target: Target, jobs: int, *, progress: bool) -> Report:
+def _run(
+    transcripts: list[Transcript],
+    target: Target,
+    jobs: int,
+    prefix: str,
+    on_facts: OnFacts,
+    *,
+    cleans: bool,
+    progress: bool,
+) -> Report:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
     from groupcoord.cli.progress import progress_bar
@@ -139,56 +238,30 @@ def _run(transcripts: list[Transcript], target: Target, jobs: int, *, progress: 
         def advance(outcome: Outcome) -> None:
             bar.update(task, advance=1, description=str(outcome.transcript))
 
-        return run(transcripts, target, jobs=jobs, on_outcome=advance)
+        return run(
+            transcripts,
+            target,
+            jobs=jobs,
+            prefix=prefix,
+            cleans=cleans,
+            on_facts=on_facts,
+            on_outcome=advance,
+        )
 
 
-def _print_list(console: Console, transcripts: list[Transcript], *, as_json: bool) -> None:
-    if as_json:
-        fields = [
-            {"area": t.area, "name": t.name, "shows": t.shows, "settings": dict(t.settings), "restarts": t.restarts}
-            for t in transcripts
-        ]
-        print(json.dumps(fields, indent=2, ensure_ascii=False))
-        return
-    for transcript in transcripts:
-        console.print(f"{transcript}", style="bold")
-        console.print(f"    {transcript.shows}")
+def _write_junit(path: Path, report: Report) -> None:
+    from groupcoord.conformance import junit_xml
+
+    try:
+        path.write_text(junit_xml(report), "utf-8")
+    except OSError as error:
+        _give_up(f"{path} can't be written: {error.strerror}")
 
 
-def _print_report(console: Console, report: Report, *, verbose: bool) -> None:
-    from rich.table import Table
+def _load_run(path: Path) -> Mapping[str, Any]:
+    from groupcoord.conformance.comparison import RunFileError, load_run
 
-    from groupcoord.conformance import Verdict
-
-    if verbose:
-        for outcome in report.outcomes:
-            reason = f" ({outcome.reason})" if outcome.reason else ""
-            console.print(f"{outcome.verdict:8}{outcome.transcript}{reason}", soft_wrap=True)
-        console.print()
-    for outcome in report.failed():
-        _print_failure(console, outcome, verbose=verbose)
-    table = Table()
-    table.add_column("area")
-    for verdict in Verdict:
-        table.add_column(verdict.value, justify="right")
-    for area in report.areas():
-        counts = [report.count(verdict, area) for verdict in Verdict]
-        style = "red" if report.count(Verdict.FAILED, area) else None
-        table.add_row(area, *(str(count) if count else "" for count in counts), style=style)
-    console.print(table)
-    for reason in sorted({outcome.reason for outcome in report.outcomes if outcome.reason}):
-        skipped = sum(outcome.reason == reason for outcome in report.outcomes)
-        console.print(f"{skipped} skipped: {reason}")
-    console.print(report.summary(), style="bold green" if report.ok else "bold red")
-
-
-def _print_failure(console: Console, outcome: Outcome, *, verbose: bool) -> None:
-    assert outcome.failure is not None
-    console.print(f"FAILED {outcome.transcript}", style="bold red")
-    console.print(f"  {outcome.transcript.shows}", style="dim")
-    text = outcome.failure.describe(verbose=verbose)
-    console.print("\n".join(f"  {line}" for line in text.splitlines()), soft_wrap=True)
-    if outcome.transcript.settings:
-        needed = " ".join(f"{key}={value}" for key, value in outcome.transcript.settings.items())
-        console.print(f"  it needs the settings {needed}", soft_wrap=True)
-    console.print()
+    try:
+        return load_run(path)
+    except RunFileError as error:
+        _give_up(str(error))

@@ -14,7 +14,7 @@ from groupcoord.conformance.matching import (
     substitute,
 )
 from groupcoord.conformance.peer import NoResponseError, Peer, Request
-from groupcoord.conformance.preparation import make_topics, wait_until_ready
+from groupcoord.conformance.preparation import make_topics, wait_for_topics, wait_until_ready
 from groupcoord.conformance.report import Failure
 from groupcoord.conformance.targets import ConnectionClosedError, Server, TargetError, Tolerance
 from groupcoord.conformance.transcript import Close, Quiet, Receive, Restart, Send, Sleep, Step, Transcript
@@ -128,10 +128,13 @@ class _Replayer:
         took_ms = self._server.now_ms() - request.sent_ms
         got = self._of_this_run(request, got)
         self._compare(step.body, got)
+        if request.api == "CreateTopics":
+            self._wait_for_new_topics(request, got)
         if took_ms < self._tolerance.earliest_ms(request.api, step.took_ms):
             raise self._failed(f"answered after {took_ms:.0f} ms already, expected after about {step.took_ms} ms")
         if took_ms > latest_ms:
-            raise self._failed(f"answered only after {took_ms:.0f} ms, expected after about {step.took_ms} ms")
+            message = f"answered only after {took_ms:.0f} ms, expected after about {step.took_ms} ms"
+            raise self._failed(message, late_by_ms=round(took_ms) - step.took_ms)
 
     def _compare(self, expected: Plain, got: Plain) -> None:
         bindings = match(expected, got, self._bindings)
@@ -139,6 +142,12 @@ class _Replayer:
             difference = first_difference(expected, got, self._bindings)
             raise self._failed("the response differs", difference=difference, expected=expected, got=got)
         self._bindings = bindings
+
+    def _wait_for_new_topics(self, request: Request, got: Plain) -> None:
+        """Wait as clients do, who ask again while a broker says that it doesn't lead yet."""
+        made = [topic["name"] for topic in got["topics"] if topic["error_code"] == "NONE"]
+        if made and not request.body.get("validate_only"):
+            wait_for_topics(self._server, made)
 
     def _stay_quiet(self, step: Quiet) -> None:
         got = self._peers[step.connection].unexpected(step.duration_ms)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import random
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
@@ -40,6 +40,7 @@ class InProcessTarget:
 
     shared = False
     can_restart = True
+    own_settings: Mapping[str, str] | None = None
 
     def __init__(self, *, tolerance: Tolerance = VIRTUAL_TIME) -> None:
         self.tolerance = tolerance

@@ -7,26 +7,31 @@ import os
 import shlex
 import shutil
 import signal
-import socket
 import string
 import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
+from groupcoord.conformance.free_ports import FreePorts
 from groupcoord.conformance.sockets import SocketServer, SocketStream
 from groupcoord.conformance.targets import WALL_TIME, ConnectionClosedError, Settings, TargetError, Tolerance
 
 _HOST = "127.0.0.1"
+_STARTS = 3
 _START_TIMEOUT_SECONDS = 60.0
 _POLL_SECONDS = 0.05
 _KILL_TIMEOUT_SECONDS = 10.0
 _LOG_TAIL_BYTES = 2000
 _PLACEHOLDERS = {"port", "dir", "sets"}
+
+
+class ServerDiedError(TargetError):
+    """A server ended before it listened."""
 
 
 class LaunchTarget:
@@ -44,6 +49,7 @@ class LaunchTarget:
 
     shared = True
     can_restart = True
+    own_settings: Mapping[str, str] | None = None
 
     def __init__(self, command: str, *, tolerance: Tolerance = WALL_TIME) -> None:
         self._words = shlex.split(command)
@@ -59,7 +65,13 @@ class LaunchTarget:
                 raise ValueError(f"{{{name}}} is missing in {command!r}")
 
     def start(self, settings: Settings) -> LaunchedServer:
-        """Start a server and wait until it listens. See :meth:`Target.start`."""
+        """Start a server and wait until it listens; if it dies meanwhile, try again twice, on other ports.
+
+        See :meth:`Target.start`.
+        """
+        for _ in range(_STARTS - 1):
+            with contextlib.suppress(ServerDiedError):
+                return LaunchedServer(self._words, settings, self._servers)
         return LaunchedServer(self._words, settings, self._servers)
 
     def check(self) -> None:
@@ -91,7 +103,8 @@ class LaunchedServer(SocketServer):
         self._folder = Path(tempfile.mkdtemp(prefix="groupcoord-conformance-"))
         self._running = running
         running.append(self)
-        self._listen_port = _free_port()
+        self._ports = FreePorts()
+        self._listen_port = self._ports.first
         super().__init__(_HOST, self._listen_port)
         sets = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
         values = {"port": self._listen_port, "dir": str(self._folder / "data"), "sets": shlex.join(sets)}
@@ -114,6 +127,7 @@ class LaunchedServer(SocketServer):
         """Kill the process and remove its folder."""
         self._kill()
         shutil.rmtree(self._folder, ignore_errors=True)
+        self._ports.give_back()
         if self in self._running:
             self._running.remove(self)
 
@@ -128,7 +142,7 @@ class LaunchedServer(SocketServer):
         give_up = time.monotonic() + _START_TIMEOUT_SECONDS
         while time.monotonic() < give_up:
             if (status := self._process.poll()) is not None:
-                raise TargetError(f"{shlex.join(self._command)} ended with status {status}{self._log_tail()}")
+                raise ServerDiedError(f"{shlex.join(self._command)} ended with status {status}{self._log_tail()}")
             with contextlib.suppress(ConnectionClosedError):
                 SocketStream(_HOST, self._listen_port).close()
                 return
@@ -178,17 +192,3 @@ def _signals_held() -> Iterator[None]:
             signal.signal(number, handler)
         for one in came:
             signal.raise_signal(one)
-
-
-def _free_port() -> int:
-    """Return a port that nobody listens on, nor on the next one."""
-    for _ in range(100):
-        with socket.socket() as first, socket.socket() as second:
-            first.bind((_HOST, 0))
-            port: int = first.getsockname()[1]
-            try:
-                second.bind((_HOST, port + 1))
-            except (OSError, OverflowError):
-                continue
-            return port
-    raise TargetError("no two free ports side by side")

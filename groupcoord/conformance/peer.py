@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 from attrs import frozen
 
@@ -13,6 +15,7 @@ from groupcoord.conformance.targets import Server, Stream
 from groupcoord.errors import GroupcoordError
 
 _MAX_RESPONSE_BYTES = 64 * 1024 * 1024
+_ASK_TIMEOUT_MS = 20_000
 _LENGTH = struct.Struct(">i")
 
 
@@ -28,6 +31,7 @@ class Request:
     api: str
     version: int
     sent_ms: float
+    body: dict[str, Plain]
 
     def __str__(self) -> str:
         return f"{self.api} v{self.version}"
@@ -53,7 +57,7 @@ class Peer:
         """
         self._correlation_id += 1
         frame = encode_request(api, version, self._correlation_id, self._client_id, body)
-        self._unanswered.append(Request(self._correlation_id, api, version, self._now_ms()))
+        self._unanswered.append(Request(self._correlation_id, api, version, self._now_ms(), body))
         self._stream.send(_LENGTH.pack(len(frame)) + frame)
 
     @property
@@ -82,6 +86,11 @@ class Peer:
                 f"the response of {request} carries correlation id {correlation_id}, not {request.correlation_id}"
             )
         return body
+
+    def ask(self, api: str, version: int, body: dict[str, Plain]) -> Any:
+        """Send a request and return the body of its response, which has 20 seconds; raises as both do."""
+        self.send(api, version, body)
+        return self.receive(_ASK_TIMEOUT_MS)
 
     def unexpected(self, duration_ms: float) -> Plain | None:
         """Return the body of a response that arrives within ``duration_ms``, or None if all stays quiet.
@@ -123,3 +132,17 @@ class Peer:
         if not 4 <= length <= _MAX_RESPONSE_BYTES:
             raise ResponseError(f"a response can't be {length} bytes long")
         return _LENGTH.size + int(length)
+
+
+@contextmanager
+def open_peer(server: Server) -> Iterator[Peer]:
+    """Connect to a server for questions about itself.
+
+    Raises:
+        ConnectionClosedError: the server can't be reached.
+    """
+    peer = Peer(server, "groupcoord-conformance")
+    try:
+        yield peer
+    finally:
+        peer.close()

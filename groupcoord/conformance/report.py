@@ -11,6 +11,7 @@ from attrs import define, field, frozen
 
 from groupcoord.conformance.entities import Plain
 from groupcoord.conformance.matching import Difference
+from groupcoord.conformance.server_facts import ServerFacts
 from groupcoord.conformance.transcript import Transcript
 
 _SHORT = 400
@@ -23,6 +24,8 @@ class Verdict(StrEnum):
     PASSED = "passed"
     FAILED = "failed"
     SKIPPED = "skipped"
+    EXPECTED = "expected"
+    """It failed, as was expected."""
 
 
 @frozen
@@ -36,6 +39,7 @@ class Failure:
         difference: where the response first differs, if that is what went wrong.
         expected: the recorded response, if there is one.
         got: the server's response, if there is one.
+        late_by_ms: by how many milliseconds the answer came later than recorded, if that is what went wrong.
     """
 
     step: int
@@ -44,6 +48,14 @@ class Failure:
     difference: Difference | None = None
     expected: Plain = None
     got: Plain = None
+    late_by_ms: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the failure as JSON data."""
+        data = {"step": self.step, "action": self.action, "message": self.message}
+        if self.difference is not None:
+            data |= {"path": self.difference.path, "expected": self.difference.expected, "got": self.difference.got}
+        return data
 
     def describe(self, *, verbose: bool = False) -> str:
         """Return the failure in a few lines; ``verbose`` adds both bodies."""
@@ -68,15 +80,19 @@ class Outcome:
         transcript: which one.
         verdict: how it fared.
         failure: why it failed, if it did.
-        reason: why it was skipped, if it was.
+        reason: why it was skipped or expected to fail, if it was.
+        hints: what may help to understand why it failed: settings that it needs, versions that the server doesn't list.
         seconds: how long it took.
+        failure_beside_others: why it failed at first, when others were replayed at the same time, if it passed alone.
     """
 
     transcript: Transcript
     verdict: Verdict
     failure: Failure | None = None
     reason: str = ""
+    hints: tuple[str, ...] = ()
     seconds: float = 0.0
+    failure_beside_others: Failure | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the outcome as JSON data."""
@@ -88,21 +104,28 @@ class Outcome:
         }
         if self.reason:
             data["reason"] = self.reason
+        if self.hints:
+            data["hints"] = list(self.hints)
         if self.failure is not None:
-            failure = self.failure
-            data["failure"] = {"step": failure.step, "action": failure.action, "message": failure.message}
-            if failure.difference is not None:
-                data["failure"]["path"] = failure.difference.path
-                data["failure"]["expected"] = failure.difference.expected
-                data["failure"]["got"] = failure.difference.got
+            data["failure"] = self.failure.to_json()
+        if self.failure_beside_others is not None:
+            data["failure_beside_others"] = self.failure_beside_others.to_json()
         return data
 
 
 @define
 class Report:
-    """The outcomes of a run, in the order of the transcripts."""
+    """The outcomes of a run, in the order of the transcripts.
+
+    Attributes:
+        outcomes: what came of each.
+        server: what the first server said of itself; None if there was none.
+        left_behind: what the run could not take away again, in words.
+    """
 
     outcomes: list[Outcome] = field(factory=list)
+    server: ServerFacts | None = None
+    left_behind: list[str] = field(factory=list)
 
     @property
     def ok(self) -> bool:
@@ -122,14 +145,18 @@ class Report:
         return [outcome for outcome in self.outcomes if outcome.verdict is Verdict.FAILED]
 
     def summary(self) -> str:
-        """Return the counts in one line: ``N passed, N failed, N skipped``."""
-        return ", ".join(f"{self.count(verdict)} {verdict}" for verdict in Verdict)
+        """Return the counts in one line: ``N passed, N failed, N skipped``, and ``N expected`` if there are such."""
+        return ", ".join(f"{self.count(verdict)} {verdict}" for verdict in self.verdicts())
+
+    def verdicts(self) -> list[Verdict]:
+        """Return the verdicts worth a column: all but that of expected failures, and that if there are such."""
+        return [verdict for verdict in Verdict if verdict is not Verdict.EXPECTED or self.count(verdict)]
 
     def describe(self, *, verbose: bool = False) -> str:
         """Return every failure in words, and the counts."""
         lines: Iterable[str] = (
             f"{outcome.transcript}: {outcome.failure.describe(verbose=verbose)}"
-            for outcome in self.outcomes
+            for outcome in self.failed()
             if outcome.failure is not None
         )
         return "\n".join([*lines, self.summary()])
@@ -137,7 +164,10 @@ class Report:
     def to_json(self) -> dict[str, Any]:
         """Return the report as JSON data."""
         counts = {verdict.value: self.count(verdict) for verdict in Verdict}
-        return {**counts, "outcomes": [outcome.to_json() for outcome in self.outcomes]}
+        about: dict[str, Any] = {"left_behind": self.left_behind}
+        if self.server is not None:
+            about["server"] = self.server.to_json()
+        return {**counts, **about, "outcomes": [outcome.to_json() for outcome in self.outcomes]}
 
 
 def _json(value: Plain, limit: int) -> str:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import select
 import socket
+import ssl
 import time
+from collections.abc import Mapping
 
+from groupcoord.client_properties import ClientProperties, parse_address
+from groupcoord.conformance.login import log_in
 from groupcoord.conformance.targets import WALL_TIME, ConnectionClosedError, Settings, TargetError, Tolerance
 
 _CONNECT_TIMEOUT_SECONDS = 10.0
@@ -13,14 +17,23 @@ _CHUNK_BYTES = 1 << 18
 
 
 class SocketStream:
-    """A TCP connection."""
+    """A TCP connection, encrypted if there is a context for TLS."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
         try:
             self._socket = socket.create_connection((host, port), timeout=_CONNECT_TIMEOUT_SECONDS)
         except OSError as error:
             raise ConnectionClosedError(f"can't connect to {host}:{port}: {error.strerror or error}") from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None:
+            self._encrypt(tls, host, port)
+
+    def _encrypt(self, tls: ssl.SSLContext, host: str, port: int) -> None:
+        try:
+            self._socket = tls.wrap_socket(self._socket, server_hostname=host)
+        except OSError as error:  # of which ssl.SSLError is one
+            self._socket.close()
+            raise ConnectionClosedError(f"no TLS with {host}:{port}: {error.strerror or error}") from error
 
     def send(self, data: bytes) -> None:
         """Send ``data``. See :meth:`Stream.send`."""
@@ -31,10 +44,11 @@ class SocketStream:
 
     def receive(self, timeout_ms: float) -> bytes:
         """Return what has arrived within ``timeout_ms``. See :meth:`Stream.receive`."""
-        poll = select.poll()  # unlike select(), it takes descriptors of any number
-        poll.register(self._socket, select.POLLIN)
-        if not poll.poll(max(timeout_ms, 0)):
-            return b""
+        if not self._has_decrypted():
+            poll = select.poll()  # unlike select(), it takes descriptors of any number
+            poll.register(self._socket, select.POLLIN)
+            if not poll.poll(max(timeout_ms, 0)):
+                return b""
         try:
             data = self._socket.recv(_CHUNK_BYTES)
         except OSError as error:
@@ -47,17 +61,39 @@ class SocketStream:
         """Close the connection."""
         self._socket.close()
 
+    def _has_decrypted(self) -> bool:
+        """Tell whether there are bytes that TLS has already taken from the socket."""
+        return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
+
 
 class SocketServer:
-    """A server that listens at an address. Somebody else starts and stops it."""
+    """A server that listens at an address. Somebody else starts and stops it.
 
-    def __init__(self, host: str, port: int) -> None:
+    Args:
+        host: host name or address.
+        port: TCP port.
+        properties: how to get in; None: without TLS and without a log-in.
+
+    Raises:
+        ConfigError: the properties name certificates or keys that can't be read.
+    """
+
+    def __init__(self, host: str, port: int, properties: ClientProperties | None = None) -> None:
         self._host = host
         self._port = port
+        self._properties = properties
+        self._tls = properties.tls_context() if properties is not None and properties.uses_tls else None
 
     def connect(self) -> SocketStream:
         """Open a connection. See :meth:`Server.connect`."""
-        return SocketStream(self._host, self._port)
+        stream = SocketStream(self._host, self._port, self._tls)
+        if self._properties is not None and self._properties.uses_sasl:
+            try:
+                log_in(stream, self._properties)
+            except ConnectionClosedError:
+                stream.close()
+                raise
+        return stream
 
     def now_ms(self) -> float:
         """Return the monotonic clock's time in milliseconds."""
@@ -81,39 +117,51 @@ class AddressTarget:
     Args:
         host: host name or address.
         port: TCP port.
+        properties: how to get in; None: without TLS and without a log-in.
+        settings: what is known of the server's settings, under Kafka's keys; for all others it is asked.
         tolerance: see :class:`Target`.
+
+    Raises:
+        ConfigError: the properties name certificates or keys that can't be read.
     """
 
     shared = True
     can_restart = False
 
-    def __init__(self, host: str, port: int, *, tolerance: Tolerance = WALL_TIME) -> None:
-        self._host = host
-        self._port = port
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        properties: ClientProperties | None = None,
+        settings: Mapping[str, str] | None = None,
+        tolerance: Tolerance = WALL_TIME,
+    ) -> None:
+        self._server = SocketServer(host, port, properties)
+        self.own_settings: Mapping[str, str] = dict(settings or {})
         self.tolerance = tolerance
 
     @classmethod
-    def from_text(cls, address: str) -> AddressTarget:
-        """Make a target from ``HOST:PORT``; an IPv6 address stands in brackets.
+    def from_text(
+        cls, address: str, *, properties: ClientProperties | None = None, settings: Mapping[str, str] | None = None
+    ) -> AddressTarget:
+        """Make a target from ``HOST:PORT``; an IPv6 address stands in brackets, and port 9092 may be left out.
 
         Raises:
-            ValueError: the text is not of that form.
+            ConfigError: the text is not of that form.
         """
-        host, colon, port = address.rpartition(":")
-        host = host.removeprefix("[").removesuffix("]")
-        if not colon or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-            raise ValueError(f"an address is HOST:PORT, not {address!r}")
-        return cls(host, int(port))
+        host, port = parse_address(address)
+        return cls(host, port, properties=properties, settings=settings)
 
     def start(self, settings: Settings) -> SocketServer:
         """Return the server, as it is: ``settings`` are its owner's business."""
         self.check()
-        return SocketServer(self._host, self._port)
+        return self._server
 
     def check(self) -> None:
-        """Make sure that something listens there.
+        """Make sure that something listens there and lets us in.
 
         Raises:
             ConnectionClosedError: nothing does.
         """
-        SocketStream(self._host, self._port).close()
+        self._server.connect().close()

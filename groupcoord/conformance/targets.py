@@ -127,6 +127,8 @@ class Target(Protocol):
         shared: one server may serve many transcripts, also at the same time; otherwise each has its own, in turn.
         can_restart: its servers can be killed and started again.
         tolerance: how exactly its answers have to come at the recorded time.
+        own_settings: None: its servers get the settings that are asked for. Otherwise the server is somebody else's,
+            with settings of its owner's choice; this is what is known of them without asking, under Kafka's keys.
     """
 
     @property
@@ -137,6 +139,9 @@ class Target(Protocol):
 
     @property
     def tolerance(self) -> Tolerance: ...
+
+    @property
+    def own_settings(self) -> Mapping[str, str] | None: ...
 
     def start(self, settings: Settings) -> Server:
         """Start a server with these broker settings.

@@ -36,6 +36,7 @@ class ScriptedTarget:
     """Makes :class:`ScriptedServer` objects and remembers them."""
 
     def __init__(self, *, shared: bool = False, can_restart: bool = True, **answers: Answer) -> None:
+        self.own_settings: dict[str, str] | None = None
         self.shared, self.can_restart, self.tolerance = shared, can_restart, evolve(WALL_TIME, late_ms=100)
         self.answers = {**DEFAULTS, **answers}
         self.servers: list[ScriptedServer] = []

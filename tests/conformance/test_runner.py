@@ -192,7 +192,7 @@ def test_a_server_that_does_not_say_what_it_lists_fails() -> None:
     target = ScriptedTarget(ApiVersions=lambda body: None)
     failure = only_outcome(target, CONSUMER_HEARTBEAT, answer()).failure
     assert failure is not None
-    assert failure.action == "asking for the APIs of the server"
+    assert failure.action == "asking the server about itself"
 
 
 def test_a_server_that_does_not_start_fails_its_transcripts() -> None:

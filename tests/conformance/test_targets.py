@@ -13,6 +13,7 @@ import pytest
 
 from groupcoord.clock import ManualClock
 from groupcoord.conformance import AddressTarget, InProcessTarget, LaunchTarget, TargetError
+from groupcoord.conformance.free_ports import FreePorts
 from groupcoord.conformance.in_process import InProcessServer
 from groupcoord.conformance.targets import ConnectionClosedError
 
@@ -73,7 +74,7 @@ def test_addresses_from_text() -> None:
     """HOST:PORT and [IPv6]:PORT are addresses."""
     for text, host in (("localhost:9092", "localhost"), ("[::1]:9092", "::1")):
         target = AddressTarget.from_text(text)
-        assert (target._host, target._port) == (host, 9092)
+        assert (target._server._host, target._server._port) == (host, 9092)
 
 
 def test_a_server_at_an_address_is_not_restarted(listener: socket.socket) -> None:
@@ -233,3 +234,34 @@ def test_bad_settings_do_not_start() -> None:
     """A setting that groupcoord refuses is an error of the target."""
     with pytest.raises(TargetError, match="must be at least 1"):
         InProcessTarget().start({"group.max.size": 0})
+
+
+def test_a_server_that_dies_at_its_start_is_tried_again_elsewhere(tmp_path: Path) -> None:
+    """Somebody may have taken its port: it gets others, three times in all."""
+    program, ports = tmp_path / "dies.py", tmp_path / "ports"
+    program.write_text(
+        "import pathlib, socket, sys, time\n"
+        f"ports = pathlib.Path({str(ports)!r})\n"
+        "ports.write_text((ports.read_text() if ports.exists() else '') + sys.argv[1] + ' ')\n"
+        "if len(ports.read_text().split()) < 3: raise SystemExit(1)\n"
+        "listener = socket.create_server(('127.0.0.1', int(sys.argv[1])))\n"
+        "time.sleep(60)\n"
+    )
+
+    server = LaunchTarget(f"{sys.executable} {program} {{port}} {{sets}}").start({})
+
+    assert len(set(ports.read_text().split())) == 3
+    server.stop()
+
+
+def test_ports_are_nobody_elses() -> None:
+    """Ports are side by side, aren't given twice, and come from where the operating system gives none."""
+    low, high = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    pairs = [FreePorts() for _ in range(50)]
+
+    firsts = {ports.first for ports in pairs}
+    assert len(firsts) == 50
+    assert not firsts & {first + 1 for first in firsts}
+    assert not any(low <= first <= high for first in firsts)
+    for ports in pairs:
+        ports.give_back()

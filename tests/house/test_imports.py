@@ -27,6 +27,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "settings": ("errors",),  # it raises ConfigError
     "config": ("errors", "settings"),
     "group_settings": ("config",),
+    "client_properties": ("config", "errors"),  # how a wrong key is told
     "core": ("errors", "config", "group_settings", "interpreter", "java", "xxh3", "consumer_protocol"),
     "messages": ("core.messages",),
     "events": ("core.events",),
@@ -129,6 +130,7 @@ MAY_REQUIRE: dict[str, frozenset[str]] = {
     "xxh3": frozenset(),
     "consumer_protocol": BASE_REQUIREMENTS,
     "config": BASE_REQUIREMENTS,
+    "client_properties": BASE_REQUIREMENTS | {"javaproperties"},
     "core": BASE_REQUIREMENTS | {"typing_extensions"},  # for type checkers, which bring it
     "messages": BASE_REQUIREMENTS,
     "events": BASE_REQUIREMENTS,

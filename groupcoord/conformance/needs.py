@@ -1,0 +1,150 @@
+"""What a transcript needs of a server, and which of it a server has not.
+
+A transcript names the settings that it was recorded with besides
+:data:`~groupcoord.conformance.targets.USUAL_SETTINGS`. Of those it needs only what its own requests can meet: who never
+joins doesn't care how long a new group waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from groupcoord.conformance.entities import Plain
+from groupcoord.conformance.server_facts import BROKER_RESOURCE, ServerFacts
+from groupcoord.conformance.targets import USUAL_SETTINGS
+from groupcoord.conformance.transcript import Close, Receive, Restart, Send, Transcript
+
+OPTIONAL_APIS = frozenset(("ConsumerGroupDescribe", "ConsumerGroupHeartbeat"))
+"""APIs that a server may do without, as brokers before 4.0 do: transcripts that send them are skipped there."""
+
+_INITIAL_DELAY = "group.initial.rebalance.delay.ms"
+_MIN_SESSION_TIMEOUT = "group.min.session.timeout.ms"
+_CONFIG_APIS = frozenset(("AlterConfigs", "DescribeConfigs", "IncrementalAlterConfigs"))
+
+
+def missing_apis(transcript: Transcript, facts: ServerFacts) -> list[str]:
+    """Return those of the :data:`OPTIONAL_APIS` that a transcript sends and the server doesn't list."""
+    return sorted({step.api for step in _sends(transcript)} & OPTIONAL_APIS - set(facts.apis))
+
+
+def unlisted_versions(transcript: Transcript, facts: ServerFacts) -> list[str]:
+    """Return the requests of a transcript, as in ``JoinGroup v9``, whose API or version the server doesn't list."""
+    sent = sorted({(step.api, step.version) for step in _sends(transcript)})
+    return [f"{api} v{version}" for api, version in sent if not _lists(facts, api, version)]
+
+
+def unmet_settings(transcript: Transcript, settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings that a transcript needs and a server has otherwise; what isn't known is taken for met.
+
+    Args:
+        transcript: what is to be replayed.
+        settings: what is known of the server's, under Kafka's keys.
+    """
+    own = {key: str(value) for key, value in transcript.settings.items()}
+    unmet = {key: value for key, value in own.items() if key in settings and not _equal(value, settings[key])}
+    for key, usual in USUAL_SETTINGS.items():
+        value = str(usual)
+        if key in settings and key not in own and not _equal(value, settings[key]):
+            matters = _MATTERS[key]
+            if matters(transcript, value, settings[key]):
+                unmet[key] = value
+    return unmet
+
+
+def needed_keys(transcripts: Iterable[Transcript]) -> set[str]:
+    """Return the keys of all settings that transcripts may need."""
+    return set(USUAL_SETTINGS).union(*(transcript.settings for transcript in transcripts))
+
+
+def topics_made_by(transcript: Transcript) -> set[str]:
+    """Return the names of topics that a transcript wants, creates or lets be created by asking for them."""
+    asked = (
+        topic.get("name")
+        for step in _sends(transcript)
+        if step.api in ("CreateTopics", "Metadata")
+        for topic in step.body.get("topics") or ()
+    )
+    return {*transcript.topics, *(name for name in asked if name is not None)}
+
+
+def alters_broker(transcript: Transcript) -> bool:
+    """Tell whether a transcript changes settings of the broker that other clients rely on."""
+    return any(
+        resource.get("resource_type") == BROKER_RESOURCE
+        for step in _sends(transcript)
+        if step.api in ("AlterConfigs", "IncrementalAlterConfigs")
+        for resource in step.body.get("resources", ())
+    )
+
+
+def _lists(facts: ServerFacts, api: str, version: int) -> bool:
+    lowest, highest = facts.apis.get(api, (1, 0))
+    return lowest <= version <= highest
+
+
+def _equal(wanted: str, found: str) -> bool:
+    return wanted.strip().lower() == found.strip().lower()
+
+
+def _sends(transcript: Transcript) -> Iterator[Send]:
+    return (step for step in transcript.steps if isinstance(step, Send))
+
+
+def _exchanges(transcript: Transcript) -> Iterator[tuple[Send, Plain]]:
+    """Yield each request with the body of its response; None if none was recorded."""
+    unanswered: dict[str, list[Send]] = {}
+    for step in transcript.steps:
+        match step:
+            case Send():
+                unanswered.setdefault(step.connection, []).append(step)
+            case Receive():
+                yield unanswered[step.connection].pop(0), step.body
+            case Close():
+                yield from ((send, None) for send in unanswered.pop(step.connection))
+            case Restart():
+                yield from ((send, None) for sends in unanswered.values() for send in sends)
+                unanswered.clear()
+    yield from ((send, None) for sends in unanswered.values() for send in sends)
+
+
+def _waits_in_joins(transcript: Transcript, value: str, found: str) -> bool:
+    """A join that isn't refused waits for company."""
+    return any(
+        send.api == "JoinGroup" and (body is None or body.get("error_code", "NONE") == "NONE")
+        for send, body in _exchanges(transcript)
+    ) or _asks_for_settings(transcript, value, found)
+
+
+def _joins_with_session_timeouts_between(transcript: Transcript, value: str, found: str) -> bool:
+    """A session timeout is refused by the one and accepted by the other."""
+    bounds = sorted(int(text) for text in (value, found) if text.lstrip("-").isdecimal())
+    timeouts = [step.body.get("session_timeout", 0) for step in _sends(transcript) if step.api == "JoinGroup"]
+    between = len(bounds) == 2 and any(bounds[0] <= timeout < bounds[1] for timeout in timeouts)
+    return between or _asks_for_settings(transcript, value, found)
+
+
+def _heartbeats_in_consumer_groups(transcript: Transcript, value: str, found: str) -> bool:
+    is_sent = any(step.api == "ConsumerGroupHeartbeat" for step in _sends(transcript))
+    return is_sent or _asks_for_settings(transcript, value, found)
+
+
+def _asks_for_settings(transcript: Transcript, value: str, found: str) -> bool:
+    return any(step.api in _CONFIG_APIS for step in _sends(transcript))
+
+
+def _lets_topics_be_made(transcript: Transcript, value: str, found: str) -> bool:
+    is_asked = any(
+        step.api == "Metadata" and step.body.get("allow_auto_topic_creation", True) for step in _sends(transcript)
+    )
+    return is_asked or _asks_for_settings(transcript, value, found)
+
+
+_MATTERS: Mapping[str, Callable[[Transcript, str, str], bool]] = {
+    _INITIAL_DELAY: _waits_in_joins,
+    _MIN_SESSION_TIMEOUT: _joins_with_session_timeouts_between,
+    "group.consumer.session.timeout.ms": _heartbeats_in_consumer_groups,
+    "group.consumer.min.session.timeout.ms": _asks_for_settings,
+    "group.consumer.min.heartbeat.interval.ms": _asks_for_settings,
+    "auto.create.topics.enable": _lets_topics_be_made,
+}
+"""For each of the usual settings, whether a transcript meets the difference between two values of it."""
