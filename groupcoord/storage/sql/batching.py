@@ -134,7 +134,14 @@ class BatchingLogStore:
                 self._tell()
                 is_dirty = True
             else:
-                is_dirty = self._store.compact_some(0)
+                is_dirty = self._compact_some()
+
+    def _compact_some(self) -> bool:
+        try:
+            return self._store.compact_some(0)
+        except Exception:
+            logger.exception("compaction has failed")
+            return False
 
     def _write_some(self) -> bool:
         """Write what waits in one transaction, as far as it may have so much; return False if nothing did."""

@@ -69,7 +69,6 @@ def test_a_coordinator_that_lost_its_log_says_so(open_log: OpenLog) -> None:
 
 def test_owners_that_come_at_once(open_log: OpenLog) -> None:
     """Of many who open a log and write at the same time, each has written just what it was told that it had."""
-    open_log().close()
     acknowledged: dict[str, int] = {}
     begin = threading.Barrier(WRITERS)
 
