@@ -383,12 +383,12 @@ class ConsumerMembership:
         group = written.group
         draft, group.writing = group.writing, None
         assert draft is not None
-        draft.state.settle()
+        self._context.observer.announce(group.group_id, draft.news, now_ms)
+        self._context.observer.assignments_changed(draft.base, draft.state, now_ms)
+        draft.state.settle()  # from here on nobody knows any more what was before
         group.state = draft.state
         group.writes += 1
         group.fencing.clear()
-        self._context.observer.announce(group.group_id, draft.news, now_ms)
-        self._context.observer.assignments_changed(draft.base, group.state, now_ms)
         self._context.observer.look_at_rebalance(group, now_ms)
         for record in draft.records:
             self._timers.follow(group, record, now_ms)
