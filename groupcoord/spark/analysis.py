@@ -50,6 +50,9 @@ SUMMARY = "summary.json"
 READ, COUNT, OFFSETS, HISTORY = "reading the log", "counting what was read", "offsets", "histories of groups"
 ANOMALIES, LAG, VERIFY, REPORT = "anomalies and forecasts", "lag", "verifying", "report"
 
+END_OFFSETS_TABLE = "end_offsets"
+"""The table of what clusters answered where their topics end."""
+
 COUNTS = {"read_counts": read_counts, "corrupt": corrupt, "partition_load": partition_load}
 """The tables that are made of the records alone, as a whole."""
 
@@ -115,7 +118,10 @@ class Analysis:
         committed = tables.write("commits", commits(records), "log_partition")
         current = tables.write("current_offsets", current_offsets(committed))
         folded = history(records).persist()
-        made = group_tables(records, folded, committed, current, self._input.read_end_offsets(spark, current))
+        ends = self._input.read_end_offsets(spark, current)
+        if ends is not None and was_asked(ends):
+            ends = tables.write(END_OFFSETS_TABLE, ends)  # what the lag is told from
+        made = group_tables(records, folded, committed, current, ends)
         for name, table in made.items():
             if name in _STEPS:
                 begin(_STEPS[name])
@@ -160,6 +166,11 @@ def group_tables(
         "stale_groups": stale_groups(records, history=history, commits=commits, offsets=current_offsets),
     }
     return made if ends is None else made | {"lag": lag(current_offsets, ends)}
+
+
+def was_asked(ends: DataFrame) -> bool:
+    """Tell whether ends of topics are a cluster's answer, which is worth keeping, and not what a file told."""
+    return "at_ms" in ends.columns
 
 
 def write_report(output: OutputDirectory, report: Report) -> None:

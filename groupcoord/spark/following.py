@@ -14,7 +14,14 @@ from pyspark.sql import DataFrame, SparkSession
 from groupcoord.clock import Clock, SystemClock
 from groupcoord.columns.errors import InputError
 from groupcoord.report.model import Report
-from groupcoord.spark.analysis import COUNTS, group_tables, make_report, write_report
+from groupcoord.spark.analysis import (
+    COUNTS,
+    END_OFFSETS_TABLE,
+    group_tables,
+    make_report,
+    was_asked,
+    write_report,
+)
 from groupcoord.spark.inputs import Input, LogInput
 from groupcoord.spark.output import OutputDirectory
 from groupcoord.spark.source import LogChangedError
@@ -163,12 +170,17 @@ class Following:
         history = tables.table("history").persist()
         current = self._replace(spark, "current_offsets", tables.table("current_offsets"))
         made = {name: count(records) for name, count in COUNTS.items()}
-        made |= group_tables(records, history, committed, current, self._input.read_end_offsets(spark, current))
+        ends = self._input.read_end_offsets(spark, current)
+        if ends is not None and was_asked(ends):
+            ends.write.mode("append").parquet(self._output.path(f"tables/{END_OFFSETS_TABLE}"))
+        made |= group_tables(records, history, committed, current, ends)
         # Names of topics that groups committed for the first time later are in these.
         made |= {name: tables.table(name) for name in ("members", "moves", "revocations")}
         written = {name: self._replace(spark, name, table) for name, table in made.items()}
         written |= {"current_offsets": current, "commits": committed, "records": records}
         history.unpersist()
+        if ends is not None:
+            ends.unpersist()
         counts = {name: table.count() for name, table in written.items()}
         report = make_report(written, counts, self._input.names, self._clock)
         write_report(self._output, report)

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 import groupcoord.spark as pipeline
 from groupcoord.cli import USAGE_ERROR
+from groupcoord.errors import ErrorCode
 from groupcoord.live.errors import LogCutError
 from groupcoord.live.settings import ClusterAddress
 from groupcoord.spark.cluster_source import ClusterOptions, ClusterPartition, ClusterStreamReader
@@ -102,6 +103,8 @@ def test_tables_follow_a_cluster(
 
     for name, table in batch_tables(broker_records).items():
         assert rows(tables.table(name)) == rows(table), name
+    asked = spark.read.parquet(f"{out}/tables/end_offsets")
+    assert {row.error_code for row in asked.collect()} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert not [path for path in out.rglob("*") if path.is_file() and b"do-not-tell" in path.read_bytes()]
     shutil.rmtree(out)
 
