@@ -90,6 +90,22 @@ class GroupObservations:
             for history in self._histories.values():
                 history.unowned_since_ms = now_ms
 
+    def begin_measuring(self, now_ms: int) -> None:
+        """Forget what was counted so far; who owns what, and how far everybody is, stays."""
+        for values in (
+            self.rebalance_durations_ms,
+            self.offsets_waits_ms,
+            self.transactions_open_ms,
+            self.offsets_late_ms,
+        ):
+            values.clear()
+        self.rebalance_causes.clear()
+        for history in self._histories.values():
+            history.unowned_ms = history.moves = 0
+            history.duplicate_records = history.longest_duplicate_records = 0
+            if history.unowned_since_ms is not None:
+                history.unowned_since_ms = now_ms
+
     def add_partitions(self, partitions: tuple[TopicPartition, ...], now_ms: int) -> None:
         """A topic has grown, or is there again."""
         for partition in partitions:
@@ -139,8 +155,15 @@ class GroupObservations:
                 self.offsets_waits_ms.append(now_ms - turn.assigned_ms)
             turn.started_at = offset
 
-    def given_up(self, consumer: str, partition: TopicPartition, now_ms: int) -> None:
-        """A consumer has a partition no more: revoked, lost, or it died."""
+    def given_up(self, consumer: str, partition: TopicPartition, now_ms: int, processed_to: int | None = None) -> None:
+        """A consumer has a partition no more: revoked, lost, or it died.
+
+        Args:
+            consumer: its name.
+            partition: which.
+            now_ms: when.
+            processed_to: the offset up to which it has processed; None: it has kept up with what is written.
+        """
         history = self._histories[partition]
         turn = history.turns.pop(consumer, None)
         if turn is None:
@@ -148,7 +171,8 @@ class GroupObservations:
         if turn.started_at is None:
             self.offsets_waits_ms.append(now_ms - turn.assigned_ms)
         else:
-            processed_to = head(now_ms, self._start_ms)
+            if processed_to is None:
+                processed_to = head(now_ms, self._start_ms)
             again = max(0, min(processed_to, history.processed_to) - turn.started_at)
             history.duplicate_records += again
             history.longest_duplicate_records = max(history.longest_duplicate_records, again)

@@ -68,10 +68,10 @@ def run_seed(seed: int, options: WorldOptions, sink: LineSink | None = None) -> 
 
 def _figures_of(world: World) -> Iterator[GroupFigures]:
     for group in world.groups:
-        seen = group.observations
+        group_id, seen = group.options.group_id, group.observations
         partitions = list(seen.figures().values())
         yield GroupFigures(
-            group.options.group_id,
+            group_id,
             {
                 "rebalances": (len(seen.rebalance_durations_ms),),
                 "rebalance_duration_ms": tuple(seen.rebalance_durations_ms),
@@ -79,8 +79,8 @@ def _figures_of(world: World) -> Iterator[GroupFigures]:
                 "moves": tuple(p.moves for p in partitions),
                 "duplicate_ms": tuple(p.duplicate_ms for p in partitions),
                 "longest_duplicate_ms": tuple(p.longest_duplicate_ms for p in partitions),
-                "requests": (sum(consumer.requests_sent for consumer in group.consumers),),
-                "group_records": (world.laws.log.group_records[group.options.group_id],),
+                "requests": (group.requests_sent - world.requests_before.get(group_id, 0),),
+                "group_records": (world.laws.log.group_records[group_id] - world.records_before.get(group_id, 0),),
                 "offsets_wait_ms": tuple(seen.offsets_waits_ms),
                 "transaction_open_ms": tuple(seen.transactions_open_ms),
                 "offsets_late_ms": tuple(seen.offsets_late_ms),
