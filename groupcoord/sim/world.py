@@ -138,7 +138,7 @@ class World:
             require(not self._is_calm, f"{event.group_id!r} rebalances without a cause: {event.trigger}")
         elif isinstance(event, RebalanceCompleted) and group is not None:
             causes = tuple(trigger.cause.value for trigger in event.triggers)
-            group.observations.rebalanced(event.duration_ms, causes)
+            group.observations.rebalanced(event.at_ms, event.duration_ms, causes)
         self.trace.record(event.at_ms, node.name, f"{event.group_id}: {describe(event)}")
 
     def _on_answer(self, node: CoordinatorNode, request: Request, response: Response) -> None:

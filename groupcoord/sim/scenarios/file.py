@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
+from typing import Any
 
 from attrs import evolve, frozen
 
@@ -23,7 +24,7 @@ from groupcoord.sim.scenarios.client_events import CLIENT_EVENTS, SIMPLE_CONSUME
 from groupcoord.sim.scenarios.fault_events import FAULT_EVENTS, EventTargets
 from groupcoord.sim.scenarios.options import WorldOptions
 from groupcoord.sim.scenarios.table_reader import ScenarioError, TableReader
-from groupcoord.sim.scenarios.toml_lines import line_numbers
+from groupcoord.sim.scenarios.toml_lines import Path, line_numbers
 
 KINDS = {**FAULT_EVENTS, **CLIENT_EVENTS}
 LARGEST_FLEET = 100_000
@@ -44,6 +45,7 @@ class Scenario:
 
     Attributes:
         name: for reports.
+        variant: which variant of the file it is; empty if there are none.
         options: the world without its faults.
         events: what happens.
     """
@@ -51,6 +53,7 @@ class Scenario:
     name: str
     options: WorldOptions
     events: tuple[Planned, ...]
+    variant: str = ""
 
     def options_of(self, seed: int) -> WorldOptions:
         """Return the world of a seed."""
@@ -64,13 +67,44 @@ def parse_scenario(text: str) -> Scenario:
     Raises:
         ScenarioError: the text is no TOML, or does not describe one; the message names key and line.
     """
+    return scenario_of(load_toml(text), line_numbers(text))
+
+
+def load_toml(text: str) -> dict[str, Any]:
+    """Return the values of a text in TOML.
+
+    Raises:
+        ScenarioError: it is none.
+    """
     try:
-        values = tomllib.loads(text)
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ScenarioError(f"this is not TOML: {error}") from error
-    root = TableReader(values, (), line_numbers(text))
+
+
+def scenario_of(values: Mapping[str, Any], lines: Mapping[Path, int]) -> Scenario:
+    """Return the scenario that the values of a file describe.
+
+    Args:
+        values: as TOML has them.
+        lines: which line each key stands on.
+
+    Raises:
+        ScenarioError: they describe none; the message names key and line.
+    """
+    root = TableReader(values, (), lines)
     root.expect(
-        "name", "duration", "measure_from", "settle", "calm", "laws_every", "cluster", "topics", "groups", "events"
+        "name",
+        "duration",
+        "measure_from",
+        "settle",
+        "calm",
+        "laws_every",
+        "cluster",
+        "topics",
+        "groups",
+        "events",
+        "variants",
     )
     name = root.text("name", "unnamed")
     duration_ms = root.positive_duration("duration")
