@@ -6,73 +6,139 @@ import json
 import os
 import shlex
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
+from attrs import evolve, frozen
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from groupcoord.sim import FleetReport, Run, WorldOptions
+    from groupcoord.sim import Comparison, FleetReport, Run, Scenario, WorldOptions
 
 FAILED = 1
 USAGE_ERROR = 2
 
 
+Scenarios = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="SCENARIO.toml",
+        help="The fleet; several files are compared. Without one: small fleets with everything going wrong.",
+    ),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Set a key of the scenario otherwise: groups.billing.members=5."),
+]
+Variant = Annotated[str | None, typer.Option(metavar="NAME", help="Only this variant of the scenario.")]
+Seeds = Annotated[int, typer.Option(min=1, help="How many seeds to run.")]
+FirstSeed = Annotated[int, typer.Option("--first-seed", min=0, help="The first of them.")]
+Seed = Annotated[int | None, typer.Option(min=0, help="Run this seed alone and print its trace, one line per event.")]
+JOBS = max(os.cpu_count() or 1, 1)
+Jobs = Annotated[int, typer.Option(min=1, help="How many processes.")]
+NoFastForward = Annotated[
+    bool, typer.Option("--no-fast-forward", help="Skip nothing while groups are steady. The trace is the same.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the report as JSON.")]
+Page = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report as one HTML page.")]
+
+
+@frozen
+class _Fleet:
+    """What is simulated: the name of its scenario, its variant if there are several, and the world of each seed."""
+
+    name: str
+    variant: str
+    options_of: Callable[[int], WorldOptions]
+
+
 def simulate(
-    scenario: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="SCENARIO.toml", help="The fleet. Without one: small fleets with everything going wrong."
-        ),
-    ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="How many seeds to run.")] = 20,
-    first_seed: Annotated[int, typer.Option("--first-seed", min=0, help="The first of them.")] = 0,
-    seed: Annotated[
-        int | None, typer.Option(min=0, help="Run this seed alone and print its trace, one line per event.")
-    ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="How many processes.")] = max(os.cpu_count() or 1, 1),
-    no_fast_forward: Annotated[
-        bool, typer.Option("--no-fast-forward", help="Skip nothing while groups are steady. The trace is the same.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report as one HTML page.")] = None,
+    scenarios: Scenarios = None,
+    settings: Settings = None,
+    variant: Variant = None,
+    seeds: Seeds = 20,
+    first_seed: FirstSeed = 0,
+    seed: Seed = None,
+    jobs: Jobs = JOBS,
+    no_fast_forward: NoFastForward = False,
+    as_json: AsJson = False,
+    html: Page = None,
 ) -> None:
     """Run a fleet of consumers over virtual time, once for each seed, and report distributions.
 
+    Several files, or a file with [[variants]], run with the same seeds and are compared seed by seed.
+
     Exit status: 0 if every law held in every seed, 1 if not, 2 if the command can't be carried out.
     """
-    from attrs import evolve
-
-    from groupcoord.sim import swarm_options
-
-    options_of: Callable[[int], WorldOptions]
-    name, options_of = "small fleets with everything going wrong", swarm_options
-    if scenario is not None:
-        name, options_of = _load(scenario)
+    fleets = _fleets(scenarios or [], settings or [], variant)
     if no_fast_forward:
-        chosen = options_of
-
-        def step_by_step(number: int) -> WorldOptions:
-            return evolve(chosen(number), fast_forwards=False)
-
-        options_of = step_by_step
-    command = "groupcoord simulate" + (f" {shlex.quote(str(scenario))}" if scenario is not None else "")
+        fleets = [evolve(fleet, options_of=partial(_step_by_step, fleet.options_of)) for fleet in fleets]
+    options = [word for text in settings or [] for word in ("--set", text)]
+    command = shlex.join(["groupcoord", "simulate", *map(str, scenarios or []), *options])
     if seed is not None:
         if as_json or html is not None:
             _give_up("--seed prints the trace of one seed; for its report use --seeds 1 --first-seed and its number")
-        _print_trace(seed, options_of(seed))
+        if len(fleets) > 1:
+            _give_up(f"--seed wants one of the variants: --variant {' or '.join(fleet.variant for fleet in fleets)}")
+        _print_trace(seed, fleets[0].options_of(seed))
         return
-    report = _run(name, range(first_seed, first_seed + seeds), options_of, jobs, progress=not as_json)
-    if html is not None:
-        _write_page(html, report, command)
-    if as_json:
-        print(json.dumps(report.to_json(), indent=2))
-    else:
-        _print_report(report, command)
-    if report.failed:
+    chosen = range(first_seed, first_seed + seeds)
+    reports = [_run(fleet, chosen, jobs, progress=not as_json) for fleet in fleets]
+    _report(reports, command, html, as_json=as_json)
+    if any(report.failed for report in reports):
         raise typer.Exit(FAILED)
+
+
+def _step_by_step(options_of: Callable[[int], WorldOptions], seed: int) -> WorldOptions:
+    return evolve(options_of(seed), fast_forwards=False)
+
+
+def _fleets(paths: list[Path], settings: list[str], variant: str | None) -> list[_Fleet]:
+    """Return what is to be simulated: each variant of each file, or the fleets that are drawn."""
+    from groupcoord.sim import swarm_options
+
+    if not paths:
+        if settings or variant is not None:
+            _give_up("--set and --variant need a scenario")
+        return [_Fleet("small fleets with everything going wrong", "", swarm_options)]
+    found = [(path, scenario) for path in paths for scenario in _load(path, settings)]
+    fleets = []
+    for path, scenario in found:
+        names = [scenario.variant] if len(paths) == 1 else [path.stem, scenario.variant]
+        fleets.append(_Fleet(scenario.name, " ".join(filter(None, names)), scenario.options_of))
+    names = [fleet.variant for fleet in fleets]
+    if len(set(names)) < len(names):
+        _give_up(f"two variants have one name: {', '.join(names)}")
+    if variant is not None:
+        fleets = [fleet for fleet in fleets if fleet.variant == variant]
+        if not fleets:
+            _give_up(f"there is no variant {variant!r}; there are {', '.join(names)}")
+    return fleets
+
+
+def _report(reports: list[FleetReport], command: str, html: Path | None, *, as_json: bool) -> None:
+    from groupcoord.sim import Comparison, comparison_page, report_page
+
+    if len(reports) == 1:
+        (report,) = reports
+        command += f" --variant {shlex.quote(report.variant)}" if report.variant else ""
+        if html is not None:
+            _write_page(html, report_page(report, command))
+        if as_json:
+            print(json.dumps(report.to_json(), indent=2))
+        else:
+            _print_report(report, command)
+        return
+    comparison = Comparison(tuple(reports))
+    if html is not None:
+        _write_page(html, comparison_page(comparison, command))
+    if as_json:
+        print(json.dumps(comparison.to_json(), indent=2))
+    else:
+        _print_variants(comparison, command)
 
 
 def _give_up(message: str) -> NoReturn:
@@ -80,9 +146,13 @@ def _give_up(message: str) -> NoReturn:
     raise typer.Exit(USAGE_ERROR)
 
 
-def _load(path: Path) -> tuple[str, Callable[[int], WorldOptions]]:
-    from groupcoord.sim import ScenarioError, parse_scenario
+def _load(path: Path, settings: list[str]) -> list[Scenario]:
+    from groupcoord.sim import ScenarioError, parse_variants, read_setting
 
+    try:
+        read = dict(read_setting(text) for text in settings)
+    except ScenarioError as error:
+        _give_up(f"--set: {error}")
     try:
         text = path.read_text("utf-8")
     except OSError as error:
@@ -90,10 +160,9 @@ def _load(path: Path) -> tuple[str, Callable[[int], WorldOptions]]:
     except UnicodeDecodeError:
         _give_up(f"{path} can't be read: it is no text in UTF-8")
     try:
-        scenario = parse_scenario(text)
+        return parse_variants(text, read)
     except ScenarioError as error:
         _give_up(f"{path}: {error}")
-    return scenario.name, scenario.options_of
 
 
 def _print_trace(seed: int, options: WorldOptions) -> None:
@@ -119,9 +188,7 @@ def _print_trace(seed: int, options: WorldOptions) -> None:
     )
 
 
-def _run(
-    name: str, seeds: range, options_of: Callable[[int], WorldOptions], jobs: int, *, progress: bool
-) -> FleetReport:
+def _run(fleet: _Fleet, seeds: range, jobs: int, *, progress: bool) -> FleetReport:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
     from groupcoord.cli.progress import progress_bar
@@ -132,18 +199,54 @@ def _run(
         task = bar.add_task("", total=len(seeds))
 
         def advance(run: Run) -> None:
-            bar.update(task, advance=1, description=f"seed {run.seed}")
+            bar.update(task, advance=1, description=f"{fleet.variant} seed {run.seed}".strip())
 
-        return collect(name, run_seeds(seeds, options_of, min(jobs, len(seeds))), advance)
+        runs = run_seeds(seeds, fleet.options_of, min(jobs, len(seeds)))
+        return collect(fleet.name, runs, advance, fleet.variant)
 
 
-def _write_page(path: Path, report: FleetReport, command: str) -> None:
-    from groupcoord.sim import report_page
-
+def _write_page(path: Path, page: str) -> None:
     try:
-        path.write_text(report_page(report, command), "utf-8")
+        path.write_text(page, "utf-8")
     except OSError as error:
         _give_up(f"{path} can't be written: {error.strerror}")
+
+
+def _print_variants(comparison: Comparison, command: str) -> None:
+    """Print the variants beside each other, and by how much they differ from the first."""
+    from rich.table import Table
+
+    from groupcoord.cli.console import open_console
+    from groupcoord.sim.reports.comparison_page import beside_rows, difference_rows
+    from groupcoord.sim.reports.page import describe_seeds
+
+    console = open_console()
+    first, *others = comparison.reports
+    for report in comparison.reports:
+        _print_failed(console, report, f"{command} --variant {shlex.quote(report.variant)}")
+    beside = (f"{first.name}: p50, p99", [report.variant for report in comparison.reports], beside_rows(comparison))
+    differences = f"difference from {first.variant}: mean of the seeds (95 % confidence interval; *: without 0)"
+    table_of_differences = (differences, [report.variant for report in others], difference_rows(comparison))
+    for title, names, rows in (beside, table_of_differences):
+        table = Table(title=title)
+        table.add_column("")
+        for name in names:
+            table.add_column(name, justify="right")
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
+    failed = sum(len(report.failed) for report in comparison.reports)
+    told = f"{len(comparison.reports)} variants, each with {describe_seeds(first)}: "
+    told += f"{failed} broke a law" if failed else "every law held"
+    console.print(told, style="bold red" if failed else "bold green", soft_wrap=True)
+
+
+def _print_failed(console: Console, report: FleetReport, command: str) -> None:
+    for run in report.failed:
+        console.print(f"seed {run.seed} FAILED: {run.failure}", style="bold red", soft_wrap=True)
+        for line in run.tail[-15:]:
+            console.print(f"    {line}", style="dim", soft_wrap=True)
+        console.print(f"  replay it: {command} --seed {run.seed}", soft_wrap=True)
 
 
 def _print_report(report: FleetReport, command: str) -> None:
@@ -151,11 +254,7 @@ def _print_report(report: FleetReport, command: str) -> None:
     from groupcoord.sim.reports.page import describe_seeds
 
     console = open_console()
-    for run in report.failed:
-        console.print(f"seed {run.seed} FAILED: {run.failure}", style="bold red", soft_wrap=True)
-        for line in run.tail[-15:]:
-            console.print(f"    {line}", style="dim", soft_wrap=True)
-        console.print(f"  replay it: {command} --seed {run.seed}", soft_wrap=True)
+    _print_failed(console, report, command)
     _print_table(console, report)
     _print_comparison(console, report)
     figures = report.to_json()
@@ -175,7 +274,7 @@ def _print_table(console: Console, report: FleetReport) -> None:
     from rich.table import Table
 
     from groupcoord.sim.reports.measures import MEASURES
-    from groupcoord.sim.reports.page import format_value
+    from groupcoord.sim.reports.plots import format_value
 
     table = Table(title=report.name)
     table.add_column("")

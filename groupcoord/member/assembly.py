@@ -45,7 +45,7 @@ def assemble(
         consumer = ConsumerMembership(member_id or new_member_id(random), config.group_instance_id, outputs)
         parts = _parts(config, consumer, outputs, random, waits_for_listener=waits_for_listener)
         return parts, ConsumerProtocol(parts, consumer)
-    chosen = tuple(assignors) if assignors is not None else _named(config.partition_assignment_strategy)
+    chosen = tuple(assignors) if assignors is not None else chosen_assignors(config.partition_assignment_strategy)
     protocol = _common_protocol(chosen)
     classic = MembershipManager(config.group_instance_id, outputs)
     parts = _parts(config, classic, outputs, random, waits_for_listener=waits_for_listener)
@@ -90,7 +90,12 @@ def new_member_id(random: Callable[[], float]) -> str:
             return text
 
 
-def _named(names: Iterable[str]) -> tuple[Assignor, ...]:
+def chosen_assignors(names: Iterable[str]) -> tuple[Assignor, ...]:
+    """Return the assignors that ``partition.assignment.strategy`` names.
+
+    Raises:
+        ConfigError: there is no such assignor.
+    """
     unknown = [name for name in names if name not in ASSIGNORS]
     if unknown:
         raise ConfigError(

@@ -81,7 +81,7 @@ svg polyline[class^="epoch"] { fill: none; stroke-width: 1.8; }
 .finding { fill: var(--bad); }
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 24rem), 1fr)); gap: .8rem; }
 .plots .card { margin: 0; display: flex; flex-direction: column; } .plots svg { margin-top: auto; }
-.plots h3::first-letter { text-transform: uppercase; } .plots p { font-size: .9rem; color: var(--soft); }
+.plots p { font-size: .9rem; color: var(--soft); }
 @media (max-width: 44rem) {
   main { padding: 1rem .9rem 3rem; } .tiles { grid-template-columns: repeat(2, 1fr); } td code { max-width: 12rem; }
   .card { padding: .7rem .75rem; } ul { padding-left: 1.2rem; }
@@ -124,6 +124,14 @@ FILLS = {
     "hot": "expiry",
     "commits": "dead",
     "values": "join",
+    "owner-0": "join",
+    "owner-1": "leader",
+    "owner-2": "leave",
+    "owner-3": "metadata",
+    "owner-4": "topics",
+    "owner-5": "other",
+    "owner-6": "move",
+    "owner-7": "static",
     "epoch-group": "join",
     "epoch-target": "leave",
     "epoch-member": "expiry",

@@ -9,6 +9,8 @@ from groupcoord.sim.actors.producers import TransactionalProducer
 from groupcoord.sim.actors.simple_consumers import SimpleConsumer
 from groupcoord.sim.actors.stage import ClientOperation
 from groupcoord.sim.cluster.options import ClusterOptions
+from groupcoord.sim.reports.comparison import Comparison, Difference
+from groupcoord.sim.reports.comparison_page import comparison_page
 from groupcoord.sim.reports.page import report_page
 from groupcoord.sim.reports.picture import LEGEND, picture
 from groupcoord.sim.reports.runs import FleetReport, Run, collect, run_seed, run_seeds
@@ -34,6 +36,7 @@ from groupcoord.sim.scenarios.file import Scenario, parse_scenario
 from groupcoord.sim.scenarios.options import WorldOptions
 from groupcoord.sim.scenarios.swarm import swarm_options
 from groupcoord.sim.scenarios.table_reader import ScenarioError
+from groupcoord.sim.scenarios.variants import parse_variants, read_setting
 from groupcoord.sim.world import Outcome, World
 
 __all__ = [
@@ -45,10 +48,12 @@ __all__ = [
     "ClientOperation",
     "ClockJump",
     "ClusterOptions",
+    "Comparison",
     "ConsumerCrash",
     "ConsumerPause",
     "ConsumerStop",
     "CutOff",
+    "Difference",
     "Fault",
     "FleetReport",
     "ForeignRecords",
@@ -72,8 +77,11 @@ __all__ = [
     "World",
     "WorldOptions",
     "collect",
+    "comparison_page",
     "parse_scenario",
+    "parse_variants",
     "picture",
+    "read_setting",
     "report_page",
     "rolling_restart",
     "run_seed",

@@ -80,6 +80,7 @@ class World:
         groups: in the order of the options.
         consumers: all of them, by number.
         trace, laws: what happened, and whether it may.
+        requests_before, records_before: by group, how many there were before what is measured.
     """
 
     def __init__(self, seed: int, options: WorldOptions, sink: LineSink | None = None) -> None:
@@ -112,6 +113,8 @@ class World:
         self.population = Population(options.groups, self.stage)
         self.groups = self.population.groups
         self.consumers = self.population.consumers
+        self.requests_before: dict[str, int] = {}
+        self.records_before: dict[str, int] = {}
         self._is_calm = False
         self.cluster.environment.verify_transaction = transactions.verify
         self.cluster.environment.on_event = self._on_event
@@ -135,7 +138,7 @@ class World:
             require(not self._is_calm, f"{event.group_id!r} rebalances without a cause: {event.trigger}")
         elif isinstance(event, RebalanceCompleted) and group is not None:
             causes = tuple(trigger.cause.value for trigger in event.triggers)
-            group.observations.rebalanced(event.duration_ms, causes)
+            group.observations.rebalanced(event.at_ms, event.duration_ms, causes)
         self.trace.record(event.at_ms, node.name, f"{event.group_id}: {describe(event)}")
 
     def _on_answer(self, node: CoordinatorNode, request: Request, response: Response) -> None:
@@ -171,6 +174,9 @@ class World:
         for fault in self.options.faults:
             self.scheduler.at(START_MS + fault.start_ms, WORLD_RANK, self._begin, fault)
             self.scheduler.at(START_MS + fault.end_ms, WORLD_RANK, self._end, fault)
+        measure_from_ms = START_MS + self.options.measure_from_ms
+        if self.options.measure_from_ms:
+            self.scheduler.at(measure_from_ms, WORLD_RANK, self._begin_measuring, None)
         for group in self.groups:
             chance = stream(self.seed, "starts", group.options.group_id)
             starts = [START_MS + chance.randint(0, group.options.start_spread_ms) for _ in group.consumers]
@@ -182,8 +188,16 @@ class World:
                     for fault in self.options.faults
                     if fault.affects(group.options.group_id)
                 ]
-                windows += [(start_ms, start_ms) for start_ms in starts]
+                windows += [(start_ms, start_ms) for start_ms in (*starts, measure_from_ms)]
                 group.on_heartbeat = FastForward(group, self.stage, Disturbances(windows, end_ms)).consider
+
+    def _begin_measuring(self, _: None) -> None:
+        self.stage.operations.clear()
+        for group in self.groups:
+            group_id = group.options.group_id
+            group.observations.begin_measuring(self.scheduler.time_ms)
+            self.requests_before[group_id] = group.requests_sent
+            self.records_before[group_id] = self.laws.log.group_records[group_id]
 
     def _begin(self, fault: Fault) -> None:
         self._disturb(fault)

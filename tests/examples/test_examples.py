@@ -215,7 +215,10 @@ def test_a_service_in_go_passes_its_tests() -> None:
     "name",
     [
         *("bad_night", "exactly_once", "mixed_group", "rolling_upgrade"),
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("both_protocols", "rolling_restart")),
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("both_protocols", "rolling_restart", "ways_to_assign")
+        ),
     ],
 )
 def test_scenarios(name: str, tmp_path: Path) -> None:

@@ -100,6 +100,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "sim": (
         *("coordinator", "member", "log_store", "clock", "config", "messages", "events", "errors", "laws"),
         *("consumer_protocol", "consumer_group_laws", "group_settings"),
+        "assignors",  # whether a scenario names what there is
         *("durations", "report"),  # how it tells what came of it
         # its laws judge what is inside
         *("core.records", "core.hard_state", "core.offsets", "core.classic", "core.consumer", "core.timers"),

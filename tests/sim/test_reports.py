@@ -14,8 +14,9 @@ from groupcoord.core.classic.rebalance import Rebalance
 from groupcoord.member import TopicPartition
 from groupcoord.sim import FleetReport, report_page, run_seed
 from groupcoord.sim.actors.observations import RECORD_INTERVAL_MS, GroupObservations
+from groupcoord.sim.reports.axes import ticks
 from groupcoord.sim.reports.measures import MEASURES, Distribution, Measure, histogram
-from groupcoord.sim.reports.page import BAR_HEIGHT_MIN, BAR_WIDTH_MAX, format_value, plot
+from groupcoord.sim.reports.plots import BAR_HEIGHT_MIN, BAR_WIDTH_MAX, format_value, plot
 from groupcoord.sim.reports.runs import Run as SeedRun
 
 from .worlds import small_world
@@ -196,16 +197,41 @@ def test_the_page_is_whole_and_needs_nothing_else() -> None:
 
 
 def test_a_plot_can_be_read() -> None:
-    """One value among thousands is seen, a lone bar is no wider than any, and few bars have their values below."""
-    lone, few, many = (plot(Measure("a", "a", "", ""), values) for values in ([5], [0] * 9_999 + [2], list(range(41))))
+    """One value among thousands is seen, a lone bar is no wider than any, and both axes have round ticks."""
+    measure = Measure("a", "a", "", "")
+    lone, few, many = (plot(measure, [("", values)]) for values in ([5], [0] * 9_999 + [2], list(range(41))))
 
     assert f'width="{BAR_WIDTH_MAX - 1:.1f}"' in lone
-    assert "1 value<" in lone
     assert f'height="{BAR_HEIGHT_MIN}"' in few
     assert [f">{value}</text>" in few for value in (0, 1, 2, 3)] == [True, True, True, False]
-    assert "9,999 values" in few
-    assert many.count("text-anchor") == 3 + 1
-    assert format_value(Measure("a", "a", "", ""), 12_345.5) == "12,345.50"
+    assert ">5,000</text>" in few
+    assert [f">{value}</text>" in many for value in (0, 20, 40)] == [True] * 3
+    assert format_value(measure, 12_345.5) == "12,345.50"
+
+
+def test_plots_of_variants_have_the_same_axes() -> None:
+    """Where values of two variants are far apart, both pictures have the ticks of all values."""
+    both = plot(Measure("a", "a", "ms", ""), [("fast", [0, 1_000]), ("slow", [60_000] * 8)])
+
+    assert both.count("<svg") == 2
+    for tick in (">30.0 s</text>", ">1.0 min</text>", ">5</text>"):
+        assert both.count(tick) == 2, tick
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "is_time", "found"),
+    [
+        (0, 3, False, [0, 1, 2, 3]),
+        (4, 97, False, [50]),
+        (0, 7_200_000, True, [0, 1_800_000, 3_600_000, 5_400_000, 7_200_000]),
+        (130, 890, True, [200, 400, 600, 800]),
+        (17, 17, False, [17]),
+        (0, 10**12, True, [0, 500_000_000_000, 10**12]),
+    ],
+)
+def test_ticks_are_round(least: int, most: int, is_time: bool, found: list[int]) -> None:
+    """Ticks are round numbers, of time those of a clock, and no more than there is room for."""
+    assert ticks(least, most, 5 if is_time and most < 10**9 else 4, is_time=is_time) == found
 
 
 def test_seeds_that_failed_are_on_the_page() -> None:
@@ -265,7 +291,7 @@ def test_what_others_do_is_told(simulate: Run, scenario: str, tmp_path: Path) ->
     parser = _Balanced()
     parser.feed(page.read_text())
     assert not parser.open
-    assert parser.seen.count("svg") == 11
+    assert parser.seen.count("svg") == 11 + 1  # a plot for each measure, and the time line
     assert f'<td>transaction</td><td>committed</td><td class="n">{transactions["committed"]}</td>' in page.read_text()
 
 

@@ -8,6 +8,8 @@ from uuid import UUID
 
 from groupcoord.errors import ErrorCode
 from groupcoord.member import Member, MemberConfig, SubscriptionPattern, TopicPartition
+from groupcoord.member.assignors import CooperativeStickyAssignor
+from groupcoord.member.membership import MemberState
 from groupcoord.member.outputs import (
     AssignmentNeeded,
     Closed,
@@ -41,6 +43,7 @@ from groupcoord.messages import (
 from groupcoord.sim.actors.observations import GroupObservations, head
 from groupcoord.sim.actors.options import GroupOptions, GroupProtocol
 from groupcoord.sim.actors.stage import Claim, PartitionOfGroup, Stage
+from groupcoord.sim.actors.wording import listed
 from groupcoord.sim.kernel.clocks import LocalClock
 from groupcoord.sim.kernel.network import Connection
 from groupcoord.sim.kernel.randomness import mixed, stable_number, stream
@@ -51,6 +54,9 @@ FOREVER_MS = 10**12
 
 RESTART_PAUSE_MS = 3_000
 """A consumer that has failed is started again after so long, as a supervisor would."""
+
+
+COMMITS_BEFORE_IT_GIVES_UP = (MemberState.PREPARING_REBALANCE, MemberState.RECONCILING)
 
 
 class ConsumerListener(Protocol):
@@ -78,7 +84,8 @@ class Consumer:
         name: for the trace.
         is_alive: its process runs.
         is_frozen: its process runs, but gets no time (garbage collection, a virtual machine that moves).
-        is_busy: its application works and does not poll.
+        is_busy: its application works for once, and does not poll.
+        is_processing: its application works on what the last poll has brought, as it does all the time.
         will_restart: it has failed, and a supervisor is about to start it again.
         is_closing: its application has closed it; the member ends what is left to do.
         is_restless: it wants to join again, or closes.
@@ -104,6 +111,7 @@ class Consumer:
         self.is_alive = False
         self.is_frozen = False
         self.is_busy = False
+        self.is_processing = False
         self.is_closing = False
         self.is_restless = False
         self.has_assigned = False
@@ -139,6 +147,10 @@ class Consumer:
         self._generation_id = self._reported_generation_id = -1
         self._granted: set[tuple[UUID, int]] = set()
         self._topic_ids: dict[TopicPartition, UUID | None] = {}
+        self._taken: dict[TopicPartition, int] = {}
+        self._is_cooperative = set(options.member.partition_assignment_strategy) == {CooperativeStickyAssignor.name}
+        self._processes = options.processing_ms[1] > 0
+        self._batch = 0
 
     @property
     def member_id(self) -> str:
@@ -166,7 +178,7 @@ class Consumer:
         self.is_frozen = self.is_busy = self.is_closing = self.is_restless = self.has_assigned = False
         self._generation_id = self._reported_generation_id = -1
         self._granted = set()
-        self._owes_poll = False
+        self.is_processing = self._owes_poll = False
         self._config = self._options.config_of(self.name, self.protocol)
         self.record("starts" if self.protocol is GroupProtocol.CLASSIC else "starts with the consumer protocol")
         self._observations.begin(self._scheduler.time_ms)
@@ -206,6 +218,7 @@ class Consumer:
     def _end(self) -> None:
         for partition in list(self.owned):
             self._give_up(partition)
+        self.is_processing = False
         for connection in self._connections.values():
             self._network.close(connection)
         self._connections.clear()
@@ -234,8 +247,7 @@ class Consumer:
         self.metadata_changed()
         if self._owes_poll:
             self._owes_poll = False
-            self.is_busy = True
-            self.poll_again()
+            self._poll()
         for connection, correlation_id, response in inbox:
             if life != self._life or not self.is_alive:
                 return
@@ -263,8 +275,44 @@ class Consumer:
                 self._owes_poll = True
                 return
             self.record("polls again")
-            self.member.poll(self._now_ms(), FOREVER_MS)
-            self._after_input()
+            self._poll()
+
+    def _poll(self) -> None:
+        """Let the application poll; as soon as it is handed something, it works on that and then polls again."""
+        assert self.member is not None
+        if self.is_processing:
+            self.is_processing = False
+            self.member.consumed({p: OffsetAndMetadata(taken) for p, taken in self._taken.items()})
+        self.member.poll(self._now_ms(), FOREVER_MS)
+        self._after_input()
+
+    def _take_batch(self, member: Member) -> None:
+        """Let the poll end with what has been written to its partitions, and the application work on that.
+
+        A member that commits before it gives partitions up is handed nothing of them (KAFKA-14196).
+        """
+        gives_all_up = self.is_restless and self.protocol is GroupProtocol.CLASSIC and not self._is_cooperative
+        if self.is_busy or self.is_closing or gives_all_up or member.state in COMMITS_BEFORE_IT_GIVES_UP:
+            return
+        now_ms = self._scheduler.time_ms
+        taken = {p: head(now_ms, self._stage.start_ms) for p, started in self.owned.items() if started is not None}
+        if not taken:
+            return
+        self._taken, self.is_processing = taken, True
+        self._batch += 1
+        least_ms, most_ms = self._options.processing_ms
+        lasts_ms = stream(self._stage.seed, "processing", self.number, self._batch).randint(least_ms, most_ms)
+        self._scheduler.at(now_ms + lasts_ms, self._rank, self._batch_done, (self._life, self._batch))
+        member.poll(self._now_ms(), 0)
+        self._after_input()
+
+    def _batch_done(self, due: tuple[int, int]) -> None:
+        if due != (self._life, self._batch) or not self.is_processing or self.is_closing:
+            return
+        if self.is_frozen:
+            self._owes_poll = True
+        elif not self.is_busy:
+            self._poll()
 
     def metadata_changed(self) -> None:
         """Tell the member what topics there are now."""
@@ -335,7 +383,7 @@ class Consumer:
 
     def _report_positions(self) -> None:
         """Tell the member how far the application is: it keeps up with what is written."""
-        if self.owned and not self.is_busy:
+        if self.owned and not self.is_busy and not self._processes:
             assert self.member is not None
             position = OffsetAndMetadata(head(self._scheduler.time_ms, self._stage.start_ms))
             self.member.consumed({p: position for p, started in self.owned.items() if started is not None})
@@ -435,6 +483,8 @@ class Consumer:
             for partition in self.owned:
                 self._claim(partition, self._generation_id)
         self._schedule()
+        if self._processes and not self.is_processing:
+            self._take_batch(member)
 
     def _react(self, output: Output, member: Member) -> None:
         match output:
@@ -520,9 +570,11 @@ class Consumer:
 
     def _give_up(self, partition: TopicPartition) -> None:
         if partition in self.owned:
-            del self.owned[partition], self._topic_ids[partition]
+            started = self.owned.pop(partition)
+            del self._topic_ids[partition]
             self._stage.ownership.given_up(self.name, self._key_of(partition))
-            self._observations.given_up(self.name, partition, self._scheduler.time_ms)
+            processed_to = self._taken.pop(partition, started) if self._processes else None
+            self._observations.given_up(self.name, partition, self._scheduler.time_ms, processed_to)
 
     def _fetched(self, fetched: OffsetsFetched) -> None:
         if fetched.error_code is not ErrorCode.NONE:
@@ -540,21 +592,3 @@ class Consumer:
 
 def _partitions_of(topics: Iterable[TopicPartitions]) -> set[tuple[UUID, int]]:
     return {(topic.topic_id, index) for topic in topics for index in topic.partitions}
-
-
-def listed(partitions: tuple[TopicPartition, ...]) -> str:
-    """Return partitions in few words: each topic with its numbers, ranges as such."""
-    numbers: dict[str, list[int]] = {}
-    for partition in partitions:
-        numbers.setdefault(partition.topic, []).append(partition.partition)
-    return " ".join(f"{topic}[{_ranges(sorted(found))}]" for topic, found in numbers.items())
-
-
-def _ranges(numbers: list[int]) -> str:
-    ranges: list[list[int]] = []
-    for number in numbers:
-        if ranges and number == ranges[-1][1] + 1:
-            ranges[-1][1] = number
-        else:
-            ranges.append([number, number])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)

@@ -67,6 +67,11 @@ class SimulatedGroup:
         self._is_rebalancing = False
         self._has_lost_rebalance = False
 
+    @property
+    def requests_sent(self) -> int:
+        """How many requests its consumers have sent."""
+        return sum(consumer.requests_sent for consumer in self.consumers)
+
     def coordinator_told(self, event: Event) -> None:
         """Its coordinator told of something that happened to it."""
         self.disturbed()
@@ -91,7 +96,7 @@ class SimulatedGroup:
 
     def is_steady(self) -> bool:
         """Tell whether all its consumers, and its coordinator, agree that all is well."""
-        if self.scripted_clients:
+        if self.scripted_clients or self.options.processing_ms[1]:
             return False
         now_ms = self._stage.scheduler.time_ms
         if not self._is_steady and now_ms >= self._looks_again_ms:

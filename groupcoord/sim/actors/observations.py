@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from attrs import define, field
 
 from groupcoord.consumer_protocol import TopicPartition
@@ -59,6 +61,15 @@ class PartitionFigures:
     longest_duplicate_ms: int
 
 
+class OwnedSpan(NamedTuple):
+    """A consumer's time with a partition; in milliseconds since the epoch."""
+
+    partition: TopicPartition
+    consumer: str
+    start_ms: int
+    end_ms: int
+
+
 class GroupObservations:
     """Watches the partitions of one group, and the transactions that commit its offsets.
 
@@ -70,12 +81,16 @@ class GroupObservations:
         rebalance_durations_ms, rebalance_causes: of all rebalances.
         offsets_waits_ms: how long a consumer waited for the committed offset, each time it was given a partition.
         transactions_open_ms: how long each transaction took, from its begin until its marker was in the log.
+        rebalances: begin and end of each, in milliseconds since the epoch.
+        owned: who had which partition when, in the order of the ends.
         offsets_late_ms: of each that was committed, how long after the decision that was.
     """
 
     def __init__(self, partitions: tuple[TopicPartition, ...], start_ms: int) -> None:
         self.rebalance_durations_ms: list[int] = []
         self.rebalance_causes: dict[str, int] = {}
+        self.rebalances: list[tuple[int, int]] = []
+        self.owned: list[OwnedSpan] = []
         self.offsets_waits_ms: list[int] = []
         self.transactions_open_ms: list[int] = []
         self.offsets_late_ms: list[int] = []
@@ -88,6 +103,22 @@ class GroupObservations:
         if not self._is_watched:
             self._is_watched = True
             for history in self._histories.values():
+                history.unowned_since_ms = now_ms
+
+    def begin_measuring(self, now_ms: int) -> None:
+        """Forget what was counted so far; who owns what, and how far everybody is, stays."""
+        for values in (
+            self.rebalance_durations_ms,
+            self.offsets_waits_ms,
+            self.transactions_open_ms,
+            self.offsets_late_ms,
+        ):
+            values.clear()
+        self.rebalance_causes.clear()
+        for history in self._histories.values():
+            history.unowned_ms = history.moves = 0
+            history.duplicate_records = history.longest_duplicate_records = 0
+            if history.unowned_since_ms is not None:
                 history.unowned_since_ms = now_ms
 
     def add_partitions(self, partitions: tuple[TopicPartition, ...], now_ms: int) -> None:
@@ -105,8 +136,9 @@ class GroupObservations:
             history.end_wait(now_ms)
             history.is_gone = True
 
-    def rebalanced(self, duration_ms: int, causes: tuple[str, ...]) -> None:
+    def rebalanced(self, at_ms: int, duration_ms: int, causes: tuple[str, ...]) -> None:
         """A rebalance came to its end."""
+        self.rebalances.append((at_ms - duration_ms, at_ms))
         self.rebalance_durations_ms.append(duration_ms)
         for cause in causes[:1]:
             self.rebalance_causes[cause] = self.rebalance_causes.get(cause, 0) + 1
@@ -139,16 +171,25 @@ class GroupObservations:
                 self.offsets_waits_ms.append(now_ms - turn.assigned_ms)
             turn.started_at = offset
 
-    def given_up(self, consumer: str, partition: TopicPartition, now_ms: int) -> None:
-        """A consumer has a partition no more: revoked, lost, or it died."""
+    def given_up(self, consumer: str, partition: TopicPartition, now_ms: int, processed_to: int | None = None) -> None:
+        """A consumer has a partition no more: revoked, lost, or it died.
+
+        Args:
+            consumer: its name.
+            partition: which.
+            now_ms: when.
+            processed_to: the offset up to which it has processed; None: it has kept up with what is written.
+        """
         history = self._histories[partition]
         turn = history.turns.pop(consumer, None)
         if turn is None:
             return
+        self.owned.append(OwnedSpan(partition, consumer, turn.assigned_ms, now_ms))
         if turn.started_at is None:
             self.offsets_waits_ms.append(now_ms - turn.assigned_ms)
         else:
-            processed_to = head(now_ms, self._start_ms)
+            if processed_to is None:
+                processed_to = head(now_ms, self._start_ms)
             again = max(0, min(processed_to, history.processed_to) - turn.started_at)
             history.duplicate_records += again
             history.longest_duplicate_records = max(history.longest_duplicate_records, again)

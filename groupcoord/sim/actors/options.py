@@ -32,6 +32,8 @@ class GroupOptions:
         remote_assignor: which of the coordinator's assignors these ask for; None: its default.
         member: their settings; group, instance and client id are filled in. Those that ``group.protocol=consumer`` does
             not know hold for consumers that use the classic protocol.
+        processing_ms: how long their application works on what a poll has brought before it polls again, from … to …;
+            0: it does nothing but poll.
         start_spread_ms: they start at moments spread over so long.
         clock_skew_ms: their clocks are off by up to this much, either way.
         clock_drift_ppm: their clocks run faster or slower by up to so many millionths.
@@ -45,6 +47,7 @@ class GroupOptions:
     consumer_protocol_count: int = 0
     remote_assignor: str | None = None
     member: MemberConfig = field(factory=MemberConfig)
+    processing_ms: tuple[int, int] = (0, 0)
     start_spread_ms: int = 0
     clock_skew_ms: int = 0
     clock_drift_ppm: int = 0

@@ -123,12 +123,22 @@ class Distribution:
         }
 
 
-def histogram(values: Sequence[int], most_bins: int = 40) -> list[tuple[int, int, int]]:
-    """Return (first, last, how many) of bins of equal width that cover all values; nothing without values."""
+Bin = tuple[int, int, int]
+"""The first value of a bin, its last one, and how many there are."""
+
+
+def histogram(values: Sequence[int], bin_count_max: int = 40, bounds: tuple[int, int] | None = None) -> list[Bin]:
+    """Return bins of equal width that cover all values; nothing without values.
+
+    Args:
+        values: what is counted.
+        bin_count_max: so many bins at most.
+        bounds: the least and the most of what the bins cover, if that is more than the values.
+    """
     if not values:
         return []
-    least, most = min(values), max(values)
-    width = ceil((most - least + 1) / most_bins)
+    least, most = bounds or (min(values), max(values))
+    width = ceil((most - least + 1) / bin_count_max)
     counts = [0] * ceil((most - least + 1) / width)
     for value in values:
         counts[(value - least) // width] += 1

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from groupcoord.durations import told_duration
-from groupcoord.report import layout, svg
+from groupcoord.report import layout
 from groupcoord.report.html import EMPTY, Html, element, joined
 from groupcoord.report.layout import Section, listing, paragraph, soft
 from groupcoord.report.text import counted
-from groupcoord.sim.reports.measures import MEASURES, Distribution, Measure, histogram
-from groupcoord.sim.reports.runs import FleetReport
-
-WIDTH, HEIGHT, MARGIN = 440, 160, 24
-BAR_WIDTH_MAX, BAR_HEIGHT_MIN = 48, 1.5
-BARS_LABELLED_MAX = 8
+from groupcoord.sim.reports.measures import MEASURES, Distribution, Measure
+from groupcoord.sim.reports.plots import format_value, plot
+from groupcoord.sim.reports.runs import COMPARED_MAX, FleetReport
+from groupcoord.sim.reports.timeline import draw_timeline
 
 _DISTRIBUTION_HEAD = ("@measure", "#values", "#least", "#p50", "#p90", "#p99", "#most", "#mean")
-
-
-def format_value(measure: Measure, value: float) -> str:
-    """Return a value with its unit, as people read it."""
-    if measure.unit == "ms":
-        return told_duration(value)
-    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
 
 
 def describe_seeds(report: FleetReport) -> str:
@@ -47,10 +38,11 @@ def report_page(report: FleetReport, command: str) -> str:
         f"{figures['heartbeats']:,} heartbeats, {figures['commits']:,} commits of consumers."
     )
     sections = [Section(name, title, make(report)) for name, title, make in _SECTIONS]
-    return layout.page(report.name, [soft(told), _result(report, command)], sections)
+    return layout.page(report.name, [soft(told), result_of(report, command)], sections)
 
 
-def _result(report: FleetReport, command: str) -> Html:
+def result_of(report: FleetReport, command: str) -> Html:
+    """Return whether every law held, and how to see the seeds again where one did not."""
     if not report.failed:
         return paragraph("Every law held in every seed.", style="note good")
     items = [
@@ -62,7 +54,7 @@ def _result(report: FleetReport, command: str) -> Html:
 
 
 def _distributions(report: FleetReport) -> Html:
-    plots = [plot(measure, report.values(measure.key)) for measure in MEASURES]
+    plots = [plot(measure, [("", report.values(measure.key))]) for measure in MEASURES]
     return joined((_table(report.distributions(), is_linked=True), element("div", *plots, class_="plots")))
 
 
@@ -82,13 +74,14 @@ def compared(report: FleetReport) -> list[tuple[str, ...]]:
     """Return a row for each measure that has values: its title, and for each group what half and 99 % are not above."""
     found = [report.distributions(group_id) for group_id in report.compared_ids()]
     return [
-        (measure.title, *(_middle_and_most(measure, each[measure.key]) for each in found))
+        (measure.title, *(middle_and_most(measure, each[measure.key]) for each in found))
         for measure in MEASURES
         if any(each[measure.key].count for each in found)
     ]
 
 
-def _middle_and_most(measure: Measure, distribution: Distribution) -> str:
+def middle_and_most(measure: Measure, distribution: Distribution) -> str:
+    """Return what half of all values and what 99 % of them are not above; nothing without values."""
     if not distribution.count:
         return ""
     middle, most = (format_value(measure, distribution.percentiles[p]) for p in (50, 99))
@@ -103,7 +96,8 @@ def _compared(report: FleetReport) -> Html:
     return joined((soft(told), layout.table(("measure", *(f"#{name}" for name in report.compared_ids())), rows)))
 
 
-def _causes(report: FleetReport) -> Html:
+def causes_table(report: FleetReport) -> Html:
+    """Return what started how many rebalances."""
     rows = [(cause, f"{count:,}") for cause, count in report.causes().items()]
     return layout.table(("@cause", "#rebalances"), rows) if rows else _NONE
 
@@ -130,60 +124,20 @@ def _groups(report: FleetReport) -> Html:
     return joined(parts)
 
 
+def _timelines(report: FleetReport) -> Html:
+    run = report.runs[0]
+    if not run.timelines:
+        return EMPTY
+    return joined((soft(f"Of seed {run.seed}."), *(draw_timeline(each) for each in run.timelines[:COMPARED_MAX])))
+
+
 _NONE = paragraph("There were none.")
 _SECTIONS: tuple[tuple[str, str, Callable[[FleetReport], Html]], ...] = (
     ("distributions", "Distributions", _distributions),
     ("compared", "Groups beside each other", _compared),
-    ("causes", "What started the rebalances", _causes),
+    ("causes", "What started the rebalances", causes_table),
+    ("timeline", "Over time", _timelines),
     ("clients", "What clients did", _clients),
     ("groups", "Groups", _groups),
 )
 """Name, title, and what makes the section of a report; nothing if there is nothing to tell."""
-
-
-def plot(measure: Measure, values: Sequence[int]) -> Html:
-    """Return a histogram. The heights are how many values fall into each bin; the least can be seen too."""
-    bins = histogram(values)
-    if not bins:
-        return EMPTY
-    highest = max(count for _, _, count in bins)
-    width, floor = min((WIDTH - 2 * MARGIN) / len(bins), BAR_WIDTH_MAX), HEIGHT - MARGIN
-    bars = []
-    for place, (start, end, count) in enumerate(bins):
-        if count:
-            height = max((floor - MARGIN) * count / highest, BAR_HEIGHT_MIN)
-            bar = svg.rect(MARGIN + place * width, floor - height, max(width - 1, 1), height, "values")
-            bars.append(svg.titled(f"{_told_bin(measure, start, end)}: {count:,}", [bar]))
-    parts = [
-        *bars,
-        svg.line(MARGIN, floor, WIDTH - MARGIN, floor, "axis"),
-        *_axis(measure, bins, width),
-        svg.label(MARGIN, MARGIN - 8, counted(highest, "value"), "start"),
-    ]
-    return element(
-        "article",
-        element("h3", measure.title),
-        paragraph(measure.of_what),
-        svg.picture(WIDTH, HEIGHT, f"histogram of {measure.title}", parts),
-        class_="card",
-        id=measure.key,
-    )
-
-
-def _told_bin(measure: Measure, start: int, end: int) -> str:
-    least, most = format_value(measure, start), format_value(measure, end)
-    return least if least == most else f"{least} to {most}"
-
-
-def _axis(measure: Measure, bins: Sequence[tuple[int, int, int]], width: float) -> list[Html]:
-    """Return what stands below the bars: each one's value where they are few, or the ends and the middle."""
-    if len(bins) <= BARS_LABELLED_MAX:
-        labels = [(MARGIN + (place + 0.5) * width, start, "middle") for place, (start, _, _) in enumerate(bins)]
-    else:
-        middle = len(bins) // 2
-        labels = [
-            (MARGIN, bins[0][0], "start"),
-            (MARGIN + middle * width, bins[middle][0], "middle"),
-            (MARGIN + len(bins) * width, bins[-1][1], "end"),
-        ]
-    return [svg.label(x, HEIGHT - 6, format_value(measure, value), anchor) for x, value, anchor in labels]

@@ -7,6 +7,7 @@ import signal
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import connection, parent_process
 from threading import Thread
 from typing import Any
@@ -16,6 +17,7 @@ from attrs import define, field, frozen
 from groupcoord.sim.actors.stage import ClientOperation
 from groupcoord.sim.kernel.trace import LineSink
 from groupcoord.sim.reports.measures import MEASURES, Distribution
+from groupcoord.sim.reports.timeline import Timeline, timelines_of
 from groupcoord.sim.scenarios.options import WorldOptions
 from groupcoord.sim.world import Outcome, World
 
@@ -46,6 +48,7 @@ class Run:
         operations: how often clients did what, none if it failed.
         failure: what went wrong: a law that does not hold, or an exception.
         tail: the last lines of the trace of a run that failed.
+        timelines: what happened to each group over time, if that was asked for.
     """
 
     seed: int
@@ -54,24 +57,26 @@ class Run:
     operations: dict[ClientOperation, int] = field(factory=dict)
     failure: str | None = None
     tail: tuple[str, ...] = ()
+    timelines: tuple[Timeline, ...] = ()
 
 
-def run_seed(seed: int, options: WorldOptions, sink: LineSink | None = None) -> Run:
+def run_seed(seed: int, options: WorldOptions, sink: LineSink | None = None, *, keeps_timeline: bool = False) -> Run:
     """Let the world of a seed run. Whatever goes wrong in it is part of the result."""
     world = World(seed, options, sink)
     try:
         outcome = world.run()
     except Exception as error:  # a broken invariant anywhere is what the simulator looks for
         return Run(seed, None, failure=f"{type(error).__name__}: {error}", tail=tuple(world.trace.tail[-40:]))
-    return Run(seed, outcome, tuple(_figures_of(world)), dict(world.stage.operations))
+    timelines = tuple(timelines_of(world)) if keeps_timeline else ()
+    return Run(seed, outcome, tuple(_figures_of(world)), dict(world.stage.operations), timelines=timelines)
 
 
 def _figures_of(world: World) -> Iterator[GroupFigures]:
     for group in world.groups:
-        seen = group.observations
+        group_id, seen = group.options.group_id, group.observations
         partitions = list(seen.figures().values())
         yield GroupFigures(
-            group.options.group_id,
+            group_id,
             {
                 "rebalances": (len(seen.rebalance_durations_ms),),
                 "rebalance_duration_ms": tuple(seen.rebalance_durations_ms),
@@ -79,8 +84,8 @@ def _figures_of(world: World) -> Iterator[GroupFigures]:
                 "moves": tuple(p.moves for p in partitions),
                 "duplicate_ms": tuple(p.duplicate_ms for p in partitions),
                 "longest_duplicate_ms": tuple(p.longest_duplicate_ms for p in partitions),
-                "requests": (sum(consumer.requests_sent for consumer in group.consumers),),
-                "group_records": (world.laws.log.group_records[group.options.group_id],),
+                "requests": (group.requests_sent - world.requests_before.get(group_id, 0),),
+                "group_records": (world.laws.log.group_records[group_id] - world.records_before.get(group_id, 0),),
                 "offsets_wait_ms": tuple(seen.offsets_waits_ms),
                 "transaction_open_ms": tuple(seen.transactions_open_ms),
                 "offsets_late_ms": tuple(seen.offsets_late_ms),
@@ -92,14 +97,21 @@ def _figures_of(world: World) -> Iterator[GroupFigures]:
 def run_seeds(seeds: Sequence[int], options_of: OptionsOf, jobs: int = 1) -> Iterator[Run]:
     """Run seeds, in processes of their own if ``jobs`` is above 1; results come in the order of the seeds.
 
+    The first one keeps its time lines.
+
     With processes, ``options_of`` must be something that can be pickled, or the world of each seed is made here.
     """
     if jobs <= 1:
         for seed in seeds:
-            yield run_seed(seed, options_of(seed))
+            yield run_seed(seed, options_of(seed), keeps_timeline=seed == seeds[0])
         return
     with ProcessPoolExecutor(jobs, initializer=_end_with_parent) as pool:
-        yield from pool.map(run_seed, seeds, (options_of(seed) for seed in seeds))
+        run = partial(_run_one, seeds[0])
+        yield from pool.map(run, seeds, (options_of(seed) for seed in seeds))
+
+
+def _run_one(first_seed: int, seed: int, options: WorldOptions) -> Run:
+    return run_seed(seed, options, keeps_timeline=seed == first_seed)
 
 
 def _end_with_parent() -> None:
@@ -123,10 +135,12 @@ class FleetReport:
     Attributes:
         name: the scenario's.
         runs: by seed.
+        variant: which of several it is, when they are compared.
     """
 
     name: str
     runs: list[Run] = field(factory=list)
+    variant: str = ""
 
     @property
     def failed(self) -> list[Run]:
@@ -188,6 +202,12 @@ class FleetReport:
             "clients": clients,
             "all": _json_of(self.distributions()),
             "groups": {group_id: _json_of(self.distributions(group_id)) for group_id in self.group_ids()},
+            "by_seed": {
+                str(run.seed): {
+                    group.group_id: {key: list(found) for key, found in group.values.items()} for group in run.groups
+                }
+                for run in self.runs
+            },
             "digests": {str(outcome.seed): outcome.digest for outcome in outcomes},
         }
 
@@ -196,9 +216,9 @@ def _json_of(distributions: dict[str, Distribution]) -> dict[str, Any]:
     return {key: distribution.to_json() for key, distribution in distributions.items()}
 
 
-def collect(name: str, runs: Iterable[Run], on_run: Callable[[Run], None]) -> FleetReport:
+def collect(name: str, runs: Iterable[Run], on_run: Callable[[Run], None], variant: str = "") -> FleetReport:
     """Return the report of runs; ``on_run`` is told of each."""
-    report = FleetReport(name)
+    report = FleetReport(name, variant=variant)
     for run in runs:
         report.runs.append(run)
         on_run(run)

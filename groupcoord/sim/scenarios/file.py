@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
+from typing import Any
 
 from attrs import evolve, frozen
 
+from groupcoord.assignors import Assignor, choose_assignors
 from groupcoord.config import Config
 from groupcoord.errors import ConfigError
 from groupcoord.group_settings import bounds_of_consumer_groups
 from groupcoord.member import MemberConfig
+from groupcoord.member.assembly import chosen_assignors
 from groupcoord.sim.actors.fault import Fault
 from groupcoord.sim.actors.options import GroupOptions, GroupProtocol
 from groupcoord.sim.cluster.options import ClusterOptions
@@ -21,7 +24,7 @@ from groupcoord.sim.scenarios.client_events import CLIENT_EVENTS, SIMPLE_CONSUME
 from groupcoord.sim.scenarios.fault_events import FAULT_EVENTS, EventTargets
 from groupcoord.sim.scenarios.options import WorldOptions
 from groupcoord.sim.scenarios.table_reader import ScenarioError, TableReader
-from groupcoord.sim.scenarios.toml_lines import line_numbers
+from groupcoord.sim.scenarios.toml_lines import Path, line_numbers
 
 KINDS = {**FAULT_EVENTS, **CLIENT_EVENTS}
 LARGEST_FLEET = 100_000
@@ -29,7 +32,7 @@ MIXED = "mixed"
 GROUP_CONFIG_PREFIX = "consumer."
 GROUP_KEYS = (
     *("name", "copies", "members", "topics", "regex", "protocol", "consumer_protocol_members", "assignor", "config"),
-    *("static", "start_spread", "clock_skew", "member"),
+    *("static", "start_spread", "clock_skew", "member", "processing"),
 )
 
 Planned = Callable[[Random], list[Fault]]
@@ -42,6 +45,7 @@ class Scenario:
 
     Attributes:
         name: for reports.
+        variant: which variant of the file it is; empty if there are none.
         options: the world without its faults.
         events: what happens.
     """
@@ -49,6 +53,7 @@ class Scenario:
     name: str
     options: WorldOptions
     events: tuple[Planned, ...]
+    variant: str = ""
 
     def options_of(self, seed: int) -> WorldOptions:
         """Return the world of a seed."""
@@ -62,12 +67,45 @@ def parse_scenario(text: str) -> Scenario:
     Raises:
         ScenarioError: the text is no TOML, or does not describe one; the message names key and line.
     """
+    return scenario_of(load_toml(text), line_numbers(text))
+
+
+def load_toml(text: str) -> dict[str, Any]:
+    """Return the values of a text in TOML.
+
+    Raises:
+        ScenarioError: it is none.
+    """
     try:
-        values = tomllib.loads(text)
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ScenarioError(f"this is not TOML: {error}") from error
-    root = TableReader(values, (), line_numbers(text))
-    root.expect("name", "duration", "settle", "calm", "laws_every", "cluster", "topics", "groups", "events")
+
+
+def scenario_of(values: Mapping[str, Any], lines: Mapping[Path, int]) -> Scenario:
+    """Return the scenario that the values of a file describe.
+
+    Args:
+        values: as TOML has them.
+        lines: which line each key stands on.
+
+    Raises:
+        ScenarioError: they describe none; the message names key and line.
+    """
+    root = TableReader(values, (), lines)
+    root.expect(
+        "name",
+        "duration",
+        "measure_from",
+        "settle",
+        "calm",
+        "laws_every",
+        "cluster",
+        "topics",
+        "groups",
+        "events",
+        "variants",
+    )
     name = root.text("name", "unnamed")
     duration_ms = root.positive_duration("duration")
     cluster = _cluster(root.table("cluster", {}))
@@ -79,6 +117,7 @@ def parse_scenario(text: str) -> Scenario:
         topics=topics,
         groups=groups,
         duration_ms=duration_ms,
+        measure_from_ms=_measure_from(root, duration_ms),
         law_interval_ms=root.duration("laws_every", "1m"),
         settle_ms=root.duration("settle", "15m"),
         calm_ms=root.duration("calm", "10s"),
@@ -88,6 +127,13 @@ def parse_scenario(text: str) -> Scenario:
     targets = EventTargets(cluster, topics, groups, simple_groups)
     events = tuple(_event(table, targets, duration_ms) for table in tables)
     return Scenario(name, options, events)
+
+
+def _measure_from(root: TableReader, duration_ms: int) -> int:
+    measure_from_ms = root.duration("measure_from", "0ms")
+    if measure_from_ms >= duration_ms:
+        root.fail("measure_from", "must lie before the end of the run, its duration")
+    return measure_from_ms
 
 
 def _cluster(table: TableReader) -> ClusterOptions:
@@ -108,9 +154,11 @@ def _settings(table: TableReader, key: str) -> Config:
     settings = table.table(key, {})
     properties = {"offsets.topic.num.partitions": 50, **settings.properties()}
     try:
-        return Config.from_properties(properties)
+        config = Config.from_properties(properties)
+        assignors_of(config)
     except ConfigError as error:
         settings.fail(_named(settings, str(error)), str(error))
+    return config
 
 
 def _member(table: TableReader, protocol: GroupProtocol) -> MemberConfig:
@@ -121,6 +169,7 @@ def _member(table: TableReader, protocol: GroupProtocol) -> MemberConfig:
             settings.fail(_named(settings, f"'{key}'"), "is given by the group")
     try:
         config = MemberConfig.from_properties({"group.id": "any", "group.protocol": protocol.value, **properties})
+        chosen_assignors(config.partition_assignment_strategy)
     except ConfigError as error:
         settings.fail(_named(settings, str(error)), str(error))
     return evolve(config, group_protocol=GroupProtocol.CLASSIC.value)
@@ -195,7 +244,11 @@ def _groups(
     group_configs: dict[str, dict[str, int]] = {}
     for table in root.tables("groups"):
         table.expect(*GROUP_KEYS)
-        group, copies, own = _group(table, topics), table.number("copies", 1, at_least=1), _group_config(table, config)
+        group, copies, own = (
+            _group(table, topics, config),
+            table.number("copies", 1, at_least=1),
+            _group_config(table, config),
+        )
         names = [group.group_id] if copies == 1 else [f"{group.group_id}-{number}" for number in range(copies)]
         groups += [evolve(group, group_id=each) for each in names]
         group_configs.update(dict.fromkeys(names, own) if own else {})
@@ -208,7 +261,24 @@ def _groups(
     return tuple(groups), group_configs
 
 
-def _group(table: TableReader, topics: dict[str, int]) -> GroupOptions:
+def _assignor(table: TableReader, config: Config) -> str | None:
+    """Return the coordinator's assignor that consumers ask for."""
+    name = table.text("assignor", "")
+    if name and name not in (known := assignors_of(config)):
+        table.fail("assignor", f"must be one of {', '.join(known)}, not {name!r}")
+    return name or None
+
+
+def assignors_of(config: Config) -> dict[str, Assignor]:
+    """Return the assignors that a coordinator with these settings has, by name.
+
+    Raises:
+        ConfigError: a setting names what is no assignor.
+    """
+    return choose_assignors(config.group_consumer_assignors, ())
+
+
+def _group(table: TableReader, topics: dict[str, int], config: Config) -> GroupOptions:
     consumer_count = table.number("members", at_least=1, at_most=LARGEST_FLEET)
     consumer_protocol_count = _consumer_protocol_count(table, consumer_count)
     # Settings that only the classic protocol knows have no effect where nobody uses it from the start.
@@ -221,8 +291,9 @@ def _group(table: TableReader, topics: dict[str, int]) -> GroupOptions:
         regex=regex,
         is_static=table.flag("static", False),
         consumer_protocol_count=consumer_protocol_count,
-        remote_assignor=table.text("assignor", "") or None,
+        remote_assignor=_assignor(table, config),
         member=_member(table, GroupProtocol.CONSUMER if is_consumer else GroupProtocol.CLASSIC),
+        processing_ms=table.duration_range("processing", "0ms"),
         start_spread_ms=table.duration("start_spread", "1s"),
         clock_skew_ms=table.duration("clock_skew", "0ms"),
     )

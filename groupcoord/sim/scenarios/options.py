@@ -19,6 +19,7 @@ class WorldOptions:
         groups: the consumers.
         faults: what goes wrong, and when.
         duration_ms: how long the run goes on; all faults end before.
+        measure_from_ms: from when on what happens is counted; 0: from the start.
         settle_ms: how long everything may take at most to come to rest after that.
         calm_ms: how long nothing may happen once it has.
         law_interval_ms: how much time passes between two looks at the costly laws; 0: after every event of a node.
@@ -30,6 +31,7 @@ class WorldOptions:
     groups: tuple[GroupOptions, ...]
     faults: tuple[Fault, ...] = ()
     duration_ms: int = 600_000
+    measure_from_ms: int = 0
     settle_ms: int = 900_000
     calm_ms: int = 30_000
     law_interval_ms: int = 0

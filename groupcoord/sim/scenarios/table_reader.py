@@ -44,6 +44,11 @@ class TableReader:
         self._lines = lines
         self._known: list[str] = []
 
+    @property
+    def lines(self) -> Mapping[Path, int]:
+        """Which line each key of the file stands on."""
+        return self._lines
+
     def fail(self, key: str | None, message: str) -> NoReturn:
         """Complain about a key, or (None) about the table.
 
@@ -156,7 +161,7 @@ class TableReader:
     def properties(self) -> dict[str, Any]:
         """Return all of it as Kafka's dotted keys, also where TOML takes the dots for tables."""
         self._known += self._values
-        return dict(_flattened("", self._values))
+        return dict(flattened("", self._values))
 
     def expect(self, *keys: str) -> None:
         """Say which keys there may be.
@@ -179,11 +184,12 @@ class TableReader:
                 self.fail(key, "is no key that is known here" + (f"; did you mean {close[0]}?" if close else ""))
 
 
-def _flattened(prefix: str, values: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def flattened(prefix: str, values: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return all values below a table, with dotted keys."""
     found: list[tuple[str, Any]] = []
     for key, value in values.items():
         name = f"{prefix}{key}"
-        found += _flattened(f"{name}.", value) if isinstance(value, dict) else [(name, value)]
+        found += flattened(f"{name}.", value) if isinstance(value, dict) else [(name, value)]
     return found
 
 

@@ -1,0 +1,197 @@
+"""Variants of a scenario, what they differ by, and the keys that this is good for: measure_from, processing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from groupcoord import cli
+from groupcoord.sim import Comparison, FleetReport, Run, ScenarioError, World, parse_variants, read_setting
+from groupcoord.sim.reports.measures import MEASURES
+from groupcoord.sim.reports.runs import GroupFigures
+
+REBALANCES = MEASURES[0]
+SCENARIO = """
+name = "two <ways>"
+duration = "4m"
+
+[topics]
+orders = 4
+
+[[groups]]
+name = "billing"
+members = 2
+topics = ["orders"]
+
+[groups.member]
+partition.assignment.strategy = "range"
+
+[[events]]
+kind = "stop-consumer"
+group = "billing"
+consumer = 1
+down = "30s"
+at = "2m"
+"""
+VARIANTS = """
+[[variants]]
+name = "idle"
+
+[[variants]]
+name = "at work"
+set.groups.billing.processing = ["4s", "5s"]
+set.groups.billing.member.session.timeout.ms = 20000
+"""
+
+
+def unowned_ms(text: str) -> list[int]:
+    """Return how long each partition was without owner, in one seed."""
+    (scenario,) = parse_variants(text)
+    world = World(1, scenario.options_of(1))
+    world.run()
+    return [figure.unowned_ms for figure in world.groups[0].observations.figures().values()]
+
+
+def test_variants_set_keys_otherwise() -> None:
+    """Each variant is the fleet with its keys; Kafka's settings are reached through their dots."""
+    idle, busy = parse_variants(SCENARIO + VARIANTS, {"groups.*.members": 3, "topics.orders": 8})
+
+    assert [scenario.variant for scenario in (idle, busy)] == ["idle", "at work"]
+    first, second = idle.options.groups[0], busy.options.groups[0]
+    assert (first.processing_ms, second.processing_ms) == ((0, 0), (4_000, 5_000))
+    assert second.member.session_timeout_ms == 20_000
+    assert second.member.partition_assignment_strategy == ("range",)
+    assert first.consumer_count == second.consumer_count == 3
+    assert idle.options.topics == {"orders": 8}
+
+
+@pytest.mark.parametrize(
+    ("added", "message"),
+    [
+        ('[[variants]]\nname = "a"\nset.groups.other.members = 1', "groups.other.members: there is no 'other'"),
+        (
+            '[[variants]]\nname = "a"\n[[variants]]\nname = "a"',
+            r"line 25: variants\[1\].name: there are two",
+        ),
+        ('[[variants]]\nname = "a"\nset.groups.billing.members = 0', r"variant 'a': .*must be a whole number"),
+        ("[[variants]]", r"variants\[0\].name: is missing"),
+    ],
+)
+def test_what_is_wrong_with_a_variant(added: str, message: str) -> None:
+    """The message names the variant, or key and line."""
+    with pytest.raises(ScenarioError, match=message):
+        parse_variants(SCENARIO + added)
+
+
+def test_settings_from_the_command_line() -> None:
+    """A value is TOML, or else the text that it is."""
+    assert read_setting("groups.billing.members=5") == ("groups.billing.members", 5)
+    assert read_setting("groups.*.processing = 90s") == ("groups.*.processing", "90s")
+    assert read_setting('at=["1s", "2s"]') == ("at", ["1s", "2s"])
+    with pytest.raises(ScenarioError, match="must be KEY=VALUE"):
+        read_setting("members")
+
+
+def test_an_application_that_works_makes_eager_rebalancing_slow() -> None:
+    """Who works for seconds between polls comes late to a rebalance, and all partitions wait for that."""
+    idle = unowned_ms('measure_from = "1m"\n' + SCENARIO)
+    busy = unowned_ms(
+        'measure_from = "1m"\n' + SCENARIO.replace("members = 2", 'members = 2\nprocessing = ["4s", "5s"]')
+    )
+
+    assert max(idle) < 1_000
+    assert max(busy) > 3_000
+
+
+def test_what_is_before_the_measured_time_is_not_counted() -> None:
+    """The group's first start takes three seconds, and counts only without measure_from."""
+    whole = unowned_ms(SCENARIO)
+    measured = unowned_ms('measure_from = "1m"\n' + SCENARIO)
+
+    assert min(a - b for a, b in zip(whole, measured, strict=True)) >= 3_000
+    with pytest.raises(ScenarioError, match=r"line 1: measure_from: must lie before the end of the run"):
+        parse_variants('measure_from = "4m"\n' + SCENARIO)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"range"', '"nope"', r"line 14: .*partition.assignment.strategy.*unknown assignor 'nope'"),
+        (
+            "members = 2",
+            'members = 2\nprotocol = "consumer"\nassignor = "nope"',
+            "assignor: must be one of uniform",
+        ),
+        ("[topics]", '[cluster.config]\ngroup.consumer.assignors = "nope"\n[topics]', "line 6: .*no assignor 'nope'"),
+    ],
+)
+def test_assignors_that_there_are_not(old: str, new: str, message: str) -> None:
+    """A wrong name is an error of the file, with its line."""
+    with pytest.raises(ScenarioError, match=message):
+        parse_variants(SCENARIO.replace(old, new))
+
+
+def report(variant: str, *rebalances: int) -> FleetReport:
+    runs = []
+    for seed, count in enumerate(rebalances):
+        figures = GroupFigures("g", {"rebalances": (count,)}, {})
+        runs.append(Run(seed, None, (figures,)))
+    return FleetReport("f", runs, variant)
+
+
+def test_differences_are_paired_by_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What differs by one in each seed differs clearly, however much the seeds differ from each other."""
+    monkeypatch.setattr("groupcoord.sim.reports.comparison.MEASURES", [REBALANCES])
+    first, steady, chance = report("a", 10, 200, 3_000), report("b", 11, 201, 3_002), report("c", 20, 150, 3_010)
+    comparison = Comparison((first, steady, chance))
+
+    (clear,) = comparison.differences(steady)
+    (unclear,) = comparison.differences(chance)
+
+    assert (clear.seeds, round(clear.mean, 3), clear.is_clear) == (3, 1.333, False)
+    assert (round(clear.least or 0, 3), round(clear.most or 0, 3)) == (-0.101, 2.768)
+    assert not unclear.is_clear
+    (alone,) = Comparison((report("a", 1), report("b", 3))).differences(report("b", 3))
+    assert (alone.mean, alone.least, alone.is_clear) == (2, None, False)
+    assert Comparison((report("a", 1, 5, 9), report("b", 3, 7, 11))).differences(report("b", 3, 7, 11))[0].is_clear
+
+
+def test_the_command_compares(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Variants are told beside each other in text, in JSON with each seed's values, and on one page."""
+    path, page = tmp_path / "s.toml", tmp_path / "s.html"
+    path.write_text(SCENARIO + VARIANTS)
+    simulate = _runner(capsys)
+
+    status, out, _ = simulate(str(path), "--seeds", "2", "--jobs", "1", "--html", str(page))
+    found = json.loads(simulate(str(path), "--seeds", "2", "--jobs", "1", "--json", "--set", "groups.*.members=3")[1])
+
+    assert status == 0
+    assert "2 variants, each with 2 seeds (0 to 1): every law held" in out
+    assert "difference from idle" in out
+    html = page.read_text()
+    assert "two &lt;ways&gt;" in html
+    assert html.count("time line of billing") == 2
+    assert found["compared_with"] == "idle"
+    assert len(found["variants"]["at work"]["by_seed"]["1"]["billing"]["unowned_ms"]) == 4
+    assert found["differences"]["at work"]["unowned_ms"]["mean"] > 0
+    assert simulate(str(path), "--seed", "1")[2].endswith(
+        "--seed wants one of the variants: --variant idle or at work\n"
+    )
+    assert simulate(str(path), "--variant", "x")[2].endswith("there is no variant 'x'; there are idle, at work\n")
+    assert simulate(str(path), "--set", "x")[0] == 2
+    assert simulate("--set", "a=1")[2].endswith("--set and --variant need a scenario\n")
+    trace = simulate(str(path), "--seed", "1", "--variant", "idle")[1]
+    assert "at rest" in trace
+
+
+def _runner(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    def simulate(*words: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as caught:
+            cli.main(["simulate", *words])
+        output = capsys.readouterr()
+        return int(caught.value.code or 0), output.out, output.err
+
+    return simulate
