@@ -2,10 +2,10 @@
 
 5: log start offsets. 7: fetch sessions (KIP-227) and a top-level error. 9: leader epochs. 11: rack and preferred
 replica (KIP-392). 12: last fetched epoch, cluster id. 13: topics by id (KIP-516). 15: the replica id becomes a tagged
-field (KIP-903).
+field (KIP-903). 12 and 16: the current leader and where it is, for who asked another node (KIP-951).
 
 Gaps: what only followers and controllers need (diverging epochs, snapshots, directory ids, high watermarks) is not
-passed on; the current leader (12) and node endpoints (16) are never told.
+passed on.
 """
 
 import struct
@@ -16,12 +16,15 @@ from groupcoord.core.records import ZERO_UUID
 from groupcoord.wire import primitives, schema
 from groupcoord.wire.api import Api, Decoder, Encoder, PartsEncoder, VersionRange
 from groupcoord.wire.broker_messages import (
+    NO_LEADER,
+    CurrentLeader,
     Fetch,
     FetchedPartitionData,
     FetchPartition,
     FetchResponse,
     FetchTopic,
     ForgottenTopic,
+    MetadataBroker,
 )
 from groupcoord.wire.header import RequestHeader
 from groupcoord.wire.pacing import paced
@@ -73,6 +76,21 @@ _PARTITION = struct.Struct(">ihqq").pack
 _NOTHING_TAGGED = b"\x00"
 
 
+def _tagged_leader(leader: CurrentLeader) -> bytes:
+    """Write the tagged fields of a partition: the current leader, whose tag is 1."""
+    value = _INT32(leader.leader_id) + _INT32(leader.leader_epoch) + _NOTHING_TAGGED
+    return b"\x01\x01" + primitives.write_uvarint(len(value)) + value
+
+
+def _tagged_endpoints(endpoints: tuple[MetadataBroker, ...]) -> bytes:
+    """Write the tagged fields of an answer: where nodes are, whose tag is 0."""
+    value = primitives.write_uvarint(len(endpoints) + 1)
+    for node_id, host, port, rack in endpoints:
+        place = _INT32(node_id) + primitives.write_compact_string(host) + _INT32(port)
+        value += place + primitives.write_compact_nullable_string(rack) + _NOTHING_TAGGED
+    return b"\x01\x00" + primitives.write_uvarint(len(value)) + value
+
+
 class _Layout:
     """How a version writes its answer. By hand, so that records go out in the pieces in which they are kept."""
 
@@ -82,6 +100,7 @@ class _Layout:
         self._has_session = version >= 7
         self._has_preferred_replica = version >= 11
         self._has_topic_ids = version >= 13
+        self._has_endpoints = version >= 16
         self._tagged = _NOTHING_TAGGED if self._is_flexible else b""
 
     def parts(self, response: FetchResponse, header: RequestHeader) -> list[bytes]:
@@ -102,11 +121,13 @@ class _Layout:
                 parts.append(self._partition(partition))
                 parts += partition.records
                 if self._is_flexible:
-                    parts.append(_NOTHING_TAGGED)
+                    leader = partition.current_leader
+                    parts.append(_NOTHING_TAGGED if leader is NO_LEADER else _tagged_leader(leader))
             if self._is_flexible:
                 parts.append(_NOTHING_TAGGED)
         if self._is_flexible:
-            parts.append(_NOTHING_TAGGED)
+            tells = self._has_endpoints and response.node_endpoints
+            parts.append(_tagged_endpoints(response.node_endpoints) if tells else _NOTHING_TAGGED)
         return parts
 
     def whole(self, response: FetchResponse, header: RequestHeader) -> bytes:

@@ -7,7 +7,7 @@
 ApiVersions lists versions 0 to 2 as well, as a broker of 4.x does, because librdkafka counts on them (KAFKA-18659); a
 request of these versions closes the connection.
 
-Gaps: an answer names neither current leaders nor node endpoints (10).
+10: current leaders and where they are, for who asked another node (KIP-951).
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,14 @@ from typing import Any
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.wire import schema
 from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
-from groupcoord.wire.broker_messages import Produce, ProducedPartition, ProducePartition, ProduceResponse, ProduceTopic
+from groupcoord.wire.broker_messages import (
+    NO_LEADER,
+    Produce,
+    ProducedPartition,
+    ProducePartition,
+    ProduceResponse,
+    ProduceTopic,
+)
 from groupcoord.wire.header import RequestHeader
 from groupcoord.wire.pacing import paced
 
@@ -56,10 +63,16 @@ def _response(response: ProduceResponse, header: RequestHeader) -> schema.Values
             }
             for topic in paced(response.topics)
         ],
+        **(
+            {"node_endpoints": [place._asdict() for place in response.node_endpoints]}
+            if response.node_endpoints
+            else {}
+        ),
     }
 
 
 def _partition(partition: ProducedPartition) -> schema.Values:
+    leader = partition.current_leader
     return {
         "index": partition.partition_index,
         "error_code": partition.error_code,
@@ -71,6 +84,7 @@ def _partition(partition: ProducedPartition) -> schema.Values:
             {"batch_index": number, "batch_index_error_message": partition.error_message}
             for number in paced(partition.refused_records)
         ],
+        **({} if leader is NO_LEADER else {"current_leader": leader._asdict()}),
     }
 
 
