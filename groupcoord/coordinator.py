@@ -24,7 +24,7 @@ from groupcoord.core.events import AppendFailures, Counters, Event
 from groupcoord.core.front.authorization import Authorize, Principal
 from groupcoord.core.front.front import Front, VerifyTransaction
 from groupcoord.core.front.partition_table import PartitionStatus, PartitionTable
-from groupcoord.core.front.routing import Cluster, Owner
+from groupcoord.core.front.routing import Cluster, Owner, TransactionOwner
 from groupcoord.core.front.split_requests import SplitRequests, original_tokens
 from groupcoord.core.messages import Node, Request
 from groupcoord.core.observer import Observer
@@ -81,6 +81,7 @@ class GroupCoordinator:
             configuration says if left out.
         node: what FindCoordinator says of this coordinator.
         owner: which node coordinates a log partition, for one coordinator among several; this node if left out.
+        transaction_owner: which node coordinates a transactional id, likewise; this node if left out.
         authorize: decides who may do what, asked wherever Kafka asks its authorizer; all is allowed if left out.
         verify_transaction: decides whether a producer may commit offsets of a group in its transaction, asked before
             the group is looked at; any producer may if left out.
@@ -103,6 +104,7 @@ class GroupCoordinator:
         consumer_group_settings: SettingsOfConsumerGroup | None = None,
         node: Node = LOCAL_NODE,
         owner: Owner | None = None,
+        transaction_owner: TransactionOwner | None = None,
         authorize: Authorize | None = None,
         verify_transaction: VerifyTransaction | None = None,
         new_member_id: Callable[[str], str] = random_member_id,
@@ -126,7 +128,7 @@ class GroupCoordinator:
         self._timers = TimerQueue()
         self._observer = Observer()
         self._loader = Loader(self._partitions, self.log_store, self.clock, self._observer, self._make_partition)
-        self._cluster = Cluster(node, owner, count)
+        self._cluster = Cluster(node, owner, count, transaction_owner)
         self._front = Front(
             config=self.config,
             assignors=tuple(chosen),

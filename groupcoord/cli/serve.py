@@ -7,7 +7,7 @@ import gc
 import logging
 import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -20,27 +20,25 @@ import groupcoord
 from groupcoord.cli.interrupts import AtTheFirstSignal
 from groupcoord.clock import Clock, LeapingClock, SystemClock
 from groupcoord.config import Config
-from groupcoord.coordinator import LoadError
+from groupcoord.coordinator import GroupCoordinator, LoadError
 from groupcoord.core.messages import Node
 from groupcoord.errors import ConfigError
 from groupcoord.host.addresses import ANY_ADDRESS
-from groupcoord.host.broker import Broker
 from groupcoord.host.group_configs import GroupConfigs
 from groupcoord.host.json_file import DataFileError
-from groupcoord.host.opening import open_log_store, open_topic_directory, open_transaction_log
+from groupcoord.host.node_servers import NODES_MAX, NodeServers, Sockets
+from groupcoord.host.opening import Storage, open_log_store, open_topic_directory, open_transaction_log
 from groupcoord.host.security.security import Security, split_properties
-from groupcoord.host.server import Server
+from groupcoord.host.topic_data import TopicData
 from groupcoord.host.topics import OFFSETS_TOPIC, TopicError, TopicRegistry, check_topic_name
 from groupcoord.host.transaction_log import TransactionLogError
 from groupcoord.interpreter import keep_freed_memory
-from groupcoord.log_store import ListingStore, LogStore, LogStoreError, MemoryLogStore
+from groupcoord.log_store import ClosableStore, ListingStore, LogStore, LogStoreError
 from groupcoord.wire import load_newest
 
 if TYPE_CHECKING:
-    from groupcoord.host.metrics import MetricsServer
     from groupcoord.topic_logs.data_directory import DataDirectory
 
-NODE_ID = 1
 FAILURE, USAGE_ERROR = 1, 2
 OFFSETS_PARTITIONS_KEY = "offsets.topic.num.partitions"
 
@@ -88,6 +86,14 @@ def serve(
             help="Let tests say on this port of 127.0.0.1, over HTTP, what shall go wrong; 0 takes a free one.",
         ),
     ] = None,
+    nodes: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=NODES_MAX,
+            help="How many nodes to run, with a port each: --port and those after it, or free ones.",
+        ),
+    ] = 1,
     no_records: Annotated[
         bool, typer.Option("--no-records", help="Let topics be empty: nothing can be produced, and lag is always 0.")
     ] = False,
@@ -99,30 +105,27 @@ def serve(
     """
     with _errors_told():
         _set_up_logging(log_level)
+        if nodes > 1 and metrics_port is not None:
+            raise StartError("--metrics-port shows one node: leave it out, or --nodes", USAGE_ERROR)
         config, is_set, secure = _parse_settings(setting or [], holds_records=not no_records)
         topics = [_parse_topic(text) for text in topic or []]
         clock: Clock = SystemClock() if control_port is None else LeapingClock()
         security = Security(clock, data_dir, secure)
         with ExitStack() as stack:
-            socks = _bind(stack, security, host, port, advertised_host)
-            store = _open_store(data_dir, config)
-            if not isinstance(store, MemoryLogStore):
-                stack.callback(store.close)  # type: ignore[attr-defined]
-            registry, directory, config = _open_topics(data_dir, store, config, is_set, topics)
-            broker = Broker(
-                config=config,
-                clock=clock,
-                log_store=store,
-                topics=registry,
-                group_configs=GroupConfigs(config, data_dir),
-                node=Node(NODE_ID, advertised_host or host, advertised_port or _port_of(socks)),
-                transaction_log=open_transaction_log(data_dir),
-                topic_directory=directory,
-                security=security,
-            )
-            server = Server(broker, socks=socks)
-            pages = _Pages(_metrics(broker, host, metrics_port), control_port)
-            _run(server, pages, partial(_announce, _addresses(socks), broker, data_dir, registry))
+            sockets = _bind(stack, security, host, port, nodes, advertised_host)
+            opening = _Opening(data_dir, config, is_set, topics, clock, security)
+            told = [_node(number, own, advertised_host or host, advertised_port) for number, own in enumerate(sockets)]
+            where = _addresses(sockets)
+            servers = NodeServers(opening.storage, clock, told, sockets)
+            stack.callback(servers.forget)
+            servers.prepare()
+            pages = _Pages(host, metrics_port, control_port)
+            _run(servers, pages, partial(_announce, where, data_dir, servers))
+
+
+def _node(number: int, sockets: Sockets, host: str, first_port: int | None) -> Node:
+    """Return a node as clients are told of it."""
+    return Node(number + 1, host, first_port + number if first_port else _port_of(sockets))
 
 
 @contextmanager
@@ -184,13 +187,19 @@ def _parse_topic(text: str) -> tuple[str, int]:
 
 
 def _bind(
-    stack: ExitStack, security: Security, host: str, port: int, advertised_host: str | None
-) -> dict[str, socket.socket]:
-    """Return a bound socket for each listener, by its name; without listeners one for host and port, with none."""
+    stack: ExitStack, security: Security, host: str, port: int, node_count: int, advertised_host: str | None
+) -> list[dict[str, socket.socket]]:
+    """Return for each node a bound socket for each listener, by its name; without listeners one, with none."""
     if not security.listeners and host in ANY_ADDRESS and advertised_host is None:
         raise StartError(f"--host {host!r} needs --advertised-host: clients can't connect to it", USAGE_ERROR)
     addresses = security.addresses or {"": (host, port)}
-    return {name: stack.enter_context(_listening_socket(*address)) for name, address in addresses.items()}
+    return [
+        {
+            name: stack.enter_context(_listening_socket(own_host, own_port and own_port + number))
+            for name, (own_host, own_port) in addresses.items()
+        }
+        for number in range(node_count)
+    ]
 
 
 def _port_of(socks: Mapping[str, socket.socket]) -> int:
@@ -215,6 +224,64 @@ def _listening_socket(host: str, port: int) -> Iterator[socket.socket]:
         except OSError as error:
             raise StartError(f"can't listen on {host}:{port}: {error.strerror or error}") from None
         yield sock
+
+
+class _Opening:
+    """Opens what the server keeps its data in: on disk anew in each of its lives, in memory once.
+
+    Args:
+        data_dir: where it is on disk; None: in memory.
+        config: the settings.
+        is_set: the number of offsets partitions is among those that were given.
+        topics: those that shall exist.
+        clock: where time comes from.
+        security: who may connect.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path | None,
+        config: Config,
+        is_set: bool,
+        topics: list[tuple[str, int]],
+        clock: Clock,
+        security: Security,
+    ) -> None:
+        self._data_dir = data_dir
+        self._config = config
+        self._is_set = is_set
+        self._topics = topics
+        self._clock = clock
+        self._security = security
+        self._in_memory: Storage | None = None
+
+    def storage(self) -> Storage:
+        """Return it.
+
+        Raises:
+            StartError: it can't be used as asked.
+        """
+        if self._in_memory is not None:
+            return self._in_memory
+        data_dir = self._data_dir
+        with ExitStack() as stack:
+            store = _open_store(data_dir, self._config)
+            if isinstance(store, ClosableStore):
+                stack.callback(store.close)
+            registry, directory, config = _open_topics(data_dir, store, self._config, self._is_set, self._topics)
+            storage = Storage(
+                config,
+                store,
+                registry,
+                GroupConfigs(config, data_dir),
+                open_transaction_log(data_dir),
+                TopicData(config, self._clock, registry, directory),
+                self._security,
+            )
+            stack.pop_all()
+        if data_dir is None:
+            self._in_memory = storage
+        return storage
 
 
 def _open_store(data_dir: Path | None, config: Config) -> LogStore:
@@ -261,17 +328,17 @@ def _keep_offsets_partitions(registry: TopicRegistry, store: LogStore, config: C
     return evolve(config, offsets_topic_num_partitions=known.partition_count)
 
 
-def _addresses(socks: Mapping[str, socket.socket]) -> str:
+def _addresses(sockets: Sequence[Sockets]) -> str:
     """Return where the server listens, in words."""
     addresses = []
-    for name, sock in socks.items():
+    for name, sock in ((name, sock) for own in sockets for name, sock in own.items()):
         host, port = sock.getsockname()[:2]
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         addresses.append(f"{name}://{address}" if name else address)
     return ", ".join(addresses)
 
 
-def _announce(address: str, broker: Broker, data_dir: Path | None, registry: TopicRegistry) -> None:
+def _announce(address: str, data_dir: Path | None, servers: NodeServers) -> None:
     where = "in memory, gone when it stops" if data_dir is None else f"data in {data_dir}"
     if not sys.stdout.isatty():
         print(f"groupcoord {groupcoord.__version__} listening on {address} ({where})", flush=True)
@@ -279,9 +346,10 @@ def _announce(address: str, broker: Broker, data_dir: Path | None, registry: Top
     from rich.console import Console
     from rich.panel import Panel
 
-    names = [f"{topic.name}:{topic.partition_count}" for topic in registry if not topic.is_internal]
+    node = servers.nodes.leadership.brokers()[0]
+    names = [f"{topic.name}:{topic.partition_count}" for topic in servers.storage.topics if not topic.is_internal]
     lines = [
-        f"listening on [bold]{address}[/], clients are told {broker.node.host}:{broker.node.port}",
+        f"listening on [bold]{address}[/], clients are told {node.host}:{node.port}",
         where,
         f"topics: {', '.join(names[:8]) or 'none yet'}{' …' if len(names) > 8 else ''}",
         "[dim]Ctrl-C stops it[/]",
@@ -289,25 +357,23 @@ def _announce(address: str, broker: Broker, data_dir: Path | None, registry: Top
     Console().print(Panel("\n".join(lines), title=f"groupcoord {groupcoord.__version__}", expand=False))
 
 
-def _metrics(broker: Broker, host: str, port: int | None) -> MetricsServer | None:
-    if port is None:
-        return None
-    from groupcoord.host.metrics import MetricsServer
-
-    return MetricsServer(broker.coordinator, host, port)
+def _coordinator_of(servers: NodeServers) -> GroupCoordinator | None:
+    """Return the group coordinator of the only node; None while it does not run."""
+    return next((server.broker.coordinator for server in servers.running.values()), None)
 
 
 class _Pages(NamedTuple):
-    """What is served over HTTP besides: None is not."""
+    """What is served over HTTP besides, on which ports: None is not."""
 
-    metrics: MetricsServer | None
+    host: str
+    metrics_port: int | None
     control_port: int | None
 
 
-def _run(server: Server, pages: _Pages, on_start: Callable[[], None]) -> None:
+def _run(servers: NodeServers, pages: _Pages, on_start: Callable[[], None]) -> None:
     keep_freed_memory()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(server, pages, on_start))
+        runner.run(_serve(servers, pages, on_start))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -318,34 +384,38 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-async def _serve(server: Server, pages: _Pages, on_start: Callable[[], None]) -> None:
+async def _serve(servers: NodeServers, pages: _Pages, on_start: Callable[[], None]) -> None:
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
     async with AsyncExitStack() as stack:
         # Not the loop's own handlers: with these, a signal would not be obeyed while the loop is busy, nor behind it.
         stack.enter_context(AtTheFirstSignal(lambda: loop.call_soon_threadsafe(stopping.set)))
-        await stack.enter_async_context(server)
+        stack.push_async_callback(servers.stop)
+        await servers.start()
         gc.freeze()  # what was loaded stays: the garbage collector need not look at it again and again
         on_start()
-        await _serve_pages(server, pages, stack)
+        await _serve_pages(servers, pages, stack)
         preparing = loop.create_task(_prepare())
         await stopping.wait()
         preparing.cancel()
 
 
-async def _serve_pages(server: Server, pages: _Pages, stack: AsyncExitStack) -> None:
+async def _serve_pages(servers: NodeServers, pages: _Pages, stack: AsyncExitStack) -> None:
     log = logging.getLogger("groupcoord.host")
-    if pages.metrics is not None:
+    if pages.metrics_port is not None:
+        from groupcoord.host.metrics import MetricsServer
+
+        metrics = MetricsServer(partial(_coordinator_of, servers), pages.host, pages.metrics_port)
         try:
-            await stack.enter_async_context(pages.metrics)
+            await stack.enter_async_context(metrics)
         except OSError as error:
             raise StartError(f"can't show metrics: {error.strerror or error}") from None
-        log.info("metrics on port %d", pages.metrics.port)
+        log.info("metrics on port %d", metrics.port)
     if pages.control_port is not None:
         from groupcoord.faults import Control
         from groupcoord.faults.control_server import ControlServer
 
-        control = ControlServer(Control(server), pages.control_port)
+        control = ControlServer(Control(servers), pages.control_port)
         try:
             await stack.enter_async_context(control)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""A server as tests use it: a broker and its sockets, which can be killed and started again in one process."""
+"""A server as tests use it: nodes on free ports that can be killed and started again in one process."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from groupcoord.clock import Clock
 from groupcoord.config import Config
@@ -16,29 +16,14 @@ from groupcoord.faults.control import Control
 from groupcoord.faults.rules import Rules
 from groupcoord.host.broker import Broker
 from groupcoord.host.group_configs import GroupConfigs
-from groupcoord.host.opening import open_log_store, open_topic_directory, open_transaction_log
+from groupcoord.host.node_servers import NODES_MAX, NodeServers, bound_socket
+from groupcoord.host.opening import Storage, open_log_store, open_topic_directory, open_transaction_log
 from groupcoord.host.security.security import Security
-from groupcoord.host.server import Server
 from groupcoord.host.topic_data import TopicData
 from groupcoord.host.topics import OFFSETS_TOPIC, TopicRegistry
-from groupcoord.host.transaction_log import MemoryTransactionLog
-from groupcoord.log_store import ClosableStore, LogStore
+from groupcoord.log_store import ClosableStore
 
 HOST = "127.0.0.1"
-NODE_ID = 1
-
-
-@frozen
-class Kept:
-    """What a server keeps its data in, on disk or in memory."""
-
-    config: Config
-    log_store: LogStore
-    topics: TopicRegistry
-    group_configs: GroupConfigs
-    transaction_log: MemoryTransactionLog
-    data: TopicData
-    security: Security
 
 
 class Cluster:
@@ -51,13 +36,16 @@ class Cluster:
         topics: the topics that exist from the start, with their numbers of partitions.
         data_dir: where everything is kept; None: in memory.
         clock: where time comes from.
+        nodes: how many nodes there are, with ids from 1 on.
         secure: Kafka's settings for log-in and ACLs.
         users: passwords by name, of those who may log in.
-        make_broker: makes the broker of each life, of what a :class:`~groupcoord.host.broker.Broker` takes.
+        make_broker: makes a node of what a :class:`~groupcoord.host.broker.Broker` takes.
+
+    Raises:
+        ValueError: there are no nodes, or too many.
 
     Attributes:
         rules: what goes wrong with requests; of all lives.
-        control: the words for that; of the present life.
     """
 
     def __init__(
@@ -67,101 +55,131 @@ class Cluster:
         data_dir: Path | None,
         clock: Clock,
         *,
+        nodes: int = 1,
         secure: Mapping[str, str | int | float],
         users: Mapping[str, str],
         make_broker: Callable[..., Broker],
     ) -> None:
+        if type(nodes) is not int or not 1 <= nodes <= NODES_MAX:
+            raise ValueError(f"nodes must be a number from 1 to {NODES_MAX}, not {nodes!r}")
         self.clock = clock
         self.rules = Rules()
-        self.control: Control
-        self._server: Server
         self._config = config
         self._topics = topics
         self._data_dir = data_dir
         self._secure = secure
         self._users = users
         self._make_broker = make_broker
-        self._in_memory: Kept | None = None
-        self._sockets: dict[str, socket.socket] = {}  # by listener; "" where there is but one without a name
-        self._addresses: dict[str, tuple[str, int]] = {}
+        self._node_ids = range(1, nodes + 1)
+        self._in_memory: Storage | None = None
+        self._servers: NodeServers | None = None
+        self._control: Control | None = None
 
-    async def start(self) -> None:
+    @property
+    def control(self) -> Control:
+        """The words for what shall go wrong.
+
+        Raises:
+            RuntimeError: the server was not started.
+        """
+        if self._control is None:
+            raise RuntimeError("the server does not run")
+        return self._control
+
+    @property
+    def servers(self) -> NodeServers:
+        """The nodes.
+
+        Raises:
+            RuntimeError: the server was not started.
+        """
+        if self._servers is None:
+            raise RuntimeError("the server was not started")
+        return self._servers
+
+    @property
+    def was_started(self) -> bool:
+        """True from the first start on, until the end."""
+        return self._servers is not None
+
+    @property
+    def bootstrap(self) -> str:
+        """The addresses of all nodes, by their first listeners."""
+        places = (next(iter(own.values())) for own in self.servers.addresses.values())
+        return ",".join(f"{HOST}:{port}" for _, port in places)
+
+    def bootstrap_of(self, listener: str) -> str:
+        """Return the addresses of all nodes, by one of several listeners.
+
+        Raises:
+            KeyError: there is no such listener.
+            RuntimeError: the server was not started.
+        """
+        return ",".join(f"{HOST}:{own[listener][1]}" for own in self.servers.addresses.values())
+
+    async def start(self, node_id: int | None = None) -> None:
         """Begin to serve: at first on free ports, later on the same again.
+
+        Args:
+            node_id: the node to start; None: all.
 
         Raises:
             OSError: no port, or no directory, is to be had.
             GroupcoordError: the data directory, or a topic, can't be used.
         """
         with ExitStack() as stack:
-            kept = self._in_memory or self._open(stack)
-            if self._data_dir is None:
-                self._in_memory = kept
-            if not self._sockets:
+            if self._servers is None:
                 stack.callback(self.forget)
-                self._bind(kept.security.addresses or {"": (HOST, 0)})
-            node = Node(NODE_ID, HOST, self.ports[0])
-            server = Server(self._broker_over(kept, node), socks=self._sockets)
-            await server.start()
+                self._servers = self._bound()
+                self._control = Control(self._servers, self.rules)
+            await (self._servers.start() if node_id is None else self._servers.restart(node_id))
             stack.pop_all()
-        self._server = server
-        self.control = Control(server, self.rules)
 
     async def stop(self, *, is_final: bool) -> None:
         """Stop in order; unless this is the end, nobody else gets the ports, though nobody listens there."""
-        await self._server.stop()
-        self._end_life(is_final=is_final)
+        await self.servers.stop()
+        self.rules.forget_nodes()
+        if is_final:
+            self.forget()
 
     async def kill(self) -> None:
         """Stop as a process does that is killed; the ports are kept."""
-        await self._server.abort()
-        self._end_life(is_final=False)
+        self.servers.crash()
+        self.rules.forget_nodes()
 
     def forget(self) -> None:
         """Give the ports back, and forget what was kept in memory."""
-        self._in_memory = None
-        for sock in self._sockets.values():
-            sock.close()
-        self._sockets, self._addresses = {}, {}
+        self._in_memory = self._control = None
+        servers, self._servers = self._servers, None
+        if servers is not None:
+            servers.forget()
 
-    @property
-    def ports(self) -> list[int]:
-        """The ports of the listeners, once there are any."""
-        return [address[1] for address in self._addresses.values()]
+    # ------------------------------------------------------------ what it is made of
 
-    def port_of(self, listener: str) -> int:
-        """Return the port of one of several listeners.
+    def _bound(self) -> NodeServers:
+        """Return nodes that have ports."""
+        addresses = Security(self.clock, properties=self._secure).addresses or {"": (HOST, 0)}
+        with ExitStack() as stack:
+            sockets: list[dict[str, socket.socket]] = []
+            for number in range(len(self._node_ids)):
+                own = {name: (host, port and port + number) for name, (host, port) in addresses.items()}
+                sockets.append({name: stack.enter_context(bound_socket(place)) for name, place in own.items()})
+            stack.pop_all()
+        ports = (next(iter(own.values())).getsockname()[1] for own in sockets)
+        nodes = [Node(node_id, HOST, port) for node_id, port in zip(self._node_ids, ports, strict=True)]
+        return NodeServers(self._opened, self.clock, nodes, sockets, self._make_broker)
 
-        Raises:
-            KeyError: there is no such listener, or the server was never started.
-        """
-        return self._addresses[listener][1]
+    def _opened(self) -> Storage:
+        if self._in_memory is not None:
+            return self._in_memory
+        with ExitStack() as stack:
+            storage = self._open(stack)
+            stack.pop_all()
+        if self._data_dir is None:
+            self._in_memory = storage
+        return storage
 
-    def _bind(self, addresses: Mapping[str, tuple[str, int]]) -> None:
-        for listener, (host, port) in addresses.items():
-            sock = self._sockets[listener] = bound_socket(host, port)
-            self._addresses[listener] = (host, sock.getsockname()[1])
-
-    def _end_life(self, *, is_final: bool) -> None:
-        self.rules.forget_broker()
-        if is_final:
-            self.forget()
-        else:
-            self._bind(self._addresses.copy())
-
-    def _broker_over(self, kept: Kept, node: Node) -> Broker:
-        return self._make_broker(
-            config=kept.config,
-            clock=self.clock,
-            log_store=kept.log_store,
-            topics=kept.topics,
-            group_configs=kept.group_configs,
-            node=node,
-            transaction_log=kept.transaction_log,
-            data=kept.data,
-            security=kept.security,
-        )
-
-    def _open(self, stack: ExitStack) -> Kept:
+    def _open(self, stack: ExitStack) -> Storage:
         data_dir, config = self._data_dir, self._config
         store = open_log_store(data_dir, config)
         if isinstance(store, ClosableStore):
@@ -173,7 +191,7 @@ class Cluster:
         directory = open_topic_directory(data_dir, config, topics)
         for name, partition_count in self._topics.items():
             topics.ensure(name, partition_count)
-        return Kept(
+        return Storage(
             config,
             store,
             topics,
@@ -182,19 +200,3 @@ class Cluster:
             TopicData(config, self.clock, topics, directory),
             Security(self.clock, data_dir, self._secure, self._users),
         )
-
-
-def bound_socket(host: str, port: int) -> socket.socket:
-    """Return a socket that has a port, and on which nobody listens yet.
-
-    Raises:
-        OSError: the port is taken.
-    """
-    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind((host, port))
-    except OSError:
-        sock.close()
-        raise
-    return sock

@@ -37,6 +37,13 @@ WORDS: Mapping[str, Callable[..., Any]] = {
         Control.expire_member,
         Control.begin_rebalance,
         Control.move_coordinator,
+        Control.move_transaction_coordinator,
+        Control.move_leader,
+        Control.coordinator,
+        Control.transaction_coordinator,
+        Control.leader,
+        Control.crash,
+        Control.restart,
         Control.fail_next_append,
         Control.hold_appends,
         Control.held_appends,
@@ -58,6 +65,11 @@ TYPES: Mapping[str, tuple[type, ...]] = {
     "client_id": (str, type(None)),
     "group_id": (str,),
     "member_id": (str,),
+    "node": (int, type(None)),
+    "to": (int, type(None)),
+    "topic": (str,),
+    "partition": (int,),
+    "transactional_id": (str,),
 }
 """What each argument may be in JSON."""
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from groupcoord.errors import ErrorCode
 from groupcoord.faults.words import UnknownNameError, error_named
 from groupcoord.host.broker import Broker
+from groupcoord.host.server import Server
 from groupcoord.log_store import (
     AppendTimedOutError,
     LogStoreError,
@@ -37,15 +40,24 @@ def append_error(error: ErrorCode | str) -> LogStoreError:
 
 
 class LogFaults:
-    """Stands between a broker's coordinator and its log store once somebody has asked for a fault.
+    """Stands between the nodes' group coordinators and their log store once somebody has asked for a fault.
 
     Args:
-        broker: whose groups and offsets it is about.
+        running: the nodes that run, whose groups and offsets it is about.
     """
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, running: Mapping[int, Server]) -> None:
+        self._running = running
         self._store: FaultyLogStore | None = None
+
+    def forget(self) -> None:
+        """All nodes begin anew, with a log store that has no faults; what waited is lost."""
+        self._store = None
+
+    def stand_before(self, broker: Broker) -> None:
+        """A node has begun to run: it has the faults of the others."""
+        if self._store is not None:
+            broker.coordinator.log_store = self._store
 
     def fail_next(self, *errors: LogStoreError) -> None:
         """Let the next appends fail, one with each of ``errors`` in turn; not while others are held."""
@@ -79,15 +91,20 @@ class LogFaults:
 
     def _around_the_log(self) -> FaultyLogStore:
         if self._store is None:
-            coordinator = self._broker.coordinator
-            self._store = coordinator.log_store = FaultyLogStore(coordinator.log_store)
+            brokers = [server.broker for server in self._running.values()]
+            self._store = FaultyLogStore(brokers[0].log_store)
+            for broker in brokers:
+                broker.coordinator.log_store = self._store
         return self._store
 
     def _settle(self, answers: list[Answer]) -> None:
-        coordinator = self._broker.coordinator
         for ticket, outcome in answers:
-            if isinstance(outcome, LogStoreError):
-                coordinator.append_failed(ticket, outcome)
-            else:
-                coordinator.appended(ticket, outcome)
-        self._broker.deliver_replies()
+            for broker in [server.broker for server in self._running.values()]:
+                coordinator = broker.coordinator
+                if coordinator.partition(ticket.partition) is None:
+                    continue
+                if isinstance(outcome, LogStoreError):
+                    coordinator.append_failed(ticket, outcome)
+                else:
+                    coordinator.appended(ticket, outcome)
+                broker.deliver_replies()

@@ -38,6 +38,7 @@ class Rule:
         times: how many are met before the rule is over; None: there is no end.
         after: requests are met when they were handled, and before their answers leave; otherwise before they are
             handled.
+        node: only requests that come to this node; None: to any.
 
     Raises:
         UnknownNameError: there is no such API, or its requests have no such field.
@@ -46,6 +47,7 @@ class Rule:
     Attributes:
         api: as given.
         after: as given.
+        node: as given.
         count: how many requests it has met.
         is_over: it meets no more.
         has_failed: a function of the test has raised.
@@ -54,13 +56,21 @@ class Rule:
     """
 
     def __init__(
-        self, api: str, action: Action, *, where: Where | None = None, times: int | None = None, after: bool = False
+        self,
+        api: str,
+        action: Action,
+        *,
+        where: Where | None = None,
+        times: int | None = None,
+        after: bool = False,
+        node: int | None = None,
     ) -> None:
         if times is not None and times < 1:
             raise ValueError(f"times must be at least 1, not {times}")
         self.api = api
         self.api_key = api_named(api).key
         self.after = after
+        self.node = node
         self.count = 0
         self.is_over = False
         self.has_failed = False
@@ -77,7 +87,7 @@ class Rule:
             FaultFunctionError: a function of the test raised.
         """
         try:
-            if self.is_over or not self._matches(call):
+            if self.is_over or self.node not in (None, call.node_id) or not self._matches(call):
                 return False
             self.count += 1
             self.is_over = self.count == self._times
@@ -106,17 +116,23 @@ class Rules:
     def __init__(self) -> None:
         self.errors: list[FaultFunctionError] = []
         self._rules: dict[int, list[Rule]] = {}
-        self._follower: RuleFollower | None = None
+        self._followers: dict[int, RuleFollower] = {}
 
     def follow(self, broker: Broker) -> None:
-        """Let a broker follow the rules from now on."""
-        self._follower = RuleFollower(broker, self)
+        """Let a node follow the rules from now on, instead of the one that had its id before."""
+        self.forget_node(broker.node.node_id)
+        self._followers[broker.node.node_id] = RuleFollower(broker, self)
 
-    def forget_broker(self) -> None:
-        """The broker is gone; rules stay."""
+    def forget_node(self, node_id: int) -> None:
+        """A node is gone; rules stay."""
         for rule in self.all():
-            rule.held.clear()
-        self._follower = None
+            rule.held = [call for call in rule.held if call.node_id != node_id]
+        self._followers.pop(node_id, None)
+
+    def forget_nodes(self) -> None:
+        """All nodes are gone; rules stay."""
+        for node_id in list(self._followers):
+            self.forget_node(node_id)
 
     def add(self, rule: Rule) -> None:
         """Let a rule hold for requests that come from now on."""
@@ -130,8 +146,9 @@ class Rules:
         held, rule.held = rule.held, []
         for call in held:
             call.is_held = False
-            if self._follower is not None:
-                self._follower.go_on(call)
+            follower = self._followers.get(call.node_id)
+            if follower is not None:
+                follower.go_on(call)
         self.update()
 
     def forget(self, rule: Rule) -> None:
@@ -159,9 +176,9 @@ class Rules:
         return not any(self._rules.values())
 
     def update(self) -> None:
-        """See to it that the broker asks while there is a rule or a call that waits, and not otherwise."""
-        if self._follower is not None:
-            self._follower.update()
+        """See to it that nodes ask while there is a rule or a call that waits, and not otherwise."""
+        for follower in self._followers.values():
+            follower.update()
 
     def take_error(self) -> FaultFunctionError | None:
         """Return the oldest error that nobody was told of, and forget it."""

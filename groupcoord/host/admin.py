@@ -1,5 +1,6 @@
-"""CreateTopics, CreatePartitions and DeleteTopics: the answers and messages of Apache Kafka 4.4 with one broker
-(KRaft).
+"""CreateTopics, CreatePartitions and DeleteTopics: the answers and messages of Apache Kafka 4.4 (KRaft).
+
+Replicas are on every node, whatever number of them is asked for, if there are so many nodes.
 
 Settings of a topic are kept and told.
 """
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TypeVar
 from uuid import UUID
 
@@ -50,7 +51,6 @@ Result = TypeVar("Result")
 logger = logging.getLogger("groupcoord.host")
 
 DEFAULT = -1
-REPLICATION_FACTOR = 1
 METADATA_TOPIC = "__cluster_metadata"
 TOPIC_DENIED = "Topic authorization failed."
 
@@ -58,7 +58,7 @@ TOPIC_DENIED = "Topic authorization failed."
 def answer_create_topics(
     request: CreateTopics,
     topics: TopicRegistry,
-    node_id: int,
+    node_ids: Collection[int],
     config: Config,
     permissions: Permissions = UNRESTRICTED,
 ) -> CreateTopicsResponse:
@@ -76,15 +76,13 @@ def answer_create_topics(
             raise TopicError(ErrorCode.POLICY_VIOLATION, TOO_MANY_PARTITIONS)
         edit.check_new(topic.name)
         configs = _configs_of(topic)
-        _check_layout(topic, node_id)
+        _check_layout(topic, node_ids)
         made = edit.create(topic.name, counts[topic.name], configs=configs)
         config_error = permissions.topic_error(topic.name, Operation.DESCRIBE_CONFIGS)
         if config_error is not ErrorCode.NONE:
             return CreatedTopic(topic.name, ErrorCode.NONE, None, made.topic_id, topic_config_error_code=config_error)
         told = created_configs(made, config)
-        return CreatedTopic(
-            topic.name, ErrorCode.NONE, None, made.topic_id, made.partition_count, REPLICATION_FACTOR, told
-        )
+        return CreatedTopic(topic.name, ErrorCode.NONE, None, made.topic_id, made.partition_count, len(node_ids), told)
 
     def refused(topic: CreatableTopic, error: TopicError) -> CreatedTopic:
         return CreatedTopic(topic.name, error.error_code, error.message)
@@ -108,7 +106,7 @@ def _creation_refusals(asked: Counter[str], permissions: Permissions) -> dict[st
 
 
 def answer_create_partitions(
-    request: CreatePartitions, topics: TopicRegistry, node_id: int, permissions: Permissions = UNRESTRICTED
+    request: CreatePartitions, topics: TopicRegistry, node_ids: Collection[int], permissions: Permissions = UNRESTRICTED
 ) -> CreatePartitionsResponse:
     """Add partitions to topics. A name that comes twice is refused, with one entry for all; refusals come first."""
     asked = Counter(topic.name for topic in request.topics)
@@ -135,7 +133,7 @@ def answer_create_partitions(
             raise TopicError(ErrorCode.INVALID_REQUEST, f"Topic '{OFFSETS_TOPIC}' keeps its number of partitions.")
         edit.check_extension(topic.name, topic.count)
         if topic.assignments is not None:
-            _check_new_assignments(topic.assignments, topic.count - (before or 0), node_id)
+            _check_new_assignments(topic.assignments, topic.count - (before or 0), node_ids)
         edit.extend(topic.name, topic.count)
         return CreatedPartitions(topic.name, ErrorCode.NONE)
 
@@ -272,9 +270,9 @@ def _configs_of(topic: CreatableTopic) -> Configs:
         raise TopicError(ErrorCode.INVALID_CONFIG, str(error)) from None
 
 
-def _check_layout(topic: CreatableTopic, node_id: int) -> None:
+def _check_layout(topic: CreatableTopic, node_ids: Collection[int]) -> None:
     if topic.assignments:
-        _check_manual_layout(topic, node_id)
+        _check_manual_layout(topic, node_ids)
         return
     factor = topic.replication_factor
     if factor < DEFAULT or factor == 0:
@@ -283,15 +281,15 @@ def _check_layout(topic: CreatableTopic, node_id: int) -> None:
     if topic.num_partitions < DEFAULT or topic.num_partitions == 0:
         message = "Number of partitions was set to an invalid non-positive value."
         raise TopicError(ErrorCode.INVALID_PARTITIONS, message)
-    if factor > REPLICATION_FACTOR:
+    if factor > len(node_ids):
         message = (
             f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} cannot be "
-            "reached because only 1 broker(s) are registered."
+            f"reached because only {len(node_ids)} broker(s) are registered."
         )
         raise TopicError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
 
 
-def _check_manual_layout(topic: CreatableTopic, node_id: int) -> None:
+def _check_manual_layout(topic: CreatableTopic, node_ids: Collection[int]) -> None:
     prefix = "A manual partition assignment was specified, but"
     if topic.replication_factor != DEFAULT:
         raise TopicError(ErrorCode.INVALID_REQUEST, f"{prefix} replication factor was not set to -1.")
@@ -303,13 +301,13 @@ def _check_manual_layout(topic: CreatableTopic, node_id: int) -> None:
             message = f"Found multiple manual partition assignments for partition {partition_index}"
             raise TopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
         seen.add(partition_index)
-        check_replicas(broker_ids, node_id)
+        check_replicas(broker_ids, node_ids)
     if seen != set(range(len(seen))):
         message = "partitions should be a consecutive 0-based integer sequence"
         raise TopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
 
 
-def _check_new_assignments(assignments: tuple[tuple[int, ...], ...], added: int, node_id: int) -> None:
+def _check_new_assignments(assignments: tuple[tuple[int, ...], ...], added: int, node_ids: Collection[int]) -> None:
     if len(assignments) != added:
         message = (
             f"Attempted to add {added} additional partition(s), "
@@ -317,4 +315,4 @@ def _check_new_assignments(assignments: tuple[tuple[int, ...], ...], added: int,
         )
         raise TopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
     for broker_ids in assignments:
-        check_replicas(broker_ids, node_id)
+        check_replicas(broker_ids, node_ids)

@@ -16,60 +16,46 @@ from groupcoord.clock import Clock
 from groupcoord.config import Config
 from groupcoord.coordinator import GroupCoordinator, random_member_id, random_uuid
 from groupcoord.core.front.authorization import Authorize, Permissions, Principal
-from groupcoord.core.messages import ConsumerGroupHeartbeat, FindCoordinator, Node, OffsetFetch, TxnOffsetCommit
+from groupcoord.core.messages import ConsumerGroupHeartbeat, FindCoordinator, Node, OffsetFetch
 from groupcoord.errors import ErrorCode
 from groupcoord.group_settings import serves_consumer_groups
-from groupcoord.host.admin import answer_create_partitions, answer_create_topics, answer_delete_topics
-from groupcoord.host.alter_configs import altered_topics, answer_alter_configs, answer_incremental_alter_configs
 from groupcoord.host.cluster_requests import CLUSTER_REQUESTS, ClusterRequests
 from groupcoord.host.config_definitions import offsets_topic_configs
 from groupcoord.host.connection import Connection, ConnectionT, Interceptor
 from groupcoord.host.data_requests import DataRequests
-from groupcoord.host.describe_configs import answer_describe_configs, answer_list_config_resources
 from groupcoord.host.group_configs import GroupConfigs
-from groupcoord.host.metadata import answer_api_versions, answer_metadata, topics_to_create
+from groupcoord.host.leadership import Leadership
+from groupcoord.host.metadata import answer_api_versions
+from groupcoord.host.nodes import Nodes, deliver_replies
 from groupcoord.host.notices import Notices
 from groupcoord.host.portions import DIVISIBLE, FEW, Answer, OffsetsOfGroup, Work, has_many_offsets, in_portions_of
 from groupcoord.host.regexes import TopicMatcher
 from groupcoord.host.reloading import Reloading
-from groupcoord.host.resource_configs import Resources
 from groupcoord.host.security.acl_requests import AclRequests
 from groupcoord.host.security.login_requests import LoginRequests
 from groupcoord.host.security.relocation import Token, relocated
 from groupcoord.host.topic_data import TopicData
-from groupcoord.host.topics import OFFSETS_TOPIC, Topic, TopicRegistry
-from groupcoord.host.transaction_listings import answer_describe_producers, answer_list_transactions
+from groupcoord.host.topic_requests import TopicRequests
+from groupcoord.host.topics import OFFSETS_TOPIC, TopicRegistry
 from groupcoord.host.transaction_log import MemoryTransactionLog
-from groupcoord.host.transaction_markers import answer_write_txn_markers
-from groupcoord.host.transaction_permissions import refuse
+from groupcoord.host.transaction_requests import TransactionRequests
 from groupcoord.host.transactions import TransactionCoordinator
 from groupcoord.host.turns import Turns
 from groupcoord.log_store import AbandonableStore, ClosableStore, CompactingStore, IdentifiedStore, LogStore
 from groupcoord.wire import Answered, WireResponse
 from groupcoord.wire.broker_messages import (
     ApiVersions,
-    CreatableTopic,
-    CreatePartitions,
-    CreateTopics,
-    CreateTopicsResponse,
     DeleteRecords,
-    DeleteTopics,
     Fetch,
     ListOffsets,
-    Metadata,
     OffsetForLeaderEpoch,
     Produce,
 )
-from groupcoord.wire.config_messages import AlterConfigs, DescribeConfigs, IncrementalAlterConfigs, ListConfigResources
+from groupcoord.wire.config_messages import DescribeConfigs
 from groupcoord.wire.pacing import Pace, in_portions
 from groupcoord.wire.transaction_messages import (
-    AddOffsetsToTxn,
     AddPartitionsToTxn,
-    DescribeProducers,
     DescribeTransactions,
-    EndTxn,
-    InitProducerId,
-    ListTransactions,
     WriteTxnMarkers,
 )
 
@@ -134,6 +120,7 @@ class Broker:
         principal_of: returns for whom a new connection speaks, by its client's host in Kafka's form; by default all
             are ``User:ANONYMOUS``.
         security: how clients log in, and by which listeners they come; one listener without log-in if left out.
+        nodes: the nodes of the server, if this isn't the only one: whoever made them closes what they share.
         now_s: measures what requests cost, so that each connection gets its turn: a clock that never goes back, in
             seconds.
 
@@ -145,11 +132,14 @@ class Broker:
         coordinator: the group coordinator.
         data: what topics hold.
         transactions: the transaction coordinator.
+        nodes: what this node knows of the others.
         dirty: connections with output, for :meth:`take_dirty`.
         turns: connections whose requests wait to be handled, for :meth:`run_turn`.
         pace: how long the work of a turn may go on.
         interceptor: looks at requests before they are handled, and at answers; None: nobody does.
     """
+
+    transactions: TransactionCoordinator
 
     def __init__(
         self,
@@ -168,6 +158,7 @@ class Broker:
         authorize: Authorize | None = None,
         principal_of: Callable[[str], Principal] = anonymous,
         security: Security | None = None,
+        nodes: Nodes | None = None,
         now_s: Callable[[], float] = perf_counter,
     ) -> None:
         self.config = config
@@ -182,16 +173,18 @@ class Broker:
         self.interceptor: Interceptor | None = None
         self.security = security
         self._node = node
+        self.nodes = nodes or Nodes(Leadership((node,)), self.topics)
         self._authorize = authorize = authorize or (None if security is None else security.authorize)
         self._principal_of = principal_of
         self.data = data or TopicData(config, clock, self.topics, topic_directory)
-        self._data_requests = DataRequests(self.data, self.pace, self._permissions, self._verify_writer)
-        self._cluster_requests = ClusterRequests(self.data, self._node_for, self._permissions)
+        leadership = self.nodes.leadership
+        self._data_requests = DataRequests(self.data, self.pace, self._permissions, self._verify_writer, leadership)
         self._login_requests = LoginRequests(security, self._permissions, self.wake_earlier)
+        self._notices = Notices(self.topics, now_s)
+        self._transaction_requests = TransactionRequests(self, node.node_id, self._permissions)
         self._seen_advances = -1
         self._seen_transactions_ms: int | None = None
         self._handlers = self._handlers_by_request()
-        self._notices = Notices(self.topics, now_s)
         self._ensure_offsets_topic()
         self.coordinator = GroupCoordinator(
             config=config,
@@ -201,24 +194,32 @@ class Broker:
             regexes=TopicMatcher(self.topics, authorize),
             consumer_group_settings=self.group_configs.settings_of,
             node=node,
+            **self.nodes.owners(),
             new_member_id=new_member_id,
             new_uuid=new_uuid,
             authorize=authorize,
             verify_transaction=lambda request: self.transactions.verify(request),
         )
+        self.nodes.coordinators[node.node_id] = self.coordinator
         self._reloading = Reloading(self.coordinator, clock)
-        self._reloading.load_all()
+        self._reloading.load_all(self.nodes.led_log_partitions(node.node_id))
         self._transaction_log = MemoryTransactionLog() if transaction_log is None else transaction_log
-        self.transactions = TransactionCoordinator(
-            config=config,
-            clock=clock,
+        self._owns_storage = nodes is None
+        self.transactions = self.nodes.transactions or self._own_transactions()
+        self.deliver_replies()
+
+    def _own_transactions(self) -> TransactionCoordinator:
+        """Return the transaction coordinator of a node that is alone."""
+        transactions = TransactionCoordinator(
+            config=self.config,
+            clock=self.clock,
             log=self._transaction_log,
             coordinator=self.coordinator,
             topics=self.topics,
             data=self.data,
         )
-        self.transactions.recover()
-        self.deliver_replies()
+        transactions.recover()
+        return transactions
 
     def _ensure_offsets_topic(self) -> None:
         """Have the topic that the log store keeps."""
@@ -232,30 +233,25 @@ class Broker:
     def _handlers_by_request(self) -> dict[type, Handler]:
         """Return what answers each request that doesn't go to the group coordinator as it is."""
         refused = () if serves_consumer_groups(self.config) else (ConsumerGroupHeartbeat,)
+        topic_requests = TopicRequests(
+            config=self.config,
+            node_id=self._node.node_id,
+            data=self.data,
+            group_configs=self.group_configs,
+            nodes=self.nodes,
+            notices=self._notices,
+            permissions_of=self._permissions,
+        )
         return {
             **dict.fromkeys(refused, self._refuse_consumer_protocol),
             Answered: lambda connection, request: request.response,
             ApiVersions: self._api_versions,
-            Metadata: self._metadata,
-            CreateTopics: self._create_topics,
-            CreatePartitions: self._create_partitions,
-            DeleteTopics: self._delete_topics,
+            **topic_requests.handlers(),
             **self._data_requests.handlers(),
-            DescribeConfigs: self._describe_configs,
-            IncrementalAlterConfigs: self._alter_some_configs,
-            AlterConfigs: self._alter_configs,
-            ListConfigResources: self._list_config_resources,
-            **self._cluster_requests.handlers(),
+            **ClusterRequests(self.data, self.nodes, self._node_for, self._permissions).handlers(),
             **self._login_requests.handlers(),
             **AclRequests(None if self.security is None else self.security.acls, self._permissions).handlers(),
-            InitProducerId: self._guarded(lambda _, request: self.transactions.init_producer_id(request)),
-            AddPartitionsToTxn: self._guarded(self._add_partitions),
-            AddOffsetsToTxn: self._guarded(lambda _, request: self.transactions.add_offsets(request)),
-            TxnOffsetCommit: self._commit_in_transaction,
-            EndTxn: self._guarded(lambda connection, request: self.transactions.end(request, connection)),
-            WriteTxnMarkers: self._guarded(self._write_markers),
-            ListTransactions: self._list_transactions,
-            DescribeProducers: self._describe_producers,
+            **self._transaction_requests.handlers(),
             **dict.fromkeys(DIVISIBLE, self._answer_divisible),
         }
 
@@ -267,6 +263,7 @@ class Broker:
     @node.setter
     def node(self, node: Node) -> None:
         self._node = self.coordinator.node = node
+        self.nodes.leadership.update(node)
 
     # ------------------------------------------------------------ for the host
 
@@ -347,8 +344,7 @@ class Broker:
 
     def deliver_replies(self) -> None:
         """Pass on what the coordinator has answered, for a host whose log store acknowledges appends later."""
-        for token, response in self.coordinator.take_replies():
-            token.answer(response)
+        deliver_replies(self.coordinator)
 
     def reload_failed(self) -> None:
         """Load the log partitions again that failed, as after a disk error of unknown outcome; log what goes wrong.
@@ -362,19 +358,22 @@ class Broker:
         self.deliver_replies()
 
     def close(self) -> None:
-        """Close the coordinator and all that is kept. Requests that still wait are not answered."""
+        """Close the coordinator, and all that is kept, unless others share it. Requests that wait are not answered."""
         self.coordinator.close()
-        self.data.close()
         self._notices.report(ends=True)
-        if isinstance(self.log_store, ClosableStore):
-            self.log_store.close()
-        self._transaction_log.close()
+        if self._owns_storage:
+            self.data.close()
+            if isinstance(self.log_store, ClosableStore):
+                self.log_store.close()
+            self._transaction_log.close()
 
     def abandon(self) -> None:
         """Let go of files as a process does that is killed, for tests of what clients and the next start make of that.
 
-        What is kept in memory is left as it is, as a disk would be.
+        What is kept in memory is left as it is, as a disk would be; so is what the node shares with others.
         """
+        if not self._owns_storage:
+            return
         if isinstance(self.log_store, AbandonableStore):
             self.log_store.abandon()
         if self.data.logs is not None:
@@ -428,119 +427,13 @@ class Broker:
 
     def _node_for(self, connection: Connection) -> Node:
         """Return the node as the connection's client is told of it."""
-        return connection.node or self._node
+        return self._node if connection.nodes is None else connection.nodes[self._node.node_id]
 
     # ------------------------------------------------------------ what is answered here
 
     def _api_versions(self, connection: Connection, request: ApiVersions) -> WireResponse | None:
         connection.note_client_id()
         return answer_api_versions(request, self._node_for(connection), self.topics.cluster_id)
-
-    def _metadata(self, connection: Connection, request: Metadata) -> WireResponse | None:
-        auto_creates = self.config.auto_create_topics_enable
-        permissions = self._permissions(connection)
-        node = self._node_for(connection)
-        response = answer_metadata(request, node, self.topics, permissions, auto_creates=auto_creates)
-        missing = topics_to_create(request, response) if auto_creates else []
-        if missing:
-            wanted = CreateTopics(tuple(CreatableTopic(name) for name in missing))
-            self._tell_created(answer_create_topics(wanted, self.topics, self._node.node_id, self.config))
-        return response
-
-    def _create_topics(self, connection: Connection, request: CreateTopics) -> WireResponse | None:
-        before = self._present([topic.name for topic in request.topics if topic.configs])
-        response = answer_create_topics(
-            request, self.topics, self._node.node_id, self.config, self._permissions(connection)
-        )
-        if not request.validate_only:
-            self._tell_created(response)
-            self._notices.topics_changed(before)
-        return response
-
-    def _present(self, names: list[str]) -> dict[str, Topic | None]:
-        """Return topics as they are now, by name."""
-        return {name: self.topics.get(name) for name in names}
-
-    def _tell_created(self, response: CreateTopicsResponse) -> None:
-        created = [topic.name for topic in response.topics if topic.error_code is ErrorCode.NONE]
-        if created:
-            self.coordinator.topics_created(created)
-
-    def _create_partitions(self, connection: Connection, request: CreatePartitions) -> WireResponse | None:
-        response = answer_create_partitions(request, self.topics, self._node.node_id, self._permissions(connection))
-        self.coordinator.topics_changed([topic.name for topic in request.topics])
-        return response
-
-    def _delete_topics(self, connection: Connection, request: DeleteTopics) -> WireResponse | None:
-        response, gone = answer_delete_topics(request, self.topics, self._permissions(connection))
-        for topic in gone:
-            self.coordinator.topic_deleted(topic.name, topic.topic_id)
-            self.data.delete(topic)
-        self.deliver_replies()
-        return response
-
-    # ------------------------------------------------------------ settings
-
-    def _describe_configs(self, connection: Connection, request: DescribeConfigs) -> WireResponse | None:
-        return answer_describe_configs(request, self._resources(), self._permissions(connection))
-
-    def _alter_some_configs(self, connection: Connection, request: IncrementalAlterConfigs) -> WireResponse | None:
-        before = self._present(altered_topics(request))
-        response = answer_incremental_alter_configs(request, self._resources(), self._permissions(connection))
-        self._notices.topics_changed(before)
-        return response
-
-    def _alter_configs(self, connection: Connection, request: AlterConfigs) -> WireResponse | None:
-        before = self._present(altered_topics(request))
-        response = answer_alter_configs(request, self._resources(), self._permissions(connection))
-        self._notices.topics_changed(before)
-        return response
-
-    def _list_config_resources(self, connection: Connection, request: ListConfigResources) -> WireResponse | None:
-        return answer_list_config_resources(request, self._resources(), self._permissions(connection))
-
-    def _resources(self) -> Resources:
-        return Resources(self.config, self._node.node_id, self.topics, self.group_configs)
-
-    # ------------------------------------------------------------ transactions
-
-    def _guarded(self, handler: Handler) -> Handler:
-        """Return a handler that refuses whole requests that are not allowed, and leaves the others to ``handler``."""
-
-        def handle(connection: Connection, request: Any) -> WireResponse | None:
-            refusal = refuse(request, self._permissions(connection), self.topics)
-            return refusal or self._delivered(handler(connection, request))
-
-        return handle
-
-    def _add_partitions(self, connection: Connection, request: AddPartitionsToTxn) -> WireResponse | None:
-        return self.transactions.add_partitions(request, self._permissions(connection))
-
-    def _commit_in_transaction(self, connection: Connection, request: TxnOffsetCommit) -> WireResponse | None:
-        self.transactions.commit_offsets(request, connection, connection.principal)
-        return self._delivered(None)
-
-    def _write_markers(self, connection: Connection, request: WriteTxnMarkers) -> WireResponse | None:
-        return answer_write_txn_markers(request, connection, self.coordinator, self.data)
-
-    def _list_transactions(self, connection: Connection, request: ListTransactions) -> WireResponse | None:
-        connection.answer_in_portions(
-            in_portions(
-                self.pace,
-                answer_list_transactions,
-                request,
-                self.transactions.all,
-                self.clock.now_ms(),
-                self._permissions(connection),
-            )
-        )
-        return None
-
-    def _describe_producers(self, connection: Connection, request: DescribeProducers) -> WireResponse | None:
-        connection.answer_in_portions(
-            in_portions(self.pace, answer_describe_producers, request, self.data, self._permissions(connection))
-        )
-        return None
 
     # ------------------------------------------------------------ what can be answered in portions
 
@@ -554,10 +447,10 @@ class Broker:
     def _answer_at_once(self, connection: Connection, request: Any, token: Token) -> None:
         """Answer a connection's request, or a portion of it."""
         if type(request) is DescribeTransactions:
-            token.answer(self.transactions.describe(request, self._permissions(connection)))
+            token.answer(self._transaction_requests.describe(connection, request))
             return
         if type(request) is FindCoordinator:
-            token = relocated(token, connection.node)
+            token = relocated(token, connection.nodes)
         self._submit(request, token, connection.principal)
 
     def _answer_in_portions(self, connection: Connection, request: Any) -> bool:
@@ -593,8 +486,3 @@ class Broker:
         self.coordinator.submit(request, token, principal)
         for replied, response in self.coordinator.take_replies():
             replied.answer(response)
-
-    def _delivered(self, response: WireResponse | None) -> WireResponse | None:
-        """Pass on what the group coordinator answered to what came before this response."""
-        self.deliver_replies()
-        return response

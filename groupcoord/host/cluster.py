@@ -1,15 +1,19 @@
 """What administrators ask of the cluster: its node, its quorum, its quotas, and where partitions are and shall be.
 
-There is one node, so every partition has its preferred leader, none can be moved, and the metadata have one voter.
+Every partition is on every node, so none can be moved; and the metadata have one voter.
 Sources: ``KafkaApis``, ``ControllerApis`` and ``ReplicationControlManager`` of Apache Kafka 4.4, as recorded.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED, Node
 from groupcoord.errors import ErrorCode
-from groupcoord.host.topics import TopicError, TopicRegistry, check_replicas
+from groupcoord.host.leadership import Leadership
+from groupcoord.host.nodes import Nodes
+from groupcoord.host.topics import Topic, TopicError, TopicRegistry, check_replicas
 from groupcoord.wire.cluster_messages import (
     AlterPartitionReassignments,
     AlterPartitionReassignmentsResponse,
@@ -49,9 +53,16 @@ CLUSTER_DENIED = "Cluster authorization failed."
 
 
 def answer_describe_cluster(
-    request: DescribeCluster, node: Node, cluster_id: str, permissions: Permissions = UNRESTRICTED
+    request: DescribeCluster,
+    leadership: Leadership,
+    cluster_id: str,
+    permissions: Permissions = UNRESTRICTED,
+    told: Mapping[int, Node] | None = None,
 ) -> DescribeClusterResponse:
-    """Describe the node. Who believes to talk to a controller is told that it is none."""
+    """Describe the nodes, with the addresses that the client is told.
+
+    Who believes to talk to a controller is told that it is none.
+    """
     if request.endpoint_type == EndpointType.CONTROLLER:
         message = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
         return DescribeClusterResponse(ErrorCode.MISMATCHED_ENDPOINT_TYPE, message)
@@ -63,8 +74,8 @@ def answer_describe_cluster(
         operations = permissions.cluster_operations() if permissions.on_cluster(Operation.DESCRIBE) else 0
     return DescribeClusterResponse(
         cluster_id=cluster_id,
-        controller_id=node.node_id,
-        brokers=(ClusterBroker(node.node_id, node.host, node.port),),
+        controller_id=leadership.controller_id,
+        brokers=tuple(ClusterBroker(*node) for node in leadership.brokers(told)),
         cluster_authorized_operations=operations,
     )
 
@@ -96,9 +107,9 @@ def answer_describe_quorum(
 
 
 def answer_elect_leaders(
-    request: ElectLeaders, topics: TopicRegistry, permissions: Permissions = UNRESTRICTED
+    request: ElectLeaders, nodes: Nodes, topics: TopicRegistry, permissions: Permissions = UNRESTRICTED
 ) -> ElectLeadersResponse:
-    """Elect nothing, since every partition has its preferred leader.
+    """Elect preferred leaders where others lead; nothing else is elected, since somebody always leads.
 
     Where all partitions are asked for, Kafka names the topics and leaves out the partitions that need no election.
     """
@@ -107,15 +118,21 @@ def answer_elect_leaders(
     if request.election_type not in list(ElectionType):
         message = f"Value {request.election_type} must be one of [0, 1]"
         return _refused_election(request, ErrorCode.INVALID_REQUEST, message)
+    elects = request.election_type == ElectionType.PREFERRED
     if request.topics is None:
-        named = tuple(ElectedTopic(topic.name, ()) for topic in paced(list(topics)))
-        return ElectLeadersResponse(ErrorCode.NONE, named)
+        everything = ((topic.name, tuple(range(topic.partition_count))) for topic in list(topics))
+        elected = (_elect_in(name, indexes, nodes, topics, elects=elects) for name, indexes in everything)
+        return ElectLeadersResponse(
+            ErrorCode.NONE,
+            tuple(
+                ElectedTopic(name, tuple(found for found in partitions if found.error_code is ErrorCode.NONE))
+                for name, partitions in elected
+            ),
+        )
     return ElectLeadersResponse(
         ErrorCode.NONE,
         tuple(
-            ElectedTopic(
-                topic.topic, tuple(_elect(topics, topic.topic, index) for index in paced(topic.partition_indexes))
-            )
+            _elect_in(topic.topic, topic.partition_indexes, nodes, topics, elects=elects)
             for topic in paced(request.topics)
         ),
     )
@@ -131,26 +148,40 @@ def _refused_election(request: ElectLeaders, error_code: ErrorCode, message: str
     return ElectLeadersResponse(error_code, refused)
 
 
-def _elect(topics: TopicRegistry, name: str, index: int) -> ElectedPartition:
-    count = topics.partition_count(name)
-    if count is None:
+def _elect_in(
+    name: str, indexes: tuple[int, ...], nodes: Nodes, topics: TopicRegistry, *, elects: bool
+) -> ElectedTopic:
+    return ElectedTopic(name, tuple(_elect(topics.get(name), name, index, nodes, elects) for index in paced(indexes)))
+
+
+def _elect(topic: Topic | None, name: str, index: int, nodes: Nodes, elects: bool) -> ElectedPartition:
+    if topic is None:
         return ElectedPartition(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
-    if not 0 <= index < count:
+    if not topic.has_partition(index):
         return ElectedPartition(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}")
-    return ElectedPartition(index, ErrorCode.ELECTION_NOT_NEEDED)
+    preferred = nodes.leadership.replicas(topic, index)[0]
+    if not elects or nodes.leadership.leads(preferred, topic, index):
+        return ElectedPartition(index, ErrorCode.ELECTION_NOT_NEEDED)
+    if nodes.leadership.node(preferred) is None:
+        return ElectedPartition(index, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
+    nodes.elect(topic, index, preferred)
+    return ElectedPartition(index, ErrorCode.NONE)
 
 
 def answer_alter_partition_reassignments(
-    request: AlterPartitionReassignments, topics: TopicRegistry, node_id: int, permissions: Permissions = UNRESTRICTED
+    request: AlterPartitionReassignments,
+    topics: TopicRegistry,
+    node_ids: Collection[int],
+    permissions: Permissions = UNRESTRICTED,
 ) -> AlterPartitionReassignmentsResponse:
-    """Let partitions be where they are; there is no other place, and no reassignment goes on that could be ended."""
+    """Let partitions be where they are, on every node; no reassignment goes on that could be ended."""
     is_allowed = permissions.on_cluster(Operation.ALTER)
     denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
     def answer(name: str, partition: PartitionToReassign) -> ReassignedPartition:
         if not is_allowed:
             return ReassignedPartition(partition.partition_index, denied, CLUSTER_DENIED)
-        return _reassign(name, partition, topics, node_id)
+        return _reassign(name, partition, topics, node_ids)
 
     reassigned = tuple(
         ReassignedTopic(topic.name, tuple(answer(topic.name, partition) for partition in paced(topic.partitions)))
@@ -163,7 +194,9 @@ def answer_alter_partition_reassignments(
     )
 
 
-def _reassign(name: str, partition: PartitionToReassign, topics: TopicRegistry, node_id: int) -> ReassignedPartition:
+def _reassign(
+    name: str, partition: PartitionToReassign, topics: TopicRegistry, node_ids: Collection[int]
+) -> ReassignedPartition:
     index, replicas = partition
     count = topics.partition_count(name)
     if count is None:
@@ -175,7 +208,7 @@ def _reassign(name: str, partition: PartitionToReassign, topics: TopicRegistry, 
     if replicas is None:
         return ReassignedPartition(index, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     try:
-        check_replicas(replicas, node_id)
+        check_replicas(replicas, node_ids)
     except TopicError as error:
         return ReassignedPartition(index, error.error_code, error.message)
     return ReassignedPartition(index, ErrorCode.NONE)

@@ -16,6 +16,7 @@ from groupcoord.host.cluster import (
     answer_list_partition_reassignments,
 )
 from groupcoord.host.connection import Connection
+from groupcoord.host.nodes import Nodes
 from groupcoord.host.topic_data import TopicData
 from groupcoord.host.topic_descriptions import answer_describe_log_dirs, answer_describe_topic_partitions
 from groupcoord.wire import WireResponse
@@ -40,7 +41,7 @@ CLUSTER_REQUESTS = (
     ElectLeaders,
     ListPartitionReassignments,
 )
-"""All of these change nothing, so they can be answered in portions."""
+"""These change nothing, or one thing after the other, so they can be answered in portions."""
 
 
 class ClusterRequests:
@@ -48,6 +49,7 @@ class ClusterRequests:
 
     Args:
         data: the topics and what they hold.
+        nodes: the nodes, and who leads what.
         node_of: returns the node as a connection's client is told of it.
         permissions_of: returns what a connection's client may do.
     """
@@ -55,10 +57,12 @@ class ClusterRequests:
     def __init__(
         self,
         data: TopicData,
+        nodes: Nodes,
         node_of: Callable[[Connection], Node],
         permissions_of: Callable[[Connection], Permissions],
     ) -> None:
         self._data = data
+        self._nodes = nodes
         self._node_of = node_of
         self._permissions_of = permissions_of
 
@@ -67,20 +71,23 @@ class ClusterRequests:
         return dict.fromkeys(CLUSTER_REQUESTS, self._answer)
 
     def _answer(self, connection: Connection, request: Any) -> WireResponse | None:
-        permissions, node, topics = self._permissions_of(connection), self._node_of(connection), self._data.topics
+        permissions, topics, nodes = self._permissions_of(connection), self._data.topics, self._nodes
+        leadership = nodes.leadership
         match request:
             case DescribeCluster():
-                return answer_describe_cluster(request, node, topics.cluster_id, permissions)
+                return answer_describe_cluster(request, leadership, topics.cluster_id, permissions, connection.nodes)
             case DescribeTopicPartitions():
-                return answer_describe_topic_partitions(request, topics, node.node_id, permissions)
+                return answer_describe_topic_partitions(request, topics, leadership, permissions)
             case DescribeLogDirs():
                 return answer_describe_log_dirs(request, self._data, permissions)
             case ElectLeaders():
-                return answer_elect_leaders(request, topics, permissions)
+                return answer_elect_leaders(request, nodes, topics, permissions)
             case AlterPartitionReassignments():
-                return answer_alter_partition_reassignments(request, topics, node.node_id, permissions)
+                return answer_alter_partition_reassignments(request, topics, leadership.node_ids, permissions)
             case ListPartitionReassignments():
                 return answer_list_partition_reassignments(request, permissions)
             case DescribeQuorum():
-                return answer_describe_quorum(request, node, self._data.clock.now_ms(), permissions)
+                return answer_describe_quorum(
+                    request, self._node_of(connection), self._data.clock.now_ms(), permissions
+                )
         return answer_describe_client_quotas(request, permissions)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import struct
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from inspect import GEN_RUNNING, getgeneratorstate
 from typing import Any, Protocol, TypeVar
 
@@ -123,7 +123,7 @@ class Connection:
     Attributes:
         client_host: where the client is, in Kafka's form (``/127.0.0.1``).
         principal: for whom it speaks.
-        node: what its client is told of the node, where that isn't the same for all; else None.
+        nodes: what its client is told of the nodes, by their ids, where that isn't the same for all; else None.
         closing: why the host must close the connection; None while it may go on.
         client_id: what the client called itself when it asked for the APIs there are, as clients do first; "" before.
         on_answer: is given the answer of the request that waits, instead of the client; returns False if it shall leave
@@ -160,7 +160,7 @@ class Connection:
         "cost_at_s",
         "cost_s",
         "is_queued",
-        "node",
+        "nodes",
         "on_answer",
         "output_bytes",
         "principal",
@@ -170,7 +170,7 @@ class Connection:
     def __init__(self, broker: RequestHandler, client_host: str, principal: Principal, max_request_bytes: int) -> None:
         self.client_host = client_host
         self.principal = principal
-        self.node: Node | None = None
+        self.nodes: Mapping[int, Node] | None = None
         self.closing: str | None = None
         self.active_at_s = broker.now_s()
         self.cost_s = 0.0

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 from groupcoord.core.front.authorization import Permissions
 from groupcoord.errors import ErrorCode
 from groupcoord.host.connection import Connection
-from groupcoord.host.fetch_sessions import FetchContext, FetchSessions
+from groupcoord.host.current_leaders import CurrentLeaders
+from groupcoord.host.fetch_sessions import FetchContext, Fetched, FetchSessions
 from groupcoord.host.fetch_waits import FetchWait, FetchWaits
-from groupcoord.host.fetching import FetchPlan, plan_fetch, read, unexpected_fetch
+from groupcoord.host.fetching import plan_fetch, read, unexpected_fetch
+from groupcoord.host.leadership import Leadership
 from groupcoord.host.list_offsets import answer_list_offsets, looks_into_batches
 from groupcoord.host.portions import FEW, Work
 from groupcoord.host.record_administration import answer_delete_records, answer_offset_for_leader_epoch
@@ -40,6 +42,7 @@ class DataRequests:
         pace: how long the work of a turn may go on.
         permissions_of: returns what a connection's client may do.
         verify: the transaction coordinator, asked who may write in a transaction.
+        leadership: who leads what.
     """
 
     def __init__(
@@ -48,11 +51,13 @@ class DataRequests:
         pace: Pace,
         permissions_of: Callable[[Connection], Permissions],
         verify: Verify,
+        leadership: Leadership,
     ) -> None:
         self._data = data
         self._pace = pace
         self._permissions_of = permissions_of
         self._verify = verify
+        self._leaders = None if leadership.is_sole else CurrentLeaders(leadership, data)
         self._sessions = FetchSessions(
             data.config.max_incremental_fetch_session_cache_slots if data.logs is not None else 0, data.clock.now_ms
         )
@@ -74,7 +79,7 @@ class DataRequests:
 
         response = answer_produce(request, self._data, self._verify, self._permissions_of(connection))
         if request.acks != 0:
-            return response
+            return response if self._leaders is None else self._leaders.told_by_produce(response, connection.nodes)
         # No answer can tell the client of an error; as a Kafka broker does, closing the connection must.
         failed = (
             partition
@@ -122,7 +127,7 @@ class DataRequests:
         plan = plan_fetch(request, context.targets, self._data, self._permissions_of(connection))
         result = read(plan)
         if not result.waits:
-            return context.respond(result.fetched)
+            return self._answer(connection, context, result.fetched)
         has_read = any(fetched.records for _, fetched in result.fetched)
         deadline_ms = self._data.clock.now_ms() + request.max_wait_ms
         wait = FetchWait(connection, context, plan, None if has_read else result.fetched, deadline_ms, self._end_wait)
@@ -130,7 +135,11 @@ class DataRequests:
         if wait.watch():
             return None
         self.waits.remove(connection)
-        return context.respond(read(plan).fetched)
+        return self._answer(connection, context, read(plan).fetched)
+
+    def _answer(self, connection: Connection, context: FetchContext, fetched: Fetched) -> FetchResponse:
+        response = context.respond(fetched)
+        return response if self._leaders is None else self._leaders.told_by_fetch(response, connection.nodes)
 
     def _end_wait(self, wait: FetchWait) -> None:
         """Answer a Fetch that waited: at its connection's turn, if there is something to read."""
@@ -138,11 +147,11 @@ class DataRequests:
         if wait.fetched is not None and not wait.has_changed:
             wait.connection.answer(wait.context.respond(wait.fetched))
         else:
-            wait.connection.answer_in_portions(self._read_again(wait.plan, wait.context))
+            wait.connection.answer_in_portions(self._read_again(wait))
 
-    def _read_again(self, plan: FetchPlan, context: FetchContext) -> Work[WireResponse]:
-        result = yield from in_portions(self._pace, read, plan)
-        return (yield from in_portions(self._pace, context.respond, result.fetched))
+    def _read_again(self, wait: FetchWait) -> Work[WireResponse]:
+        result = yield from in_portions(self._pace, read, wait.plan)
+        return (yield from in_portions(self._pace, self._answer, wait.connection, wait.context, result.fetched))
 
     def tick(self, now_ms: int) -> None:
         """Answer the Fetches whose time is up."""

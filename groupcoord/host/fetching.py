@@ -25,8 +25,8 @@ from groupcoord.host.topic_data import (
 from groupcoord.host.topics import Topic
 from groupcoord.interpreter import maker
 from groupcoord.topic_logs.errors import FailedLogError, TopicLogError
-from groupcoord.topic_logs.settings import LEADER_EPOCH
 from groupcoord.wire.broker_messages import (
+    NO_LEADER,
     Fetch,
     FetchedPartitionData,
     FetchedTopicData,
@@ -49,6 +49,7 @@ class Readable(NamedTuple):
     target: Target
     partition: FetchPartition
     log: PartitionLog | None
+    leader_epoch: int
 
 
 @define(eq=False)
@@ -115,7 +116,8 @@ def plan_fetch(request: Fetch, targets: Targets, data: TopicData, permissions: P
         index = target.partition_index
         if topic is not None and topic.has_partition(index):
             try:
-                readable.append(Readable(target, partition, data.log(topic, index)))
+                log = data.log(topic, index)
+                readable.append(Readable(target, partition, log, data.leader_epoch(topic, index)))
             except FailedLogError as error:
                 refused.append((target, FetchedPartitionData(index, error.error_code)))
         else:
@@ -171,7 +173,7 @@ def read(plan: FetchPlan) -> FetchResult:
 def _read(readable: Readable, plan: FetchPlan, left: int, *, takes_first: bool) -> tuple[FetchedPartitionData, int]:
     index, partition, log = readable.target.partition_index, readable.partition, readable.log
     is_committed = plan.request.isolation_level == READ_COMMITTED
-    error_code = _check(partition, log, plan.request)
+    error_code = _check(readable, plan.request)
     if error_code is not ErrorCode.NONE:
         return FetchedPartitionData(index, error_code, aborted_transactions=None), 0
     if log is None:
@@ -189,18 +191,19 @@ def _read(readable: Readable, plan: FetchPlan, left: int, *, takes_first: bool) 
         return FetchedPartitionData(index, error.error_code, aborted_transactions=None), 0
     aborted = tuple(transaction[:2] for transaction in batches.aborted) if is_committed else None
     numbers = index, error_code, log.end_offset, log.last_stable_offset, log.start_offset
-    return _make_fetched((*numbers, aborted, NO_REPLICA, batches.parts)), batches.size_bytes
+    return _make_fetched((*numbers, aborted, NO_REPLICA, batches.parts, NO_LEADER)), batches.size_bytes
 
 
-def _check(partition: FetchPartition, log: PartitionLog | None, request: Fetch) -> ErrorCode:
+def _check(readable: Readable, request: Fetch) -> ErrorCode:
+    partition, log = readable.partition, readable.log
     if log is not None and log.is_closed:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    error_code = check_leader_epoch(max(partition.current_leader_epoch, NO_LEADER_EPOCH))
+    error_code = check_leader_epoch(max(partition.current_leader_epoch, NO_LEADER_EPOCH), readable.leader_epoch)
     if error_code is not ErrorCode.NONE:
         return error_code
     if request.replica_id >= 0:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER  # there are no followers here
-    leader_epoch = LEADER_EPOCH if log is None else log.leader_epoch
+    leader_epoch = readable.leader_epoch if log is None else log.leader_epoch
     is_beyond = log is not None and not log.start_offset <= partition.fetch_offset <= log.end_offset
     if is_beyond or partition.fetch_offset < 0 or partition.last_fetched_epoch > leader_epoch:
         return ErrorCode.OFFSET_OUT_OF_RANGE

@@ -12,7 +12,6 @@ from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permiss
 from groupcoord.errors import ErrorCode
 from groupcoord.host.topic_data import READ_COMMITTED, READ_UNCOMMITTED, TopicData, check_leader_epoch
 from groupcoord.topic_logs.errors import FailedLogError, TopicLogError
-from groupcoord.topic_logs.settings import LEADER_EPOCH
 from groupcoord.wire.broker_messages import (
     ListedOffsetsPartition,
     ListedOffsetsTopic,
@@ -80,7 +79,8 @@ def _list(partition: ListOffsetsPartition, name: str, request: ListOffsets, data
         return ListedOffsetsPartition(index, ErrorCode.UNSUPPORTED_VERSION)
     if topic is None or not topic.has_partition(index):
         return ListedOffsetsPartition(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    error_code = check_leader_epoch(partition.current_leader_epoch)
+    leader_epoch = data.leader_epoch(topic, index)
+    error_code = check_leader_epoch(partition.current_leader_epoch, leader_epoch)
     if error_code is not ErrorCode.NONE:
         return ListedOffsetsPartition(index, error_code)
     try:
@@ -89,10 +89,10 @@ def _list(partition: ListOffsetsPartition, name: str, request: ListOffsets, data
         return ListedOffsetsPartition(index, error.error_code)
     if partition.timestamp in (LATEST, EARLIEST, EARLIEST_LOCAL):
         offset = 0 if log is None else _bound(log, partition.timestamp, request.isolation_level)
-        return ListedOffsetsPartition(index, ErrorCode.NONE, offset=offset, leader_epoch=LEADER_EPOCH)
+        return ListedOffsetsPartition(index, ErrorCode.NONE, offset=offset, leader_epoch=leader_epoch)
     if log is None or partition.timestamp in NOT_HELD:
         return ListedOffsetsPartition(index, ErrorCode.NONE)
-    return _find(log, partition, request.isolation_level)
+    return _find(log, partition, request.isolation_level, leader_epoch)
 
 
 def _bound(log: PartitionLog, timestamp: int, isolation_level: int) -> int:
@@ -101,7 +101,9 @@ def _bound(log: PartitionLog, timestamp: int, isolation_level: int) -> int:
     return log.last_stable_offset if isolation_level == READ_COMMITTED else log.end_offset
 
 
-def _find(log: PartitionLog, partition: ListOffsetsPartition, isolation_level: int) -> ListedOffsetsPartition:
+def _find(
+    log: PartitionLog, partition: ListOffsetsPartition, isolation_level: int, leader_epoch: int
+) -> ListedOffsetsPartition:
     """Find a record by its time; one that the reader may not see yet is not found."""
     try:
         is_largest = partition.timestamp == MAX_TIMESTAMP
@@ -110,4 +112,4 @@ def _find(log: PartitionLog, partition: ListOffsetsPartition, isolation_level: i
         return ListedOffsetsPartition(partition.partition_index, error.error_code)
     if found is None or found.offset >= _bound(log, LATEST, isolation_level):
         return ListedOffsetsPartition(partition.partition_index, ErrorCode.NONE)
-    return ListedOffsetsPartition(partition.partition_index, ErrorCode.NONE, *found, LEADER_EPOCH)
+    return ListedOffsetsPartition(partition.partition_index, ErrorCode.NONE, *found, leader_epoch)

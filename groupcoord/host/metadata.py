@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 from uuid import UUID
 
@@ -11,8 +11,8 @@ from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permiss
 from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED, Node
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
+from groupcoord.host.leadership import Leadership
 from groupcoord.host.topics import INTERNAL_TOPICS, Topic, TopicError, TopicRegistry, check_topic_name
-from groupcoord.topic_logs.settings import LEADER_EPOCH
 from groupcoord.wire import API_VERSIONS
 from groupcoord.wire.broker_messages import (
     ApiVersions,
@@ -80,13 +80,14 @@ def answer_api_versions(request: ApiVersions, node: Node, cluster_id: str) -> Ap
 
 def answer_metadata(
     request: Metadata,
-    node: Node,
+    leadership: Leadership,
     topics: TopicRegistry,
     permissions: Permissions = UNRESTRICTED,
     *,
     auto_creates: bool = False,
+    told: Mapping[int, Node] | None = None,
 ) -> MetadataResponse:
-    """Describe the cluster of one node and the topics that are asked for.
+    """Describe the cluster and the topics that are asked for.
 
     As in Kafka, one topic id in the request makes all names in it be ignored, and a name sent twice is answered once.
     Unknown ids come before known ones, unknown names behind, and what may not be described last; where all topics are
@@ -94,18 +95,19 @@ def answer_metadata(
 
     Args:
         request: what is asked for.
-        node: the node.
+        leadership: the nodes, and who leads what.
         topics: the topics there are.
         permissions: of the client.
         auto_creates: topics that aren't there are to be created (``auto.create.topics.enable``), see
             :func:`topics_to_create`. Who may not do that is told so; all others learn, as in Kafka, that there is no
             such topic yet, and ask again.
+        told: the addresses of nodes that the client is told, if these aren't the same for all.
     """
     references = request.topics
     checks_creation = (
         auto_creates and request.allow_auto_topic_creation and not permissions.on_cluster(Operation.CREATE)
     )
-    view = _View(node, topics, permissions, request.include_topic_authorized_operations, checks_creation)
+    view = _View(leadership, topics, permissions, request.include_topic_authorized_operations, checks_creation)
     if references is None:
         found = [view.known(topic) for topic in topics if view.may_describe(topic.name)]
     elif any(reference.topic_id != ZERO_UUID for reference in references):
@@ -116,10 +118,10 @@ def answer_metadata(
     if request.include_cluster_authorized_operations:
         operations = permissions.cluster_operations() if permissions.on_cluster(Operation.DESCRIBE) else 0
     return MetadataResponse(
-        brokers=(MetadataBroker(node.node_id, node.host, node.port),),
+        brokers=tuple(MetadataBroker(*node) for node in leadership.brokers(told)),
         topics=tuple(found),
         cluster_id=topics.cluster_id,
-        controller_id=node.node_id,
+        controller_id=leadership.controller_id,
         cluster_authorized_operations=operations,
     )
 
@@ -143,7 +145,7 @@ def topics_to_create(request: Metadata, response: MetadataResponse) -> list[str]
 class _View(NamedTuple):
     """The topics as one principal sees them."""
 
-    node: Node
+    leadership: Leadership
     topics: TopicRegistry
     permissions: Permissions
     shows_operations: bool
@@ -189,11 +191,15 @@ class _View(NamedTuple):
         return MetadataTopic(error_code, name, authorized_operations=self.operations(name))
 
     def known(self, topic: Topic) -> MetadataTopic:
-        nodes = (self.node.node_id,)
-        partitions = [
-            MetadataPartition(ErrorCode.NONE, index, self.node.node_id, LEADER_EPOCH, nodes, nodes)
-            for index in range(topic.partition_count)
-        ]
+        if self.leadership.is_sole:  # as a rule there is one node, and clients ask for this very often
+            leader_id, leader_epoch = self.leadership.leader(topic, 0)
+            nodes = (leader_id,)
+            partitions = [
+                MetadataPartition(ErrorCode.NONE, index, leader_id, leader_epoch, nodes, nodes)
+                for index in range(topic.partition_count)
+            ]
+        else:
+            partitions = [self.partition(topic, index) for index in range(topic.partition_count)]
         return MetadataTopic(
             ErrorCode.NONE,
             topic.name,
@@ -202,3 +208,14 @@ class _View(NamedTuple):
             tuple(partitions),
             self.operations(topic.name),
         )
+
+    def partition(self, topic: Topic, index: int) -> MetadataPartition:
+        leadership = self.leadership
+        leader_id, leader_epoch = leadership.leader(topic, index)
+        replicas = leadership.replicas(topic, index)
+        in_sync = leadership.in_sync(replicas)
+        if len(in_sync) == len(replicas):
+            return MetadataPartition(ErrorCode.NONE, index, leader_id, leader_epoch, replicas, replicas)
+        offline = tuple(node_id for node_id in replicas if node_id not in in_sync)
+        error_code = ErrorCode.NONE if in_sync else ErrorCode.LEADER_NOT_AVAILABLE
+        return MetadataPartition(error_code, index, leader_id, leader_epoch, replicas, in_sync, offline)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
 from http import HTTPStatus
 
@@ -27,51 +27,57 @@ class CoordinatorCollector(Collector):
     ``offset-deletion-count``, ``partition-load-time``; sessions that expired and appends that failed are our own.
     """
 
-    def __init__(self, coordinator: GroupCoordinator) -> None:
-        self._coordinator = coordinator
+    def __init__(self, coordinator_now: Callable[[], GroupCoordinator | None]) -> None:
+        self._coordinator_now = coordinator_now
 
     def collect(self) -> Iterator[Metric]:
-        """Return every metric with its present value."""
-        yield from self._gauges()
-        counters = self._coordinator.counters
-        for name, text, value in (
-            ("append_failure_count", "Appends that could not be written to the log", counters.append_failures),
-            (
-                "group_completed_rebalance_count",
-                "Generations of classic groups that became stable",
-                counters.group_completed_rebalances,
-            ),
-            (
-                "consumer_group_rebalance_count",
-                "Epochs of consumer groups that began since subscriptions or topics had changed",
-                counters.consumer_group_rebalances,
-            ),
-            ("offset_commit_count", "Committed offsets, one for each partition", counters.offset_commits),
-            ("offset_expiration_count", "Offsets removed by retention", counters.offset_expirations),
-            ("offset_deletion_count", "Offsets removed on request", counters.offset_deletions),
-            ("session_expiration_count", "Members removed since they were silent", counters.session_expirations),
-            ("partition_load_count", "Log partitions loaded", counters.partition_loads),
-            ("partition_load_time_ms", "Time spent loading, milliseconds", counters.partition_load_ms),
-        ):
-            yield CounterMetricFamily(PREFIX + name, text, value=value)
+        """Return every metric with its present value; none while there is no coordinator."""
+        coordinator = self._coordinator_now()
+        if coordinator is not None:
+            yield from _gauges(coordinator)
+            yield from _totals(coordinator)
 
-    def _gauges(self) -> Iterator[Metric]:
-        coordinator = self._coordinator
-        indexes = range(coordinator.config.offsets_topic_num_partitions)
-        partitions = [partition for index in indexes if (partition := coordinator.partition(index)) is not None]
-        states: dict[str, Counter[str]] = {"classic": Counter(), "consumer": Counter()}
-        for group in [group.listed() for partition in partitions for group in partition.groups.values()]:
-            states[group.group_type][group.group_state] += 1
-        by_protocol = GaugeMetricFamily(PREFIX + "group_count", "Groups by protocol", labels=["protocol"])
-        for protocol, counts in states.items():
-            by_protocol.add_metric([protocol], counts.total())
-        yield by_protocol
-        yield _by_state("classic_group_count", "Classic groups by state", GroupState, states["classic"])
-        yield _by_state("consumer_group_count", "Consumer groups by state", ConsumerGroupState, states["consumer"])
-        statuses = Counter(coordinator.status(index).value for index in indexes)
-        yield _by_state("num_partitions", "Log partitions by state", PartitionStatus, statuses)
-        offsets = sum(partition.offset_count() for partition in partitions)
-        yield GaugeMetricFamily(PREFIX + "num_offsets", "Committed offsets", value=offsets)
+
+def _totals(coordinator: GroupCoordinator) -> Iterator[Metric]:
+    counters = coordinator.counters
+    for name, text, value in (
+        ("append_failure_count", "Appends that could not be written to the log", counters.append_failures),
+        (
+            "group_completed_rebalance_count",
+            "Generations of classic groups that became stable",
+            counters.group_completed_rebalances,
+        ),
+        (
+            "consumer_group_rebalance_count",
+            "Epochs of consumer groups that began since subscriptions or topics had changed",
+            counters.consumer_group_rebalances,
+        ),
+        ("offset_commit_count", "Committed offsets, one for each partition", counters.offset_commits),
+        ("offset_expiration_count", "Offsets removed by retention", counters.offset_expirations),
+        ("offset_deletion_count", "Offsets removed on request", counters.offset_deletions),
+        ("session_expiration_count", "Members removed since they were silent", counters.session_expirations),
+        ("partition_load_count", "Log partitions loaded", counters.partition_loads),
+        ("partition_load_time_ms", "Time spent loading, milliseconds", counters.partition_load_ms),
+    ):
+        yield CounterMetricFamily(PREFIX + name, text, value=value)
+
+
+def _gauges(coordinator: GroupCoordinator) -> Iterator[Metric]:
+    indexes = range(coordinator.config.offsets_topic_num_partitions)
+    partitions = [partition for index in indexes if (partition := coordinator.partition(index)) is not None]
+    states: dict[str, Counter[str]] = {"classic": Counter(), "consumer": Counter()}
+    for group in [group.listed() for partition in partitions for group in partition.groups.values()]:
+        states[group.group_type][group.group_state] += 1
+    by_protocol = GaugeMetricFamily(PREFIX + "group_count", "Groups by protocol", labels=["protocol"])
+    for protocol, counts in states.items():
+        by_protocol.add_metric([protocol], counts.total())
+    yield by_protocol
+    yield _by_state("classic_group_count", "Classic groups by state", GroupState, states["classic"])
+    yield _by_state("consumer_group_count", "Consumer groups by state", ConsumerGroupState, states["consumer"])
+    statuses = Counter(coordinator.status(index).value for index in indexes)
+    yield _by_state("num_partitions", "Log partitions by state", PartitionStatus, statuses)
+    offsets = sum(partition.offset_count() for partition in partitions)
+    yield GaugeMetricFamily(PREFIX + "num_offsets", "Committed offsets", value=offsets)
 
 
 def _by_state(name: str, text: str, states: type[Enum], counts: Counter[str]) -> Metric:
@@ -86,15 +92,15 @@ class MetricsServer(HttpServer):
     """Answers ``GET /metrics`` on a port of its own, in the event loop of the server that it watches.
 
     Args:
-        coordinator: what is measured.
+        coordinator_now: returns what is measured; None while there is nothing.
         host: the address to listen on.
         port: the port to listen on; 0 takes a free one.
     """
 
-    def __init__(self, coordinator: GroupCoordinator, host: str, port: int) -> None:
+    def __init__(self, coordinator_now: Callable[[], GroupCoordinator | None], host: str, port: int) -> None:
         super().__init__(host, port, "metrics")
         self._registry = CollectorRegistry()
-        self._registry.register(CoordinatorCollector(coordinator))
+        self._registry.register(CoordinatorCollector(coordinator_now))
 
     def answer(self, request: HttpRequest) -> HttpResponse:
         """See :class:`~groupcoord.host.http.HttpServer`."""

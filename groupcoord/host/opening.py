@@ -6,14 +6,19 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from attrs import frozen
+
 from groupcoord.config import Config
 from groupcoord.host.descriptors import descriptor_limit
+from groupcoord.host.group_configs import GroupConfigs
+from groupcoord.host.topic_data import TopicData
 from groupcoord.host.topics import INTERNAL_TOPICS, TopicError, TopicRegistry
 from groupcoord.host.transaction_log import NEXT_PRODUCER_ID, FileTransactionLog, MemoryTransactionLog
-from groupcoord.log_store import LogStore, MemoryLogStore
+from groupcoord.log_store import AbandonableStore, ClosableStore, LogStore, MemoryLogStore
 from groupcoord.storage.log_directory import BROKER_FILE
 
 if TYPE_CHECKING:
+    from groupcoord.host.security.security import Security
     from groupcoord.topic_logs.data_directory import DataDirectory
 
 METADATA_TOPIC = "__cluster_metadata"
@@ -26,6 +31,34 @@ OPEN_FILES_SHARE, OPEN_FILES_MAX = 4, 1_024
 """What topics hold may have so large a part of the file descriptors open, and not more than so many."""
 
 logger = logging.getLogger("groupcoord.host")
+
+
+@frozen
+class Storage:
+    """What a server keeps its data in, on disk or in memory."""
+
+    config: Config
+    log_store: LogStore
+    topics: TopicRegistry
+    group_configs: GroupConfigs
+    transaction_log: MemoryTransactionLog
+    data: TopicData
+    security: Security
+
+    def close(self) -> None:
+        """Close everything."""
+        self.data.close()
+        if isinstance(self.log_store, ClosableStore):
+            self.log_store.close()
+        self.transaction_log.close()
+
+    def abandon(self) -> None:
+        """Let go of files as a process does that is killed. What is kept in memory is left as a disk would be."""
+        if isinstance(self.log_store, AbandonableStore):
+            self.log_store.abandon()
+        if self.data.logs is not None:
+            self.data.logs.abandon()
+        self.transaction_log.close()
 
 
 def open_log_store(data_dir: Path | None, config: Config) -> LogStore:

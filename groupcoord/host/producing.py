@@ -18,6 +18,7 @@ from groupcoord.interpreter import maker
 from groupcoord.topic_logs.errors import FailedLogError, RefusedBatchError, TopicLogError
 from groupcoord.topic_logs.produced_batch import ProducedBatch, read_produced
 from groupcoord.wire.broker_messages import (
+    NO_LEADER,
     Produce,
     ProducedPartition,
     ProducedTopic,
@@ -142,7 +143,7 @@ def _produce(
         return ProducedPartition(
             index, error.error_code, error.reason, log_start_offset=start, refused_records=error.records
         )
-    return _make_produced((index, ErrorCode.NONE, None, *appended, ()))
+    return _make_produced((index, ErrorCode.NONE, None, *appended, (), NO_LEADER))
 
 
 def _verify(batch: ProducedBatch, partition: TopicPartition, request: Produce, verify: Verify) -> ErrorCode:

@@ -9,7 +9,6 @@ from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permiss
 from groupcoord.errors import ErrorCode
 from groupcoord.host.topic_data import TopicData, check_leader_epoch
 from groupcoord.topic_logs.errors import FailedLogError, TopicLogError
-from groupcoord.topic_logs.settings import LEADER_EPOCH
 from groupcoord.wire.broker_messages import (
     DeletedRecordsPartition,
     DeletedRecordsTopic,
@@ -70,7 +69,7 @@ def _delete(
 def answer_offset_for_leader_epoch(
     request: OffsetForLeaderEpoch, data: TopicData, permissions: Permissions = UNRESTRICTED
 ) -> OffsetForLeaderEpochResponse:
-    """Tell where leaders' epochs end: there is one, and it has not ended."""
+    """Tell where leaders' epochs end; the current one has not ended."""
     return OffsetForLeaderEpochResponse(
         tuple(
             LeaderEpochEnds(
@@ -88,9 +87,11 @@ def _find_end(partition: LeaderEpochPartition, name: str, data: TopicData, permi
     topic = data.topics.get(name)
     if error_code is ErrorCode.NONE and (topic is None or not topic.has_partition(index)):
         error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if error_code is ErrorCode.NONE:
-        error_code = check_leader_epoch(partition.current_leader_epoch)
-    if error_code is not ErrorCode.NONE or topic is None or epoch == NO_EPOCH or epoch > LEADER_EPOCH:
+    if error_code is not ErrorCode.NONE or topic is None:
+        return LeaderEpochEnd(index, error_code)
+    leader_epoch = data.leader_epoch(topic, index)
+    error_code = check_leader_epoch(partition.current_leader_epoch, leader_epoch)
+    if error_code is not ErrorCode.NONE or epoch == NO_EPOCH or epoch > leader_epoch:
         return LeaderEpochEnd(index, error_code)
     try:
         log = data.log(topic, index)
@@ -98,5 +99,6 @@ def _find_end(partition: LeaderEpochPartition, name: str, data: TopicData, permi
         return LeaderEpochEnd(index, error.error_code)
     if log is None:
         return LeaderEpochEnd(index, ErrorCode.NONE, epoch, 0)
-    # An epoch before the first ends, as in Kafka, where the first begins.
-    return LeaderEpochEnd(index, ErrorCode.NONE, epoch, log.end_offset if epoch == LEADER_EPOCH else log.start_offset)
+    if epoch == leader_epoch:
+        return LeaderEpochEnd(index, ErrorCode.NONE, epoch, log.end_offset)
+    return LeaderEpochEnd(index, ErrorCode.NONE, *log.end_of_epoch(epoch))

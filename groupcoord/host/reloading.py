@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from groupcoord.clock import Clock
@@ -42,20 +43,23 @@ class Reloading:
         self._append_watch = AppendWatch(coordinator, clock)
         self._log = LimitedLog(logger)
 
-    def load_all(self) -> None:
-        """Load every log partition.
+    def load_all(self, leader_epochs: Mapping[int, int]) -> None:
+        """Load log partitions, with the leader epochs that they have.
 
         Raises:
-            LoadError: not one could be loaded.
+            LoadError: there are some, and not one could be loaded.
         """
-        try:
-            with collector_paused():
-                self._coordinator.load_all()
-        except LoadError as error:
-            for partition, cause in error.causes.items():
-                self._failed(partition, cause)
-            if len(error.causes) == self._count:
-                raise
+        causes: dict[int, Exception] = {}
+        with collector_paused():
+            for partition, leader_epoch in leader_epochs.items():
+                try:
+                    self._coordinator.load(partition, leader_epoch)
+                except LoadError as error:
+                    causes.update(error.causes)
+        for partition, cause in causes.items():
+            self._failed(partition, cause)
+        if causes and len(causes) == len(leader_epochs):
+            raise LoadError(causes)
 
     def retry(self) -> None:
         """Load the log partitions again that have failed and are due, and say how appends fare."""

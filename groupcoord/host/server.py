@@ -17,6 +17,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from groupcoord.core.messages import Node
 from groupcoord.host.broker import Broker
 from groupcoord.host.connection import Connection
 from groupcoord.host.descriptors import descriptor_limit
@@ -26,6 +27,7 @@ from groupcoord.log_store import FlushingStore, LogStoreError
 from groupcoord.settings import INT64_MAX
 
 if TYPE_CHECKING:
+    from groupcoord.host.security.listeners import Listener
     from groupcoord.host.security.security import Security
 
 logger = logging.getLogger("groupcoord.host")
@@ -46,6 +48,19 @@ NEVER_MS = INT64_MAX
 ACCEPT_BACKLOG = 1024
 
 
+def advertised(node: Node, listener: Listener, port: int, number: int) -> Node:
+    """Return a node as clients of a listener are told of it.
+
+    Args:
+        node: the node.
+        listener: the listener.
+        port: where it listens.
+        number: so much is added to a port that the settings say, for one of several nodes.
+    """
+    told_port = listener.advertised_port + number if listener.advertised_port else port
+    return node._replace(host=listener.advertised_host, port=told_port)
+
+
 class Server:
     """Listens, and runs a broker on the sockets: ``async with Server(broker, port=0) as server: server.port``.
 
@@ -60,6 +75,7 @@ class Server:
         sock: a bound socket to use instead.
         socks: bound sockets by the name of a listener of the broker's security, or ``""``, which is ``sock``, where it
             has none. If it has listeners, these are listened on, and ``host``, ``port`` and ``sock`` don't count.
+        number: so much is added to the ports of ``advertised.listeners``, for one of several nodes.
 
     Attributes:
         ports: the port of each listener, by its name, once the server has started.
@@ -73,10 +89,12 @@ class Server:
         *,
         sock: socket.socket | None = None,
         socks: Mapping[str, socket.socket] | None = None,
+        number: int = 0,
     ) -> None:
         self.broker = broker
         self.host = host
         self.port = port
+        self._number = number
         self.loop: asyncio.AbstractEventLoop
         self._socks = {**(socks or {}), **({} if sock is None else {"": sock})}
         self.log = LimitedLog(logger)
@@ -127,8 +145,7 @@ class Server:
             for listener in security.listeners:
                 name = listener.name
                 port = await self._listen(_new_peer(security, name), name, listener.host, listener.port)
-                told_port = listener.advertised_port or port
-                nodes.append(self.broker.node._replace(host=listener.advertised_host, port=told_port))
+                nodes.append(advertised(self.broker.node, listener, port, self._number))
                 security.advertise(name, nodes[-1])
                 self.ports[name] = port
         except OSError:
@@ -171,11 +188,15 @@ class Server:
 
     async def abort(self) -> None:
         """Stop as a process does that is killed: nothing more is sent, handled or flushed. For tests."""
+        self.kill()
+        await self._see_them_go()
+
+    def kill(self) -> None:
+        """Do as :meth:`abort`, without waiting until the sockets are gone."""
         self._stop_listening()
         self._cancel_timers()
         self.drop_connections()
         self.broker.abandon()
-        await self._see_them_go()
 
     def drop_connections(self, client_id: str | None = None) -> int:
         """Break connections off without a word, as a network does; what is not sent yet is lost.
@@ -257,11 +278,21 @@ class Server:
                 if peer is not None:
                     peer.flush(now_s)
         if broker.may_wake_earlier() or self._timer is None:
-            deadline_ms = broker.next_deadline_ms()
-            if deadline_ms is not None and (self._timer is None or deadline_ms < self._timer_ms):
-                self._wake_at(deadline_ms)
+            self._set_timer()
         if broker.turns.waiting:
             self.flush_soon()
+
+    def _set_timer(self) -> None:
+        deadline_ms = self.broker.next_deadline_ms()
+        if deadline_ms is not None and (self._timer is None or deadline_ms < self._timer_ms):
+            self._wake_at(deadline_ms)
+
+    def notice(self) -> None:
+        """Somebody else may have given the broker something to say, or to wait for: see to that soon."""
+        if self.broker.dirty or self.broker.turns.waiting:
+            self.flush_soon()
+        else:
+            self._set_timer()
 
     def clock_has_leapt(self) -> None:
         """Send what there is to say, and wait anew for what is due next: the broker's clock was turned forward."""

@@ -47,20 +47,27 @@ class TopicData:
         clock: where the time comes from.
         topics: the topics that exist.
         directory: where their logs are; None keeps them in memory.
+        logs: the logs themselves, where somebody else has opened them.
 
     Attributes:
         logs: what they hold; None if they hold nothing.
     """
 
     def __init__(
-        self, config: Config, clock: Clock, topics: TopicRegistry, directory: DataDirectory | None = None
+        self,
+        config: Config,
+        clock: Clock,
+        topics: TopicRegistry,
+        directory: DataDirectory | None = None,
+        *,
+        logs: TopicLogs | None = None,
     ) -> None:
         self.config = config
         self.clock = clock
         self.topics = topics
         self._lines = LimitedLog(logger)
-        self.logs: TopicLogs | None = None
-        if config.records_enable:
+        self.logs = logs
+        if config.records_enable and logs is None:
             self.logs = TopicLogs(config.records_memory_max_bytes, directory, now_ms=clock.now_ms, report=self._report)
             self.logs.open_found(topics)
         self._retention_due_ms = clock.now_ms() + config.log_retention_check_interval_ms
@@ -75,12 +82,21 @@ class TopicData:
         return self.topics.get_by_id(topic_id) if name is None else self.topics.get(name)
 
     def log(self, topic: Topic, partition_index: int) -> PartitionLog | None:
-        """Return the log of a partition that exists; None if topics hold nothing.
+        """Return the log of a partition that exists, for clients; None if topics hold nothing.
 
         Raises:
             FailedLogError: its files can't be used.
         """
         return None if self.logs is None else self.logs.log(topic, partition_index)
+
+    @property
+    def whole(self) -> TopicData:
+        """What topics hold, whichever node leads their partitions."""
+        return self
+
+    def leader_epoch(self, topic: Topic, partition_index: int) -> int:
+        """Return the epoch of the leader of a partition that exists."""
+        return LEADER_EPOCH
 
     def settings_of(self, topic: Topic) -> TopicLogSettings:
         """Return what holds for the logs of a topic."""
@@ -193,10 +209,10 @@ class TopicData:
         self._lines.report(self.clock.now_ms() / 1000, ends=True)
 
 
-def check_leader_epoch(epoch: int) -> ErrorCode:
+def check_leader_epoch(epoch: int, current: int) -> ErrorCode:
     """Return UNKNOWN_LEADER_EPOCH or FENCED_LEADER_EPOCH for a leader's epoch that isn't the current one, or NONE."""
-    if epoch > LEADER_EPOCH:
+    if epoch > current:
         return ErrorCode.UNKNOWN_LEADER_EPOCH
-    if epoch < LEADER_EPOCH and epoch != NO_LEADER_EPOCH:
+    if epoch < current and epoch != NO_LEADER_EPOCH:
         return ErrorCode.FENCED_LEADER_EPOCH
     return ErrorCode.NONE

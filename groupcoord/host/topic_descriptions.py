@@ -10,11 +10,11 @@ import shutil
 
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ErrorCode
+from groupcoord.host.leadership import Leadership
 from groupcoord.host.topic_data import TopicData
 from groupcoord.host.topics import Topic, TopicError, TopicRegistry, check_topic_name
 from groupcoord.java import string_sort_key
 from groupcoord.topic_logs.errors import FailedLogError
-from groupcoord.topic_logs.settings import LEADER_EPOCH
 from groupcoord.wire.cluster_messages import (
     DescribeLogDirs,
     DescribeLogDirsResponse,
@@ -37,7 +37,10 @@ IN_MEMORY = "memory"
 
 
 def answer_describe_topic_partitions(
-    request: DescribeTopicPartitions, topics: TopicRegistry, node_id: int, permissions: Permissions = UNRESTRICTED
+    request: DescribeTopicPartitions,
+    topics: TopicRegistry,
+    leadership: Leadership,
+    permissions: Permissions = UNRESTRICTED,
 ) -> DescribeTopicPartitionsResponse:
     """Describe topics in the order of their names, from the cursor on. Those that may not be described come last."""
     cursor = request.cursor
@@ -62,7 +65,7 @@ def answer_describe_topic_partitions(
         topic = topics.get(name)
         first = cursor.partition_index if cursor is not None and name == begin else 0
         end = first if topic is None else min(max(topic.partition_count, first), first + left)
-        described.append(_describe(name, topic, range(first, end), node_id, permissions))
+        described.append(_describe(name, topic, range(first, end), leadership, permissions))
         if topic is not None and end < topic.partition_count:
             return DescribeTopicPartitionsResponse((*described, *denied), PartitionCursor(name, end))
         left -= end - first
@@ -75,7 +78,7 @@ def _refused(request: DescribeTopicPartitions, error_code: ErrorCode) -> Describ
 
 
 def _describe(
-    name: str, topic: Topic | None, indexes: range, node_id: int, permissions: Permissions
+    name: str, topic: Topic | None, indexes: range, leadership: Leadership, permissions: Permissions
 ) -> TopicPartitionsDescription:
     operations = permissions.topic_operations(name)
     if topic is None:
@@ -85,8 +88,17 @@ def _describe(
         except TopicError as error:
             error_code = error.error_code
         return TopicPartitionsDescription(error_code, name, authorized_operations=operations)
-    partitions = tuple(TopicPartitionDescription(index, node_id, LEADER_EPOCH, (node_id,)) for index in indexes)
+    partitions = tuple(_partition(topic, index, leadership) for index in indexes)
     return TopicPartitionsDescription(ErrorCode.NONE, name, topic.topic_id, topic.is_internal, partitions, operations)
+
+
+def _partition(topic: Topic, index: int, leadership: Leadership) -> TopicPartitionDescription:
+    leader_id, leader_epoch = leadership.leader(topic, index)
+    replicas = leadership.replicas(topic, index)
+    in_sync = leadership.in_sync(replicas)
+    offline = tuple(node_id for node_id in replicas if node_id not in in_sync)
+    error_code = ErrorCode.NONE if in_sync else ErrorCode.LEADER_NOT_AVAILABLE
+    return TopicPartitionDescription(index, leader_id, leader_epoch, replicas, in_sync, offline, error_code)
 
 
 def answer_describe_log_dirs(
@@ -130,5 +142,5 @@ def _log_sizes(asked: dict[str, dict[int, None]], data: TopicData) -> tuple[LogD
 
 
 def _size_bytes(data: TopicData, topic: Topic, index: int) -> int:
-    log = data.log(topic, index)
+    log = data.whole.log(topic, index)
     return 0 if log is None else log.readable_bytes(log.start_offset, log.end_offset)

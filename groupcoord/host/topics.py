@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -82,20 +82,21 @@ def check_topic_name(name: str) -> None:
         raise TopicError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
 
 
-def check_replicas(broker_ids: tuple[int, ...], node_id: int) -> None:
-    """Check that replicas shall be where they can be, on the one node.
+def check_replicas(broker_ids: tuple[int, ...], node_ids: Collection[int]) -> None:
+    """Check that replicas shall be where they can be, on nodes that there are.
 
     Raises:
         TopicError: INVALID_REPLICA_ASSIGNMENT.
     """
     reason = None
-    strangers = sorted(broker_id for broker_id in broker_ids if broker_id != node_id)
+    strangers = sorted(broker_id for broker_id in broker_ids if broker_id not in node_ids)
+    repeated = [broker_id for broker_id in broker_ids if broker_ids.count(broker_id) > 1]
     if not broker_ids:
         reason = "an empty replica list."
     elif strangers:
         reason = f"broker {strangers[0]}, but no such broker is registered."
-    elif len(broker_ids) > 1:
-        reason = f"the broker {node_id} more than once."
+    elif repeated:
+        reason = f"the broker {repeated[0]} more than once."
     if reason is not None:
         message = f"The manual partition assignment includes {reason}"
         raise TopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from attrs import define, field
 
 from groupcoord.coordinator import GroupCoordinator
+from groupcoord.core.front.authorization import Principal
 from groupcoord.core.messages import CompleteTransaction, PartitionResult, TopicResult
 from groupcoord.core.records import ZERO_UUID, TransactionMarker
 from groupcoord.errors import ErrorCode
@@ -31,6 +32,19 @@ class Answerable(Protocol):
 
     def answer(self, response: Any) -> None:
         """Take the answer."""
+
+
+class Coordinating(Protocol):
+    """Who takes offsets and markers: a :class:`~groupcoord.GroupCoordinator`, or those of several nodes."""
+
+    def partition_of(self, group_id: str) -> int:
+        """Return the log partition that holds a group."""
+
+    def partition(self, index: int) -> Any:
+        """Return the core of a log partition; None if it isn't served."""
+
+    def submit(self, request: Any, token: Any = None, principal: Principal = None) -> None:
+        """Take a request; the token gets its answer, now or later."""
 
 
 @define(eq=False)

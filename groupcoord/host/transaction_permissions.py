@@ -72,7 +72,7 @@ def _refuse_partitions(request: AddPartitionsToTxn, permissions: Permissions) ->
         return None
     return AddPartitionsToTxnResponse(
         tuple(
-            AddedPartitions(wanted.transactional_id, _results(wanted.topics, ID_DENIED))
+            AddedPartitions(wanted.transactional_id, results_of(wanted.topics, ID_DENIED))
             for wanted in paced(request.transactions)
         )
     )
@@ -81,13 +81,14 @@ def _refuse_partitions(request: AddPartitionsToTxn, permissions: Permissions) ->
 def _refuse_markers(request: WriteTxnMarkers) -> WriteTxnMarkersResponse:
     return WriteTxnMarkersResponse(
         tuple(
-            WrittenMarker(marker.producer_id, _results(marker.topics, CLUSTER_DENIED))
+            WrittenMarker(marker.producer_id, results_of(marker.topics, CLUSTER_DENIED))
             for marker in paced(request.markers)
         )
     )
 
 
-def _results(topics: tuple[TopicPartitions, ...], error_code: ErrorCode) -> tuple[TopicResult, ...]:
+def results_of(topics: tuple[TopicPartitions, ...], error_code: ErrorCode) -> tuple[TopicResult, ...]:
+    """Return one error for every partition."""
     return tuple(
         TopicResult(
             topic.name, ZERO_UUID, tuple(PartitionResult(index, error_code) for index in paced(topic.partition_indexes))

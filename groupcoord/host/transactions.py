@@ -20,7 +20,6 @@ from attrs import define, field
 
 from groupcoord.clock import Clock
 from groupcoord.config import Config
-from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions, Principal
 from groupcoord.core.messages import CompleteTransaction, PartitionResult, TopicResult, TxnOffsetCommit
 from groupcoord.core.records import ZERO_UUID, TransactionMarker
@@ -29,7 +28,7 @@ from groupcoord.host.limited_log import LimitedLog
 from groupcoord.host.topic_data import TopicData
 from groupcoord.host.topics import INTERNAL_TOPICS, OFFSETS_TOPIC, TopicRegistry
 from groupcoord.host.transaction_log import NEXT_PRODUCER_ID, MemoryTransactionLog, TransactionLogError, Value
-from groupcoord.host.transaction_markers import Answerable, MarkerToken
+from groupcoord.host.transaction_markers import Answerable, Coordinating, MarkerToken
 from groupcoord.host.transaction_state import TopicPartition, Transaction, TransactionState, Writer
 from groupcoord.wire.pacing import paced
 from groupcoord.wire.transaction_messages import (
@@ -118,7 +117,7 @@ class TransactionCoordinator:
         config: Config,
         clock: Clock,
         log: MemoryTransactionLog,
-        coordinator: GroupCoordinator,
+        coordinator: Coordinating,
         topics: TopicRegistry,
         data: TopicData,
     ) -> None:
@@ -151,8 +150,7 @@ class TransactionCoordinator:
                     raise TransactionLogError(f"entry {key!r} is no transaction: {error!r}") from error
                 self._take(transaction)
         reserved = entries.get(NEXT_PRODUCER_ID)
-        self._next_producer_id = reserved if isinstance(reserved, int) else self._first_unused_producer_id()
-        self._reserved_producer_id = self._next_producer_id
+        self._next_producer_id = self._reserved_producer_id = reserved if isinstance(reserved, int) else None
 
     def _first_unused_producer_id(self) -> int:
         """Return an id above those in the offsets' log, which may come from a broker whose transactions are unknown."""
@@ -275,12 +273,14 @@ class TransactionCoordinator:
         return InitProducerIdResponse(ErrorCode.NONE, initialised.producer_id, initialised.producer_epoch)
 
     def _new_producer_id(self) -> int:
-        if self._next_producer_id >= self._reserved_producer_id:
-            reserved = self._next_producer_id + PRODUCER_ID_BLOCK
-            self._put(NEXT_PRODUCER_ID, reserved)
-            self._reserved_producer_id = reserved
-        self._next_producer_id += 1
-        return self._next_producer_id - 1
+        first, end = self._next_producer_id, self._reserved_producer_id
+        if first is None or end is None or first >= end:
+            first = self._first_unused_producer_id() if first is None else first
+            end = first + PRODUCER_ID_BLOCK
+            self._put(NEXT_PRODUCER_ID, end)
+            self._reserved_producer_id = end
+        self._next_producer_id = first + 1
+        return first
 
     # ------------------------------------------------------------ what a transaction has
 

@@ -146,7 +146,7 @@ def note_leader_epoch(folder: Path, leader_epoch: int, start_offset: int) -> int
     Raises:
         ValueError: the file is not one that Kafka writes.
     """
-    entries = _read_leader_epochs(folder)
+    entries = read_leader_epochs(folder)
     if not entries or entries[-1][0] < leader_epoch:
         # An epoch in which nothing was written yet gives way, as in Kafka's LeaderEpochFileCache.
         entries = [entry for entry in entries if entry[1] < start_offset]
@@ -156,18 +156,13 @@ def note_leader_epoch(folder: Path, leader_epoch: int, start_offset: int) -> int
     return max(leader_epoch, entries[-1][0])
 
 
-def read_leader_epoch(folder: Path) -> int:
-    """Return the newest epoch that ``leader-epoch-checkpoint`` knows; -1 if it knows none.
+def read_leader_epochs(folder: Path) -> list[tuple[int, int]]:
+    """Return the epochs that ``leader-epoch-checkpoint`` knows, oldest first, and where each begins.
 
     Raises:
         ValueError: the file is not one that Kafka writes.
         OSError: it can't be read.
     """
-    entries = _read_leader_epochs(folder)
-    return entries[-1][0] if entries else -1
-
-
-def _read_leader_epochs(folder: Path) -> list[tuple[int, int]]:
     path = folder / LEADER_EPOCH_FILE
     if not path.exists():
         return []

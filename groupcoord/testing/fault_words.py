@@ -102,7 +102,8 @@ class FaultWords:
     which requests are meant: a function of the :class:`~groupcoord.faults.Call`, or a mapping of names to the values
     that they must have, such as ``{"client_id": "worker-1", "group_id": "billing"}``. ``times`` says how many are; with
     ``after=True`` a request is handled first, and it is its answer that goes wrong. Rules hold for requests that come
-    after they were made, those that were made first come first, and they outlast a restart.
+    after they were made, those that were made first come first, and they outlast a restart. With ``node`` they hold
+    for requests that come to this one of several nodes alone.
     """
 
     @abstractmethod
@@ -131,6 +132,7 @@ class FaultWords:
         where: Where | None = None,
         times: int | None = None,
         after: bool = False,
+        node: int | None = None,
     ) -> Fault:
         """Call a function for requests of an API: it sees them, changes them, delays, drops or answers them.
 
@@ -150,7 +152,7 @@ class FaultWords:
         Raises:
             UnknownNameError: there is no such API, or its requests have no such field.
         """
-        return Fault(self, lambda control: control.on(api, function, where=where, times=times, after=after))
+        return Fault(self, lambda control: control.on(api, function, where=where, times=times, after=after, node=node))
 
     def fail_next(
         self,
@@ -160,6 +162,7 @@ class FaultWords:
         times: int | None = 1,
         where: Where | None = None,
         after: bool = False,
+        node: int | None = None,
     ) -> Fault:
         """Answer the next requests of an API with an error, at every entry where the answer has entries.
 
@@ -168,7 +171,9 @@ class FaultWords:
         Raises:
             UnknownNameError: there is no such API, error or field.
         """
-        return Fault(self, lambda control: control.fail_next(api, error, times=times, where=where, after=after))
+        return Fault(
+            self, lambda control: control.fail_next(api, error, times=times, where=where, after=after, node=node)
+        )
 
     def delay(
         self,
@@ -178,34 +183,62 @@ class FaultWords:
         times: int | None = None,
         where: Where | None = None,
         after: bool = False,
+        node: int | None = None,
     ) -> Fault:
         """Let requests of an API wait before they are handled, or (``after``) their answers before they leave.
 
         As with Kafka, what comes behind them on their connections waits as well. Time is that of the server's clock.
         """
-        return Fault(self, lambda control: control.delay(api, duration_ms, times=times, where=where, after=after))
+        return Fault(
+            self, lambda control: control.delay(api, duration_ms, times=times, where=where, after=after, node=node)
+        )
 
-    def hold(self, api: str, *, times: int | None = None, where: Where | None = None, after: bool = False) -> Fault:
+    def hold(
+        self,
+        api: str,
+        *,
+        times: int | None = None,
+        where: Where | None = None,
+        after: bool = False,
+        node: int | None = None,
+    ) -> Fault:
         """Let requests of an API, or their answers, wait until the fault is removed."""
-        return Fault(self, lambda control: control.hold(api, times=times, where=where, after=after))
+        return Fault(self, lambda control: control.hold(api, times=times, where=where, after=after, node=node))
 
-    def drop_next(self, api: str, *, times: int | None = 1, where: Where | None = None, after: bool = False) -> Fault:
+    def drop_next(
+        self,
+        api: str,
+        *,
+        times: int | None = 1,
+        where: Where | None = None,
+        after: bool = False,
+        node: int | None = None,
+    ) -> Fault:
         """Never answer the next requests of an API, nor anything that comes behind them on their connections."""
-        return Fault(self, lambda control: control.drop_next(api, times=times, where=where, after=after))
+        return Fault(self, lambda control: control.drop_next(api, times=times, where=where, after=after, node=node))
 
     def disconnect_next(
-        self, api: str, *, times: int | None = 1, where: Where | None = None, after: bool = False
+        self,
+        api: str,
+        *,
+        times: int | None = 1,
+        where: Where | None = None,
+        after: bool = False,
+        node: int | None = None,
     ) -> Fault:
         """Close the connections of the next requests of an API instead of an answer."""
-        return Fault(self, lambda control: control.disconnect_next(api, times=times, where=where, after=after))
+        return Fault(
+            self, lambda control: control.disconnect_next(api, times=times, where=where, after=after, node=node)
+        )
 
-    def drop_connections(self, client_id: str | None = None) -> int:
+    def drop_connections(self, client_id: str | None = None, *, node: int | None = None) -> int:
         """Break connections off without a word; return how many there were.
 
         Args:
             client_id: of the clients that called themselves so when they asked for ApiVersions; None: of all.
+            node: those to this node; None: to any.
         """
-        return self.control(lambda control: control.drop_connections(client_id))
+        return self.control(lambda control: control.drop_connections(client_id, node=node))
 
     def clear_faults(self) -> None:
         """Remove every fault; whatever waits goes on."""
@@ -234,14 +267,63 @@ class FaultWords:
         """
         self.control(lambda control: control.begin_rebalance(group_id))
 
-    def move_coordinator(self, group_id: str) -> None:
-        """Let the coordinator of a group move away and back again: with one node there is no other place for it.
+    def coordinator(self, group_id: str) -> int:
+        """Return the id of the node that coordinates a group."""
+        return self.control(lambda control: control.coordinator(group_id))
+
+    def move_coordinator(self, group_id: str, to: int | None = None) -> int:
+        """Let another node coordinate a group; with one node it moves away and back again.
 
         Whoever waits for it is told NOT_COORDINATOR and looks for it anew. Then the log partition, in which other
         groups may live as well, is loaded from the log: members are in it, and their sessions begin again; what wasn't
         written is lost, such as joins that waited and appends that are held.
+
+        Args:
+            group_id: the group.
+            to: the node; None: the next one that runs.
+
+        Returns:
+            The id of the node.
+
+        Raises:
+            NoSuchNodeError: there is no such node, or it does not run, or coordinates the group already.
         """
-        self.control(lambda control: control.move_coordinator(group_id))
+        return self.control(lambda control: control.move_coordinator(group_id, to))
+
+    # ------------------------------------------------------------ nodes
+
+    def leader(self, topic: str, partition: int = 0) -> int:
+        """Return the id of the node that leads a partition; -1 while nobody does."""
+        return self.control(lambda control: control.leader(topic, partition))
+
+    def move_leader(self, topic: str, partition: int = 0, to: int | None = None) -> int:
+        """Let another node lead a partition, with the next leader epoch.
+
+        Args:
+            topic: the topic.
+            partition: which of its partitions.
+            to: the node; None: the next one that runs.
+
+        Returns:
+            The id of the node.
+
+        Raises:
+            NoSuchPartitionError: there is no such topic, or partition.
+            NoSuchNodeError: there is no such node, or it does not run, or leads the partition already.
+        """
+        return self.control(lambda control: control.move_leader(topic, partition, to))
+
+    def transaction_coordinator(self, transactional_id: str) -> int:
+        """Return the id of the node that coordinates the transactions of a transactional id."""
+        return self.control(lambda control: control.transaction_coordinator(transactional_id))
+
+    def move_transaction_coordinator(self, transactional_id: str, to: int | None = None) -> int:
+        """Let another node coordinate the transactions of a transactional id, and return its id.
+
+        Raises:
+            NoSuchNodeError: there is no such node, or it does not run, or coordinates them already.
+        """
+        return self.control(lambda control: control.move_transaction_coordinator(transactional_id, to))
 
     # ------------------------------------------------------------ the log
 

@@ -22,14 +22,14 @@ SERVERS = pytest.StashKey[list["ServerThread"]]()
 """Where a test has the servers that its fixtures have started."""
 
 SESSION_FIXTURE = "groupcoord_session_server"
-OPTIONS = ("topics", "settings", "data_dir", "clock")
+OPTIONS = ("topics", "settings", "data_dir", "clock", "nodes")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Make the marker known."""
     config.addinivalue_line(
         "markers",
-        f"{MARKER}(topics=None, settings=None, data_dir=None, clock=None): "
+        f"{MARKER}(topics=None, settings=None, data_dir=None, clock=None, nodes=1): "
         "how the fixture groupcoord_server is to be started; data_dir=True takes a temporary directory",
     )
 

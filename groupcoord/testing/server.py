@@ -99,6 +99,7 @@ class ServerThread(FaultWords, Assertions):
         data_dir: where offsets, groups and topics with their records are kept; None: in memory. A server started later
             on the same directory goes on where this one stopped.
         clock: a clock that stands still unless the test turns it; None: real time, which the test can turn forward.
+        nodes: how many nodes there are, with ids from 1 on, and a port each.
         users: passwords by name, of those who may log in by PLAIN and SCRAM on listeners that ask for it.
 
     Raises:
@@ -107,7 +108,7 @@ class ServerThread(FaultWords, Assertions):
         TopicError: a topic can't be called that.
 
     Attributes:
-        port: where it listens.
+        port: where it listens; of several nodes the first.
         asyncio: what takes time, to be awaited.
     """
 
@@ -118,6 +119,7 @@ class ServerThread(FaultWords, Assertions):
         settings: Mapping[str, str | int | float] | None = None,
         data_dir: str | Path | None = None,
         clock: ManualClock | None = None,
+        nodes: int = 1,
         users: Mapping[str, str] | None = None,
     ) -> None:
         properties = {key.replace("_", "."): value for key, value in {**SETTINGS, **(settings or {})}.items()}
@@ -136,6 +138,7 @@ class ServerThread(FaultWords, Assertions):
             checked_topics(topics, config),
             None if data_dir is None else Path(data_dir),
             kept_clock,
+            nodes=nodes,
             secure=secure,
             users=users or {},
             make_broker=partial(ObservedBroker, request_log=self._request_log),
@@ -149,16 +152,17 @@ class ServerThread(FaultWords, Assertions):
 
     @property
     def bootstrap(self) -> str:
-        """What clients are to be given as ``bootstrap.servers``."""
-        return f"{HOST}:{self.port}"
+        """What clients are to be given as ``bootstrap.servers``: the addresses of all nodes, separated by commas."""
+        return self._cluster.bootstrap if self._cluster.was_started else f"{HOST}:{self.port}"
 
     def bootstrap_of(self, listener: str) -> str:
         """What clients of one of several listeners are to be given.
 
         Raises:
-            KeyError: there is no such listener, or the server does not run.
+            KeyError: there is no such listener.
+            RuntimeError: the server was not started.
         """
-        return f"{HOST}:{self._cluster.port_of(listener)}"
+        return self._cluster.bootstrap_of(listener)
 
     def __enter__(self) -> ServerThread:
         self.start()
@@ -191,10 +195,13 @@ class ServerThread(FaultWords, Assertions):
             OSError: no port, or no directory, is to be had.
             GroupcoordError: the data directory, or a topic, can't be used.
         """
+        self._start(None)
+
+    def _start(self, node: int | None) -> None:
         if self._thread is not None:
             raise RuntimeError("the server runs already")
         started: Future[None] = Future()
-        thread = threading.Thread(target=self._run, args=(started,), name="groupcoord-server", daemon=True)
+        thread = threading.Thread(target=self._run, args=(started, node), name="groupcoord-server", daemon=True)
         thread.start()
         try:
             started.result(START_TIMEOUT_S)
@@ -217,30 +224,43 @@ class ServerThread(FaultWords, Assertions):
         if error is not None:
             raise error
 
-    def crash(self) -> None:
+    def crash(self, node: int | None = None) -> None:
         """Kill the server: connections break off, nothing more is answered, written or flushed, and nobody listens.
 
         :meth:`restart` starts it again. What was acknowledged is there then: from the data directory or, without one,
         from memory, which only :meth:`stop` forgets. Who was waiting, sessions and all else that groups don't write is
         lost.
 
+        Args:
+            node: kill this node alone: others lead and coordinate what it did, with what the log holds.
+
         Raises:
             RuntimeError: the server does not run.
+            NoSuchNodeError: there is no such node, or it does not run.
         """
+        if node is not None:
+            self.control(lambda control: control.crash(node))
+            return
         if self._thread is None:
             raise RuntimeError("the server does not run")
         self._end(_End.KILL)
 
-    def restart(self) -> None:
+    def restart(self, node: int | None = None) -> None:
         """Start again on the same port, with what the log holds; a server that runs is stopped in order before.
+
+        Args:
+            node: start this node alone; it leads nothing until it is elected, unless nobody else could.
 
         Raises:
             RuntimeError: it was never started, or was stopped for good.
+            NoSuchNodeError: there is no such node.
         """
-        if not self._cluster.ports:
-            raise RuntimeError("the server was not started")
+        servers = self._cluster.servers
+        if node is not None and self._thread is not None:
+            asyncio.run_coroutine_threadsafe(servers.restart(node), self._loop).result(START_TIMEOUT_S)
+            return
         self._end(_End.PAUSE)
-        self.start()
+        self._start(node)
 
     def _end(self, how: _End) -> None:
         thread, self._thread = self._thread, None
@@ -276,6 +296,11 @@ class ServerThread(FaultWords, Assertions):
         if threading.current_thread() is self._thread:
             return function(self._cluster.control)
         return self._submit(function).result(CALL_TIMEOUT_S)
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """The nodes that run, by their ids."""
+        return () if self._thread is None else tuple(sorted(self._cluster.servers.running))
 
     def _submit(self, function: Callable[[Control], T]) -> Future[T]:
         if self._thread is None:
@@ -338,21 +363,21 @@ class ServerThread(FaultWords, Assertions):
 
     # ------------------------------------------------------------ in the thread
 
-    def _run(self, started: Future[None]) -> None:
+    def _run(self, started: Future[None], node: int | None) -> None:
         try:
-            asyncio.run(self._serve(started))
+            asyncio.run(self._serve(started, node))
         except BaseException as error:
             if started.done():
                 raise
             started.set_exception(error)
 
-    async def _serve(self, started: Future[None]) -> None:
+    async def _serve(self, started: Future[None], node: int | None) -> None:
         self._loop = asyncio.get_running_loop()
         self._ending = self._loop.create_future()
         cluster = self._cluster
         with self._log_tap:
-            await cluster.start()
-            self.port = cluster.ports[0]
+            await cluster.start(node)
+            self.port = int(cluster.bootstrap.partition(",")[0].rpartition(":")[2])
             started.set_result(None)
             how = await self._ending
             if how is _End.KILL:

@@ -129,7 +129,8 @@ class DiskLog(PartitionLog):
         if not acknowledged.bases.issubset(bases):
             missing = segment_path(path, min(acknowledged.bases.difference(bases)))
             raise FailedLogError(f"{missing} is missing; put it back, or restart to go on without it")
-        self.leader_epoch = max(self.folder.leader_epoch(), self.leader_epoch)
+        self._epochs = self.folder.leader_epochs() or self._epochs
+        self.leader_epoch = max(self._epochs[-1][0], self.leader_epoch)
         if bases:
             for base, following in pairwise(bases):
                 size_bytes = os.path.getsize(segment_path(path, base))
@@ -204,6 +205,11 @@ class DiskLog(PartitionLog):
             reason = f"{self.folder.path} can't be written: {error}"
             raise RefusedBatchError(ErrorCode.KAFKA_STORAGE_ERROR, reason) from error
         self._has_written, self._is_saved = True, False
+
+    def begin_epoch(self, leader_epoch: int) -> None:
+        """See :class:`~groupcoord.topic_logs.partition_log.PartitionLog`; the next batch has it noted on disk."""
+        super().begin_epoch(leader_epoch)
+        self._has_written = False
 
     def _is_full(self, last: Segment, write: Write, settings: TopicLogSettings) -> bool:
         assert isinstance(last, FileSegment)

@@ -10,7 +10,7 @@ from uuid import UUID
 from groupcoord.storage.log_directory import (
     list_segments,
     note_leader_epoch,
-    read_leader_epoch,
+    read_leader_epochs,
     read_topic_id,
     topic_id_text,
     write_partition_metadata,
@@ -73,14 +73,14 @@ class LogFolder(NamedTuple):
         write_partition_metadata(self.path, self.topic_id)
         return note_leader_epoch(self.path, leader_epoch, next_offset)
 
-    def leader_epoch(self) -> int:
-        """Return the newest leader epoch; -1 if there is none.
+    def leader_epochs(self) -> list[tuple[int, int]]:
+        """Return the leader epochs, oldest first, and where each begins.
 
         Raises:
             OSError: it can't be read.
             ValueError: the file is not one that Kafka writes.
         """
-        return read_leader_epoch(self.path)
+        return read_leader_epochs(self.path)
 
     def forget_indexes(self, base_offset: int) -> None:
         """Delete the indexes of a segment, which may be behind it or ahead of it."""

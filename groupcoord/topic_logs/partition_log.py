@@ -104,6 +104,7 @@ class PartitionLog:
         self.start_offset = 0
         self.end_offset = 0
         self.leader_epoch = LEADER_EPOCH
+        self._epochs = [(LEADER_EPOCH, 0)]  # and where each begins, in order
         self.is_closed = False
         self.producers = ProducerStates(memory)
         self.watchers: dict[Watcher, None] = {}
@@ -236,6 +237,25 @@ class PartitionLog:
     def _tell(self) -> None:
         for watcher in list(self.watchers):
             watcher(self)
+
+    # ------------------------------------------------------------ leaders
+
+    def begin_epoch(self, leader_epoch: int) -> None:
+        """Have batches name a leader's epoch from now on; nothing happens if it isn't a newer one."""
+        if leader_epoch > self.leader_epoch:
+            # An epoch in which nothing was written gives way, as in Kafka's LeaderEpochFileCache.
+            self._epochs = [entry for entry in self._epochs if entry[1] < self.end_offset]
+            self._epochs.append((leader_epoch, self.end_offset))
+            self.leader_epoch = leader_epoch
+
+    def end_of_epoch(self, leader_epoch: int) -> tuple[int, int]:
+        """Return where the records of an earlier leader's epoch end: the last epoch up to it, and the offset behind.
+
+        An epoch before the first ends, as in Kafka, where the first begins.
+        """
+        earlier = [epoch for epoch, _ in self._epochs if epoch <= leader_epoch]
+        begins = next((start for epoch, start in self._epochs if epoch > leader_epoch), self.end_offset)
+        return (earlier[-1] if earlier else leader_epoch), max(begins, self.start_offset)
 
     # ------------------------------------------------------------ the start, and the end
 

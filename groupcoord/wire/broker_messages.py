@@ -353,6 +353,16 @@ class Fetch:
     rack_id: str = ""
 
 
+class CurrentLeader(NamedTuple):
+    """Who leads a partition, for a client that asked another node (KIP-951)."""
+
+    leader_id: int = -1
+    leader_epoch: int = -1
+
+
+NO_LEADER = CurrentLeader()
+
+
 class FetchedPartitionData(NamedTuple):
     """What one partition has. ``aborted_transactions``: ``(producer_id, first_offset)`` each; None: not asked for.
 
@@ -367,6 +377,7 @@ class FetchedPartitionData(NamedTuple):
     aborted_transactions: tuple[tuple[int, int], ...] | None = ()
     preferred_read_replica: int = -1
     records: tuple[bytes | memoryview, ...] = ()
+    current_leader: CurrentLeader = NO_LEADER
 
 
 class FetchedTopicData(NamedTuple):
@@ -379,11 +390,15 @@ class FetchedTopicData(NamedTuple):
 
 @frozen
 class FetchResponse:
-    """``session_id`` 0: no session. In a session only partitions with news are in it."""
+    """``session_id`` 0: no session. In a session only partitions with news are in it.
+
+    ``node_endpoints``: where the current leaders are that are told.
+    """
 
     error_code: ErrorCode = ErrorCode.NONE
     session_id: int = 0
     topics: tuple[FetchedTopicData, ...] = ()
+    node_endpoints: tuple[MetadataBroker, ...] = ()
 
 
 # ---------------------------------------------------------------- writing logs
@@ -440,6 +455,7 @@ class ProducedPartition(NamedTuple):
     log_append_time_ms: int = -1
     log_start_offset: int = -1
     refused_records: tuple[int, ...] = ()
+    current_leader: CurrentLeader = NO_LEADER
 
 
 class ProducedTopic(NamedTuple):
@@ -452,9 +468,10 @@ class ProducedTopic(NamedTuple):
 
 @frozen
 class ProduceResponse:
-    """One entry for each topic."""
+    """One entry for each topic. ``node_endpoints``: where the current leaders are that are told."""
 
     topics: tuple[ProducedTopic, ...] = ()
+    node_endpoints: tuple[MetadataBroker, ...] = ()
 
 
 # ---------------------------------------------------------------- looking after logs

@@ -80,6 +80,8 @@ class TopicPartitionDescription(NamedTuple):
     leader_id: int
     leader_epoch: int
     replica_nodes: tuple[int, ...]
+    isr_nodes: tuple[int, ...]
+    offline_replicas: tuple[int, ...] = ()
     error_code: ErrorCode = ErrorCode.NONE
 
 

@@ -36,13 +36,7 @@ def _topic(topic: TopicPartitionsDescription) -> schema.Values:
         "topic_id": topic.topic_id,
         "is_internal": topic.is_internal,
         "partitions": [
-            partition._asdict()
-            | {
-                "isr_nodes": partition.replica_nodes,
-                "eligible_leader_replicas": (),
-                "last_known_elr": (),
-                "offline_replicas": (),
-            }
+            partition._asdict() | {"eligible_leader_replicas": (), "last_known_elr": ()}
             for partition in topic.partitions
         ],
         "topic_authorized_operations": topic.authorized_operations,

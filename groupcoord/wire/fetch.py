@@ -2,10 +2,10 @@
 
 5: log start offsets. 7: fetch sessions (KIP-227) and a top-level error. 9: leader epochs. 11: rack and preferred
 replica (KIP-392). 12: last fetched epoch, cluster id. 13: topics by id (KIP-516). 15: the replica id becomes a tagged
-field (KIP-903).
+field (KIP-903). 12 and 16: the current leader and where it is, for who asked another node (KIP-951).
 
 Gaps: what only followers and controllers need (diverging epochs, snapshots, directory ids, high watermarks) is not
-passed on; the current leader (12) and node endpoints (16) are never told.
+passed on.
 
 Read and written by hand: consumers ask again for every batch, and records go out in the pieces in which they are kept.
 """
@@ -22,6 +22,7 @@ from groupcoord.interpreter import maker
 from groupcoord.wire import primitives
 from groupcoord.wire.api import Api, Decoder, Encoder, PartsEncoder, VersionRange
 from groupcoord.wire.broker_messages import (
+    NO_LEADER,
     Fetch,
     FetchedPartitionData,
     FetchPartition,
@@ -29,6 +30,7 @@ from groupcoord.wire.broker_messages import (
     FetchTopic,
     ForgottenTopic,
 )
+from groupcoord.wire.current_leaders import write_endpoints, write_leader
 from groupcoord.wire.header import RequestHeader
 from groupcoord.wire.pacing import paced
 from groupcoord.wire.primitives import (
@@ -44,6 +46,7 @@ from groupcoord.wire.primitives import (
 _KEY = 1
 
 _CLUSTER_ID_TAG, _REPLICA_STATE_TAG = 0, 1
+_LEADER_TAG = 1
 _REPLICA_STATE_BYTES = 12
 """A follower's id and the epoch of its broker; tagged fields come behind them."""
 
@@ -170,6 +173,7 @@ class _Layout:
         self._has_session = version >= 7
         self._has_preferred_replica = version >= 11
         self._has_topic_ids = version >= 13
+        self._has_endpoints = version >= 16
         self._tagged = _NOTHING_TAGGED if self._is_flexible else b""
 
     def parts(self, response: FetchResponse, header: RequestHeader) -> list[bytes]:
@@ -190,11 +194,13 @@ class _Layout:
                 parts.append(self._partition(partition))
                 parts += partition.records
                 if self._is_flexible:
-                    parts.append(_NOTHING_TAGGED)
+                    leader = partition.current_leader
+                    parts.append(_NOTHING_TAGGED if leader is NO_LEADER else write_leader(_LEADER_TAG, leader))
             if self._is_flexible:
                 parts.append(_NOTHING_TAGGED)
         if self._is_flexible:
-            parts.append(_NOTHING_TAGGED)
+            tells = self._has_endpoints and response.node_endpoints
+            parts.append(write_endpoints(response.node_endpoints) if tells else _NOTHING_TAGGED)
         return parts
 
     def whole(self, response: FetchResponse, header: RequestHeader) -> bytes:

@@ -1,13 +1,11 @@
 """Produce: key 0, versions 3-13, flexible from 9. Listed from version 0 on.
 
 5: log start offsets in the answer. 7: zstd (KIP-110). 8: errors of single records and a message in the answer
-(KIP-467). 11, 12: transactions that an error ends, and that grow by what is written (KIP-890). 13: topics by id
-(KIP-516).
+(KIP-467). 10: current leaders and where they are, for who asked another node (KIP-951). 11, 12: transactions that an
+error ends, and that grow by what is written (KIP-890). 13: topics by id (KIP-516).
 
 ApiVersions lists versions 0 to 2 as well, as a broker of 4.x does, because librdkafka counts on them (KAFKA-18659); a
 request of these versions closes the connection.
-
-Gaps: an answer names neither current leaders nor node endpoints (10).
 
 Read and written by hand: it comes for every batch, of which a view of the frame goes on.
 """
@@ -20,13 +18,22 @@ from groupcoord.core.records import ZERO_UUID
 from groupcoord.interpreter import maker
 from groupcoord.wire import primitives
 from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
-from groupcoord.wire.broker_messages import Produce, ProducedPartition, ProducePartition, ProduceResponse, ProduceTopic
+from groupcoord.wire.broker_messages import (
+    NO_LEADER,
+    Produce,
+    ProducedPartition,
+    ProducePartition,
+    ProduceResponse,
+    ProduceTopic,
+)
+from groupcoord.wire.current_leaders import write_endpoints, write_leader
 from groupcoord.wire.header import RequestHeader
 from groupcoord.wire.pacing import paced
 from groupcoord.wire.primitives import INT32, INT32_FROM, read_content, read_uuid
 
 _KEY = 0
 
+_LEADER_TAG = 0
 _THROTTLE_TIME = bytes(4)
 _acks_from = struct.Struct(">hi").unpack_from  # and a time-out, which nothing waits for
 _make_partition, _make_topic = maker(ProducePartition), maker(ProduceTopic)
@@ -44,6 +51,7 @@ class _Layout:
         self._has_messages = version >= 8
         no_message = dialect.write_length(0) + dialect.write_nullable_string(None)
         self._no_message = (no_message if self._has_messages else b"") + dialect.nothing_tagged
+        self._has_leaders = version >= 10
         self._capabilities = version >= 7, version >= 11, version >= 12
 
     def decode(self, frame: bytes, position: int, header: RequestHeader, client_host: str) -> Produce:
@@ -88,21 +96,23 @@ class _Layout:
             parts.append(dialect.write_length(len(partitions)))
             parts += [self._write_partition(partition) for partition in paced(partitions)]
             parts.append(dialect.nothing_tagged)
-        parts += (_THROTTLE_TIME, dialect.nothing_tagged)
+        tells = self._has_leaders and response.node_endpoints
+        parts += (_THROTTLE_TIME, write_endpoints(response.node_endpoints) if tells else dialect.nothing_tagged)
         return b"".join(parts)
 
     def _write_partition(self, partition: ProducedPartition) -> bytes:
-        index, error_code, message, base_offset, append_time_ms, start_offset, refused = partition
+        index, error_code, message, base_offset, append_time_ms, start_offset, refused, leader = partition
         numbers = (index, error_code, base_offset, append_time_ms, start_offset)
         written = self._pack_partition(*(numbers if self._has_start else numbers[:-1]))
-        if not self._has_messages or (message is None and not refused):
+        if not self._has_messages or (message is None and not refused and leader is NO_LEADER):
             return written + self._no_message
         dialect = self._dialect
         text = dialect.write_nullable_string(message)
         parts = [written, dialect.write_length(len(refused))]
         for number in paced(refused):
             parts += (INT32.pack(number), text, dialect.nothing_tagged)
-        return b"".join((*parts, text, dialect.nothing_tagged))
+        tells = self._has_leaders and leader is not NO_LEADER
+        return b"".join((*parts, text, write_leader(_LEADER_TAG, leader) if tells else dialect.nothing_tagged))
 
 
 def _decoder(version: int) -> Decoder:

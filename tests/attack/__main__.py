@@ -17,6 +17,7 @@ from tests.attack import clocks, connections, disk
 from tests.attack.amplify import PATIENCE_S, amplifications, amplify
 from tests.attack.flood import FLOODS, flood
 from tests.attack.fuzz import ROUND_FRAMES, fuzz
+from tests.attack.logins import attack_logins
 from tests.attack.logs import attack_logs
 from tests.attack.report import Result, print_table, write_json
 from tests.attack.siege import Bounds, Siege
@@ -68,6 +69,10 @@ def _logs(siege: Siege, options: argparse.Namespace) -> Iterator[Result]:
     yield attack_logs(options.count, options.seed, options.only)
 
 
+def _logins(siege: Siege, options: argparse.Namespace) -> Iterator[Result]:
+    yield attack_logins(siege, options.count, options.seed, options.only)
+
+
 Kind = Callable[[Siege, argparse.Namespace], Iterator[Result]]
 
 KINDS: dict[str, Kind] = {
@@ -95,6 +100,7 @@ KINDS: dict[str, Kind] = {
         },
     ),
     "logs": _logs,
+    "logins": _logins,
 }
 
 
@@ -107,14 +113,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("kind", nargs="?", default="all", choices=["all", *KINDS], help="what to do; all by default")
     parser.add_argument("--seed", type=int, default=None, help="decides what is mutated; random by default")
     parser.add_argument("--frames", type=int, default=200_000, help="fuzz: how many requests the server must read")
-    parser.add_argument("--count", type=int, default=500, help="logs: how many mutated logs")
+    parser.add_argument("--count", type=int, default=500, help="logs, logins: how many logs, or log-ins")
     parser.add_argument("--connections", type=int, default=5_000, help="connections: how many come and go")
     parser.add_argument("--request-mib", type=float, default=1.0, help="amplify: how large requests are made")
     parser.add_argument("--patience-s", type=float, default=PATIENCE_S, help="amplify: how long to wait for an answer")
     parser.add_argument("--case", default=None, help="only the cases whose name holds this")
-    parser.add_argument(
-        "--only", type=int, default=None, help="fuzz, logs: only the conversation or log of this number"
-    )
+    parser.add_argument("--only", type=int, default=None, help="fuzz, logs, logins: only the one of this number")
     parser.add_argument("--slowest-ms", type=float, default=Bounds.slowest_ms, help="longest wait of a healthy client")
     parser.add_argument("--memory-mib", type=float, default=Bounds.memory_mib, help="most memory of the server")
     parser.add_argument("--json", type=Path, default=None, help="a file for all figures")

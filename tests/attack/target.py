@@ -43,6 +43,7 @@ class Target:
         self.folder = folder
         self.data_dir = data_dir or folder / "data"
         self.port = 0
+        self.ports: dict[str, int] = {}
         self._settings = {**SETTINGS, **(settings or {})}
         self._command = command or COMMAND
         self._process: subprocess.Popen[bytes] | None = None
@@ -83,6 +84,7 @@ class Target:
             self.kill()
             raise ServerFailedError(f"the server did not start:\n{self.log()[-2_000:]}")
         self.port = int(found[1])
+        self.ports = {name: int(port) for name, port in re.findall(r"(\w+)://\S+?:(\d+)", line)}
         self._quiet_sockets = self._all_sockets()
 
     def is_alive(self) -> bool:

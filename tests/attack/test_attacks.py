@@ -17,6 +17,7 @@ from tests.attack.amplify import Amplification, amplify
 from tests.attack.flood import FLOODS, Flood, flood
 from tests.attack.fuzz import fuzz
 from tests.attack.layouts import layout, repeated
+from tests.attack.logins import attack_logins
 from tests.attack.preparation import CROWDED
 from tests.attack.report import Result
 from tests.attack.siege import Attack, Bounds, Siege
@@ -25,6 +26,7 @@ from tests.wire.sample_requests import BODIES
 
 SIEGE = Siege(Bounds(slowest_ms=math.inf, end_s=math.inf))
 FRAMES = 2_000
+LOGINS = 300
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,13 @@ def test_floods() -> None:
     result = together.carry_out(SIEGE.ended_by_signal())
     assert not result.faults, result.faults
     assert result.inputs["bytes answered"] > 10_000_000
+
+
+def test_log_ins_and_handshakes() -> None:
+    """Garbage at any step of a log-in or a handshake is answered or ends its connection, and harms nobody."""
+    result = attack_logins(SIEGE, LOGINS, seed=1)
+    assert not result.faults, result.faults
+    assert sum(result.inputs.values()) >= LOGINS
 
 
 def test_too_many_connections() -> None:

@@ -1,11 +1,12 @@
 """What a request costs the broker from the bytes that come to the bytes that leave, without sockets.
 
-    python -m tests.bench.broker_requests [--beside FOLDER] [--rounds 7] [--requests 4000]
+    python -m tests.bench.broker_requests [--beside FOLDER | --idle-hooks] [--rounds 7] [--requests 4000]
 
 400 groups of one member, whose log partitions are files; heartbeats, and commits and fetches of ten partitions without
 metadata, with metadata of 40 characters, and of the newest versions, with topic ids. Each figure is CPU time of the
 process, the best of the rounds. With ``--beside`` the same is measured of the source tree in FOLDER, in turn, and the
-ratios are printed: only those of one run mean anything.
+ratios are printed: only those of one run mean anything. With ``--idle-hooks`` it is measured of a broker that follows
+rules for faults, of which there are none any more, beside one that follows none.
 """
 
 from __future__ import annotations
@@ -117,10 +118,23 @@ def send(broker: Broker, connection: Connection, requests: list[bytes]) -> float
     return time.process_time() - begin_s
 
 
-def serve_measurements() -> None:
+def install_hooks(broker: Broker) -> None:
+    """Let a broker follow rules for faults, of which there were some."""
+    from groupcoord.faults import Rule, Rules
+
+    rules = Rules()
+    rules.follow(broker)
+    for api in ("Heartbeat", "OffsetCommit", "OffsetFetch"):
+        rules.add(Rule(api, lambda call: None))
+    rules.clear()
+
+
+def serve_measurements(*, has_hooks: bool) -> None:
     """Measure what the lines of standard input name, and print the microseconds for one request, until they end."""
     with tempfile.TemporaryDirectory(prefix="groupcoord-requests-") as name:
         broker = start(Path(name))
+        if has_hooks:
+            install_hooks(broker)
         members = join(broker)
         connection = broker.connect("/127.0.0.1")
         gc.collect()
@@ -134,15 +148,15 @@ def serve_measurements() -> None:
 
 
 class Measured:
-    """A process that measures one source tree."""
+    """A process that measures one source tree, perhaps with idle hooks."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *options: str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).resolve()), "--serve"],
+            [sys.executable, str(Path(__file__).resolve()), "--serve", *options],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONPATH": str(folder)},
+            env={**os.environ, "PYTHONPATH": str(folder), "PYTHONHASHSEED": "0"},
             cwd=folder,
         )
 
@@ -162,15 +176,18 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.broker_requests", description=__doc__)
     parser.add_argument("--beside", type=Path, help="another source tree, measured in turn")
+    parser.add_argument("--idle-hooks", action="store_true", help="measured beside a broker without hooks")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--requests", type=int, default=4_000, help="in each round")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
-        serve_measurements()
+        serve_measurements(has_hooks=options.idle_hooks)
         return
     here = Path(__file__).resolve().parents[2]
-    measured = [Measured(folder) for folder in ([here] if options.beside is None else [here, options.beside])]
+    measured = [Measured(here, *(["--idle-hooks"] if options.idle_hooks else []))]
+    if options.beside is not None or options.idle_hooks:
+        measured.append(Measured(options.beside or here))
     best = {what: [float("inf")] * len(measured) for what in MEASURED}
     for _ in range(options.rounds):
         for what, least_us in best.items():

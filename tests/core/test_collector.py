@@ -106,6 +106,6 @@ def test_a_load_leaves_the_collector_alone(coordinator: GroupCoordinator, store:
 
 def test_the_server_loads_without_the_collector(coordinator: GroupCoordinator, store: WatchingStore) -> None:
     """Its process is its own; when everything is loaded the collector works again."""
-    Reloading(coordinator, ManualClock(0)).load_all()
+    Reloading(coordinator, ManualClock(0)).load_all(dict.fromkeys(range(3), 0))
     assert store.seen == [False] * 3
     assert gc.isenabled()

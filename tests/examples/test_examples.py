@@ -20,6 +20,7 @@ from tests.pytest_runs import WITHOUT_HYPOTHESIS, run_pytest
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 TIMEOUT_S = 60
+MAVEN_TIMEOUT_S = 600
 GO_TIMEOUT_S = 600
 
 
@@ -206,6 +207,27 @@ def test_a_service_in_go_passes_its_tests() -> None:
         capture_output=True,
         text=True,
         timeout=GO_TIMEOUT_S,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_a_service_in_java_passes_its_tests(tmp_path: Path) -> None:
+    """A service with Kafka's own client passes tests on three nodes that fail; needs Java, Maven and its repository."""
+    maven = shutil.which("mvn")
+    if maven is None or shutil.which("javac") is None:
+        pytest.skip("there is no Maven, or no Java")
+    folder = tmp_path / "java_service"
+    shutil.copytree(EXAMPLES / "java_service", folder)
+    environment = {**os.environ, "GROUPCOORD": str(Path(sys.executable).with_name("groupcoord"))}
+    done = subprocess.run(
+        [maven, "-q", "-B", "test"],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=MAVEN_TIMEOUT_S,
     )
 
     assert done.returncode == 0, done.stdout + done.stderr

@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import re
+import socket
+import time
 from inspect import signature
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from groupcoord import Config, MemoryLogStore
+from groupcoord import Config
 from groupcoord.clock import LeapingClock
-from groupcoord.core.messages import Node
 from groupcoord.errors import ErrorCode
-from groupcoord.faults import Control, control_server
+from groupcoord.faults import control_server
+from groupcoord.faults.cluster import Cluster
 from groupcoord.faults.control_server import BODY_BYTES_MAX, TYPES, WORDS, ControlServer
 from groupcoord.host.broker import Broker
-from groupcoord.host.server import Server
 from tests.host.serving import DEADLINE_S, serve
 from tests.host.wire_world import HEARTBEAT, wire_frame
 
@@ -63,17 +66,90 @@ def test_words_are_said_over_http() -> None:
         assert status == 0
 
 
+def test_a_server_dies_and_comes_back_over_http(tmp_path: Path) -> None:
+    """/crash lets nobody listen any more, /restart brings the server back on its port, with what is on disk."""
+    with serve("--control", "0", "--data-dir", str(tmp_path), "--topic", "orders:1") as serving:
+        assert serving.process.stdout is not None
+        client = Client(int(serving.process.stdout.readline().rsplit(":", 1)[1]))
+        assert client.ask("POST", "/crash") == (200, {"result": None})
+        with pytest.raises(ConnectionRefusedError):
+            serving.ask(wire_frame(12, 4, HEARTBEAT))
+        assert client.ask("POST", "/leader", {"topic": "orders"}) == (400, {"error": "no node runs"})
+
+        assert client.ask("POST", "/restart") == (200, {"result": None})
+        wait_until_listening(serving.port)
+        assert int.from_bytes(serving.ask(wire_frame(12, 4, HEARTBEAT))[-3:-1], "big") == ErrorCode.UNKNOWN_MEMBER_ID
+        assert client.ask("POST", "/leader", {"topic": "orders"}) == (200, {"result": 1})
+        assert serving.stop() == (0, "")
+
+
+def test_nodes_fail_and_leaders_move_over_http() -> None:
+    """``serve --nodes 3``: each node has a port; leaders and coordinators move, and a node dies and comes back."""
+    with serve("--control", "0", "--nodes", "3", "--topic", "orders:1") as serving:
+        assert serving.process.stdout is not None
+        client = Client(int(serving.process.stdout.readline().rsplit(":", 1)[1]))
+        ports = [int(port) for port in re.findall(r"127.0.0.1:(\d+)", serving.line)]
+        assert len(set(ports)) == 3
+
+        def asked(word: str, **arguments: object) -> Any:
+            status, answer = client.ask("POST", f"/{word}", arguments)
+            assert status == 200, answer
+            return answer["result"]
+
+        assert asked("leader", topic="orders") == 1
+        assert asked("move_leader", topic="orders", to=3) == asked("leader", topic="orders", partition=0) == 3
+        coordinator = asked("coordinator", group_id="g")
+        assert asked("move_coordinator", group_id="g") == asked("coordinator", group_id="g") != coordinator
+        moved = asked("move_transaction_coordinator", transactional_id="tx")
+        assert moved == asked("transaction_coordinator", transactional_id="tx")
+        asked("crash", node=3)
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", ports[2]), DEADLINE_S)
+        assert asked("leader", topic="orders") == 1
+        asked("restart", node=3)
+        wait_until_listening(ports[2])
+        assert client.ask("POST", "/crash", {"node": 7}) == (400, {"error": "there is no node 7; there are 1, 2, 3"})
+        assert serving.stop() == (0, "")
+
+
+def test_nodes_have_consecutive_ports() -> None:
+    """With a port of its own the first node has it, and the others those after it; so it is with what is advertised."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        first = sock.getsockname()[1]
+    with serve("--port", str(first), "--nodes", "2", "--advertised-port", "7000") as serving:
+        assert f"127.0.0.1:{first}, 127.0.0.1:{first + 1}" in serving.line
+        found = serving.ask(wire_frame(10, 3, {"key": "g", "key_type": 0}))
+        assert int.from_bytes(found[-5:-1], "big") in (7000, 7001)
+
+
+def wait_until_listening(port: int) -> None:
+    """Wait until somebody takes connections on a port."""
+    deadline_s = time.monotonic() + DEADLINE_S
+    while time.monotonic() < deadline_s:
+        try:
+            socket.create_connection(("127.0.0.1", port), DEADLINE_S).close()
+        except ConnectionRefusedError:
+            time.sleep(0.01)
+        else:
+            return
+    raise TimeoutError(f"nobody listens on {port}")
+
+
 def answers(*asked: tuple[str, str, object, dict[str, str]]) -> list[tuple[int, Any]]:
     """Return what a server in this process says."""
 
     async def run() -> list[tuple[int, Any]]:
-        broker = Broker(config=Config(), clock=LeapingClock(), log_store=MemoryLogStore(), node=Node(1, "127.0.0.1", 0))
-        async with Server(broker, port=0) as server, ControlServer(Control(server), 0) as control:
+        cluster = Cluster(Config(), {}, None, LeapingClock(), secure={}, users={}, make_broker=Broker)
+        await cluster.start()
+        async with ControlServer(cluster.control, 0) as control:
             client = Client(control.port)
-            return [
+            answered = [
                 await asyncio.to_thread(client.ask, method, path, body, **headers)
                 for method, path, body, headers in asked
             ]
+        await cluster.stop(is_final=True)
+        return answered
 
     return asyncio.run(run())
 
@@ -87,7 +163,7 @@ def answers(*asked: tuple[str, str, object, dict[str, str]]) -> list[tuple[int, 
         ("/fail_next", {"api": "Heartbeat", "error": 16}, "error must be str, not 16"),
         ("/hold", {"api": "Heartbeat", "times": True}, "times must be int or null, not true"),
         ("/hold", {"api": "Heartbeat", "where": {"group": "g"}}, "have no 'group'"),
-        ("/hold", {"api": "Heartbeat", "for": 1}, "hold takes no 'for'; it takes api, times, where, after"),
+        ("/hold", {"api": "Heartbeat", "for": 1}, "hold takes no 'for'; it takes api, times, where, after, node"),
         ("/hold", ["Heartbeat"], "the body must be an object"),
         ("/hold", b"{", "the body is no JSON"),
         ("/hold", b"[" * 60_000, "the body is no JSON"),

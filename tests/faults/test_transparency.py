@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
+from typing import Any
+
 import pytest
 
 from groupcoord.conformance import InProcessTarget, Transcript, Verdict, load_transcripts, run
@@ -10,6 +14,8 @@ from groupcoord.conformance.targets import Settings
 from groupcoord.faults import Rule, Rules
 from groupcoord.host.broker import Broker
 from groupcoord.wire.registry import APIS
+from tests.host.driving import drain, feed
+from tests.host.wire_world import HEARTBEAT, World, wire_frame
 
 TRANSCRIPTS = load_transcripts()
 EVERY = 60
@@ -43,6 +49,44 @@ class RuledTarget(InProcessTarget):
 
         server._make_broker, server._broker = make_ruled_broker, make_ruled_broker()
         return server
+
+
+def bytecodes_of_a_heartbeat(world: World) -> int:
+    """Return how many instructions of the interpreter a heartbeat takes, from its bytes to those of the answer."""
+    frame = wire_frame(12, 4, HEARTBEAT)
+    connection = world.broker.connect("/127.0.0.1")
+    for _ in range(2):  # now nobody is new, and everything that is kept for later is there
+        feed(connection, frame)
+        drain(connection)
+    count = 0
+
+    def trace(called: FrameType, event: str, argument: object) -> Any:
+        nonlocal count
+        called.f_trace_opcodes = True
+        count += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        feed(connection, frame)
+    finally:
+        sys.settrace(before)
+    assert drain(connection)
+    return count
+
+
+def test_idle_hooks_cost_nothing() -> None:
+    """A request takes the same instructions on a server whose rules are all removed as on one that never had any."""
+    plain, hooked = World(), World()
+    rules = Rules()
+    rules.follow(hooked.broker)
+    rules.add(Rule("Heartbeat", lambda call: None))
+    looking = bytecodes_of_a_heartbeat(hooked)
+    rules.clear()
+
+    idle = bytecodes_of_a_heartbeat(hooked)
+    assert idle == bytecodes_of_a_heartbeat(plain) < looking
 
 
 @pytest.mark.parametrize("is_idle", [False, True], ids=["looking", "idle"])

@@ -9,7 +9,9 @@ from uuid import UUID
 
 from groupcoord import Config, ErrorCode, ManualClock
 from groupcoord.core.front.authorization import UNRESTRICTED, Permissions
+from groupcoord.host.broker import DEFAULT_NODE
 from groupcoord.host.data_requests import DataRequests
+from groupcoord.host.leadership import Leadership
 from groupcoord.host.topic_data import TopicData
 from groupcoord.host.topics import OFFSETS_TOPIC, TopicRegistry
 from groupcoord.host.transaction_state import Writer
@@ -44,7 +46,7 @@ class FakeConnection:
 
     def __init__(self) -> None:
         self.principal = None
-        self.node = None
+        self.nodes = None
         self.answers: list[Any] = []
         self.refusal: str | None = None
 
@@ -98,7 +100,7 @@ class DataWorld:
             edit.create(OFFSETS_TOPIC, 50)
         directory = None if path is None else DataDirectory(path, descriptors_max=8)
         self.data = TopicData(Config(**settings), self.clock, self.topics, directory)
-        self.requests = DataRequests(self.data, Pace(), lambda _: permissions, verify)
+        self.requests = DataRequests(self.data, Pace(), lambda _: permissions, verify, Leadership((DEFAULT_NODE,)))
         self._handlers = self.requests.handlers()
 
     def send(self, request: Any) -> FakeConnection:

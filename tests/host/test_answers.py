@@ -13,6 +13,7 @@ from groupcoord.config import SERVED_PROTOCOLS, Config, RebalanceProtocol
 from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED, Node
 from groupcoord.errors import ErrorCode
 from groupcoord.host.admin import answer_create_partitions, answer_create_topics, answer_delete_topics
+from groupcoord.host.leadership import Leadership
 from groupcoord.host.metadata import answer_api_versions, answer_metadata
 from groupcoord.host.topics import OFFSETS_TOPIC, TopicRegistry
 from groupcoord.wire import API_VERSIONS
@@ -31,6 +32,7 @@ from groupcoord.wire.broker_messages import (
 )
 
 NODE = Node(1, "broker.example", 9093)
+ALONE = Leadership((NODE,))
 CONFIG = Config(num_partitions=4)
 NO_ID = UUID(int=0)
 OTHER_ID = UUID(int=99)
@@ -51,14 +53,14 @@ def topics() -> TopicRegistry:
 
 
 def create(registry: TopicRegistry, *wanted: CreatableTopic, validate_only: bool = False) -> list[tuple[str, str]]:
-    response = answer_create_topics(CreateTopics(wanted, validate_only=validate_only), registry, 1, CONFIG)
+    response = answer_create_topics(CreateTopics(wanted, validate_only=validate_only), registry, (1,), CONFIG)
     return [(topic.name, topic.error_code.name) for topic in response.topics]
 
 
 def test_create(topics: TopicRegistry) -> None:
     """A topic gets the partitions asked for, or num.partitions, and its id is told."""
     request = CreateTopics((CreatableTopic("a", 3, 1), CreatableTopic("b", -1, -1)))
-    response = answer_create_topics(request, topics, 1, CONFIG)
+    response = answer_create_topics(request, topics, (1,), CONFIG)
     assert [(topic.num_partitions, topic.replication_factor) for topic in response.topics] == [(3, 1), (4, 1)]
     assert [topic.topic_id for topic in response.topics] == [topics.topic_id("a"), topics.topic_id("b")]
     assert topics.partition_count("b") == 4
@@ -163,7 +165,7 @@ def test_a_full_disk_is_answered(
 def test_add_partitions_as_recorded(topics: TopicRegistry, topic: CreatePartitionsTopic, error: str) -> None:
     """Each answer has the code that Kafka 4.4 gave; only the offsets topic is ours alone and keeps its partitions."""
     before = list(topics)
-    (result,) = answer_create_partitions(CreatePartitions((topic,)), topics, 1).results
+    (result,) = answer_create_partitions(CreatePartitions((topic,)), topics, (1,)).results
     assert (result.name, result.error_code.name) == (topic.name, error)
     if error == "NONE":
         assert topics.partition_count(topic.name) == topic.count
@@ -174,7 +176,7 @@ def test_add_partitions_as_recorded(topics: TopicRegistry, topic: CreatePartitio
 def test_add_partitions_to_one_topic_twice(topics: TopicRegistry) -> None:
     """A name sent twice is refused with one entry."""
     request = CreatePartitions((CreatePartitionsTopic("two", 3), CreatePartitionsTopic("two", 4)))
-    (result,) = answer_create_partitions(request, topics, 1).results
+    (result,) = answer_create_partitions(request, topics, (1,)).results
     assert result.error_code is ErrorCode.INVALID_REQUEST
 
 
@@ -228,7 +230,7 @@ def test_delete_refuses(
 
 def test_metadata_of_all_topics(topics: TopicRegistry) -> None:
     """All topics are listed, internal ones marked, each partition led by the one node."""
-    response = answer_metadata(Metadata(None), NODE, topics)
+    response = answer_metadata(Metadata(None), ALONE, topics)
     assert [(topic.name, len(topic.partitions), topic.is_internal) for topic in response.topics] == [
         ("one", 1, False),
         ("two", 2, False),
@@ -264,16 +266,16 @@ def test_metadata_as_recorded(
 ) -> None:
     """Ids win over names, unknown topics are errors of their own, and asking creates nothing."""
     request = Metadata(tuple(TopicReference(*reference) for reference in references))
-    response = answer_metadata(request, NODE, topics)
+    response = answer_metadata(request, ALONE, topics)
     assert [(topic.name, topic.error_code.name) for topic in response.topics] == answers
     assert len(topics) == 4
 
 
 def test_authorized_operations(topics: TopicRegistry) -> None:
     """They are told when asked for: everything is allowed, since nothing is protected."""
-    plain = answer_metadata(Metadata((TopicReference("one"),)), NODE, topics)
+    plain = answer_metadata(Metadata((TopicReference("one"),)), ALONE, topics)
     assert plain.cluster_authorized_operations == plain.topics[0].authorized_operations == AUTHORIZED_OPERATIONS_OMITTED
-    asked = answer_metadata(Metadata((TopicReference("one"), TopicReference("nope")), True, True, True), NODE, topics)
+    asked = answer_metadata(Metadata((TopicReference("one"), TopicReference("nope")), True, True, True), ALONE, topics)
     assert asked.cluster_authorized_operations == 8096
     assert [topic.authorized_operations for topic in asked.topics] == [3576, 3576]
 

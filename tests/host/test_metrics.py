@@ -16,7 +16,7 @@ def scrape(coordinator: GroupCoordinator, request: bytes) -> bytes:
     """Return what the server answers to these bytes."""
 
     async def ask() -> bytes:
-        async with MetricsServer(coordinator, "127.0.0.1", 0) as server:
+        async with MetricsServer(lambda: coordinator, "127.0.0.1", 0) as server:
             reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
             writer.write(request)
             writer.write_eof()

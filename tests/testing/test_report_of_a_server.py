@@ -179,7 +179,7 @@ class Conversation:
     def hear(self, message: object, answer: object = None, *, client_id: str = "billing-1", refusal: str = "") -> None:
         """Keep a request and what became of it."""
         header = RequestHeader(APIS_BY_NAME[type(message).__name__].key, 1, 7, client_id)
-        number = self.log.came(header, message, "/127.0.0.1", 1)
+        number = self.log.came(header, message, "/127.0.0.1", 1, 1)
         if answer is not None:
             self.clock.advance(20)
             self.log.answered(number, answer)

@@ -100,7 +100,7 @@ def test_describe_topic_partitions() -> None:
 @pytest.mark.parametrize("cursor", [None, PartitionCursor("orders", 1)])
 def test_described_topic_partitions(cursor: PartitionCursor | None) -> None:
     """Every replica is in sync; none is offline, or only left to be elected in need."""
-    partition = TopicPartitionDescription(0, 7, 5, (7,))
+    partition = TopicPartitionDescription(0, 7, 5, (7,), (7,))
     topic = TopicPartitionsDescription(ErrorCode.NONE, "orders", TOPIC_ID, True, (partition,), 12)
     (described,) = answer(75, 0, DescribeTopicPartitionsResponse((topic,), cursor))["topics"]
     assert described == {

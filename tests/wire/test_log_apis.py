@@ -9,6 +9,7 @@ import pytest
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import RequestHeader, decode_request, encode_response, encode_response_parts
 from groupcoord.wire.broker_messages import (
+    CurrentLeader,
     DeletedRecordsPartition,
     DeletedRecordsTopic,
     DeleteRecords,
@@ -22,6 +23,7 @@ from groupcoord.wire.broker_messages import (
     LeaderEpochEnds,
     LeaderEpochPartition,
     LeaderEpochTopic,
+    MetadataBroker,
     OffsetForLeaderEpoch,
     OffsetForLeaderEpochResponse,
 )
@@ -120,3 +122,25 @@ def test_records_go_out_as_they_are_kept(version: int) -> None:
     parts = encode_response_parts(header, response)
     assert b"".join(parts) == encode_response(header, response)
     assert all(any(part is batch for part in parts) for batch in records)
+
+
+@pytest.mark.parametrize("version", versions_of(1))
+def test_fetch_tells_the_current_leader(version: int) -> None:
+    """From version 12 on of a partition that another node leads; where that is from 16 on (KIP-951)."""
+    elsewhere = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    partitions = (
+        FetchedPartitionData(0, elsewhere, current_leader=CurrentLeader(2, 5)),
+        FetchedPartitionData(1, ErrorCode.NONE, 0, 0, 0),
+    )
+    endpoints = (MetadataBroker(2, "host", 9093),)
+    response = FetchResponse(ErrorCode.NONE, 77, (FetchedTopicData("orders", TOPIC_ID, partitions),), endpoints)
+    answer = read_response(1, version, encode_response(RequestHeader(1, version, CORRELATION_ID), response))
+    read = answer["responses"][0]["partitions"]
+    assert [partition["error_code"] for partition in read] == [elsewhere, ErrorCode.NONE]
+    if version >= 12:
+        assert read[0]["current_leader"] == {"leader_id": 2, "leader_epoch": 5}
+        assert read[1]["current_leader"] == {"leader_id": -1, "leader_epoch": -1}
+    if version >= 16:
+        assert [(place["node_id"], place["host"], place["port"]) for place in answer["node_endpoints"]] == [
+            (2, "host", 9093)
+        ]

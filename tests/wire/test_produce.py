@@ -9,6 +9,8 @@ import pytest
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import API_VERSIONS, RequestHeader, UnsupportedVersionError, decode_request, encode_response
 from groupcoord.wire.broker_messages import (
+    CurrentLeader,
+    MetadataBroker,
     Produce,
     ProducedPartition,
     ProducedTopic,
@@ -54,12 +56,21 @@ def test_response(version: int) -> None:
         ProducedPartition(9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ProducedPartition(5, ErrorCode.INVALID_RECORD, "no keys", refused_records=(1, 3)),
         ProducedPartition(4, ErrorCode.NONE, None, 2**40, 1_700_000_000_000, 7),
+        ProducedPartition(6, ErrorCode.NOT_LEADER_OR_FOLLOWER, current_leader=CurrentLeader(2, 5)),
     )
-    response = ProduceResponse((ProducedTopic("orders", TOPIC_ID, partitions),))
+    endpoints = (MetadataBroker(2, "host", 9093),)
+    response = ProduceResponse((ProducedTopic("orders", TOPIC_ID, partitions),), endpoints)
     frame = encode_response(RequestHeader(0, version, CORRELATION_ID), response)
-    (topic,) = read_response(0, version, frame)["responses"]
+    answer = read_response(0, version, frame)
+    (topic,) = answer["responses"]
+    if version >= 10:
+        assert [(place["node_id"], place["host"], place["port"]) for place in answer["node_endpoints"]] == [
+            (2, "host", 9093)
+        ]
+        leaders = [partition["current_leader"] for partition in topic["partition_responses"]]
+        assert leaders == [*[{"leader_id": -1, "leader_epoch": -1}] * 4, {"leader_id": 2, "leader_epoch": 5}]
     assert topic["topic_id" if version >= 13 else "name"] == (TOPIC_ID if version >= 13 else "orders")
-    for read, (index, error_code, message, offset, time_ms, start, refused) in zip(
+    for read, (index, error_code, message, offset, time_ms, start, refused, _) in zip(
         topic["partition_responses"], partitions, strict=True
     ):
         assert (read["index"], read["error_code"], read["base_offset"]) == (index, error_code, offset)

@@ -15,31 +15,47 @@ Owner = Callable[[int], Node | None]
 _SHARE_KEY = re.compile(r"[^:]+:[A-Za-z0-9_-]{22}:\d+")
 
 
+TransactionOwner = Callable[[str], Node | None]
+"""Returns the node that coordinates the transactions of a transactional id, or None while nobody does."""
+
+
 class Cluster:
     """The nodes, as far as FindCoordinator tells of them.
 
     Attributes:
         node: this node.
         owner: which node coordinates a log partition; None: this one coordinates all.
+        transaction_owner: which node coordinates a transactional id; None: this one coordinates all.
         partition_count: how many log partitions there are.
     """
 
-    __slots__ = ("node", "owner", "partition_count")
+    __slots__ = ("node", "owner", "partition_count", "transaction_owner")
 
-    def __init__(self, node: Node, owner: Owner | None, partition_count: int) -> None:
+    def __init__(
+        self,
+        node: Node,
+        owner: Owner | None,
+        partition_count: int,
+        transaction_owner: TransactionOwner | None = None,
+    ) -> None:
         self.node = node
         self.owner = owner
+        self.transaction_owner = transaction_owner
         self.partition_count = partition_count
 
     def coordinator_of(self, group_id: str) -> Node | None:
         """Return the node that coordinates a group, or None while nobody does."""
         return self.node if self.owner is None else self.owner(partition_for(group_id, self.partition_count))
 
+    def transaction_coordinator_of(self, transactional_id: str) -> Node | None:
+        """Return the node that coordinates a transactional id, or None while nobody does."""
+        return self.node if self.transaction_owner is None else self.transaction_owner(transactional_id)
+
 
 def find_coordinator(
     request: FindCoordinator, key: str, cluster: Cluster, refusal: ErrorCode = ErrorCode.NONE
 ) -> FoundCoordinator:
-    """Answer one key: a group's by its log partition, a transactional id's with this node.
+    """Answer one key: a group's by its log partition, a transactional id's by itself.
 
     Share groups (KIP-932) are not served; a well-formed key of theirs is COORDINATOR_NOT_AVAILABLE. ``refusal``: the
     asker may not know.
@@ -51,7 +67,7 @@ def find_coordinator(
             case CoordinatorType.GROUP:
                 node = cluster.coordinator_of(key)
             case CoordinatorType.TRANSACTION:
-                node = cluster.node
+                node = cluster.transaction_coordinator_of(key)
             case CoordinatorType.SHARE if request.supports_share_keys and _SHARE_KEY.fullmatch(key):
                 node = None
             case _:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from groupcoord.core.messages import NO_NODE, FindCoordinatorResponse, Node
@@ -17,23 +18,27 @@ class Token(Protocol):
 class Relocated:
     """A token for FindCoordinator: passes the answer on with another address, since the coordinator knows one only."""
 
-    __slots__ = ("_node", "_token")
+    __slots__ = ("_nodes", "_token")
 
-    def __init__(self, token: Token, node: Node) -> None:
+    def __init__(self, token: Token, nodes: Mapping[int, Node]) -> None:
         self._token = token
-        self._node = node
+        self._nodes = nodes
 
     def answer(self, response: FindCoordinatorResponse) -> None:
         """Take the answer."""
-        found = (entry if entry.node == NO_NODE else entry._replace(node=self._node) for entry in response.coordinators)
+        nodes = self._nodes
+        found = (
+            entry if entry.node == NO_NODE else entry._replace(node=nodes[entry.node.node_id])
+            for entry in response.coordinators
+        )
         self._token.answer(FindCoordinatorResponse(tuple(found)))
 
 
-def relocated(token: Token, node: Node | None) -> Token:
-    """Return a token for FindCoordinator that tells a client where the node is for it.
+def relocated(token: Token, nodes: Mapping[int, Node] | None) -> Token:
+    """Return a token for FindCoordinator that tells a client where the coordinator is for it.
 
     Args:
         token: who is to be answered.
-        node: what the clients of its listener are told; None: the node's own address.
+        nodes: what the clients of its listener are told, by ids; None: the nodes' own addresses.
     """
-    return token if node is None else Relocated(token, node)
+    return token if nodes is None else Relocated(token, nodes)

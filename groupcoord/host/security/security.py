@@ -81,7 +81,7 @@ class Security:
         self.failures = FailedLogins(perf_counter)
         self._clock = clock
         self._directory = directory
-        self._nodes: dict[str, Node] = {}
+        self._nodes: dict[str, dict[int, Node]] = {}
         self._sasl: dict[str, SaslServer] = {}
         self.tls: dict[str, TlsListener] = {}
         self.acls: Acls | None = None
@@ -145,7 +145,7 @@ class Security:
 
     def advertise(self, listener: str, node: Node) -> None:
         """Have the clients of a listener told this node."""
-        self._nodes[listener] = node
+        self._nodes.setdefault(listener, {})[node.node_id] = node
 
     def connect(
         self, broker: RequestHandler, listener: str, client_host: str, principal: Principal, max_request_bytes: int
@@ -161,7 +161,7 @@ class Security:
 
             make_connection = broker.connection_type(LoginConnection)
             connection = make_connection(broker, client_host, principal, max_request_bytes, sasl)
-        connection.node = self._nodes.get(listener)
+        connection.nodes = self._nodes.get(listener)
         return connection
 
     def _sasl_server(self, name: str, settings: SecuritySettings, factory: MechanismFactory) -> SaslServer:

@@ -186,10 +186,10 @@ class Assertions(ABC):
 
 def _create_topics(broker: Broker, topics: Topics) -> None:
     wanted = CreateTopics(creatable(checked_topics(topics, broker.config)))
-    answer = answer_create_topics(wanted, broker.topics, broker.node.node_id, broker.config)
+    answer = answer_create_topics(wanted, broker.topics, broker.nodes.leadership.node_ids, broker.config)
     created = [topic.name for topic in answer.topics if topic.error_code is ErrorCode.NONE]
     if created:
-        broker.coordinator.topics_created(created)
+        broker.nodes.topics_created(created)
     for topic in answer.topics:
         if topic.error_code is not ErrorCode.NONE:
             raise TopicError(topic.error_code, topic.error_message)

@@ -12,6 +12,7 @@ from groupcoord.consumer_protocol import (
     decode_assignment,
     decode_subscription,
 )
+from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.messages import (
     ConsumerGroupDescribe,
@@ -98,22 +99,29 @@ class CommittedOffset:
 
 def describe_groups(broker: Broker) -> tuple[GroupDescription, ...]:
     """Return the groups that administrators see, by name."""
-    listed = broker.coordinator.call(ListGroups()).groups
+    listed = [group for one in broker.nodes.coordinators.values() for group in one.call(ListGroups()).groups]
     found = (describe_group(broker, group_id) for group_id in sorted(group.group_id for group in listed))
     return tuple(group for group in found if group is not None)
 
 
 def describe_group(broker: Broker, group_id: str) -> GroupDescription | None:
     """Return a group; None if there is none."""
-    partition = broker.coordinator.partition(broker.coordinator.partition_of(group_id))
+    coordinator = _coordinator_of(broker, group_id)
+    partition = coordinator.partition(coordinator.partition_of(group_id))
     group = None if partition is None else partition.groups.get(group_id)
     if group is None:
         return None
-    return _classic(broker, group) if isinstance(group, GroupMetadata) else _consumer(broker, group_id)
+    return _classic(coordinator, group) if isinstance(group, GroupMetadata) else _consumer(coordinator, group_id)
 
 
-def _classic(broker: Broker, group: GroupMetadata) -> GroupDescription | None:
-    described = broker.coordinator.call(DescribeGroups((group.group_id,))).groups[0]
+def _coordinator_of(broker: Broker, group_id: str) -> GroupCoordinator:
+    """Return who coordinates a group, of several nodes perhaps; while nobody does, one that knows nothing of it."""
+    coordinator = broker.coordinator
+    return broker.nodes.serving(coordinator.partition_of(group_id)) or coordinator
+
+
+def _classic(coordinator: GroupCoordinator, group: GroupMetadata) -> GroupDescription | None:
+    described = coordinator.call(DescribeGroups((group.group_id,))).groups[0]
     if described.error_code:
         return None
     are_consumers = described.protocol_type == CONSUMER_PROTOCOL_TYPE
@@ -149,8 +157,8 @@ def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
         return ()
 
 
-def _consumer(broker: Broker, group_id: str) -> GroupDescription | None:
-    described = broker.coordinator.call(ConsumerGroupDescribe((group_id,))).groups[0]
+def _consumer(coordinator: GroupCoordinator, group_id: str) -> GroupDescription | None:
+    described = coordinator.call(ConsumerGroupDescribe((group_id,))).groups[0]
     if described.error_code:
         return None
     members = tuple(map(_consumer_member, described.members))
@@ -177,7 +185,7 @@ def _flattened(topics: tuple[DescribedPartitions, ...]) -> tuple[TopicPartition,
 
 def committed_offsets(broker: Broker, group_id: str) -> tuple[CommittedOffset, ...]:
     """Return what a group has committed, by topic and partition; nothing if there is no such group."""
-    group = broker.coordinator.call(OffsetFetch((GroupToFetch(group_id),))).groups[0]
+    group = _coordinator_of(broker, group_id).call(OffsetFetch((GroupToFetch(group_id),))).groups[0]
     found = (
         CommittedOffset(
             cast(str, topic.name),

@@ -20,12 +20,13 @@ class ObservedConnection(Connection):
     ) -> None:
         super().__init__(broker, client_host, principal, max_request_bytes, *login)
         self._log = broker.request_log
+        self._node_id = broker.node.node_id
         self._number = self._log.new_connection()
         self._request_number: int | None = None
 
     def note(self, header: RequestHeader, request: object) -> None:
         """Keep the request that has come."""
-        self._request_number = self._log.came(header, request, self.client_host, self._number)
+        self._request_number = self._log.came(header, request, self.client_host, self._node_id, self._number)
 
     def answer(self, response: WireResponse | None) -> None:
         """See :class:`~groupcoord.host.connection.Connection`."""

@@ -159,7 +159,7 @@ def _checked_partition(topic: Topic, index: int) -> int:
 def _append(broker: Broker, topic: Topic, index: int, data: bytes) -> int:
     """Append a batch, and return the offset of its first record."""
     request = Produce((ProduceTopic(topic.name, topic.topic_id, (ProducePartition(index, data),)),))
-    answer = answer_produce(request, broker.data, _nobody_is_in_a_transaction).topics[0].partitions[0]
+    answer = answer_produce(request, broker.data.whole, _nobody_is_in_a_transaction).topics[0].partitions[0]
     if answer.error_code is not ErrorCode.NONE:
         reason = answer.error_message or "no reason is told"
         place = f"{topic.name}-{index}"
@@ -191,7 +191,7 @@ def read_records(
     indexes = range(topic.partition_count) if partition is None else (_checked_partition(topic, partition),)
     records: list[ConsumerRecord] = []
     for index in indexes:
-        log = broker.data.log(topic, index)
+        log = broker.data.whole.log(topic, index)
         if log is None:
             raise LookupError(f"{NO_DATA} (records.enable=false)")
         only_committed = isolation_level == "read_committed"

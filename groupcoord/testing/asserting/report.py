@@ -69,7 +69,8 @@ def _members(group: GroupDescription) -> Iterator[str]:
 def _progress(broker: Broker, committed: CommittedOffset) -> str:
     place = f"{committed.topic}-{committed.partition} at {committed.offset}"
     topic = broker.topics.get(committed.topic)
-    log = broker.data.log(topic, committed.partition) if topic and topic.has_partition(committed.partition) else None
+    data = broker.data.whole
+    log = data.log(topic, committed.partition) if topic and topic.has_partition(committed.partition) else None
     return place if log is None else f"{place} of {log.end_offset}"
 
 

@@ -30,6 +30,7 @@ class ReceivedRequest:
         version: of the API.
         client_id: what the client calls itself.
         client_host: where it is, in Kafka's form: ``/127.0.0.1``.
+        node_id: the node that it came to.
         connection: which of the server's connections it came on, counted from 1.
         received_ms: when, by the server's clock.
         message: the request, decoded: a class of :mod:`groupcoord.messages`, or of ``groupcoord.wire`` where it isn't
@@ -44,6 +45,7 @@ class ReceivedRequest:
     version: int
     client_id: str
     client_host: str
+    node_id: int
     connection: int
     received_ms: int
     message: Any
@@ -67,14 +69,20 @@ class Requests(Sequence[ReceivedRequest]):
         self._requests = tuple(requests)
 
     def where(
-        self, api: str | type | None = None, *, client_id: str | None = None, group_id: str | None = None
+        self,
+        api: str | type | None = None,
+        *,
+        client_id: str | None = None,
+        group_id: str | None = None,
+        node: int | None = None,
     ) -> Requests:
-        """Return those that are of an API, from a client, about a group: all that is given must hold.
+        """Return those that are of an API, from a client, about a group, to a node: all that is given must hold.
 
         Args:
             api: Kafka's name of it, or the class of the decoded request: ``"OffsetCommit"``, or ``OffsetCommit``.
             client_id: what the client calls itself.
             group_id: a group that the request names.
+            node: the id of the node that it came to.
 
         Raises:
             ValueError: no API that is served has this name.
@@ -87,6 +95,7 @@ class Requests(Sequence[ReceivedRequest]):
                 if (name is None or request.api == name)
                 and (client_id is None or request.client_id == client_id)
                 and (group_id is None or group_id in request.group_ids)
+                and node in (None, request.node_id)
             ]
         )
 
@@ -135,7 +144,7 @@ class RequestLog:
         self._connection_count += 1
         return self._connection_count
 
-    def came(self, header: RequestHeader, message: object, client_host: str, connection: int) -> int:
+    def came(self, header: RequestHeader, message: object, client_host: str, node_id: int, connection: int) -> int:
         """Keep a request, and return its number."""
         self._count = number = self._count + 1
         self._kept[number] = ReceivedRequest(
@@ -144,6 +153,7 @@ class RequestLog:
             header.api_version,
             header.client_id,
             client_host,
+            node_id,
             connection,
             self._now_ms(),
             message,

@@ -91,7 +91,7 @@ def describe_topics(broker: Broker) -> dict[str, TopicDescription]:
 
 
 def _describe(broker: Broker, topic: Topic) -> TopicDescription:
-    logs = [broker.data.log(topic, index) for index in range(topic.partition_count)]
+    logs = [broker.data.whole.log(topic, index) for index in range(topic.partition_count)]
     return TopicDescription(
         topic.name,
         topic.partition_count,

@@ -1,0 +1,412 @@
+"""The nodes of a server in one process, with a port each: they can fail, come back, and take over from each other.
+
+All nodes share one storage: one log of each partition, one list of topics, one record of transactions. Each has
+sockets, connections and a group coordinator of its own, which loads what it coordinates from the log and forgets it
+when another takes over. So a node that crashes loses what a broker that crashes loses, and nothing that was written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+
+from groupcoord.clock import Clock
+from groupcoord.coordinator import LoadError
+from groupcoord.core.messages import Node
+from groupcoord.errors import GroupcoordError
+from groupcoord.host.broker import Broker
+from groupcoord.host.leadership import NOBODY, Leadership
+from groupcoord.host.node_data import NodeData
+from groupcoord.host.nodes import Nodes, SpreadCoordinator
+from groupcoord.host.opening import Storage
+from groupcoord.host.server import Server, advertised
+from groupcoord.host.topics import Topic
+from groupcoord.host.transactions import TransactionCoordinator
+from groupcoord.topic_logs.errors import FailedLogError
+from groupcoord.topic_logs.settings import LEADER_EPOCH
+
+logger = logging.getLogger("groupcoord.host")
+
+NODES_MAX = 100
+
+PORT_TRIES, PORT_PAUSE_S = 20, 0.01
+"""For so long a port may still be that of a node that is gone."""
+
+Sockets = Mapping[str, socket.socket]
+"""Bound sockets by the name of a listener, or ``""`` where there is but one without a name."""
+
+
+class NoSuchNodeError(GroupcoordError, LookupError):
+    """There is no such node, or it is in no state for that. The message says why."""
+
+
+class NodeServer(Server):
+    """The sockets of one of several nodes: what it does may give the others something to say.
+
+    Args:
+        broker: the node.
+        socks: its sockets.
+        number: so much is added to the ports of ``advertised.listeners``.
+        running: all nodes that run.
+    """
+
+    def __init__(self, broker: Broker, socks: Sockets, number: int, running: Mapping[int, Server]) -> None:
+        super().__init__(broker, socks=socks, number=number)
+        self._running = running
+
+    def flush(self) -> None:
+        """See :class:`~groupcoord.host.server.Server`."""
+        super().flush()
+        for other in self._running.values():
+            if other is not self:
+                other.notice()
+
+
+class NodeServers:
+    """Nodes that run, or don't: all begin with :meth:`start`, and one or all :meth:`crash` and :meth:`restart`.
+
+    Call everything from the event loop's thread.
+
+    Args:
+        open_storage: opens what they share; called again when all have crashed and some are started again.
+        clock: where time comes from.
+        nodes: the nodes, with the addresses that clients are told where there are no listeners with names.
+        sockets: for each of them, where it listens.
+        make_broker: makes a node of what a :class:`~groupcoord.host.broker.Broker` takes.
+
+    Attributes:
+        running: the nodes that run.
+        addresses: where each node listens, by the names of listeners: host and port.
+        on_start: is called with each node that has begun to run.
+    """
+
+    def __init__(
+        self,
+        open_storage: Callable[[], Storage],
+        clock: Clock,
+        nodes: Sequence[Node],
+        sockets: Sequence[Sockets],
+        make_broker: Callable[..., Broker] = Broker,
+    ) -> None:
+        self.running: dict[int, Server] = {}
+        self.on_start: Callable[[Server], None] = lambda server: None
+        self.addresses = {
+            node.node_id: {name: sock.getsockname()[:2] for name, sock in own.items()}
+            for node, own in zip(nodes, sockets, strict=True)
+        }
+        self._families = {name: sock.family for own in sockets for name, sock in own.items()}
+        self._sockets = {node.node_id: dict(own) for node, own in zip(nodes, sockets, strict=True)}
+        self._leadership = Leadership(nodes, self._first_epoch)
+        self._nodes_as_told = {node.node_id: node for node in nodes}
+        self._open_storage = open_storage
+        self._clock = clock
+        self._make_broker = make_broker
+        self._storage: Storage | None = None
+        self._nodes: Nodes | None = None
+        self._prepared: list[Server] = []
+        self._starting: set[asyncio.Task[None]] = set()
+
+    @property
+    def storage(self) -> Storage:
+        """What they share.
+
+        Raises:
+            NoSuchNodeError: no node runs.
+        """
+        if self._storage is None:
+            raise NoSuchNodeError("no node runs")
+        return self._storage
+
+    @property
+    def nodes(self) -> Nodes:
+        """What they know of each other.
+
+        Raises:
+            NoSuchNodeError: no node runs.
+        """
+        if self._nodes is None:
+            raise NoSuchNodeError("no node runs")
+        return self._nodes
+
+    def _first_epoch(self, topic: Topic, index: int) -> int:
+        """Return the epoch of the newest leader that wrote to a partition's log."""
+        if topic.is_internal or self._storage is None:
+            return LEADER_EPOCH
+        try:
+            log = self._storage.data.log(topic, index)
+        except FailedLogError:
+            return LEADER_EPOCH
+        return LEADER_EPOCH if log is None else log.leader_epoch
+
+    # ------------------------------------------------------------ lives
+
+    def prepare(self) -> None:
+        """Load what there is, which can take long, before :meth:`start` begins to listen.
+
+        Raises:
+            OSError: no directory is to be had.
+            GroupcoordError: what is to be opened can't be used.
+        """
+        self._prepared = self._prepare(list(self._leadership.node_ids))
+
+    async def start(self) -> None:
+        """Run every node that doesn't.
+
+        Raises:
+            OSError: no directory is to be had, or no port.
+            GroupcoordError: what is to be opened can't be used.
+        """
+        servers, self._prepared = self._prepared, []
+        if not servers:
+            node_ids = [node_id for node_id in self._leadership.node_ids if node_id not in self.running]
+            await self._have_ports(node_ids)
+            servers = self._prepare(node_ids)
+        await self._listen(servers)
+
+    async def _listen(self, servers: list[Server]) -> None:
+        for server in servers:
+            await server.start()
+        for server in servers:
+            self.running[server.broker.node.node_id] = server
+            self.on_start(server)
+
+    def _prepare(self, node_ids: list[int]) -> list[Server]:
+        """Make nodes, which lead and load what they shall before anybody can ask them."""
+        is_first = self._nodes is None
+        with ExitStack() as stack:
+            if is_first:
+                self._begin_life(stack)
+            self.nodes.start(node_ids)
+            servers = [self._make_server(node_id) for node_id in node_ids]
+            stack.pop_all()
+        if is_first and self.nodes.transactions is not None:
+            self.nodes.transactions.recover()
+        return servers
+
+    def _begin_life(self, stack: ExitStack) -> None:
+        storage = self._open_storage()
+        stack.callback(self._close_storage)
+        self._storage = storage
+        self._nodes = Nodes(self._leadership, storage.topics, storage.data)
+        if not self._leadership.is_sole:
+            self._nodes.transactions = TransactionCoordinator(
+                config=storage.config,
+                clock=self._clock,
+                log=storage.transaction_log,
+                coordinator=SpreadCoordinator(self._nodes, storage.config.offsets_topic_num_partitions),
+                topics=storage.topics,
+                data=storage.data,
+            )
+        for number, (node_id, addresses) in enumerate(self.addresses.items()):
+            for listener in storage.security.listeners:
+                told = advertised(self._nodes_as_told[node_id], listener, addresses[listener.name][1], number)
+                storage.security.advertise(listener.name, told)
+
+    def _make_server(self, node_id: int) -> Server:
+        storage, leadership = self.storage, self._leadership
+        broker = self._make_broker(
+            config=storage.config,
+            clock=self._clock,
+            log_store=storage.log_store,
+            topics=storage.topics,
+            group_configs=storage.group_configs,
+            node=self._nodes_as_told[node_id],
+            transaction_log=storage.transaction_log,
+            data=storage.data if leadership.is_sole else NodeData(storage.data, leadership, node_id),
+            security=storage.security,
+            nodes=self.nodes,
+        )
+        sockets = self._sockets_of(node_id)
+        if leadership.is_sole:
+            return Server(broker, socks=sockets)
+        return NodeServer(broker, sockets, leadership.node_ids.index(node_id), self.running)
+
+    async def stop(self) -> None:
+        """Stop all nodes in order, and close what they share."""
+        servers, self.running = list(self.running.values()), {}
+        for server in servers:
+            await server.stop()
+        self._end_life()
+
+    def crash(self, node_id: int | None = None) -> None:
+        """Let a node, or all, stop as a process does that is killed: others lead what it led.
+
+        Raises:
+            NoSuchNodeError: there is no such node, or it does not run.
+        """
+        if node_id is None:
+            for server in self.running.values():
+                server.kill()
+            self.running.clear()
+            self._end_life(is_killed=True)
+            return
+        self.check_node(node_id)
+        if node_id not in self.running:
+            raise NoSuchNodeError(f"node {node_id} does not run")
+        self.running.pop(node_id).kill()
+        self._keep_port(node_id)
+        if self.running:
+            self.nodes.stopped(node_id)
+            self.notice()
+        else:
+            self._end_life(is_killed=True)
+
+    def _end_life(self, *, is_killed: bool = False) -> None:
+        if self._nodes is not None:
+            self._nodes.coordinators.clear()
+        for node_id in self._leadership.node_ids:
+            self._leadership.stopped(node_id)
+            self._keep_port(node_id)
+        if self._storage is not None:
+            self._close_storage(is_killed=is_killed)
+
+    def _close_storage(self, *, is_killed: bool = False) -> None:
+        storage, self._storage, self._nodes = self._storage, None, None
+        if storage is not None:
+            if is_killed:
+                storage.abandon()
+            else:
+                storage.close()
+
+    async def restart(self, node_id: int | None = None) -> None:
+        """Let a node, or all, run again on the same ports; one that runs is stopped in order before.
+
+        Raises:
+            NoSuchNodeError: there is no such node.
+        """
+        if node_id is None:
+            await self.stop()
+            await self.start()
+            return
+        self.check_node(node_id)
+        if node_id in self.running:
+            await self.running.pop(node_id).stop()
+            self._keep_port(node_id)
+            if self.running:
+                self.nodes.stopped(node_id)
+            else:
+                self._end_life()
+        await self._have_ports([node_id])
+        await self._listen(self._prepare([node_id]))
+
+    def restart_soon(self, node_id: int | None = None) -> None:
+        """Do as :meth:`restart`, without waiting for it; what fails is logged.
+
+        Raises:
+            NoSuchNodeError: there is no such node.
+        """
+        if node_id is not None:
+            self.check_node(node_id)
+        task = asyncio.get_running_loop().create_task(self.restart(node_id))
+        self._starting.add(task)
+        task.add_done_callback(self._has_started)
+
+    def _has_started(self, task: asyncio.Task[None]) -> None:
+        self._starting.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("a node could not be started again: %s", task.exception())
+
+    def notice(self) -> None:
+        """Something was done to nodes from outside: let them say what they have to say."""
+        for server in self.running.values():
+            server.notice()
+
+    # ------------------------------------------------------------ ports
+
+    def _sockets_of(self, node_id: int) -> Sockets:
+        """Return a node's sockets, which are its server's from now on."""
+        return self._sockets.pop(node_id)
+
+    def _keep_port(self, node_id: int) -> None:
+        """Have a node's ports for its next life, so that nobody else gets them."""
+        if node_id not in self._sockets:
+            with suppress(OSError):  # some event loops let go of a socket a little later
+                self._bind(node_id)
+
+    def _bind(self, node_id: int) -> None:
+        with ExitStack() as stack:
+            bound = {}
+            for name, address in self.addresses[node_id].items():
+                bound[name] = stack.enter_context(bound_socket(address, self._families[name]))
+            stack.pop_all()
+        self._sockets[node_id] = bound
+
+    async def _have_ports(self, node_ids: list[int]) -> None:
+        for node_id in node_ids:
+            for _ in range(PORT_TRIES):
+                self._keep_port(node_id)
+                if node_id in self._sockets:
+                    break
+                await asyncio.sleep(PORT_PAUSE_S)
+            else:
+                self._bind(node_id)
+
+    def forget(self) -> None:
+        """Give the ports back."""
+        for own in self._sockets.values():
+            for sock in own.values():
+                sock.close()
+        self._sockets.clear()
+
+    # ------------------------------------------------------------ leaders
+
+    def check_node(self, node_id: int) -> None:
+        """Look whether there is a node of this id, running or not.
+
+        Raises:
+            NoSuchNodeError: there is none.
+        """
+        if node_id not in self.addresses:
+            known = ", ".join(map(str, self.addresses))
+            raise NoSuchNodeError(f"there is no node {node_id}; there are {known}")
+
+    def move(self, topic: Topic, index: int, to: int | None) -> int:
+        """Let another node lead a partition, and return which.
+
+        Args:
+            topic: the topic.
+            index: the partition.
+            to: the node; None: the next one that runs.
+
+        Raises:
+            NoSuchNodeError: there is no such node, or it does not run, or leads the partition already.
+            LoadError: what it is to load can't be read.
+        """
+        leadership = self._leadership
+        leader_id = leadership.leader(topic, index).node_id
+        if to is None:
+            others = sorted(self.running, key=lambda node_id: (node_id <= leader_id, node_id))
+            to = next((node_id for node_id in others if node_id != leader_id), NOBODY)
+            if to == NOBODY:
+                raise NoSuchNodeError(f"no other node runs that could lead {topic.name}-{index}")
+        self.check_node(to)
+        if to not in self.running:
+            raise NoSuchNodeError(f"node {to} does not run")
+        if to == leader_id:
+            raise NoSuchNodeError(f"node {to} leads {topic.name}-{index} already")
+        try:
+            self.nodes.elect(topic, index, to)
+        except LoadError:
+            self.notice()
+            raise
+        self.notice()
+        return to
+
+
+def bound_socket(address: tuple[str, int], family: socket.AddressFamily = socket.AF_INET) -> socket.socket:
+    """Return a socket that has a port, and on which nobody listens yet.
+
+    Raises:
+        OSError: the port is taken.
+    """
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+    except OSError:
+        sock.close()
+        raise
+    return sock

@@ -1,0 +1,103 @@
+"""Who leads what: every node is a replica of everything, and leaders change by failures and elections."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from groupcoord.core.messages import Node
+from groupcoord.host.leadership import NOBODY, TRANSACTIONS_TOPIC, Leader, Leadership
+from groupcoord.host.topics import Topic, TopicRegistry
+
+ORDERS = Topic("orders", UUID(int=1), 4)
+
+
+@pytest.fixture
+def leadership() -> Leadership:
+    return Leadership(Node(node_id, "h", 9000 + node_id) for node_id in (2, 1, 3))
+
+
+def leaders(leadership: Leadership) -> list[tuple[int, int]]:
+    return [leadership.leader(ORDERS, index) for index in range(ORDERS.partition_count)]
+
+
+def test_partitions_are_led_in_turn(leadership: Leadership) -> None:
+    """The preferred leader of partition 0 is the first node, of partition 1 the second, and they lead."""
+    assert leaders(leadership) == [(1, 0), (2, 0), (3, 0), (1, 0)]
+    assert leadership.replicas(ORDERS, 1) == (2, 3, 1)
+    assert leadership.controller_id == 1
+
+
+def test_a_node_alone_leads_everything() -> None:
+    """One node leads everything with the epoch 0."""
+    alone = Leadership((Node(7, "h", 1),))
+
+    assert alone.is_sole
+    assert alone.leader(ORDERS, 3) == (7, 0)
+    assert alone.coordinates_transactions(7, "any")
+
+
+def test_an_election_raises_the_epoch(leadership: Leadership) -> None:
+    """Whoever is elected leads with the next epoch."""
+    assert leadership.elect(ORDERS, 0, 3) == Leader(3, 1)
+    assert leadership.elect(ORDERS, 0, 1) == Leader(1, 2)
+
+
+def test_others_lead_for_a_node_that_is_gone(leadership: Leadership) -> None:
+    """Of a partition the next replica that runs is to be elected, and nothing else changes."""
+    before, topics = leaders(leadership), TopicRegistry()
+    topics.ensure("a", 3)
+    leadership.stopped(2)
+
+    elected = {(topic.name, index, node_id) for topic, index, node_id in leadership.to_elect(topics)}
+    assert ("a", 0, 1) not in elected
+    assert leaders(leadership) == before
+    assert [node.node_id for node in leadership.brokers()] == [1, 3]
+    assert leadership.in_sync((1, 2, 3)) == (1, 3)
+
+
+def test_a_new_partition_is_led_by_who_runs(leadership: Leadership) -> None:
+    """A partition that comes while its preferred leader is away is led by another, also when that is back."""
+    leadership.stopped(1)
+    assert leadership.leader(ORDERS, 0) == (2, 0)
+    leadership.started(1)
+    assert leadership.leader(ORDERS, 0) == (2, 0)
+
+
+def test_nobody_leads_while_no_node_runs(leadership: Leadership) -> None:
+    """With no node there is no leader, no controller, and nobody to elect; who comes first is elected."""
+    for node_id in leadership.node_ids:
+        leadership.stopped(node_id)
+    assert leadership.leader(ORDERS, 0).node_id == NOBODY
+    assert leadership.controller_id == NOBODY
+    assert leadership.to_elect(TopicRegistry()) == []
+    leadership.started(3)
+    assert {node_id for _, _, node_id in leadership.to_elect(TopicRegistry())} == {3}
+
+
+def test_a_topic_that_is_gone_is_forgotten(leadership: Leadership) -> None:
+    """A topic that is made anew begins with its preferred leaders."""
+    leadership.elect(ORDERS, 0, 3)
+    leadership.forget(ORDERS)
+    assert leadership.leader(ORDERS, 0) == (1, 0)
+
+
+def test_a_log_may_be_older_than_its_nodes() -> None:
+    """Epochs go on from what the log has, since clients remember them."""
+    leadership = Leadership([Node(1, "h", 1), Node(2, "h", 2)], lambda topic, index: 5)
+    assert leadership.leader(ORDERS, 0) == (1, 5)
+
+
+def test_transactions_have_coordinators(leadership: Leadership) -> None:
+    """An id is coordinated by one node alone: the leader of its partition."""
+    index = leadership.transaction_partition("tx")
+    leadership.elect(TRANSACTIONS_TOPIC, index, 3)
+    coordinating = [node_id for node_id in (1, 2, 3) if leadership.coordinates_transactions(node_id, "tx")]
+    assert coordinating == [3]
+
+
+def test_there_is_a_node() -> None:
+    """A server without nodes is refused."""
+    with pytest.raises(ValueError, match="at least one node"):
+        Leadership(())

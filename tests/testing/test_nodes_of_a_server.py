@@ -1,0 +1,320 @@
+"""Several nodes in one server: who answers what, and what becomes of it when leaders and coordinators move."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from groupcoord.core.messages import (
+    CoordinatorType,
+    FindCoordinator,
+    GroupToFetch,
+    Heartbeat,
+    OffsetFetch,
+)
+from groupcoord.core.records import ZERO_UUID
+from groupcoord.errors import ErrorCode
+from groupcoord.faults.control import NoSuchPartitionError
+from groupcoord.host.broker import Broker
+from groupcoord.host.node_servers import NoSuchNodeError
+from groupcoord.testing import ServerThread
+from groupcoord.wire.broker_messages import (
+    Fetch,
+    FetchPartition,
+    FetchTopic,
+    LeaderEpochPartition,
+    LeaderEpochTopic,
+    ListOffsets,
+    ListOffsetsPartition,
+    ListOffsetsTopic,
+    Metadata,
+    OffsetForLeaderEpoch,
+    Produce,
+    ProducePartition,
+    ProduceTopic,
+)
+from groupcoord.wire.cluster_messages import DescribeCluster, ElectionType, ElectLeaders, PartitionsOfTopic
+from groupcoord.wire.transaction_messages import (
+    AddOffsetsToTxn,
+    AddPartitionsToTxn,
+    DescribeTransactions,
+    EndTxn,
+    InitProducerId,
+    ListTransactions,
+    PartitionsToAdd,
+    TopicPartitions,
+)
+from tests.host.data_world import batch
+
+
+class Asker:
+    """Asks one node without a client."""
+
+    client_host = "/127.0.0.1"
+    principal = "User:ANONYMOUS"
+    nodes = None
+
+    def __init__(self) -> None:
+        self.answers: list[Any] = []
+
+    def answer(self, response: Any) -> None:
+        if response is not None:
+            self.answers.append(response)
+
+    def answer_in_portions(self, work: Iterator[Any]) -> None:
+        try:
+            while True:
+                next(work)
+        except StopIteration as end:
+            self.answer(end.value)
+
+
+def ask(server: ServerThread, node: int, request: Any) -> Any:
+    """Return what a node answers."""
+
+    def asked(control: Any) -> Any:
+        broker: Broker = control._servers.running[node].broker
+        asker = Asker()
+        broker.handle(asker, request)  # type: ignore[arg-type]
+        broker.deliver_replies()
+        return asker.answers[0]
+
+    return server.control(asked)
+
+
+@pytest.fixture
+def server() -> Iterator[ServerThread]:
+    with ServerThread(topics={"orders": 3}, nodes=3) as running:
+        yield running
+
+
+def fetch(epoch: int = -1, index: int = 0) -> Fetch:
+    partition = FetchPartition(index, 0, 10_000, epoch)
+    return Fetch((FetchTopic("orders", ZERO_UUID, (partition,)),), max_wait_ms=0)
+
+
+def produce() -> Produce:
+    return Produce((ProduceTopic("orders", ZERO_UUID, (ProducePartition(0, batch(b"x")),)),))
+
+
+def test_all_nodes_describe_the_same_cluster(server: ServerThread) -> None:
+    """Whichever node is asked: the same brokers, controller, leaders, replicas and those in sync."""
+    answers = [ask(server, node, Metadata(None)) for node in (1, 2, 3)]
+    described = [ask(server, node, DescribeCluster()) for node in (1, 2, 3)]
+
+    assert answers[0] == answers[1] == answers[2]
+    assert [broker.node_id for broker in answers[0].brokers] == [1, 2, 3]
+    assert f"{answers[0].brokers[0].host}:{answers[0].brokers[0].port}" == server.bootstrap.split(",")[0]
+    orders = next(topic for topic in answers[0].topics if topic.name == "orders")
+    assert [(p.leader_id, p.replica_nodes, p.isr_nodes) for p in orders.partitions] == [
+        (1, (1, 2, 3), (1, 2, 3)),
+        (2, (2, 3, 1), (2, 3, 1)),
+        (3, (3, 1, 2), (3, 1, 2)),
+    ]
+    assert {(answer.controller_id, len(answer.brokers)) for answer in described} == {(1, 3)}
+
+
+def test_the_others_say_who_coordinates(server: ServerThread) -> None:
+    """A node that does not coordinate a group says NOT_COORDINATOR, and all of them who does."""
+    coordinator = server.coordinator("g")
+    answers = {node: ask(server, node, Heartbeat("g", 1, "m")).error_code for node in (1, 2, 3)}
+    fetched = {node: ask(server, node, OffsetFetch((GroupToFetch("g"),))).groups[0].error_code for node in (1, 2, 3)}
+    found = {
+        ask(server, node, FindCoordinator(CoordinatorType.GROUP, ("g",))).coordinators[0].node.node_id
+        for node in (1, 2, 3)
+    }
+
+    others = [node for node in (1, 2, 3) if node != coordinator]
+    assert answers[coordinator] is ErrorCode.UNKNOWN_MEMBER_ID
+    assert fetched[coordinator] is ErrorCode.NONE
+    assert {answers[node] for node in others} == {fetched[node] for node in others} == {ErrorCode.NOT_COORDINATOR}
+    assert found == {coordinator}
+
+
+def test_the_others_say_who_leads(server: ServerThread) -> None:
+    """A node that does not lead a partition says NOT_LEADER_OR_FOLLOWER, with the leader and its address (KIP-951)."""
+    produced, fetched = ask(server, 2, produce()), ask(server, 2, fetch())
+    listed = ask(server, 2, ListOffsets((ListOffsetsTopic("orders", (ListOffsetsPartition(0, -1),)),)))
+    asked = OffsetForLeaderEpoch((LeaderEpochTopic("orders", (LeaderEpochPartition(0, 0),)),))
+    ended = ask(server, 2, asked)
+
+    elsewhere = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    for answer in (produced, fetched):
+        partition = answer.topics[0].partitions[0]
+        assert (partition.error_code, partition.current_leader) == (elsewhere, (1, 0))
+        assert [endpoint.node_id for endpoint in answer.node_endpoints] == [1]
+    assert listed.topics[0].partitions[0].error_code is elsewhere
+    assert ended.topics[0].partitions[0].error_code is elsewhere
+    assert ask(server, 1, produce()).topics[0].partitions[0].error_code is ErrorCode.NONE
+
+
+def test_a_leader_moves_with_a_new_epoch(server: ServerThread) -> None:
+    """The new leader has everything; who comes with the old epoch is fenced, and told where the old one ended."""
+    ask(server, 1, produce())
+    assert server.move_leader("orders", to=3) == server.leader("orders") == 3
+    ask(server, 3, produce())
+
+    def partition_of(answer: Any) -> Any:
+        return answer.topics[0].partitions[0]
+
+    assert partition_of(ask(server, 3, fetch(1))).high_watermark == 2
+    fenced = partition_of(ask(server, 3, fetch(0)))
+    assert (fenced.error_code, fenced.current_leader) == (ErrorCode.FENCED_LEADER_EPOCH, (3, 1))
+    assert partition_of(ask(server, 3, fetch(2))).error_code is ErrorCode.UNKNOWN_LEADER_EPOCH
+    asked = OffsetForLeaderEpoch((LeaderEpochTopic("orders", (LeaderEpochPartition(0, 0, 1),)),))
+    assert partition_of(ask(server, 3, asked))[2:] == (0, 1)
+    assert [record.value for record in server.records("orders")] == [b"x", b"x"]
+
+
+def test_preferred_leaders_are_elected(server: ServerThread) -> None:
+    """ElectLeaders brings partitions back to the first of their replicas, if that runs."""
+    server.move_leader("orders", 1, to=1)
+    request = ElectLeaders((PartitionsOfTopic("orders", (0, 1)),), ElectionType.PREFERRED)
+    first, second = ask(server, 3, request).topics[0].partitions
+    assert first.error_code is ErrorCode.ELECTION_NOT_NEEDED
+    assert second.error_code is ErrorCode.NONE
+    assert server.leader("orders", 1) == 2
+
+
+def test_a_node_crashes_and_comes_back(server: ServerThread) -> None:
+    """Others lead and coordinate what it did; back again it leads nothing, and nothing is lost."""
+    server.produce("orders", ["a", "b", "c"])
+    server.crash(node=2)
+    assert server.nodes == (1, 3)
+    assert [server.leader("orders", index) for index in range(3)] == [1, 3, 3]
+    answer = ask(server, 1, Metadata(None))
+    assert [broker.node_id for broker in answer.brokers] == [1, 3]
+    orders = next(topic for topic in answer.topics if topic.name == "orders")
+    assert [partition.offline_replicas for partition in orders.partitions] == [(2,), (2,), (2,)]
+    server.restart(node=2)
+    assert server.nodes == (1, 2, 3)
+    assert server.leader("orders", 1) == 3
+    assert sorted(record.value for record in server.records("orders")) == [b"a", b"b", b"c"]
+
+
+def test_all_nodes_crash_one_after_the_other(server: ServerThread) -> None:
+    """While no node runs nobody can be asked; the first that is back leads everything, with what was written."""
+    server.produce("orders", ["a"], partition=0)
+    for node in (1, 2, 3):
+        server.crash(node=node)
+    assert server.nodes == ()
+    with pytest.raises(NoSuchNodeError, match="no node runs"):
+        server.leader("orders")
+    server.restart(node=2)
+    assert [server.leader("orders", index) for index in range(3)] == [2, 2, 2]
+    assert [record.value for record in server.records("orders")] == [b"a"]
+    server.restart()
+    assert server.nodes == (1, 2, 3)
+
+
+def test_a_crash_of_all_is_over_with_a_restart(tmp_path: Path) -> None:
+    """On disk, too: all nodes come back on their ports, with what was written and epochs that go on."""
+    with ServerThread(topics={"orders": 1}, nodes=2, data_dir=tmp_path) as server:
+        bootstrap = server.bootstrap
+        server.produce("orders", ["a"])
+        server.move_leader("orders", to=2)
+        server.produce("orders", ["b"])
+        server.crash()
+        server.restart()
+        assert server.bootstrap == bootstrap
+        assert server.leader("orders") == 2
+        server.stop()
+    with ServerThread(nodes=2, data_dir=tmp_path) as again:
+        assert [record.value for record in again.records("orders")] == [b"a", b"b"]
+        answer = ask(again, 1, Metadata(None))
+        orders = next(topic for topic in answer.topics if topic.name == "orders")
+        assert orders.partitions[0].leader_epoch == 1
+
+
+def test_transactions_have_a_coordinator(server: ServerThread) -> None:
+    """One node coordinates a transactional id; the others say NOT_COORDINATOR, and it can move with an open one."""
+    coordinator = server.transaction_coordinator("tx")
+    found = ask(server, 1, FindCoordinator(CoordinatorType.TRANSACTION, ("tx",))).coordinators[0].node.node_id
+    assert found == coordinator
+    other = next(node for node in (1, 2, 3) if node != coordinator)
+    wanted = PartitionsToAdd("tx", 0, 0, (TopicPartitions("orders", (0,)),))
+    begins = ask(server, coordinator, InitProducerId("tx", 60_000))
+    producer = (begins.producer_id, begins.producer_epoch)
+    requests = (
+        InitProducerId("tx", 60_000),
+        AddOffsetsToTxn("tx", *producer, "g"),
+        EndTxn("tx", *producer, True),
+    )
+    refused = {ask(server, other, request).error_code for request in requests}
+    assert refused == {ErrorCode.NOT_COORDINATOR}
+    assert ask(server, other, AddPartitionsToTxn((wanted,))).results[0].topics[0].partitions[0].error_code == 16
+    assert ask(server, other, DescribeTransactions(("tx",))).transactions[0].error_code is ErrorCode.NOT_COORDINATOR
+    assert ask(server, other, ListTransactions()).transactions == ()
+
+    assert ask(server, coordinator, requests[1]).error_code is ErrorCode.NONE
+    assert server.move_transaction_coordinator("tx", to=other) == other
+    assert ask(server, other, requests[2]).error_code is ErrorCode.NONE
+    described = ask(server, other, DescribeTransactions(("tx",))).transactions[0]
+    assert described.transaction_state == "CompleteCommit"
+
+
+def test_faults_of_one_node(server: ServerThread) -> None:
+    """A rule with ``node`` meets what comes to this node; requests say where they came."""
+    from confluent_kafka.admin import AdminClient
+
+    fault = server.fail_next("Metadata", "UNKNOWN_TOPIC_OR_PARTITION", times=None, node=2)
+    third = server.bootstrap.split(",")[2]
+    admin = AdminClient({"bootstrap.servers": third, "socket.timeout.ms": 5000})
+    assert "orders" in admin.list_topics(timeout=10).topics
+    assert fault.count == len(server.requests.where("Metadata", node=2))
+    assert len(server.requests.where("Metadata", node=3)) > 0
+    for request in server.requests.where("Metadata", node=3):
+        assert {topic.error_code for topic in request.answer.topics} <= {ErrorCode.NONE}
+    with pytest.raises(NoSuchNodeError, match="there is no node 9; there are 1, 2, 3"):
+        server.delay("Heartbeat", 10, node=9)
+
+
+@pytest.mark.parametrize(
+    ("word", "error", "message"),
+    [
+        (lambda server: server.move_leader("orders", to=9), NoSuchNodeError, "there is no node 9; there are 1, 2, 3"),
+        (lambda server: server.move_leader("orders", to=1), NoSuchNodeError, "leads orders-0 already"),
+        (lambda server: server.move_leader("none"), NoSuchPartitionError, "there is no partition none-0"),
+        (lambda server: server.move_leader("orders", 7), NoSuchPartitionError, "there is no partition orders-7"),
+        (lambda server: server.crash(node=9), NoSuchNodeError, "there is no node 9"),
+        (lambda server: server.restart(node=9), NoSuchNodeError, "there is no node 9"),
+    ],
+)
+def test_what_can_not_be_moved_is_said(
+    server: ServerThread, word: Callable[[ServerThread], object], error: type[Exception], message: str
+) -> None:
+    """Nodes and partitions that there aren't, and moves to who is there already, are refused in words."""
+    with pytest.raises(error, match=message):
+        word(server)
+
+
+@pytest.mark.parametrize("nodes", [0, -1, 101, "3", True])
+def test_there_is_a_sensible_number_of_nodes(nodes: Any) -> None:
+    """Other numbers are refused in words."""
+    with pytest.raises(ValueError, match="nodes must be a number from 1 to 100"):
+        ServerThread(nodes=nodes)
+
+
+def test_clients_of_a_listener_are_told_its_nodes() -> None:
+    """With log-in, too, each node has a port of each listener, and clients learn those of the listener they came by."""
+    from confluent_kafka.admin import AdminClient
+
+    settings = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0,PLAINTEXT://127.0.0.1:0", "sasl.enabled.mechanisms": "PLAIN"}
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "alice"}
+    with ServerThread(nodes=2, settings=settings, users={"alice": "alice-secret"}) as server:
+        for listener, client in (("SASL_PLAINTEXT", {**login, "sasl.password": "alice-secret"}), ("PLAINTEXT", {})):
+            bootstrap = server.bootstrap_of(listener)
+            admin = AdminClient({"bootstrap.servers": bootstrap, **client})
+            brokers = admin.list_topics(timeout=30).brokers.values()
+            assert sorted(f"{broker.host}:{broker.port}" for broker in brokers) == sorted(bootstrap.split(","))
+
+
+def test_appends_that_are_held_do_not_survive_a_move(server: ServerThread) -> None:
+    """A coordinator that gives a group up has its appends refused: what comes later goes to its successor."""
+    with server.hold_appends() as held:
+        server.move_coordinator("g")
+        assert held.count == 0
+    assert server.committed("g") == {}
