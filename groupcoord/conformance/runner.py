@@ -161,7 +161,7 @@ class _Run:
             yield from self._play_all(transcripts, _Stage(server, facts, topics, cleaner))
         finally:
             if cleaner is not None:
-                self.left_behind += cleaner.clean()
+                self.left_behind = cleaner.clean()
             server.stop()
 
     def _play_all(self, transcripts: list[Transcript], stage: _Stage) -> Iterator[Outcome]:
@@ -181,6 +181,8 @@ class _Run:
                     yield outcome
         finally:
             executor.shutdown(cancel_futures=True)
+        if failed and stage.cleaner is not None:
+            stage.cleaner.clean()  # what they made may be in their own way
         for outcome in failed:
             alone = self._replay_shared(outcome.transcript, stage)
             is_better = alone.verdict is Verdict.PASSED and outcome.failure is not None
