@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import version
+from typing import Literal
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -38,8 +39,9 @@ from groupcoord.spark.groups import (
 )
 from groupcoord.spark.inputs import LogInput
 from groupcoord.spark.load import partition_load
-from groupcoord.spark.output import OutputDirectory
+from groupcoord.spark.output import OutputDirectory, write_counted
 from groupcoord.spark.schemas import RECORDS
+from groupcoord.spark.sessions import C1, C2
 from groupcoord.spark.source import LogPartition, log_tasks
 from groupcoord.spark.tables import commits, corrupt, current_offsets, lag, read_counts
 from groupcoord.spark.verify import verify
@@ -52,6 +54,9 @@ ANOMALIES, LAG, VERIFY, REPORT = "anomalies and forecasts", "lag", "verifying", 
 
 COUNTS = {"read_counts": read_counts, "corrupt": corrupt, "partition_load": partition_load}
 """The tables that are made of the records alone, as a whole."""
+
+C1_BYTES_MAX = 536_870_912
+"""How large logs are at most for which Java's first compiler is enough, some 5 million commits."""
 
 _STEPS = {"generations": HISTORY, "anomalies": ANOMALIES, "lag": LAG}
 """By the table with which it begins, a step that makes tables about groups."""
@@ -70,6 +75,7 @@ class Analysis:
 
     Attributes:
         steps: the names of what :meth:`run` does, in order.
+        compiler: of Java, that suits logs of this size; see :func:`groupcoord.spark.session`.
 
     Raises:
         InputError: an input can't be read or holds nothing, or the directory can't be used.
@@ -89,6 +95,7 @@ class Analysis:
         self._verifies = verifies
         self._clock = clock or SystemClock()
         self._input.check()
+        self.compiler: Literal["c1", "c2"] = C1 if self._input.size_bytes() <= C1_BYTES_MAX else C2
         self._output = OutputDirectory(out)
         self.steps = [READ, COUNT, OFFSETS, HISTORY, ANOMALIES]
         self.steps += [LAG] * (end_offsets is not None) + [VERIFY] * verifies + [REPORT]
@@ -248,10 +255,8 @@ class Tables:
 
     def write(self, name: str, table: DataFrame, *by: str) -> DataFrame:
         """Write a table as Parquet, in a folder for each value of the columns ``by``, and return what was written."""
-        table.write.partitionBy(*by).parquet(self._output.path(f"tables/{name}"))
-        written = self._read(name, table.schema)
-        self.counts[name] = written.count()
-        return written
+        self.counts[name] = write_counted(table, self._output.path(f"tables/{name}"), *by)
+        return self._read(name, table.schema)
 
     def decode(self, tasks: list[LogPartition]) -> DataFrame:
         """Write the table of records of some logs, and return what was written."""

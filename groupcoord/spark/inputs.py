@@ -49,6 +49,10 @@ class LogInput:
         """Return the files there are now; see :func:`groupcoord.columns.files.find_segments`."""
         return find_segments(self.paths, partitions=self.partitions, may_be_empty=may_be_empty)
 
+    def size_bytes(self) -> int:
+        """Return how large the files are together."""
+        return sum(segment.size_bytes for files in self.find_segments() for segment in files.segments)
+
     def read_end_offsets(self, spark: SparkSession) -> DataFrame | None:
         """Return :data:`groupcoord.spark.schemas.END_OFFSETS`, or None if they were not given."""
         if (path := self.end_offsets) is None:
