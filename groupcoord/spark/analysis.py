@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from groupcoord.clock import Clock, SystemClock
+from groupcoord.history.rows import EPOCH, GENERATION, MEMBER, MEMBERSHIP, MOVE, REBALANCE, REVOCATION
 from groupcoord.history.views import CONSUMER
 from groupcoord.report.model import (
     ANOMALIES_MAX,
@@ -25,25 +26,16 @@ from groupcoord.report.model import (
 from groupcoord.report.page import report_page
 from groupcoord.spark import consumer_figures, figures
 from groupcoord.spark.anomalies import anomalies, stale_groups
-from groupcoord.spark.decoding import write_records
-from groupcoord.spark.groups import (
-    epochs,
-    generations,
-    groups,
-    history,
-    members,
-    memberships,
-    moves,
-    rebalances,
-    revocations,
-)
+from groupcoord.spark.decoding import Written, write_records
+from groupcoord.spark.groups import History, groups
 from groupcoord.spark.inputs import LogInput
 from groupcoord.spark.load import partition_load
 from groupcoord.spark.output import OutputDirectory, write_counted
-from groupcoord.spark.schemas import RECORDS
+from groupcoord.spark.schemas import COMMITS, RECORDS
 from groupcoord.spark.sessions import C1, C2
 from groupcoord.spark.source import LogPartition, log_tasks
-from groupcoord.spark.tables import commits, corrupt, current_offsets, lag, read_counts
+from groupcoord.spark.tables import corrupt, current_offsets, lag, read_counts, transactional_commits
+from groupcoord.spark.unpacking import UNPACKED, write_history
 from groupcoord.spark.verify import verify
 
 PAGE = "report.html"
@@ -58,7 +50,7 @@ COUNTS = {"read_counts": read_counts, "corrupt": corrupt, "partition_load": part
 C1_BYTES_MAX = 536_870_912
 """How large logs are at most for which Java's first compiler is enough, some 5 million commits."""
 
-_STEPS = {"generations": HISTORY, "anomalies": ANOMALIES, "lag": LAG}
+_STEPS = {"anomalies": ANOMALIES, "lag": LAG}
 """By the table with which it begins, a step that makes tables about groups."""
 
 
@@ -113,23 +105,24 @@ class Analysis:
         self._output.check_reach(spark)
         tables = Tables(spark, self._output)
         begin(READ)
-        records = tables.decode(log_tasks(self._input.find_segments()))
+        records, found = tables.decode(log_tasks(self._input.find_segments()))
         begin(COUNT)
         for name, count in COUNTS.items():
             tables.write(name, count(records))
         begin(OFFSETS)
-        committed = tables.write("commits", commits(records), "log_partition")
+        committed = tables.add_commits(records, found)
         current = tables.write("current_offsets", current_offsets(committed))
-        folded = history(records).persist()
-        made = group_tables(records, folded, committed, current, self._input.read_end_offsets(spark))
-        for name, table in made.items():
+        begin(HISTORY)
+        folded = tables.fold(records)
+        ends, now_ms = self._input.read_end_offsets(spark), found.last_timestamp_ms
+        for name, table in group_tables(records, folded, committed, current, ends, now_ms).items():
             if name in _STEPS:
                 begin(_STEPS[name])
             tables.write(name, table)
         if self._verifies:
             begin(VERIFY)
             tables.write("differences", verify(records, history=folded, offsets=current))
-        folded.unpersist()
+        self._output.remove(_WORKING)
         begin(REPORT)
         verification = self._verification(tables) if self._verifies else None
         report = make_report(tables.written, tables.counts, self._input.paths, self._clock, verification)
@@ -141,8 +134,17 @@ class Analysis:
         return Verification(tables.counts["groups"], tables.counts["differences"], differences)
 
 
+_WORKING = "working"
+"""The folder for what is needed on the way alone."""
+
+
 def group_tables(
-    records: DataFrame, history: DataFrame, commits: DataFrame, current_offsets: DataFrame, ends: DataFrame | None
+    records: DataFrame,
+    history: History,
+    commits: DataFrame,
+    current_offsets: DataFrame,
+    ends: DataFrame | None,
+    now_ms: int | None = None,
 ) -> dict[str, DataFrame]:
     """Return the tables about groups that are made of others as a whole, by name: with ``lag`` if the ends are known.
 
@@ -152,18 +154,12 @@ def group_tables(
         commits: the table of this name.
         current_offsets: the table of this name.
         ends: :data:`groupcoord.spark.schemas.END_OFFSETS`.
+        now_ms: the last timestamp of the records, if it is known.
     """
     made = {
-        "generations": generations(history),
-        "members": members(history),
-        "rebalances": rebalances(history),
-        "epochs": epochs(history),
-        "memberships": memberships(history),
-        "moves": moves(history),
-        "revocations": revocations(history),
         "groups": groups(records, history=history, offsets=current_offsets),
-        "anomalies": anomalies(records, history=history, commits=commits, end_offsets=ends),
-        "stale_groups": stale_groups(records, history=history, commits=commits, offsets=current_offsets),
+        "anomalies": anomalies(records, history=history, commits=commits, end_offsets=ends, now_ms=now_ms),
+        "stale_groups": stale_groups(records, history=history, commits=commits, offsets=current_offsets, now_ms=now_ms),
     }
     return made if ends is None else made | {"lag": lag(current_offsets, ends)}
 
@@ -239,6 +235,18 @@ def make_report(
     )
 
 
+TABLES_OF_KINDS = {
+    GENERATION: "generations",
+    MEMBER: "members",
+    REBALANCE: "rebalances",
+    EPOCH: "epochs",
+    MEMBERSHIP: "memberships",
+    MOVE: "moves",
+    REVOCATION: "revocations",
+}
+"""By kind of a history's rows, the table that they are."""
+
+
 class Tables:
     """The tables of one analysis. Each is written once and read back, so that nothing is decoded twice.
 
@@ -258,12 +266,43 @@ class Tables:
         self.counts[name] = write_counted(table, self._output.path(f"tables/{name}"), *by)
         return self._read(name, table.schema)
 
-    def decode(self, tasks: list[LogPartition]) -> DataFrame:
-        """Write the table of records of some logs, and return what was written."""
-        self.counts["records"] = write_records(self._spark, tasks, *self._output.place("tables/records"))
-        return self._read("records", RECORDS)
+    def decode(self, tasks: list[LogPartition]) -> tuple[DataFrame, Written]:
+        """Write the table of records of some logs, and commits outside of transactions; return the records."""
+        file_system, folder = self._output.place("tables")
+        found = write_records(self._spark, tasks, file_system, f"{folder}/records", f"{folder}/commits")
+        self.counts["records"] = found.records
+        return self._read("records", RECORDS), found
+
+    def add_commits(self, records: DataFrame, found: Written) -> DataFrame:
+        """Write the commits of transactions beside the others that are there already, and return all of them."""
+        self.counts["commits"] = found.commits
+        if found.transactional or not found.commits:
+            path = self._output.path("tables/commits")
+            table = transactional_commits(records)
+            self.counts["commits"] += write_counted(table, path, "log_partition", mode="append")
+        return self._read("commits", COMMITS)
+
+    def fold(self, records: DataFrame) -> History:
+        """Write the tables that are the history's rows of one kind."""
+        names = {
+            kind: f"tables/{TABLES_OF_KINDS[kind]}" if kind in TABLES_OF_KINDS else f"{_WORKING}/{kind}"
+            for kind in UNPACKED
+        }
+        file_system, _ = self._output.place("tables")
+        folders = {kind: self._output.place(name)[1] for kind, name in names.items()}
+        counts = write_history(records, file_system, folders, None)
+        unpacked = {}
+        for kind, name in names.items():
+            unpacked[kind] = self._read_at(name, UNPACKED[kind])
+            if kind in TABLES_OF_KINDS:
+                self.written[TABLES_OF_KINDS[kind]] = unpacked[kind]
+                self.counts[TABLES_OF_KINDS[kind]] = counts[kind]
+        return History(unpacked=unpacked)
 
     def _read(self, name: str, schema: StructType) -> DataFrame:
-        path = self._output.reading_path(f"tables/{name}")
-        self.written[name] = self._spark.read.schema(schema).parquet(path).select(*schema.fieldNames())
+        self.written[name] = self._read_at(f"tables/{name}", schema)
         return self.written[name]
+
+    def _read_at(self, place: str, schema: StructType) -> DataFrame:
+        path = self._output.reading_path(place)
+        return self._spark.read.schema(schema).parquet(path).select(*schema.fieldNames())

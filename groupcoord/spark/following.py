@@ -14,7 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from groupcoord.clock import Clock, SystemClock
 from groupcoord.columns.errors import InputError
 from groupcoord.report.model import Report
-from groupcoord.spark.analysis import COUNTS, group_tables, make_report, write_report
+from groupcoord.spark.analysis import COUNTS, TABLES_OF_KINDS, group_tables, make_report, write_report
+from groupcoord.spark.groups import History
 from groupcoord.spark.inputs import LogInput
 from groupcoord.spark.output import OutputDirectory, write_counted
 from groupcoord.spark.reading import log_options
@@ -172,9 +173,9 @@ class Following:
         current, counts["current_offsets"] = self._replace(spark, "current_offsets", tables.table("current_offsets"))
         written["current_offsets"] = current
         made = {name: count(records) for name, count in COUNTS.items()}
-        made |= group_tables(records, history, committed, current, self._input.read_end_offsets(spark))
-        # Names of topics that groups committed for the first time later are in these.
-        made |= {name: tables.table(name) for name in ("members", "moves", "revocations")}
+        made |= {name: tables.table(name) for name in TABLES_OF_KINDS.values()}
+        ends = self._input.read_end_offsets(spark)
+        made |= group_tables(records, History(history), committed, current, ends)
         for name, table in made.items():
             written[name], counts[name] = self._replace(spark, name, table)
         written |= {"commits": committed, "records": records}
