@@ -6,18 +6,17 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import datetime
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from groupcoord.cli.interrupts import AtTheFirstSignal, BeforeTheEnd
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
     from rich.console import Console
 
     from groupcoord.spark.following import Following, Progress
 
 
-def run_following(following: Following, out: str, begin: Callable[[], AbstractContextManager[SparkSession]]) -> None:
+def run_following(following: Following, out: str, begin: Callable[[], AbstractContextManager[Any]]) -> None:
     """Follow logs until SIGINT or SIGTERM; a second signal does not wait for the update that is under way.
 
     Nor does the first one while Spark starts.
@@ -25,7 +24,7 @@ def run_following(following: Following, out: str, begin: Callable[[], AbstractCo
     Args:
         following: what to do.
         out: where the results go.
-        begin: starts Spark, for as long as the context lasts.
+        begin: gives a session of Spark for as long as the context lasts.
 
     Raises:
         PipelineError: Spark does not start, or fails on the way.

@@ -192,17 +192,23 @@ def make_report(
     found.unpersist()
     states = figures.state_counts(table["groups"])
     lines = figures.time_lines(table["rebalances"])
-    totals = figures.load_totals(table["partition_load"])
+    load = table["partition_load"].collect()
     troubled = [row for row in rows[:TROUBLED_MAX] if row.trouble]
-    epochs = consumer_figures.epoch_lines(table["epochs"], [row.group_id for row in troubled if row.type == CONSUMER])
-    anomalous = figures.anomaly_rows(table["anomalies"], ANOMALIES_OF_GROUP_MAX, ANOMALIES_MAX)
+    consumers = [row.group_id for row in troubled if row.type == CONSUMER]
+    epochs = consumer_figures.epoch_lines(table["epochs"], consumers) if consumers else {}
+    # A query of a table without rows costs as much as one of a small table.
+    has = {name for name, count in counts.items() if count}
+    moves, revocations = table["moves"], table["revocations"]
+    anomalous = (
+        figures.anomaly_rows(table["anomalies"], ANOMALIES_OF_GROUP_MAX, ANOMALIES_MAX) if "anomalies" in has else []
+    )
     return Report(
         title=f"Consumer groups of {paths[0].rstrip('/').rpartition('/')[2] or paths[0]}",
         inputs=tuple(paths),
         made_ms=clock.now_ms(),
         version=version("groupcoord"),
         overview=Overview(
-            **totals.asDict(),
+            **figures.load_totals(load),
             groups=counts["groups"],
             members=sum(row.members for row in states),
             current_offsets=counts["current_offsets"],
@@ -215,21 +221,21 @@ def make_report(
         rebalances=lines and lines[0],
         churn=lines and lines[1],
         churning=churning,
-        consumer_groups=consumer_figures.consumer_rows(
-            table["epochs"], table["memberships"], table["moves"], table["revocations"]
-        ),
-        assignors=consumer_figures.assignor_rows(table["moves"]),
-        slow_members=consumer_figures.slow_rows(table["revocations"]),
+        consumer_groups=consumer_figures.consumer_rows(table["epochs"], table["memberships"], moves, revocations)
+        if "epochs" in has
+        else (),
+        assignors=consumer_figures.assignor_rows(moves) if "moves" in has else (),
+        slow_members=consumer_figures.slow_rows(revocations) if "revocations" in has else (),
         groups=rows,
         troubled=figures.stories(troubled, table["rebalances"], table["anomalies"], table["commits"], epochs),
-        partitions=figures.partition_rows(table["partition_load"]),
-        anomaly_counts=figures.anomaly_counts(table["anomalies"]),
+        partitions=figures.partition_rows(load),
+        anomaly_counts=figures.anomaly_counts(table["anomalies"]) if "anomalies" in has else (),
         anomalies=tuple(anomalous),
         stale_count=counts["stale_groups"],
-        stale=figures.stale_rows(table["stale_groups"]),
+        stale=figures.stale_rows(table["stale_groups"]) if "stale_groups" in has else (),
         lag=figures.lag_rows(table["lag"]) if "lag" in table else None,
         read=figures.read_rows(table["read_counts"]),
-        corrupt=figures.corrupt_rows(table["corrupt"]),
+        corrupt=figures.corrupt_rows(table["corrupt"]) if "corrupt" in has else (),
         verification=verification,
         tables=counts,
     )

@@ -68,11 +68,11 @@ def session(
     """
     from pyspark.sql import SparkSession
 
+    if compiler not in _LOCAL_OPTIONS:
+        raise PipelineError(f"there is no compiler {compiler}; there are {', '.join(_LOCAL_OPTIONS)}")
     running = SparkSession.getActiveSession()
     if running is not None:
         return register(running)
-    if compiler not in _LOCAL_OPTIONS:
-        raise PipelineError(f"there is no compiler {compiler}; there are {', '.join(_LOCAL_OPTIONS)}")
     is_local = master.startswith(_LOCAL)
     settings = {
         "spark.driver.memory": memory,
