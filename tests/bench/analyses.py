@@ -1,8 +1,8 @@
 """What ``groupcoord analyze`` costs beside another source tree, in turn, and whether both write the same tables.
 
-    python -m tests.bench.analyses LOG --beside FOLDER [--rounds 3] [-- OPTION...]
+    python -m tests.bench.analyses LOG --beside FOLDER [--rounds 3] [OPTION...]
 
-CPU time is that of the whole tree of processes (Python, Java, Python workers), peak memory what all of them hold
+Further options are those of ``groupcoord analyze``. CPU time is that of the whole tree of processes (Python, Java, Python workers), peak memory what all of them hold
 together, shared pages counted once. Tables are compared row by row, whatever their order, and ``summary.json`` but for
 the time when it was made. It runs on Linux.
 """
@@ -141,15 +141,14 @@ def main() -> None:
     parser.add_argument("log", help="what to analyze")
     parser.add_argument("--beside", type=Path, required=True, metavar="FOLDER", help="the other source tree")
     parser.add_argument("--rounds", type=int, default=3, help="how often each (default: 3)")
-    parser.add_argument("options", nargs="*", help="behind --, options for groupcoord analyze")
-    arguments = parser.parse_args()
+    arguments, options = parser.parse_known_args()
     log = os.path.abspath(arguments.log)
     trees = {"beside": arguments.beside.resolve(), "this": ROOT}
     costs: dict[str, list[Cost]] = {name: [] for name in trees}
     with tempfile.TemporaryDirectory() as directory:
         for number in range(arguments.rounds):
             for name, tree in trees.items():
-                cost = analyze(tree, log, Path(directory, f"{name}-{number}"), arguments.options)
+                cost = analyze(tree, log, Path(directory, f"{name}-{number}"), options)
                 costs[name].append(cost)
                 print(f"{name:8}{cost.cpu_s:8.1f} CPU s{cost.peak_bytes / 2**20:8,.0f} MiB", flush=True)
         for said in differences(Path(directory, "beside-0"), Path(directory, "this-0")):
