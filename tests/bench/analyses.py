@@ -2,8 +2,8 @@
 
     python -m tests.bench.analyses LOG --beside FOLDER [--rounds 3] [OPTION...]
 
-Further options are those of ``groupcoord analyze``. CPU time is that of all processes (Python, Java, Python workers)
-together; peak memory what all of them hold together, shared pages counted once. Tables are compared row by row,
+Further options are those of ``groupcoord analyze``. CPU time is that of all processes (Python, Java, Python workers),
+peak memory what all of them hold together, shared pages counted once. Tables are compared row by row,
 whatever their order, and ``summary.json`` but for the time when it was made. It runs on Linux.
 """
 
