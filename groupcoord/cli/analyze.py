@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
 from attrs import frozen
@@ -24,6 +26,19 @@ if TYPE_CHECKING:
 
 FAILED, USAGE_ERROR = 1, 2
 POLL_S = 0.5
+
+
+class Compiler(Enum):
+    """Which of Java's compilers Spark runs with."""
+
+    AUTO = "auto"
+    C1 = "c1"
+    C2 = "c2"
+
+    @property
+    def choice(self) -> Literal["c1", "c2"] | None:
+        """What was chosen; None: nothing was."""
+        return None if self is Compiler.AUTO else self.value
 
 
 def analyze(
@@ -62,6 +77,13 @@ def analyze(
     interval: Annotated[
         float, typer.Option(min=0.1, metavar="SECONDS", help="With --follow: from one update to the next.")
     ] = 10.0,
+    compiler: Annotated[
+        Compiler,
+        typer.Option(
+            help="Java's, on a local master: c1 starts quickly, c2 pays from some 5 million records on; auto goes by "
+            "the size of the logs, and is c2 with --follow."
+        ),
+    ] = Compiler.AUTO,
     conf: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of Spark; can be repeated.")
     ] = None,
@@ -77,7 +99,7 @@ def analyze(
     if (address is not None) == bool(paths):
         _give_up("give either paths or a cluster, by --bootstrap-server or --command-config")
     source = _Source(paths or [], address, topic, frozenset(partition or ()), end_offsets)
-    work = _Work(source, out, master, memory, _settings(conf or []))
+    work = _Work(source, out, master, memory, compiler, _settings(conf or []))
     if follow:
         if verify:
             _give_up("--follow and --verify don't go together: verify in a run without --follow")
@@ -116,6 +138,7 @@ class _Work:
     out: str
     master: str
     memory: str
+    compiler: Compiler
     settings: Mapping[str, str]
 
 
@@ -159,7 +182,7 @@ def _analyze(work: _Work, *, verifies: bool) -> Report:
         analysis = Analysis(work.source.open(), work.out, verifies=verifies)
         with (
             BeforeTheEnd(end_java),
-            one_run(work.master, work.memory, work.settings) as spark,
+            one_run(work.master, work.memory, work.settings, work.compiler.choice or analysis.compiler) as spark,
             _progress(task_counter(spark), len(analysis.steps)) as begin,
         ):
             return analysis.run(spark, begin)
@@ -170,9 +193,12 @@ def _follow(work: _Work, interval_s: float) -> None:
     with _told_errors():
         from groupcoord.cli.analyze_follow import run_following
         from groupcoord.spark.following import Following
+        from groupcoord.spark.running import one_run
+        from groupcoord.spark.sessions import C2
 
         following = Following(work.source.open(), work.out, interval_s=interval_s)
-        run_following(following, work.out, work.master, work.memory, work.settings)
+        begin = partial(one_run, work.master, work.memory, work.settings, work.compiler.choice or C2)
+        run_following(following, work.out, begin)
 
 
 @contextmanager

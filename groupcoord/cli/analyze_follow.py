@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import datetime
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from groupcoord.cli.interrupts import AtTheFirstSignal, BeforeTheEnd
 
@@ -15,16 +16,21 @@ if TYPE_CHECKING:
     from groupcoord.spark.following import Following, Progress
 
 
-def run_following(following: Following, out: str, master: str, memory: str, settings: Mapping[str, str]) -> None:
+def run_following(following: Following, out: str, begin: Callable[[], AbstractContextManager[Any]]) -> None:
     """Follow logs until SIGINT or SIGTERM; a second signal does not wait for the update that is under way.
 
     Nor does the first one while Spark starts.
+
+    Args:
+        following: what to do.
+        out: where the results go.
+        begin: gives a session of Spark for as long as the context lasts.
 
     Raises:
         PipelineError: Spark does not start, or fails on the way.
     """
     from groupcoord.cli.console import open_console
-    from groupcoord.spark.running import end_java, one_run
+    from groupcoord.spark.running import end_java
 
     requests: SimpleQueue[None] = SimpleQueue()  # unlike an Event, it may be used where it interrupts itself
 
@@ -38,7 +44,7 @@ def run_following(following: Following, out: str, master: str, memory: str, sett
     console = open_console()
     with (
         BeforeTheEnd(end_java),
-        one_run(master, memory, settings) as spark,
+        begin() as spark,
         AtTheFirstSignal(lambda: requests.put(None)),
     ):
         console.print(f"following; results go to {out}, and Ctrl-C ends this", style="dim")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from typing import BinaryIO
 
 import pyarrow as pa
-from fsspec import AbstractFileSystem
 from pyarrow.parquet import ParquetWriter
 
 from groupcoord.columns.schema import RECORDS
@@ -15,15 +14,12 @@ ROW_GROUP_ROWS = 262_144
 
 _PARTITIONED_BY = "log_partition"
 _NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
-_SCHEMA = RECORDS.remove(RECORDS.get_field_index(_PARTITIONED_BY))
-WRITTEN_COLUMNS = tuple(_SCHEMA.names)
+WRITTEN_SCHEMA = RECORDS.remove(RECORDS.get_field_index(_PARTITIONED_BY))
+WRITTEN_COLUMNS = tuple(WRITTEN_SCHEMA.names)
 """The columns of the files, in order: all but the log partition, which their folder tells."""
 
 # Numbers that go up and up are small as differences; everything else but bytes repeats itself.
 _RISING = ("log_offset", "log_timestamp_ms", "committed_offset", "commit_timestamp_ms", "position", "end_offset")
-_REPEATING = [
-    name for name in WRITTEN_COLUMNS if name not in (*_RISING, "key", "value", "tombstone", "is_transactional")
-]
 
 
 def folder_name(log_partition: int | None) -> str:
@@ -31,29 +27,50 @@ def folder_name(log_partition: int | None) -> str:
     return f"{_PARTITIONED_BY}={_NO_PARTITION if log_partition is None else log_partition}"
 
 
-def write_rows(batches: Iterable[pa.RecordBatch], file_system: AbstractFileSystem, path: str) -> int:
-    """Write one file with :data:`WRITTEN_COLUMNS`, and return how many rows that were."""
-    rows = 0
-    encodings = dict.fromkeys(_RISING, "DELTA_BINARY_PACKED")
-    with (
-        file_system.open(path, "wb") as file,
-        ParquetWriter(file, _SCHEMA, use_dictionary=_REPEATING, column_encoding=encodings) as writer,
-    ):
-        for table in _gathered(batches):
-            writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
-            rows += table.num_rows
-    return rows
+class TableFile:
+    """A Parquet file as it is written: what comes is gathered until there is enough for a row group.
+
+    Args:
+        file: where the bytes go; it is not closed.
+        schema: of what comes.
+
+    Attributes:
+        rows: how many came.
+    """
+
+    def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
+        is_nested = any(pa.types.is_nested(column.type) for column in schema)
+        rising = [name for name in schema.names if name in _RISING]
+        repeating = [column.name for column in schema if not (column.name in _RISING or _is_varied(column.type))]
+        self._writer = ParquetWriter(
+            file,
+            schema,
+            # Columns inside of others have names of their own here; such tables are small.
+            use_dictionary=True if is_nested else repeating,
+            column_encoding=None if is_nested else dict.fromkeys(rising, "DELTA_BINARY_PACKED"),
+        )
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_rows = 0
+        self.rows = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take rows."""
+        self._waiting.append(batch)
+        self._waiting_rows += batch.num_rows
+        self.rows += batch.num_rows
+        if self._waiting_rows >= ROW_GROUP_ROWS:
+            self._flush()
+
+    def close(self) -> None:
+        """Write what is left, and the end of the file."""
+        self._flush()
+        self._writer.close()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            self._writer.write_table(pa.Table.from_batches(self._waiting), row_group_size=ROW_GROUP_ROWS)
+        self._waiting, self._waiting_rows = [], 0
 
 
-def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yield batches together, so that there is enough in each table for a row group."""
-    waiting: list[pa.RecordBatch] = []
-    rows = 0
-    for batch in batches:
-        waiting.append(batch)
-        rows += batch.num_rows
-        if rows >= ROW_GROUP_ROWS:
-            yield pa.Table.from_batches(waiting)
-            waiting, rows = [], 0
-    if waiting:
-        yield pa.Table.from_batches(waiting)
+def _is_varied(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_boolean(kind))

@@ -6,11 +6,13 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import version
+from typing import Literal
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from groupcoord.clock import Clock, SystemClock
+from groupcoord.history.rows import EPOCH, GENERATION, MEMBER, MEMBERSHIP, MOVE, REBALANCE, REVOCATION
 from groupcoord.history.views import CONSUMER
 from groupcoord.report.model import (
     ANOMALIES_MAX,
@@ -24,24 +26,16 @@ from groupcoord.report.model import (
 from groupcoord.report.page import report_page
 from groupcoord.spark import consumer_figures, figures
 from groupcoord.spark.anomalies import anomalies, stale_groups
-from groupcoord.spark.decoding import write_records
-from groupcoord.spark.groups import (
-    epochs,
-    generations,
-    groups,
-    history,
-    members,
-    memberships,
-    moves,
-    rebalances,
-    revocations,
-)
+from groupcoord.spark.decoding import Written, write_records
+from groupcoord.spark.groups import History, groups
 from groupcoord.spark.inputs import Input, LogInput
 from groupcoord.spark.load import partition_load
-from groupcoord.spark.output import OutputDirectory
-from groupcoord.spark.schemas import RECORDS
+from groupcoord.spark.output import OutputDirectory, write_counted
+from groupcoord.spark.schemas import COMMITS, RECORDS
+from groupcoord.spark.sessions import C1, C2
 from groupcoord.spark.source import RecordTask
-from groupcoord.spark.tables import commits, corrupt, current_offsets, lag, read_counts
+from groupcoord.spark.tables import corrupt, current_offsets, lag, read_counts, transactional_commits
+from groupcoord.spark.unpacking import UNPACKED, write_history
 from groupcoord.spark.verify import verify
 
 PAGE = "report.html"
@@ -56,7 +50,10 @@ END_OFFSETS_TABLE = "end_offsets"
 COUNTS = {"read_counts": read_counts, "corrupt": corrupt, "partition_load": partition_load}
 """The tables that are made of the records alone, as a whole."""
 
-_STEPS = {"generations": HISTORY, "anomalies": ANOMALIES, "lag": LAG}
+C1_BYTES_MAX = 536_870_912
+"""How large logs are at most for which Java's first compiler is enough, some 5 million commits."""
+
+_STEPS = {"anomalies": ANOMALIES, "lag": LAG}
 """By the table with which it begins, a step that makes tables about groups."""
 
 
@@ -74,6 +71,7 @@ class Analysis:
 
     Attributes:
         steps: the names of what :meth:`run` does, in order.
+        compiler: of Java, that suits logs of this size; see :func:`groupcoord.spark.session`.
 
     Raises:
         InputError: an input can't be read or holds nothing, or the directory can't be used.
@@ -93,6 +91,7 @@ class Analysis:
         self._verifies = verifies
         self._clock = clock or SystemClock()
         self._input.check()
+        self.compiler: Literal["c1", "c2"] = C1 if self._input.size_bytes() <= C1_BYTES_MAX else C2
         self._output = OutputDirectory(out)
         self.steps = [READ, COUNT, OFFSETS, HISTORY, ANOMALIES]
         self.steps += [LAG] * self._input.has_ends + [VERIFY] * verifies + [REPORT]
@@ -110,26 +109,27 @@ class Analysis:
         self._output.check_reach(spark)
         tables = Tables(spark, self._output)
         begin(READ)
-        records = tables.decode(self._input.tasks())
+        records, found = tables.decode(self._input.tasks())
         begin(COUNT)
         for name, count in COUNTS.items():
             tables.write(name, count(records))
         begin(OFFSETS)
-        committed = tables.write("commits", commits(records), "log_partition")
+        committed = tables.add_commits(records, found)
         current = tables.write("current_offsets", current_offsets(committed))
-        folded = history(records).persist()
+        begin(HISTORY)
+        folded = tables.fold(records)
         ends = self._input.read_end_offsets(spark, current)
         if ends is not None and was_asked(ends):
             ends = tables.write(END_OFFSETS_TABLE, ends)  # what the lag is told from
-        made = group_tables(records, folded, committed, current, ends)
-        for name, table in made.items():
+        now_ms = found.last_timestamp_ms
+        for name, table in group_tables(records, folded, committed, current, ends, now_ms).items():
             if name in _STEPS:
                 begin(_STEPS[name])
             tables.write(name, table)
         if self._verifies:
             begin(VERIFY)
             tables.write("differences", verify(records, history=folded, offsets=current))
-        folded.unpersist()
+        self._output.remove(_WORKING)
         begin(REPORT)
         verification = self._verification(tables) if self._verifies else None
         report = make_report(tables.written, tables.counts, self._input.names, self._clock, verification)
@@ -141,8 +141,17 @@ class Analysis:
         return Verification(tables.counts["groups"], tables.counts["differences"], differences)
 
 
+_WORKING = "working"
+"""The folder for what is needed on the way alone."""
+
+
 def group_tables(
-    records: DataFrame, history: DataFrame, commits: DataFrame, current_offsets: DataFrame, ends: DataFrame | None
+    records: DataFrame,
+    history: History,
+    commits: DataFrame,
+    current_offsets: DataFrame,
+    ends: DataFrame | None,
+    now_ms: int | None = None,
 ) -> dict[str, DataFrame]:
     """Return the tables about groups that are made of others as a whole, by name: with ``lag`` if the ends are known.
 
@@ -152,18 +161,12 @@ def group_tables(
         commits: the table of this name.
         current_offsets: the table of this name.
         ends: :data:`groupcoord.spark.schemas.END_OFFSETS`.
+        now_ms: the last timestamp of the records, if it is known.
     """
     made = {
-        "generations": generations(history),
-        "members": members(history),
-        "rebalances": rebalances(history),
-        "epochs": epochs(history),
-        "memberships": memberships(history),
-        "moves": moves(history),
-        "revocations": revocations(history),
         "groups": groups(records, history=history, offsets=current_offsets),
-        "anomalies": anomalies(records, history=history, commits=commits, end_offsets=ends),
-        "stale_groups": stale_groups(records, history=history, commits=commits, offsets=current_offsets),
+        "anomalies": anomalies(records, history=history, commits=commits, end_offsets=ends, now_ms=now_ms),
+        "stale_groups": stale_groups(records, history=history, commits=commits, offsets=current_offsets, now_ms=now_ms),
     }
     return made if ends is None else made | {"lag": lag(current_offsets, ends)}
 
@@ -201,17 +204,23 @@ def make_report(
     found.unpersist()
     states = figures.state_counts(table["groups"])
     lines = figures.time_lines(table["rebalances"])
-    totals = figures.load_totals(table["partition_load"])
+    load = table["partition_load"].collect()
     troubled = [row for row in rows[:TROUBLED_MAX] if row.trouble]
-    epochs = consumer_figures.epoch_lines(table["epochs"], [row.group_id for row in troubled if row.type == CONSUMER])
-    anomalous = figures.anomaly_rows(table["anomalies"], ANOMALIES_OF_GROUP_MAX, ANOMALIES_MAX)
+    consumers = [row.group_id for row in troubled if row.type == CONSUMER]
+    epochs = consumer_figures.epoch_lines(table["epochs"], consumers) if consumers else {}
+    # A query of a table without rows costs as much as one of a small table.
+    has = {name for name, count in counts.items() if count}
+    moves, revocations = table["moves"], table["revocations"]
+    anomalous = (
+        figures.anomaly_rows(table["anomalies"], ANOMALIES_OF_GROUP_MAX, ANOMALIES_MAX) if "anomalies" in has else []
+    )
     return Report(
         title=f"Consumer groups of {paths[0].rstrip('/').rpartition('/')[2] or paths[0]}",
         inputs=tuple(paths),
         made_ms=clock.now_ms(),
         version=version("groupcoord"),
         overview=Overview(
-            **totals.asDict(),
+            **figures.load_totals(load),
             groups=counts["groups"],
             members=sum(row.members for row in states),
             current_offsets=counts["current_offsets"],
@@ -224,24 +233,36 @@ def make_report(
         rebalances=lines and lines[0],
         churn=lines and lines[1],
         churning=churning,
-        consumer_groups=consumer_figures.consumer_rows(
-            table["epochs"], table["memberships"], table["moves"], table["revocations"]
-        ),
-        assignors=consumer_figures.assignor_rows(table["moves"]),
-        slow_members=consumer_figures.slow_rows(table["revocations"]),
+        consumer_groups=consumer_figures.consumer_rows(table["epochs"], table["memberships"], moves, revocations)
+        if "epochs" in has
+        else (),
+        assignors=consumer_figures.assignor_rows(moves) if "moves" in has else (),
+        slow_members=consumer_figures.slow_rows(revocations) if "revocations" in has else (),
         groups=rows,
         troubled=figures.stories(troubled, table["rebalances"], table["anomalies"], table["commits"], epochs),
-        partitions=figures.partition_rows(table["partition_load"]),
-        anomaly_counts=figures.anomaly_counts(table["anomalies"]),
+        partitions=figures.partition_rows(load),
+        anomaly_counts=figures.anomaly_counts(table["anomalies"]) if "anomalies" in has else (),
         anomalies=tuple(anomalous),
         stale_count=counts["stale_groups"],
-        stale=figures.stale_rows(table["stale_groups"]),
+        stale=figures.stale_rows(table["stale_groups"]) if "stale_groups" in has else (),
         lag=figures.lag_rows(table["lag"]) if "lag" in table else None,
         read=figures.read_rows(table["read_counts"]),
-        corrupt=figures.corrupt_rows(table["corrupt"]),
+        corrupt=figures.corrupt_rows(table["corrupt"]) if "corrupt" in has else (),
         verification=verification,
         tables=counts,
     )
+
+
+TABLES_OF_KINDS = {
+    GENERATION: "generations",
+    MEMBER: "members",
+    REBALANCE: "rebalances",
+    EPOCH: "epochs",
+    MEMBERSHIP: "memberships",
+    MOVE: "moves",
+    REVOCATION: "revocations",
+}
+"""By kind of a history's rows, the table that they are."""
 
 
 class Tables:
@@ -260,17 +281,46 @@ class Tables:
 
     def write(self, name: str, table: DataFrame, *by: str) -> DataFrame:
         """Write a table as Parquet, in a folder for each value of the columns ``by``, and return what was written."""
-        table.write.partitionBy(*by).parquet(self._output.path(f"tables/{name}"))
-        written = self._read(name, table.schema)
-        self.counts[name] = written.count()
-        return written
+        self.counts[name] = write_counted(table, self._output.path(f"tables/{name}"), *by)
+        return self._read(name, table.schema)
 
-    def decode(self, tasks: Sequence[RecordTask]) -> DataFrame:
-        """Write the table of records of some logs, and return what was written."""
-        self.counts["records"] = write_records(self._spark, tasks, *self._output.place("tables/records"))
-        return self._read("records", RECORDS)
+    def decode(self, tasks: Sequence[RecordTask]) -> tuple[DataFrame, Written]:
+        """Write the table of records of some logs, and commits outside of transactions; return the records."""
+        file_system, folder = self._output.place("tables")
+        found = write_records(self._spark, tasks, file_system, f"{folder}/records", f"{folder}/commits")
+        self.counts["records"] = found.records
+        return self._read("records", RECORDS), found
+
+    def add_commits(self, records: DataFrame, found: Written) -> DataFrame:
+        """Write the commits of transactions beside the others that are there already, and return all of them."""
+        self.counts["commits"] = found.commits
+        if found.transactional or not found.commits:
+            path = self._output.path("tables/commits")
+            table = transactional_commits(records)
+            self.counts["commits"] += write_counted(table, path, "log_partition", mode="append")
+        return self._read("commits", COMMITS)
+
+    def fold(self, records: DataFrame) -> History:
+        """Write the tables that are the history's rows of one kind."""
+        names = {
+            kind: f"tables/{TABLES_OF_KINDS[kind]}" if kind in TABLES_OF_KINDS else f"{_WORKING}/{kind}"
+            for kind in UNPACKED
+        }
+        file_system, _ = self._output.place("tables")
+        folders = {kind: self._output.place(name)[1] for kind, name in names.items()}
+        counts = write_history(records, file_system, folders, None)
+        unpacked = {}
+        for kind, name in names.items():
+            unpacked[kind] = self._read_at(name, UNPACKED[kind])
+            if kind in TABLES_OF_KINDS:
+                self.written[TABLES_OF_KINDS[kind]] = unpacked[kind]
+                self.counts[TABLES_OF_KINDS[kind]] = counts[kind]
+        return History(unpacked=unpacked)
 
     def _read(self, name: str, schema: StructType) -> DataFrame:
-        path = self._output.reading_path(f"tables/{name}")
-        self.written[name] = self._spark.read.schema(schema).parquet(path).select(*schema.fieldNames())
+        self.written[name] = self._read_at(f"tables/{name}", schema)
         return self.written[name]
+
+    def _read_at(self, place: str, schema: StructType) -> DataFrame:
+        path = self._output.reading_path(place)
+        return self._spark.read.schema(schema).parquet(path).select(*schema.fieldNames())

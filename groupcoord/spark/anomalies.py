@@ -9,11 +9,11 @@ from pyspark.sql import functions as F  # noqa: N812
 from groupcoord.columns.schema import KIND_RECORD
 from groupcoord.core.offsets.retention import MS_PER_MINUTE
 from groupcoord.history.causes import REBALANCE_TIMEOUT
-from groupcoord.history.rows import DUPLICATE
+from groupcoord.history.rows import DUPLICATE, GROUP
 from groupcoord.history.views import CLASSIC
 from groupcoord.report.text import told_limit
 from groupcoord.spark.group_schemas import ANOMALIES, STALE_GROUPS
-from groupcoord.spark.groups import groups, history_of, memberships, rebalances, revocations
+from groupcoord.spark.groups import History, groups, history_of, members, memberships, rebalances, revocations
 from groupcoord.spark.tables import commits_of, current_offsets
 
 OFFSET_REWIND, COMMITS_STOPPED, STALLED = "offset rewind", "commits stopped", "stalled"
@@ -54,7 +54,7 @@ class Thresholds:
 def anomalies(
     records: DataFrame,
     *,
-    history: DataFrame | None = None,
+    history: DataFrame | History | None = None,
     commits: DataFrame | None = None,
     end_offsets: DataFrame | None = None,
     now_ms: int | None = None,
@@ -78,8 +78,7 @@ def anomalies(
     folded = history_of(records if history is None else history)
     found = commits_of(records if commits is None else commits)
     parts = [
-        _rewinds(found),
-        _silences(records, found, folded, end_offsets, now_ms, limits),
+        _about_offsets(found, folded, end_offsets, _now(records, now_ms), limits),
         _commit_storms(found, limits),
         _rebalance_storms(folded, limits),
         _flapping_members(folded, limits),
@@ -95,10 +94,13 @@ def anomalies(
 
 def _anomaly(table: DataFrame, kind: str, status: str | None = None, **columns: Column) -> DataFrame:
     """Return rows of the table of anomalies; what is not given is null or a column of ``table`` by that name."""
-    given = {"kind": F.lit(kind), "status": F.lit(status)} | columns
+    return _as_anomalies(table.withColumns({"kind": F.lit(kind), "status": F.lit(status)} | columns))
+
+
+def _as_anomalies(table: DataFrame) -> DataFrame:
     return table.select(
         *[
-            given.get(column.name, F.col(column.name) if column.name in table.columns else F.lit(None))
+            (F.col(column.name) if column.name in table.columns else F.lit(None))
             .cast(column.dataType)
             .alias(column.name)
             for column in ANOMALIES
@@ -106,80 +108,111 @@ def _anomaly(table: DataFrame, kind: str, status: str | None = None, **columns: 
     )
 
 
-def _rewinds(found: DataFrame) -> DataFrame:
-    """Return partitions whose committed offset went back; a tombstone between starts anew."""
-    key = ("log_partition", "group_id", "topic", "topic_partition")
-    before = F.lag("committed_offset").over(Window.partitionBy(*key).orderBy("log_offset"))
-    back = found.withColumn("rewound", before - F.col("committed_offset")).where("rewound > 0")
-    table = back.groupBy(*key).agg(
-        F.min("log_timestamp_ms").alias("first_ms"),
-        F.max("log_timestamp_ms").alias("last_ms"),
-        F.count(F.lit(1)).alias("count"),
-        F.max("rewound").alias("value"),
-        F.max_by(F.struct("committed_offset", "rewound"), "rewound").alias("worst"),
-    )
-    worst = F.format_string("back by %,d to %,d", F.col("worst.rewound"), F.col("worst.committed_offset"))
-    return _anomaly(table, OFFSET_REWIND, REWIND, evidence=worst)
-
-
-def _silences(
-    records: DataFrame,
-    found: DataFrame,
-    folded: DataFrame,
-    end_offsets: DataFrame | None,
-    now_ms: int | None,
-    limits: Thresholds,
+def _about_offsets(
+    found: DataFrame, folded: History, end_offsets: DataFrame | None, now: DataFrame, limits: Thresholds
 ) -> DataFrame:
-    """Return partitions whose commits stopped, and those where they go on at the same offset in spite of a lag."""
-    key = ("log_partition", "group_id", "topic", "topic_partition")
-    newest_first = Window.partitionBy(*key).orderBy(F.desc("log_offset"))
-    window = (
-        found.withColumn("rank", F.row_number().over(newest_first))
-        .where(F.col("rank") <= limits.window_commits)
-        .groupBy(*key)
-        .agg(
-            F.min("log_timestamp_ms").alias("first_ms"),
-            F.max("log_timestamp_ms").alias("last_ms"),
-            F.count(F.lit(1)).alias("count"),
-            F.min("committed_offset").alias("lowest"),
-            F.max("committed_offset").alias("committed_offset"),
-            F.max(F.col("tombstone").cast("int")).alias("is_gone"),
-        )
-        .where("is_gone = 0")
-        .crossJoin(F.broadcast(_now(records, now_ms)))
-        .withColumn("value", F.col("now_ms") - F.col("last_ms"))
-        .join(_held_partitions(folded), ["group_id", "topic", "topic_partition"], "left")
+    """Return what the commits of partitions tell, each alone: offsets that went back, and silences."""
+    by_partition = _by_partition(found, limits).crossJoin(F.broadcast(now))
+    by_partition = by_partition.withColumn("silent_ms", F.col("now_ms") - F.col("last_ms")).join(
+        _held_partitions(folded), ["group_id", "topic", "topic_partition"], "left"
     )
     if end_offsets is None:
-        window = window.withColumn("lag", F.lit(None).cast("long"))
+        by_partition = by_partition.withColumn("lag", F.lit(None).cast("long"))
     else:
         ends = end_offsets.select("topic", "topic_partition", "end_offset")
-        window = window.join(ends, ["topic", "topic_partition"], "left")
-        window = window.withColumn("lag", F.col("end_offset") - F.col("committed_offset"))
-    is_behind = F.col("lag") > 0
-    is_wanted = F.col("is_held") if end_offsets is None else is_behind
-    # Burrow: more time without a commit than the commits before it took.
-    is_silent = (F.col("value") > F.col("last_ms") - F.col("first_ms")) & (F.col("value") >= limits.stopped_ms)
-    stopped = window.where(is_silent & is_wanted & (F.col("count") > 1))
-    is_same = (F.col("lowest") == F.col("committed_offset")) & (F.col("count") >= limits.window_commits)
-    stalled = window.where(is_same & is_behind & ~is_silent)
-    behind = F.when(F.col("lag").isNull(), "").otherwise(F.format_string(", %,d records behind", F.col("lag")))
-    silent = F.concat(F.format_string("no commit for %,d s", F.floor(F.col("value") / 1_000)), behind)
-    same = F.format_string("%,d commits of offset %,d, %,d records behind", "count", "committed_offset", "lag")
-    return _anomaly(stopped, COMMITS_STOPPED, STOP, evidence=silent).unionByName(
-        _anomaly(stalled, STALLED, STALL, evidence=same, value=F.col("lag"))
-    )
+        by_partition = by_partition.join(ends, ["topic", "topic_partition"], "left")
+        by_partition = by_partition.withColumn("lag", F.col("end_offset") - F.col("committed_offset"))
+    is_wanted = F.col("is_held") if end_offsets is None else F.col("lag") > 0
+    each = F.array(_rewind(), *_silences(is_wanted, limits))
+    told = F.explode(F.filter(each, lambda one: one.isNotNull())).alias("told")
+    return _as_anomalies(by_partition.select(*_PARTITION, told).select(*_PARTITION, "told.*"))
 
 
-def _held_partitions(folded: DataFrame) -> DataFrame:
-    """Return the partitions that members of the groups have, as the log ends."""
-    is_now = (F.col("member.generation") == F.col("now.generation_or_epoch")) & (
-        F.col("member.type") == F.col("now.type")
+_PARTITION = ("log_partition", "group_id", "topic", "topic_partition")
+
+
+def _by_partition(found: DataFrame, limits: Thresholds) -> DataFrame:
+    """Return what is to be known of each partition's commits, and of the last ones: all in one pass.
+
+    ``rewinds`` and what begins with ``rewound`` are about commits that went back, a tombstone between starts anew; the
+    others are about the last commits.
+    """
+    newest_first = Window.partitionBy(*_PARTITION).orderBy(F.desc("log_offset"))
+    commits = (
+        found.select(*_PARTITION, "log_offset", "log_timestamp_ms", "committed_offset", "tombstone")
+        .withColumn("rank", F.row_number().over(newest_first))
+        .withColumn("rewound", F.lead("committed_offset").over(newest_first) - F.col("committed_offset"))
     )
-    now = folded.where("kind = 'group'").select("group_id", F.col("group").alias("now"))
-    held = folded.where("kind = 'member'").select("group_id", "member").join(now, "group_id").where(is_now)
+    is_back, is_new = F.col("rewound") > 0, F.col("rank") <= limits.window_commits
+    rewound_ms, new_ms = F.when(is_back, F.col("log_timestamp_ms")), F.when(is_new, F.col("log_timestamp_ms"))
     return (
-        held.select("group_id", F.explode("member.assignment").alias("assigned"))
+        commits.groupBy(*_PARTITION)
+        .agg(
+            F.count_if(is_back).alias("rewinds"),
+            F.min(rewound_ms).alias("rewound_first_ms"),
+            F.max(rewound_ms).alias("rewound_last_ms"),
+            F.max(F.when(is_back, F.struct("rewound", "log_offset", "committed_offset"))).alias("rewound_most"),
+            F.min(new_ms).alias("first_ms"),
+            F.max(new_ms).alias("last_ms"),
+            F.count_if(is_new).alias("count"),
+            F.min(F.when(is_new, F.col("committed_offset"))).alias("lowest"),
+            F.max(F.when(is_new, F.col("committed_offset"))).alias("committed_offset"),
+            F.count_if(is_new & F.col("tombstone")).alias("tombstones"),
+        )
+        .where("rewinds > 0 or tombstones = 0")
+    )
+
+
+def _told(condition: Column, kind: str, status: str, first: str, last: str, count: str, *words: Column) -> Column:
+    """Return an anomaly as one value, null unless the condition holds; ``words`` are its value and evidence."""
+    value, evidence = words
+    return F.when(
+        condition,
+        F.struct(
+            F.lit(kind).alias("kind"),
+            F.lit(status).alias("status"),
+            F.col(first).alias("first_ms"),
+            F.col(last).alias("last_ms"),
+            F.col(count).alias("count"),
+            value.alias("value"),
+            evidence.alias("evidence"),
+        ),
+    )
+
+
+def _rewind() -> Column:
+    """Return that a partition's committed offset went back."""
+    by, to = F.col("rewound_most.rewound"), F.col("rewound_most.committed_offset")
+    words = by, F.format_string("back by %,d to %,d", by, to)
+    times = ("rewound_first_ms", "rewound_last_ms")
+    return _told(F.col("rewinds") > 0, OFFSET_REWIND, REWIND, *times, "rewinds", *words)
+
+
+def _silences(is_wanted: Column, limits: Thresholds) -> tuple[Column, Column]:
+    """Return that a partition's commits stopped, and that they go on at the same offset in spite of a lag."""
+    silent_ms, count, behind = F.col("silent_ms"), F.col("count"), F.col("lag")
+    is_there = F.col("tombstones") == 0
+    # Burrow: more time without a commit than the commits before it took.
+    is_silent = (silent_ms > F.col("last_ms") - F.col("first_ms")) & (silent_ms >= limits.stopped_ms)
+    is_same = (F.col("lowest") == F.col("committed_offset")) & (count >= limits.window_commits)
+    told_lag = F.when(behind.isNull(), "").otherwise(F.format_string(", %,d records behind", behind))
+    silent = F.concat(F.format_string("no commit for %,d s", F.floor(silent_ms / 1_000)), told_lag)
+    same = F.format_string("%,d commits of offset %,d, %,d records behind", "count", "committed_offset", "lag")
+    figures = ("first_ms", "last_ms", "count")
+    is_stopped = is_there & is_silent & is_wanted & (count > 1)
+    return (
+        _told(is_stopped, COMMITS_STOPPED, STOP, *figures, silent_ms, silent),
+        _told(is_there & is_same & (behind > 0) & ~is_silent, STALLED, STALL, *figures, behind, same),
+    )
+
+
+def _held_partitions(folded: History) -> DataFrame:
+    """Return the partitions that members of the groups have, as the log ends."""
+    now = folded.rows(GROUP).select("group_id", F.col("generation_or_epoch").alias("generation"), "type")
+    held = members(folded).select("group_id", "generation", "type", "assignment")
+    return (
+        held.join(now, ["group_id", "generation", "type"])
+        .select("group_id", F.explode("assignment").alias("assigned"))
         .select("group_id", "assigned.topic", F.explode("assigned.partitions").alias("topic_partition"))
         .distinct()
         .withColumn("is_held", F.lit(True))
@@ -219,7 +252,7 @@ def _commit_storms(found: DataFrame, limits: Thresholds) -> DataFrame:
     return _anomaly(table, COMMIT_STORM, evidence=worst)
 
 
-def _rebalance_storms(folded: DataFrame, limits: Thresholds) -> DataFrame:
+def _rebalance_storms(folded: History, limits: Thresholds) -> DataFrame:
     """Return groups that rebalance too often."""
     at_ms = F.coalesce("ended_ms", "started_ms")
     # A static member that comes back stops nobody.
@@ -245,7 +278,7 @@ def _rebalance_storms(folded: DataFrame, limits: Thresholds) -> DataFrame:
     return _anomaly(table, REBALANCE_STORM, evidence=worst)
 
 
-def _flapping_members(folded: DataFrame, limits: Thresholds) -> DataFrame:
+def _flapping_members(folded: History, limits: Thresholds) -> DataFrame:
     """Return clients that leave and join again and again: as often as they are gone they were back."""
     found = rebalances(folded).withColumn("at_ms", F.coalesce("ended_ms", "started_ms")).where("at_ms is not null")
     moves = found.select(
@@ -279,11 +312,10 @@ def _flapping_members(folded: DataFrame, limits: Thresholds) -> DataFrame:
     return _anomaly(table, FLAPPING_MEMBER, evidence=worst)
 
 
-def _duplicate_owners(folded: DataFrame) -> DataFrame:
+def _duplicate_owners(folded: History) -> DataFrame:
     """Return partitions that several members had at a time."""
     table = (
-        folded.where(F.col("kind") == DUPLICATE)
-        .select("group_id", "log_partition", "duplicate.*")
+        folded.rows(DUPLICATE)
         .groupBy("log_partition", "group_id", "topic", "topic_partition")
         .agg(
             F.min("log_timestamp_ms").alias("first_ms"),
@@ -297,7 +329,7 @@ def _duplicate_owners(folded: DataFrame) -> DataFrame:
     return _anomaly(table, DUPLICATE_OWNER, evidence=first)
 
 
-def _slow_revocations(records: DataFrame, folded: DataFrame, now_ms: int | None, limits: Thresholds) -> DataFrame:
+def _slow_revocations(records: DataFrame, folded: History, now_ms: int | None, limits: Thresholds) -> DataFrame:
     """Return clients of consumer groups that made others wait; who was fenced for it is told as that."""
     found = revocations(folded).where(~F.col("end").eqNullSafe(REBALANCE_TIMEOUT))
     table = (
@@ -320,7 +352,7 @@ def _slow_revocations(records: DataFrame, folded: DataFrame, now_ms: int | None,
     return _anomaly(table, SLOW_REVOCATION, evidence=worst)
 
 
-def _fenced_members(folded: DataFrame) -> DataFrame:
+def _fenced_members(folded: History) -> DataFrame:
     """Return clients of consumer groups that did not give partitions up in the time that they had."""
     table = (
         memberships(folded)
@@ -345,7 +377,7 @@ def _now(records: DataFrame, now_ms: int | None) -> DataFrame:
 def stale_groups(
     records: DataFrame,
     *,
-    history: DataFrame | None = None,
+    history: DataFrame | History | None = None,
     commits: DataFrame | None = None,
     offsets: DataFrame | None = None,
     now_ms: int | None = None,

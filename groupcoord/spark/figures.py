@@ -7,6 +7,7 @@ rebalance because a member expired or left or was fenced, and one for each other
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F  # noqa: N812
@@ -20,6 +21,7 @@ from groupcoord.report.text import TEXT_LENGTH_MAX
 
 ANOMALY_POINTS = 5
 EXPIRY_POINTS = 3
+_NO_PARTITION = -1
 
 
 def at_ms(name: str) -> Column:
@@ -258,9 +260,11 @@ def _commits_of(commits: DataFrame, names: list[str]) -> dict[str, Bins]:
 # ---------------------------------------------------------------- load, and what was read
 
 
-def partition_rows(load: DataFrame) -> tuple[model.PartitionRow, ...]:
+def partition_rows(load: Sequence[Row]) -> tuple[model.PartitionRow, ...]:
     """Return the load of each log partition, of those with most records if there are very many."""
-    found = load.orderBy(F.desc("records"), "log_partition").limit(model.PARTITIONS_MAX).collect()
+    found = sorted(
+        load, key=lambda row: (-row.records, _NO_PARTITION if row.log_partition is None else row.log_partition)
+    )
     rows = [
         model.PartitionRow(
             row.log_partition,
@@ -276,22 +280,23 @@ def partition_rows(load: DataFrame) -> tuple[model.PartitionRow, ...]:
             row.superseded_records,
             row.superseded_bytes,
         )
-        for row in found
+        for row in found[: model.PARTITIONS_MAX]
     ]
-    return tuple(sorted(rows, key=lambda row: -1 if row.log_partition is None else row.log_partition))
+    return tuple(sorted(rows, key=lambda row: _NO_PARTITION if row.log_partition is None else row.log_partition))
 
 
-def load_totals(load: DataFrame) -> Row:
-    """Return the sums over all log partitions."""
-    (row,) = load.agg(
-        F.sum("records").alias("records"),
-        F.sum("bytes").alias("size_bytes"),
-        F.sum("corrupt_bytes").alias("corrupt_bytes"),
-        F.count_if(F.col("records") > 0).alias("log_partitions"),
-        F.min("first_timestamp_ms").alias("first_timestamp_ms"),
-        F.max("last_timestamp_ms").alias("last_timestamp_ms"),
-    ).collect()
-    return row
+def load_totals(load: Sequence[Row]) -> dict[str, Any]:
+    """Return the sums over all log partitions, by the names of :class:`groupcoord.report.model.Overview`."""
+    first_ms = [row.first_timestamp_ms for row in load if row.first_timestamp_ms is not None]
+    last_ms = [row.last_timestamp_ms for row in load if row.last_timestamp_ms is not None]
+    return {
+        "records": sum(row.records for row in load),
+        "size_bytes": sum(row.bytes for row in load),
+        "corrupt_bytes": sum(row.corrupt_bytes for row in load),
+        "log_partitions": sum(row.records > 0 for row in load),
+        "first_timestamp_ms": min(first_ms, default=None),
+        "last_timestamp_ms": max(last_ms, default=None),
+    }
 
 
 def read_rows(read_counts: DataFrame) -> tuple[model.ReadCount, ...]:

@@ -17,13 +17,15 @@ from groupcoord.report.model import Report
 from groupcoord.spark.analysis import (
     COUNTS,
     END_OFFSETS_TABLE,
+    TABLES_OF_KINDS,
     group_tables,
     make_report,
     was_asked,
     write_report,
 )
+from groupcoord.spark.groups import History
 from groupcoord.spark.inputs import Input, LogInput
-from groupcoord.spark.output import OutputDirectory
+from groupcoord.spark.output import OutputDirectory, write_counted
 from groupcoord.spark.source import LogChangedError
 from groupcoord.spark.stream_store import CHECKPOINT
 from groupcoord.spark.streaming import FollowedTables, check_version, follow
@@ -168,27 +170,30 @@ class Following:
         """Write the tables that are made of others as a whole, and the page."""
         records, committed = tables.table("records"), tables.table("commits")
         history = tables.table("history").persist()
-        current = self._replace(spark, "current_offsets", tables.table("current_offsets"))
+        written: dict[str, DataFrame] = {}
+        counts: dict[str, int] = {}
+        current, counts["current_offsets"] = self._replace(spark, "current_offsets", tables.table("current_offsets"))
+        written["current_offsets"] = current
         made = {name: count(records) for name, count in COUNTS.items()}
+        made |= {name: tables.table(name) for name in TABLES_OF_KINDS.values()}
         ends = self._input.read_end_offsets(spark, current)
         if ends is not None and was_asked(ends):
             ends.write.mode("append").parquet(self._output.path(f"tables/{END_OFFSETS_TABLE}"))
-        made |= group_tables(records, history, committed, current, ends)
-        # Names of topics that groups committed for the first time later are in these.
-        made |= {name: tables.table(name) for name in ("members", "moves", "revocations")}
-        written = {name: self._replace(spark, name, table) for name, table in made.items()}
-        written |= {"current_offsets": current, "commits": committed, "records": records}
+        made |= group_tables(records, History(history), committed, current, ends)
+        for name, table in made.items():
+            written[name], counts[name] = self._replace(spark, name, table)
+        written |= {"commits": committed, "records": records}
+        counts |= {"commits": committed.count(), "records": tables.row_count("records")}
         history.unpersist()
         if ends is not None:
             ends.unpersist()
-        counts = {name: table.count() for name, table in written.items()}
         report = make_report(written, counts, self._input.names, self._clock)
         write_report(self._output, report)
         return report
 
-    def _replace(self, spark: SparkSession, name: str, table: DataFrame) -> DataFrame:
-        """Write a table beside the one that is there, and put it in its place; return what was written."""
-        table.write.mode("overwrite").parquet(self._output.path(f"{_STAGED}/{name}"))
+    def _replace(self, spark: SparkSession, name: str, table: DataFrame) -> tuple[DataFrame, int]:
+        """Write a table beside the one that is there, and put it in its place; return it and its row count."""
+        rows = write_counted(table, self._output.path(f"{_STAGED}/{name}"), mode="overwrite")
         self._output.replace_folder(f"{_STAGED}/{name}", f"tables/{name}")
         path = self._output.reading_path(f"tables/{name}")
-        return spark.read.schema(table.schema).parquet(path).select(*table.columns)
+        return spark.read.schema(table.schema).parquet(path).select(*table.columns), rows

@@ -6,7 +6,8 @@ needs of them is one row a group, and one for each member whose last commit matt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -69,14 +70,11 @@ def history(records: DataFrame, *, session_timeout_ms: int | None = None) -> Dat
             left from those that expired; the log does not tell it. None: who was there 5 s before is taken to have
             left, with less confidence.
     """
-    inputs = _fold_inputs(records)
-    departures = _fold(inputs, session_timeout_ms, only_departures=True).select(*_KEY, "departure.*")
-    return _fold(inputs.unionByName(_signs_of_life(records, departures)), session_timeout_ms).select(
-        *HISTORY.fieldNames()
-    )
+    inputs = with_signs_of_life(fold_inputs(records), records, session_timeout_ms)
+    return inputs.mapInArrow(_folder(session_timeout_ms), HISTORY)
 
 
-def generations(records: DataFrame) -> DataFrame:
+def generations(records: DataFrame | History) -> DataFrame:
     """Return every generation of classic groups (:data:`groupcoord.spark.group_schemas.GENERATIONS`).
 
     Args:
@@ -85,7 +83,7 @@ def generations(records: DataFrame) -> DataFrame:
     return _of_kind(records, GENERATION, GENERATIONS.fieldNames())
 
 
-def members(records: DataFrame) -> DataFrame:
+def members(records: DataFrame | History) -> DataFrame:
     """Return the members of every generation and epoch (:data:`groupcoord.spark.group_schemas.MEMBERS`).
 
     Args:
@@ -94,7 +92,7 @@ def members(records: DataFrame) -> DataFrame:
     return _of_kind(records, MEMBER, MEMBERS.fieldNames())
 
 
-def rebalances(records: DataFrame) -> DataFrame:
+def rebalances(records: DataFrame | History) -> DataFrame:
     """Return the rebalances and why they came (:data:`groupcoord.spark.group_schemas.REBALANCES`).
 
     Heartbeats are not in the log, and compaction hides generations: a cause is inferred, with how sure it is and why,
@@ -106,7 +104,7 @@ def rebalances(records: DataFrame) -> DataFrame:
     return _of_kind(records, REBALANCE, REBALANCES.fieldNames())
 
 
-def epochs(records: DataFrame) -> DataFrame:
+def epochs(records: DataFrame | History) -> DataFrame:
     """Return every change of an epoch in consumer groups (:data:`groupcoord.spark.group_schemas.EPOCHS`).
 
     Args:
@@ -115,7 +113,7 @@ def epochs(records: DataFrame) -> DataFrame:
     return _of_kind(records, EPOCH, EPOCHS.fieldNames())
 
 
-def memberships(records: DataFrame) -> DataFrame:
+def memberships(records: DataFrame | History) -> DataFrame:
     """Return the lives of members of consumer groups (:data:`groupcoord.spark.group_schemas.MEMBERSHIPS`).
 
     Args:
@@ -124,7 +122,7 @@ def memberships(records: DataFrame) -> DataFrame:
     return _of_kind(records, MEMBERSHIP, MEMBERSHIPS.fieldNames())
 
 
-def moves(records: DataFrame) -> DataFrame:
+def moves(records: DataFrame | History) -> DataFrame:
     """Return what assignors of consumer groups moved (:data:`groupcoord.spark.group_schemas.MOVES`).
 
     Args:
@@ -133,7 +131,7 @@ def moves(records: DataFrame) -> DataFrame:
     return _of_kind(records, MOVE, MOVES.fieldNames())
 
 
-def revocations(records: DataFrame) -> DataFrame:
+def revocations(records: DataFrame | History) -> DataFrame:
     """Return what members of consumer groups had to give up (:data:`groupcoord.spark.group_schemas.REVOCATIONS`).
 
     Args:
@@ -142,7 +140,9 @@ def revocations(records: DataFrame) -> DataFrame:
     return _of_kind(records, REVOCATION, REVOCATIONS.fieldNames())
 
 
-def groups(records: DataFrame, *, history: DataFrame | None = None, offsets: DataFrame | None = None) -> DataFrame:
+def groups(
+    records: DataFrame, *, history: DataFrame | History | None = None, offsets: DataFrame | None = None
+) -> DataFrame:
     """Return every group as a coordinator that loads the log would describe it.
 
     The schema is :data:`groupcoord.spark.group_schemas.GROUPS`.
@@ -157,23 +157,43 @@ def groups(records: DataFrame, *, history: DataFrame | None = None, offsets: Dat
         .groupBy("group_id")
         .agg(F.max("commit_timestamp_ms").alias("last_commit_ms"), F.count(F.lit(1)).alias("offset_count"))
     )
-    found = history_of(records if history is None else history).where(F.col("kind") == GROUP)
     return (
-        found.select("group_id", "log_partition", "group.*")
+        history_of(records if history is None else history)
+        .rows(GROUP)
         .join(by_group, "group_id", "left")
         .withColumn("offset_count", F.coalesce("offset_count", F.lit(0)))
         .select(*GROUPS.fieldNames())
     )
 
 
-def history_of(table: DataFrame) -> DataFrame:
+class History:
+    """The rows of a history by kind.
+
+    Args:
+        table: :data:`groupcoord.spark.group_schemas.HISTORY`.
+        unpacked: in its place, tables of rows by kind.
+    """
+
+    def __init__(self, table: DataFrame | None = None, unpacked: Mapping[str, DataFrame] | None = None) -> None:
+        self._table = table
+        self._unpacked = unpacked or {}
+
+    def rows(self, kind: str) -> DataFrame:
+        """Return the rows of one kind, with the group and its log partition."""
+        if self._table is None:
+            return self._unpacked[kind]
+        return self._table.where(F.col("kind") == kind).select("group_id", "log_partition", f"{kind}.*")
+
+
+def history_of(table: DataFrame | History) -> History:
     """Return a history as it is, and that of a table of records."""
-    return table if set(HISTORY.fieldNames()) <= set(table.columns) else history(table)
+    if isinstance(table, History):
+        return table
+    return History(table if set(HISTORY.fieldNames()) <= set(table.columns) else history(table))
 
 
-def _of_kind(table: DataFrame, kind: str, names: list[str]) -> DataFrame:
-    rows = history_of(table).where(F.col("kind") == kind)
-    return rows.select("group_id", "log_partition", f"{kind}.*").select(*names)
+def _of_kind(table: DataFrame | History, kind: str, names: list[str]) -> DataFrame:
+    return history_of(table).rows(kind).select(*names)
 
 
 # ---------------------------------------------------------------- what the fold takes
@@ -190,7 +210,7 @@ def is_group_record() -> Column:
     return (F.col("kind") == KIND_RECORD) & (F.col("record_type") > int(RecordType.OFFSET_COMMIT)) & is_known
 
 
-def _fold_inputs(records: DataFrame) -> DataFrame:
+def fold_inputs(records: DataFrame) -> DataFrame:
     """Return the records of groups, and for each group that has committed where it last did and its topics' names."""
     is_told = "partition_leader_epoch" in records.columns
     epoch = F.expr("nullif(partition_leader_epoch, -1)") if is_told else F.lit(None)
@@ -299,33 +319,57 @@ def _signs_of_life(records: DataFrame, departures: DataFrame) -> DataFrame:
 # ---------------------------------------------------------------- the fold
 
 
-def _fold(inputs: DataFrame, session_timeout_ms: int | None, *, only_departures: bool = False) -> DataFrame:
-    """Fold each group's rows in the order of the log."""
-    ordered = inputs.repartition(*_KEY).sortWithinPartitions(*_KEY, "log_offset")
-    return ordered.mapInArrow(_folder(session_timeout_ms, only_departures), HISTORY)
+def with_signs_of_life(inputs: DataFrame, records: DataFrame, session_timeout_ms: int | None) -> DataFrame:
+    """Return what the fold takes, in order: the commits, too, that show how members ended.
+
+    Args:
+        inputs: what :func:`fold_inputs` gives.
+        records: the table of records.
+        session_timeout_ms: see :func:`history`.
+    """
+    departures = _ordered(inputs).mapInArrow(_folder(session_timeout_ms, only_departures=True), HISTORY)
+    return _ordered(inputs.unionByName(_signs_of_life(records, departures.select(*_KEY, "departure.*"))))
+
+
+def _ordered(inputs: DataFrame) -> DataFrame:
+    """Return each group's rows in the order of the log."""
+    return inputs.repartition(*_KEY).sortWithinPartitions(*_KEY, "log_offset")
 
 
 def _folder(
-    session_timeout_ms: int | None, only_departures: bool
+    session_timeout_ms: int | None, *, only_departures: bool = False
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def fold(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return _history_batches(batches, session_timeout_ms, only_departures)
+        schema = to_arrow_schema(HISTORY)
+        for rows in batched(history_rows(batches, session_timeout_ms, only_departures=only_departures)):
+            yield pa.RecordBatch.from_pylist(rows, schema)
 
     return fold
 
 
-def _history_batches(
-    batches: Iterable[pa.RecordBatch], session_timeout_ms: int | None, only_departures: bool
-) -> Iterator[pa.RecordBatch]:
-    schema = to_arrow_schema(HISTORY)
+def batched(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Yield rows together, so that there are enough for an Arrow batch."""
+    while some := list(islice(rows, ROWS_MAX)):
+        yield some
+
+
+def history_rows(
+    batches: Iterable[pa.RecordBatch], session_timeout_ms: int | None, *, only_departures: bool = False
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows of the history of groups: all but departures, or these alone.
+
+    Args:
+        batches: what :func:`with_signs_of_life` gives.
+        session_timeout_ms: see :func:`history`.
+        only_departures: see above.
+    """
     fold: GroupFold | None = None
-    rows: list[dict[str, Any]] = []
     for batch in batches:
         for row in batch.to_pylist():
             if fold is None or (fold.log_partition, fold.group_id) != (row["log_partition"], row["group_id"]):
                 if fold is not None:
                     fold.finish()
-                    rows += taken_rows(fold, only_departures=only_departures)
+                    yield from taken_rows(fold, only_departures=only_departures)
                 fold = GroupFold(row["group_id"], row["log_partition"], FoldOptions(session_timeout_ms))
             if row["names"] is not None:
                 for name in row["names"]:
@@ -333,15 +377,10 @@ def _history_batches(
             else:
                 fold.options.complete_from = row["complete_from"] or fold.options.complete_from
                 fold_record(fold, row)
-            rows += taken_rows(fold, only_departures=only_departures)
-            if len(rows) >= ROWS_MAX:
-                yield pa.RecordBatch.from_pylist(rows, schema)
-                rows = []
+            yield from taken_rows(fold, only_departures=only_departures)
     if fold is not None:
         fold.finish()
-        rows += taken_rows(fold, only_departures=only_departures)
-    if rows:
-        yield pa.RecordBatch.from_pylist(rows, schema)
+        yield from taken_rows(fold, only_departures=only_departures)
 
 
 def fold_record(fold: GroupFold, row: dict[str, Any]) -> None:

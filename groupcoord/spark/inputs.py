@@ -19,6 +19,9 @@ from groupcoord.spark.schemas import END_OFFSETS
 from groupcoord.spark.source import RecordTask, log_tasks
 from groupcoord.spark.streaming import read_log_stream
 
+RECORD_BYTES = 106
+"""What a committed offset takes in a log, about, in batches of a dozen."""
+
 
 def _texts(paths: Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
     return tuple(os.fspath(path) for path in paths)
@@ -73,6 +76,10 @@ class Input(ABC):
         """What is read, for people."""
 
     @abstractmethod
+    def size_bytes(self) -> int:
+        """Return how much there is to read now, about."""
+
+    @abstractmethod
     def identity(self) -> dict[str, str]:
         """Return what tells this input from others, whose tables don't go into the same directory."""
 
@@ -106,6 +113,10 @@ class LogInput(Input):
     def names(self) -> Sequence[str]:
         """See :class:`Input`."""
         return self.paths
+
+    def size_bytes(self) -> int:
+        """See :class:`Input`: how large the files are together."""
+        return sum(segment.size_bytes for files in self._find(may_be_empty=True) for segment in files.segments)
 
     def identity(self) -> dict[str, str]:
         """See :class:`Input`."""
@@ -162,6 +173,10 @@ class ClusterInput(Input):
     def names(self) -> Sequence[str]:
         """See :class:`Input`."""
         return (f"kafka://{self.address.settings().bootstrap_servers}/{self.topic}",)
+
+    def size_bytes(self) -> int:
+        """See :class:`Input`. A cluster tells how many offsets there are, and not how many bytes."""
+        return sum(one.end - one.start for one in self._options().ends().whole()) * RECORD_BYTES
 
     def identity(self) -> dict[str, str]:
         """See :class:`Input`. A cluster may be reached by other addresses another time; its id stays."""

@@ -13,7 +13,8 @@ from fsspec import AbstractFileSystem
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 from py4j.protocol import Py4JJavaError
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
 from groupcoord.columns.errors import InputError, first_line
 from groupcoord.columns.files import refusals_told
@@ -24,6 +25,20 @@ HOLDER_MAX = 500
 """So many characters of what a lock's file says who holds it are told."""
 
 _GLOB = re.compile(r"([\[\]{}*?\\])")
+
+
+def write_counted(table: DataFrame, path: str, *by: str, mode: str = "error") -> int:
+    """Write a table as Parquet, and return how many rows that were: they are counted as they go by.
+
+    Args:
+        table: what to write.
+        path: where Spark finds the folder.
+        by: columns that have a folder for each of their values.
+        mode: what to do if there is something already, as ``DataFrameWriter.mode`` takes it.
+    """
+    counted = Observation()
+    table.observe(counted, F.count(F.lit(1)).alias("rows")).write.mode(mode).partitionBy(*by).parquet(path)
+    return int(counted.get["rows"])
 
 
 class OutputDirectory:

@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
@@ -18,7 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from groupcoord.columns.errors import PipelineError, first_line
-from groupcoord.spark.sessions import session
+from groupcoord.spark.sessions import C2, session
 
 WRITERS_MAX = 64
 END_TIMEOUT_S, POLL_S = 10.0, 0.05
@@ -32,13 +33,16 @@ class SparkFailedError(PipelineError):
 
 
 @contextmanager
-def one_run(master: str, memory: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
+def one_run(
+    master: str, memory: str, settings: Mapping[str, str], compiler: Literal["c1", "c2"] = C2
+) -> Iterator[SparkSession]:
     """Give a session for one run, and stop it behind it; one that runs already stays.
 
     Args:
         master: where Spark runs.
         memory: of the driver.
         settings: of Spark, by key.
+        compiler: of Java; see :func:`groupcoord.spark.session`.
 
     Raises:
         PipelineError: Spark does not start.
@@ -47,7 +51,7 @@ def one_run(master: str, memory: str, settings: Mapping[str, str]) -> Iterator[S
     is_ours = SparkSession.getActiveSession() is None
     # Without this, Spark would sort all rows by log partition before it writes them, and they are in order already.
     chosen = {"spark.sql.maxConcurrentOutputFileWriters": str(WRITERS_MAX), **settings}
-    begin = partial(session, master, app_name="groupcoord analyze", memory=memory, config=chosen)
+    begin = partial(session, master, app_name="groupcoord analyze", memory=memory, compiler=compiler, config=chosen)
     spark = _start(begin) if is_ours else begin()
     try:
         yield spark

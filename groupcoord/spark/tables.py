@@ -23,13 +23,15 @@ COMMIT_COLUMNS = (
 """What :func:`commits` and :func:`current_offsets` need of the table of records, for
 :func:`groupcoord.spark.read_log`."""
 
+OFFSET_TYPES = (int(RecordType.LEGACY_OFFSET_COMMIT), int(RecordType.OFFSET_COMMIT))
+"""Of records of committed offsets and their tombstones."""
+
 _ABORT_TYPE, _COMMIT_TYPE = 0, 1
 
 
 def is_offset_record() -> Column:
     """Return the condition for committed offsets and their tombstones that were understood."""
-    types = (int(RecordType.LEGACY_OFFSET_COMMIT), int(RecordType.OFFSET_COMMIT))
-    return (F.col("kind") == KIND_RECORD) & F.col("record_type").isin(*types) & F.col("problem").isNull()
+    return (F.col("kind") == KIND_RECORD) & F.col("record_type").isin(*OFFSET_TYPES) & F.col("problem").isNull()
 
 
 def with_transactions(records: DataFrame) -> DataFrame:
@@ -39,6 +41,10 @@ def with_transactions(records: DataFrame) -> DataFrame:
     Only what is transactional is shuffled.
     """
     plain = records.where(is_offset_record() & ~F.col("is_transactional"))
+    return plain.withColumn("transaction", F.lit(None).cast("string")).unionByName(_of_transactions(records))
+
+
+def _of_transactions(records: DataFrame) -> DataFrame:
     is_marker = (F.col("kind") == KIND_CONTROL) & F.col("control_type").isin(_ABORT_TYPE, _COMMIT_TYPE)
     end = F.when(is_marker, F.when(F.col("control_type") == _COMMIT_TYPE, COMMITTED).otherwise(ABORTED))
     # Backwards, so that the running frame gives the next marker in linear time.
@@ -47,13 +53,11 @@ def with_transactions(records: DataFrame) -> DataFrame:
         .orderBy(F.desc("log_offset"))
         .rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
-    transactional = (
+    return (
         records.where(is_marker | (is_offset_record() & F.col("is_transactional")))
         .withColumn("transaction", F.coalesce(F.last(end, ignorenulls=True).over(backwards), F.lit(OPEN)))
         .where(F.col("kind") == KIND_RECORD)
     )
-    plain = plain.withColumn("transaction", F.lit(None).cast("string"))
-    return plain.unionByName(transactional)
 
 
 def commits(records: DataFrame) -> DataFrame:
@@ -63,6 +67,11 @@ def commits(records: DataFrame) -> DataFrame:
     """
     found = with_transactions(records).where(F.col("transaction").isNull() | (F.col("transaction") != ABORTED))
     return found.select(*COMMITS.fieldNames())
+
+
+def transactional_commits(records: DataFrame) -> DataFrame:
+    """Return those of :func:`commits` that were made in transactions."""
+    return _of_transactions(records).where(F.col("transaction") != ABORTED).select(*COMMITS.fieldNames())
 
 
 def commits_of(table: DataFrame) -> DataFrame:
@@ -81,10 +90,17 @@ def current_offsets(records: DataFrame) -> DataFrame:
     """
     key = ("log_partition", "group_id", "topic", "topic_partition")
     found = commits_of(records).where(F.col("transaction").isNull() | (F.col("transaction") == COMMITTED))
-    rest = [name for name in CURRENT_OFFSETS.fieldNames() if name not in key]
-    last = F.max_by(F.struct("tombstone", *rest), "log_offset").alias("last")
+    texts = ("metadata", "topic_id")
+    numbers = [name for name in CURRENT_OFFSETS.fieldNames() if name not in (*key, *texts, "log_offset")]
+    # Spark sorts all commits for the last struct of them, and none for numbers: so these are found first, for each text
+    # that came with a commit, and of the few rows that are left the last one.
+    by_text = found.groupBy(*key, *texts).agg(
+        F.max("log_offset").alias("log_offset"),
+        *[F.max_by(name, "log_offset").alias(name) for name in ("tombstone", *numbers)],
+    )
+    last = F.max_by(F.struct("tombstone", "log_offset", *numbers, *texts), "log_offset").alias("last")
     return (
-        found.groupBy(*key)
+        by_text.groupBy(*key)
         .agg(last)
         .where(~F.col("last.tombstone"))
         .select(*[F.col(name if name in key else f"last.{name}").alias(name) for name in CURRENT_OFFSETS.fieldNames()])

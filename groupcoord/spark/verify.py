@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain, islice
+from itertools import chain
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -50,7 +50,7 @@ from groupcoord.log_store import LoadedCommits, LogRecord, NotLeaderError, Stora
 from groupcoord.records.codec import decode_record
 from groupcoord.records.structures import uuid_text
 from groupcoord.spark.group_schemas import DIFFERENCES
-from groupcoord.spark.groups import NO_PARTITION, ROWS_MAX, history_of, known_partition, members
+from groupcoord.spark.groups import NO_PARTITION, History, batched, history_of, known_partition, members
 from groupcoord.spark.schemas import table_schema
 from groupcoord.spark.tables import current_offsets, is_offset_record
 
@@ -76,7 +76,9 @@ ANSWERS = table_schema(
 )
 
 
-def verify(records: DataFrame, *, history: DataFrame | None = None, offsets: DataFrame | None = None) -> DataFrame:
+def verify(
+    records: DataFrame, *, history: DataFrame | History | None = None, offsets: DataFrame | None = None
+) -> DataFrame:
     """Return where the tables differ from the coordinator (:data:`groupcoord.spark.group_schemas.DIFFERENCES`).
 
     Nothing, that is, unless something is wrong. Compared are the groups there are, of classic and consumer groups
@@ -95,7 +97,7 @@ def verify(records: DataFrame, *, history: DataFrame | None = None, offsets: Dat
     found = (
         replay(records).where(F.col("field") != RECORDS_FIELD).withColumnRenamed("text", "coordinator").drop("number")
     )
-    unknown = folded.where((F.col("kind") == GROUP) & F.col("group.type").isin(SHARE, STREAMS)).select("group_id")
+    unknown = folded.rows(GROUP).where(F.col("type").isin(SHARE, STREAMS)).select("group_id")
     # Of a group whose records the coordinator does not know it may still have the offsets.
     key = ["group_id", "topic", "topic_partition", "field"]
     is_same = [F.col(f"one.{name}").eqNullSafe(F.col(f"other.{name}")) for name in key]
@@ -134,11 +136,10 @@ def replay(records: DataFrame) -> DataFrame:
     return ordered.mapInArrow(replay_batches, ANSWERS)
 
 
-def _table_answers(offsets: DataFrame, folded: DataFrame) -> DataFrame:
+def _table_answers(offsets: DataFrame, folded: History) -> DataFrame:
     """Return what the tables say, in the shape of what the coordinator answers."""
     # What is a table's is in the fold's row already, but for when the group committed.
-    of_groups = folded.where(F.col("kind") == GROUP).select("group_id", "log_partition", "group.*")
-    of_groups = of_groups.where(F.col("type").isin(CLASSIC, CONSUMER))
+    of_groups = folded.rows(GROUP).where(F.col("type").isin(CLASSIC, CONSUMER))
     fields = {
         "state": F.col("state"),
         "protocol type": F.col("protocol_type"),
@@ -165,14 +166,10 @@ def _place() -> tuple[Column, ...]:
     return F.coalesce("log_partition", F.lit(NO_PARTITION)).alias("log_partition"), F.col("group_id"), *nothing
 
 
-def _classic_members(found: DataFrame, folded: DataFrame, of_groups: DataFrame) -> DataFrame:
+def _classic_members(found: DataFrame, folded: History, of_groups: DataFrame) -> DataFrame:
     """Return the last members of classic groups."""
     # The last record of a group has its members: a generation comes again when a static member was replaced.
-    last = (
-        folded.where(F.col("kind") == GENERATION)
-        .groupBy("group_id")
-        .agg(F.max("generation.log_offset").alias("log_offset"))
-    )
+    last = folded.rows(GENERATION).groupBy("group_id").agg(F.max("log_offset").alias("log_offset"))
     parts: list[Column | str] = [
         F.coalesce("instance_id", F.lit("")),
         "client_id",
@@ -277,13 +274,8 @@ def replay_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
     schema = to_arrow_schema(ANSWERS)
     runs = _Runs(batches)
     for key in runs:
-        for answers in _batched(_answers(key, ReplayedLog(runs.entries(key)))):
+        for answers in batched(_answers(key, ReplayedLog(runs.entries(key)))):
             yield pa.RecordBatch.from_pylist(answers, schema)
-
-
-def _batched(answers: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    while some := list(islice(answers, ROWS_MAX)):
-        yield some
 
 
 def _answers(key: _Key, log: ReplayedLog) -> Iterator[dict[str, Any]]:

@@ -22,10 +22,7 @@ ENVIRONMENT = dict(os.environ)
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A small session."""
-    # With the first compiler alone Java keeps less room for code than all these tests fill.
-    java = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
-    quick_start = {"spark.driver.extraJavaOptions": java}
-    made = groupcoord.spark.session("local[2]", memory="1g", shuffle_partitions=2, config=quick_start)
+    made = groupcoord.spark.session("local[2]", memory="1g", compiler="c1")
     yield made
     made.stop()
 

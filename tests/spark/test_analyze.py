@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from typer.testing import CliRunner
 
+import groupcoord.spark as pipeline
+import groupcoord.spark.analysis
 import groupcoord.spark.running
 from groupcoord.cli import USAGE_ERROR, make_app
 from groupcoord.cli.analyze import _Watch
@@ -81,6 +83,17 @@ def test_tables_are_parquet(analyzed: Analyzed, spark: SparkSession) -> None:
     assert {path.name for path in found["commits"].glob("log_partition=*")} == {
         f"log_partition={number}" for number in (1, 2, 3, 4, 6, 7)
     }
+
+
+@pytest.mark.slow
+def test_commits_are_those_of_the_function(analyzed: Analyzed, spark: SparkSession, broker_records: DataFrame) -> None:
+    """What workers write as they decode, and Spark adds of transactions, is what ``commits`` makes of the records."""
+    escaped = str(analyzed.folder / "tables" / "commits").replace("[", "\\[").replace("]", "\\]")
+    expected = pipeline.commits(broker_records)
+    written = spark.read.schema(expected.schema).parquet(escaped).select(*expected.columns)
+
+    assert written.where("transaction is not null").count() > 0
+    assert expected.exceptAll(written).count() == written.exceptAll(expected).count() == 0
 
 
 @pytest.mark.slow
@@ -225,6 +238,33 @@ def test_no_java_is_told(broker_log: Path, tmp_path: Path, monkeypatch: pytest.M
 
     assert (refused.status, refused.error.count("\n")) == (USAGE_ERROR, 1)
     assert "Spark needs Java 17" in refused.error
+
+
+@pytest.mark.parametrize(
+    ("words", "bytes_max", "expected"),
+    [((), None, "c1"), ((), 0, "c2"), (("--compiler", "c1"), 0, "c1"), (("--compiler", "c2"), None, "c2")],
+)
+def test_the_compiler_goes_by_the_size_of_the_logs(
+    broker_log: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    bytes_max: int | None,
+    expected: str,
+) -> None:
+    """Small logs need Java's first compiler alone, unless an option says otherwise."""
+    chosen: list[object] = []
+
+    def no_session(*_: object, compiler: str, **__: object) -> SparkSession:
+        chosen.append(compiler)
+        raise JavaNotFoundError("there is no java")
+
+    monkeypatch.setattr(groupcoord.spark.running, "session", no_session)
+    if bytes_max is not None:
+        monkeypatch.setattr(groupcoord.spark.analysis, "C1_BYTES_MAX", bytes_max)
+    run(broker_log, "--out", tmp_path / "new", *words)
+
+    assert chosen == [expected]
 
 
 def test_failures_of_spark_are_one_line(spark: SparkSession) -> None:

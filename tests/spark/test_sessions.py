@@ -31,6 +31,12 @@ def test_a_running_session_is_used(spark: SparkSession) -> None:
     assert pipeline.session("local[1]").sparkContext is spark.sparkContext
 
 
+def test_wrong_compilers_are_refused() -> None:
+    """Java has two; any other is told with these."""
+    with pytest.raises(pipeline.PipelineError, match=r"^there is no compiler c3; there are c1, c2$"):
+        pipeline.session(compiler="c3")  # type: ignore[arg-type]
+
+
 def test_the_environment_is_put_back(spark: SparkSession) -> None:
     """Starting a session leaves no variable behind."""
     for name in ("PYSPARK_PYTHON", "JAVA_HOME"):

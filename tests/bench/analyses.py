@@ -1,0 +1,161 @@
+"""What ``groupcoord analyze`` costs beside another source tree, in turn, and whether both write the same tables.
+
+    python -m tests.bench.analyses LOG --beside FOLDER [--rounds 3] [OPTION...]
+
+Further options are those of ``groupcoord analyze``. CPU time is that of all processes (Python, Java, Python workers),
+peak memory what all of them hold together, shared pages counted once. Tables are compared row by row,
+whatever their order, and ``summary.json`` but for the time when it was made. It runs on Linux.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from pyarrow import dataset
+
+from .spark_decode import descendants
+
+ROOT = Path(__file__).parents[2]
+SAMPLE_EVERY_S = 0.5
+SAID_ROWS_MAX = 5
+_PR_SET_CHILD_SUBREAPER = 36
+_MIB_KIB = 1_024
+
+
+class Cost(NamedTuple):
+    """What one run took.
+
+    Attributes:
+        cpu_s: of all its processes.
+        peak_bytes: the most that they held together.
+    """
+
+    cpu_s: float
+    peak_bytes: int
+
+
+def analyze(tree: Path, log: str, out: Path, options: list[str]) -> Cost:
+    """Run the command of a source tree in processes of its own, and return what it took.
+
+    Raises:
+        subprocess.CalledProcessError: it failed.
+    """
+    # What outlives its parent becomes a child of this process, so that its time is counted too.
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    before = _children_s()
+    command = [sys.executable, "-m", "groupcoord", "analyze", log, "--out", str(out), *options]
+    environment = os.environ | {"PYTHONPATH": str(tree)}
+    peak_bytes = 0
+    with open(out.with_suffix(".txt"), "w+b") as said:
+        process = subprocess.Popen(command, cwd=tree, env=environment, stdout=said, stderr=said)
+        while process.poll() is None:
+            peak_bytes = max(peak_bytes, sum(map(_held_bytes, descendants(process.pid))))
+            time.sleep(SAMPLE_EVERY_S)
+    with suppress(ChildProcessError):
+        while True:
+            os.waitpid(-1, 0)
+    if process.returncode:
+        sys.stderr.write(out.with_suffix(".txt").read_text("utf-8"))
+        raise subprocess.CalledProcessError(process.returncode, command)
+    return Cost(_children_s() - before, peak_bytes)
+
+
+def _children_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _held_bytes(process: int) -> int:
+    """Return the memory of a process, its part of what it shares with others; 0 if it has ended."""
+    try:
+        lines = Path(f"/proc/{process}/smaps_rollup").read_text("ascii").splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) * _MIB_KIB for line in lines if line.startswith("Pss:")), 0)
+
+
+def differences(one: Path, other: Path) -> Iterator[str]:
+    """Yield in words how the results in two directories differ."""
+    names = {path.name for folder in (one, other) for path in (folder / "tables").iterdir()}
+    for name in sorted(names):
+        tables = [_rows(folder / "tables" / name) for folder in (one, other)]
+        if tables[0] != tables[1]:
+            lost, gained = tables[0] - tables[1], tables[1] - tables[0]
+            yield f"{name}: {lost.total()} rows only in {one}, {gained.total()} only in {other}"
+            for row in [*lost][:SAID_ROWS_MAX] + [*gained][:SAID_ROWS_MAX]:
+                yield f"  {row}"
+    summaries = [json.loads((folder / "summary.json").read_text("utf-8")) for folder in (one, other)]
+    for found in summaries:
+        del found["made_ms"]
+    for name in sorted(summaries[0].keys() | summaries[1].keys()):
+        if summaries[0].get(name) != summaries[1].get(name):
+            yield f"summary.json: {name}: {_parting(summaries[0].get(name), summaries[1].get(name))}"
+
+
+def _rows(folder: Path) -> Counter[str]:
+    """Return the rows of a table as text, with their types, however often each is there."""
+    files = sorted(str(path) for path in folder.rglob("*.parquet"))
+    if not files:
+        return Counter()
+    found: Counter[str] = Counter()
+    partitioning = dataset.partitioning(flavor="hive")
+    table = dataset.dataset(files, format="parquet", partitioning=partitioning, partition_base_dir=str(folder))
+    names = sorted(table.schema.names)
+    found.update(f"column {name}" for name in names)
+    for batch in table.to_batches():
+        columns = [batch.column(name).to_pylist() for name in names]
+        found.update(map(repr, zip(*columns, strict=True)))
+    return found
+
+
+def _parting(one: Any, other: Any) -> str:
+    """Return the first place where two values of JSON part."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        for name in sorted(one.keys() | other.keys()):
+            if one.get(name) != other.get(name):
+                return f"{name}: {_parting(one.get(name), other.get(name))}"
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        for number, (left, right) in enumerate(zip(one, other, strict=True)):
+            if left != right:
+                return f"{number}: {_parting(left, right)}"
+    return f"{one!r:.200} and {other!r:.200}"
+
+
+def main() -> None:
+    """Measure, compare and print."""
+    parser = argparse.ArgumentParser(description="CPU time and memory of groupcoord analyze beside another tree.")
+    parser.add_argument("log", help="what to analyze")
+    parser.add_argument("--beside", type=Path, required=True, metavar="FOLDER", help="the other source tree")
+    parser.add_argument("--rounds", type=int, default=3, help="how often each (default: 3)")
+    arguments, options = parser.parse_known_args()
+    log = os.path.abspath(arguments.log)
+    trees = {"beside": arguments.beside.resolve(), "this": ROOT}
+    costs: dict[str, list[Cost]] = {name: [] for name in trees}
+    with tempfile.TemporaryDirectory() as directory:
+        for number in range(arguments.rounds):
+            for name, tree in trees.items():
+                cost = analyze(tree, log, Path(directory, f"{name}-{number}"), options)
+                costs[name].append(cost)
+                print(f"{name:8}{cost.cpu_s:8.1f} CPU s{cost.peak_bytes / 2**20:8,.0f} MiB", flush=True)
+        for said in differences(Path(directory, "beside-0"), Path(directory, "this-0")):
+            print(said)
+    of_beside, of_this = [median(cost.cpu_s for cost in costs[name]) for name in trees]
+    print(f"{of_this / of_beside:.2f} of the CPU time")
+
+
+if __name__ == "__main__":
+    main()
