@@ -32,7 +32,7 @@ from groupcoord.host.security.security import Security, split_properties
 from groupcoord.host.topic_data import TopicData
 from groupcoord.host.topics import OFFSETS_TOPIC, TopicError, TopicRegistry, check_topic_name
 from groupcoord.host.transaction_log import TransactionLogError
-from groupcoord.interpreter import keep_freed_memory
+from groupcoord.interpreter import collect_garbage_seldom, keep_freed_memory
 from groupcoord.log_store import ClosableStore, ListingStore, LogStore, LogStoreError
 from groupcoord.wire import load_newest
 
@@ -372,6 +372,7 @@ class _Pages(NamedTuple):
 
 def _run(servers: NodeServers, pages: _Pages, on_start: Callable[[], None]) -> None:
     keep_freed_memory()
+    collect_garbage_seldom()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(servers, pages, on_start))
 

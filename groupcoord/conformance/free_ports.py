@@ -35,22 +35,35 @@ class FreePorts:
 
     def __init__(self) -> None:
         folder = Path(tempfile.gettempdir(), f"groupcoord-ports-{os.getuid()}")
-        folder.mkdir(mode=0o700, exist_ok=True)
         chance = random.SystemRandom()
         lowest, highest = _own_range()
         for _ in range(_TRIES):
             self.first = chance.randrange(lowest, highest, 2)
-            self._lock = os.open(folder / str(self.first), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            with suppress(OSError):
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if _is_free(self.first) and _is_free(self.first + 1):
+            self._path = folder / str(self.first)
+            folder.mkdir(mode=0o700, exist_ok=True)
+            with suppress(FileNotFoundError):  # somebody who was the last took the folder away
+                self._lock = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                if self._is_taken():
                     return
-            os.close(self._lock)
+                os.close(self._lock)
         raise TargetError("no two free ports side by side")
+
+    def _is_taken(self) -> bool:
+        """Tell whether the ports are ours now."""
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Whoever gives ports back deletes the file: a lock on one without a name keeps nobody away.
+            is_named = os.path.samestat(os.fstat(self._lock), os.stat(self._path))
+        except OSError:
+            return False
+        return is_named and _is_free(self.first) and _is_free(self.first + 1)
 
     def give_back(self) -> None:
         """Let others take the ports. Harmless when they were given back already."""
         if self._lock >= 0:
+            with suppress(OSError):  # the folder is another's as well
+                self._path.unlink()
+                self._path.parent.rmdir()
             os.close(self._lock)
             self._lock = -1
 
