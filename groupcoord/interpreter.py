@@ -57,8 +57,8 @@ def collector_paused() -> Iterator[None]:
 def collect_garbage_seldom() -> None:
     """Let more objects come before Python's cyclic garbage collector looks at them: for a process that is a server.
 
-    What a request makes goes with its last reference, and what stays of it, members and offsets, is in no cycle: to look
-    through that again and again, as it grows, takes time and finds nothing.
+    What a request makes goes with its last reference, and what stays of it, members and offsets, is in no cycle: to
+    look through that again and again, as it grows, takes time and finds nothing.
     """
     gc.set_threshold(20_000, 20, 20)
 
