@@ -32,11 +32,12 @@ from groupcoord.spark.groups import (
     revocations,
 )
 from groupcoord.spark.java import JavaNotFoundError
+from groupcoord.spark.lag import lag
 from groupcoord.spark.load import partition_load
 from groupcoord.spark.reading import from_messages, read_log
 from groupcoord.spark.sessions import register, session
 from groupcoord.spark.streaming import FollowedTables, follow, read_log_stream
-from groupcoord.spark.tables import COMMIT_COLUMNS, commits, corrupt, current_offsets, lag, read_counts
+from groupcoord.spark.tables import COMMIT_COLUMNS, commits, corrupt, current_offsets, read_counts
 from groupcoord.spark.verify import verify
 
 __all__ = [

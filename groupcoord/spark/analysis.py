@@ -29,12 +29,13 @@ from groupcoord.spark.anomalies import anomalies, stale_groups
 from groupcoord.spark.decoding import Written, write_records
 from groupcoord.spark.groups import History, groups
 from groupcoord.spark.inputs import Input, LogInput
+from groupcoord.spark.lag import lag
 from groupcoord.spark.load import partition_load
 from groupcoord.spark.output import OutputDirectory, write_counted
 from groupcoord.spark.schemas import COMMITS, RECORDS
 from groupcoord.spark.sessions import C1, C2
 from groupcoord.spark.source import RecordTask
-from groupcoord.spark.tables import corrupt, current_offsets, lag, read_counts, transactional_commits
+from groupcoord.spark.tables import corrupt, current_offsets, read_counts, transactional_commits
 from groupcoord.spark.unpacking import UNPACKED, write_history
 from groupcoord.spark.verify import verify
 
@@ -152,6 +153,7 @@ def group_tables(
     current_offsets: DataFrame,
     ends: DataFrame | None,
     now_ms: int | None = None,
+    looks: DataFrame | None = None,
 ) -> dict[str, DataFrame]:
     """Return the tables about groups that are made of others as a whole, by name: with ``lag`` if the ends are known.
 
@@ -162,13 +164,16 @@ def group_tables(
         current_offsets: the table of this name.
         ends: :data:`groupcoord.spark.schemas.END_OFFSETS`.
         now_ms: the last timestamp of the records, if it is known.
+        looks: all that a cluster has answered where topics end, if that was more than once.
     """
     made = {
         "groups": groups(records, history=history, offsets=current_offsets),
-        "anomalies": anomalies(records, history=history, commits=commits, end_offsets=ends, now_ms=now_ms),
+        "anomalies": anomalies(records, history=history, commits=commits, end_offsets=ends, looks=looks, now_ms=now_ms),
         "stale_groups": stale_groups(records, history=history, commits=commits, offsets=current_offsets, now_ms=now_ms),
     }
-    return made if ends is None else made | {"lag": lag(current_offsets, ends)}
+    if ends is not None:
+        made["lag"] = lag(current_offsets, ends, looks=looks, commits=commits, history=history, now_ms=now_ms)
+    return made
 
 
 def was_asked(ends: DataFrame) -> bool:

@@ -9,18 +9,28 @@ from pyspark.sql import functions as F  # noqa: N812
 from groupcoord.columns.schema import KIND_RECORD
 from groupcoord.core.offsets.retention import MS_PER_MINUTE
 from groupcoord.history.causes import REBALANCE_TIMEOUT
-from groupcoord.history.rows import DUPLICATE, GROUP
+from groupcoord.history.lag import WINDOW_COMMITS, LagStatus, has_stopped, stands_still
+from groupcoord.history.rows import DUPLICATE
 from groupcoord.history.views import CLASSIC
 from groupcoord.report.text import told_limit
 from groupcoord.spark.group_schemas import ANOMALIES, STALE_GROUPS
-from groupcoord.spark.groups import History, groups, history_of, members, memberships, rebalances, revocations
+from groupcoord.spark.groups import (
+    History,
+    groups,
+    history_of,
+    memberships,
+    partition_holders,
+    rebalances,
+    revocations,
+)
+from groupcoord.spark.lag import with_ends
 from groupcoord.spark.tables import commits_of, current_offsets
 
 OFFSET_REWIND, COMMITS_STOPPED, STALLED = "offset rewind", "commits stopped", "stalled"
 COMMIT_STORM, REBALANCE_STORM = "commit storm", "rebalance storm"
 FLAPPING_MEMBER, DUPLICATE_OWNER = "flapping member", "duplicate owner"
 SLOW_REVOCATION, FENCED_MEMBER = "slow revocation", "fenced member"
-REWIND, STOP, STALL = "REWIND", "STOP", "STALL"
+REWIND, STOP, STALL = LagStatus.REWIND.name, LagStatus.STOP.name, LagStatus.STALL.name
 
 OFFSETS_RETENTION_MINUTES = 10_080
 _CONSUMER = "consumer"
@@ -41,7 +51,7 @@ class Thresholds:
         revocation_ms: a member of a consumer group that takes so long to give partitions up is slow.
     """
 
-    window_commits: int = 10
+    window_commits: int = WINDOW_COMMITS
     stopped_ms: int = 300_000
     commits_per_minute: int = 60
     storm_commits: int = 600
@@ -57,20 +67,24 @@ def anomalies(
     history: DataFrame | History | None = None,
     commits: DataFrame | None = None,
     end_offsets: DataFrame | None = None,
+    looks: DataFrame | None = None,
     now_ms: int | None = None,
     thresholds: Thresholds | None = None,
 ) -> DataFrame:
     """Return what is wrong with groups (:data:`groupcoord.spark.group_schemas.ANOMALIES`).
 
-    Burrow's statuses REWIND, STOP and STALL are given where its rules apply. With ``end_offsets`` a partition whose
-    commits stopped, or go on at the same offset, is one only if it has a lag, as there; without them nothing is said
-    about partitions that stall, and commits have stopped only where a member still has the partition.
+    The status is Burrow's word for such a thing. What Burrow would say now of each partition is in
+    :func:`groupcoord.spark.lag`: here are all rewinds of the log, and silences only beyond the thresholds. With
+    ``end_offsets`` a partition whose commits stopped, or go on at the same offset, is one only if it has a lag, as
+    there; without them nothing is said about partitions that stall, and commits have stopped only where a member still
+    has the partition.
 
     Args:
         records: the table of records.
         history: what :func:`groupcoord.spark.history` makes of it, if it is there already.
         commits: what :func:`groupcoord.spark.commits` makes of it, likewise.
         end_offsets: :data:`groupcoord.spark.schemas.END_OFFSETS`.
+        looks: as for :func:`groupcoord.spark.lag`: commits have not stopped where the group was at the end of late.
         now_ms: the moment to judge from; the last timestamp of the records if left out.
         thresholds: what is too much.
     """
@@ -78,7 +92,7 @@ def anomalies(
     folded = history_of(records if history is None else history)
     found = commits_of(records if commits is None else commits)
     parts = [
-        _about_offsets(found, folded, end_offsets, _now(records, now_ms), limits),
+        _about_offsets(found, folded, end_offsets, looks, _now(records, now_ms), limits),
         _commit_storms(found, limits),
         _rebalance_storms(folded, limits),
         _flapping_members(folded, limits),
@@ -109,20 +123,24 @@ def _as_anomalies(table: DataFrame) -> DataFrame:
 
 
 def _about_offsets(
-    found: DataFrame, folded: History, end_offsets: DataFrame | None, now: DataFrame, limits: Thresholds
+    found: DataFrame,
+    folded: History,
+    end_offsets: DataFrame | None,
+    looks: DataFrame | None,
+    now: DataFrame,
+    limits: Thresholds,
 ) -> DataFrame:
     """Return what the commits of partitions tell, each alone: offsets that went back, and silences."""
     by_partition = _by_partition(found, limits).crossJoin(F.broadcast(now))
     by_partition = by_partition.withColumn("silent_ms", F.col("now_ms") - F.col("last_ms")).join(
-        _held_partitions(folded), ["group_id", "topic", "topic_partition"], "left"
+        partition_holders(folded), ["group_id", "topic", "topic_partition"], "left"
     )
     if end_offsets is None:
         by_partition = by_partition.withColumn("lag", F.lit(None).cast("long"))
+        is_wanted = F.col("member_id").isNotNull()
     else:
-        ends = end_offsets.select("topic", "topic_partition", "end_offset")
-        by_partition = by_partition.join(ends, ["topic", "topic_partition"], "left")
-        by_partition = by_partition.withColumn("lag", F.col("end_offset") - F.col("committed_offset"))
-    is_wanted = F.col("is_held") if end_offsets is None else F.col("lag") > 0
+        by_partition = with_ends(by_partition, end_offsets, looks)
+        is_wanted = (F.col("lag") > 0) & ~F.col("was_at_end")
     each = F.array(_rewind(), *_silences(is_wanted, limits))
     told = F.explode(F.filter(each, lambda one: one.isNotNull())).alias("told")
     return _as_anomalies(by_partition.select(*_PARTITION, told).select(*_PARTITION, "told.*"))
@@ -192,9 +210,9 @@ def _silences(is_wanted: Column, limits: Thresholds) -> tuple[Column, Column]:
     """Return that a partition's commits stopped, and that they go on at the same offset in spite of a lag."""
     silent_ms, count, behind = F.col("silent_ms"), F.col("count"), F.col("lag")
     is_there = F.col("tombstones") == 0
-    # Burrow: more time without a commit than the commits before it took.
-    is_silent = (silent_ms > F.col("last_ms") - F.col("first_ms")) & (silent_ms >= limits.stopped_ms)
-    is_same = (F.col("lowest") == F.col("committed_offset")) & (count >= limits.window_commits)
+    has_gone_silent = has_stopped(F.col("first_ms"), F.col("last_ms"), F.col("now_ms"))
+    is_silent = has_gone_silent & (silent_ms >= limits.stopped_ms)
+    is_same = stands_still(F.col("lowest"), F.col("committed_offset")) & (count >= limits.window_commits)
     told_lag = F.when(behind.isNull(), "").otherwise(F.format_string(", %,d records behind", behind))
     silent = F.concat(F.format_string("no commit for %,d s", F.floor(silent_ms / 1_000)), told_lag)
     same = F.format_string("%,d commits of offset %,d, %,d records behind", "count", "committed_offset", "lag")
@@ -203,19 +221,6 @@ def _silences(is_wanted: Column, limits: Thresholds) -> tuple[Column, Column]:
     return (
         _told(is_stopped, COMMITS_STOPPED, STOP, *figures, silent_ms, silent),
         _told(is_there & is_same & (behind > 0) & ~is_silent, STALLED, STALL, *figures, behind, same),
-    )
-
-
-def _held_partitions(folded: History) -> DataFrame:
-    """Return the partitions that members of the groups have, as the log ends."""
-    now = folded.rows(GROUP).select("group_id", F.col("generation_or_epoch").alias("generation"), "type")
-    held = members(folded).select("group_id", "generation", "type", "assignment")
-    return (
-        held.join(now, ["group_id", "generation", "type"])
-        .select("group_id", F.explode("assignment").alias("assigned"))
-        .select("group_id", "assigned.topic", F.explode("assigned.partitions").alias("topic_partition"))
-        .distinct()
-        .withColumn("is_held", F.lit(True))
     )
 
 

@@ -176,10 +176,11 @@ class Following:
         written["current_offsets"] = current
         made = {name: count(records) for name, count in COUNTS.items()}
         made |= {name: tables.table(name) for name in TABLES_OF_KINDS.values()}
-        ends = self._input.read_end_offsets(spark, current)
+        ends, looks = self._input.read_end_offsets(spark, current), None
         if ends is not None and was_asked(ends):
             ends.write.mode("append").parquet(self._output.path(f"tables/{END_OFFSETS_TABLE}"))
-        made |= group_tables(records, History(history), committed, current, ends)
+            looks = spark.read.schema(ends.schema).parquet(self._output.reading_path(f"tables/{END_OFFSETS_TABLE}"))
+        made |= group_tables(records, History(history), committed, current, ends, looks=looks)
         for name, table in made.items():
             written[name], counts[name] = self._replace(spark, name, table)
         written |= {"commits": committed, "records": records}

@@ -50,6 +50,9 @@ ROWS_MAX = 4_096
 NO_PARTITION = -1
 """Stands for a log partition that is not known while tables are joined: null equals nothing."""
 
+HOLDER = ("member_id", "client_id", "client_host")
+"""What :func:`partition_holders` tells of members."""
+
 _KEY = ("log_partition", "group_id")
 _INPUT = "log_partition int, group_id string, log_offset long, log_timestamp_ms long, key binary, value binary, "
 _INPUT += "topic string, topic_partition int, names array<struct<topic_id:binary,topic:string>>, complete_from long, "
@@ -183,6 +186,25 @@ class History:
         if self._table is None:
             return self._unpacked[kind]
         return self._table.where(F.col("kind") == kind).select("group_id", "log_partition", f"{kind}.*")
+
+
+def partition_holders(records: DataFrame | History) -> DataFrame:
+    """Return who has which partition as the log ends: one row a partition, though several members may claim it.
+
+    Args:
+        records: the table of records, or what :func:`history` makes of it.
+    """
+    folded = history_of(records)
+    now = folded.rows(GROUP).select("group_id", F.col("generation_or_epoch").alias("generation"), "type")
+    return (
+        members(folded)
+        .join(now, ["group_id", "generation", "type"])
+        .select("group_id", F.struct(*HOLDER).alias("holder"), F.explode("assignment").alias("assigned"))
+        .select("group_id", "assigned.topic", F.explode("assigned.partitions").alias("topic_partition"), "holder")
+        .groupBy("group_id", "topic", "topic_partition")
+        .agg(F.min("holder").alias("holder"))
+        .select("group_id", "topic", "topic_partition", "holder.*")
+    )
 
 
 def history_of(table: DataFrame | History) -> History:

@@ -146,9 +146,20 @@ LAG = table_schema(
     ("end_offset", _LONG, "null if the end of this partition was not given"),
     ("lag", _LONG, "records behind; never below 0; null without an end"),
     ("commit_timestamp_ms", _LONG, "when it was committed"),
-    ("at_ms", _LONG, "when the cluster was asked for the end; null, as all that follow, if it was not asked"),
+    ("at_ms", _LONG, "when the cluster was asked for the end; null, as the next four, if it was not asked"),
     ("lag_stable", _LONG, "records behind the last stable offset, as a consumer with read_committed sees it"),
     ("is_lost", _BOOLEAN, "the log begins behind the committed offset: what is between them is gone"),
+    ("lag_ms", _LONG, "how old the next record to read was at_ms, about; null: that can't be told"),
+    ("lag_ms_method", _STRING, "how that was found: interpolated or extrapolated"),
+    ("status", _STRING, "Burrow's: OK, WARN, STOP, STALL or REWIND; null without commits or an end"),
+    ("complete", _DOUBLE, "how full the window of commits was from which the status was made, 0 to 1"),
+    (
+        "member_id",
+        _STRING,
+        "the member that has the partition; null, as the next two, if that is not known",
+    ),
+    ("client_id", _STRING, "what its client calls itself"),
+    ("client_host", _STRING, "where it connects from"),
 )
 """How far each group is behind."""
 

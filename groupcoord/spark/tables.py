@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from groupcoord.columns.schema import KIND_CONTROL, KIND_CORRUPT, KIND_RECORD
 from groupcoord.records.schemas import RecordType
-from groupcoord.spark.schemas import COMMITS, CURRENT_OFFSETS, LAG
+from groupcoord.spark.schemas import COMMITS, CURRENT_OFFSETS
 
 COMMITTED, ABORTED, OPEN = "committed", "aborted", "open"
 """How a transaction ended, if it did."""
@@ -128,33 +128,3 @@ def read_counts(records: DataFrame) -> DataFrame:
     return records.groupBy("log_partition", "kind", "record_type", "control_type", "problem").agg(
         F.count(F.lit(1)).alias("count"), F.sum("size_bytes").alias("size_bytes")
     )
-
-
-def lag(offsets: DataFrame, end_offsets: DataFrame) -> DataFrame:
-    """Return how far groups are behind (:data:`groupcoord.spark.schemas.LAG`).
-
-    Args:
-        offsets: what :func:`current_offsets` gives.
-        end_offsets: :data:`groupcoord.spark.schemas.END_OFFSETS`: where the topics' partitions end, one row each; or
-            what :func:`groupcoord.spark.read_end_offsets` gives.
-    """
-    asked = [F.col(name).cast("long") if name in end_offsets.columns else F.lit(None).cast("long") for name in _ASKED]
-    named = [column.alias(name) for column, name in zip(asked, _ASKED, strict=True)]
-    ends = end_offsets.select("topic", "topic_partition", F.col("end_offset").cast("long").alias("end_offset"), *named)
-    joined = offsets.join(ends, ["topic", "topic_partition"], how="left")
-
-    def behind(end: str) -> Column:
-        # greatest() passes over nulls; without an end there is no lag to tell.
-        distance = F.greatest(F.col(end) - F.col("committed_offset"), F.lit(0))
-        return F.when(F.col(end).isNotNull(), distance)
-
-    return (
-        joined.withColumn("lag", behind("end_offset"))
-        .withColumn("lag_stable", behind("last_stable_offset"))
-        .withColumn("is_lost", F.col("committed_offset") < F.col("log_start_offset"))
-        .select(*LAG.fieldNames())
-    )
-
-
-_ASKED = ("at_ms", "log_start_offset", "last_stable_offset")
-"""What a cluster tells besides the ends of its logs."""

@@ -333,6 +333,20 @@ def test_commits_that_stopped(troubled: tuple[DataFrame, DataFrame]) -> None:
 
 
 @pytest.mark.slow
+def test_lag_names_who_has_the_partition(spark: SparkSession, troubled: tuple[DataFrame, DataFrame]) -> None:
+    """The member as the log ends, one of two that claim a partition; nobody where the group is empty."""
+    records, history = troubled
+    ends = spark.createDataFrame([("t", 0, 1_000), ("t", 1, 1_000)], END_OFFSETS)
+    table = pipeline.lag(pipeline.current_offsets(records), ends, history=history)
+    found = {(row.group_id, row.topic_partition): (row.member_id, row.client_id) for row in table.collect()}
+
+    assert found["stormy", 0] == found["live", 0] == ("a1", "a")
+    assert found["double", 1] == ("a1", "a")
+    assert found["quiet", 1] == ("a1", "a")
+    assert found["emptied", 0] == found["simple", 0] == (None, None)
+
+
+@pytest.mark.slow
 def test_stale_groups(troubled: tuple[DataFrame, DataFrame]) -> None:
     """What expires and when.
 

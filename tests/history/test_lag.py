@@ -1,0 +1,89 @@
+"""Burrow's rules by example, and lag as time between looks at a log's end."""
+
+from __future__ import annotations
+
+import pytest
+
+from groupcoord.history.lag import (
+    EndLook,
+    LagMethod,
+    LagStatus,
+    TimeLag,
+    WindowCommit,
+    group_status,
+    has_stopped,
+    partition_status,
+    time_lag,
+)
+
+OK, WARN, ERR, STOP, STALL, REWIND = LagStatus
+
+
+def window(*commits: tuple[int, int | None]) -> list[WindowCommit]:
+    """Return commits one second apart, from their offsets and lags; the last one is at 10 s."""
+    first_ms = 10_000 - 1_000 * (len(commits) - 1)
+    return [WindowCommit(first_ms + 1_000 * index, *commit) for index, commit in enumerate(commits)]
+
+
+@pytest.mark.parametrize(
+    ("commits", "lag", "status"),
+    [
+        ([(10, 5), (20, 5), (30, 5)], 0, OK),
+        ([(10, 5), (20, 5), (30, 5)], 5, WARN),
+        ([(10, 5), (20, 7), (30, 9)], 9, WARN),
+        ([(10, 5), (20, 4), (30, 9)], 9, OK),
+        ([(10, 5), (20, None), (30, 4)], 9, OK),
+        ([(10, 5), (20, None), (30, 5)], 9, WARN),
+        ([(10, None), (20, None), (30, 5)], 9, OK),
+        ([(10, 5), (10, 6), (10, 7)], 7, STALL),
+        ([(10, None), (10, None), (10, None)], 7, STALL),
+        ([(10, 0), (10, 6), (10, 7)], 7, OK),
+        ([(10, 5), (30, 5), (20, 15)], 15, REWIND),
+        ([(10, 5), (30, 5), (20, 15), (40, 5)], 5, REWIND),
+        ([(10, 5), (30, 0), (20, 15)], 15, OK),
+        ([(10, 5)], 5, OK),
+        ([], 5, OK),
+    ],
+)
+def test_a_window_of_commits_has_a_status(commits: list[tuple[int, int | None]], lag: int, status: LagStatus) -> None:
+    """No lag now or in the window is fine; else rewinds go before standing still, and that before slowness."""
+    assert partition_status(window(*commits), lag, 11_000, was_at_end=False) is status
+
+
+def test_silence_longer_than_the_window_is_a_stop() -> None:
+    """It goes before all others, even with lag 0 in the window, unless the group was at the end of late."""
+    commits = window((30, 0), (20, 5), (20, 5))
+
+    assert partition_status(commits, 5, 12_000, was_at_end=False) is OK
+    assert partition_status(commits, 5, 12_001, was_at_end=False) is STOP
+    assert partition_status(commits, 5, 12_001, was_at_end=True) is OK
+    assert partition_status(commits, 0, 12_001, was_at_end=False) is OK
+    assert partition_status(commits[1:], 5, 11_001, was_at_end=True) is STALL
+    assert not has_stopped(8_000, 10_000, 12_000)
+
+
+def test_a_group_is_as_bad_as_its_worst_partition() -> None:
+    """What is worse than ERR is ERR, as in Burrow."""
+    assert group_status([]) is OK
+    assert group_status([OK, WARN, OK]) is WARN
+    assert [group_status([OK, worst]) for worst in (STOP, STALL, REWIND)] == [ERR] * 3
+
+
+def test_lag_as_time_is_read_from_the_looks() -> None:
+    """Between two looks records came evenly; before the first as fast as since then; 0 at the end."""
+    first, middle, last = EndLook(1_000, 100), EndLook(2_000, 150), EndLook(10_000, 200)
+
+    assert time_lag(125, first, last, first, middle) == TimeLag(8_500, LagMethod.INTERPOLATED)
+    assert time_lag(100, first, last, first, middle) == TimeLag(9_000, LagMethod.INTERPOLATED)
+    assert time_lag(50, first, last, None, None) == TimeLag(13_500, LagMethod.EXTRAPOLATED)
+    for ahead in (200, 210):
+        assert time_lag(ahead, first, last, last, None) == TimeLag(0, LagMethod.INTERPOLATED)
+        assert time_lag(ahead, last, last, last, None) == TimeLag(0, LagMethod.INTERPOLATED)
+
+
+def test_lag_as_time_needs_a_log_that_grew() -> None:
+    """One look, or looks at the same end, tell no pace."""
+    first, last = EndLook(1_000, 100), EndLook(2_000, 100)
+
+    assert time_lag(50, first, first, None, None) is None
+    assert time_lag(50, first, last, None, None) is None
