@@ -27,6 +27,23 @@ if TYPE_CHECKING:
 FAILED, USAGE_ERROR = 1, 2
 POLL_S = 0.5
 
+EndOffsets = Annotated[
+    str | None,
+    typer.Option(
+        "--end-offsets",
+        metavar="FILE",
+        help="Where the topics' partitions end, for the lag: CSV with topic,topic_partition,end_offset on top.",
+    ),
+]
+Poll = Annotated[
+    bool,
+    typer.Option(
+        "--poll",
+        help="Of a cluster that lets nobody read __consumer_offsets: ask for its groups, once, or with --follow every "
+        "so often. Spark is not started.",
+    ),
+]
+
 
 class Compiler(Enum):
     """Which of Java's compilers Spark runs with."""
@@ -59,14 +76,7 @@ def analyze(
         str, typer.Option(help="Memory of Spark's driver, which in local mode does all the work.")
     ] = "2g",
     partition: Annotated[list[int] | None, typer.Option(help="Only this log partition; can be repeated.")] = None,
-    end_offsets: Annotated[
-        str | None,
-        typer.Option(
-            "--end-offsets",
-            metavar="FILE",
-            help="Where the topics' partitions end, for the lag: CSV with topic,topic_partition,end_offset on top.",
-        ),
-    ] = None,
+    end_offsets: EndOffsets = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Load the log into coordinators too, and compare their answers.")
     ] = False,
@@ -77,6 +87,7 @@ def analyze(
     interval: Annotated[
         float, typer.Option(min=0.1, metavar="SECONDS", help="With --follow: from one update to the next.")
     ] = 10.0,
+    poll: Poll = False,
     compiler: Annotated[
         Compiler,
         typer.Option(
@@ -98,6 +109,11 @@ def analyze(
     address = given_address(bootstrap_server, command_config)
     if (address is not None) == bool(paths):
         _give_up("give either paths or a cluster, by --bootstrap-server or --command-config")
+    if poll:
+        if verify or end_offsets is not None or partition or topic != OFFSETS_TOPIC:
+            _give_up("--poll reads no log: it goes without --topic, --partition, --end-offsets and --verify")
+        _poll(address, out, interval if follow else None)
+        return
     source = _Source(paths or [], address, topic, frozenset(partition or ()), end_offsets)
     work = _Work(source, out, master, memory, compiler, _settings(conf or []))
     if follow:
@@ -199,6 +215,17 @@ def _follow(work: _Work, interval_s: float) -> None:
         following = Following(work.source.open(), work.out, interval_s=interval_s)
         begin = partial(one_run, work.master, work.memory, work.settings, work.compiler.choice or C2)
         run_following(following, work.out, begin)
+
+
+def _poll(address: ClusterAddress | None, out: str, interval_s: float | None) -> None:
+    """Ask a cluster for its groups, once or until a signal comes."""
+    if address is None:
+        _give_up("--poll asks a cluster: name it by --bootstrap-server or --command-config, and no paths")
+    with _told_errors():
+        from groupcoord.cli.analyze_poll import run_polling
+        from groupcoord.spark.polling import Polling
+
+        run_polling(Polling(address, out), out, interval_s)
 
 
 @contextmanager

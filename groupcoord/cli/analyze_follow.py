@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import datetime
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from groupcoord.cli.interrupts import AtTheFirstSignal, BeforeTheEnd
+from groupcoord.cli.interrupts import AtTheFirstSignal, BeforeTheEnd, StopRequest
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,23 +31,15 @@ def run_following(following: Following, out: str, begin: Callable[[], AbstractCo
     from groupcoord.cli.console import open_console
     from groupcoord.spark.running import end_java
 
-    requests: SimpleQueue[None] = SimpleQueue()  # unlike an Event, it may be used where it interrupts itself
-
-    def is_stopped(wait_s: float) -> bool:
-        try:
-            requests.get(timeout=wait_s)
-        except Empty:
-            return False
-        return True
-
+    stop = StopRequest()
     console = open_console()
     with (
         BeforeTheEnd(end_java),
         begin() as spark,
-        AtTheFirstSignal(lambda: requests.put(None)),
+        AtTheFirstSignal(stop.ask),
     ):
         console.print(f"following; results go to {out}, and Ctrl-C ends this", style="dim")
-        following.run(spark, is_stopped, lambda progress: _print(console, progress))
+        following.run(spark, stop.is_there, lambda progress: _print(console, progress))
     console.print("stopped; the same command goes on from here", style="dim")
 
 

@@ -92,6 +92,29 @@ class AtTheFirstSignal:
             signal.signal(number, before)
 
 
+class StopRequest:
+    """Whether somebody has asked a command to stop. Signals may ask wherever the main thread happens to be."""
+
+    def __init__(self) -> None:
+        from queue import SimpleQueue
+
+        self._requests: SimpleQueue[None] = SimpleQueue()  # unlike an Event, it may be used where it interrupts itself
+
+    def ask(self) -> None:
+        """Ask it to stop."""
+        self._requests.put(None)
+
+    def is_there(self, wait_s: float) -> bool:
+        """Wait so many seconds, or until somebody asks, and say if somebody has."""
+        from queue import Empty
+
+        try:
+            self._requests.get(timeout=wait_s)
+        except Empty:
+            return False
+        return True
+
+
 def show_cursor() -> None:
     """Show the cursor of the terminal again and clear its line, where a bar was. For :class:`BeforeTheEnd` only."""
     if _terminal is not None:

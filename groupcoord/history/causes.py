@@ -174,6 +174,42 @@ def explain(before: GroupView, after: GroupView, around: Surroundings) -> Explan
     return explanation
 
 
+def explain_difference(before: GroupView, after: GroupView) -> Explanation:
+    """Infer why a group differs from what it was some time ago, of which nothing else is known.
+
+    Nothing is proven: members may have come and gone in between, and whoever is gone may have left or expired.
+
+    Args:
+        before: the group's view at one moment.
+        after: its view at a later one.
+    """
+    joined = [member for member in after.members.values() if member.member_id not in before.members]
+    left = [member for member in before.members.values() if member.member_id not in after.members]
+    replaced = {member.identity for member in left} & {member.identity for member in joined}
+    changed, votes = _changed_metadata(before, after), _changed_votes(before, after)
+    if CONSUMER not in (before.group_type, after.group_type) and before.protocol and after.protocol != before.protocol:
+        changed += [f"the protocol is {after.protocol}, before {before.protocol}"] if after.protocol else []
+    came, went = (_names(one for one in some if one.identity not in replaced) for some in (joined, left))
+    found = [
+        (cause, told)
+        for cause, told in (
+            (JOIN, came and f"{came} joined"),
+            (EXPIRY_OR_LEAVE, went and f"{went} left or expired"),
+            (STATIC_REPLACE, replaced and f"{', '.join(sorted(replaced))} came back under a new member id"),
+            (METADATA_CHANGE, "; ".join(changed)),
+            (ASSIGNOR_CHANGE, "; ".join(votes)),
+        )
+        if told
+    ]
+    causes = [cause for cause, _ in found] or [UNKNOWN]
+    evidence = [told for _, told in found] or ["members and subscriptions are as before"]
+    missing = after.generation - before.generation - 1 if before.group_type == after.group_type else 0
+    if missing > 0:
+        evidence.append(f"{missing} epochs between the two were not seen")
+    confidence = 0.0 if not found else _LIKELY if len(found) == 1 and missing <= 0 else _ONE_OF_SEVERAL
+    return Explanation(causes[0], causes, confidence, joined, left, partitions_moved(before, after), evidence, [])
+
+
 def _take_notes(notes: tuple[Note, ...], found: list[tuple[str, float]], explanation: Explanation) -> None:
     """Let what else changed explain what members don't, and tell of patterns in any case."""
     resolved = [note for note in notes if note[0] == REGEX_CHANGE]

@@ -29,7 +29,10 @@ from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.live.cluster import (
     ClusterMetadata,
+    DescribedGroup,
     FetchedBytes,
+    GroupOffsets,
+    ListedGroups,
     ListedOffset,
     LogEnd,
     OffsetOutOfRangeError,
@@ -37,6 +40,16 @@ from groupcoord.live.cluster import (
     TopicPartition,
 )
 from groupcoord.live.errors import AccessError, ClusterError, TransientClusterError, check_error
+from groupcoord.live.group_requests import (
+    cluster_request,
+    committed_offsets,
+    describe_request,
+    described_groups,
+    list_groups_request,
+    listed_groups,
+    may_describe_cluster,
+    offsets_request,
+)
 from groupcoord.live.requests import Answer, Request
 from groupcoord.live.settings import ClientSettings
 from groupcoord.wire.errors import ProtocolError
@@ -157,6 +170,30 @@ class KafkaCluster:
         check_error(found["error_code"], partition.topic, "READ")
         return FetchedBytes(bytes(found["records"] or b""), found["high_watermark"], found.get("log_start_offset", -1))
 
+    # ------------------------------------------------------------ groups
+
+    def brokers(self) -> Sequence[int]:
+        """See :class:`groupcoord.live.cluster.Cluster`."""
+        if not self._run(self._refreshed()):
+            raise TransientClusterError(f"{self._settings.bootstrap_servers}: the cluster does not name its brokers")
+        return sorted(int(broker.nodeId) for broker in self._client.cluster.brokers())
+
+    def is_told_all_groups(self) -> bool:
+        """See :class:`groupcoord.live.cluster.Cluster`."""
+        return may_describe_cluster(self._ask(self._any_broker(), cluster_request()).values)
+
+    def list_groups(self, broker: int) -> ListedGroups:
+        """See :class:`groupcoord.live.cluster.Cluster`."""
+        return listed_groups(self._ask(broker, list_groups_request()).values)
+
+    def describe_groups(self, broker: int, group_type: str, group_ids: Collection[str]) -> dict[str, DescribedGroup]:
+        """See :class:`groupcoord.live.cluster.Cluster`."""
+        return described_groups(group_type, self._ask(broker, describe_request(group_type, group_ids)).values)
+
+    def committed_offsets(self, broker: int, group_ids: Collection[str]) -> dict[str, GroupOffsets]:
+        """See :class:`groupcoord.live.cluster.Cluster`."""
+        return committed_offsets(self._ask(broker, offsets_request(group_ids)).values)
+
     # ------------------------------------------------------------ connections
 
     def _leader(self, partition: TopicPartition) -> int:
@@ -174,6 +211,9 @@ class KafkaCluster:
     def _ask(self, broker: int, request: Request) -> Answer:
         answer: Answer = self._run(self._client.send(broker, request))
         return answer
+
+    async def _refreshed(self) -> bool:
+        return bool(await self._client.force_metadata_update())
 
     async def _connected(self, context: Any) -> AIOKafkaClient:
         settings = self._settings

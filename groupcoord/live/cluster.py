@@ -9,6 +9,8 @@ from uuid import UUID
 
 from attrs import frozen
 
+from groupcoord.wire.schema import Values
+
 OFFSETS_TOPIC = "__consumer_offsets"
 
 
@@ -84,6 +86,88 @@ class FetchedBytes(NamedTuple):
     log_start_offset: int
 
 
+class ListedGroup(NamedTuple):
+    """A group, as the broker lists it that coordinates it.
+
+    Attributes:
+        group_id: the group.
+        type: as Kafka calls it.
+        state: likewise; empty if it isn't told.
+        protocol_type: what its members speak; empty if it has none.
+    """
+
+    group_id: str
+    type: str
+    state: str
+    protocol_type: str
+
+
+class ListedGroups(NamedTuple):
+    """The groups of one broker: those that the user may describe.
+
+    Attributes:
+        error_code: Kafka's; 0: none.
+        groups: in no order.
+    """
+
+    error_code: int
+    groups: tuple[ListedGroup, ...]
+
+
+class DescribedGroup(NamedTuple):
+    """A group and its members.
+
+    Attributes:
+        error_code: Kafka's; 0: none, and the rest holds.
+        state: as Kafka calls it.
+        protocol_type: what its members speak; empty if it has none.
+        protocol: the assignor; None: there is none now.
+        group_epoch: of a consumer group; None, as the next one, in a classic group.
+        assignment_epoch: of its target assignment.
+        members: as the answer has them, by kio's names.
+    """
+
+    error_code: int
+    state: str
+    protocol_type: str
+    protocol: str | None
+    group_epoch: int | None
+    assignment_epoch: int | None
+    members: tuple[Values, ...]
+
+
+class CommittedOffset(NamedTuple):
+    """A committed offset.
+
+    Attributes:
+        topic: the topic.
+        partition: its partition.
+        offset: the next one to read.
+        leader_epoch: -1: none.
+        metadata: the client's text.
+        error_code: Kafka's; 0: none.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+    error_code: int
+
+
+class GroupOffsets(NamedTuple):
+    """The committed offsets of a group in topics that the user may describe.
+
+    Attributes:
+        error_code: Kafka's; 0: none.
+        offsets: in no order.
+    """
+
+    error_code: int
+    offsets: tuple[CommittedOffset, ...]
+
+
 class Cluster(Protocol):
     """A cluster that answers. Every call raises the errors of :mod:`groupcoord.live.errors`."""
 
@@ -112,6 +196,27 @@ class Cluster(Protocol):
         Raises:
             OffsetOutOfRangeError: the log begins behind it, or ends before.
         """
+
+    def brokers(self) -> Sequence[int]:
+        """Return the ids of the brokers that there are now."""
+
+    def is_told_all_groups(self) -> bool:
+        """Ask whether lists of groups leave none out: the user has DESCRIBE on the cluster."""
+
+    def list_groups(self, broker: int) -> ListedGroups:
+        """Ask a broker which groups it coordinates."""
+
+    def describe_groups(self, broker: int, group_type: str, group_ids: Collection[str]) -> Mapping[str, DescribedGroup]:
+        """Ask a broker for groups, by id.
+
+        Args:
+            broker: that coordinates them.
+            group_type: of all of them: Classic or Consumer.
+            group_ids: which ones.
+        """
+
+    def committed_offsets(self, broker: int, group_ids: Collection[str]) -> Mapping[str, GroupOffsets]:
+        """Ask a broker for all offsets that groups have committed, by group."""
 
     def close(self) -> None:
         """Close all connections."""

@@ -59,5 +59,9 @@ def check_error(number: int, topic: str, permission: str) -> None:
         return
     if number == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
         raise AccessError(f"topic {topic}: this user lacks the permission {permission}")
-    name = ErrorCode(number).name if number in set(ErrorCode) else f"error {number}"
-    raise (TransientClusterError if number in TRANSIENT else ClusterError)(f"topic {topic}: {name}")
+    raise (TransientClusterError if number in TRANSIENT else ClusterError)(f"topic {topic}: {error_name(number)}")
+
+
+def error_name(number: int) -> str:
+    """Return what Kafka calls an error."""
+    return ErrorCode(number).name if number in set(ErrorCode) else f"error {number}"

@@ -14,6 +14,11 @@ from attrs import asdict, frozen
 FORMAT_VERSION = 1
 """Of ``summary.json``; it grows when a name there changes its meaning or goes away."""
 
+ANOMALY_POINTS = 5
+EXPIRY_POINTS = 3
+"""A group's trouble is counted in points: so many for each anomaly, so many for each rebalance because a member expired
+or left or was fenced, and one for each other."""
+
 BINS_MAX = 96
 BINS_OF_GROUP_MAX = 48
 GROUPS_MAX = 400
@@ -34,6 +39,7 @@ CONSUMER_GROUPS_MAX = 20
 ASSIGNORS_MAX = 20
 SLOW_MEMBERS_MAX = 10
 EPOCHS_OF_GROUP_MAX = 60
+PROBLEMS_MAX = 50
 
 _WIDTHS_MS = tuple(
     unit * step
@@ -165,7 +171,7 @@ class GroupRow:
     """One group in a table.
 
     Attributes:
-        trouble: points: see :mod:`groupcoord.spark.figures`.
+        trouble: points: see :data:`EXPIRY_POINTS`.
         type: classic, consumer, …
         state: as a coordinator would answer; None if it would not know the group any more.
         generation: or the group's epoch.
@@ -456,6 +462,25 @@ class Verification:
 
 
 @frozen
+class Polls:
+    """What a report is made of if groups were asked for every so often, and their log was not read.
+
+    Attributes:
+        count: how often.
+        first_ms: when the first time.
+        last_ms: when the last time.
+        problem_count: how much was not told the last time.
+        problems: the first of it, in words.
+    """
+
+    count: int
+    first_ms: int
+    last_ms: int
+    problem_count: int
+    problems: tuple[str, ...]
+
+
+@frozen
 class Report:
     """Everything on the page. Lists are cut; ``counts`` in the overview are not.
 
@@ -473,6 +498,7 @@ class Report:
         groups: the most troubled first.
         troubled: stories of the first of these.
         tables: names of the tables beside the report, and how many rows each has.
+        polls: None if a log was read.
         missing: names of tables that were not made.
     """
 
@@ -501,6 +527,7 @@ class Report:
     corrupt: tuple[CorruptRange, ...] = ()
     verification: Verification | None = None
     tables: Mapping[str, int] = {}
+    polls: Polls | None = None
 
 
 def summary(report: Report) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from groupcoord.report.cards import troubled
 from groupcoord.report.consumers import consumer_groups
 from groupcoord.report.html import EMPTY, Html, element, joined, name, text
 from groupcoord.report.layout import Section, enumeration, listing, paragraph, soft, tile
-from groupcoord.report.model import Report
+from groupcoord.report.model import Polls, Report
 from groupcoord.report.sections import group_name
 from groupcoord.report.text import counted, noun, told_number, told_size, told_span, told_time
 
@@ -31,6 +31,7 @@ _SECTIONS: tuple[tuple[str, str, Callable[[Report], Html]], ...] = (
     ("lag", "Lag", sections.lag),
     ("load", "Log load", sections.load),
     ("groups", "Groups", sections.groups),
+    ("polls", "What was polled", sections.polls),
     ("read", "What was read", sections.read),
 )
 """All but the overview: name, title, and what makes it of a report; nothing if there is nothing to tell."""
@@ -59,20 +60,36 @@ def _span(report: Report) -> str:
 def _overview(report: Report, shown: Collection[str]) -> Html:
     """Return the figures, each leading to its section if that is ``shown``, and what to know before reading on."""
     found = report.overview
-    corrupt = (told_number(found.corrupt_ranges), noun(found.corrupt_ranges, "corrupt range"))
-    anomalies = (told_number(found.anomalies), noun(found.anomalies, "anomaly", "anomalies"))
     tiles = [
         tile(told_number(found.groups), noun(found.groups, "group"), "states", shown),
         tile(told_number(found.members), noun(found.members, "member"), "groups", shown),
         tile(told_number(found.rebalances), noun(found.rebalances, "rebalance"), "rebalances", shown),
+        *(_tiles_of_log(report, shown) if report.polls is None else _tiles_of_polls(report, report.polls, shown)),
+    ]
+    notes = [_inputs(report), _verification(report), _most_troubled(report), *_doubts(report)]
+    return joined((element("div", *tiles, class_="tiles"), *notes))
+
+
+def _tiles_of_log(report: Report, shown: Collection[str]) -> list[Html]:
+    found = report.overview
+    corrupt = (told_number(found.corrupt_ranges), noun(found.corrupt_ranges, "corrupt range"))
+    anomalies = (told_number(found.anomalies), noun(found.anomalies, "anomaly", "anomalies"))
+    return [
         tile(*anomalies, "anomalies", shown, is_bad=found.anomalies > 0),
         tile(told_number(found.current_offsets), noun(found.current_offsets, "committed offset"), "stale", shown),
         tile(told_number(found.records), noun(found.records, "record"), "read", shown),
         tile(told_size(found.size_bytes), f"in {counted(found.log_partitions, 'log partition')}", "load", shown),
         tile(*corrupt, "read", shown, is_bad=found.corrupt_ranges > 0),
     ]
-    notes = [_inputs(report), _verification(report), _most_troubled(report), *_doubts(report)]
-    return joined((element("div", *tiles, class_="tiles"), *notes))
+
+
+def _tiles_of_polls(report: Report, polls: Polls, shown: Collection[str]) -> list[Html]:
+    offsets, count = report.overview.current_offsets, polls.problem_count
+    return [
+        tile(told_number(offsets), noun(offsets, "committed offset"), "lag", shown),
+        tile(told_number(polls.count), noun(polls.count, "poll"), "polls", shown),
+        tile(told_number(count), "not told", "polls", shown, is_bad=count > 0),
+    ]
 
 
 def _inputs(report: Report) -> Html:
@@ -93,7 +110,7 @@ def _doubts(report: Report) -> list[Html]:
     """Return what may be missing in the figures."""
     found, notes = report.overview, []
     unclear = sum(row.rebalances for row in report.causes if row.cause == UNKNOWN)
-    if unclear:
+    if unclear and report.polls is None:
         notes.append(
             paragraph(
                 f"Of {counted(found.rebalances, 'rebalance')}, the log does not show the cause of {unclear:,}. "

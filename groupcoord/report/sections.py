@@ -6,7 +6,7 @@ from collections import Counter
 
 from groupcoord.history.causes import CAUSES
 from groupcoord.report.html import EMPTY, Html, element, joined, name, text
-from groupcoord.report.layout import key, legend, paragraph, soft, table
+from groupcoord.report.layout import key, legend, listing, paragraph, soft, table
 from groupcoord.report.model import STATES, CorruptRange, GroupRow, Report
 from groupcoord.report.pictures import (
     cause_class,
@@ -62,7 +62,8 @@ def states(report: Report) -> Html:
 def rebalances(report: Report) -> Html:
     """Return when rebalances were and why."""
     if report.rebalances is None and not report.causes:
-        return paragraph("The log shows no rebalance.") if "rebalances" in report.tables else EMPTY
+        shows = "The log shows" if report.polls is None else "Polls show"
+        return paragraph(f"{shows} no rebalance.") if "rebalances" in report.tables else EMPTY
     parts = []
     if report.rebalances is not None:
         names = in_order((one for one in report.rebalances.series if report.rebalances.total(one)), CAUSES)
@@ -88,6 +89,11 @@ def rebalances(report: Report) -> Html:
         "Proven are causes that the records leave no doubt about. Times are what the log shows: of a classic group "
         "from the last join to the assignments, of another type from the new epoch until all members had come to it."
     )
+    if report.polls is not None:
+        told = (
+            "A poll shows what came of it, so nothing is proven, and several between two polls are one. Times are from "
+            "the first poll that saw it under way to the one that saw it over, if there was one."
+        )
     return joined((*parts, table(head, rows), soft(told)))
 
 
@@ -271,8 +277,26 @@ def _group_cells(row: GroupRow, report: Report) -> tuple[str, ...]:
     )
 
 
+def polls(report: Report) -> Html:
+    """Return how often groups were asked for, and what they did not tell."""
+    polled = report.polls
+    if polled is None:
+        return EMPTY
+    told = (
+        f"The cluster was asked {counted(polled.count, 'time')} for its groups; its log was not read. Commits are "
+        "offsets that were others than at the poll before, so there may have been more; anomalies are not looked for."
+    )
+    parts = [paragraph(told)]
+    if polled.problem_count:
+        parts += [element("h3", "What the last poll does not tell"), listing(text(one) for one in polled.problems)]
+        parts.append(soft(_first_of(len(polled.problems), polled.problem_count, "things that are not told")))
+    return joined((*parts, _tables(report)))
+
+
 def read(report: Report) -> Html:
     """Return what the files hold, what was passed over and why."""
+    if report.polls is not None:
+        return EMPTY
     told = "Everything in the files is counted here once: records by type, and what was passed over with the reason."
     rows = [
         (text(row.what), text(row.problem), told_number(row.count), told_size(row.size_bytes)) for row in report.read
@@ -280,13 +304,16 @@ def read(report: Report) -> Html:
     parts = [paragraph(told), table(("what", "problem", "#count", "#size"), rows)]
     if report.corrupt:
         parts += _corrupt(report)
-    if report.tables:
-        tables = joined(
-            (joined((name(table_name), f" {count:,}")) for table_name, count in report.tables.items()), ", "
-        )
-        where = element("code", "tables/")
-        parts.append(soft("Tables beside this page, under ", where, ", with their rows: ", tables, "."))
-    return joined(parts)
+    return joined((*parts, _tables(report)))
+
+
+def _tables(report: Report) -> Html:
+    """Return which tables there are."""
+    if not report.tables:
+        return EMPTY
+    told = joined((joined((name(table_name), f" {count:,}")) for table_name, count in report.tables.items()), ", ")
+    where = element("code", "tables/")
+    return soft("Tables beside this page, under ", where, ", with their rows: ", told, ".")
 
 
 def _corrupt(report: Report) -> list[Html]:

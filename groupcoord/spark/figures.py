@@ -1,7 +1,6 @@
 """From tables of any size to the rows of a report: aggregates and first places alone ever reach this process.
 
-A group's trouble is counted in points: :data:`ANOMALY_POINTS` for each anomaly, :data:`EXPIRY_POINTS` for each
-rebalance because a member expired or left or was fenced, and one for each other.
+Points of trouble are those of :mod:`groupcoord.report.model`.
 """
 
 from __future__ import annotations
@@ -16,11 +15,17 @@ from groupcoord.columns.schema import KIND_CORRUPT, KIND_READ, KIND_RECORD
 from groupcoord.history.causes import EXPIRY_OR_LEAVE, REBALANCE_TIMEOUT, SESSION_EXPIRY
 from groupcoord.records.schemas import RecordType
 from groupcoord.report import model
-from groupcoord.report.model import Bins, GroupRow, GroupStory, bin_width_ms, bins_of
+from groupcoord.report.model import (
+    ANOMALY_POINTS,
+    EXPIRY_POINTS,
+    Bins,
+    GroupRow,
+    GroupStory,
+    bin_width_ms,
+    bins_of,
+)
 from groupcoord.report.text import TEXT_LENGTH_MAX
 
-ANOMALY_POINTS = 5
-EXPIRY_POINTS = 3
 _NO_PARTITION = -1
 
 

@@ -73,6 +73,12 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "durations": (),
     "report": ("history.causes", "durations"),  # colours and words for each cause
+    "polling": (
+        *("live", "history", "report"),  # from snapshots to the same rows and pages as from logs
+        "consumer_protocol",
+        "records",  # of these only how ids of topics are written
+        "wire",  # of these only what the fields of an answer are
+    ),
     "storage": ("records", "log_store", "errors", "core.records"),  # compaction tells records apart by what they are
     "topic_logs": (
         *("records", "errors", "settings"),
@@ -146,6 +152,7 @@ MAY_REQUIRE: dict[str, frozenset[str]] = {
     "history": BASE_REQUIREMENTS,
     "durations": frozenset(),
     "report": BASE_REQUIREMENTS,
+    "polling": BASE_REQUIREMENTS,
     "live": frozenset({"attrs", "aiokafka", "kio", "pyarrow"}),
     "columns": frozenset({"attrs", "numpy", "pyarrow", "fsspec", "crc32c"}),
     "__init__": BASE_REQUIREMENTS,

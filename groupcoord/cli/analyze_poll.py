@@ -1,0 +1,61 @@
+"""``groupcoord analyze --poll``: groups that were asked for, once or every so often, a line for each time."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from groupcoord.cli.interrupts import AtTheFirstSignal, StopRequest
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from groupcoord.spark.polling import Polled, Polling
+
+PROBLEMS_SHOWN_MAX = 10
+"""So many of the things that a poll does not tell are printed."""
+
+
+def run_polling(polling: Polling, out: str, interval_s: float | None) -> None:
+    """Poll once, or until SIGINT or SIGTERM; a second signal does not wait for the poll that is under way.
+
+    Args:
+        polling: what to do.
+        out: where the results go.
+        interval_s: from the end of a poll to the next; None: there is only one.
+
+    Raises:
+        PipelineError: the cluster does not answer, or refuses the log-in.
+    """
+    from groupcoord.cli.console import open_console
+    from groupcoord.spark.analysis import PAGE
+
+    console = open_console()
+    seen: set[str] = set()
+    if interval_s is None:
+        polling.run(lambda: True, lambda polled: _print(console, polled, seen))
+        console.print(f"report: {out.rstrip('/')}/{PAGE}")
+        return
+    stop = StopRequest()
+    with AtTheFirstSignal(stop.ask):
+        console.print(f"polling; results go to {out}, and Ctrl-C ends this", style="dim")
+        polling.run(lambda: stop.is_there(interval_s), lambda polled: _print(console, polled, seen))
+
+
+def _print(console: Console, polled: Polled, seen: set[str]) -> None:
+    """Print what a poll came to, and what it does not tell, unless the one before did not tell it either."""
+    from rich.text import Text
+
+    found = polled.report.overview
+    console.print(
+        f"{datetime.now():%H:%M:%S}  poll {polled.number}: {found.groups:,} groups, {found.members:,} members, "
+        f"{found.current_offsets:,} offsets, {found.rebalances:,} rebalances, {polled.rebalances:,} of them new"
+    )
+    problems = [f"{one.subject}: {one.text}" for one in polled.snapshot.problems]
+    new = [one for one in problems if one not in seen]
+    for told in new[:PROBLEMS_SHOWN_MAX]:
+        console.print(Text(f"  not told: {told}", style="red"))
+    if len(new) > PROBLEMS_SHOWN_MAX:
+        console.print(f"  not told: {len(new) - PROBLEMS_SHOWN_MAX:,} more, in tables/problems", style="red")
+    seen.clear()
+    seen.update(problems)

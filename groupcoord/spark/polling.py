@@ -1,0 +1,177 @@
+"""A cluster's groups, asked for every so often, to tables and one page: what ``groupcoord analyze --poll`` runs.
+
+Rows are few, so Arrow writes them: of Spark there is nothing but the declared schemas, and no Java.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from attrs import frozen
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import BooleanType, LongType, StringType, StructType
+
+from groupcoord.clock import Clock, SystemClock
+from groupcoord.live.connection import connection
+from groupcoord.live.settings import ClusterAddress
+from groupcoord.live.snapshots import Snapshot, take_snapshot
+from groupcoord.polling import rows
+from groupcoord.polling.figures import PolledFigures
+from groupcoord.polling.groups import PolledGroups
+from groupcoord.polling.rows import Row
+from groupcoord.polling.views import topics_of
+from groupcoord.report.model import Report
+from groupcoord.spark.analysis import END_OFFSETS_TABLE, write_report
+from groupcoord.spark.group_schemas import EPOCHS, GROUPS, MEMBERS, REBALANCES
+from groupcoord.spark.output import OutputDirectory
+from groupcoord.spark.schemas import CURRENT_OFFSETS, LAG, LIVE_END_OFFSETS, table_schema
+
+_LONG, _STRING = LongType(), StringType()
+_POLLED = ("polled_ms", _LONG, "when the poll was over that showed it")
+
+POLLS = table_schema(
+    _POLLED,
+    ("asked_ms", _LONG, "when it began"),
+    ("groups", _LONG, "how many groups it shows"),
+    ("problems", _LONG, "how much is not told: so many rows of problems"),
+    (
+        "is_whole",
+        BooleanType(),
+        "every broker listed its groups: one that is missing does not exist, or may not be seen",
+    ),
+)
+"""One row a poll."""
+
+PROBLEMS = table_schema(
+    _POLLED,
+    ("subject", _STRING, "group NAME, topic NAME, broker ID, or cluster"),
+    ("problem", _STRING, "what is not told of it, and why"),
+)
+"""What polls did not tell."""
+
+
+def _polled(schema: StructType) -> StructType:
+    """Return the schema of a table whose rows are of polls: with one more column, which marks them."""
+    return StructType([*schema.fields, *table_schema(_POLLED).fields])
+
+
+REPLACED = {
+    "groups": _polled(GROUPS),
+    "members": _polled(MEMBERS),
+    "current_offsets": _polled(CURRENT_OFFSETS),
+    "lag": _polled(LAG),
+}
+"""By name, the tables that hold the last poll."""
+
+APPENDED = {
+    "rebalances": _polled(REBALANCES),
+    "epochs": _polled(EPOCHS),
+    END_OFFSETS_TABLE: LIVE_END_OFFSETS,
+    "polls": POLLS,
+    "problems": PROBLEMS,
+}
+"""By name, the tables that hold all polls of a run."""
+
+UNDER_WAY = "under-way"
+"""The file among those of ``rebalances`` with those that have no end yet."""
+
+
+@frozen
+class Polled:
+    """What a poll came to.
+
+    Attributes:
+        number: of the poll, from 1 on.
+        snapshot: what it told.
+        rebalances: how many it showed.
+        report: what the page says.
+    """
+
+    number: int
+    snapshot: Snapshot
+    rebalances: int
+    report: Report
+
+
+class Polling:
+    """Asks a cluster for its groups, into one directory.
+
+    Args:
+        address: where the cluster is.
+        out: an empty directory, or one that does not exist yet; a URL for fsspec is fine.
+        clock: says when polls and pages are made.
+
+    Raises:
+        InputError: a setting is wrong, or the directory can't be used.
+    """
+
+    def __init__(self, address: ClusterAddress, out: str | os.PathLike[str], *, clock: Clock | None = None) -> None:
+        self._address = address
+        self._clock = clock or SystemClock()
+        inputs = (f"kafka://{address.settings().bootstrap_servers}",)
+        self._output = OutputDirectory(out)
+        self._groups = PolledGroups()
+        self._figures = PolledFigures(inputs, self._groups)
+        self._counts = dict.fromkeys((*REPLACED, *APPENDED), 0)
+        self._number = 0
+
+    def run(self, is_stopped: Callable[[], bool], tell: Callable[[Polled], None]) -> None:
+        """Poll, and write tables and the page, until it is stopped; a poll that has begun is completed.
+
+        Args:
+            is_stopped: waits until the next poll is due or this is to stop, and says if it is.
+            tell: is called after each poll.
+
+        Raises:
+            ClusterError: the cluster can't be reached, or refuses the log-in.
+            InputError: aiokafka is not installed.
+        """
+        with connection(self._address) as (cluster, patience):
+            while True:
+                tell(self._take(take_snapshot(cluster, patience, self._clock.now_ms, topics_of)))
+                if is_stopped():
+                    return
+
+    def _take(self, snapshot: Snapshot) -> Polled:
+        self._number += 1
+        changes = self._groups.take(snapshot)
+        self._figures.take(snapshot, changes)
+        groups, lag = list(rows.group_rows(snapshot)), list(rows.lag_rows(snapshot))
+        self._replace("groups", groups)
+        self._replace("members", rows.member_rows(snapshot))
+        self._replace("current_offsets", rows.offset_rows(snapshot))
+        self._replace("lag", lag)
+        self._append("rebalances", changes.rebalances)
+        under_way = self._groups.rebalances_under_way(snapshot.at_ms)
+        self._write("rebalances", UNDER_WAY, under_way, APPENDED["rebalances"])
+        self._append("epochs", changes.epochs)
+        self._append(END_OFFSETS_TABLE, [one._asdict() for one in snapshot.ends])
+        self._append("problems", rows.problem_rows(snapshot))
+        self._append("polls", [rows.poll_row(snapshot)])
+        counts = self._counts | {"rebalances": self._counts["rebalances"] + len(under_way)}
+        report = self._figures.report(snapshot, groups, lag, counts, self._clock.now_ms())
+        write_report(self._output, report)
+        return Polled(self._number, snapshot, len(changes.rebalances), report)
+
+    def _replace(self, name: str, some: Iterable[Row]) -> None:
+        """Write a table anew."""
+        self._counts[name] = self._write(name, "last", some, REPLACED[name])
+
+    def _append(self, name: str, some: Iterable[Row]) -> None:
+        """Add rows to a table. The first poll writes a file in any case, so that each table can be read."""
+        found = list(some)
+        if found or self._number == 1:
+            self._counts[name] += self._write(name, f"poll-{self._number:08}", found, APPENDED[name])
+
+    def _write(self, name: str, part: str, some: Iterable[Row], schema: StructType) -> int:
+        """Write a file of a table so that readers see it whole or not at all; Spark passes over names with a dot."""
+        table = pa.Table.from_pylist(list(some), to_arrow_schema(schema))
+        file_system, folder = self._output.place(f"tables/{name}")
+        file_system.makedirs(folder, exist_ok=True)
+        with file_system.open(f"{folder}/.{part}", "wb") as file:
+            pq.write_table(table, file)
+        file_system.mv(f"{folder}/.{part}", f"{folder}/{part}.parquet")
+        return int(table.num_rows)
