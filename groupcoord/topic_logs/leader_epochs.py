@@ -71,7 +71,7 @@ class LeaderEpochs:
         if epoch == self.latest:
             return EpochEnd(epoch, end_offset)
         following = bisect_right(self._entries, epoch, key=itemgetter(0))
-        if epoch < 0 or following == len(self._entries):
+        if epoch == NO_LEADER_EPOCH or following == len(self._entries):
             return None
         return EpochEnd(self._entries[following - 1][0] if following else epoch, self._entries[following][1])
 
