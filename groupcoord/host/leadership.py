@@ -8,7 +8,7 @@ stays leader until it fails or somebody else is elected; with each election the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
@@ -28,6 +28,11 @@ class Leader(NamedTuple):
 
     node_id: int
     epoch: int
+
+
+def preferred_leader(node_ids: Sequence[int], index: int) -> int:
+    """Return which of some nodes, in order, is the preferred leader of a partition: the first of its replicas."""
+    return node_ids[index % len(node_ids)]
 
 
 class Leadership:
