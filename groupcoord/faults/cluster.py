@@ -46,6 +46,7 @@ class Cluster:
 
     Attributes:
         rules: what goes wrong with requests; of all lives.
+        node_ids: the nodes, whether or not they run.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class Cluster:
         self._secure = secure
         self._users = users
         self._make_broker = make_broker
-        self._node_ids = range(1, nodes + 1)
+        self.node_ids = range(1, nodes + 1)
         self._in_memory: Storage | None = None
         self._servers: NodeServers | None = None
         self._control: Control | None = None
@@ -161,12 +162,12 @@ class Cluster:
         addresses = Security(self.clock, properties=self._secure).addresses or {"": (HOST, 0)}
         with ExitStack() as stack:
             sockets: list[dict[str, socket.socket]] = []
-            for number in range(len(self._node_ids)):
+            for number in range(len(self.node_ids)):
                 own = {name: (host, port and port + number) for name, (host, port) in addresses.items()}
                 sockets.append({name: stack.enter_context(bound_socket(place)) for name, place in own.items()})
             stack.pop_all()
         ports = (next(iter(own.values())).getsockname()[1] for own in sockets)
-        nodes = [Node(node_id, HOST, port) for node_id, port in zip(self._node_ids, ports, strict=True)]
+        nodes = [Node(node_id, HOST, port) for node_id, port in zip(self.node_ids, ports, strict=True)]
         return NodeServers(self._opened, self.clock, nodes, sockets, self._make_broker)
 
     def _opened(self) -> Storage:

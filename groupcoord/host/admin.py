@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 from uuid import UUID
 
@@ -19,6 +19,7 @@ from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ConfigError, ErrorCode
 from groupcoord.host.config_definitions import Configs, checked_topic_configs
 from groupcoord.host.describe_configs import created_configs
+from groupcoord.host.leadership import preferred_leader
 from groupcoord.host.topics import (
     MAX_PARTITIONS_PER_REQUEST,
     OFFSETS_TOPIC,
@@ -58,7 +59,7 @@ TOPIC_DENIED = "Topic authorization failed."
 def answer_create_topics(
     request: CreateTopics,
     topics: TopicRegistry,
-    node_ids: Collection[int],
+    node_ids: Sequence[int],
     config: Config,
     permissions: Permissions = UNRESTRICTED,
 ) -> CreateTopicsResponse:
@@ -106,7 +107,7 @@ def _creation_refusals(asked: Counter[str], permissions: Permissions) -> dict[st
 
 
 def answer_create_partitions(
-    request: CreatePartitions, topics: TopicRegistry, node_ids: Collection[int], permissions: Permissions = UNRESTRICTED
+    request: CreatePartitions, topics: TopicRegistry, node_ids: Sequence[int], permissions: Permissions = UNRESTRICTED
 ) -> CreatePartitionsResponse:
     """Add partitions to topics. A name that comes twice is refused, with one entry for all; refusals come first."""
     asked = Counter(topic.name for topic in request.topics)
@@ -133,7 +134,7 @@ def answer_create_partitions(
             raise TopicError(ErrorCode.INVALID_REQUEST, f"Topic '{OFFSETS_TOPIC}' keeps its number of partitions.")
         edit.check_extension(topic.name, topic.count)
         if topic.assignments is not None:
-            _check_new_assignments(topic.assignments, topic.count - (before or 0), node_ids)
+            _check_new_assignments(topic.assignments, before or 0, topic.count - (before or 0), node_ids)
         edit.extend(topic.name, topic.count)
         return CreatedPartitions(topic.name, ErrorCode.NONE)
 
@@ -270,7 +271,7 @@ def _configs_of(topic: CreatableTopic) -> Configs:
         raise TopicError(ErrorCode.INVALID_CONFIG, str(error)) from None
 
 
-def _check_layout(topic: CreatableTopic, node_ids: Collection[int]) -> None:
+def _check_layout(topic: CreatableTopic, node_ids: Sequence[int]) -> None:
     if topic.assignments:
         _check_manual_layout(topic, node_ids)
         return
@@ -289,7 +290,7 @@ def _check_layout(topic: CreatableTopic, node_ids: Collection[int]) -> None:
         raise TopicError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
 
 
-def _check_manual_layout(topic: CreatableTopic, node_ids: Collection[int]) -> None:
+def _check_manual_layout(topic: CreatableTopic, node_ids: Sequence[int]) -> None:
     prefix = "A manual partition assignment was specified, but"
     if topic.replication_factor != DEFAULT:
         raise TopicError(ErrorCode.INVALID_REQUEST, f"{prefix} replication factor was not set to -1.")
@@ -301,18 +302,32 @@ def _check_manual_layout(topic: CreatableTopic, node_ids: Collection[int]) -> No
             message = f"Found multiple manual partition assignments for partition {partition_index}"
             raise TopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
         seen.add(partition_index)
-        check_replicas(broker_ids, node_ids)
+        _check_assignment(partition_index, broker_ids, node_ids)
     if seen != set(range(len(seen))):
         message = "partitions should be a consecutive 0-based integer sequence"
         raise TopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
 
 
-def _check_new_assignments(assignments: tuple[tuple[int, ...], ...], added: int, node_ids: Collection[int]) -> None:
+def _check_new_assignments(
+    assignments: tuple[tuple[int, ...], ...], first: int, added: int, node_ids: Sequence[int]
+) -> None:
     if len(assignments) != added:
         message = (
             f"Attempted to add {added} additional partition(s), "
             f"but only {len(assignments)} assignment(s) were specified."
         )
         raise TopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
-    for broker_ids in assignments:
-        check_replicas(broker_ids, node_ids)
+    for partition_index, broker_ids in enumerate(assignments, first):
+        _check_assignment(partition_index, broker_ids, node_ids)
+
+
+def _check_assignment(partition_index: int, broker_ids: tuple[int, ...], node_ids: Sequence[int]) -> None:
+    """Check a manual assignment, of which nothing is kept: so it must begin with who leads the partition anyway."""
+    check_replicas(broker_ids, node_ids)
+    leader_id = preferred_leader(node_ids, partition_index)
+    if broker_ids[0] != leader_id:
+        message = (
+            f"This server keeps no manual assignments: partition {partition_index} is led by node {leader_id} first, "
+            f"not by node {broker_ids[0]}. Move its leader when the topic is there."
+        )
+        raise TopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)

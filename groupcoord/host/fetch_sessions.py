@@ -65,7 +65,8 @@ class _Known:
         told = self.high_watermark, self.log_start_offset
         self.high_watermark = -1 if is_failed else data.high_watermark
         self.log_start_offset = data.log_start_offset
-        return is_failed or bool(data.records) or told != (self.high_watermark, self.log_start_offset)
+        is_known = not is_failed and data.diverging_epoch is None and not data.records
+        return not is_known or told != (self.high_watermark, self.log_start_offset)
 
 
 @define(eq=False)

@@ -16,7 +16,6 @@ from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permiss
 from groupcoord.errors import ErrorCode
 from groupcoord.host.fetch_sessions import Fetched, Target, Targets
 from groupcoord.host.topic_data import (
-    NO_LEADER_EPOCH,
     READ_COMMITTED,
     READ_UNCOMMITTED,
     TopicData,
@@ -25,6 +24,7 @@ from groupcoord.host.topic_data import (
 from groupcoord.host.topics import Topic
 from groupcoord.interpreter import maker
 from groupcoord.topic_logs.errors import FailedLogError, TopicLogError
+from groupcoord.topic_logs.settings import NO_LEADER_EPOCH
 from groupcoord.wire.broker_messages import (
     NO_LEADER,
     Fetch,
@@ -36,6 +36,7 @@ from groupcoord.wire.broker_messages import (
 from groupcoord.wire.pacing import paced
 
 if TYPE_CHECKING:
+    from groupcoord.topic_logs.leader_epochs import EpochEnd
     from groupcoord.topic_logs.partition_log import PartitionLog
 
 
@@ -117,7 +118,8 @@ def plan_fetch(request: Fetch, targets: Targets, data: TopicData, permissions: P
         if topic is not None and topic.has_partition(index):
             try:
                 log = data.log(topic, index)
-                readable.append(Readable(target, partition, log, data.leader_epoch(topic, index)))
+                leader_epoch = data.leader_epoch(topic, index) if log is None else log.leader_epoch
+                readable.append(Readable(target, partition, log, leader_epoch))
             except FailedLogError as error:
                 refused.append((target, FetchedPartitionData(index, error.error_code)))
         else:
@@ -162,7 +164,7 @@ def read(plan: FetchPlan) -> FetchResult:
     for readable in paced(plan.readable):
         fetched, size_bytes = _read(readable, plan, left, takes_first=not has_read)
         found.append((readable.target, fetched))
-        has_failed = has_failed or fetched.error_code is not ErrorCode.NONE
+        has_failed = has_failed or fetched.error_code is not ErrorCode.NONE or fetched.diverging_epoch is not None
         has_read = has_read or bool(size_bytes)
         left = max(left - size_bytes, 0)
         read_bytes += size_bytes
@@ -179,6 +181,10 @@ def _read(readable: Readable, plan: FetchPlan, left: int, *, takes_first: bool) 
     if log is None:
         end = partition.fetch_offset
         return FetchedPartitionData(index, error_code, end, end, 0, () if is_committed else None), 0
+    diverging = None if partition.last_fetched_epoch < 0 else _diverging(partition, log)
+    if diverging is not None:
+        numbers = index, error_code, log.end_offset, log.last_stable_offset, log.start_offset
+        return FetchedPartitionData(*numbers, None, diverging_epoch=diverging), 0
     try:
         batches = log.read(
             partition.fetch_offset,
@@ -191,7 +197,7 @@ def _read(readable: Readable, plan: FetchPlan, left: int, *, takes_first: bool) 
         return FetchedPartitionData(index, error.error_code, aborted_transactions=None), 0
     aborted = tuple(transaction[:2] for transaction in batches.aborted) if is_committed else None
     numbers = index, error_code, log.end_offset, log.last_stable_offset, log.start_offset
-    return _make_fetched((*numbers, aborted, NO_REPLICA, batches.parts, NO_LEADER)), batches.size_bytes
+    return _make_fetched((*numbers, aborted, NO_REPLICA, batches.parts, NO_LEADER, None)), batches.size_bytes
 
 
 def _check(readable: Readable, request: Fetch) -> ErrorCode:
@@ -204,7 +210,17 @@ def _check(readable: Readable, request: Fetch) -> ErrorCode:
     if request.replica_id >= 0:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER  # there are no followers here
     leader_epoch = readable.leader_epoch if log is None else log.leader_epoch
-    is_beyond = log is not None and not log.start_offset <= partition.fetch_offset <= log.end_offset
-    if is_beyond or partition.fetch_offset < 0 or partition.last_fetched_epoch > leader_epoch:
+    offset, last_epoch = partition.fetch_offset, partition.last_fetched_epoch
+    # Who says of which epoch its last record is, is told where that ends.
+    is_beyond = log is not None and (offset < log.start_offset or (offset > log.end_offset and last_epoch < 0))
+    if is_beyond or offset < 0 or last_epoch > leader_epoch:
         return ErrorCode.OFFSET_OUT_OF_RANGE
     return ErrorCode.NONE
+
+
+def _diverging(partition: FetchPartition, log: PartitionLog) -> EpochEnd | None:
+    """Return where the epoch of a reader's last record ends, if that record isn't in the log."""
+    end = log.end_of_epoch(partition.last_fetched_epoch)
+    if end is None or (end.epoch == partition.last_fetched_epoch and end.end_offset >= partition.fetch_offset):
+        return None
+    return end

@@ -8,7 +8,7 @@ stays leader until it fails or somebody else is elected; with each election the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
@@ -30,19 +30,24 @@ class Leader(NamedTuple):
     epoch: int
 
 
+def preferred_leader(node_ids: Sequence[int], index: int) -> int:
+    """Return which of some nodes, in order, is the preferred leader of a partition: the first of its replicas."""
+    return node_ids[index % len(node_ids)]
+
+
 class Leadership:
     """The nodes of a server, and the leaders of its partitions.
 
     Args:
         nodes: the nodes, with the addresses that clients are told; all of them run.
-        first_epoch: returns the epoch of the first leader of a partition whose log may be older than this; that is 0
-            by default.
+        first_epoch: returns the epoch of the first leader of a partition whose log may be older than this, None if
+            that can't be told now; 0 by default.
 
     Raises:
         ValueError: there is no node.
     """
 
-    def __init__(self, nodes: Iterable[Node], first_epoch: Callable[[Topic, int], int] | None = None) -> None:
+    def __init__(self, nodes: Iterable[Node], first_epoch: Callable[[Topic, int], int | None] | None = None) -> None:
         self._nodes = {node.node_id: node for node in sorted(nodes)}
         if not self._nodes:
             raise ValueError("a server has at least one node")
@@ -51,6 +56,7 @@ class Leadership:
         self._leaders: dict[tuple[UUID, int], Leader] = {}
         ids = tuple(self._nodes)
         self._sole = Leader(ids[0], LEADER_EPOCH) if len(ids) == 1 else None
+        self._sole_leaders: dict[tuple[UUID, int], dict[int, Leader]] = {}  # by topic and how many partitions it has
         self._rotations = [ids[first:] + ids[:first] for first in range(len(ids))]
 
     # ------------------------------------------------------------ nodes
@@ -91,12 +97,29 @@ class Leadership:
     def leader(self, topic: Topic, index: int) -> Leader:
         """Return who leads a partition."""
         if self._sole is not None:
-            return self._sole
+            return self._later_epochs(topic, self._sole).get(index, self._sole)
         key = topic.topic_id, index
         leader = self._leaders.get(key)
         if leader is None:
-            leader = self._leaders[key] = Leader(self._first_running(topic, index), self._first_epoch(topic, index))
+            epoch = self._first_epoch(topic, index) or LEADER_EPOCH
+            leader = self._leaders[key] = Leader(self._first_running(topic, index), epoch)
         return leader
+
+    def leader_of_all(self, topic: Topic) -> Leader | None:
+        """Return who leads every partition of a topic, with the same epoch; None if they may differ."""
+        sole = self._sole
+        return None if sole is None or self._later_epochs(topic, sole) else sole
+
+    def _later_epochs(self, topic: Topic, sole: Leader) -> dict[int, Leader]:
+        """Return the leaders of those partitions of a node that is alone whose logs others have led before."""
+        key = topic.topic_id, topic.partition_count
+        leaders = self._sole_leaders.get(key)
+        if leaders is None:
+            epochs = [self._first_epoch(topic, index) for index in range(topic.partition_count)]
+            leaders = {index: Leader(sole.node_id, epoch) for index, epoch in enumerate(epochs) if epoch}
+            if None not in epochs:
+                self._sole_leaders[key] = leaders
+        return leaders
 
     def leads(self, node_id: int, topic: Topic, index: int) -> bool:
         """Tell whether a node leads a partition."""
@@ -123,16 +146,24 @@ class Leadership:
         self._leaders[topic.topic_id, index] = leader
         return leader
 
+    def raise_epoch(self, topic: Topic, index: int, epoch: int) -> None:
+        """A partition's log knows of a later leader than was known here: the current one has at least its epoch."""
+        leader = self.leader(topic, index)
+        self._leaders[topic.topic_id, index] = leader._replace(epoch=max(leader.epoch, epoch))
+
     def forget(self, topic: Topic) -> None:
         """A topic is gone."""
         for index in range(topic.partition_count):
             self._leaders.pop((topic.topic_id, index), None)
+        for key in [key for key in self._sole_leaders if key[0] == topic.topic_id]:
+            del self._sole_leaders[key]
 
     # ------------------------------------------------------------ failures
 
     def stopped(self, node_id: int) -> None:
         """A node runs no more. It leads what it led until others are elected, see :meth:`to_elect`."""
         self._running.discard(node_id)
+        self._sole_leaders.clear()  # its logs are read anew when it runs again
 
     def started(self, node_id: int) -> None:
         """A node runs again, and can be elected."""

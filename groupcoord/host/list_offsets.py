@@ -89,10 +89,12 @@ def _list(partition: ListOffsetsPartition, name: str, request: ListOffsets, data
         return ListedOffsetsPartition(index, error.error_code)
     if partition.timestamp in (LATEST, EARLIEST, EARLIEST_LOCAL):
         offset = 0 if log is None else _bound(log, partition.timestamp, request.isolation_level)
+        if log is not None and partition.timestamp != LATEST:
+            leader_epoch = log.epochs.at(offset)
         return ListedOffsetsPartition(index, ErrorCode.NONE, offset=offset, leader_epoch=leader_epoch)
     if log is None or partition.timestamp in NOT_HELD:
         return ListedOffsetsPartition(index, ErrorCode.NONE)
-    return _find(log, partition, request.isolation_level, leader_epoch)
+    return _find(log, partition, request.isolation_level)
 
 
 def _bound(log: PartitionLog, timestamp: int, isolation_level: int) -> int:
@@ -101,9 +103,7 @@ def _bound(log: PartitionLog, timestamp: int, isolation_level: int) -> int:
     return log.last_stable_offset if isolation_level == READ_COMMITTED else log.end_offset
 
 
-def _find(
-    log: PartitionLog, partition: ListOffsetsPartition, isolation_level: int, leader_epoch: int
-) -> ListedOffsetsPartition:
+def _find(log: PartitionLog, partition: ListOffsetsPartition, isolation_level: int) -> ListedOffsetsPartition:
     """Find a record by its time; one that the reader may not see yet is not found."""
     try:
         is_largest = partition.timestamp == MAX_TIMESTAMP
@@ -112,4 +112,4 @@ def _find(
         return ListedOffsetsPartition(partition.partition_index, error.error_code)
     if found is None or found.offset >= _bound(log, LATEST, isolation_level):
         return ListedOffsetsPartition(partition.partition_index, ErrorCode.NONE)
-    return ListedOffsetsPartition(partition.partition_index, ErrorCode.NONE, *found, leader_epoch)
+    return ListedOffsetsPartition(partition.partition_index, ErrorCode.NONE, *found, log.epochs.at(found.offset))

@@ -191,8 +191,9 @@ class _View(NamedTuple):
         return MetadataTopic(error_code, name, authorized_operations=self.operations(name))
 
     def known(self, topic: Topic) -> MetadataTopic:
-        if self.leadership.is_sole:  # as a rule there is one node, and clients ask for this very often
-            leader_id, leader_epoch = self.leadership.leader(topic, 0)
+        leader = self.leadership.leader_of_all(topic)
+        if leader is not None:  # as a rule there is one node, and clients ask for this very often
+            leader_id, leader_epoch = leader
             nodes = (leader_id,)
             partitions = [
                 MetadataPartition(ErrorCode.NONE, index, leader_id, leader_epoch, nodes, nodes)

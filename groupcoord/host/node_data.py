@@ -49,9 +49,14 @@ class NodeData(TopicData):
         Raises:
             FailedLogError: its files can't be used; NotLeaderError, which is one: another node leads it.
         """
-        if not self._leadership.leads(self._node_id, topic, partition_index):
+        leader = self._leadership.leader(topic, partition_index)
+        if leader.node_id != self._node_id:
             raise NotLeaderError
-        return super().log(topic, partition_index)
+        log = super().log(topic, partition_index)
+        if log is not None and log.leader_epoch != leader.epoch:  # its files could not be used for a while
+            log.begin_epoch(leader.epoch)
+            self._leadership.raise_epoch(topic, partition_index, log.leader_epoch)
+        return log
 
     def leader_epoch(self, topic: Topic, partition_index: int) -> int:
         """See :class:`~groupcoord.host.topic_data.TopicData`."""

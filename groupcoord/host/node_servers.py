@@ -25,8 +25,6 @@ from groupcoord.host.opening import Storage
 from groupcoord.host.server import Server, advertised
 from groupcoord.host.topics import Topic
 from groupcoord.host.transactions import TransactionCoordinator
-from groupcoord.topic_logs.errors import FailedLogError
-from groupcoord.topic_logs.settings import LEADER_EPOCH
 
 logger = logging.getLogger("groupcoord.host")
 
@@ -131,15 +129,9 @@ class NodeServers:
             raise NoSuchNodeError("no node runs")
         return self._nodes
 
-    def _first_epoch(self, topic: Topic, index: int) -> int:
-        """Return the epoch of the newest leader that wrote to a partition's log."""
-        if topic.is_internal or self._storage is None:
-            return LEADER_EPOCH
-        try:
-            log = self._storage.data.log(topic, index)
-        except FailedLogError:
-            return LEADER_EPOCH
-        return LEADER_EPOCH if log is None else log.leader_epoch
+    def _first_epoch(self, topic: Topic, index: int) -> int | None:
+        """Return the epoch of the newest leader that a partition's log knows; None if that can't be told now."""
+        return None if self._storage is None else self._storage.data.latest_epoch(topic, index)
 
     # ------------------------------------------------------------ lives
 

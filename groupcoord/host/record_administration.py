@@ -9,6 +9,7 @@ from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permiss
 from groupcoord.errors import ErrorCode
 from groupcoord.host.topic_data import TopicData, check_leader_epoch
 from groupcoord.topic_logs.errors import FailedLogError, TopicLogError
+from groupcoord.topic_logs.settings import NO_LEADER_EPOCH
 from groupcoord.wire.broker_messages import (
     DeletedRecordsPartition,
     DeletedRecordsTopic,
@@ -24,7 +25,6 @@ from groupcoord.wire.broker_messages import (
 from groupcoord.wire.pacing import paced
 
 HIGH_WATERMARK = -1
-NO_EPOCH = -1
 
 
 def answer_delete_records(
@@ -91,7 +91,7 @@ def _find_end(partition: LeaderEpochPartition, name: str, data: TopicData, permi
         return LeaderEpochEnd(index, error_code)
     leader_epoch = data.leader_epoch(topic, index)
     error_code = check_leader_epoch(partition.current_leader_epoch, leader_epoch)
-    if error_code is not ErrorCode.NONE or epoch == NO_EPOCH or epoch > leader_epoch:
+    if error_code is not ErrorCode.NONE or epoch == NO_LEADER_EPOCH or epoch > leader_epoch:
         return LeaderEpochEnd(index, error_code)
     try:
         log = data.log(topic, index)
@@ -99,6 +99,4 @@ def _find_end(partition: LeaderEpochPartition, name: str, data: TopicData, permi
         return LeaderEpochEnd(index, error.error_code)
     if log is None:
         return LeaderEpochEnd(index, ErrorCode.NONE, epoch, 0)
-    if epoch == leader_epoch:
-        return LeaderEpochEnd(index, ErrorCode.NONE, epoch, log.end_offset)
-    return LeaderEpochEnd(index, ErrorCode.NONE, *log.end_of_epoch(epoch))
+    return LeaderEpochEnd(index, ErrorCode.NONE, *(log.end_of_epoch(epoch) or ()))

@@ -23,7 +23,7 @@ from groupcoord.host.limited_log import LimitedLog
 from groupcoord.host.topics import Topic, TopicRegistry
 from groupcoord.settings import INT64_MAX
 from groupcoord.topic_logs.errors import FailedLogError, TopicLogError
-from groupcoord.topic_logs.settings import LEADER_EPOCH, TopicLogSettings
+from groupcoord.topic_logs.settings import LEADER_EPOCH, NO_LEADER_EPOCH, TopicLogSettings
 from groupcoord.topic_logs.topic_logs import COMPACTION_BUDGET, TopicLogs
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("groupcoord.host")
 
-NO_LEADER_EPOCH = -1
 RETAINED_AT_ONCE = 100
 """So many logs are looked at, for what need not be kept, without a pause."""
 
@@ -96,7 +95,13 @@ class TopicData:
 
     def leader_epoch(self, topic: Topic, partition_index: int) -> int:
         """Return the epoch of the leader of a partition that exists."""
-        return LEADER_EPOCH
+        return self.latest_epoch(topic, partition_index) or LEADER_EPOCH
+
+    def latest_epoch(self, topic: Topic, partition_index: int) -> int | None:
+        """Return the epoch of the newest leader that a partition's log knows; None if its files can't be used."""
+        if self.logs is None or topic.is_internal:
+            return LEADER_EPOCH
+        return self.logs.leader_epoch(topic, partition_index)
 
     def settings_of(self, topic: Topic) -> TopicLogSettings:
         """Return what holds for the logs of a topic."""

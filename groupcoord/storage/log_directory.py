@@ -6,7 +6,8 @@ import base64
 import fcntl
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -151,9 +152,23 @@ def note_leader_epoch(folder: Path, leader_epoch: int, start_offset: int) -> int
         # An epoch in which nothing was written yet gives way, as in Kafka's LeaderEpochFileCache.
         entries = [entry for entry in entries if entry[1] < start_offset]
         entries.append((leader_epoch, start_offset))
-        lines = [f"{epoch} {offset}" for epoch, offset in entries]
-        replace_file(folder / LEADER_EPOCH_FILE, "\n".join(["0", str(len(entries)), *lines, ""]).encode())
+        write_leader_epochs(folder, entries)
     return max(leader_epoch, entries[-1][0])
+
+
+def write_leader_epochs(folder: Path, entries: Sequence[tuple[int, int]], *, is_durable: bool = True) -> None:
+    """Write ``leader-epoch-checkpoint``.
+
+    Args:
+        folder: of the log.
+        entries: the epochs, oldest first, and where each begins.
+        is_durable: wait until the disk has it.
+
+    Raises:
+        OSError: it can't be written; the old file is as it was.
+    """
+    lines = ["0", str(len(entries)), *(f"{epoch} {offset}" for epoch, offset in entries), ""]
+    replace_file(folder / LEADER_EPOCH_FILE, "\n".join(lines).encode(), is_durable=is_durable)
 
 
 def read_leader_epochs(folder: Path) -> list[tuple[int, int]]:
@@ -169,8 +184,12 @@ def read_leader_epochs(folder: Path) -> list[tuple[int, int]]:
     lines = path.read_text("ascii").split("\n")
     if lines[0] != "0" or len(lines) < 2:
         raise ValueError(f"{path}: not a leader epoch checkpoint of version 0")
-    entries = [line.split(" ") for line in lines[2 : 2 + int(lines[1])]]
-    return [(int(epoch), int(offset)) for epoch, offset in entries]
+    numbers = [line.split(" ") for line in lines[2 : 2 + int(lines[1])]]
+    entries = [(int(epoch), int(offset)) for epoch, offset in numbers]
+    is_ordered = all(one < other and begin <= end for (one, begin), (other, end) in pairwise([(-1, 0), *entries]))
+    if len(entries) != int(lines[1]) or not is_ordered:
+        raise ValueError(f"{path}: not all epochs are there, in order")
+    return entries
 
 
 def read_offset_checkpoint(path: Path) -> dict[tuple[str, int], int]:

@@ -337,9 +337,10 @@ class ServerThread(FaultWords, Assertions):
 
         pytest shows it with a test that fails and has the server from a fixture.
         """
+        tells_nodes = len(self._cluster.node_ids) > 1
         if self._thread is None:
-            return report_on(None, self.requests, self._log_tap.lines())
-        return self.run(lambda broker: report_on(broker, self.requests, self._log_tap.lines()))
+            return report_on(None, self.requests, self._log_tap.lines(), tells_nodes=tells_nodes)
+        return self.run(lambda broker: report_on(broker, self.requests, self._log_tap.lines(), tells_nodes=tells_nodes))
 
     def clear_requests(self) -> None:
         """Forget what has come."""

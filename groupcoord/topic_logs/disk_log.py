@@ -26,13 +26,14 @@ from groupcoord.storage.lost_segments import find_loss, find_loss_behind
 from groupcoord.storage.segments import recover_log
 from groupcoord.topic_logs.errors import FailedLogError, RefusedBatchError, TopicLogError
 from groupcoord.topic_logs.file_segment import FileSegment
+from groupcoord.topic_logs.leader_epochs import LeaderEpochs
 from groupcoord.topic_logs.log_folder import LogFolder
 from groupcoord.topic_logs.log_memory import LogMemory
 from groupcoord.topic_logs.open_files import OpenFiles
 from groupcoord.topic_logs.partition_log import PartitionLog, Write
 from groupcoord.topic_logs.producer_states import ProducerStates
 from groupcoord.topic_logs.segments import Segment
-from groupcoord.topic_logs.settings import TopicLogSettings
+from groupcoord.topic_logs.settings import LEADER_EPOCH, NO_LEADER_EPOCH, TopicLogSettings
 
 CHECK_INTERVAL_MS = 100
 """How often appends look whether the file is still there: a look costs as much as a ``write``."""
@@ -43,9 +44,10 @@ class Acknowledged(NamedTuple):
 
     end_offset: int
     bases: frozenset[int]
+    leader_epoch: int
 
 
-NOTHING_ACKNOWLEDGED = Acknowledged(0, frozenset())
+NOTHING_ACKNOWLEDGED = Acknowledged(0, frozenset(), LEADER_EPOCH)
 
 
 P = ParamSpec("P")
@@ -120,7 +122,7 @@ class DiskLog(PartitionLog):
     @property
     def acknowledged(self) -> Acknowledged:
         """What it must have when it is opened again."""
-        return Acknowledged(self.end_offset, frozenset(self._bases))
+        return Acknowledged(self.end_offset, frozenset(self._bases), self.leader_epoch)
 
     # ------------------------------------------------------------ opening
 
@@ -129,14 +131,18 @@ class DiskLog(PartitionLog):
         if not acknowledged.bases.issubset(bases):
             missing = segment_path(path, min(acknowledged.bases.difference(bases)))
             raise FailedLogError(f"{missing} is missing; put it back, or restart to go on without it")
-        self._epochs = self.folder.leader_epochs() or self._epochs
-        self.leader_epoch = max(self._epochs[-1][0], self.leader_epoch)
+        epochs = self.folder.leader_epochs()
+        self._saved_epochs = tuple(epochs)
         if bases:
             for base, following in pairwise(bases):
                 size_bytes = os.path.getsize(segment_path(path, base))
                 self._begin(FileSegment.found(path, base, following, size_bytes, self.files, self.memory))
+            if not self._saved_epochs:
+                self._note_epochs(epochs)
             if not (is_clean and self._resume(bases[-1])):
-                self._recover(bases)
+                self._recover(bases, epochs)
+            elif not self._saved_epochs:
+                self._note_epochs(epochs)
             active = self._segments[-1]
             assert isinstance(active, FileSegment)
             self._rolled_bytes = active.size_bytes
@@ -148,6 +154,34 @@ class DiskLog(PartitionLog):
                 f"it ends at offset {self.end_offset}, but all below {acknowledged.end_offset} was acknowledged; put "
                 "it back, or restart to go on without it"
             )
+        self._set_epochs(epochs)
+        self.begin_epoch(acknowledged.leader_epoch)
+
+    def _note_epochs(self, epochs: list[tuple[int, int]]) -> None:
+        """Note the leaders' epochs that the batches name, for want of a file that tells them."""
+        for segment in self._segments:
+            assert isinstance(segment, FileSegment)
+            for batch in segment.headers():
+                note_epoch(batch, epochs)
+
+    def _set_epochs(self, epochs: Sequence[tuple[int, int]]) -> None:
+        self.epochs = LeaderEpochs(epochs or [(LEADER_EPOCH, self.end_offset)])
+        self.leader_epoch = self.epochs.latest
+        self.epochs.trim(self.start_offset, self.end_offset)
+        if self._segments:
+            # Without this file the next start has to read more, and that is all.
+            with contextlib.suppress(OSError):
+                self._save_epochs()
+
+    def _save_epochs(self) -> None:
+        """Write the leaders' epochs, where the file tells others.
+
+        Raises:
+            OSError: they can't be written.
+        """
+        if self.epochs.entries != self._saved_epochs:
+            self.folder.save_leader_epochs(self.epochs.entries)
+            self._saved_epochs = self.epochs.entries
 
     def _resume(self, base: int) -> bool:
         """Go on where the log was shut down; tell if that can be."""
@@ -159,8 +193,8 @@ class DiskLog(PartitionLog):
         self._replay(self.folder.load_producers(self.producers, active.next_offset))
         return True
 
-    def _recover(self, bases: Sequence[int]) -> None:
-        """Check the end of the log, and note what is in the last segment."""
+    def _recover(self, bases: Sequence[int], epochs: list[tuple[int, int]]) -> None:
+        """Check the end of the log, and note what is in the last segment; newer leaders' epochs, too."""
         self._is_saved = False
         path, base = self.folder.path, bases[-1]
         size_bytes, _ = recover_log(path, list(bases))
@@ -169,6 +203,7 @@ class DiskLog(PartitionLog):
         self._replay(self.folder.load_producers(self.producers, base))
         active = FileSegment(path, base, self.files, self.memory)
         for batch in active.scan(size_bytes):
+            note_epoch(batch, epochs)
             aborted = replay(batch, self.producers)
             if aborted is not None:
                 active.add_aborted(aborted)
@@ -200,16 +235,23 @@ class DiskLog(PartitionLog):
         if loss is not None:
             raise FailedLogError(f"{loss}, and what was acknowledged may be gone with it")
         try:
-            self.leader_epoch = self.folder.create(self.leader_epoch, self.end_offset)
-        except (OSError, ValueError) as error:
+            self._make_folder()
+        except OSError as error:
             reason = f"{self.folder.path} can't be written: {error}"
             raise RefusedBatchError(ErrorCode.KAFKA_STORAGE_ERROR, reason) from error
         self._has_written, self._is_saved = True, False
 
+    def _make_folder(self) -> None:
+        self.folder.create()
+        self._save_epochs()
+
     def begin_epoch(self, leader_epoch: int) -> None:
-        """See :class:`~groupcoord.topic_logs.partition_log.PartitionLog`; the next batch has it noted on disk."""
+        """See :class:`~groupcoord.topic_logs.partition_log.PartitionLog`; that is noted on disk."""
         super().begin_epoch(leader_epoch)
-        self._has_written = False
+        if self.failure is None and self.epochs.entries != self._saved_epochs:
+            self._has_written = False  # if it can't be noted now, the next batch tries again
+            with contextlib.suppress(OSError):
+                self._make_folder()
 
     def _is_full(self, last: Segment, write: Write, settings: TopicLogSettings) -> bool:
         assert isinstance(last, FileSegment)
@@ -291,6 +333,8 @@ class DiskLog(PartitionLog):
     @_watched
     def _drop_before(self, offset: int) -> None:
         self._note_start(offset)
+        if self.epochs.trim(offset, self.end_offset):
+            self._save_epochs()
         self._drop(bisect_right(self._bases[1:], offset))
 
     retain = _watched(PartitionLog.retain)
@@ -351,6 +395,12 @@ class DiskLog(PartitionLog):
     readable_bytes = _watched(PartitionLog.readable_bytes)
     find_time = _watched(PartitionLog.find_time)
     find_max_time = _watched(PartitionLog.find_max_time)
+
+
+def note_epoch(batch: Batch, epochs: list[tuple[int, int]]) -> None:
+    """Note the leader's epoch that a batch names, if it is newer than those that are known."""
+    if batch.leader_epoch > (epochs[-1][0] if epochs else NO_LEADER_EPOCH):
+        epochs.append((batch.leader_epoch, batch.base_offset))
 
 
 def replay(batch: Batch, producers: ProducerStates) -> AbortedTransaction | None:

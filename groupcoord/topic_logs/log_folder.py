@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
 
 from groupcoord.storage.log_directory import (
     list_segments,
-    note_leader_epoch,
     read_leader_epochs,
     read_topic_id,
     topic_id_text,
+    write_leader_epochs,
     write_partition_metadata,
 )
 from groupcoord.storage.swapping import INDEX_SUFFIXES, finish_swaps
@@ -59,28 +60,33 @@ class LogFolder(NamedTuple):
         finish_swaps(self.path)
         return list_segments(self.path)
 
-    def create(self, leader_epoch: int, next_offset: int) -> int:
-        """Make the folder and its small files, where they are missing.
-
-        Returns:
-            The leader epoch that batches are to name.
+    def create(self) -> None:
+        """Make the folder and the file that tells whose it is, where they are missing.
 
         Raises:
             OSError: they can't be written.
-            ValueError: the leader epochs there are not as Kafka writes them.
         """
         self.path.mkdir(exist_ok=True)
         write_partition_metadata(self.path, self.topic_id)
-        return note_leader_epoch(self.path, leader_epoch, next_offset)
 
     def leader_epochs(self) -> list[tuple[int, int]]:
-        """Return the leader epochs, oldest first, and where each begins.
+        """Return the leaders' epochs, oldest first, and where each begins; none if there is no file that tells them.
 
         Raises:
             OSError: it can't be read.
-            ValueError: the file is not one that Kafka writes.
         """
-        return read_leader_epochs(self.path)
+        try:
+            return read_leader_epochs(self.path)
+        except ValueError:  # Kafka doesn't write such a file; the batches tell the same
+            return []
+
+    def save_leader_epochs(self, entries: Sequence[tuple[int, int]]) -> None:
+        """Write the leaders' epochs. What a power failure takes back the batches still tell.
+
+        Raises:
+            OSError: they can't be written.
+        """
+        write_leader_epochs(self.path, entries, is_durable=False)
 
     def forget_indexes(self, base_offset: int) -> None:
         """Delete the indexes of a segment, which may be behind it or ahead of it."""

@@ -16,13 +16,14 @@ from groupcoord.records.batches import encode_batch
 from groupcoord.records.codec import encode_record
 from groupcoord.storage.cleaned_transactions import AbortedTransaction
 from groupcoord.topic_logs.errors import FailedLogError, RefusedBatchError, TopicLogError
+from groupcoord.topic_logs.leader_epochs import EpochEnd, LeaderEpochs
 from groupcoord.topic_logs.log_memory import LogMemory
 from groupcoord.topic_logs.memory_segment import MemorySegment
 from groupcoord.topic_logs.produced_batch import ProducedBatch, check_produced, placed
 from groupcoord.topic_logs.producer_states import ProducerStates
 from groupcoord.topic_logs.record_times import first_since
 from groupcoord.topic_logs.segments import INDEX_INTERVAL_BYTES, Data, Place, Segment
-from groupcoord.topic_logs.settings import DEFAULT_SETTINGS, LEADER_EPOCH, TopicLogSettings
+from groupcoord.topic_logs.settings import DEFAULT_SETTINGS, TopicLogSettings
 
 Watcher = Callable[["PartitionLog"], None]
 """Is told that a log has grown, or that its last stable offset has, or that it is gone."""
@@ -88,7 +89,8 @@ class PartitionLog:
     Attributes:
         start_offset: where readers may begin.
         end_offset: the offset of the next record, and the high watermark.
-        leader_epoch: which batches name.
+        epochs: of the leaders under whom its records were written.
+        leader_epoch: which batches name: the latest of them.
         memory: where what it takes is counted.
         producers: what is known of those who wrote here.
         watchers: told of what happens; whoever adds itself takes itself out again.
@@ -103,8 +105,8 @@ class PartitionLog:
     def __init__(self, memory: LogMemory) -> None:
         self.start_offset = 0
         self.end_offset = 0
-        self.leader_epoch = LEADER_EPOCH
-        self._epochs = [(LEADER_EPOCH, 0)]  # and where each begins, in order
+        self.epochs = LeaderEpochs()
+        self.leader_epoch = self.epochs.latest
         self.is_closed = False
         self.producers = ProducerStates(memory)
         self.watchers: dict[Watcher, None] = {}
@@ -243,19 +245,12 @@ class PartitionLog:
     def begin_epoch(self, leader_epoch: int) -> None:
         """Have batches name a leader's epoch from now on; nothing happens if it isn't a newer one."""
         if leader_epoch > self.leader_epoch:
-            # An epoch in which nothing was written gives way, as in Kafka's LeaderEpochFileCache.
-            self._epochs = [entry for entry in self._epochs if entry[1] < self.end_offset]
-            self._epochs.append((leader_epoch, self.end_offset))
+            self.epochs.begin(leader_epoch, self.end_offset)
             self.leader_epoch = leader_epoch
 
-    def end_of_epoch(self, leader_epoch: int) -> tuple[int, int]:
-        """Return where the records of an earlier leader's epoch end: the last epoch up to it, and the offset behind.
-
-        An epoch before the first ends, as in Kafka, where the first begins.
-        """
-        earlier = [epoch for epoch, _ in self._epochs if epoch <= leader_epoch]
-        begins = next((start for epoch, start in self._epochs if epoch > leader_epoch), self.end_offset)
-        return (earlier[-1] if earlier else leader_epoch), max(begins, self.start_offset)
+    def end_of_epoch(self, leader_epoch: int) -> EpochEnd | None:
+        """Return the last leader's epoch up to one, and where its records end; None if no such epoch is known yet."""
+        return self.epochs.end_of(leader_epoch, self.end_offset)
 
     # ------------------------------------------------------------ the start, and the end
 
@@ -275,6 +270,7 @@ class PartitionLog:
 
     def _start_at(self, offset: int) -> None:
         self.start_offset = offset
+        self.epochs.trim(offset, self.end_offset)
         self._drop(bisect_right([segment.next_offset for segment in self._segments], offset))
 
     def retain(self, settings: TopicLogSettings, now_ms: int) -> int:

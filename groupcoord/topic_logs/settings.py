@@ -7,7 +7,10 @@ from attrs import frozen
 from groupcoord.settings import INT64_MAX
 
 LEADER_EPOCH = 0
-"""A node that is alone leads from the beginning, for ever."""
+"""Of the first leader of a log."""
+
+NO_LEADER_EPOCH = -1
+"""Somebody doesn't know, or doesn't say, an epoch."""
 
 
 @frozen

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from groupcoord.topic_logs.errors import FailedLogError, RefusedBatchError
 from groupcoord.topic_logs.log_memory import LOG_BYTES, LogMemory
-from groupcoord.topic_logs.settings import TopicLogSettings
+from groupcoord.topic_logs.settings import LEADER_EPOCH, TopicLogSettings
 
 if TYPE_CHECKING:
     from groupcoord.storage.cleaner import Cleaner, Logs
@@ -97,6 +97,21 @@ class TopicLogs:
             self._drop(topic, partition_index, log)
             return self._new_log(topic, partition_index)
         return log
+
+    def leader_epoch(self, topic: NamedTopic, partition_index: int) -> int | None:
+        """Return the latest leader's epoch of a log, which need not be open; None if its files can't be used."""
+        log = self._logs.get(topic.topic_id, {}).get(partition_index)
+        if log is not None:
+            return log.leader_epoch
+        if self._directory is None:
+            return LEADER_EPOCH
+        folder = self._directory.folder(topic.name, topic.topic_id, partition_index)
+        if not folder.path.exists():
+            return LEADER_EPOCH
+        with suppress(OSError, FailedLogError):
+            epochs = folder.leader_epochs() if self._directory.was_clean else []
+            return epochs[-1][0] if epochs else self.log(topic, partition_index).leader_epoch
+        return None
 
     def _new_log(self, topic: NamedTopic, partition_index: int) -> PartitionLog:
         from groupcoord.topic_logs.partition_log import PartitionLog

@@ -366,7 +366,8 @@ NO_LEADER = CurrentLeader()
 class FetchedPartitionData(NamedTuple):
     """What one partition has. ``aborted_transactions``: ``(producer_id, first_offset)`` each; None: not asked for.
 
-    ``records``: batches back to back, in as many pieces as it pleases.
+    ``records``: batches back to back, in as many pieces as it pleases. ``diverging_epoch``: the reader's last record
+    isn't in the log, but the last epoch up to that record's is this one, and ends there; never with a current leader.
     """
 
     partition_index: int
@@ -378,6 +379,7 @@ class FetchedPartitionData(NamedTuple):
     preferred_read_replica: int = -1
     records: tuple[bytes | memoryview, ...] = ()
     current_leader: CurrentLeader = NO_LEADER
+    diverging_epoch: tuple[int, int] | None = None
 
 
 class FetchedTopicData(NamedTuple):

@@ -14,7 +14,12 @@ _ENDPOINTS_TAG = b"\x00"
 
 def write_leader(tag: int, leader: CurrentLeader) -> bytes:
     """Write the tagged fields of a partition: its current leader."""
-    value = INT32.pack(leader.leader_id) + INT32.pack(leader.leader_epoch) + _NOTHING_TAGGED
+    return write_tagged(tag, INT32.pack(leader.leader_id) + INT32.pack(leader.leader_epoch))
+
+
+def write_tagged(tag: int, numbers: bytes) -> bytes:
+    """Write tagged fields: a single one, a structure of numbers."""
+    value = numbers + _NOTHING_TAGGED
     return b"\x01" + write_uvarint(tag) + write_uvarint(len(value)) + value
 
 

@@ -4,8 +4,9 @@
 replica (KIP-392). 12: last fetched epoch, cluster id. 13: topics by id (KIP-516). 15: the replica id becomes a tagged
 field (KIP-903). 12 and 16: the current leader and where it is, for who asked another node (KIP-951).
 
-Gaps: what only followers and controllers need (diverging epochs, snapshots, directory ids, high watermarks) is not
-passed on.
+12: where the reader's records diverge from the log (KIP-595).
+
+Gaps: what only followers and controllers need (snapshots, directory ids, high watermarks) is not passed on.
 
 Read and written by hand: consumers ask again for every batch, and records go out in the pieces in which they are kept.
 """
@@ -30,7 +31,7 @@ from groupcoord.wire.broker_messages import (
     FetchTopic,
     ForgottenTopic,
 )
-from groupcoord.wire.current_leaders import write_endpoints, write_leader
+from groupcoord.wire.current_leaders import write_endpoints, write_leader, write_tagged
 from groupcoord.wire.header import RequestHeader
 from groupcoord.wire.pacing import paced
 from groupcoord.wire.primitives import (
@@ -46,7 +47,7 @@ from groupcoord.wire.primitives import (
 _KEY = 1
 
 _CLUSTER_ID_TAG, _REPLICA_STATE_TAG = 0, 1
-_LEADER_TAG = 1
+_DIVERGING_TAG, _LEADER_TAG = 0, 1
 _REPLICA_STATE_BYTES = 12
 """A follower's id and the epoch of its broker; tagged fields come behind them."""
 
@@ -161,7 +162,14 @@ _INT32, _INT64 = primitives.INT32.pack, primitives.INT64.pack
 _HEAD = struct.Struct(">hi").pack
 _ABORTED = struct.Struct(">qq").pack
 _PARTITION = struct.Struct(">ihqq").pack
+_EPOCH_END = struct.Struct(">iq").pack
 _NOTHING_TAGGED = b"\x00"
+
+
+def _tagged(partition: FetchedPartitionData) -> bytes:
+    if partition.diverging_epoch is not None:
+        return write_tagged(_DIVERGING_TAG, _EPOCH_END(*partition.diverging_epoch))
+    return write_leader(_LEADER_TAG, partition.current_leader)
 
 
 class _Layout:
@@ -194,8 +202,8 @@ class _Layout:
                 parts.append(self._partition(partition))
                 parts += partition.records
                 if self._is_flexible:
-                    leader = partition.current_leader
-                    parts.append(_NOTHING_TAGGED if leader is NO_LEADER else write_leader(_LEADER_TAG, leader))
+                    is_plain = partition.current_leader is NO_LEADER and partition.diverging_epoch is None
+                    parts.append(_NOTHING_TAGGED if is_plain else _tagged(partition))
             if self._is_flexible:
                 parts.append(_NOTHING_TAGGED)
         if self._is_flexible:

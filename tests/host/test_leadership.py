@@ -38,6 +38,28 @@ def test_a_node_alone_leads_everything() -> None:
     assert alone.coordinates_transactions(7, "any")
 
 
+def test_a_node_alone_goes_on_with_the_epochs_of_logs() -> None:
+    """Partitions that others have led have their epochs, which are asked for once unless they can't be told yet."""
+    told: dict[int, int | None] = {1: 5, 3: None}
+    asked: list[int] = []
+
+    def first_epoch(topic: Topic, index: int) -> int | None:
+        asked.append(index)
+        return told.get(index, 0)
+
+    alone = Leadership((Node(7, "h", 1),), first_epoch)
+    assert leaders(alone) == [(7, 0), (7, 5), (7, 0), (7, 0)]
+    assert alone.leader_of_all(ORDERS) is None
+    told[3] = 8
+    assert leaders(alone) == [(7, 0), (7, 5), (7, 0), (7, 8)]
+    asked.clear()
+    assert alone.leader(ORDERS, 3) == (7, 8)
+    assert not asked
+    alone.forget(ORDERS)
+    told.clear()
+    assert alone.leader_of_all(ORDERS) == (7, 0)
+
+
 def test_an_election_raises_the_epoch(leadership: Leadership) -> None:
     """Whoever is elected leads with the next epoch."""
     assert leadership.elect(ORDERS, 0, 3) == Leader(3, 1)

@@ -22,6 +22,11 @@ from groupcoord.host.broker import Broker
 from groupcoord.host.node_servers import NoSuchNodeError
 from groupcoord.testing import ServerThread
 from groupcoord.wire.broker_messages import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatePartitions,
+    CreatePartitionsTopic,
+    CreateTopics,
     Fetch,
     FetchPartition,
     FetchTopic,
@@ -318,3 +323,23 @@ def test_appends_that_are_held_do_not_survive_a_move(server: ServerThread) -> No
         server.move_coordinator("g")
         assert held.count == 0
     assert server.committed("g") == {}
+
+
+def test_a_manual_assignment_that_is_not_kept_is_refused(server: ServerThread) -> None:
+    """It begins with who leads the partition anyway, or is refused in words; of new partitions, too."""
+
+    def create(name: str, *assignments: tuple[int, ...]) -> Any:
+        topic = CreatableTopic(
+            name, -1, -1, assignments=tuple(map(CreatableReplicaAssignment._make, enumerate(assignments)))
+        )
+        (created,) = ask(server, 1, CreateTopics((topic,))).topics
+        return created
+
+    refused = create("billed", (1, 2), (3, 2))
+    assert refused.error_code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert "partition 1 is led by node 2 first, not by node 3" in refused.error_message
+    assert create("billed", (1, 2), (2, 3)).error_code is ErrorCode.NONE
+    for first, expected in ((1, ErrorCode.INVALID_REPLICA_ASSIGNMENT), (3, ErrorCode.NONE)):
+        more = CreatePartitionsTopic("billed", 3, ((first,),))
+        assert ask(server, 1, CreatePartitions((more,))).results[0].error_code is expected
+    assert [server.leader("billed", index) for index in range(3)] == [1, 2, 3]

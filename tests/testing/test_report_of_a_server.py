@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+from contextlib import closing
 from uuid import UUID
 
 import pytest
 
 from groupcoord import ErrorCode, ManualClock
+from groupcoord.conformance.peer import Peer
+from groupcoord.conformance.sockets import SocketServer
 from groupcoord.consumer_protocol import (
     Assignment,
     Subscription,
@@ -280,3 +283,32 @@ def test_subscriptions_are_read_by_the_first_protocol() -> None:
     with ServerThread(settings={"group.initial.rebalance.delay.ms": 3_000}) as server:
         server.run(lambda broker: broker.coordinator.submit(join, "join"))
         assert server.members("g")[0].topics == ("bills", "orders")  # as the consumer protocol has them
+
+
+def test_of_several_nodes_it_is_told_who_was_asked() -> None:
+    """Each line names the node that the request came to, and what is counted is counted by node; afterwards, too."""
+    beat = {"group_id": "g", "generation_id": 1, "member_id": "m", "group_instance_id": None}
+    with ServerThread(topics=["orders"], nodes=2) as server:
+        ports = [int(address.rpartition(":")[2]) for address in server.bootstrap.split(",")]
+        for node_id in (2, 1, 2):
+            with closing(Peer(SocketServer("127.0.0.1", ports[node_id - 1]), "billing-1")) as peer:
+                peer.send("ApiVersions", 0, {})
+                peer.receive(5_000)
+                peer.send("Heartbeat", 4, beat)
+                peer.receive(5_000)
+        reports = [server.report()]
+        owner = server.coordinator("g")
+    reports.append(server.report())
+
+    for report in reports:
+        lines = report.splitlines()
+        asked = [line.split("  ")[2:] for line in lines if "Heartbeat" in line]
+        refused = [f"Heartbeat g, generation 1, member m -> {_refusal(node_id == owner)}" for node_id in (2, 1, 2)]
+        assert [[line[0], line[1].partition(" (after")[0]] for line in asked] == [
+            [f"node {node_id}", refusal] for node_id, refusal in zip((2, 1, 2), refused, strict=True)
+        ]
+        assert "besides, without news: 2 ApiVersions to node 2, 1 ApiVersions to node 1, the last at " in lines[-1]
+
+
+def _refusal(is_owner: bool) -> str:
+    return ErrorCode.UNKNOWN_MEMBER_ID.name if is_owner else ErrorCode.NOT_COORDINATOR.name

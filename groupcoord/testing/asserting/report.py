@@ -21,20 +21,21 @@ MEMBERS_MAX = 8
 LINE_MAX = 180
 
 
-def report_on(broker: Broker | None, requests: Requests, log_lines: Sequence[str]) -> str:
+def report_on(broker: Broker | None, requests: Requests, log_lines: Sequence[str], *, tells_nodes: bool = False) -> str:
     """Return what a server has said, how its groups stand, and the last requests of each client.
 
     Args:
         broker: of the server; None if it does not run any more.
         requests: what has come to it.
         log_lines: what it has written to its log.
+        tells_nodes: say to which node each request came: there are several.
     """
     lines = list(log_lines)
     if broker is None:
         lines.append("the server has stopped")
     else:
         lines += _groups(broker)
-    lines += _clients(requests, _no_name if broker is None else broker.topics.topic_name)
+    lines += _clients(requests, _no_name if broker is None else broker.topics.topic_name, tells_nodes)
     return "\n".join(line if len(line) <= LINE_MAX else f"{line[: LINE_MAX - 1]}…" for line in lines)
 
 
@@ -77,7 +78,7 @@ def _progress(broker: Broker, committed: CommittedOffset) -> str:
 # ---------------------------------------------------------------- requests
 
 
-def _clients(requests: Requests, name_of: NameOf) -> Iterator[str]:
+def _clients(requests: Requests, name_of: NameOf, tells_nodes: bool) -> Iterator[str]:
     by_client: dict[str, list[ReceivedRequest]] = {}
     for request in reversed(requests):
         by_client.setdefault(request.client_id, []).append(request)
@@ -85,12 +86,14 @@ def _clients(requests: Requests, name_of: NameOf) -> Iterator[str]:
     if not requests:
         yield "no requests"
     for client_id in list(by_client)[:CLIENTS_MAX]:
-        yield from _client(client_id, by_client[client_id][::-1], start_ms, name_of)
+        yield from _client(client_id, by_client[client_id][::-1], start_ms, name_of, tells_nodes)
     if len(by_client) > CLIENTS_MAX:
         yield f"and {len(by_client) - CLIENTS_MAX} more clients that came before"
 
 
-def _client(client_id: str, requests: list[ReceivedRequest], start_ms: int, name_of: NameOf) -> Iterator[str]:
+def _client(
+    client_id: str, requests: list[ReceivedRequest], start_ms: int, name_of: NameOf, tells_nodes: bool
+) -> Iterator[str]:
     routine = [request for request in requests if is_routine(request)]
     told = [request for request in requests if not is_routine(request)]
     connections = len({request.connection for request in requests})
@@ -98,14 +101,15 @@ def _client(client_id: str, requests: list[ReceivedRequest], start_ms: int, name
     if len(told) > REQUESTS_MAX:
         yield f"  … {len(told) - REQUESTS_MAX} before"
     for request in told[-REQUESTS_MAX:]:
-        yield _line(request, start_ms, name_of)
+        place = f"node {request.node_id}  " if tells_nodes else ""
+        yield f"  {_seconds(request.received_ms, start_ms)}  {place}{_outcome(request, name_of)}"
     if routine:
-        counts = Counter(request.api for request in routine).most_common()
-        named = ", ".join(f"{count} {api}" for api, count in counts)
+        counts = Counter((request.api, request.node_id if tells_nodes else None) for request in routine).most_common()
+        named = ", ".join(f"{count} {api}{'' if node is None else f' to node {node}'}" for (api, node), count in counts)
         yield f"  besides, without news: {named}, the last at {_seconds(routine[-1].received_ms, start_ms)}"
 
 
-def _line(request: ReceivedRequest, start_ms: int, name_of: NameOf) -> str:
+def _outcome(request: ReceivedRequest, name_of: NameOf) -> str:
     asked = describe_request(request.message, name_of)
     if request.refusal is not None:
         outcome = f"no answer: {request.refusal}"
@@ -117,7 +121,7 @@ def _line(request: ReceivedRequest, start_ms: int, name_of: NameOf) -> str:
         if waited_ms >= 10:
             outcome += f" (after {waited_ms} ms)"
     api = f"{request.api} {asked}".rstrip()
-    return f"  {_seconds(request.received_ms, start_ms)}  {api} -> {outcome}"
+    return f"{api} -> {outcome}"
 
 
 def _seconds(at_ms: int, start_ms: int) -> str:
