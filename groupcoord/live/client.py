@@ -151,8 +151,8 @@ class KafkaCluster:
         check_error(values.get("error_code", ErrorCode.NONE), partition.topic, "READ")
         parts = [one for topic in values["responses"] for one in topic["partitions"]]
         if not parts:
-            # A broker that throttles leaves everything out, and says for how long.
-            time.sleep(values["throttle_time_ms"] / 1000)
+            # A broker that throttles leaves everything out, and says for how long; it may say anything.
+            time.sleep(min(max(values["throttle_time_ms"], 0), self._settings.request_timeout_ms) / 1000)
             raise TransientClusterError(f"{partition.topic}-{partition.partition}: throttled by the broker")
         (found,) = parts
         if found["error_code"] == ErrorCode.OFFSET_OUT_OF_RANGE:
