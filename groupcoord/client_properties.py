@@ -154,20 +154,17 @@ class ClientProperties:
         known = {attribute.name for attribute in fields(cls) if attribute.metadata.get("is_setting")}
         values: dict[str, str] = {}
         unused = []
-        for given, value in properties.items():
-            key = _NAMES_OF_LIBRDKAFKA.get(given, given)
+        for key, value in by_names_of_kafka(properties).items():
             name = key.replace(".", "_")
             if "." in key and name in known:
-                if name in values:
-                    raise ConfigError(f"{key!r} is given twice, once as {given!r}")
-                _check_plain(given, value)
+                _check_plain(key, value)
                 values[name] = value.strip()
             elif reason := _REFUSED.get(key):
                 _refuse(key, f"can't be followed: {reason}")
             elif key.startswith(("sasl.", "ssl.", "security.")) and not _WITHOUT_EFFECT.fullmatch(key):
-                raise ConfigError(f"unknown key {given!r}{suggestion(name, known)}")
+                raise ConfigError(f"unknown key {key!r}{suggestion(name, known)}")
             else:
-                unused.append(given)
+                unused.append(key)
         return cls(**values, unused_keys=tuple(sorted(unused)))
 
     @property
@@ -295,6 +292,21 @@ def read_properties(path: str | Path) -> dict[str, str]:
         raise ConfigError(f"{path} can't be read: {error.strerror}") from None
     except ValueError as error:  # also of bytes that are no text
         raise ConfigError(f"{path} can't be read: {error}") from None
+    return values
+
+
+def by_names_of_kafka(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return properties with Kafka's names for keys that librdkafka spells differently.
+
+    Raises:
+        ConfigError: a key is given in both spellings.
+    """
+    values: dict[str, str] = {}
+    for given, value in properties.items():
+        key = _NAMES_OF_LIBRDKAFKA.get(given, given)
+        if key in values:
+            raise ConfigError(f"{key!r} is given twice, once as {given!r}")
+        values[key] = value
     return values
 
 

@@ -13,7 +13,7 @@ from ssl import SSLContext
 
 from attrs import frozen
 
-from groupcoord.client_properties import ClientProperties, read_properties
+from groupcoord.client_properties import ClientProperties, by_names_of_kafka, read_properties
 from groupcoord.columns.errors import InputError
 from groupcoord.errors import ConfigError
 
@@ -53,12 +53,12 @@ class ClusterAddress:
         Raises:
             InputError: the file can't be read, or a setting is wrong.
         """
-        given = dict(_of_environment(os.environ))
-        if self.command_config is not None:
-            try:
-                given |= read_properties(self.command_config)
-            except ConfigError as error:
-                raise InputError(str(error)) from None
+        try:
+            given = by_names_of_kafka(dict(_of_environment(os.environ)))
+            if self.command_config is not None:
+                given |= by_names_of_kafka(read_properties(self.command_config))
+        except ConfigError as error:
+            raise InputError(str(error)) from None
         if self.bootstrap_servers:
             given[BOOTSTRAP_SERVERS] = self.bootstrap_servers
         return client_settings(given)

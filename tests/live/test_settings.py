@@ -49,6 +49,19 @@ def test_what_is_wrong_is_said(given: dict[str, str], message: str) -> None:
         client_settings(given)
 
 
+def test_librdkafkas_names_mean_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key of the file in librdkafka's spelling goes before the environment, and the address given before it."""
+    monkeypatch.setenv("KAFKA_CLIENT_SASL_MECHANISM", "SCRAM-SHA-256")
+    path = tmp_path / "client.properties"
+    path.write_text(
+        "metadata.broker.list=a:1\nsecurity.protocol=SASL_PLAINTEXT\nsasl.mechanisms=PLAIN\n"
+        "sasl.username=alice\nsasl.password=secret\n"
+    )
+    settings = ClusterAddress("b:2", str(path)).settings()
+
+    assert (settings.bootstrap_servers, settings.properties.sasl_mechanism) == ("b:2", "PLAIN")
+
+
 def test_a_file_that_is_not_there_is_named() -> None:
     """The path, and why it can't be read."""
     with pytest.raises(InputError, match="/nowhere can't be read: No such file or directory"):
