@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from attrs import field, fields, frozen
 
-from groupcoord.config import suggestion
+from groupcoord.config import key_of, suggestion
 from groupcoord.errors import ConfigError
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT", "SASL_SSL", "SSL")
@@ -137,14 +137,7 @@ class ClientProperties:
         Raises:
             ConfigError: the file can't be read, or see :meth:`from_mapping`.
         """
-        import javaproperties
-
-        try:
-            values = javaproperties.loads(Path(path).read_text("utf-8"))
-        except OSError as error:
-            raise ConfigError(f"{path} can't be read: {error.strerror}") from None
-        except ValueError as error:  # also of bytes that are no text
-            raise ConfigError(f"{path} can't be read: {error}") from None
+        values = read_properties(path)
         try:
             return cls.from_mapping(values)
         except ConfigError as error:
@@ -161,20 +154,17 @@ class ClientProperties:
         known = {attribute.name for attribute in fields(cls) if attribute.metadata.get("is_setting")}
         values: dict[str, str] = {}
         unused = []
-        for given, value in properties.items():
-            key = _NAMES_OF_LIBRDKAFKA.get(given, given)
+        for key, value in by_names_of_kafka(properties).items():
             name = key.replace(".", "_")
             if "." in key and name in known:
-                if name in values:
-                    raise ConfigError(f"{key!r} is given twice, once as {given!r}")
-                _check_plain(given, value)
+                _check_plain(key, value)
                 values[name] = value.strip()
             elif reason := _REFUSED.get(key):
                 _refuse(key, f"can't be followed: {reason}")
             elif key.startswith(("sasl.", "ssl.", "security.")) and not _WITHOUT_EFFECT.fullmatch(key):
-                raise ConfigError(f"unknown key {given!r}{suggestion(name, known)}")
+                raise ConfigError(f"unknown key {key!r}{suggestion(name, known)}")
             else:
-                unused.append(given)
+                unused.append(key)
         return cls(**values, unused_keys=tuple(sorted(unused)))
 
     @property
@@ -256,6 +246,11 @@ class ClientProperties:
         return [version.strip() for version in self.ssl_enabled_protocols.split(",")]
 
 
+_SECRET = {key_of(attribute.name) for attribute in fields(ClientProperties) if not attribute.repr}
+SECRET_KEYS = frozenset(_SECRET | {given for given, key in _NAMES_OF_LIBRDKAFKA.items() if key in _SECRET})
+"""Keys whose values nobody may see."""
+
+
 @frozen
 class Credentials:
     """Who logs in, and how that is proved.
@@ -281,6 +276,38 @@ class Credentials:
         issued_at_s = int(now_s)  # of a moment that is to come a server would believe nothing
         claims = {**self.claims, "iat": issued_at_s, "exp": issued_at_s + self.lifetime_s}
         return f"{_base64(json.dumps({'alg': 'none'}))}.{_base64(json.dumps(claims))}."
+
+
+def read_properties(path: str | Path) -> dict[str, str]:
+    """Return the keys and values of a properties file, as Java reads one.
+
+    Raises:
+        ConfigError: the file can't be read.
+    """
+    import javaproperties
+
+    try:
+        values: dict[str, str] = javaproperties.loads(Path(path).read_text("utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path} can't be read: {error.strerror}") from None
+    except ValueError as error:  # also of bytes that are no text
+        raise ConfigError(f"{path} can't be read: {error}") from None
+    return values
+
+
+def by_names_of_kafka(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return properties with Kafka's names for keys that librdkafka spells differently.
+
+    Raises:
+        ConfigError: a key is given in both spellings.
+    """
+    values: dict[str, str] = {}
+    for given, value in properties.items():
+        key = _NAMES_OF_LIBRDKAFKA.get(given, given)
+        if key in values:
+            raise ConfigError(f"{key!r} is given twice, once as {given!r}")
+        values[key] = value
+    return values
 
 
 def parse_address(text: str) -> Address:

@@ -159,11 +159,26 @@ class NodeServers:
         await self._listen(servers)
 
     async def _listen(self, servers: list[Server]) -> None:
-        for server in servers:
-            await server.start()
+        nodes = self._nodes
+        try:
+            for server in servers:
+                await server.start()
+                if self._nodes is not nodes:
+                    raise NoSuchNodeError("all nodes crashed while some were started")
+        except BaseException:
+            self._give_up(servers, nodes)
+            raise
         for server in servers:
             self.running[server.broker.node.node_id] = server
             self.on_start(server)
+
+    def _give_up(self, servers: list[Server], nodes: Nodes | None) -> None:
+        """Nodes that were to run don't; those that do run lead what these would have led."""
+        for server in servers:
+            server.kill()
+            if self._nodes is nodes and self.running:
+                self.nodes.stopped(server.broker.node.node_id)
+        self.notice()
 
     def _prepare(self, node_ids: list[int]) -> list[Server]:
         """Make nodes, which lead and load what they shall before anybody can ask them."""

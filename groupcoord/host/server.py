@@ -194,6 +194,8 @@ class Server:
     def kill(self) -> None:
         """Do as :meth:`abort`, without waiting until the sockets are gone."""
         self._stop_listening()
+        for sock in self._socks.values():
+            sock.close()  # also one on which nobody listened yet
         self._cancel_timers()
         self.drop_connections()
         self.broker.abandon()

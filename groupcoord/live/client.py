@@ -55,6 +55,9 @@ from groupcoord.live.settings import ClientSettings
 from groupcoord.wire.errors import ProtocolError
 from groupcoord.wire.schema import Values
 
+CLIENT_ID = "groupcoord"
+"""What requests say that they come from, unless ``client.id`` says it."""
+
 FETCH_WAIT_MAX_MS = 500
 """How long a broker may wait for something to fetch."""
 
@@ -161,8 +164,8 @@ class KafkaCluster:
         check_error(values.get("error_code", ErrorCode.NONE), partition.topic, "READ")
         parts = [one for topic in values["responses"] for one in topic["partitions"]]
         if not parts:
-            # A broker that throttles leaves everything out, and says for how long.
-            time.sleep(values["throttle_time_ms"] / 1000)
+            # A broker that throttles leaves everything out, and says for how long; it may say anything.
+            time.sleep(min(max(values["throttle_time_ms"], 0), self._settings.request_timeout_ms) / 1000)
             raise TransientClusterError(f"{partition.topic}-{partition.partition}: throttled by the broker")
         (found,) = parts
         if found["error_code"] == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -216,21 +219,21 @@ class KafkaCluster:
         return bool(await self._client.force_metadata_update())
 
     async def _connected(self, context: Any) -> AIOKafkaClient:
-        settings = self._settings
+        settings, properties = self._settings, self._settings.properties
         login = {}
-        if settings.uses_sasl:
+        if properties.uses_sasl:
             login = {
-                "sasl_mechanism": settings.sasl_mechanism,
-                "sasl_plain_username": settings.username,
-                "sasl_plain_password": settings.password,
+                "sasl_mechanism": properties.sasl_mechanism,
+                "sasl_plain_username": properties.credentials.username,
+                "sasl_plain_password": properties.credentials.password,
             }
         client = AIOKafkaClient(
             bootstrap_servers=settings.bootstrap_servers,
-            client_id=settings.client_id,
+            client_id=properties.client_id or CLIENT_ID,
             request_timeout_ms=settings.request_timeout_ms,
             retry_backoff_ms=settings.retry_backoff_ms,
             metadata_max_age_ms=settings.metadata_max_age_ms,
-            security_protocol=settings.security_protocol,
+            security_protocol=properties.security_protocol,
             ssl_context=context,
             **login,
         )

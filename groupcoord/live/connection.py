@@ -17,13 +17,14 @@ def connection(address: ClusterAddress) -> Iterator[tuple[Cluster, Patience]]:
 
     Raises:
         ClusterError: it can't be reached, or refuses the log-in.
-        InputError: the settings are wrong, or aiokafka is not installed.
+        InputError: the settings are wrong, or aiokafka or javaproperties is not installed.
     """
     try:
         from groupcoord.live.client import KafkaCluster
+
+        settings = address.settings()
     except ModuleNotFoundError as error:
         raise InputError(f"{error.name} is not installed; try: pip install 'groupcoord[live]'") from error
-    settings = address.settings()
     patience = Patience(settings.default_api_timeout_ms, settings.retry_backoff_ms)
     cluster = patience.try_for(lambda: KafkaCluster(settings))
     try:

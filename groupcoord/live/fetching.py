@@ -88,7 +88,7 @@ class RangeFetcher:
             if isinstance(found, Lost):
                 self._owns_from = found.end
                 return found
-            start, offset = self._skip(found.batches, offset)
+            asked, (start, offset) = offset, self._skip(found.batches, offset)
             if start < len(found.batches):
                 is_over = len(found.batches) - start >= _BATCH_START.size and (
                     _BATCH_START.unpack_from(found.batches, start)[0] >= self._range.end
@@ -96,6 +96,8 @@ class RangeFetcher:
                 return None if is_over else Portion(offset, found.batches[start:])
             if not found.batches:
                 return None  # compaction has left nothing up to the end
+            if offset == asked:
+                raise ClusterError(f"{self._range.name_at(offset)}: the broker gives only what lies before")
         return None
 
     def behind(self, portion: Portion, next_offset: int | None) -> int:

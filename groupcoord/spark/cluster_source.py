@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
+from groupcoord.client_properties import SECRET_KEYS
 from groupcoord.columns.chunks import RowSettings
 from groupcoord.columns.errors import InputError
 from groupcoord.columns.options import chosen_columns, flag, known_options, number, words
@@ -19,7 +20,7 @@ from groupcoord.live.errors import LogCutError
 from groupcoord.live.offset_ranges import SPLIT_BYTES, OffsetRange, TopicEnds, check_readable, plan, topic_ends
 from groupcoord.live.retries import Patience
 from groupcoord.live.rows import rows_of_offsets
-from groupcoord.live.settings import BOOTSTRAP_SERVERS, SECRETS, ClusterAddress
+from groupcoord.live.settings import BOOTSTRAP_SERVERS, ClusterAddress
 from groupcoord.spark.available_now import SupportsTriggerAvailableNow
 from groupcoord.spark.schemas import RECORDS
 from groupcoord.spark.source import SPLIT_BYTES_MIN
@@ -40,7 +41,7 @@ def refuse_secrets(options: Mapping[str, str]) -> None:
     Raises:
         InputError: there is one.
     """
-    secret = [name for name in options if name.lower().removeprefix("kafka.") in SECRETS]
+    secret = [name for name in options if name.lower().removeprefix("kafka.") in SECRET_KEYS]
     if secret:
         raise InputError(f"option {secret[0]} would be seen in plans and logs: put it into the command.config file")
 

@@ -14,7 +14,8 @@ Read and written by hand: consumers ask again for every batch, and records go ou
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -37,6 +38,7 @@ from groupcoord.wire.pacing import paced
 from groupcoord.wire.primitives import (
     INT32_FROM,
     read_compact_nullable_string,
+    read_content,
     read_int32s,
     read_uuid,
     read_uvarint,
@@ -72,6 +74,10 @@ _PARTITIONS: dict[int, _Numbers] = {
 }
 """A partition, from which version on."""
 
+_DIRECTORY_ID_BYTES, _HIGH_WATERMARK_BYTES = 16, 8
+_PARTITION_TAGS = {17: {0: _DIRECTORY_ID_BYTES}, 18: {0: _DIRECTORY_ID_BYTES, 1: _HIGH_WATERMARK_BYTES}}
+"""What only followers tell of a partition, in tagged fields, by version: how many bytes stand behind the size."""
+
 _make_partition, _make_topic = maker(FetchPartition), maker(FetchTopic)
 
 
@@ -90,6 +96,9 @@ class _RequestLayout:
         self._has_topic_ids = version >= 13
         self._settings, self._in_order = _of_version(version, _SETTINGS)
         self._partition, self._partition_in_order = _of_version(version, _PARTITIONS)
+        self._skip_behind_partition = self._dialect.skip_tagged_fields
+        if sizes := _PARTITION_TAGS.get(version):
+            self._skip_behind_partition = partial(_skip_known_tags, sizes)
 
     def decode(self, frame: bytes, position: int, header: RequestHeader, client_host: str) -> Fetch:
         """Read a request."""
@@ -115,12 +124,13 @@ class _RequestLayout:
         (name, topic_id), position = self._read_name(frame, position)
         count, position = self._dialect.read_array_length(frame, position)
         unpack_from, size, in_order = self._partition.unpack_from, self._partition.size, self._partition_in_order
-        skip = self._dialect.skip_tagged_fields
+        skip = self._skip_behind_partition
         partitions = []
         for _ in paced(range(count)):
             partitions.append(_make_partition(in_order(*unpack_from(frame, position))))
             position = skip(frame, position + size)
-        return _make_topic((name, topic_id, tuple(partitions))), skip(frame, position)
+        position = self._dialect.skip_tagged_fields(frame, position)
+        return _make_topic((name, topic_id, tuple(partitions))), position
 
     def _read_name(self, frame: bytes, position: int) -> tuple[tuple[str | None, UUID], int]:
         if self._has_topic_ids:
@@ -140,6 +150,21 @@ class _RequestLayout:
             position = dialect.skip_tagged_fields(frame, position)
             topics.append(ForgottenTopic(*name, indexes))
         return tuple(topics), position
+
+
+def _skip_known_tags(sizes: Mapping[int, int], frame: bytes, position: int) -> int:
+    """Pass over tagged fields. As in Kafka, the size that a known one claims does not matter."""
+    if frame[position] == 0:
+        return position + 1
+    count, position = read_uvarint(frame, position)
+    for _ in paced(range(count)):
+        tag, position = read_uvarint(frame, position)
+        if tag in sizes:
+            _, position = read_uvarint(frame, position)
+            _, position = read_content(frame, position, sizes[tag])
+        else:
+            position = skip_tagged_content(frame, position)
+    return position
 
 
 def _read_tagged(frame: bytes, position: int, request: Fetch, version: int) -> None:

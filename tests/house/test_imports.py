@@ -68,6 +68,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "live": (
         "columns",  # the same rows as of files
         *("records", "errors"),
+        "client_properties",  # how clients reach a cluster and log in
         "wire",  # how requests are written, and answers read
         "core.records",  # of these only what stands for "no id"
     ),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from attrs import evolve
@@ -20,11 +21,12 @@ from groupcoord.columns.reading import rows_of_files
 from groupcoord.errors import ErrorCode
 from groupcoord.live import fetching, offset_ranges
 from groupcoord.live.client import KafkaCluster
-from groupcoord.live.cluster import TopicPartition
+from groupcoord.live.cluster import FetchedBytes, TopicPartition
 from groupcoord.live.end_offsets import PartitionEnds, list_ends
-from groupcoord.live.errors import LogCutError, TransientClusterError
+from groupcoord.live.errors import ClusterError, LogCutError, TransientClusterError
 from groupcoord.live.fetching import Lost, sound_batches
 from groupcoord.live.offset_ranges import OffsetRange, plan, topic_ends
+from groupcoord.live.requests import Answer
 from groupcoord.live.retries import Patience
 from groupcoord.live.rows import rows_of_offsets
 from groupcoord.live.settings import ClusterAddress
@@ -134,6 +136,20 @@ def test_what_does_not_end_is_said(server: ServerThread, cluster: KafkaCluster, 
         rows_of(cluster, Patience(50, 10), ranges[0])
 
 
+class LyingCluster:
+    """Gives the first batch, whatever it is asked for."""
+
+    def __init__(self, cluster: KafkaCluster) -> None:
+        self._cluster = cluster
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cluster, name)
+
+    def fetch_raw(self, partition: TopicPartition, offset: int, max_bytes: int) -> FetchedBytes:
+        """Fetch the first batch."""
+        return self._cluster.fetch_raw(partition, 0, 1)
+
+
 @pytest.fixture
 def orders(patience: Patience) -> Iterator[tuple[ServerThread, KafkaCluster, OffsetRange]]:
     """A server with a topic of 30 records in 30 batches, a connection to it, and all of it."""
@@ -169,6 +185,35 @@ def test_a_log_that_was_cut_is_told(orders: tuple[ServerThread, KafkaCluster, Of
     _, cluster, whole = orders
     with pytest.raises(LogCutError, match="orders-0 ends at offset 30, and offset 39 was there before: it was cut"):
         rows_of(cluster, patience, evolve(whole, start=35, end=40))
+
+
+def test_a_broker_that_gives_what_nobody_asked_for(
+    orders: tuple[ServerThread, KafkaCluster, OffsetRange], patience: Patience
+) -> None:
+    """Reading ends with an error, rather than going on for ever."""
+    _, cluster, whole = orders
+    with pytest.raises(ClusterError, match="@5: the broker gives only what lies before"):
+        rows_of(cast(KafkaCluster, LyingCluster(cluster)), patience, evolve(whole, start=5, is_first=False))
+
+
+@pytest.mark.parametrize(("told_ms", "waited_s"), [(700, 0.7), (2**31 - 1, 30), (-1, 0)])
+def test_a_broker_that_throttles(
+    orders: tuple[ServerThread, KafkaCluster, OffsetRange],
+    monkeypatch: pytest.MonkeyPatch,
+    told_ms: int,
+    waited_s: float,
+) -> None:
+    """It is given the time that it wants, but no more than a request may take."""
+    _, cluster, whole = orders
+    waits: list[float] = []
+    cluster.metadata(["orders"])
+    monkeypatch.setattr(time, "sleep", waits.append)
+    throttled = Answer(12, {"throttle_time_ms": told_ms, "error_code": 0, "responses": ()})
+    monkeypatch.setattr(cluster, "_ask", lambda broker, request: throttled)
+    with pytest.raises(TransientClusterError, match="orders-0: throttled by the broker"):
+        cluster.fetch_raw(whole.topic_partition, 0, 1)
+
+    assert waits == [waited_s]
 
 
 def test_a_topic_of_the_same_name_is_another_one(

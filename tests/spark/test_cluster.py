@@ -119,6 +119,8 @@ def test_what_can_not_be_read_is_refused(spark: SparkSession, server: ServerThre
         ClusterOptions({"group": "g"})
     with pytest.raises(pipeline.InputError, match=r"option kafka\.sasl\.jaas\.config would be seen in plans"):
         ClusterOptions({"kafka.sasl.jaas.config": "secret"})
+    with pytest.raises(pipeline.InputError, match=r"option sasl\.password would be seen in plans"):
+        ClusterOptions({"sasl.password": "secret"})
 
 
 def test_the_command_takes_files_or_a_cluster(tmp_path: Path, server: ServerThread) -> None:

@@ -348,8 +348,9 @@ class SqlLogStore(ABC):
             updated = connection.execute(f"UPDATE {self.name}_owner SET epoch = epoch + 1 {condition}")
             if updated.rowcount == 0:
                 self._check_epoch(None)
-            (self._epoch,) = connection.execute(f"SELECT epoch FROM {self.name}_owner").fetchone()
+            (epoch,) = connection.execute(f"SELECT epoch FROM {self.name}_owner").fetchone()
             connection.execute("COMMIT")
+            self._epoch = epoch  # not before: a commit that fails leaves the old one, and the log is still ours
         except self.error as error:
             self._discard_connection()
             raise StorageError(str(error)) from error

@@ -136,6 +136,39 @@ def test_a_connection_that_breaks_in_a_commit(open_log: OpenLog, monkeypatch: py
     store.close()
 
 
+def test_a_database_that_refuses_a_while(open_log: OpenLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While no commit goes through, as on a full disk, nothing is written; the log is its owner's still, after that."""
+    store = open_log()
+    append(store, "before")
+    connect = store._connect
+
+    class RefusesCommits:
+        """Passes everything on, but rolls back instead of committing."""
+
+        def __init__(self) -> None:
+            self._connection = connect()
+
+        def execute(self, query: str, *parameters: object) -> object:
+            if query == "COMMIT":
+                self._connection.execute("ROLLBACK")
+                raise store.error("the disk is full")
+            return self._connection.execute(query, *parameters)
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self._connection, name)
+
+    store._discard_connection()
+    with monkeypatch.context() as context:
+        context.setattr(store, "_connect", RefusesCommits)
+        for number in (1, 2):
+            with pytest.raises(StorageError, match="the disk is full"):
+                append(store, "refused", number)
+
+    assert append(store, "after") == 1
+    assert group_ids(store) == ["before", "after"]
+    store.close()
+
+
 def test_what_cannot_be_opened(open_log: OpenLog, tmp_path: object) -> None:
     """A name that is none, and a file that is no database, are said at once; so is a store that was closed."""
     with pytest.raises(ValueError, match="no name for a table"):

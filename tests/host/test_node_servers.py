@@ -1,0 +1,75 @@
+"""Nodes of a server that start, and what becomes of the others when that fails."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NoReturn
+
+import pytest
+
+from groupcoord.clock import SystemClock
+from groupcoord.config import Config
+from groupcoord.faults.cluster import Cluster
+from groupcoord.host.broker import Broker
+from groupcoord.host.node_servers import NodeServers, NoSuchNodeError
+from groupcoord.host.server import Server
+
+NODES = {1, 2, 3}
+
+
+def cluster_of_three() -> Cluster:
+    """Return three nodes that don't run yet."""
+    return Cluster(Config(), {"orders": 3}, None, SystemClock(), nodes=3, secure={}, users={}, make_broker=Broker)
+
+
+def known(servers: NodeServers) -> list[set[int]]:
+    """Return which nodes run: by their sockets, by their coordinators, and as clients are told."""
+    nodes = servers.nodes
+    return [set(servers.running), set(nodes.coordinators), {node.node_id for node in nodes.leadership.brokers()}]
+
+
+def test_all_crash_while_one_starts() -> None:
+    """The one that was starting is gone with the others, and all can be started again."""
+
+    async def story() -> None:
+        cluster = cluster_of_three()
+        await cluster.start()
+        servers = cluster.servers
+        servers.crash(1)
+        starting = asyncio.ensure_future(servers.restart(1))
+        while 1 not in servers.nodes.coordinators:
+            await asyncio.sleep(0)
+        servers.crash()
+
+        with pytest.raises(NoSuchNodeError, match="all nodes crashed"):
+            await starting
+        assert not servers.running
+        await servers.start()
+        assert known(servers) == [NODES] * 3
+        await cluster.stop(is_final=True)
+
+    asyncio.run(story())
+
+
+def test_a_node_that_gets_no_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not run, and nobody is told that it does; it can try again."""
+
+    async def refuse(server: Server) -> NoReturn:
+        raise OSError("no port")
+
+    async def story() -> None:
+        cluster = cluster_of_three()
+        await cluster.start()
+        servers = cluster.servers
+        servers.crash(1)
+        with monkeypatch.context() as context:
+            context.setattr(Server, "start", refuse)
+            with pytest.raises(OSError, match="no port"):
+                await servers.restart(1)
+
+        assert known(servers) == [{2, 3}] * 3
+        await servers.start()
+        assert known(servers) == [NODES] * 3
+        await cluster.stop(is_final=True)
+
+    asyncio.run(story())
