@@ -1,4 +1,4 @@
-"""The transaction coordinator of a single node, without sockets: producer ids, epochs, and how transactions end.
+"""The transaction coordinator of a server, without sockets: producer ids, epochs, and how transactions end.
 
 It serves what is written in transactions (KIP-98, KIP-447, KIP-890): a producer adds partitions and groups to its
 transaction, writes to the ones and commits offsets of the others; when the transaction ends, markers go to the log
@@ -93,7 +93,7 @@ class _CommitInTransaction:
 
 
 class TransactionCoordinator:
-    """Coordinates all transactions of a node.
+    """Coordinates all transactions of a server, whose nodes share one if there are several.
 
     A handler that takes a ``token`` may return None: then ``token.answer(response)`` is called, now or later. Answers
     of the group coordinator must be passed on to their tokens, as :meth:`Broker.deliver_replies` does, after each

@@ -12,11 +12,10 @@ from groupcoord.java import partition_for
 Owner = Callable[[int], Node | None]
 """Returns the node that coordinates a partition of ``__consumer_offsets``, or None while nobody does."""
 
-_SHARE_KEY = re.compile(r"[^:]+:[A-Za-z0-9_-]{22}:\d+")
-
-
 TransactionOwner = Callable[[str], Node | None]
 """Returns the node that coordinates the transactions of a transactional id, or None while nobody does."""
+
+_SHARE_KEY = re.compile(r"[^:]+:[A-Za-z0-9_-]{22}:\d+")
 
 
 class Cluster:
