@@ -2,5 +2,6 @@
 
 ``settings`` says how to connect, by Kafka's own names. ``cluster`` is what is asked of a cluster, ``client`` asks it
 by aiokafka's connections, in ``requests`` that kio declares. ``retries`` keeps at it while leaders move and brokers
-restart, ``offset_ranges`` plans who reads what, and ``reading`` makes of it the same batches and rows as of files.
+restart, ``offset_ranges`` plans who reads what, and ``rows`` makes of it the same rows as of files. ``snapshots`` asks
+for groups where nobody may read their log.
 """

@@ -29,6 +29,7 @@ from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.live.cluster import (
     ClusterMetadata,
+    Coordinator,
     DescribedGroup,
     FetchedBytes,
     GroupOffsets,
@@ -43,8 +44,10 @@ from groupcoord.live.errors import AccessError, ClusterError, TransientClusterEr
 from groupcoord.live.group_requests import (
     cluster_request,
     committed_offsets,
+    coordinators_request,
     describe_request,
     described_groups,
+    found_coordinators,
     list_groups_request,
     listed_groups,
     may_describe_cluster,
@@ -188,6 +191,10 @@ class KafkaCluster:
     def list_groups(self, broker: int) -> ListedGroups:
         """See :class:`groupcoord.live.cluster.Cluster`."""
         return listed_groups(self._ask(broker, list_groups_request()).values)
+
+    def coordinators(self, group_ids: Collection[str]) -> dict[str, Coordinator]:
+        """See :class:`groupcoord.live.cluster.Cluster`."""
+        return found_coordinators(self._ask(self._any_broker(), coordinators_request(group_ids)).values)
 
     def describe_groups(self, broker: int, group_type: str, group_ids: Collection[str]) -> dict[str, DescribedGroup]:
         """See :class:`groupcoord.live.cluster.Cluster`."""

@@ -114,6 +114,18 @@ class ListedGroups(NamedTuple):
     groups: tuple[ListedGroup, ...]
 
 
+class Coordinator(NamedTuple):
+    """Who coordinates a group.
+
+    Attributes:
+        error_code: Kafka's; 0: none.
+        broker: its id.
+    """
+
+    error_code: int
+    broker: int
+
+
 class DescribedGroup(NamedTuple):
     """A group and its members.
 
@@ -205,6 +217,9 @@ class Cluster(Protocol):
 
     def list_groups(self, broker: int) -> ListedGroups:
         """Ask a broker which groups it coordinates."""
+
+    def coordinators(self, group_ids: Collection[str]) -> Mapping[str, Coordinator]:
+        """Ask any broker who coordinates groups, be they there or not."""
 
     def describe_groups(self, broker: int, group_type: str, group_ids: Collection[str]) -> Mapping[str, DescribedGroup]:
         """Ask a broker for groups, by id.

@@ -9,6 +9,7 @@ from collections.abc import Collection
 
 from groupcoord.live.cluster import (
     CommittedOffset,
+    Coordinator,
     DescribedGroup,
     GroupOffsets,
     ListedGroup,
@@ -20,8 +21,10 @@ from groupcoord.wire.schema import Values
 CLASSIC, CONSUMER = "Classic", "Consumer"
 """Types of groups that can be described here."""
 
-_OFFSET_FETCH, _DESCRIBE_GROUPS, _LIST_GROUPS, _DESCRIBE_CLUSTER, _CONSUMER_GROUP_DESCRIBE = 9, 15, 16, 60, 69
+_OFFSET_FETCH, _FIND_COORDINATOR, _DESCRIBE_GROUPS, _LIST_GROUPS = 9, 10, 15, 16
+_DESCRIBE_CLUSTER, _CONSUMER_GROUP_DESCRIBE = 60, 69
 _VERSIONS = {
+    _FIND_COORDINATOR: (4, 6),
     _OFFSET_FETCH: (8, 9),  # with version 10 answers have ids in place of topics' names
     _DESCRIBE_GROUPS: (3, 6),
     _LIST_GROUPS: (2, 5),
@@ -59,6 +62,16 @@ def listed_groups(values: Values) -> ListedGroups:
         for one in values["groups"]
     ]
     return ListedGroups(values["error_code"], tuple(groups))
+
+
+def coordinators_request(group_ids: Collection[str]) -> Request:
+    """Return the question which brokers coordinate groups."""
+    return _request(_FIND_COORDINATOR, {"key_type": 0, "coordinator_keys": list(group_ids)})
+
+
+def found_coordinators(values: Values) -> dict[str, Coordinator]:
+    """Return the coordinators of an answer by group."""
+    return {one["key"]: Coordinator(one["error_code"], one["node_id"]) for one in values["coordinators"]}
 
 
 def describe_request(group_type: str, group_ids: Collection[str]) -> Request:

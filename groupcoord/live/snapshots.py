@@ -76,6 +76,7 @@ class Snapshot:
         ends: where the topics begin and end that groups have committed, or have been assigned.
         problems: what isn't told.
         is_whole: every broker has listed its groups: one that isn't there doesn't exist, or may not be seen.
+        missing: groups that are not told, and may be there all the same: nobody answers who would know.
     """
 
     asked_ms: int
@@ -84,6 +85,7 @@ class Snapshot:
     ends: Sequence[PartitionEnds]
     problems: Sequence[Problem]
     is_whole: bool
+    missing: frozenset[str] = frozenset()
 
 
 def take_snapshot(
@@ -91,6 +93,7 @@ def take_snapshot(
     patience: Patience,
     now_ms: Callable[[], int],
     topics_of: Callable[[GroupSnapshot], Collection[str]],
+    known: Collection[str] = (),
 ) -> Snapshot:
     """Ask for all groups, and for the ends of their topics.
 
@@ -99,6 +102,7 @@ def take_snapshot(
         patience: how long to wait for coordinators and brokers; what is missing then is a problem.
         now_ms: gives the time, in milliseconds since 1970.
         topics_of: returns the topics that a group's members have.
+        known: groups that were there before. Of one that nobody lists it is asked whether its coordinator would.
 
     Raises:
         ClusterError: the cluster can't be reached: no broker lists its groups.
@@ -107,7 +111,7 @@ def take_snapshot(
 
     def ask() -> None:
         nonlocal attempt
-        attempt = _Attempt(cluster, now_ms)
+        attempt = _Attempt(cluster, now_ms, known)
         attempt.ask()
         if attempt.transient is not None:
             raise attempt.transient
@@ -123,7 +127,8 @@ def take_snapshot(
     topics |= {topic for group in found for topic in topics_of(group)}
     ends = list_ends(cluster, patience, topics, now_ms) if topics else []
     problems = [*attempt.problems, *_problems_of_ends(ends)]
-    return Snapshot(attempt.asked_ms, attempt.at_ms, attempt.groups, ends, problems, attempt.is_whole)
+    missing = frozenset(attempt.missing)
+    return Snapshot(attempt.asked_ms, attempt.at_ms, attempt.groups, ends, problems, attempt.is_whole, missing)
 
 
 def _problems_of_ends(ends: Sequence[PartitionEnds]) -> Iterator[Problem]:
@@ -142,13 +147,16 @@ class _Attempt:
 
     cluster: Cluster
     now_ms: Callable[[], int]
+    known: Collection[str]
     asked_ms: int = 0
     at_ms: int = 0
-    answered: bool = False
     is_whole: bool = True
     transient: TransientClusterError | None = None
     groups: dict[str, GroupSnapshot] = field(factory=dict)
     problems: list[Problem] = field(factory=list)
+    listed: set[str] = field(factory=set)
+    missing: set[str] = field(factory=set)
+    answered: set[int] = field(factory=set)
 
     def ask(self) -> None:
         self.asked_ms = self.now_ms()
@@ -157,6 +165,9 @@ class _Attempt:
             self.problems.append(Problem("cluster", lacks))
         for broker in self.cluster.brokers():
             self._ask_broker(broker)
+        unlisted = sorted(set(self.known) - self.listed)
+        for start in range(0, len(unlisted), GROUPS_OF_REQUEST_MAX):
+            self._look_for(unlisted[start : start + GROUPS_OF_REQUEST_MAX])
         self.at_ms = self.now_ms()
 
     def _ask_broker(self, broker: int) -> None:
@@ -166,13 +177,26 @@ class _Attempt:
             if listed is not None:
                 self._note(f"broker {broker}", listed.error_code)
             return
-        self.answered = True
+        self.answered.add(broker)
+        self.listed |= {one.group_id for one in listed.groups}
         by_type: dict[str, list[ListedGroup]] = defaultdict(list)
         for group in listed.groups:
             by_type[group.type].append(group)
         for group_type, groups in by_type.items():
             for start in range(0, len(groups), GROUPS_OF_REQUEST_MAX):
                 self._ask_groups(broker, group_type, groups[start : start + GROUPS_OF_REQUEST_MAX])
+
+    def _look_for(self, group_ids: Sequence[str]) -> None:
+        """Ask who coordinates groups that nobody has listed: whose coordinator has answered does not exist any more."""
+        for group_id, coordinator in self.cluster.coordinators(group_ids).items():
+            if coordinator.error_code:
+                self._note(f"group {group_id}", coordinator.error_code)
+            elif coordinator.broker in self.answered:
+                continue
+            else:
+                told = f"its coordinator, broker {coordinator.broker}, does not answer"
+                self.problems.append(Problem(f"group {group_id}", told))
+            self.missing.add(group_id)
 
     def _ask_groups(self, broker: int, group_type: str, listed: Sequence[ListedGroup]) -> None:
         ids = [one.group_id for one in listed]

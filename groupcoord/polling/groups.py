@@ -91,6 +91,11 @@ class PolledGroups:
         self._whole_since_ms: int | None = None
         self.times_ms: dict[str, deque[int]] = {}
 
+    @property
+    def ids(self) -> frozenset[str]:
+        """Those that there are."""
+        return frozenset(self._known)
+
     def take(self, snapshot: Snapshot) -> Changes:
         """Take the next snapshot, and return what it shows to be new."""
         rebalances: list[Row] = []
@@ -110,9 +115,8 @@ class PolledGroups:
                 epochs += epoch_rows(group.group_id, before, (view, group.described.assignment_epoch), snapshot.at_ms)
             known.latest, known.assignment_epoch = view, group.described.assignment_epoch
             rebalances += self._take_view(group.group_id, known, view, group.described.state in _SETTLED, snapshot)
-        if snapshot.is_whole:
-            for group_id in sorted(self._known.keys() - snapshot.groups.keys()):
-                rebalances += self._bury(group_id, snapshot)
+        for group_id in sorted(self._known.keys() - snapshot.groups.keys() - snapshot.missing):
+            rebalances += self._bury(group_id, snapshot)
         self._whole_since_ms = snapshot.asked_ms if snapshot.is_whole else None
         return Changes(tuple(rebalances), tuple(epochs))
 

@@ -131,7 +131,8 @@ class Polling:
         """
         with connection(self._address) as (cluster, patience):
             while True:
-                tell(self._take(take_snapshot(cluster, patience, self._clock.now_ms, topics_of)))
+                snapshot = take_snapshot(cluster, patience, self._clock.now_ms, topics_of, self._groups.ids)
+                tell(self._take(snapshot))
                 if is_stopped():
                     return
 

@@ -1,0 +1,160 @@
+"""All groups of a cluster at one moment; and whatever is not told is said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from groupcoord.live.client import KafkaCluster
+from groupcoord.live.cluster import ListedGroups
+from groupcoord.live.errors import TransientClusterError
+from groupcoord.live.retries import Patience
+from groupcoord.live.settings import ClusterAddress
+from groupcoord.live.snapshots import GONE, Problem, Snapshot, take_snapshot
+from groupcoord.polling.views import topics_of
+from groupcoord.testing import ServerThread
+
+from .test_log_in import PLAIN, USERS, address_with, log_in
+
+LACKS = "this user lacks the permission DESCRIBE"
+
+
+def commit(bootstrap: str, *group_ids: str, **settings: str) -> None:
+    """Commit an offset for each of some groups."""
+    login = {name.replace("_", "."): value for name, value in settings.items()}
+    for group_id in group_ids:
+        client = Consumer({"bootstrap.servers": bootstrap, "group.id": group_id, **login})
+        client.commit(offsets=[TopicPartition("orders", 0, 5)], asynchronous=False)
+        client.close()
+
+
+def snapshot_of(cluster: KafkaCluster, known: Sequence[str] = (), timeout_ms: int = 5_000) -> Snapshot:
+    """Take one."""
+    return take_snapshot(cluster, Patience(timeout_ms, 5), lambda: 1, topics_of, known)
+
+
+class Disturbed(KafkaCluster):
+    """A connection to a cluster in which something happens once, right after groups were listed."""
+
+    def __init__(self, bootstrap: str, happens: Callable[[], object]) -> None:
+        super().__init__(ClusterAddress(bootstrap).settings())
+        self._happens: Callable[[], object] | None = happens
+
+    def list_groups(self, broker: int) -> ListedGroups:
+        """See :class:`groupcoord.live.cluster.Cluster`."""
+        listed = super().list_groups(broker)
+        if listed.groups and self._happens is not None:
+            happens, self._happens = self._happens, None
+            happens()
+        return listed
+
+
+def test_missing_permissions_are_named(tmp_path: Path) -> None:
+    """Groups are left out without DESCRIBE on the cluster, offsets without it on the topic: both is said."""
+    settings = {
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:admin",
+    }
+    with ServerThread(topics={"orders": 1}, settings=settings, users=USERS) as server:
+        login = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}
+        login |= {"sasl_username": "admin", "sasl_password": "admin-secret"}
+        commit(server.bootstrap, "billing", "audit", **login)
+        admin = AdminClient(
+            {"bootstrap.servers": server.bootstrap, **{name.replace("_", "."): value for name, value in login.items()}}
+        )
+
+        def allow(kind: ResourceType, name: str) -> None:
+            acl = AclBinding(
+                kind, name, ResourcePatternType.LITERAL, "User:alice", "*", AclOperation.DESCRIBE,
+                AclPermissionType.ALLOW,
+            )  # fmt: skip
+            admin.create_acls([acl])[acl].result(10)
+
+        cluster = KafkaCluster(address_with(tmp_path, server.bootstrap, log_in(PLAIN, "PLAIN")).settings())
+        allow(ResourceType.GROUP, "billing")
+        few = snapshot_of(cluster)
+        allow(ResourceType.BROKER, "kafka-cluster")
+        more = snapshot_of(cluster)
+        allow(ResourceType.TOPIC, "orders")
+        most = snapshot_of(cluster)
+        cluster.close()
+
+    assert few.groups.keys() == {"billing"}
+    assert few.groups["billing"].offsets == ()
+    assert [one.subject for one in few.problems] == ["cluster"]
+    assert more.groups.keys() == {"billing", "audit"}
+    assert set(more.problems) == {Problem("group audit", LACKS), Problem("group audit", f"its offsets: {LACKS}")}
+    assert [one.offset for one in most.groups["billing"].offsets or ()] == [5]
+    assert [one.end_offset for one in most.ends] == [0]
+
+
+def test_a_group_that_goes_between_two_requests_is_said() -> None:
+    """It was listed, and is gone when it is described: a problem, and no group."""
+    with ServerThread(topics={"orders": 1}) as server:
+        commit(server.bootstrap, "billing", "audit")
+        admin = AdminClient({"bootstrap.servers": server.bootstrap})
+        cluster = Disturbed(server.bootstrap, lambda: admin.delete_consumer_groups(["billing"])["billing"].result(10))
+        found = snapshot_of(cluster)
+        cluster.close()
+
+    assert found.groups.keys() == {"audit"}
+    assert list(found.problems) == [Problem("group billing", GONE)]
+    assert found.is_whole
+
+
+def test_a_coordinator_may_move_meanwhile() -> None:
+    """A group that another node coordinates as soon as it was listed is asked for again."""
+    with ServerThread(topics={"orders": 1}, nodes=2) as server:
+        commit(server.bootstrap, "billing")
+        cluster = Disturbed(server.bootstrap, lambda: server.move_coordinator("billing"))
+        found = snapshot_of(cluster)
+        cluster.close()
+
+    assert found.is_whole
+    assert not found.problems
+    assert [one.offset for one in found.groups["billing"].offsets or ()] == [5]
+
+
+def test_a_group_without_a_coordinator_is_missing_and_not_gone() -> None:
+    """Nobody lists it: if nobody coordinates it either, that is said; if somebody does, it doesn't exist any more."""
+    with ServerThread(topics={"orders": 1}) as server:
+        cluster = KafkaCluster(ClusterAddress(server.bootstrap).settings())
+        server.fail_next("FindCoordinator", "COORDINATOR_NOT_AVAILABLE", times=None)
+        lost = snapshot_of(cluster, known=("billing",), timeout_ms=50)
+        server.clear_faults()
+        gone = snapshot_of(cluster, known=("billing",))
+        cluster.close()
+
+    assert lost.missing == {"billing"}
+    assert not gone.missing
+    assert list(lost.problems) == [Problem("group billing", "COORDINATOR_NOT_AVAILABLE")]
+    assert not gone.problems
+
+
+def test_a_broker_that_does_not_list_is_said() -> None:
+    """While its coordinator loads, and the patience ends, there is no telling which groups there are."""
+    with ServerThread(topics={"orders": 1}) as server:
+        commit(server.bootstrap, "billing")
+        cluster = KafkaCluster(ClusterAddress(server.bootstrap).settings())
+        server.fail_next("ListGroups", "COORDINATOR_LOAD_IN_PROGRESS")
+        patient = snapshot_of(cluster)
+        server.fail_next("ListGroups", "COORDINATOR_LOAD_IN_PROGRESS", times=None)
+        with pytest.raises(TransientClusterError, match="broker 1: COORDINATOR_LOAD_IN_PROGRESS"):
+            snapshot_of(cluster, timeout_ms=50)
+        cluster.close()
+
+    assert patient.is_whole
+    assert patient.groups.keys() == {"billing"}

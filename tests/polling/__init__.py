@@ -1,0 +1,1 @@
+"""What polls tell of groups."""
