@@ -16,7 +16,12 @@ if TYPE_CHECKING:
     from groupcoord.spark.following import Following, Progress
 
 
-def run_following(following: Following, out: str, begin: Callable[[], AbstractContextManager[Any]]) -> None:
+def run_following(
+    following: Following,
+    out: str,
+    begin: Callable[[], AbstractContextManager[Any]],
+    show: Callable[[Progress], None] = lambda progress: None,
+) -> None:
     """Follow logs until SIGINT or SIGTERM; a second signal does not wait for the update that is under way.
 
     Nor does the first one while Spark starts.
@@ -25,6 +30,7 @@ def run_following(following: Following, out: str, begin: Callable[[], AbstractCo
         following: what to do.
         out: where the results go.
         begin: gives a session of Spark for as long as the context lasts.
+        show: is told how far things are, too.
 
     Raises:
         PipelineError: Spark does not start, or fails on the way.
@@ -41,6 +47,11 @@ def run_following(following: Following, out: str, begin: Callable[[], AbstractCo
             return False
         return True
 
+    def tell(progress: Progress) -> None:
+        show(progress)
+        if not progress.is_look:
+            _print(console, progress)
+
     console = open_console()
     with (
         BeforeTheEnd(end_java),
@@ -48,7 +59,7 @@ def run_following(following: Following, out: str, begin: Callable[[], AbstractCo
         AtTheFirstSignal(lambda: requests.put(None)),
     ):
         console.print(f"following; results go to {out}, and Ctrl-C ends this", style="dim")
-        following.run(spark, is_stopped, lambda progress: _print(console, progress))
+        following.run(spark, is_stopped, tell)
     console.print("stopped; the same command goes on from here", style="dim")
 
 
