@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
@@ -22,10 +22,13 @@ if TYPE_CHECKING:
 
     from groupcoord.live.settings import ClusterAddress
     from groupcoord.report.model import Report
+    from groupcoord.spark.following import Following
+    from groupcoord.spark.following import Progress as ToldProgress
     from groupcoord.spark.inputs import Input
 
 FAILED, USAGE_ERROR = 1, 2
 POLL_S = 0.5
+LOOPBACK, PORT_MAX = "127.0.0.1", 65_535
 
 EndOffsets = Annotated[
     str | None,
@@ -58,6 +61,20 @@ class Compiler(Enum):
         return None if self is Compiler.AUTO else self.value
 
 
+Settings = Annotated[
+    list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; can be repeated.")
+]
+
+Metrics = Annotated[
+    str | None,
+    typer.Option(
+        metavar="[HOST:]PORT",
+        help="With --follow: show lag, statuses and rebalances for Prometheus there, under /metrics; on 127.0.0.1 by "
+        "default.",
+    ),
+]
+
+
 def analyze(
     out: Annotated[str, typer.Option(metavar="DIR", help="Where the results go; empty, or made. A URL is fine.")],
     paths: Annotated[
@@ -88,6 +105,7 @@ def analyze(
         float, typer.Option(min=0.1, metavar="SECONDS", help="With --follow: from one update to the next.")
     ] = 10.0,
     poll: Poll = False,
+    metrics: Metrics = None,
     compiler: Annotated[
         Compiler,
         typer.Option(
@@ -95,9 +113,7 @@ def analyze(
             "the size of the logs, and is c2 with --follow."
         ),
     ] = Compiler.AUTO,
-    conf: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of Spark; can be repeated.")
-    ] = None,
+    conf: Settings = None,
 ) -> None:
     """Turn __consumer_offsets logs into tables and a report: who rebalanced, why, and what is at risk.
 
@@ -110,8 +126,8 @@ def analyze(
     if (address is not None) == bool(paths):
         _give_up("give either paths or a cluster, by --bootstrap-server or --command-config")
     if poll:
-        if verify or end_offsets is not None or partition or topic != OFFSETS_TOPIC:
-            _give_up("--poll reads no log: it goes without --topic, --partition, --end-offsets and --verify")
+        if verify or partition or topic != OFFSETS_TOPIC or (end_offsets, metrics) != (None, None):
+            _give_up("--poll reads no log: it goes without --topic, --partition, --end-offsets, --verify and --metrics")
         _poll(address, out, interval if follow else None)
         return
     source = _Source(paths or [], address, topic, frozenset(partition or ()), end_offsets)
@@ -119,8 +135,10 @@ def analyze(
     if follow:
         if verify:
             _give_up("--follow and --verify don't go together: verify in a run without --follow")
-        _follow(work, interval)
+        _follow(work, interval, metrics)
         return
+    if metrics is not None:
+        _give_up("--metrics goes with --follow")
     report = _analyze(work, verifies=verify)
     _print_result(report, out)
     if report.verification is not None and report.verification.difference_count:
@@ -204,7 +222,7 @@ def _analyze(work: _Work, *, verifies: bool) -> Report:
             return analysis.run(spark, begin)
 
 
-def _follow(work: _Work, interval_s: float) -> None:
+def _follow(work: _Work, interval_s: float, metrics: str | None) -> None:
     """Keep everything up to date until a signal comes."""
     with _told_errors():
         from groupcoord.cli.analyze_follow import run_following
@@ -214,7 +232,29 @@ def _follow(work: _Work, interval_s: float) -> None:
 
         following = Following(work.source.open(), work.out, interval_s=interval_s)
         begin = partial(one_run, work.master, work.memory, work.settings, work.compiler.choice or C2)
-        run_following(following, work.out, begin)
+        with _shown_metrics(following, metrics) as show:
+            run_following(following, work.out, begin, show)
+
+
+@contextmanager
+def _shown_metrics(following: Following, address: str | None) -> Iterator[Callable[[ToldProgress], None]]:
+    """Give what is told how far things are, and serve that for as long as the context lasts."""
+    if address is None:
+        yield lambda progress: None
+        return
+    from groupcoord.spark.follow_metrics import FollowCollector, served
+
+    host, _, port = address.rpartition(":")
+    if not (port.isascii() and port.isdigit() and int(port) <= PORT_MAX):
+        _give_up(f"--metrics {address}: write it as PORT or HOST:PORT")
+    collector = FollowCollector(following.cluster_name)
+    with ExitStack() as stack:
+        try:
+            url = stack.enter_context(served(collector, host.strip("[]") or LOOPBACK, int(port)))
+        except OSError as error:
+            _give_up(f"--metrics {address}: {error.strerror or error}")
+        typer.echo(f"metrics are at {url}", err=True)
+        yield collector.show
 
 
 def _poll(address: ClusterAddress | None, out: str, interval_s: float | None) -> None:

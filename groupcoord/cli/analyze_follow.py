@@ -15,7 +15,12 @@ if TYPE_CHECKING:
     from groupcoord.spark.following import Following, Progress
 
 
-def run_following(following: Following, out: str, begin: Callable[[], AbstractContextManager[Any]]) -> None:
+def run_following(
+    following: Following,
+    out: str,
+    begin: Callable[[], AbstractContextManager[Any]],
+    show: Callable[[Progress], None] = lambda progress: None,
+) -> None:
     """Follow logs until SIGINT or SIGTERM; a second signal does not wait for the update that is under way.
 
     Nor does the first one while Spark starts.
@@ -24,6 +29,7 @@ def run_following(following: Following, out: str, begin: Callable[[], AbstractCo
         following: what to do.
         out: where the results go.
         begin: gives a session of Spark for as long as the context lasts.
+        show: is told how far things are, too.
 
     Raises:
         PipelineError: Spark does not start, or fails on the way.
@@ -32,6 +38,12 @@ def run_following(following: Following, out: str, begin: Callable[[], AbstractCo
     from groupcoord.spark.running import end_java
 
     stop = StopRequest()
+
+    def tell(progress: Progress) -> None:
+        show(progress)
+        if not progress.is_look:
+            _print(console, progress)
+
     console = open_console()
     with (
         BeforeTheEnd(end_java),
@@ -39,7 +51,7 @@ def run_following(following: Following, out: str, begin: Callable[[], AbstractCo
         AtTheFirstSignal(stop.ask),
     ):
         console.print(f"following; results go to {out}, and Ctrl-C ends this", style="dim")
-        following.run(spark, stop.is_there, lambda progress: _print(console, progress))
+        following.run(spark, stop.is_there, tell)
     console.print("stopped; the same command goes on from here", style="dim")
 
 

@@ -25,6 +25,7 @@ from groupcoord.spark.analysis import (
 )
 from groupcoord.spark.groups import History
 from groupcoord.spark.inputs import Input, LogInput
+from groupcoord.spark.lag import lag
 from groupcoord.spark.output import OutputDirectory, write_counted
 from groupcoord.spark.source import LogChangedError
 from groupcoord.spark.stream_store import CHECKPOINT
@@ -50,11 +51,17 @@ class Progress:
         update: the number of the last update.
         rows: how many rows of the table of records there are.
         report: what the page says, if it was made anew.
+        seen_ms: when the input was looked at, in milliseconds since 1970.
+        is_look: nothing but where topics end was looked at.
+        lag: the table of this name, if it was made anew.
     """
 
     update: int
     rows: int
     report: Report | None
+    seen_ms: int
+    is_look: bool = False
+    lag: DataFrame | None = None
 
 
 class Following:
@@ -121,23 +128,26 @@ class Following:
         report: Report | None = None
         seen, reported, next_report_ms = None, -1, 0
         while True:
-            found = self._input.state()
+            found, seen_ms = self._input.state(), self._clock.now_ms()
             is_new = found != seen
             if is_new:
                 self._update(spark)
                 seen = found
-            made = None
+            made, table, is_look = None, None, False
             started_ms = self._clock.now_ms()
-            if tables.refresh() > reported and started_ms >= next_report_ms:
-                report = made = self._report(spark, tables)
-                reported = tables.update
+            if (is_behind := tables.refresh() > reported) and started_ms >= next_report_ms:
+                made, table = self._report(spark, tables)
+                report, reported = made, tables.update
+            elif self._input.asks_for_ends and not is_behind and started_ms >= next_report_ms and reported >= 0:
+                table, is_look = self._look_again(spark, tables), True
+            if made is not None or is_look:
                 ended_ms = self._clock.now_ms()
                 next_report_ms = ended_ms + REPORT_SHARE * (ended_ms - started_ms)
-            if made is not None or (is_new and tables.update >= 0):
-                tell(Progress(tables.update, tables.row_count("records"), made))
+            if made is not None or is_look or (is_new and tables.update >= 0):
+                tell(Progress(tables.update, tables.row_count("records"), made, seen_ms, is_look, table))
             if is_stopped(self._interval_s):
                 break
-        return self._report(spark, tables) if tables.update > reported else report
+        return self._report(spark, tables)[0] if tables.update > reported else report
 
     def _alone(self) -> AbstractContextManager[None]:
         """Keep others from following into the same directory."""
@@ -164,10 +174,15 @@ class Following:
             of = f", partitions {known['partitions']}" if known["partitions"] else ""
             raise InputError(f"{self._output.name} follows {', '.join(json.loads(known['paths']))}{of}")
 
+    @property
+    def cluster_name(self) -> str:
+        """The id of the cluster that is followed; empty for files."""
+        return self._input.cluster_name
+
     # ------------------------------------------------------------ the page
 
-    def _report(self, spark: SparkSession, tables: FollowedTables) -> Report:
-        """Write the tables that are made of others as a whole, and the page."""
+    def _report(self, spark: SparkSession, tables: FollowedTables) -> tuple[Report, DataFrame | None]:
+        """Write the tables that are made of others as a whole, and the page; return what it says, and the lag."""
         records, committed = tables.table("records"), tables.table("commits")
         history = tables.table("history").persist()
         written: dict[str, DataFrame] = {}
@@ -176,10 +191,7 @@ class Following:
         written["current_offsets"] = current
         made = {name: count(records) for name, count in COUNTS.items()}
         made |= {name: tables.table(name) for name in TABLES_OF_KINDS.values()}
-        ends, looks = self._input.read_end_offsets(spark, current), None
-        if ends is not None and was_asked(ends):
-            ends.write.mode("append").parquet(self._output.path(f"tables/{END_OFFSETS_TABLE}"))
-            looks = spark.read.schema(ends.schema).parquet(self._output.reading_path(f"tables/{END_OFFSETS_TABLE}"))
+        ends, looks = self._look(spark, current)
         made |= group_tables(records, History(history), committed, current, ends, looks=looks)
         for name, table in made.items():
             written[name], counts[name] = self._replace(spark, name, table)
@@ -190,7 +202,25 @@ class Following:
             ends.unpersist()
         report = make_report(written, counts, self._input.names, self._clock)
         write_report(self._output, report)
-        return report
+        return report, written.get("lag")
+
+    def _look(self, spark: SparkSession, current: DataFrame) -> tuple[DataFrame | None, DataFrame | None]:
+        """Return where the committed topics end now, and all that a cluster has told of that so far."""
+        ends = self._input.read_end_offsets(spark, current)
+        if ends is None or not was_asked(ends):
+            return ends, None
+        ends.write.mode("append").parquet(self._output.path(f"tables/{END_OFFSETS_TABLE}"))
+        return ends, spark.read.schema(ends.schema).parquet(self._output.reading_path(f"tables/{END_OFFSETS_TABLE}"))
+
+    def _look_again(self, spark: SparkSession, tables: FollowedTables) -> DataFrame:
+        """Write the lag anew, where nothing but the ends of topics can have changed, and return it."""
+        current, history = tables.table("current_offsets"), History(tables.table("history"))
+        ends, looks = self._look(spark, current)
+        assert ends is not None
+        table = lag(current, ends, looks=looks, commits=tables.table("commits"), history=history)
+        written, _ = self._replace(spark, "lag", table)
+        ends.unpersist()
+        return written
 
     def _replace(self, spark: SparkSession, name: str, table: DataFrame) -> tuple[DataFrame, int]:
         """Write a table beside the one that is there, and put it in its place; return it and its row count."""

@@ -58,6 +58,16 @@ class Input(ABC):
         """Whether it can be told where the topics' partitions end."""
         return self.end_offsets is not None
 
+    @property
+    def asks_for_ends(self) -> bool:
+        """Whether a cluster tells where they end, another time something else."""
+        return False
+
+    @property
+    def cluster_name(self) -> str:
+        """The id of the cluster that is read; empty for files."""
+        return ""
+
     def read_end_offsets(self, spark: SparkSession, offsets: DataFrame) -> DataFrame | None:
         """Return :data:`groupcoord.spark.schemas.END_OFFSETS`, or None if they can't be told.
 
@@ -159,6 +169,16 @@ class ClusterInput(Input):
     def has_ends(self) -> bool:
         """See :class:`Input`: the cluster is asked."""
         return True
+
+    @property
+    def asks_for_ends(self) -> bool:
+        """See :class:`Input`: unless a file tells."""
+        return self.end_offsets is None
+
+    @property
+    def cluster_name(self) -> str:
+        """See :class:`Input`."""
+        return self._options().ends().cluster_id
 
     def read_end_offsets(self, spark: SparkSession, offsets: DataFrame) -> DataFrame | None:
         """See :class:`Input`: what a file tells goes before what the cluster does."""

@@ -1,0 +1,183 @@
+"""Metrics of ``groupcoord analyze --follow``, by the names and labels of kafka-lag-exporter and Burrow."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from pyspark.sql import Row
+
+from groupcoord.clock import Clock, SystemClock
+from groupcoord.history.lag import LagStatus, group_status
+from groupcoord.spark.following import Progress
+
+ROWS_MAX = 100_000
+"""Partitions of groups that are shown; if there are more, those with the greatest lag."""
+
+MS_PER_S = 1_000
+
+_LAG = "kafka_consumergroup_group_"
+_BURROW = "burrow_kafka_"
+_OF_MEMBER = ["cluster_name", "group", "topic", "partition", "member_host", "consumer_id", "client_id"]
+
+
+class FollowCollector(Collector):
+    """Tells what the last update and the last look at the topics' ends gave.
+
+    Args:
+        cluster_name: the label for the cluster.
+        clock: says how old that is.
+    """
+
+    def __init__(self, cluster_name: str, clock: Clock | None = None) -> None:
+        self._cluster = cluster_name
+        self._clock = clock or SystemClock()
+        self._rows: list[Row] = []
+        self._causes: dict[str, int] = {}
+        self._last: Progress | None = None
+
+    def show(self, progress: Progress) -> None:
+        """Show this from now on, if it has figures."""
+        if progress.lag is not None:
+            self._rows = progress.lag.orderBy("lag", ascending=False).limit(ROWS_MAX).collect()
+        if progress.report is not None:
+            self._causes = {one.cause: one.rebalances for one in progress.report.causes}
+        if progress.report is not None or progress.is_look:
+            self._last = progress
+
+    def collect(self) -> Iterator[Metric]:
+        """Return every metric with its present value; none before the first report."""
+        last, rows = self._last, self._rows
+        if last is None:
+            return
+        known = [row for row in rows if row.lag is not None]
+        yield from self._of_partitions(known)
+        yield from self._of_groups(known)
+        yield from self._of_topics(known)
+        causes = CounterMetricFamily("groupcoord_rebalances", "Rebalances by cause", labels=["cluster_name", "cause"])
+        for cause, count in self._causes.items():
+            causes.add_metric([self._cluster, cause], count)
+        yield causes
+        delay_s = (self._clock.now_ms() - last.seen_ms) / MS_PER_S
+        yield GaugeMetricFamily("groupcoord_follow_delay_seconds", "How old these figures are", value=delay_s)
+        yield GaugeMetricFamily("groupcoord_follow_rows", "Rows of the log that were read", value=last.rows)
+
+    def _of_partitions(self, rows: list[Row]) -> Iterator[Metric]:
+        figures: list[tuple[str, str, Callable[[Row], float | None]]] = [
+            ("offset", "Committed offset", lambda row: row.committed_offset),
+            ("lag", "Records behind", lambda row: row.lag),
+            ("lag_seconds", "Age of the next record to read", lambda row: _seconds(row.lag_ms)),
+        ]
+        for name, text, value_of in figures:
+            family = GaugeMetricFamily(_LAG + name, text, labels=_OF_MEMBER)
+            for row in rows:
+                if (value := value_of(row)) is not None:
+                    holder = [row.client_host or "", row.member_id or "", row.client_id or ""]
+                    family.add_metric([*self._partition(row), *holder], value)
+            yield family
+        of_partition = ["cluster", "consumer_group", "topic", "partition"]
+        offset = GaugeMetricFamily(_BURROW + "consumer_current_offset", "Committed offset", labels=of_partition)
+        lag = GaugeMetricFamily(_BURROW + "consumer_partition_lag", "Records behind", labels=of_partition)
+        text = "1 OK, 2 WARN, 4 STOP, 5 STALL, 6 REWIND"
+        status = GaugeMetricFamily("groupcoord_consumer_partition_status", text, labels=of_partition)
+        for row in rows:
+            offset.add_metric(self._partition(row), row.committed_offset)
+            lag.add_metric(self._partition(row), row.lag)
+            if row.status is not None:
+                status.add_metric(self._partition(row), LagStatus[row.status])
+        yield from (offset, lag, status)
+
+    def _of_groups(self, rows: list[Row]) -> Iterator[Metric]:
+        of_group = _grouped(rows, lambda row: (row.group_id,))
+        of_topic = _grouped(rows, lambda row: (row.group_id, row.topic))
+        labels = ["cluster_name", "group"]
+        yield self._family(_LAG + "max_lag", "The greatest lag", labels, of_group, _max_lag)
+        yield self._family(_LAG + "max_lag_seconds", "The greatest lag as time", labels, of_group, _max_seconds)
+        yield self._family(_LAG + "sum_lag", "All lag", labels, of_group, _sum_lag)
+        yield self._family(_LAG + "topic_sum_lag", "All lag in a topic", [*labels, "topic"], of_topic, _sum_lag)
+        labels = ["cluster", "consumer_group"]
+        yield self._family(_BURROW + "consumer_lag_total", "All lag", labels, of_group, _sum_lag)
+        text = "1 OK, 2 WARN, 3 ERR: the worst of the partitions"
+        yield self._family(_BURROW + "consumer_status", text, labels, of_group, _status)
+
+    def _of_topics(self, rows: list[Row]) -> Iterator[Metric]:
+        ends = {(row.topic, row.topic_partition): row.end_offset for row in rows}
+        for name, label in (
+            ("kafka_partition_latest_offset", "cluster_name"),
+            (_BURROW + "topic_partition_offset", "cluster"),
+        ):
+            family = GaugeMetricFamily(name, "End of the partition", labels=[label, "topic", "partition"])
+            for (topic, partition), end in ends.items():
+                family.add_metric([self._cluster, topic, str(partition)], end)
+            yield family
+
+    def _family(
+        self,
+        name: str,
+        text: str,
+        labels: list[str],
+        groups: dict[tuple[str, ...], list[Row]],
+        value_of: Callable[[list[Row]], float | None],
+    ) -> Metric:
+        family = GaugeMetricFamily(name, text, labels=labels)
+        for key, rows in groups.items():
+            if (value := value_of(rows)) is not None:
+                family.add_metric([self._cluster, *key], value)
+        return family
+
+    def _partition(self, row: Row) -> list[str]:
+        return [self._cluster, row.group_id, row.topic, str(row.topic_partition)]
+
+
+@contextmanager
+def served(collector: Collector, host: str, port: int) -> Iterator[str]:
+    """Give the address where metrics are shown as long as the context lasts.
+
+    Args:
+        collector: tells them.
+        host: the address to listen on.
+        port: the port to listen on; 0 takes a free one.
+
+    Raises:
+        OSError: the address is taken, or is not this machine's.
+    """
+    registry = CollectorRegistry()
+    registry.register(collector)
+    server, thread = start_http_server(port, host, registry)
+    try:
+        yield f"http://{f'[{host}]' if ':' in host else host}:{server.server_port}/metrics"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _grouped(rows: Iterable[Row], key_of: Callable[[Row], tuple[str, ...]]) -> dict[tuple[str, ...], list[Row]]:
+    groups: dict[tuple[str, ...], list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[key_of(row)].append(row)
+    return groups
+
+
+def _seconds(lag_ms: int | None) -> float | None:
+    return None if lag_ms is None else lag_ms / MS_PER_S
+
+
+def _max_lag(rows: list[Row]) -> float:
+    return max(float(row.lag) for row in rows)
+
+
+def _max_seconds(rows: list[Row]) -> float | None:
+    return _seconds(max((row.lag_ms for row in rows if row.lag_ms is not None), default=None))
+
+
+def _sum_lag(rows: list[Row]) -> float:
+    return sum(float(row.lag) for row in rows)
+
+
+def _status(rows: list[Row]) -> float:
+    return group_status(LagStatus[row.status] for row in rows if row.status is not None)
