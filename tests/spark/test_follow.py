@@ -90,9 +90,10 @@ def test_the_page_takes_a_fifth_of_the_time(tmp_path: Path, monkeypatch: pytest.
         def row_count(self, name: str) -> int:
             return 0
 
-    def page(*_: object) -> None:
+    def page(*_: object) -> tuple[object, None]:
         pages.append(len(updates))
         clock.advance(1_000)
+        return object(), None
 
     monkeypatch.setattr("groupcoord.spark.following.FollowedTables", Tables)
     monkeypatch.setattr(Following, "_update", lambda *_: updates.append(clock.now_ms()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import groupcoord.spark as pipeline
@@ -92,6 +93,7 @@ def test_ends_without_times_tell_statuses(spark: SparkSession) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_group_that_was_at_the_end_of_late_has_not_stopped(spark: SparkSession) -> None:
     """What has just come to an idle topic makes no anomaly of its consumers."""
     committed = commits(spark, (90_000, [30, 30, 30]), (90_000, [30, 30, 30]))
