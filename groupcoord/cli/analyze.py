@@ -14,7 +14,7 @@ from attrs import frozen
 
 from groupcoord.cli.cluster_options import BootstrapServer, CommandConfig, Topic, given_address
 from groupcoord.cli.interrupts import BeforeTheEnd
-from groupcoord.live.cluster import OFFSETS_TOPIC
+from groupcoord.core.records import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -17,8 +17,8 @@ from groupcoord.cli.dump_reading import OUTPUT_BYTES, Reading, open_reading
 from groupcoord.cli.dump_selection import Selection, SelectionError, parse_kinds, parse_time, parse_types
 from groupcoord.cli.dump_table import Row, TableRows, pages
 from groupcoord.columns.errors import PipelineError
+from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.interpreter import collector_paused
-from groupcoord.live.cluster import OFFSETS_TOPIC
 
 DAMAGED, USAGE_ERROR = 1, 2
 

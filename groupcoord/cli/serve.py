@@ -22,6 +22,7 @@ from groupcoord.clock import Clock, LeapingClock, SystemClock
 from groupcoord.config import Config
 from groupcoord.coordinator import GroupCoordinator, LoadError
 from groupcoord.core.messages import Node
+from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.errors import ConfigError
 from groupcoord.host.addresses import ANY_ADDRESS
 from groupcoord.host.group_configs import GroupConfigs
@@ -30,7 +31,7 @@ from groupcoord.host.node_servers import NODES_MAX, NodeServers, Sockets
 from groupcoord.host.opening import Storage, open_log_store, open_topic_directory, open_transaction_log
 from groupcoord.host.security.security import Security, split_properties
 from groupcoord.host.topic_data import TopicData
-from groupcoord.host.topics import OFFSETS_TOPIC, TopicError, TopicRegistry, check_topic_name
+from groupcoord.host.topics import TopicError, TopicRegistry, check_topic_name
 from groupcoord.host.transaction_log import TransactionLogError
 from groupcoord.interpreter import collect_garbage_seldom, keep_freed_memory
 from groupcoord.log_store import ClosableStore, ListingStore, LogStore, LogStoreError

@@ -38,6 +38,7 @@ __all__ = [
     "NO_PRODUCER_EPOCH",
     "NO_PRODUCER_ID",
     "NO_TIMESTAMP",
+    "OFFSETS_TOPIC",
     "ZERO_UUID",
     "AssignedTopicPartitions",
     "ClassicMemberMetadata",
@@ -72,6 +73,9 @@ __all__ = [
     "record_at",
     "topic_of_record",
 ]
+
+OFFSETS_TOPIC = "__consumer_offsets"
+"""The topic whose partitions are the coordinators' logs."""
 
 ZERO_UUID = UUID(int=0)
 NO_PRODUCER_ID = -1

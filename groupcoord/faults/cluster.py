@@ -12,6 +12,7 @@ from attrs import evolve
 from groupcoord.clock import Clock
 from groupcoord.config import Config
 from groupcoord.core.messages import Node
+from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.faults.control import Control
 from groupcoord.faults.rules import Rules
 from groupcoord.host.broker import Broker
@@ -20,7 +21,7 @@ from groupcoord.host.node_servers import NODES_MAX, NodeServers, bound_socket
 from groupcoord.host.opening import Storage, open_log_store, open_topic_directory, open_transaction_log
 from groupcoord.host.security.security import Security
 from groupcoord.host.topic_data import TopicData
-from groupcoord.host.topics import OFFSETS_TOPIC, TopicRegistry
+from groupcoord.host.topics import TopicRegistry
 from groupcoord.log_store import ClosableStore
 
 HOST = "127.0.0.1"

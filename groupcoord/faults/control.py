@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from groupcoord.clock import LeapingClock, ManualClock
+from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.errors import ErrorCode, GroupcoordError
 from groupcoord.faults.calls import Call
 from groupcoord.faults.log_faults import LogFaults, append_error
@@ -15,7 +16,7 @@ from groupcoord.host.leadership import TRANSACTIONS_TOPIC
 from groupcoord.host.node_servers import NodeServers, NoSuchNodeError
 from groupcoord.host.nodes import Nodes
 from groupcoord.host.server import Server
-from groupcoord.host.topics import OFFSETS_TOPIC, Topic
+from groupcoord.host.topics import Topic
 
 LONGEST_ADVANCE_MS = 3_653 * 24 * 3_600_000
 """What is due every ten minutes would otherwise keep the server for as long as somebody likes."""

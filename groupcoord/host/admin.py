@@ -15,14 +15,13 @@ from uuid import UUID
 
 from groupcoord.config import Config
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
-from groupcoord.core.records import ZERO_UUID
+from groupcoord.core.records import OFFSETS_TOPIC, ZERO_UUID
 from groupcoord.errors import ConfigError, ErrorCode
 from groupcoord.host.config_definitions import Configs, checked_topic_configs
 from groupcoord.host.describe_configs import created_configs
 from groupcoord.host.leadership import preferred_leader
 from groupcoord.host.topics import (
     MAX_PARTITIONS_PER_REQUEST,
-    OFFSETS_TOPIC,
     TOO_MANY_ADDITIONAL_PARTITIONS,
     TOO_MANY_PARTITIONS,
     Topic,

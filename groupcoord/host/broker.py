@@ -17,6 +17,7 @@ from groupcoord.config import Config
 from groupcoord.coordinator import GroupCoordinator, random_member_id, random_uuid
 from groupcoord.core.front.authorization import Authorize, Permissions, Principal
 from groupcoord.core.messages import ConsumerGroupHeartbeat, FindCoordinator, Node, OffsetFetch
+from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.errors import ErrorCode
 from groupcoord.group_settings import serves_consumer_groups
 from groupcoord.host.cluster_requests import CLUSTER_REQUESTS, ClusterRequests
@@ -36,7 +37,7 @@ from groupcoord.host.security.login_requests import LoginRequests
 from groupcoord.host.security.relocation import Token, relocated
 from groupcoord.host.topic_data import TopicData
 from groupcoord.host.topic_requests import TopicRequests
-from groupcoord.host.topics import OFFSETS_TOPIC, TopicRegistry
+from groupcoord.host.topics import TopicRegistry
 from groupcoord.host.transaction_log import MemoryTransactionLog
 from groupcoord.host.transaction_requests import TransactionRequests
 from groupcoord.host.transactions import TransactionCoordinator

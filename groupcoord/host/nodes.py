@@ -9,9 +9,10 @@ from typing import Any, TypedDict
 from groupcoord.coordinator import GroupCoordinator, LoadError
 from groupcoord.core.front.authorization import Principal
 from groupcoord.core.messages import CompleteTransaction, Node
+from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.host.leadership import NOBODY, TRANSACTIONS_TOPIC, Leadership
 from groupcoord.host.topic_data import TopicData
-from groupcoord.host.topics import OFFSETS_TOPIC, Topic, TopicRegistry
+from groupcoord.host.topics import Topic, TopicRegistry
 from groupcoord.host.transactions import TransactionCoordinator
 from groupcoord.java import partition_for
 from groupcoord.topic_logs.errors import FailedLogError

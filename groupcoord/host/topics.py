@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
+from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.errors import ErrorCode, GroupcoordError
 from groupcoord.host.config_definitions import NO_CONFIGS, Configs
 from groupcoord.host.json_file import DataFileError, JsonFile
 
-OFFSETS_TOPIC = "__consumer_offsets"
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})
 MAX_NAME_LENGTH = 249
 MAX_PARTITIONS_PER_REQUEST = 10_000

@@ -14,10 +14,9 @@ from attrs import define, field
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.front.authorization import Principal
 from groupcoord.core.messages import CompleteTransaction, PartitionResult, TopicResult
-from groupcoord.core.records import ZERO_UUID, TransactionMarker
+from groupcoord.core.records import OFFSETS_TOPIC, ZERO_UUID, TransactionMarker
 from groupcoord.errors import ErrorCode
 from groupcoord.host.topic_data import TopicData
-from groupcoord.host.topics import OFFSETS_TOPIC
 from groupcoord.wire.pacing import paced
 from groupcoord.wire.transaction_messages import (
     MarkerToWrite,

@@ -22,11 +22,11 @@ from groupcoord.clock import Clock
 from groupcoord.config import Config
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions, Principal
 from groupcoord.core.messages import CompleteTransaction, PartitionResult, TopicResult, TxnOffsetCommit
-from groupcoord.core.records import ZERO_UUID, TransactionMarker
+from groupcoord.core.records import OFFSETS_TOPIC, ZERO_UUID, TransactionMarker
 from groupcoord.errors import ErrorCode
 from groupcoord.host.limited_log import LimitedLog
 from groupcoord.host.topic_data import TopicData
-from groupcoord.host.topics import INTERNAL_TOPICS, OFFSETS_TOPIC, TopicRegistry
+from groupcoord.host.topics import INTERNAL_TOPICS, TopicRegistry
 from groupcoord.host.transaction_log import NEXT_PRODUCER_ID, MemoryTransactionLog, TransactionLogError, Value
 from groupcoord.host.transaction_markers import Answerable, Coordinating, MarkerToken
 from groupcoord.host.transaction_state import TopicPartition, Transaction, TransactionState, Writer

@@ -11,8 +11,6 @@ from attrs import frozen
 
 from groupcoord.wire.schema import Values
 
-OFFSETS_TOPIC = "__consumer_offsets"
-
 
 class TopicPartition(NamedTuple):
     """A partition of a topic."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from pyspark.sql import DataFrame, SparkSession
 
-from groupcoord.live.cluster import OFFSETS_TOPIC
+from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.live.offset_ranges import SPLIT_BYTES
 from groupcoord.live.settings import BOOTSTRAP_SERVERS, ClusterAddress, cluster_address
 from groupcoord.spark.cluster_source import CLUSTER_FORMAT, COMMAND_CONFIG, ClusterOptions

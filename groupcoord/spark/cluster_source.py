@@ -14,7 +14,8 @@ from groupcoord.client_properties import SECRET_KEYS
 from groupcoord.columns.chunks import RowSettings
 from groupcoord.columns.errors import InputError
 from groupcoord.columns.options import chosen_columns, flag, known_options, number, words
-from groupcoord.live.cluster import OFFSETS_TOPIC, Cluster
+from groupcoord.core.records import OFFSETS_TOPIC
+from groupcoord.live.cluster import Cluster
 from groupcoord.live.connection import connection
 from groupcoord.live.errors import LogCutError
 from groupcoord.live.offset_ranges import SPLIT_BYTES, OffsetRange, TopicEnds, check_readable, plan, topic_ends

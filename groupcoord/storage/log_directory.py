@@ -11,11 +11,11 @@ from itertools import pairwise
 from pathlib import Path
 from uuid import UUID, uuid4
 
+from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.storage.errors import DirectoryLockedError, LogDirectoryError
 from groupcoord.storage.file_names import SEGMENT_SUFFIX
 from groupcoord.storage.whole_files import replace_file
 
-TOPIC = "__consumer_offsets"
 LOCK_FILE = ".lock"
 PARTITION_METADATA_FILE = "partition.metadata"
 LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
@@ -24,7 +24,7 @@ CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 BROKER_FILE = "meta.properties"  # every broker's directory has it
 START_OFFSET_FILE = "log-start-offset-checkpoint"
 
-_PARTITION_FOLDER = re.compile(rf"{TOPIC}-(0|[1-9][0-9]{{0,9}})")
+_PARTITION_FOLDER = re.compile(rf"{OFFSETS_TOPIC}-(0|[1-9][0-9]{{0,9}})")
 _SEGMENT_FILE = re.compile(r"([0-9]{20})\.log")
 _CHECKPOINT_LINE = re.compile(r"^(\S+) ([0-9]+) ([0-9]+)$", re.MULTILINE)
 _TOPIC_ID_LINE = re.compile(r"^topic_id: ([A-Za-z0-9_-]{22})$", re.MULTILINE)
@@ -75,7 +75,7 @@ def is_locked(directory: Path, descriptor: int) -> bool:
 
 def partition_folder(directory: Path, partition: int) -> Path:
     """Return the folder of a log partition."""
-    return directory / f"{TOPIC}-{partition}"
+    return directory / f"{OFFSETS_TOPIC}-{partition}"
 
 
 def list_partitions(directory: Path) -> list[int]:

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import NamedTuple, NoReturn, TypeVar
 from uuid import UUID
 
-from groupcoord.core.records import CommitRecords, OffsetTombstone
+from groupcoord.core.records import OFFSETS_TOPIC, CommitRecords, OffsetTombstone
 from groupcoord.errors import StoreContractError
 from groupcoord.log_store import (
     AppendOutcomeUnknownError,
@@ -40,7 +40,6 @@ from groupcoord.storage.compaction import CompactionSettings
 from groupcoord.storage.errors import CorruptLogError, LogDirectoryError, LostSegmentError
 from groupcoord.storage.loading import last_records
 from groupcoord.storage.log_directory import (
-    TOPIC,
     find_topic_id,
     forget_clean_shutdown,
     is_locked,
@@ -284,7 +283,7 @@ class SegmentLogStore:
             raise self._failed[partition] from error
 
     def _compactable(self) -> Logs:
-        return {(TOPIC, index): self._compactable_log(index, log) for index, log in self._partitions.items()}
+        return {(OFFSETS_TOPIC, index): self._compactable_log(index, log) for index, log in self._partitions.items()}
 
     def _compactable_log(self, partition: int, log: _Partition) -> OffsetsLog:
         return OffsetsLog(log, self._compaction, is_open=lambda: self._partitions.get(partition) is log)

@@ -23,11 +23,11 @@ from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.consumer.group import ConsumerGroup
 from groupcoord.core.consumer.state import LEFT_MEMBER_EPOCH
 from groupcoord.core.groups import AnyGroup
-from groupcoord.core.records import TransactionMarker
+from groupcoord.core.records import OFFSETS_TOPIC, TransactionMarker
 from groupcoord.core.timers import TimerKind
 from groupcoord.host.group_configs import GroupConfigs
 from groupcoord.host.regexes import TopicMatcher
-from groupcoord.host.topics import OFFSETS_TOPIC, TopicRegistry
+from groupcoord.host.topics import TopicRegistry
 from groupcoord.log_store import (
     LogRecord,
     LogStoreError,

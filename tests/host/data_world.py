@@ -9,11 +9,12 @@ from uuid import UUID
 
 from groupcoord import Config, ErrorCode, ManualClock
 from groupcoord.core.front.authorization import UNRESTRICTED, Permissions
+from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.host.broker import DEFAULT_NODE
 from groupcoord.host.data_requests import DataRequests
 from groupcoord.host.leadership import Leadership
 from groupcoord.host.topic_data import TopicData
-from groupcoord.host.topics import OFFSETS_TOPIC, TopicRegistry
+from groupcoord.host.topics import TopicRegistry
 from groupcoord.host.transaction_state import Writer
 from groupcoord.records.batches import encode_batch
 from groupcoord.topic_logs.data_directory import DataDirectory

@@ -11,11 +11,12 @@ import pytest
 
 from groupcoord.config import SERVED_PROTOCOLS, Config, RebalanceProtocol
 from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED, Node
+from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.errors import ErrorCode
 from groupcoord.host.admin import answer_create_partitions, answer_create_topics, answer_delete_topics
 from groupcoord.host.leadership import Leadership
 from groupcoord.host.metadata import answer_api_versions, answer_metadata
-from groupcoord.host.topics import OFFSETS_TOPIC, TopicRegistry
+from groupcoord.host.topics import TopicRegistry
 from groupcoord.wire import API_VERSIONS
 from groupcoord.wire.broker_messages import (
     ApiVersions,

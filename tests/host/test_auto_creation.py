@@ -6,8 +6,8 @@ import pytest
 
 from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
 from groupcoord.core.front.authorization import Operation, Resource
+from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.host.broker import Broker
-from groupcoord.host.topics import OFFSETS_TOPIC
 from groupcoord.wire.broker_messages import Metadata, TopicReference
 from tests.host.data_world import FakeConnection
 

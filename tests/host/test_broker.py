@@ -19,9 +19,9 @@ from groupcoord.core.messages import (
     OffsetToCommit,
     TopicToCommit,
 )
+from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.host.broker import Broker
 from groupcoord.host.fetch_waits import STALE_WAITS_LIMIT
-from groupcoord.host.topics import OFFSETS_TOPIC
 from groupcoord.log_store import AppendTimedOutError
 from tests.host.driving import feed
 from tests.host.kafka_bytes import correlation_ids, fetch, frame, heartbeat, string

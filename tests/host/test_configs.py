@@ -12,6 +12,7 @@ import pytest
 
 from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
 from groupcoord.core.front.authorization import CLUSTER, Permissions
+from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.group_settings import ConsumerGroupSettings
 from groupcoord.host import Broker, GroupConfigFileError, GroupConfigs, TopicRegistry
 from groupcoord.host.admin import answer_create_topics, answer_delete_topics
@@ -19,7 +20,6 @@ from groupcoord.host.alter_configs import answer_alter_configs, answer_increment
 from groupcoord.host.config_definitions import GROUP_DEFINITIONS, TOPIC_DEFINITIONS
 from groupcoord.host.describe_configs import answer_describe_configs
 from groupcoord.host.resource_configs import BROKER_DEFINITIONS, Resources
-from groupcoord.host.topics import OFFSETS_TOPIC
 from groupcoord.messages import ConsumerGroupDescribe, ConsumerGroupHeartbeat
 from groupcoord.wire.broker_messages import (
     CreatableTopic,

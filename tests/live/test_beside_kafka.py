@@ -32,8 +32,8 @@ from cryptography.hazmat.primitives import serialization
 from groupcoord.columns.chunks import RowSettings
 from groupcoord.columns.files import cut, find_segments
 from groupcoord.columns.reading import rows_of_files
+from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.live import fetching
-from groupcoord.live.cluster import OFFSETS_TOPIC
 from groupcoord.live.connection import connection
 from groupcoord.live.offset_ranges import topic_ends
 from groupcoord.live.rows import rows_of_offsets
