@@ -148,11 +148,17 @@ def serve_measurements(*, has_hooks: bool) -> None:
 
 
 class Measured:
-    """A process that measures one source tree, perhaps with idle hooks."""
+    """A process that measures one source tree.
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    Args:
+        folder: the tree.
+        options: for the script besides ``--serve``.
+        script: what it runs; it must find all that it imports in any tree.
+    """
+
+    def __init__(self, folder: Path, *options: str, script: Path = Path(__file__)) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).resolve()), "--serve", *options],
+            [sys.executable, str(script.resolve()), "--serve", *options],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -162,10 +168,14 @@ class Measured:
 
     def cost_us(self, what: str, count: int) -> float:
         """Return what one request costs."""
+        return float(self.ask(what, count))
+
+    def ask(self, *question: str | int) -> str:
+        """Return what the script answers to a line with this list."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        print(json.dumps([what, count]), file=self._process.stdin, flush=True)
-        return float(self._process.stdout.readline())
+        print(json.dumps(question), file=self._process.stdin, flush=True)
+        return self._process.stdout.readline()
 
     def end(self) -> None:
         """End the process."""
