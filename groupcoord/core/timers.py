@@ -16,6 +16,8 @@ from sortedcontainers import SortedDict
 from groupcoord.errors import InvariantError
 from groupcoord.interpreter import plain_members
 
+NEVER_MS = 2**63 - 1
+
 
 @plain_members
 class TimerKind(Enum):
@@ -76,12 +78,13 @@ class TimerQueue:
     All operations are O(log n); postponing an armed timer is O(1).
 
     Attributes:
-        advances: how often an entry was placed: while it stays, no deadline has come nearer.
+        advances: how often the next deadline has come nearer: while it stays, nobody need ask for that again.
     """
 
     def __init__(self) -> None:
         self._entries: SortedDict[tuple[int, int], Timer] = SortedDict()
         self._sequence = 0
+        self._next_ms = NEVER_MS  # no entry lies before it
         self.advances = 0
 
     def arm(self, timer: Timer, deadline_ms: int) -> None:
@@ -105,7 +108,12 @@ class TimerQueue:
     def next_deadline_ms(self) -> int | None:
         """Return when the first timer fires, or None."""
         self._settle()
-        return self._entries.peekitem(0)[0][0] if self._entries else None
+        if not self._entries:
+            self._next_ms = NEVER_MS
+            return None
+        next_ms: int = self._entries.peekitem(0)[0][0]
+        self._next_ms = next_ms
+        return next_ms
 
     def pop_due(self, now_ms: int) -> Timer | None:
         """Disarm and return the first timer that is due at ``now_ms``, or None."""
@@ -129,6 +137,8 @@ class TimerQueue:
         for entry, timer in self._entries.items():
             if timer._entry != entry or timer.deadline_ms is None or timer.deadline_ms < entry[0]:
                 raise InvariantError(f"timer queue entry {entry} does not belong to {timer!r}")
+        if self._entries and self._entries.peekitem(0)[0][0] < self._next_ms:
+            raise InvariantError(f"timer queue entry {self._entries.peekitem(0)[0]} lies before {self._next_ms}")
 
     def _settle(self) -> None:
         """Move entries whose timer was postponed until the first one is true."""
@@ -140,6 +150,8 @@ class TimerQueue:
             self._push(timer, timer.deadline_ms)
 
     def _push(self, timer: Timer, deadline_ms: int) -> None:
-        self.advances += 1
+        if deadline_ms < self._next_ms:
+            self._next_ms = deadline_ms
+            self.advances += 1
         timer._entry = (deadline_ms, timer._sequence)
         self._entries[timer._entry] = timer

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -90,6 +92,24 @@ def test_bringing_forward(queue: TimerQueue) -> None:
     assert (len(queue.armed()), queue.next_deadline_ms()) == (1, 70)
 
 
+def test_advances(queue: TimerQueue) -> None:
+    """They tell when the next deadline has come nearer than it was, and nothing else."""
+    one, other = timer("one"), timer("other")
+    seen = [queue.advances]
+    for armed, deadline_ms in ((one, 100), (other, 200), (one, 300), (other, 150), (other, 50), (one, 40)):
+        queue.arm(armed, deadline_ms)
+        seen.append(queue.advances)
+    assert [after - before for before, after in pairwise(seen)] == [1, 0, 0, 0, 1, 1]
+    queue.cancel(one)
+    assert queue.next_deadline_ms() == 50
+    queue.arm(one, 45)
+    queue.cancel(one)
+    queue.cancel(other)
+    assert queue.next_deadline_ms() is None
+    queue.arm(other, 1_000)
+    assert queue.advances == seen[-1] + 2
+
+
 def test_cancelling(queue: TimerQueue) -> None:
     """A cancelled timer never fires and leaves nothing behind; cancelling twice is allowed, arming again too."""
     one = timer("one")
@@ -163,6 +183,7 @@ def test_like_a_plain_list(steps: list[tuple]) -> None:
     """Whatever is armed, cancelled, fired and looked at, it behaves like the plain list."""
     queue, plain = TimerQueue(), PlainTimers()
     timers = {name: timer(name) for name in "abcde"}
+    seen_advances, wakes_ms = queue.advances, None
     for action, *arguments in steps:
         if action == "arm":
             name, moment = arguments
@@ -177,6 +198,11 @@ def test_like_a_plain_list(steps: list[tuple]) -> None:
         else:
             assert queue.next_deadline_ms() == min((deadline for deadline, _ in plain.armed.values()), default=None)
         queue.check()
+        first_ms = min((deadline for deadline, _ in plain.armed.values()), default=None)
+        if queue.advances != seen_advances or action == "pop":
+            seen_advances, wakes_ms = queue.advances, queue.next_deadline_ms()
+        # Who asks when something was due, and when told to, is never late.
+        assert first_ms is None or (wakes_ms is not None and wakes_ms <= first_ms)
         assert len(queue.armed()) == len(plain.armed)
         assert {one.key.member_id: one.deadline_ms for one in queue.armed()} == {
             name: deadline for name, (deadline, _) in plain.armed.items()
