@@ -16,6 +16,7 @@ from groupcoord.core.consumer.state import ConsumerState
 from groupcoord.core.events import Cause, Trigger
 from groupcoord.core.questions import ResolvedRegexes
 from groupcoord.core.records import GroupTombstone
+from groupcoord.interpreter import plain_members
 from groupcoord.java import timeline_map_order
 
 REFRESH_PAUSE_MS = 10_000
@@ -24,6 +25,7 @@ REFRESH_PAUSE_MS = 10_000
 NEVER_MS, FOREVER_MS = -(2**63), 2**63 - 1
 
 
+@plain_members
 class RegexChange(Enum):
     """What a heartbeat changed in the expression of its member."""
 

@@ -15,6 +15,7 @@ from attrs import field, frozen
 
 from groupcoord.core.consumer.topics import Topic
 from groupcoord.errors import GroupcoordError
+from groupcoord.interpreter import plain_members
 
 Partitions = Mapping[UUID, tuple[int, ...]]
 """Partitions by topic id, in the order in which a record has them. No topic is without partitions."""
@@ -30,6 +31,7 @@ class PartitionAssignorError(GroupcoordError):
     """
 
 
+@plain_members
 class SubscriptionType(Enum):
     """Whether all members of a group subscribe to the same topics."""
 
