@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from groupcoord.core.offsets.cache import OffsetCache
 from groupcoord.core.records import (
@@ -42,21 +43,7 @@ class HardState:
 
     def apply(self, record: Record | CommitRecords, log_offset: int) -> None:
         """Take over one durable record, found at ``log_offset``, or those of one commit, found from there on."""
-        match record:
-            case OffsetCommitRecord():
-                self.apply_commit(CommitRecords((topic_of_record(record),)), log_offset)
-            case OffsetTombstone():
-                self.offsets.apply_tombstones((record,))
-            case GroupTombstone():
-                self._forget(record.group_id, record.key)
-            case TransactionMarker():
-                self.offsets.apply_marker(record)
-            case OpaqueRecord():
-                self.opaque_count += 1
-            case CommitRecords():  # late: for anything else this question takes long, as they are a Sequence
-                self.apply_commit(record, log_offset)
-            case _:
-                self.groups.setdefault(record.group_id, {})[record.key] = (log_offset, record)
+        _APPLY.get(type(record), HardState._remember)(self, record, log_offset)
 
     def apply_all(self, records: Sequence[Record], log_offset: int) -> None:
         """Take over the records of one append, found from ``log_offset`` on.
@@ -82,13 +69,20 @@ class HardState:
             self.groups[group_id] = {}
         self.offsets.apply(commit, log_offset)
 
-    def _forget(self, group_id: str, key: RecordKey) -> None:
-        """Take a tombstone over; without any record left, nobody knows the group any more."""
-        records = self.groups.get(group_id)
+    def _remember(self, record: GroupRecord, log_offset: int) -> None:
+        """Take a group's record over."""
+        self.groups.setdefault(record.group_id, {})[record.key] = (log_offset, record)
+
+    def _forget(self, tombstone: GroupTombstone, log_offset: int) -> None:
+        """Take a group's tombstone over; without any record left, nobody knows the group any more."""
+        records = self.groups.get(tombstone.group_id)
         if records is not None:
-            records.pop(key, None)
+            records.pop(tombstone.key, None)
             if not records:
-                del self.groups[group_id]
+                del self.groups[tombstone.group_id]
+
+    def _pass_over(self, record: OpaqueRecord, log_offset: int) -> None:
+        self.opaque_count += 1
 
     def classic_record(self, group_id: str) -> GroupMetadataRecord | None:
         """Return the last record of a classic group; None if it has none."""
@@ -112,3 +106,16 @@ class HardState:
             "committed": self.offsets.committed_records(),
             "transactions": self.offsets.transactions,
         }
+
+
+_APPLY: dict[type, Callable[[HardState, Any, int], None]] = {
+    CommitRecords: HardState.apply_commit,
+    OffsetCommitRecord: lambda hard, record, log_offset: hard.apply_commit(
+        CommitRecords((topic_of_record(record),)), log_offset
+    ),
+    OffsetTombstone: lambda hard, record, log_offset: hard.offsets.apply_tombstones((record,)),
+    GroupTombstone: HardState._forget,
+    TransactionMarker: lambda hard, record, log_offset: hard.offsets.apply_marker(record),
+    OpaqueRecord: HardState._pass_over,
+}
+"""What is done with a record that isn't a group's, by its type; those of groups are remembered."""
