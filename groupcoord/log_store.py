@@ -20,6 +20,7 @@ from typing import NamedTuple, Protocol, overload, runtime_checkable
 from uuid import UUID
 
 from groupcoord.core.records import (
+    NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     CommitRecords,
     OffsetCommitRecord,
@@ -79,6 +80,9 @@ class AppendTimedOutError(LogStoreError):
 
     error_code = ErrorCode.REQUEST_TIMED_OUT
     outcome_unknown = True
+
+
+_OF_PRODUCERS = (OffsetCommitRecord, TransactionMarker, OpaqueRecord)
 
 
 class LogRecord:
@@ -160,17 +164,13 @@ class LogRecord:
     def producer_id(self) -> int:
         """The producer whose transaction this record belongs to, or -1."""
         record = self.record
-        if isinstance(record, OffsetCommitRecord | TransactionMarker | OpaqueRecord):
-            return record.producer_id
-        return NO_PRODUCER_ID
+        return record.producer_id if isinstance(record, _OF_PRODUCERS) else NO_PRODUCER_ID
 
     @property
     def producer_epoch(self) -> int:
         """The epoch of :attr:`producer_id`, or -1."""
         record = self.record
-        if isinstance(record, OffsetCommitRecord | TransactionMarker | OpaqueRecord):
-            return record.producer_epoch
-        return -1
+        return record.producer_epoch if isinstance(record, _OF_PRODUCERS) else NO_PRODUCER_EPOCH
 
     @property
     def is_control(self) -> bool:
@@ -208,9 +208,16 @@ class LogRecords(Sequence[LogRecord]):
     def __getitem__(self, index: slice) -> list[LogRecord]: ...
     def __getitem__(self, index: int | slice) -> LogRecord | list[LogRecord]:
         """Return the record at ``index``, or the list of a slice."""
+        return self._all()[index]
+
+    def __iter__(self) -> Iterator[LogRecord]:
+        """Walk the records."""
+        return iter(self._all())
+
+    def _all(self) -> list[LogRecord]:
         if self._made is None:
             self._made = [LogRecord(value, self.timestamp_ms) for value in self.values]
-        return self._made[index]
+        return self._made
 
 
 @cache

@@ -34,7 +34,15 @@ from groupcoord.core.records import (
     TopicMetadata,
     TopicPartitions,
 )
-from groupcoord.records.primitives import STRING_BYTES_MAX, MalformedError, Reader, Writer, int32s
+from groupcoord.records.primitives import (
+    NO_TAGS,
+    STRING_BYTES_MAX,
+    MalformedError,
+    Reader,
+    Writer,
+    int32s,
+    one_tag,
+)
 from groupcoord.records.schemas import RecordType
 
 WHOLE_GROUP_TYPES = frozenset(
@@ -136,14 +144,14 @@ def _read_key(key: bytes) -> tuple[str, int, str]:
 
 def _value_of(record: ConsumerGroupRecord) -> bytes:
     writer = Writer(flexible=True)
-    writer.int16(VALUE_VERSION)
+    writer.raw(_VERSION_BYTES)
     _WRITERS[type(record)](writer, record)
     return writer.to_bytes()
 
 
 def _end_with_int64(writer: Writer, tag: int, value: int) -> None:
     """Write the tagged fields that end a structure: one, if it isn't 0."""
-    writer.tags({tag: _int64.pack(value)} if value else {})
+    writer.raw(one_tag(tag, _int64.pack(value)) if value else NO_TAGS)
 
 
 def _int64_at_end(reader: Reader, tag: int) -> int:
@@ -301,9 +309,7 @@ def _read_protocol(reader: Reader) -> ClassicProtocol:
 def _write_target_member(writer: Writer, record: ConsumerGroupTargetAssignmentMemberRecord) -> None:
     writer.array_length(len(record.topic_partitions))
     for topic_id, partitions in record.topic_partitions:
-        writer.uuid(topic_id)
-        writer.raw(int32s(partitions))
-        writer.tags({})
+        writer.raw(b"%b%b%b" % (topic_id.bytes, int32s(partitions), NO_TAGS))
     writer.tags({})
 
 
@@ -329,9 +335,10 @@ def _write_current_assignment(writer: Writer, record: ConsumerGroupCurrentMember
 def _write_assigned(writer: Writer, topics: Sequence[AssignedTopicPartitions]) -> None:
     writer.array_length(len(topics))
     for topic_id, partitions, epochs in topics:
-        writer.uuid(topic_id)
-        writer.raw(int32s(partitions))
-        writer.tags({} if epochs == () else {ASSIGNMENT_EPOCHS_TAG: _NULL if epochs is None else int32s(epochs)})
+        tags = NO_TAGS
+        if epochs != ():
+            tags = one_tag(ASSIGNMENT_EPOCHS_TAG, _NULL if epochs is None else int32s(epochs))
+        writer.raw(b"%b%b%b" % (topic_id.bytes, int32s(partitions), tags))
 
 
 def _read_current_assignment(

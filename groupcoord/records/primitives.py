@@ -50,6 +50,15 @@ def int32s(values: Sequence[int]) -> bytes:
     return unsigned_varint(count + 1) + pack(f">{count}i", *values)
 
 
+NO_TAGS = b"\x00"
+"""The end of a structure of a flexible version without tagged fields."""
+
+
+def one_tag(tag: int, content: bytes) -> bytes:
+    """Return the end of a structure of a flexible version with one tagged field."""
+    return b"\x01%b%b%b" % (unsigned_varint(tag), unsigned_varint(len(content)), content)
+
+
 @lru_cache(1_024)
 def topic_id_of(topic_id: bytes) -> UUID:
     """Return a topic's id from its bytes; always the same object for the one that stands for none."""
@@ -129,7 +138,9 @@ class Writer:
 
     def tags(self, tags: Mapping[int, bytes]) -> None:
         """End a structure with its tagged fields, in order of their numbers. Nothing in inflexible versions."""
-        if self._flexible:
+        if self._flexible and not tags:  # nearly always
+            self._parts.append(NO_TAGS)
+        elif self._flexible:
             self._parts.append(unsigned_varint(len(tags)))
             for tag, value in sorted(tags.items()) if len(tags) > 1 else tags.items():
                 self._parts += (unsigned_varint(tag), unsigned_varint(len(value)), value)

@@ -426,7 +426,7 @@ class SegmentLogStore:
         try:
             if isinstance(records, LogRecords):
                 values = records.values
-                if isinstance(values, CommitRecords):
+                if type(values) is CommitRecords:  # of other sequences the usual question takes long
                     batch = encode_commit_batch(log.next_offset, values, records.timestamp_ms, log.leader_epoch)
                 elif values and type(values[0]) is OffsetTombstone:
                     batch = encode_tombstone_batch(log.next_offset, values, records.timestamp_ms, log.leader_epoch)
