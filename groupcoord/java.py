@@ -141,6 +141,8 @@ class HashTable(Generic[KeyT]):
 
     def __iter__(self) -> Iterator[KeyT]:
         hash_of, buckets, places = self._hash_of, self._buckets, self._places
+        if len(places) < 2:
+            return iter([*places])
         return iter(sorted(places, key=lambda key: (hash_bucket(hash_of(key), buckets), places[key])))
 
 
