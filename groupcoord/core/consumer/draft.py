@@ -89,7 +89,8 @@ class Draft:
     def absorb(self, other: Draft) -> None:
         """Add what was drafted on top of this one."""
         if other.state is not self.state:
-            other.state.succeed(self.state)
+            if self.state is not self.base:
+                other.state.succeed(self.state)
             self.state = other.state
         self.records += other.records
         self.joined += other.joined

@@ -138,6 +138,10 @@ class ConsumerGroup:
             self._timers[kind, member_id] = timer
         return timer
 
+    def known_timer(self, kind: TimerKind, member_id: str) -> Timer | None:
+        """Return the timer of this kind of a member; None if nobody ever asked for it, so that it isn't armed."""
+        return self._timers.get((kind, member_id))
+
     def drop_timers(self, member_id: str) -> Iterator[Timer]:
         """Forget the timers of a member that is gone, and return them to be cancelled."""
         self.revoking_epochs.pop(member_id, None)

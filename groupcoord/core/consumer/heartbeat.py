@@ -141,14 +141,15 @@ def move_on(
     if bumps or topics_changed:
         reason = _reason(draft, member, is_new=is_new) if bumps else None
         look_at_topics(draft, rules, reason)
-    newcomer_id = None if member.member_id in draft.base.members else member.member_id
-    # Kafka looks at the subscriptions anew only together with their topics.
     looks = bumps or topics_changed
     if ends_group and draft.state.assignment_epoch < draft.state.epoch:
         return Step(updated, looks, wants_resolution)
-    subscriptions = draft.state.subscription_type() if looks else draft.base.last_seen_subscriptions()
-    targets = _targets_so_far(draft, metadata)
-    has_new_target = _assign_target(draft, assignor, targets, subscriptions, newcomer_id, rules, now_ms)
+    has_new_target = _is_target_due(draft.state, rules, now_ms)
+    if has_new_target:
+        newcomer_id = None if member.member_id in draft.base.members else member.member_id
+        # Kafka looks at the subscriptions anew only together with their topics.
+        subscriptions = draft.state.subscription_type() if looks else draft.base.last_seen_subscriptions()
+        _assign_target(draft, assignor, _targets_so_far(draft, metadata), subscriptions, newcomer_id, rules, now_ms)
     target = _target_of(draft, metadata, has_new_target=has_new_target)
     subscription_changed = names_changed or regex_change is not RegexChange.NONE
     assignment = _reconcile(draft, updated, target, owned, rules, subscription_changed=subscription_changed)
@@ -243,6 +244,14 @@ def _targets_so_far(draft: Draft, metadata: ConsumerGroupMemberMetadataRecord) -
     return {member_id: target for member_id, target in targets.items() if member_id != metadata.member_id}
 
 
+def _is_target_due(state: ConsumerState, rules: Rules, now_ms: int) -> bool:
+    """Tell whether the target is out of date, and a new one not too soon after the last (KIP-1263)."""
+    if state.assignment_epoch >= state.epoch:
+        return False
+    interval_ms, last_ms = rules.settings_of(state.group_id).assignment_interval_ms, state.assignment_timestamp_ms
+    return not (last_ms and interval_ms and now_ms < last_ms + interval_ms)
+
+
 def _assign_target(
     draft: Draft,
     assignor: str,
@@ -251,16 +260,13 @@ def _assign_target(
     newcomer_id: str | None,
     rules: Rules,
     now_ms: int,
-) -> bool:
-    """Work out who is to have what, if that is out of date and not too soon after the last time (KIP-1263).
+) -> None:
+    """Work out who is to have what.
 
-    Returns:
-        True if that was done.
+    Raises:
+        RefusedError: the assignor failed.
     """
     state = draft.state
-    interval_ms, last_ms = rules.settings_of(state.group_id).assignment_interval_ms, state.assignment_timestamp_ms
-    if state.assignment_epoch >= state.epoch or (last_ms and interval_ms and now_ms < last_ms + interval_ms):
-        return False
     members = {member_id: member.metadata for member_id, member in state.members.items()}
     try:
         changed = changed_targets(
@@ -280,7 +286,6 @@ def _assign_target(
         *(target_record(state.group_id, member_id, target) for member_id, target in changed.items()),
         ConsumerGroupTargetAssignmentMetadataRecord(state.group_id, state.epoch, now_ms),
     )
-    return True
 
 
 def _target_of(draft: Draft, metadata: ConsumerGroupMemberMetadataRecord, *, has_new_target: bool) -> Partitions:

@@ -52,12 +52,15 @@ class MemberTimers:
                     self._timers.cancel(timer)
 
     def _follow_assignment(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
-        timer = group.timer(TimerKind.REVOCATION, member.member_id)
+        member_id = member.member_id
         if member.assignment.state is MemberState.UNREVOKED_PARTITIONS:
-            group.revoking_epochs[member.member_id] = member.assignment.member_epoch
+            group.revoking_epochs[member_id] = member.assignment.member_epoch
+            timer = group.timer(TimerKind.REVOCATION, member_id)
             self._timers.arm(timer, now_ms + member.metadata.rebalance_timeout_ms)
-        else:
-            self._timers.cancel(timer)
+            return
+        known = group.known_timer(TimerKind.REVOCATION, member_id)
+        if known is not None:
+            self._timers.cancel(known)
 
     def revive(self, group: ConsumerGroup, now_ms: int, *, uses_own_timeouts: bool) -> None:
         """Set the timers of a group that was made of its records. Every member's session starts now.

@@ -51,7 +51,7 @@ class Overlay(MutableMapping[KeyT, ValueT]):
         return key in self._changes or (key not in self._gone and key in self.below)
 
     def __setitem__(self, key: KeyT, value: ValueT) -> None:
-        if key not in self:
+        if key not in self._changes and (key in self._gone or key not in self.below):
             self._length += 1
         self._changes[key] = value
 

@@ -9,10 +9,11 @@ from collections.abc import Callable, Collection, Mapping, Set
 from enum import IntEnum
 from uuid import UUID
 
-from attrs import field, frozen
+from attrs import define, field, frozen
 
 from groupcoord.core.consumer.records import TopicPartitions
 from groupcoord.errors import ErrorCode
+from groupcoord.interpreter import plain_members
 
 PartitionEpochs = Mapping[UUID, Mapping[int, int]]
 """Partitions by topic id, each with its assignment epoch: the member's epoch when it was given the partition."""
@@ -21,6 +22,7 @@ NEW_MEMBER_EPOCH = 0
 NO_MEMBER_EPOCH = -1
 
 
+@plain_members
 class MemberState(IntEnum):
     """Where a member stands on its way to its target assignment, by the numbers in Kafka's records."""
 
@@ -36,7 +38,10 @@ class MemberState(IntEnum):
     @classmethod
     def of(cls, number: int) -> MemberState:
         """Return the state that a record means by a number."""
-        return cls(number) if number in (0, 1, 2) else cls.UNKNOWN
+        return _KNOWN_STATES.get(number, MemberState.UNKNOWN)
+
+
+_KNOWN_STATES = {state.value: state for state in MemberState if state is not MemberState.UNKNOWN}
 
 
 @frozen
@@ -109,7 +114,7 @@ def reconcile(
     return step.without_unsubscribed() if has_subscription_changed else current
 
 
-@frozen
+@define
 class _Step:
     """One step of one member; the attributes are the arguments of :func:`reconcile`."""
 

@@ -27,6 +27,7 @@ class Rules:
         regexes: matches regular expressions against the topics.
         settings_of: says what holds for the members of a group, by its id.
         topics_version: grows when topics are created; expressions are matched again then.
+        default_assignor: that of a group whose members ask for none.
     """
 
     config: Config
@@ -35,12 +36,12 @@ class Rules:
     regexes: RegexResolver
     settings_of: SettingsOfConsumerGroup
     topics_version: int = 0
+    default_assignor: str = field(init=False)
+    _known: dict[str, Topic] = field(factory=dict)  # as they were when somebody last looked
     _hashes: dict[str, tuple[Topic, int]] = field(factory=dict)
 
-    @property
-    def default_assignor(self) -> str:
-        """The assignor of a group whose members ask for none."""
-        return next(iter(self.assignors))
+    def __attrs_post_init__(self) -> None:
+        self.default_assignor = next(iter(self.assignors))
 
     def assignor(self, name: str) -> Assignor:
         """Return an assignor by the name under which members ask for it.
@@ -59,7 +60,10 @@ class Rules:
         for name in names:
             topic_id, partition_count = self.topics.topic_id(name), self.topics.partition_count(name)
             if topic_id is not None and topic_id.int and partition_count is not None:
-                found[name] = Topic(name, topic_id, partition_count)
+                topic = self._known.get(name)
+                if topic is None or topic.topic_id != topic_id or topic.partition_count != partition_count:
+                    topic = self._known[name] = Topic(name, topic_id, partition_count)
+                found[name] = topic
         return found
 
     def metadata_hash(self, names: Iterable[str]) -> int:
@@ -68,7 +72,7 @@ class Rules:
 
     def _hash(self, topic: Topic) -> int:
         known = self._hashes.get(topic.name)
-        if known is None or known[0] != topic:
+        if known is None or known[0] is not topic:
             known = self._hashes[topic.name] = (topic, topic_hash(topic))
         return known[1]
 

@@ -195,15 +195,15 @@ class ConsumerState:
         """Make the changes that are kept apart where they belong: the states of which this is a copy are no more."""
         for name in _LARGE:
             mapping = getattr(self, name)
-            while isinstance(mapping, Overlay):
+            while type(mapping) is Overlay:  # quicker than to ask whether it is any kind of one, as mappings do that
                 mapping = mapping.merge()
-            setattr(self, name, mapping)
+                setattr(self, name, mapping)
 
     def succeed(self, base: ConsumerState) -> None:
         """Keep the changes apart together with those of the state of which this is a copy: that one is no more."""
         for name in _LARGE:
             mapping, below = getattr(self, name), getattr(base, name)
-            if isinstance(below, Overlay) and isinstance(mapping, Overlay) and mapping.below is below:
+            if type(below) is Overlay and type(mapping) is Overlay and mapping.below is below:
                 setattr(self, name, mapping.merge())
 
     # ------------------------------------------------------------ records
@@ -422,10 +422,10 @@ def assignment_of(record: ConsumerGroupCurrentMemberAssignmentRecord) -> MemberA
 
 def _epochs_of(topics: Iterable[AssignedTopicPartitions], member_epoch: int) -> PartitionEpochs:
     """Return partitions with their assignment epochs; the member's epoch stands for those that nobody wrote."""
-    return {
-        topic_id: dict(zip(partitions, epochs or [member_epoch] * len(partitions), strict=True))
-        for topic_id, partitions, epochs in topics
-    }
+    found = {}
+    for topic_id, partitions, epochs in topics:
+        found[topic_id] = dict(zip(partitions, epochs or [member_epoch] * len(partitions), strict=True))
+    return found
 
 
 def assignment_record(
