@@ -143,7 +143,9 @@ class HashTable(Generic[KeyT]):
         hash_of, buckets, places = self._hash_of, self._buckets, self._places
         if len(places) < 2:
             return iter([*places])
-        return iter(sorted(places, key=lambda key: (hash_bucket(hash_of(key), buckets), places[key])))
+        # By place, which a stable sort by bucket keeps; as a rule the keys came in this order.
+        in_order = sorted(places, key=places.__getitem__) if self._first_place < 0 else places
+        return iter(sorted(in_order, key=lambda key: hash_bucket(hash_of(key), buckets)))
 
 
 def buckets_for(capacity: int) -> int:

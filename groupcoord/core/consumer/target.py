@@ -92,7 +92,7 @@ def changed_targets(
     # Kafka fills the map that the assignor gets from the group's own, and at last with who has just come.
     known = timeline_map_order(arrivals)
     visiting_order = hash_map_order(known if newcomer_id is None else [*known, newcomer_id])
-    wanted: dict[str, tuple[UUID, ...]] = {}
+    specs: dict[str, MemberSpec] = {}
     topic_ids: dict[tuple[tuple[str, ...], str | None], tuple[UUID, ...]] = {}
     found: dict[UUID, Topic] = {}
     for member_id in visiting_order:
@@ -102,13 +102,8 @@ def changed_targets(
             existing = [topics[name] for name in subscribed_names(*key, resolved) if name in topics]
             found.update((topic.topic_id, topic) for topic in existing)
             topic_ids[key] = tuple(topic.topic_id for topic in existing)
-        wanted[member_id] = topic_ids[key]
-    specs = {
-        member_id: MemberSpec(
-            wanted[member_id], targets.get(member_id, {}), members[member_id].instance_id, members[member_id].rack_id
-        )
-        for member_id in visiting_order
-    }
+        assigned = targets.get(member_id, {})
+        specs[member_id] = MemberSpec(topic_ids[key], assigned, member.instance_id, member.rack_id)
     assignment = assignor.assign(GroupSpec(specs, subscriptions, found, tuple(visiting_order)))
     changed: dict[str, Partitions] = {}
     for member_id in visiting_order:
