@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from groupcoord.core.records import ZERO_UUID
+from groupcoord.interpreter import uuid_of
 from groupcoord.wire.errors import ProtocolError
 
 T = TypeVar("T")
@@ -139,10 +140,13 @@ def _bad_string(length: int, bytes_left: int) -> ProtocolError:
     return ProtocolError(f"a string claims {length} bytes where {bytes_left} are left")
 
 
+_ZERO_UUID_BYTES = ZERO_UUID.bytes
+
+
 def read_uuid(frame: bytes, position: int) -> tuple[UUID, int]:
     """Read 16 bytes."""
     content, position = read_content(frame, position, 16)
-    return (ZERO_UUID if content == ZERO_UUID.bytes else UUID(bytes=content)), position
+    return (ZERO_UUID if content == _ZERO_UUID_BYTES else uuid_of(content)), position
 
 
 def check_array_length(frame: bytes, position: int, length: int) -> int:
