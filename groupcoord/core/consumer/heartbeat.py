@@ -146,10 +146,9 @@ def move_on(
         return Step(updated, looks, wants_resolution)
     has_new_target = _is_target_due(draft.state, rules, now_ms)
     if has_new_target:
-        newcomer_id = None if member.member_id in draft.base.members else member.member_id
         # Kafka looks at the subscriptions anew only together with their topics.
         subscriptions = draft.state.subscription_type() if looks else draft.base.last_seen_subscriptions()
-        _assign_target(draft, assignor, _targets_so_far(draft, metadata), subscriptions, newcomer_id, rules, now_ms)
+        _assign_target(draft, assignor, metadata, subscriptions, rules, now_ms)
     target = _target_of(draft, metadata, has_new_target=has_new_target)
     subscription_changed = names_changed or regex_change is not RegexChange.NONE
     assignment = _reconcile(draft, updated, target, owned, rules, subscription_changed=subscription_changed)
@@ -255,18 +254,26 @@ def _is_target_due(state: ConsumerState, rules: Rules, now_ms: int) -> bool:
 def _assign_target(
     draft: Draft,
     assignor: str,
-    targets: Mapping[str, Partitions],
+    asker: ConsumerGroupMemberMetadataRecord,
     subscriptions: SubscriptionType,
-    newcomer_id: str | None,
     rules: Rules,
     now_ms: int,
 ) -> None:
     """Work out who is to have what.
 
+    Args:
+        draft: the group.
+        assignor: the name of the one that is used.
+        asker: what the member says of itself whose request this is.
+        subscriptions: whether all members subscribe to the same topics.
+        rules: topics and assignors.
+        now_ms: the time.
+
     Raises:
         RefusedError: the assignor failed.
     """
     state = draft.state
+    newcomer_id = None if asker.member_id in draft.base.members else asker.member_id
     members = {member_id: member.metadata for member_id, member in state.members.items()}
     try:
         changed = changed_targets(
@@ -275,7 +282,7 @@ def _assign_target(
             # Kafka has them in the order in which they came, which a restart forgets: its next target may differ.
             arrivals=sorted(member_id for member_id in members if member_id != newcomer_id),
             newcomer_id=newcomer_id,
-            targets=targets,
+            targets=_targets_so_far(draft, asker),
             subscriptions=subscriptions,
             resolved={regex: record.topics for regex, record in state.resolved.items()},
             topics=rules.existing_topics(state.subscribed_topics()),
