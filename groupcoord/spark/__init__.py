@@ -17,8 +17,9 @@ as nothing shuffles them.
 """
 
 from groupcoord.columns.errors import InputError, PipelineError
+from groupcoord.history.anomalies import Thresholds
 from groupcoord.live.errors import ClusterError
-from groupcoord.spark.anomalies import Thresholds, anomalies, stale_groups
+from groupcoord.spark.anomalies import anomalies, stale_groups
 from groupcoord.spark.cluster_reading import read_cluster, read_cluster_stream, read_end_offsets
 from groupcoord.spark.groups import (
     epochs,

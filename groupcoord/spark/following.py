@@ -13,16 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from groupcoord.clock import Clock, SystemClock
 from groupcoord.columns.errors import InputError
+from groupcoord.local.page import write_report
+from groupcoord.local.tables import END_OFFSETS_TABLE, TABLES_OF_KINDS
 from groupcoord.report.model import Report
-from groupcoord.spark.analysis import (
-    COUNTS,
-    END_OFFSETS_TABLE,
-    TABLES_OF_KINDS,
-    group_tables,
-    make_report,
-    was_asked,
-    write_report,
-)
+from groupcoord.spark.analysis import COUNTS, group_tables, make_report, was_asked
 from groupcoord.spark.groups import History
 from groupcoord.spark.inputs import Input, LogInput
 from groupcoord.spark.lag import lag

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from fsspec import AbstractFileSystem
@@ -27,8 +26,8 @@ from groupcoord.columns.files import (
 )
 from groupcoord.columns.options import chosen_columns, flag, json_value, known_options, number, words
 from groupcoord.columns.ranges import ByteRange
-from groupcoord.columns.reading import rows_of_files
 from groupcoord.columns.tailing import Cursors, Log, advance, from_json, logs_of, ranges_between, to_json
+from groupcoord.columns.tasks import LogTask
 from groupcoord.spark.available_now import SupportsTriggerAvailableNow
 from groupcoord.spark.schemas import RECORDS
 
@@ -82,37 +81,12 @@ class LogOptions:
         return StructType([RECORDS[name] for name in self.settings.columns])
 
 
-class RecordTask(Protocol):
-    """The work of one task, wherever the records come from. Workers get it pickled."""
-
-    def rows(self, settings: RowSettings) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of all that is to be read."""
-
-    def runs(self, settings: RowSettings) -> Iterator[tuple[int | None, Iterator[pa.RecordBatch]]]:
-        """Yield the rows of each run of one log partition, with its number."""
-
-
-class LogPartition(InputPartition):
-    """The work of one task: byte ranges of files in one file system."""
+class LogPartition(LogTask, InputPartition):
+    """The work of one task of Spark's."""
 
     def __init__(self, file_system: AbstractFileSystem, ranges: list[FileRange]) -> None:
-        super().__init__(None)
-        self.file_system = file_system
-        self.ranges = ranges
-
-    def rows(self, settings: RowSettings) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of all ranges."""
-        return rows_of_files(self.file_system, self.ranges, settings)
-
-    def runs(self, settings: RowSettings) -> Iterator[tuple[int | None, Iterator[pa.RecordBatch]]]:
-        """Yield the rows of each run of ranges of one log partition, with its number."""
-        for partition, ranges in groupby(self.ranges, lambda found: found.segment.partition):
-            yield partition, rows_of_files(self.file_system, ranges, settings)
-
-
-def log_tasks(found: Iterable[FileSet], split_bytes: int = SPLIT_BYTES) -> list[LogPartition]:
-    """Cut the files that :func:`groupcoord.columns.files.find_segments` found into tasks of about ``split_bytes``."""
-    return [LogPartition(files.file_system, ranges) for files in found for ranges in cut(files.segments, split_bytes)]
+        InputPartition.__init__(self, None)
+        LogTask.__init__(self, file_system, ranges)
 
 
 class LogReader(DataSourceReader):
@@ -123,7 +97,12 @@ class LogReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Find the files and cut them into tasks."""
-        return log_tasks(self._options.find_segments(), self._options.split_bytes)
+        found = self._options.find_segments()
+        return [
+            LogPartition(files.file_system, ranges)
+            for files in found
+            for ranges in cut(files.segments, self._options.split_bytes)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task."""

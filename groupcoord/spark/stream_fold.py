@@ -25,13 +25,13 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from groupcoord.columns.commits import ABORTED, OPEN
 from groupcoord.history.fold import FoldOptions, GroupFold
 from groupcoord.history.state import GroupState, KnownOffset, decode_state, encode_state
 from groupcoord.records.structures import uuid_text
 from groupcoord.spark.group_schemas import HISTORY
 from groupcoord.spark.groups import NO_PARTITION, ROWS_MAX, fold_record, is_group_record, known_partition, taken_rows
 from groupcoord.spark.schemas import CURRENT_OFFSETS, table_schema
-from groupcoord.spark.tables import ABORTED, OPEN
 
 STATE = "state"
 

@@ -80,6 +80,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "records",  # of these only how ids of topics are written
         "wire",  # of these only what the fields of an answer are
     ),
+    "local": (
+        *("columns", "live", "history", "polling", "report", "records", "errors", "clock"),
+        # what coordinators make of a log, to be held against tables, and by which rules offsets expire
+        *("coordinator", "log_store", "config", "consumer_protocol", "core"),
+    ),
     "storage": ("records", "log_store", "errors", "core.records"),  # compaction tells records apart by what they are
     "topic_logs": (
         *("records", "errors", "settings"),
@@ -156,10 +161,12 @@ MAY_REQUIRE: dict[str, frozenset[str]] = {
     "polling": BASE_REQUIREMENTS,
     "live": frozenset({"attrs", "aiokafka", "kio", "pyarrow"}),
     "columns": frozenset({"attrs", "numpy", "pyarrow", "fsspec", "crc32c"}),
+    "local": frozenset({"attrs", "numpy", "pyarrow", "fsspec"}),
     "__init__": BASE_REQUIREMENTS,
 }
 """What the base install is made of imports no other package than these, nor does what tells histories and makes
-pages; columns do with numpy and Arrow, and what reads clusters with aiokafka's connections besides."""
+pages; columns and analyses without Spark do with numpy and Arrow, and what reads clusters with aiokafka's connections
+besides."""
 
 PYSPARK_ONLY_IN = "spark"
 

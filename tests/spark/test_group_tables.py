@@ -23,11 +23,11 @@ from groupcoord.consumer_protocol import (
 )
 from groupcoord.core.records import GroupMetadataRecord, MemberRecord, OffsetCommitRecord, Record, TransactionMarker
 from groupcoord.history import LogHistory
+from groupcoord.history.anomalies import Thresholds
 from groupcoord.records.batches import encode_batch
 from groupcoord.records.codec import encode_record
 from groupcoord.records.salvage import SoundBatch, salvage_batches
 from groupcoord.spark import group_schemas
-from groupcoord.spark.anomalies import Thresholds
 from groupcoord.spark.groups import complete_from
 from groupcoord.spark.schemas import END_OFFSETS
 
@@ -99,10 +99,8 @@ class Log:
         return self.add(at_ms, record)
 
 
-@pytest.fixture(scope="module")
-def troubled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DataFrame, DataFrame]]:
-    """Records of groups with every trouble, and their history."""
-    folder = tmp_path_factory.mktemp("troubled")
+def write_troubled(folder: Path) -> None:
+    """Write a log of groups with every trouble."""
     log = Log(folder)
     log.generation(0, "stormy", 1, a1=[0], b1=[1])
     for number in range(2, 9):
@@ -126,6 +124,13 @@ def troubled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> I
     log.add(500_008, own_expiry)
     log.commit(595_000, "open", 1).commit(595_500, "open", 2, producer_id=7)
     log.commit(600_000, "last", 1)
+
+
+@pytest.fixture(scope="module")
+def troubled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DataFrame, DataFrame]]:
+    """Records of groups with every trouble, and their history."""
+    folder = tmp_path_factory.mktemp("troubled")
+    write_troubled(folder)
     records = pipeline.read_log(spark, folder).cache()
     history = pipeline.history(records).cache()
     yield records, history

@@ -10,7 +10,7 @@ import pytest
 
 from groupcoord.columns.schema import RECORDS
 from groupcoord.coordinator import LoadError
-from groupcoord.spark.verify import RECORDS_FIELD, replay_batches
+from groupcoord.local.replay import RECORDS_FIELD, replay_batches
 
 SCHEMA = RECORDS
 
