@@ -66,7 +66,7 @@ class ResultDirectory:
 
     @contextmanager
     def new_table_file(self, name: str, schema: pa.Schema) -> Iterator[TableFile]:
-        """Give a Parquet file to write, which has its name once it is whole."""
+        """Give a Parquet file to write, which has its name once it is whole; Spark passes over names with a dot."""
         folder, _, last = self._at(name).rpartition("/")
         self._file_system.makedirs(folder, exist_ok=True)
         with self._file_system.open(f"{folder}/.{last}", "wb") as file:

@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, Iterable
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from attrs import frozen
 
 from groupcoord.clock import Clock, SystemClock
@@ -168,11 +167,9 @@ class Polling:
             self._counts[name] += self._write(name, f"poll-{self._number:08}", found, APPENDED[name])
 
     def _write(self, name: str, part: str, some: Iterable[Row], columns: Columns) -> int:
-        """Write a file of a table so that readers see it whole or not at all; Spark passes over names with a dot."""
-        table = pa.Table.from_pylist(list(some), arrow_schema(columns))
-        file_system, folder = self._output.place(f"tables/{name}")
-        file_system.makedirs(folder, exist_ok=True)
-        with file_system.open(f"{folder}/.{part}", "wb") as file:
-            pq.write_table(table, file)
-        file_system.mv(f"{folder}/.{part}", f"{folder}/{part}.parquet")
-        return int(table.num_rows)
+        """Write a file of a table so that readers see it whole or not at all."""
+        schema = arrow_schema(columns)
+        rows = pa.RecordBatch.from_pylist(list(some), schema)
+        with self._output.new_table_file(f"tables/{name}/{part}.parquet", schema) as file:
+            file.write(rows)
+        return int(rows.num_rows)

@@ -39,6 +39,7 @@ from groupcoord.spark.reading import from_messages, read_log
 from groupcoord.spark.sessions import register, session
 from groupcoord.spark.streaming import FollowedTables, follow, read_log_stream
 from groupcoord.spark.tables import COMMIT_COLUMNS, commits, corrupt, current_offsets, read_counts
+from groupcoord.spark.times import with_times
 from groupcoord.spark.verify import verify
 
 __all__ = [
@@ -76,4 +77,5 @@ __all__ = [
     "session",
     "stale_groups",
     "verify",
+    "with_times",
 ]

@@ -203,7 +203,7 @@ class Following:
         ends = self._input.read_end_offsets(spark, current)
         if ends is None or not was_asked(ends):
             return ends, None
-        ends.write.mode("append").parquet(self._output.path(f"tables/{END_OFFSETS_TABLE}"))
+        write_counted(ends, self._output.path(f"tables/{END_OFFSETS_TABLE}"), mode="append")
         return ends, spark.read.schema(ends.schema).parquet(self._output.reading_path(f"tables/{END_OFFSETS_TABLE}"))
 
     def _look_again(self, spark: SparkSession, tables: FollowedTables) -> DataFrame:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, Observation, SparkSession
@@ -10,12 +12,16 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from groupcoord.columns.errors import InputError, first_line
 from groupcoord.columns.results import ResultDirectory
+from groupcoord.spark.times import with_times
 
+_TIMESTAMP_TYPE = "spark.sql.parquet.outputTimestampType"
 _GLOB = re.compile(r"([\[\]{}*?\\])")
 
 
 def write_counted(table: DataFrame, path: str, *by: str, mode: str = "error") -> int:
     """Write a table as Parquet, and return how many rows that were: they are counted as they go by.
+
+    Points in time get a timestamp beside them; see :mod:`groupcoord.columns.times`.
 
     Args:
         table: what to write.
@@ -24,8 +30,21 @@ def write_counted(table: DataFrame, path: str, *by: str, mode: str = "error") ->
         mode: what to do if there is something already, as ``DataFrameWriter.mode`` takes it.
     """
     counted = Observation()
-    table.observe(counted, F.count(F.lit(1)).alias("rows")).write.mode(mode).partitionBy(*by).parquet(path)
+    rows = with_times(table).observe(counted, F.count(F.lit(1)).alias("rows"))
+    with _times_in_micros(table.sparkSession):
+        rows.write.mode(mode).partitionBy(*by).parquet(path)
     return int(counted.get["rows"])
+
+
+@contextmanager
+def _times_in_micros(spark: SparkSession) -> Iterator[None]:
+    """Let timestamps be written as Parquet has them: by itself Spark writes INT96, which tells others no time zone."""
+    before = spark.conf.get(_TIMESTAMP_TYPE) or "INT96"
+    spark.conf.set(_TIMESTAMP_TYPE, "TIMESTAMP_MICROS")
+    try:
+        yield
+    finally:
+        spark.conf.set(_TIMESTAMP_TYPE, before)
 
 
 class OutputDirectory(ResultDirectory):

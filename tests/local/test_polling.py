@@ -16,7 +16,8 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from groupcoord.cli import USAGE_ERROR
-from groupcoord.columns.tables import Columns
+from groupcoord.columns.tables import Columns, arrow_schema
+from groupcoord.columns.times import schema_with_times
 from groupcoord.history.causes import EXPIRY_OR_LEAVE, JOIN
 from groupcoord.live.settings import ClusterAddress
 from groupcoord.local.polling import APPENDED, POLLS, PROBLEMS, REPLACED, Polled, Polling
@@ -150,7 +151,8 @@ def test_the_command_asks_once(server: ServerThread, tmp_path: Path) -> None:
     assert "poll 1: 0 groups, 0 members, 0 offsets" in done.output
     assert f"report: {tmp_path}/out/report.html" in done.output.replace("\n", "")
     for name, columns in (REPLACED | APPENDED).items():
-        assert pq.read_table(tmp_path / "out" / "tables" / name).schema.names == [column.name for column in columns]
+        written = pq.read_schema(next((tmp_path / "out" / "tables" / name).glob("*.parquet")))
+        assert written.names == schema_with_times(arrow_schema(columns)).names
     assert run(*words).error == f"groupcoord analyze: {tmp_path}/out is not empty\n"
     refused = run(*words, "--verify")
     assert (refused.status, refused.error) == (

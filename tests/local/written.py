@@ -7,6 +7,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.dataset as ds
 
+from groupcoord.columns.tables import arrow_schema
+from groupcoord.columns.times import schema_with_times
+from groupcoord.local.tables import TABLES
+
 _BY_LOG_PARTITION = ds.partitioning(pa.schema([("log_partition", pa.int32())]), flavor="hive")
 
 
@@ -15,6 +19,16 @@ def read_table(out: Path, name: str) -> pa.Table:
     folder = out / "tables" / name
     partitioning = _BY_LOG_PARTITION if any(folder.glob("log_partition=*")) else None
     return ds.dataset(folder, format="parquet", partitioning=partitioning).to_table()
+
+
+def written_columns(name: str) -> dict[str, pa.DataType]:
+    """Return the columns of a table as files hold them: those that are declared, and timestamps."""
+    return {column.name: column.type for column in schema_with_times(arrow_schema(TABLES[name]))}
+
+
+def columns_of(table: pa.Table) -> dict[str, pa.DataType]:
+    """Return the columns of a table that was read."""
+    return {column.name: column.type for column in table.schema}
 
 
 def table_names(out: Path) -> set[str]:

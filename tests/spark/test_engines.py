@@ -15,15 +15,15 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 import groupcoord.spark as pipeline
 from groupcoord.clock import ManualClock
+from groupcoord.columns.times import with_times
 from groupcoord.local.analysis import LocalAnalysis
-from groupcoord.local.tables import TABLES
 from groupcoord.report.model import summary
 from groupcoord.spark.analysis import Analysis
 from groupcoord.testing.logs import GeneratedLog, logs, record_bytes, records
 
 from ..bench.spark_logs import write_log
 from ..history.consumer_story import Story, crew, moving, write_story
-from ..local.written import read_table, sorted_rows, table_names
+from ..local.written import columns_of, read_table, sorted_rows, table_names, written_columns
 from .test_group_tables import Log, write_troubled
 
 KINDS = {
@@ -62,8 +62,7 @@ def check_same_table(out: Path, name: str) -> None:
 def check_same_rows(one: pa.Table, other: pa.Table, name: str) -> None:
     """Compare the rows of a table, and its columns."""
     for table in (one, other):
-        found = {field.name: field.type for field in table.schema}
-        assert not table.num_rows or found == {column.name: column.type for column in TABLES[name]}, name
+        assert not table.num_rows or columns_of(table) == written_columns(name), name
     assert sorted_rows(other) == sorted_rows(one), name
 
 
@@ -91,7 +90,8 @@ def test_tables_of_offsets_are_the_same(broker_records: DataFrame, broker_log: P
 
 def arrow(table: DataFrame) -> pa.Table:
     """Return a table of Spark's as one of Arrow's."""
-    return pa.Table.from_pylist([row.asDict(recursive=True) for row in table.collect()], to_arrow_schema(table.schema))
+    rows = [row.asDict(recursive=True) for row in table.collect()]
+    return with_times(pa.Table.from_pylist(rows, to_arrow_schema(table.schema)))
 
 
 def dawdle(story: Story) -> None:
