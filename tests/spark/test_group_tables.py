@@ -22,11 +22,9 @@ from groupcoord.consumer_protocol import (
     encode_subscription,
 )
 from groupcoord.core.records import GroupMetadataRecord, MemberRecord, OffsetCommitRecord, Record, TransactionMarker
-from groupcoord.history import LogHistory
 from groupcoord.history.anomalies import Thresholds
 from groupcoord.records.batches import encode_batch
 from groupcoord.records.codec import encode_record
-from groupcoord.records.salvage import SoundBatch, salvage_batches
 from groupcoord.spark import group_schemas
 from groupcoord.spark.groups import complete_from
 from groupcoord.spark.schemas import END_OFFSETS
@@ -34,6 +32,7 @@ from groupcoord.spark.schemas import END_OFFSETS
 from ..bench.spark_logs import write_log
 from ..docs.markdown import DOCS
 from ..history.consumer_story import CREW, crew, moving, write_story
+from ..history.whole_logs import rows_of_logs
 
 SCHEMAS = {
     name: value for name, value in vars(group_schemas).items() if isinstance(value, StructType) and name[0] != "_"
@@ -187,16 +186,7 @@ def test_tables_are_on_the_page(name: str) -> None:
 
 def told_without_spark(folder: Path) -> list[str]:
     """Return the history of every group as the pure reading of the files tells it, in a form that can be compared."""
-    rows: list[dict[str, Any]] = []
-    for partition in sorted(folder.glob("__consumer_offsets-*")):
-        found = LogHistory(int(partition.name.rpartition("-")[2]))
-        for path in sorted(partition.glob("*.log")):
-            found.begin_file()
-            data = path.read_bytes()
-            for one in salvage_batches(lambda start, size, data=data: data[start : start + size], len(data)):
-                if isinstance(one, SoundBatch):
-                    found.add(one)
-        rows += [{"group_id": row.group_id, row.kind: row.values} for row in found.rows()]
+    rows = [{"group_id": row.group_id, row.kind: row.values} for row in rows_of_logs(folder)]
     return sorted(json.dumps(row, default=bytes.hex, sort_keys=True) for row in rows)
 
 
