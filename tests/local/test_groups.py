@@ -7,12 +7,13 @@ import tempfile
 from pathlib import Path
 
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from groupcoord.columns.results import ResultDirectory
 from groupcoord.local.groups import histories
 from groupcoord.local.records import HeldRecords, read_records
 from groupcoord.local.sources import LogSource
-from groupcoord.testing.logs import GeneratedLog, logs
+from groupcoord.testing.logs import GeneratedLog, logs, record_bytes, records
 
 from ..bench.spark_logs import write_log
 from ..history.consumer_story import crew, moving, write_story
@@ -53,8 +54,11 @@ def test_histories_are_those_of_every_commit(broker_log: Path, tmp_path: Path) -
         assert told_by_columns(folder, tmp_path / f"out-{number}") == told_by_batches(folder)
 
 
+FEW_GROUPS = logs(keys_and_values=record_bytes(records=records(group_ids=st.sampled_from("ab"))), max_batches=12)
+
+
 @settings(max_examples=30)
-@given(logs())
+@given(FEW_GROUPS)
 def test_histories_of_random_logs(log: GeneratedLog) -> None:
     """Every record type and version, every format and codec, transactions, and what compaction leaves."""
     if log.data:

@@ -169,7 +169,7 @@ ONCE = settings(
 def test_random_logs_are_the_same(spark: SparkSession, tmp_path: Path) -> None:
     """Every record type and version, every format and codec, transactions of every kind, and what compaction leaves."""
 
-    @settings(ONCE, max_examples=4)
+    @settings(ONCE, max_examples=2)
     @given(st.tuples(*map(_logs_of, range(RANDOM_LOGS))))
     def compare(found: tuple[GeneratedLog, ...]) -> None:
         check_random(spark, tmp_path / "random", list(found))
