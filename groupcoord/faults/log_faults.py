@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from groupcoord.errors import ErrorCode
 from groupcoord.faults.words import UnknownNameError, error_named
 from groupcoord.host.broker import Broker
+from groupcoord.host.node_servers import NoSuchNodeError
 from groupcoord.host.server import Server
 from groupcoord.log_store import (
     AppendTimedOutError,
@@ -79,11 +80,19 @@ class LogFaults:
             broker.coordinator.log_store = self._store
 
     def fail_next(self, *errors: LogStoreError) -> None:
-        """Let the next appends fail, one with each of ``errors`` in turn; not while others are held."""
+        """Let the next appends fail, one with each of ``errors`` in turn; not while others are held.
+
+        Raises:
+            NoSuchNodeError: no node runs.
+        """
         self._around_the_log().fail_next(*errors)
 
     def hold(self) -> None:
-        """Let appends wait from now on."""
+        """Let appends wait from now on.
+
+        Raises:
+            NoSuchNodeError: no node runs.
+        """
         self._around_the_log().is_late = True
 
     def waiting(self) -> int:
@@ -120,6 +129,8 @@ class LogFaults:
     def _around_the_log(self) -> FaultyLogStore:
         if self._store is None:
             brokers = [server.broker for server in self._running.values()]
+            if not brokers:
+                raise NoSuchNodeError("no node runs")
             self._store = _PassingStore(brokers[0].log_store, self._step_aside)
             for broker in brokers:
                 broker.coordinator.log_store = self._store
