@@ -13,7 +13,6 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 from fsspec import AbstractFileSystem
-from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
@@ -21,6 +20,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from groupcoord.columns.chunks import RowSettings
 from groupcoord.columns.parquet import WRITTEN_COLUMNS, WRITTEN_SCHEMA, TableFile, folder_name
 from groupcoord.columns.schema import KIND_RECORD
+from groupcoord.spark.output import whole_file
 from groupcoord.spark.schemas import COMMITS
 from groupcoord.spark.source import RecordTask
 from groupcoord.spark.tables import OFFSET_TYPES
@@ -130,12 +130,9 @@ def _plain_commits(rows: pa.RecordBatch, is_record: pa.BooleanArray) -> pa.Recor
 @contextmanager
 def new_file(file_system: AbstractFileSystem, path: str, schema: pa.Schema) -> Iterator[TableFile]:
     """Give a Parquet file to write in a task. It gets its name when it is whole, whichever attempt that was."""
-    folder, _, name = path.rpartition("/")
-    file_system.makedirs(folder, exist_ok=True)
-    context = TaskContext.get()
-    hidden = f"{folder}/.{name}.{0 if context is None else context.taskAttemptId()}"
-    with file_system.open(hidden, "wb") as file:
+    with whole_file(file_system, path) as file:
         table = TableFile(file, schema)
-        yield table
-        table.close()
-    file_system.mv(hidden, path)
+        try:
+            yield table
+        finally:
+            table.close()

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from socket import gethostname
+from typing import BinaryIO
 
 from fsspec import AbstractFileSystem
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 from py4j.protocol import Py4JJavaError
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -23,6 +25,9 @@ from groupcoord.storage.log_directory import LOCK_FILE, lock_directory
 
 HOLDER_MAX = 500
 """So many characters of what a lock's file says who holds it are told."""
+
+_SHOWS_WHOLE_FILES = frozenset({"s3", "s3a", "gs", "gcs"})
+"""Of object stores whose files in fsspec can be given up, and are not seen before they are complete."""
 
 _GLOB = re.compile(r"([\[\]{}*?\\])")
 
@@ -39,6 +44,46 @@ def write_counted(table: DataFrame, path: str, *by: str, mode: str = "error") ->
     counted = Observation()
     table.observe(counted, F.count(F.lit(1)).alias("rows")).write.mode(mode).partitionBy(*by).parquet(path)
     return int(counted.get["rows"])
+
+
+@contextmanager
+def whole_file(file_system: AbstractFileSystem, path: str) -> Iterator[BinaryIO]:
+    """Give a file to write in a task. It is there under its name when it is whole, whichever attempt that was.
+
+    An attempt that fails leaves nothing. Object stores, which copy what is renamed, are told when a file is complete.
+    """
+    if not _SHOWS_WHOLE_FILES.isdisjoint(_protocols(file_system)):
+        yield from _completed_file(file_system, path)
+        return
+    folder, _, name = path.rpartition("/")
+    file_system.makedirs(folder, exist_ok=True)
+    context = TaskContext.get()
+    hidden = f"{folder}/.{name}.{0 if context is None else context.taskAttemptId()}"
+    try:
+        with file_system.open(hidden, "wb") as file:
+            yield file
+    except BaseException:
+        with suppress(FileNotFoundError):
+            file_system.rm_file(hidden)
+        raise
+    file_system.mv(hidden, path)
+
+
+def _completed_file(file_system: AbstractFileSystem, path: str) -> Iterator[BinaryIO]:
+    file = file_system.open(path, "wb", autocommit=False)
+    try:
+        yield file
+        file.close()
+    except BaseException:
+        with suppress(Exception):
+            file.close()  # otherwise it would be closed when it is forgotten, and so be completed
+        file.discard()
+        raise
+    file.commit()
+
+
+def _protocols(file_system: AbstractFileSystem) -> tuple[str, ...]:
+    return (file_system.protocol,) if isinstance(file_system.protocol, str) else tuple(file_system.protocol)
 
 
 class OutputDirectory:
