@@ -91,8 +91,7 @@ class Analysis:
         self._input = paths if isinstance(paths, Input) else LogInput(frozenset(partitions), end_offsets, paths)
         self._verifies = verifies
         self._clock = clock or SystemClock()
-        self._input.check()
-        self.compiler: Literal["c1", "c2"] = C1 if self._input.size_bytes() <= C1_BYTES_MAX else C2
+        self.compiler: Literal["c1", "c2"] = C1 if self._input.check() <= C1_BYTES_MAX else C2
         self._output = OutputDirectory(out)
         self.steps = [READ, COUNT, OFFSETS, HISTORY, ANOMALIES]
         self.steps += [LAG] * self._input.has_ends + [VERIFY] * verifies + [REPORT]

@@ -80,8 +80,8 @@ class ClusterOptions:
         with connection(self.address) as (cluster, patience):
             return topic_ends(cluster, patience, self.topic, self.partitions)
 
-    def check(self, *, may_be_empty: bool = False) -> None:
-        """Make sure that all of it can be read.
+    def check(self, *, may_be_empty: bool = False) -> TopicEnds:
+        """Make sure that all of it can be read, and return where the logs begin and end now.
 
         Args:
             may_be_empty: records may come later.
@@ -95,6 +95,7 @@ class ClusterOptions:
             if not ends.whole() and not may_be_empty:
                 raise InputError(f"topic {self.topic} of the cluster holds no records")
             check_readable(cluster, patience, ends)
+            return ends
 
     def tasks(self) -> list[ClusterPartition]:
         """Return what there is to read now, cut into tasks."""

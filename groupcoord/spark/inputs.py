@@ -17,7 +17,7 @@ from groupcoord.spark.cluster_source import ClusterOptions
 from groupcoord.spark.reading import log_options
 from groupcoord.spark.schemas import END_OFFSETS
 from groupcoord.spark.source import RecordTask, log_tasks
-from groupcoord.spark.streaming import read_log_stream
+from groupcoord.spark.streaming import stream_of
 
 RECORD_BYTES = 106
 """What a committed offset takes in a log, about, in batches of a dozen."""
@@ -39,8 +39,8 @@ class Input(ABC):
     partitions: frozenset[int]
     end_offsets: str | None
 
-    def check(self, *, may_be_empty: bool = False) -> None:
-        """Make sure that all of it is there.
+    def check(self, *, may_be_empty: bool = False) -> int:
+        """Make sure that all of it is there, and return how many bytes there are to read now, about.
 
         Args:
             may_be_empty: records may come later.
@@ -48,10 +48,11 @@ class Input(ABC):
         Raises:
             InputError: something is not, or may not be read.
         """
-        self._check_records(may_be_empty=may_be_empty)
+        size_bytes = self._check_records(may_be_empty=may_be_empty)
         path = self.end_offsets
         if path is not None and "://" not in path and not os.access(path, os.R_OK):
             raise InputError(f"{path}: there is no such file, or it may not be read")
+        return size_bytes
 
     @property
     def has_ends(self) -> bool:
@@ -86,10 +87,6 @@ class Input(ABC):
         """What is read, for people."""
 
     @abstractmethod
-    def size_bytes(self) -> int:
-        """Return how much there is to read now, about."""
-
-    @abstractmethod
     def identity(self) -> dict[str, str]:
         """Return what tells this input from others, whose tables don't go into the same directory."""
 
@@ -106,7 +103,7 @@ class Input(ABC):
         """Return the table of records as a stream."""
 
     @abstractmethod
-    def _check_records(self, *, may_be_empty: bool) -> None: ...
+    def _check_records(self, *, may_be_empty: bool) -> int: ...
 
 
 @frozen
@@ -124,10 +121,6 @@ class LogInput(Input):
         """See :class:`Input`."""
         return self.paths
 
-    def size_bytes(self) -> int:
-        """See :class:`Input`: how large the files are together."""
-        return sum(segment.size_bytes for files in self._find(may_be_empty=True) for segment in files.segments)
-
     def identity(self) -> dict[str, str]:
         """See :class:`Input`."""
         options = log_options(self.paths, partitions=sorted(self.partitions))
@@ -144,10 +137,10 @@ class LogInput(Input):
 
     def stream(self, spark: SparkSession) -> DataFrame:
         """See :class:`Input`."""
-        return read_log_stream(spark, *self.paths, partitions=self.partitions)
+        return stream_of(spark, log_options(self.paths, partitions=self.partitions))
 
-    def _check_records(self, *, may_be_empty: bool) -> None:
-        self._find(may_be_empty=may_be_empty)
+    def _check_records(self, *, may_be_empty: bool) -> int:
+        return sum(one.size_bytes for files in self._find(may_be_empty=may_be_empty) for one in files.segments)
 
     def _find(self, *, may_be_empty: bool) -> list[FileSet]:
         return find_segments(self.paths, partitions=self.partitions, may_be_empty=may_be_empty)
@@ -194,10 +187,6 @@ class ClusterInput(Input):
         """See :class:`Input`."""
         return (f"kafka://{self.address.settings().bootstrap_servers}/{self.topic}",)
 
-    def size_bytes(self) -> int:
-        """See :class:`Input`. A cluster tells how many offsets there are, and not how many bytes."""
-        return sum(one.end - one.start for one in self._options().ends().whole()) * RECORD_BYTES
-
     def identity(self) -> dict[str, str]:
         """See :class:`Input`. A cluster may be reached by other addresses another time; its id stays."""
         ends = self._options().ends()
@@ -222,8 +211,10 @@ class ClusterInput(Input):
             partitions=self.partitions,
         )
 
-    def _check_records(self, *, may_be_empty: bool) -> None:
-        self._options().check(may_be_empty=may_be_empty)
+    def _check_records(self, *, may_be_empty: bool) -> int:
+        # A cluster tells how many offsets there are, and not how many bytes.
+        ends = self._options().check(may_be_empty=may_be_empty)
+        return sum(one.end - one.start for one in ends.whole()) * RECORD_BYTES
 
     def _options(self) -> ClusterOptions:
         return ClusterOptions(self._options_text())
