@@ -26,8 +26,8 @@ from groupcoord.storage.log_directory import LOCK_FILE, lock_directory
 HOLDER_MAX = 500
 """So many characters of what a lock's file says who holds it are told."""
 
-_SHOWS_WHOLE_FILES = frozenset({"s3", "s3a", "gs", "gcs"})
-"""Of object stores whose files in fsspec can be given up, and are not seen before they are complete."""
+_SHOWS_WHOLE_FILES = frozenset({"s3", "s3a"})
+"""Protocols of object stores whose files in fsspec are not seen before they are complete, and can be given up."""
 
 _GLOB = re.compile(r"([\[\]{}*?\\])")
 

@@ -12,6 +12,7 @@ import fsspec
 import pyarrow as pa
 import pytest
 from attrs import evolve
+from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -146,6 +147,33 @@ def test_a_bucket_that_fails_leaves_nothing(tmp_path: Path) -> None:
         bucket.add(Kept(0, "g", bytes(1 // 0)))
     assert [path.name for path in tmp_path.iterdir()] == ["some"]
     assert list(folder.read("some")) == [Kept(0, "g", b"1")]
+
+
+class Store(MemoryFileSystem):
+    """Takes files as fsspec's S3 does: told to wait, it shows none before it is told that it is complete."""
+
+    protocol = "s3"
+    cachable = False
+
+    def _open(self, path: str, mode: str = "rb", *_: object, autocommit: bool = True, **__: object) -> MemoryFile:
+        return super()._open(path, mode) if mode == "rb" else MemoryFile(self, self._strip_protocol(path))
+
+    def mv(self, *_: object, **__: object) -> NoReturn:
+        raise AssertionError("a store copies what is renamed")
+
+
+def test_a_store_is_told_when_a_file_is_whole() -> None:
+    """Nothing is renamed there, nor seen before, and of what fails nothing is ever seen."""
+    store = Store()
+    folder = BucketFolder(store, "/whole")
+    with folder.writing("some") as bucket:
+        bucket.add(Kept(0, "g", b"1"))
+        assert not store.exists("/whole/some")
+    with pytest.raises(ZeroDivisionError), folder.writing("other") as bucket:
+        bucket.add(Kept(0, "g", bytes(1 // 0)))
+    assert store.find("/whole") == ["/whole/some"]
+    assert list(folder.read("some")) == [Kept(0, "g", b"1")]
+    store.rm("/whole", recursive=True)
 
 
 def test_replaced_files_stay_for_some_updates() -> None:
