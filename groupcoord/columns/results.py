@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from socket import gethostname
+from typing import BinaryIO
 
 import pyarrow as pa
 from fsspec import AbstractFileSystem
@@ -21,6 +22,54 @@ from groupcoord.storage.log_directory import LOCK_FILE, lock_directory
 
 HOLDER_MAX = 500
 """So many characters of what a lock's file says who holds it are told."""
+
+
+_SHOWS_WHOLE_FILES = frozenset({"s3", "s3a"})
+"""Protocols of object stores whose files in fsspec are not seen before they are complete, and can be given up."""
+
+
+@contextmanager
+def whole_file(file_system: AbstractFileSystem, path: str, attempt: int = 0) -> Iterator[BinaryIO]:
+    """Give a file to write. It is there under its name when it is whole, whichever attempt that was.
+
+    An attempt that fails leaves nothing. Object stores, which copy what is renamed, are told when a file is complete.
+
+    Args:
+        file_system: where.
+        path: its name.
+        attempt: tells this one from others that may write the same file at the same time.
+    """
+    if not _SHOWS_WHOLE_FILES.isdisjoint(_protocols(file_system)):
+        yield from _completed_file(file_system, path)
+        return
+    folder, _, name = path.rpartition("/")
+    file_system.makedirs(folder, exist_ok=True)
+    hidden = f"{folder}/.{name}.{attempt}"
+    try:
+        with file_system.open(hidden, "wb") as file:
+            yield file
+    except BaseException:
+        with suppress(FileNotFoundError):
+            file_system.rm_file(hidden)
+        raise
+    file_system.mv(hidden, path)
+
+
+def _completed_file(file_system: AbstractFileSystem, path: str) -> Iterator[BinaryIO]:
+    file = file_system.open(path, "wb", autocommit=False)
+    try:
+        yield file
+        file.close()
+    except BaseException:
+        with suppress(Exception):
+            file.close()  # otherwise it would be closed when it is forgotten, and so be completed
+        file.discard()
+        raise
+    file.commit()
+
+
+def _protocols(file_system: AbstractFileSystem) -> tuple[str, ...]:
+    return (file_system.protocol,) if isinstance(file_system.protocol, str) else tuple(file_system.protocol)
 
 
 class ResultDirectory:
@@ -67,15 +116,12 @@ class ResultDirectory:
     @contextmanager
     def new_table_file(self, name: str, schema: pa.Schema) -> Iterator[TableFile]:
         """Give a Parquet file to write, which has its name once it is whole; Spark passes over names with a dot."""
-        folder, _, last = self._at(name).rpartition("/")
-        self._file_system.makedirs(folder, exist_ok=True)
-        with self._file_system.open(f"{folder}/.{last}", "wb") as file:
+        with whole_file(self._file_system, self._at(name)) as file:
             table = TableFile(file, schema)
             try:
                 yield table
             finally:
                 table.close()
-        self._file_system.mv(f"{folder}/.{last}", f"{folder}/{last}")
 
     def replace_text(self, name: str, text: str) -> None:
         """Write a file of UTF-8 text so that others see it whole or not at all; what UTF-8 can't hold is replaced."""

@@ -12,7 +12,6 @@ from functools import partial
 
 import pyarrow as pa
 from fsspec import AbstractFileSystem
-from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
@@ -20,7 +19,9 @@ from pyspark.sql.types import LongType, StructField, StructType
 from groupcoord.columns.chunks import RowSettings
 from groupcoord.columns.commits import Written, write_run
 from groupcoord.columns.parquet import WRITTEN_COLUMNS, TableFile, folder_name
+from groupcoord.columns.results import whole_file
 from groupcoord.columns.tasks import RecordTask
+from groupcoord.spark.output import task_attempt
 
 _WRITTEN = StructType([StructField(name, LongType()) for name in Written._fields])
 _ARROW_WRITTEN = to_arrow_schema(_WRITTEN)
@@ -65,12 +66,9 @@ def _writer(
 @contextmanager
 def new_file(file_system: AbstractFileSystem, path: str, schema: pa.Schema) -> Iterator[TableFile]:
     """Give a Parquet file to write in a task. It gets its name when it is whole, whichever attempt that was."""
-    folder, _, name = path.rpartition("/")
-    file_system.makedirs(folder, exist_ok=True)
-    context = TaskContext.get()
-    hidden = f"{folder}/.{name}.{0 if context is None else context.taskAttemptId()}"
-    with file_system.open(hidden, "wb") as file:
+    with whole_file(file_system, path, task_attempt()) as file:
         table = TableFile(file, schema)
-        yield table
-        table.close()
-    file_system.mv(hidden, path)
+        try:
+            yield table
+        finally:
+            table.close()

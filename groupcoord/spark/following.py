@@ -190,7 +190,7 @@ class Following:
         for name, table in made.items():
             written[name], counts[name] = self._replace(spark, name, table)
         written |= {"commits": committed, "records": records}
-        counts |= {"commits": committed.count(), "records": tables.row_count("records")}
+        counts |= {name: tables.row_count(name) for name in ("commits", "records")}
         history.unpersist()
         if ends is not None:
             ends.unpersist()

@@ -12,7 +12,7 @@ from groupcoord.local.sources import ClusterSource, LogSource
 from groupcoord.spark.cluster_reading import cluster_options, read_cluster_stream, read_end_offsets
 from groupcoord.spark.reading import log_options
 from groupcoord.spark.schemas import END_OFFSETS
-from groupcoord.spark.streaming import read_log_stream
+from groupcoord.spark.streaming import stream_of
 
 
 @frozen
@@ -45,7 +45,7 @@ class LogInput(LogSource):
 
     def stream(self, spark: SparkSession) -> DataFrame:
         """Return the table of records as a stream."""
-        return read_log_stream(spark, *self.paths, partitions=self.partitions)
+        return stream_of(spark, log_options(self.paths, partitions=self.partitions))
 
 
 @frozen

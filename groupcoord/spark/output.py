@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from py4j.protocol import Py4JJavaError
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -34,6 +35,12 @@ def write_counted(table: DataFrame, path: str, *by: str, mode: str = "error") ->
     with _times_in_micros(table.sparkSession):
         rows.write.mode(mode).partitionBy(*by).parquet(path)
     return int(counted.get["rows"])
+
+
+def task_attempt() -> int:
+    """Return the number of the attempt at a task that runs here; 0 outside of tasks."""
+    context = TaskContext.get()
+    return 0 if context is None else int(context.taskAttemptId())
 
 
 @contextmanager

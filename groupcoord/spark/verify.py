@@ -20,6 +20,7 @@ from groupcoord.spark.tables import current_offsets, is_offset_record
 
 _KEY = ("log_partition", "group_id")
 _NEEDED = (*_KEY, *REPLAYED)
+_OFFSET_KEY = ("group_id", "topic", "topic_partition", "tombstone")
 
 ANSWERS = declared(replaying.ANSWERS)
 """What :func:`replay` gives."""
@@ -66,12 +67,23 @@ def verify(
 def replay(records: DataFrame) -> DataFrame:
     """Return what the coordinator answers about each group after loading its records (:data:`ANSWERS`).
 
-    Transaction markers have no group; each is given to the groups that its producer wrote to in that log partition.
+    Outside of transactions the last commit and the last tombstone of each partition are replayed: what else was there
+    changes no answer, and a group that commits all day has no more to load than one that seldom does. Transaction
+    markers have no group; each is given to the groups that its producer wrote to in that log partition.
     """
     is_offset = is_offset_record()
+    is_plain = is_offset & ~F.col("is_transactional")
     is_known = (F.col("kind") == KIND_RECORD) & F.col("problem").isNull() & F.col("group_id").isNotNull()
     partition = known_partition()
-    of_groups = records.where(is_known).select(partition, *_NEEDED[1:])
+    of_groups = records.where(is_known & ~is_plain).select(partition, *_NEEDED[1:])
+    of_offset = [name for name in REPLAYED if name not in _OFFSET_KEY]
+    last_commits = (
+        records.where(is_plain)
+        .groupBy(partition, *_OFFSET_KEY)
+        .agg(F.max_by(F.struct(*of_offset), "log_offset").alias("last"))
+        .select("log_partition", *_OFFSET_KEY, "last.*")
+        .select(*_NEEDED)
+    )
     writers = (
         records.where(is_offset & F.col("is_transactional")).select(partition, "group_id", "producer_id").distinct()
     )
@@ -81,7 +93,12 @@ def replay(records: DataFrame) -> DataFrame:
         .join(writers, ["log_partition", "producer_id"])
         .select(*_NEEDED)
     )
-    ordered = of_groups.unionByName(markers).repartition(*_KEY).sortWithinPartitions(*_KEY, "log_offset")
+    ordered = (
+        of_groups.unionByName(last_commits)
+        .unionByName(markers)
+        .repartition(*_KEY)
+        .sortWithinPartitions(*_KEY, "log_offset")
+    )
     return ordered.mapInArrow(replay_batches, ANSWERS)
 
 
