@@ -498,17 +498,9 @@ class GroupFold:
             "started_ms": None,
             "target_ms": None,
             "ended_ms": None,
-            "cause": explanation.cause,
-            "causes": explanation.causes,
-            "confidence": explanation.confidence,
-            "joined": [member.member_id for member in explanation.joined],
-            "left": [member.member_id for member in explanation.left],
-            "joined_clients": [member.client_id for member in explanation.joined],
-            "left_clients": [member.client_id for member in explanation.left],
+            **explanation.row(),
             "member_count": len(after.members),
-            "partitions_moved": explanation.partitions_moved,
             "missing_generations": 0 if before is None else max(after.generation - before.generation - 1, 0),
-            "evidence": "; ".join(explanation.evidence),
             "log_offset": after.log_offset,
         }
 

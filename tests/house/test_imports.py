@@ -27,7 +27,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "settings": ("errors",),  # it raises ConfigError
     "config": ("errors", "settings"),
     "group_settings": ("config",),
-    "client_properties": ("config", "errors"),  # how a wrong key is told
+    "pem": (),
+    "client_properties": (
+        *("config", "errors"),  # how a wrong key is told
+        "pem",
+    ),
     "core": ("errors", "config", "group_settings", "interpreter", "java", "xxh3", "consumer_protocol"),
     "messages": ("core.messages",),
     "events": ("core.events",),
@@ -100,6 +104,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "host": (
         *("coordinator", "wire", "storage", "topic_logs", "clock", "config", "settings", "group_settings"),
         "interpreter",  # a process of its own may pause the garbage collector; a library may not
+        "pem",  # listeners show certificates, as clients do
         "java",  # topics are described in its order of names
         # the vocabulary of what it is given and passes on
         *("log_store", "core.messages", "core.records", "core.front.authorization", "errors"),
@@ -138,6 +143,7 @@ MAY_REQUIRE: dict[str, frozenset[str]] = {
     "xxh3": frozenset(),
     "consumer_protocol": BASE_REQUIREMENTS,
     "config": BASE_REQUIREMENTS,
+    "pem": frozenset(),
     "client_properties": BASE_REQUIREMENTS | {"javaproperties"},
     "core": BASE_REQUIREMENTS | {"typing_extensions"},  # for type checkers, which bring it
     "messages": BASE_REQUIREMENTS,
