@@ -12,7 +12,6 @@ import base64
 import json
 import re
 import ssl
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -21,6 +20,7 @@ from attrs import field, fields, frozen
 
 from groupcoord.config import key_of, suggestion
 from groupcoord.errors import ConfigError
+from groupcoord.pem import load_identity
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT", "SASL_SSL", "SSL")
 MECHANISMS = ("OAUTHBEARER", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -235,12 +235,7 @@ class ClientProperties:
         if certificate := self.ssl_keystore_location or self.ssl_certificate_location:
             context.load_cert_chain(certificate, self.ssl_key_location or None, password)
         elif self.ssl_keystore_certificate_chain or self.ssl_keystore_key:
-            # The ssl module reads keys from files only; this one is gone before anybody connects.
-            with tempfile.TemporaryDirectory() as folder:
-                path = Path(folder, "key.pem")
-                path.touch(mode=0o600)
-                path.write_text(f"{self.ssl_keystore_key}\n{self.ssl_keystore_certificate_chain}\n")
-                context.load_cert_chain(path, password=password)
+            load_identity(context, self.ssl_keystore_key, self.ssl_keystore_certificate_chain, password)
 
     def _tls_versions(self) -> list[str]:
         return [version.strip() for version in self.ssl_enabled_protocols.split(",")]

@@ -2,7 +2,7 @@
 //
 // BookOrders is the code under test. It books each order and commits it, and tries a commit again that was refused.
 //
-//	GROUPCOORD=.venv/bin/groupcoord go test ./...     (in examples/franz_go_service)
+//	GROUPCOORD=../../.venv/bin/groupcoord go test ./...     (in examples/franz_go_service)
 package service
 
 import (

@@ -1,4 +1,4 @@
-"""``groupcoord analyze``: the Spark pipeline over ``__consumer_offsets`` logs, to tables and one HTML report."""
+"""``groupcoord analyze``: ``__consumer_offsets`` logs to tables and one HTML report, on Spark or in this process."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from enum import Enum
 from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
@@ -21,15 +22,36 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from groupcoord.live.settings import ClusterAddress
+    from groupcoord.local.sources import Source
     from groupcoord.report.model import Report
     from groupcoord.spark.following import Following
     from groupcoord.spark.following import Progress as ToldProgress
-    from groupcoord.spark.inputs import Input
+    from groupcoord.spark.inputs import Input as SparkInput
 
 FAILED, USAGE_ERROR = 1, 2
 POLL_S = 0.5
+MASTER, MEMORY = "local[*]", "2g"
 LOOPBACK, PORT_MAX = "127.0.0.1", 65_535
 
+Out = Annotated[str, typer.Option(metavar="DIR", help="Where the results go; empty, or made. A URL is fine.")]
+Paths = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="PATH",
+        help="Segment files, folders of a log partition, or data directories with __consumer_offsets-N inside; "
+        "patterns of these; local, or URLs that fsspec understands.",
+    ),
+]
+Partition = Annotated[list[int] | None, typer.Option(help="Only this log partition; can be repeated.")]
+Verify = Annotated[
+    bool, typer.Option("--verify", help="Load the log into coordinators too, and compare their answers.")
+]
+Follow = Annotated[
+    bool, typer.Option("--follow", help="Keep all of it up to date as the logs grow, until SIGINT or SIGTERM.")
+]
+Interval = Annotated[
+    float, typer.Option(min=0.1, metavar="SECONDS", help="With --follow: from one update to the next.")
+]
 EndOffsets = Annotated[
     str | None,
     typer.Option(
@@ -48,6 +70,14 @@ Poll = Annotated[
 ]
 
 
+class Engine(Enum):
+    """What does the work."""
+
+    AUTO = "auto"
+    SPARK = "spark"
+    LOCAL = "local"
+
+
 class Compiler(Enum):
     """Which of Java's compilers Spark runs with."""
 
@@ -60,6 +90,26 @@ class Compiler(Enum):
         """What was chosen; None: nothing was."""
         return None if self is Compiler.AUTO else self.value
 
+
+CompilerOption = Annotated[
+    Compiler,
+    typer.Option(
+        help="Java's, on a local master: c1 starts quickly, c2 pays from some 5 million records on; auto goes by the "
+        "size of the logs, and is c2 with --follow."
+    ),
+]
+EngineOption = Annotated[
+    Engine,
+    typer.Option(
+        help="What does the work: spark, for logs of any size, or local: this process, without Spark and Java, for "
+        "logs of up to 256 MiB. auto is spark if pyspark is installed, and else local."
+    ),
+]
+Master = Annotated[str | None, typer.Option(show_default=MASTER, help="Where Spark runs.")]
+Memory = Annotated[
+    str | None,
+    typer.Option(show_default=MEMORY, help="Memory of Spark's driver, which in local mode does all the work."),
+]
 
 Settings = Annotated[
     list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; can be repeated.")
@@ -76,43 +126,22 @@ Metrics = Annotated[
 
 
 def analyze(
-    out: Annotated[str, typer.Option(metavar="DIR", help="Where the results go; empty, or made. A URL is fine.")],
-    paths: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="PATH",
-            help="Segment files, folders of a log partition, or data directories with __consumer_offsets-N inside; "
-            "patterns of these; local, or URLs that fsspec understands.",
-        ),
-    ] = None,
+    out: Out,
+    paths: Paths = None,
     bootstrap_server: BootstrapServer = "",
     command_config: CommandConfig = None,
     topic: Topic = OFFSETS_TOPIC,
-    master: Annotated[str, typer.Option(help="Where Spark runs.")] = "local[*]",
-    memory: Annotated[
-        str, typer.Option(help="Memory of Spark's driver, which in local mode does all the work.")
-    ] = "2g",
-    partition: Annotated[list[int] | None, typer.Option(help="Only this log partition; can be repeated.")] = None,
+    engine: EngineOption = Engine.AUTO,
+    master: Master = None,
+    memory: Memory = None,
+    partition: Partition = None,
     end_offsets: EndOffsets = None,
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Load the log into coordinators too, and compare their answers.")
-    ] = False,
-    follow: Annotated[
-        bool,
-        typer.Option("--follow", help="Keep all of it up to date as the logs grow, until SIGINT or SIGTERM."),
-    ] = False,
-    interval: Annotated[
-        float, typer.Option(min=0.1, metavar="SECONDS", help="With --follow: from one update to the next.")
-    ] = 10.0,
+    verify: Verify = False,
+    follow: Follow = False,
+    interval: Interval = 10.0,
     poll: Poll = False,
     metrics: Metrics = None,
-    compiler: Annotated[
-        Compiler,
-        typer.Option(
-            help="Java's, on a local master: c1 starts quickly, c2 pays from some 5 million records on; auto goes by "
-            "the size of the logs, and is c2 with --follow."
-        ),
-    ] = Compiler.AUTO,
+    compiler: CompilerOption = Compiler.AUTO,
     conf: Settings = None,
 ) -> None:
     """Turn __consumer_offsets logs into tables and a report: who rebalanced, why, and what is at risk.
@@ -120,7 +149,7 @@ def analyze(
     They are files, or with --bootstrap-server or --command-config those of a cluster that runs. DIR/report.html is one
     page without scripts; DIR/summary.json has its figures; DIR/tables/NAME are Parquet. With --follow DIR may be that
     of an earlier run, which goes on. Exit status: 0, 1 if verifying found a difference or
-    Spark failed on the way, 2 if the command can't be carried out.
+    the work failed on the way, 2 if the command can't be carried out.
     """
     address = given_address(bootstrap_server, command_config)
     if (address is not None) == bool(paths):
@@ -128,10 +157,23 @@ def analyze(
     if poll:
         if verify or partition or topic != OFFSETS_TOPIC or (end_offsets, metrics) != (None, None):
             _give_up("--poll reads no log: it goes without --topic, --partition, --end-offsets, --verify and --metrics")
+        if engine is Engine.SPARK:
+            _give_up("--poll starts no Spark: it goes without --engine spark")
         _poll(address, out, interval if follow else None)
         return
     source = _Source(paths or [], address, topic, frozenset(partition or ()), end_offsets)
-    work = _Work(source, out, master, memory, compiler, _settings(conf or []))
+    for_spark = {
+        "--follow": follow,
+        "--metrics": metrics is not None,
+        "--master": master is not None,
+        "--memory": memory is not None,
+        "--compiler": compiler is not Compiler.AUTO,
+        "--conf": bool(conf),
+    }
+    if not _takes_spark(engine, [option for option, is_given in for_spark.items() if is_given]):
+        _end(_analyze_here(source, out, verifies=verify), out)
+        return
+    work = _Work(source, out, master or MASTER, memory or MEMORY, compiler, _settings(conf or []))
     if follow:
         if verify:
             _give_up("--follow and --verify don't go together: verify in a run without --follow")
@@ -139,7 +181,30 @@ def analyze(
         return
     if metrics is not None:
         _give_up("--metrics goes with --follow")
-    report = _analyze(work, verifies=verify)
+    _end(_analyze(work, verifies=verify), out)
+
+
+def _takes_spark(engine: Engine, for_spark: list[str]) -> bool:
+    """Tell whether Spark does the work.
+
+    Args:
+        engine: what was chosen.
+        for_spark: the options that were given and that nothing but Spark understands.
+    """
+    is_installed = find_spec("pyspark") is not None
+    if engine is Engine.LOCAL and for_spark:
+        _give_up(f"--engine local starts no Spark: it goes without {', '.join(for_spark)}")
+    if engine is Engine.AUTO and for_spark and not is_installed:
+        _give_up(
+            f"{for_spark[0]} needs Spark, and pyspark is not installed; try: pip install '{_EXTRAS[Engine.SPARK]}'"
+        )
+    if engine is Engine.AUTO and not is_installed:
+        typer.echo("pyspark is not installed: this process does the work, as with --engine local", err=True)
+    return engine is Engine.SPARK or (engine is Engine.AUTO and is_installed)
+
+
+def _end(report: Report, out: str) -> None:
+    """Tell what came of it; differences are the command's failure."""
     _print_result(report, out)
     if report.verification is not None and report.verification.difference_count:
         raise typer.Exit(FAILED)
@@ -155,8 +220,16 @@ class _Source:
     partitions: frozenset[int]
     end_offsets: str | None
 
-    def open(self) -> Input:
-        """Return it as the pipeline knows it."""
+    def open(self) -> Source:
+        """Return it as this process reads it."""
+        from groupcoord.local.sources import ClusterSource, LogSource
+
+        if self.address is None:
+            return LogSource(self.partitions, self.end_offsets, self.paths)
+        return ClusterSource(self.partitions, self.end_offsets, self.address, self.topic)
+
+    def open_on_spark(self) -> SparkInput:
+        """Return it as the pipeline on Spark knows it."""
         from groupcoord.spark.inputs import ClusterInput, LogInput
 
         if self.address is None:
@@ -191,29 +264,41 @@ def _settings(words: list[str]) -> dict[str, str]:
     return settings
 
 
+_EXTRAS = {Engine.SPARK: "groupcoord[serve,spark]", Engine.LOCAL: "groupcoord[serve,local]"}
+
+
 @contextmanager
-def _told_errors() -> Iterator[None]:
-    """Tell what goes wrong in one line, and exit; that Spark is missing too, so it is imported inside."""
-    try:
-        from groupcoord.columns.errors import PipelineError
-        from groupcoord.spark.running import SparkFailedError
-    except ModuleNotFoundError as error:
-        _give_up(f"{error.name} is not installed; try: pip install 'groupcoord[serve,spark]'")
+def _told_errors(engine: Engine) -> Iterator[None]:
+    """Tell what goes wrong in one line, and exit; that a package is missing too, so they are imported inside."""
+    from groupcoord.columns.errors import PipelineError, RunFailedError
+
     try:
         yield
-    except SparkFailedError as error:
+    except ModuleNotFoundError as error:
+        _give_up(f"{error.name} is not installed; try: pip install '{_EXTRAS[engine]}'")
+    except RunFailedError as error:
         _give_up(str(error), FAILED)
     except PipelineError as error:
         _give_up(str(error))
 
 
+def _analyze_here(source: _Source, out: str, *, verifies: bool) -> Report:
+    """Do everything in this process."""
+    with _told_errors(Engine.LOCAL):
+        from groupcoord.local.analysis import LocalAnalysis
+
+        analysis = LocalAnalysis(source.open(), out, verifies=verifies)
+        with _progress(lambda: analysis.tasks, len(analysis.steps)) as begin:
+            return analysis.run(begin)
+
+
 def _analyze(work: _Work, *, verifies: bool) -> Report:
     """Do everything; what can go wrong without Spark goes wrong before it starts."""
-    with _told_errors():
+    with _told_errors(Engine.SPARK):
         from groupcoord.spark.analysis import Analysis
         from groupcoord.spark.running import end_java, one_run, task_counter
 
-        analysis = Analysis(work.source.open(), work.out, verifies=verifies)
+        analysis = Analysis(work.source.open_on_spark(), work.out, verifies=verifies)
         with (
             BeforeTheEnd(end_java),
             one_run(work.master, work.memory, work.settings, work.compiler.choice or analysis.compiler) as spark,
@@ -224,13 +309,13 @@ def _analyze(work: _Work, *, verifies: bool) -> Report:
 
 def _follow(work: _Work, interval_s: float, metrics: str | None) -> None:
     """Keep everything up to date until a signal comes."""
-    with _told_errors():
+    with _told_errors(Engine.SPARK):
         from groupcoord.cli.analyze_follow import run_following
         from groupcoord.spark.following import Following
         from groupcoord.spark.running import one_run
         from groupcoord.spark.sessions import C2
 
-        following = Following(work.source.open(), work.out, interval_s=interval_s)
+        following = Following(work.source.open_on_spark(), work.out, interval_s=interval_s)
         begin = partial(one_run, work.master, work.memory, work.settings, work.compiler.choice or C2)
         with _shown_metrics(following, metrics) as show:
             run_following(following, work.out, begin, show)
@@ -261,9 +346,9 @@ def _poll(address: ClusterAddress | None, out: str, interval_s: float | None) ->
     """Ask a cluster for its groups, once or until a signal comes."""
     if address is None:
         _give_up("--poll asks a cluster: name it by --bootstrap-server or --command-config, and no paths")
-    with _told_errors():
+    with _told_errors(Engine.LOCAL):
         from groupcoord.cli.analyze_poll import run_polling
-        from groupcoord.spark.polling import Polling
+        from groupcoord.local.polling import Polling
 
         run_polling(Polling(address, out), out, interval_s)
 
@@ -289,7 +374,7 @@ def _progress(count_tasks: Callable[[], tuple[int, int]], step_count: int) -> It
 
 
 class _Watch:
-    """Shows which step runs, and how many of its tasks Spark has done, as long as the context lasts."""
+    """Shows which step runs, and how many of its tasks are done, as long as the context lasts."""
 
     def __init__(self, count_tasks: Callable[[], tuple[int, int]], bar: Progress, task: TaskID) -> None:
         self._count_tasks = count_tasks
@@ -327,7 +412,7 @@ class _Watch:
 def _print_result(report: Report, out: str) -> None:
     """Print what matters most, and where the rest is."""
     from groupcoord.cli.console import open_console
-    from groupcoord.spark.analysis import PAGE
+    from groupcoord.local.page import PAGE
 
     console = open_console()
     found = report.overview

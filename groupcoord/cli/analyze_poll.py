@@ -10,7 +10,7 @@ from groupcoord.cli.interrupts import AtTheFirstSignal, StopRequest
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from groupcoord.spark.polling import Polled, Polling
+    from groupcoord.local.polling import Polled, Polling
 
 PROBLEMS_SHOWN_MAX = 10
 """So many of the things that a poll does not tell are printed."""
@@ -28,7 +28,7 @@ def run_polling(polling: Polling, out: str, interval_s: float | None) -> None:
         PipelineError: the cluster does not answer, or refuses the log-in.
     """
     from groupcoord.cli.console import open_console
-    from groupcoord.spark.analysis import PAGE
+    from groupcoord.local.page import PAGE
 
     console = open_console()
     seen: set[str] = set()

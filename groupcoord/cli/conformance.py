@@ -60,7 +60,12 @@ Keep = Annotated[
     bool, typer.Option("--keep", help="Leave groups and topics on the running server; by default they are deleted.")
 ]
 Compare = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Say what changed since the run that printed FILE with --json.")
+    list[Path] | None,
+    typer.Option(
+        metavar="FILE",
+        help="Say what changed since the run that printed FILE with --json. Given twice: from the first run to the "
+        "second, without running anything.",
+    ),
 ]
 Junit = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the result as JUnit XML.")]
 ListOnly = Annotated[bool, typer.Option("--list", help="List the transcripts and run none.")]
@@ -69,6 +74,7 @@ Verbose = Annotated[bool, typer.Option("--verbose", help="Print every transcript
 
 
 def conformance(
+    context: typer.Context,
     files: Files = None,
     bootstrap: Bootstrap = None,
     command_config: CommandConfig = None,
@@ -91,17 +97,21 @@ def conformance(
     """Replay conversations recorded with a real Kafka broker against a server.
 
     Exit status: 0 if every transcript passed, was skipped or failed as expected, 1 if one failed otherwise, 2 if the
-    command can't be carried out.
+    command can't be carried out. Of two saved runs: 1 if one fails in the second that did not in the first.
     """
     from groupcoord.cli.conformance_report import print_changes, print_list, print_needs, print_report
     from groupcoord.cli.console import open_console
     from groupcoord.conformance import compare_runs
 
+    saved = compare or []
+    if len(saved) > 1:
+        _compare_saved(saved, _given(context) - {"compare", "as_json"}, as_json=as_json)
+        return
     if (bootstrap is not None) + (launch is not None) + in_process > 1:
         _give_up("give only one of --bootstrap, --launch and --in-process")
     target = _target(bootstrap, command_config, has or [], launch, is_in_process=in_process)
     transcripts, expectations = _select(files or [], only, skip or [], area or [], expect_failures)
-    before = _load_run(compare) if compare is not None else {}
+    before = _load_run(saved[0]) if saved else {}
     console = open_console()
     if list_only:
         print_list(console, transcripts, as_json=as_json)
@@ -116,14 +126,40 @@ def conformance(
     report = expectations.apply(report)
     if junit is not None:
         _write_junit(junit, report)
-    changes = compare_runs(before, report.to_json()) if compare is not None else []
+    changes = compare_runs(before, report.to_json()) if saved else []
     if as_json:
         print(json.dumps({**report.to_json(), "changes": [asdict(change) for change in changes]}, indent=2))
     else:
         print_report(console, report, expectations.passed_unexpectedly(report), verbose=verbose)
-        if compare is not None:
-            print_changes(console, compare, changes)
+        if saved:
+            print_changes(console, saved[0], changes)
     if not report.ok:
+        raise typer.Exit(FAILED)
+
+
+def _given(context: typer.Context) -> set[str]:
+    """Return the names of the parameters that stand on the command line."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
+
+
+def _compare_saved(saved: list[Path], others: set[str], *, as_json: bool) -> None:
+    """Print what is different between two saved runs."""
+    from groupcoord.cli.conformance_report import print_changes
+    from groupcoord.cli.console import open_console
+    from groupcoord.conformance import compare_runs
+
+    if len(saved) > 2:
+        _give_up("--compare takes two saved runs at most")
+    if others:
+        _give_up("two saved runs are compared without running anything: beside them there can only be --json")
+    first, second = (_load_run(path) for path in saved)
+    changes = compare_runs(first, second)
+    if as_json:
+        print(json.dumps({"changes": [asdict(change) for change in changes]}, indent=2))
+    else:
+        print_changes(open_console(), saved[0], changes)
+    if any(change.is_worse for change in changes):
         raise typer.Exit(FAILED)
 
 

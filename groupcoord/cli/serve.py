@@ -114,14 +114,14 @@ def serve(
         security = Security(clock, data_dir, secure)
         with ExitStack() as stack:
             sockets = _bind(stack, security, host, port, nodes, advertised_host)
+            _check_control_port(control_port, sockets)
             opening = _Opening(data_dir, config, is_set, topics, clock, security)
             told = [_node(number, own, advertised_host or host, advertised_port) for number, own in enumerate(sockets)]
-            where = _addresses(sockets)
             servers = NodeServers(opening.storage, clock, told, sockets)
             stack.callback(servers.forget)
             servers.prepare()
             pages = _Pages(host, metrics_port, control_port)
-            _run(servers, pages, partial(_announce, where, data_dir, servers))
+            _run(servers, pages, partial(_announce, _addresses(sockets), data_dir, servers))
 
 
 def _node(number: int, sockets: Sockets, host: str, first_port: int | None) -> Node:
@@ -201,6 +201,12 @@ def _bind(
         }
         for number in range(node_count)
     ]
+
+
+def _check_control_port(control_port: int | None, sockets: Sequence[Sockets]) -> None:
+    for number, own in enumerate(sockets, 1):
+        if control_port in [sock.getsockname()[1] for sock in own.values()]:
+            raise StartError(f"--control {control_port} is a port of node {number}: give another", USAGE_ERROR)
 
 
 def _port_of(socks: Mapping[str, socket.socket]) -> int:

@@ -13,6 +13,10 @@ class InputError(PipelineError, ValueError):
     """The input can't be read as logs: a path does not exist, may not be read or holds none, or an option is wrong."""
 
 
+class RunFailedError(PipelineError):
+    """What was asked for was right, and could not be done all the same. The message is one line for the user."""
+
+
 def first_line(error: Exception) -> str:
     """Return the line of an exception that says what is wrong: of Java's the innermost cause, else the first line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

@@ -7,11 +7,13 @@ Files are found and read through fsspec, so that a path may be a local one or a 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from itertools import pairwise
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from fsspec import AbstractFileSystem
 from fsspec.core import url_to_fs
@@ -27,7 +29,12 @@ SPLIT_BYTES = 67_108_864
 INTERRUPTED = "not read; compaction was interrupted when it wrote this"
 """Why the files are passed over that a crash of a broker leaves: what is in them is in the segments too."""
 
+ASKED_MAX = 32
+"""So many folders are listed at a time."""
+
 _GLOB = frozenset("*?[")
+
+Found = TypeVar("Found")
 
 
 class SegmentFile(NamedTuple):
@@ -133,7 +140,7 @@ def _segments_of(file_system: AbstractFileSystem, root: str, path: str, may_be_e
         roots = sorted(file_system.glob(root))
         if not roots and not may_be_empty:
             raise InputError(f"{path}: nothing matches")
-        held = (_segments_of(file_system, one, one, may_be_empty) for one in roots if _may_hold(one))
+        held = _each(file_system, partial(_held, file_system, may_be_empty), [one for one in roots if _may_hold(one)])
         found = [segment for segments in held for segment in segments]
         if not found and not may_be_empty:
             raise InputError(f"{path}: none of what matches is a segment file; those end in {SEGMENT_SUFFIX}")
@@ -144,6 +151,22 @@ def _segments_of(file_system: AbstractFileSystem, root: str, path: str, may_be_e
             raise InputError(f"{path} is no segment file; those end in {SEGMENT_SUFFIX}")
         return [_segment(file_system, info)]
     return _in_folder(file_system, root, path, may_be_empty)
+
+
+def _held(file_system: AbstractFileSystem, may_be_empty: bool, path: str) -> list[SegmentFile]:
+    return _segments_of(file_system, path, path, may_be_empty)
+
+
+def _each(file_system: AbstractFileSystem, ask: Callable[[str], Found], paths: Sequence[str]) -> list[Found]:
+    """Return what a file system answers about each path; several are asked at a time if it can bear that."""
+    if not (file_system.async_impl or _is_local(file_system)) or len(paths) < 2:
+        return [ask(path) for path in paths]
+    with ThreadPoolExecutor(min(ASKED_MAX, len(paths))) as pool:
+        return list(pool.map(ask, paths))
+
+
+def _is_local(file_system: AbstractFileSystem) -> bool:
+    return "file" in ((file_system.protocol,) if isinstance(file_system.protocol, str) else file_system.protocol)
 
 
 def _may_hold(path: str) -> bool:
@@ -162,8 +185,8 @@ def _in_folder(file_system: AbstractFileSystem, folder: str, path: str, may_be_e
         for info in listed
         if info["type"] == "directory" and (match := OFFSETS_FOLDER.fullmatch(_name(info)))
     ]
-    for _, inner in sorted(partitions):
-        found += _listed_segments(file_system, file_system.ls(inner, detail=True))
+    for inner in _each(file_system, partial(file_system.ls, detail=True), [name for _, name in sorted(partitions)]):
+        found += _listed_segments(file_system, inner)
     if not found and not may_be_empty:
         what = "" if partitions or PARTITION_FOLDER.fullmatch(PurePosixPath(folder).name) else " and no log partitions"
         raise InputError(f"{path} holds no segment files (*{SEGMENT_SUFFIX}){what}")
@@ -186,7 +209,7 @@ def _listed_segments(file_system: AbstractFileSystem, listed: Iterable[Mapping[s
 
 def _segment(file_system: AbstractFileSystem, info: Mapping[str, Any]) -> SegmentFile:
     path: str = info["name"]
-    is_local = "file" in ((file_system.protocol,) if isinstance(file_system.protocol, str) else file_system.protocol)
+    is_local = _is_local(file_system)
     if is_local and not os.access(path, os.R_OK):
         raise PermissionError(path)
     name = path if is_local else file_system.unstrip_protocol(path)

@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyarrow.parquet import ParquetWriter
 
 from groupcoord.columns.schema import RECORDS
+from groupcoord.columns.times import schema_with_times, time_name, with_times
 
 ROW_GROUP_ROWS = 262_144
 """How many rows are gathered before they are written."""
@@ -18,8 +19,13 @@ WRITTEN_SCHEMA = RECORDS.remove(RECORDS.get_field_index(_PARTITIONED_BY))
 WRITTEN_COLUMNS = tuple(WRITTEN_SCHEMA.names)
 """The columns of the files, in order: all but the log partition, which their folder tells."""
 
+_RISING_MOMENTS = ("log_timestamp_ms", "commit_timestamp_ms")
 # Numbers that go up and up are small as differences; everything else but bytes repeats itself.
-_RISING = ("log_offset", "log_timestamp_ms", "committed_offset", "commit_timestamp_ms", "position", "end_offset")
+_RISING = (
+    *("log_offset", "committed_offset", "position", "end_offset"),
+    *_RISING_MOMENTS,
+    *map(time_name, _RISING_MOMENTS),
+)
 
 
 def folder_name(log_partition: int | None) -> str:
@@ -30,6 +36,8 @@ def folder_name(log_partition: int | None) -> str:
 class TableFile:
     """A Parquet file as it is written: what comes is gathered until there is enough for a row group.
 
+    Points in time get a timestamp beside them; see :mod:`groupcoord.columns.times`.
+
     Args:
         file: where the bytes go; it is not closed.
         schema: of what comes.
@@ -39,6 +47,7 @@ class TableFile:
     """
 
     def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
+        schema = schema_with_times(schema)
         is_nested = any(pa.types.is_nested(column.type) for column in schema)
         rising = [name for name in schema.names if name in _RISING]
         repeating = [column.name for column in schema if not (column.name in _RISING or _is_varied(column.type))]
@@ -55,7 +64,7 @@ class TableFile:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Take rows."""
-        self._waiting.append(batch)
+        self._waiting.append(with_times(batch))
         self._waiting_rows += batch.num_rows
         self.rows += batch.num_rows
         if self._waiting_rows >= ROW_GROUP_ROWS:

@@ -14,7 +14,7 @@ from attrs import define, field
 
 from groupcoord.conformance.entities import BodyError, ResponseError
 from groupcoord.conformance.peer import NoResponseError, Peer, open_peer
-from groupcoord.conformance.server_facts import ServerFacts, ask_topics
+from groupcoord.conformance.server_facts import ServerFacts, ask_groups, ask_topics
 from groupcoord.conformance.targets import ConnectionClosedError, Server
 
 _TROUBLE = (BodyError, ConnectionClosedError, NoResponseError, ResponseError)
@@ -35,7 +35,10 @@ class Cleaner:
         facts: what that lists.
         topics_before: names of the topics that are none of the run's.
         topics: names of topics that the run may have made.
-        group_ids: of the transcripts that were replayed; ids that begin with one of them are the run's, too.
+        group_ids: of the transcripts that were replayed; ids that begin with one of them are the run's, too. All of
+            them are deleted, listed or not: Kafka lists a group that came without a record of its own, as by a commit
+            that was refused, only after the next write to its log partition.
+        named_groups: ids that are the same in each run, of groups that were not there before.
     """
 
     server: Server
@@ -43,10 +46,12 @@ class Cleaner:
     topics_before: Collection[str]
     topics: set[str] = field(factory=set)
     group_ids: list[str] = field(factory=list)
+    named_groups: set[str] = field(factory=set)
 
-    def expect(self, group_id: str, topics: Iterable[str]) -> None:
-        """Remember what a transcript is about to make: groups whose ids begin with this one, and topics."""
-        self.group_ids.append(group_id)
+    def expect(self, group_ids: Iterable[str], named_groups: Iterable[str], topics: Iterable[str]) -> None:
+        """Remember what a transcript is about to make: groups, those of fixed names, and topics."""
+        self.group_ids.extend(group_ids)
+        self.named_groups.update(named_groups)
         self.topics.update(topics)
 
     def clean(self) -> list[str]:
@@ -87,8 +92,7 @@ class Cleaner:
         return False
 
     def _delete_groups(self, peer: Peer) -> list[str]:
-        listed = peer.ask("ListGroups", 4, {"states_filter": []})["groups"]
-        own = [group["group_id"] for group in listed if self._is_own(group["group_id"])]
+        own = sorted({*self.group_ids, *self.named_groups, *filter(self._is_own, ask_groups(peer))})
         for group_id, error in _delete_groups(peer, own):
             if error == "NON_EMPTY_GROUP":
                 self._remove_members(peer, group_id)

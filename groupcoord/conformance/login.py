@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import struct
 import time
 from collections.abc import Generator
 from typing import Any
 
 from groupcoord.client_properties import ClientProperties, Credentials
 from groupcoord.conformance.entities import Plain, ResponseError, decode_response, encode_request
+from groupcoord.conformance.frames import Frames
 from groupcoord.conformance.targets import ConnectionClosedError, Stream
 
-_LENGTH = struct.Struct(">i")
-_TIMEOUT_S = 20.0
-_MAX_RESPONSE_BYTES = 1 << 20
+_TIMEOUT_MS = 20_000
 _CLIENT_ID = "groupcoord-conformance"
 
 
@@ -29,15 +27,16 @@ def log_in(stream: Stream, properties: ClientProperties) -> None:
         ConnectionClosedError: the connection is gone, or no answer came in time.
     """
     mechanism = properties.sasl_mechanism
+    frames = Frames(stream, lambda: time.monotonic() * 1000)
     try:
-        handshake = _ask(stream, "SaslHandshake", 1, {"mechanism": mechanism})
+        handshake = _ask(frames, "SaslHandshake", 1, {"mechanism": mechanism})
         if handshake["error_code"] != "NONE":
             offered = ", ".join(handshake["mechanisms"]) or "none"
             raise LoginRefusedError(f"the server refuses {mechanism}; it has {offered}")
         exchange = _exchange(mechanism, properties.credentials)
         token = next(exchange)
         while token is not None:
-            answered = _ask(stream, "SaslAuthenticate", 2, {"auth_bytes": {"hex": token.hex()}})
+            answered = _ask(frames, "SaslAuthenticate", 2, {"auth_bytes": {"hex": token.hex()}})
             if answered["error_code"] != "NONE":
                 words = answered["error_message"] or answered["error_code"]
                 raise LoginRefusedError(f"the server refuses the log-in: {words}")
@@ -65,21 +64,9 @@ def _exchange(mechanism: str, credentials: Credentials) -> Generator[bytes | Non
     yield None
 
 
-def _ask(stream: Stream, api: str, version: int, body: dict[str, Plain]) -> Any:
-    frame = encode_request(api, version, 0, _CLIENT_ID, body)
-    stream.send(_LENGTH.pack(len(frame)) + frame)
-    deadline_s = time.monotonic() + _TIMEOUT_S
-    received = b""
-    while len(received) < _LENGTH.size or len(received) < _LENGTH.size + _length(received):
-        data = stream.receive((deadline_s - time.monotonic()) * 1000)
-        if not data:
-            raise ConnectionClosedError(f"no answer to {api} within {_TIMEOUT_S:.0f} s")
-        received += data
-    return decode_response(api, version, received[_LENGTH.size :])[1]
-
-
-def _length(received: bytes) -> int:
-    (length,) = _LENGTH.unpack_from(received)
-    if not 4 <= length <= _MAX_RESPONSE_BYTES:
-        raise ResponseError(f"a response can't be {length} bytes long; is TLS expected there?")
-    return int(length)
+def _ask(frames: Frames, api: str, version: int, body: dict[str, Plain]) -> Any:
+    frames.send(encode_request(api, version, 0, _CLIENT_ID, body))
+    answered = frames.receive(_TIMEOUT_MS)
+    if answered is None:
+        raise ConnectionClosedError(f"no answer to {api} within {_TIMEOUT_MS // 1000} s")
+    return decode_response(api, version, answered)[1]

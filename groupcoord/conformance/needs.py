@@ -67,6 +67,12 @@ def topics_made_by(transcript: Transcript) -> set[str]:
     return {*transcript.topics, *(name for name in asked if name is not None)}
 
 
+def groups_named_by(transcript: Transcript) -> set[str]:
+    """Return the ids of groups that a transcript commits for and that are the same in each run: the empty one."""
+    ids = (step.body["group_id"] for step in _sends(transcript) if step.api == "OffsetCommit")
+    return {group_id for group_id in ids if not group_id.startswith("$")}
+
+
 def alters_broker(transcript: Transcript) -> bool:
     """Tell whether a transcript changes settings of the broker that other clients rely on."""
     return any(

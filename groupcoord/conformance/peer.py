@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,12 +10,11 @@ from typing import Any
 from attrs import frozen
 
 from groupcoord.conformance.entities import Plain, ResponseError, decode_response, encode_request
-from groupcoord.conformance.targets import Server, Stream
+from groupcoord.conformance.frames import Frames
+from groupcoord.conformance.targets import Server
 from groupcoord.errors import GroupcoordError
 
-_MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 _ASK_TIMEOUT_MS = 20_000
-_LENGTH = struct.Struct(">i")
 
 
 class NoResponseError(GroupcoordError):
@@ -41,11 +39,11 @@ class Peer:
     """A client on one connection. Requests may be sent without waiting; responses come in the order of requests."""
 
     def __init__(self, server: Server, client_id: str) -> None:
-        self._stream: Stream = server.connect()
+        self._stream = server.connect()
+        self._frames = Frames(self._stream, server.now_ms)
         self._now_ms: Callable[[], float] = server.now_ms
         self._client_id = client_id
         self._correlation_id = 0
-        self._buffer = bytearray()
         self._unanswered: deque[Request] = deque()
 
     def send(self, api: str, version: int, body: dict[str, Plain]) -> None:
@@ -58,7 +56,7 @@ class Peer:
         self._correlation_id += 1
         frame = encode_request(api, version, self._correlation_id, self._client_id, body)
         self._unanswered.append(Request(self._correlation_id, api, version, self._now_ms(), body))
-        self._stream.send(_LENGTH.pack(len(frame)) + frame)
+        self._frames.send(frame)
 
     @property
     def oldest_unanswered(self) -> Request:
@@ -76,7 +74,7 @@ class Peer:
             ResponseError: what came is not the response of the oldest unanswered request.
             ConnectionClosedError: the connection is gone.
         """
-        frame = self._frame(timeout_ms)
+        frame = self._frames.receive(timeout_ms)
         if frame is None:
             raise NoResponseError(f"no response within {timeout_ms:.0f} ms")
         request = self._unanswered.popleft()
@@ -99,10 +97,10 @@ class Peer:
             ResponseError: something else arrives.
             ConnectionClosedError: the connection is gone.
         """
-        frame = self._frame(duration_ms)
+        frame = self._frames.receive(duration_ms)
         if frame is None:
-            if self._buffer:
-                raise ResponseError(f"{len(self._buffer)} bytes of a response arrived")
+            if self._frames.begun_bytes:
+                raise ResponseError(f"{self._frames.begun_bytes} bytes of a response arrived")
             return None
         if not self._unanswered:
             raise ResponseError("a response arrived, but no request waits for one")
@@ -112,26 +110,6 @@ class Peer:
     def close(self) -> None:
         """Close the connection."""
         self._stream.close()
-
-    def _frame(self, timeout_ms: float) -> bytes | None:
-        deadline_ms = self._now_ms() + timeout_ms
-        while (size := self._frame_size()) is None or len(self._buffer) < size:
-            data = self._stream.receive(max(deadline_ms - self._now_ms(), 0))
-            if not data:
-                return None
-            self._buffer += data
-        frame = bytes(self._buffer[_LENGTH.size : size])
-        del self._buffer[:size]
-        return frame
-
-    def _frame_size(self) -> int | None:
-        """Return how many bytes the next response takes with its length, or None if that is not known yet."""
-        if len(self._buffer) < _LENGTH.size:
-            return None
-        (length,) = _LENGTH.unpack_from(self._buffer)
-        if not 4 <= length <= _MAX_RESPONSE_BYTES:
-            raise ResponseError(f"a response can't be {length} bytes long")
-        return _LENGTH.size + int(length)
 
 
 @contextmanager

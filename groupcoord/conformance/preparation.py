@@ -84,7 +84,7 @@ def wait_until_ready(server: Server, transcript: Transcript, bindings: Bindings)
     Raises:
         TargetError: they have not in time.
     """
-    groups = _group_ids(transcript, bindings)
+    groups = group_ids(transcript, bindings)
     transactional_ids = _transactional_ids(transcript, bindings)
     with open_peer(server) as peer:
         apis = listed_apis(peer)
@@ -94,6 +94,13 @@ def wait_until_ready(server: Server, transcript: Transcript, bindings: Bindings)
                 return
             server.sleep(_PAUSE_MS)
     raise TargetError(f"the coordinators are not ready within {_TIMEOUT_MS // 1000} s")
+
+
+def group_ids(transcript: Transcript, bindings: Bindings) -> list[str]:
+    """Return the ids of all groups that a transcript may make, as they are with the value of ``$g`` among bindings."""
+    text = json.dumps([step.body for step in transcript.steps if isinstance(step, Send)])
+    variables = {"$g", *re.findall(r'"(\$g[^"]*)"', text)}
+    return sorted(str(substitute(variable, bindings)) for variable in variables)
 
 
 def _is_ready(topic: dict[str, Any]) -> bool:
@@ -141,12 +148,6 @@ def _transactions_ready(peer: Peer, transactional_ids: list[str], apis: Containe
     if "InitProducerId" in apis:  # a fresh broker may have no producer ids to give yet
         return peer.ask("InitProducerId", 4, _NO_PRODUCER)["error_code"] not in _NOT_READY
     return True
-
-
-def _group_ids(transcript: Transcript, bindings: Bindings) -> list[str]:
-    text = json.dumps([step.body for step in transcript.steps if isinstance(step, Send)])
-    variables = {"$g", *re.findall(r'"(\$g[^"]*)"', text)}
-    return sorted(str(substitute(variable, bindings)) for variable in variables)
 
 
 def _transactional_ids(transcript: Transcript, bindings: Bindings) -> list[str]:

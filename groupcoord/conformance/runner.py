@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
 from attrs import evolve, field, frozen
@@ -14,6 +14,7 @@ from groupcoord.conformance.cleaning import Cleaner
 from groupcoord.conformance.execution import TROUBLE, replay
 from groupcoord.conformance.needs import (
     alters_broker,
+    groups_named_by,
     missing_apis,
     needed_keys,
     topics_made_by,
@@ -21,8 +22,9 @@ from groupcoord.conformance.needs import (
     unmet_settings,
 )
 from groupcoord.conformance.peer import open_peer
+from groupcoord.conformance.preparation import group_ids
 from groupcoord.conformance.report import Failure, Outcome, Report, Verdict
-from groupcoord.conformance.server_facts import ServerFacts, ask_facts, ask_topics
+from groupcoord.conformance.server_facts import ServerFacts, ask_facts, ask_groups, ask_topics
 from groupcoord.conformance.targets import USUAL_SETTINGS, ConnectionClosedError, Server, Settings, Target, TargetError
 from groupcoord.conformance.transcript import Transcript
 
@@ -86,11 +88,12 @@ def settings_for(transcript: Transcript) -> Settings:
 
 @frozen
 class _Stage:
-    """Where transcripts are replayed: a server, what is known of it, its topics and partitions, and who cleans up."""
+    """Where transcripts are replayed: a server, what is known of it, what was there before, and who cleans up."""
 
     server: Server
     facts: ServerFacts
     topics: Mapping[str, int] = field(factory=dict)
+    groups: Collection[str] = ()
     cleaner: Cleaner | None = None
 
 
@@ -153,12 +156,12 @@ class _Run:
         try:
             try:
                 facts = self._ask_facts(server)
-                topics = self._ask_topics(server)
+                topics, groups = self._ask_what_is_there(server)
                 cleaner = Cleaner(server, facts, topics) if self._cleans else None
             except TROUBLE as error:
                 yield from (_unasked(transcript, error) for transcript in transcripts)
                 return
-            yield from self._play_all(transcripts, _Stage(server, facts, topics, cleaner))
+            yield from self._play_all(transcripts, _Stage(server, facts, topics, groups, cleaner))
         finally:
             if cleaner is not None:
                 self.left_behind = cleaner.clean()
@@ -200,12 +203,12 @@ class _Run:
                 self._on_facts(facts)
         return facts
 
-    def _ask_topics(self, server: Server) -> Mapping[str, int]:
-        """Return the topics of a server that is somebody else's."""
+    def _ask_what_is_there(self, server: Server) -> tuple[Mapping[str, int], Collection[str]]:
+        """Return the topics, with their numbers of partitions, and groups of a server that is somebody else's."""
         if self._target.own_settings is None:
-            return {}
+            return {}, ()
         with open_peer(server) as peer:
-            return ask_topics(peer)
+            return ask_topics(peer), ask_groups(peer)
 
     def _replay_shared(self, transcript: Transcript, stage: _Stage) -> Outcome:
         return self._replay(
@@ -216,7 +219,8 @@ class _Run:
         if reason := self._why_skipped(transcript, stage):
             return Outcome(transcript, Verdict.SKIPPED, reason=reason)
         if stage.cleaner is not None:
-            stage.cleaner.expect(group_id, topics_made_by(transcript))
+            ids = group_ids(transcript, {"$g": group_id})
+            stage.cleaner.expect(ids, groups_named_by(transcript), topics_made_by(transcript))
         failure = replay(transcript, stage.server, group_id, self._target.tolerance)
         seconds = time.monotonic() - started
         if failure is None:
@@ -238,6 +242,8 @@ class _Run:
         for name, count in transcript.topics.items():
             if stage.topics.get(name, count) != count:
                 return f"needs topic {name!r} with {count} partitions, and it has {stage.topics[name]}"
+        if in_the_way := sorted(groups_named_by(transcript).intersection(stage.groups)):
+            return f"needs that there is no group {', '.join(map(repr, in_the_way))} yet"
         in_the_way = sorted((topics_made_by(transcript) - transcript.topics.keys()) & stage.topics.keys())
         return f"needs that there is no topic {', '.join(in_the_way)} yet" if in_the_way else ""
 

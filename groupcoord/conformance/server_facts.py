@@ -83,6 +83,15 @@ def ask_topics(peer: Peer) -> dict[str, int]:
     return {topic["name"]: len(topic["partitions"]) for topic in answered}
 
 
+def ask_groups(peer: Peer) -> set[str]:
+    """Return the ids of all groups that a server lists.
+
+    Raises:
+        ConnectionClosedError, NoResponseError, ResponseError: the server doesn't say.
+    """
+    return {group["group_id"] for group in peer.ask("ListGroups", 4, {"states_filter": []})["groups"]}
+
+
 def _ask_settings(server: Server, keys: Collection[str]) -> tuple[dict[str, str], str]:
     with open_peer(server) as peer:
         # Any broker will do: the nodes of a cluster are set up alike where it matters to groups.

@@ -374,9 +374,9 @@ class Control:
         self._log_faults.refuse(append_error(error))
 
     def clear(self) -> None:
-        """Remove every rule, and let go on whatever waits."""
+        """Remove every rule, forget the faults of the log that are to come, and let go on whatever waits."""
         self.rules.clear()
-        self.release_appends()
+        self._log_faults.clear()
 
     def raise_errors(self) -> None:
         """Raise what a function of the test raised, if anything, once.

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from groupcoord.errors import ErrorCode
 from groupcoord.faults.words import UnknownNameError, error_named
 from groupcoord.host.broker import Broker
+from groupcoord.host.node_servers import NoSuchNodeError
 from groupcoord.host.server import Server
 from groupcoord.log_store import (
     AppendTimedOutError,
+    LogRecord,
+    LogStore,
     LogStoreError,
     NotEnoughReplicasError,
     NotLeaderError,
     RecordTooLargeError,
     StorageError,
+    Ticket,
 )
 from groupcoord.testing.faulty_store import Answer, FaultyLogStore
 
@@ -39,8 +43,24 @@ def append_error(error: ErrorCode | str) -> LogStoreError:
     return kind("a test has asked for that")
 
 
+class _PassingStore(FaultyLogStore):
+    """A store with faults that tells when it has no more of them."""
+
+    def __init__(self, store: LogStore, on_idle: Callable[[], None]) -> None:
+        super().__init__(store)
+        self._on_idle = on_idle
+
+    def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int | None:
+        """See :class:`FaultyLogStore`."""
+        try:
+            return super().append(partition, ticket, records)
+        finally:
+            if self.is_idle:
+                self._on_idle()
+
+
 class LogFaults:
-    """Stands between the nodes' group coordinators and their log store once somebody has asked for a fault.
+    """Stands between the nodes' group coordinators and their log store as long as there are faults.
 
     Args:
         running: the nodes that run, whose groups and offsets it is about.
@@ -48,7 +68,7 @@ class LogFaults:
 
     def __init__(self, running: Mapping[int, Server]) -> None:
         self._running = running
-        self._store: FaultyLogStore | None = None
+        self._store: _PassingStore | None = None
 
     def forget(self) -> None:
         """All nodes begin anew, with a log store that has no faults; what waited is lost."""
@@ -60,11 +80,19 @@ class LogFaults:
             broker.coordinator.log_store = self._store
 
     def fail_next(self, *errors: LogStoreError) -> None:
-        """Let the next appends fail, one with each of ``errors`` in turn; not while others are held."""
+        """Let the next appends fail, one with each of ``errors`` in turn; not while others are held.
+
+        Raises:
+            NoSuchNodeError: no node runs.
+        """
         self._around_the_log().fail_next(*errors)
 
     def hold(self) -> None:
-        """Let appends wait from now on."""
+        """Let appends wait from now on.
+
+        Raises:
+            NoSuchNodeError: no node runs.
+        """
         self._around_the_log().is_late = True
 
     def waiting(self) -> int:
@@ -73,10 +101,19 @@ class LogFaults:
 
     def release(self) -> None:
         """Write what waits, in order, and let appends wait no longer."""
+        store = self._store
+        if store is not None:
+            store.is_late = False
+            while store.waiting():  # what is answered now may write more
+                self._settle(store.write())
+            if store.is_idle:
+                self._step_aside()
+
+    def clear(self) -> None:
+        """Write what waits, and forget the faults to come."""
         if self._store is not None:
-            self._store.is_late = False
-            while self._store.waiting():  # what is answered now may write more
-                self._settle(self._store.write())
+            self._store.mend()
+        self.release()
 
     def refuse(self, error: LogStoreError) -> None:
         """Refuse what waits; what comes goes on waiting."""
@@ -92,10 +129,18 @@ class LogFaults:
     def _around_the_log(self) -> FaultyLogStore:
         if self._store is None:
             brokers = [server.broker for server in self._running.values()]
-            self._store = FaultyLogStore(brokers[0].log_store)
+            if not brokers:
+                raise NoSuchNodeError("no node runs")
+            self._store = _PassingStore(brokers[0].log_store, self._step_aside)
             for broker in brokers:
                 broker.coordinator.log_store = self._store
         return self._store
+
+    def _step_aside(self) -> None:
+        """Let coordinators write to their log store as if nobody had ever asked for a fault."""
+        self._store = None
+        for server in self._running.values():
+            server.broker.coordinator.log_store = server.broker.log_store
 
     def _settle(self, answers: list[Answer]) -> None:
         for ticket, outcome in answers:

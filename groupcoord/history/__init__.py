@@ -7,7 +7,7 @@ bring them in order themselves, as the pipeline on Spark does. Names of rows are
 
 from groupcoord.history.causes import CAUSES
 from groupcoord.history.fold import FoldOptions, GroupFold, LogOrderError
-from groupcoord.history.log import KINDS, HistoryRow, LogHistory
+from groupcoord.history.log import KINDS, GroupRecord, HistoryRow, LogHistory
 from groupcoord.history.rows import (
     DEPARTURE,
     DUPLICATE,
@@ -37,6 +37,7 @@ __all__ = [
     "REVOCATION",
     "FoldOptions",
     "GroupFold",
+    "GroupRecord",
     "HistoryRow",
     "LogHistory",
     "LogOrderError",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
 from attrs import define, field, frozen
 
@@ -117,6 +118,20 @@ class Explanation:
     evidence: list[str]
     unproven: list[MemberView]
     departures: dict[str, Departure] = field(factory=dict)
+
+    def row(self) -> dict[str, Any]:
+        """Return what ``rebalances`` tells of it: the cells of a row by the names of columns."""
+        return {
+            "cause": self.cause,
+            "causes": self.causes,
+            "confidence": self.confidence,
+            "joined": [member.member_id for member in self.joined],
+            "left": [member.member_id for member in self.left],
+            "joined_clients": [member.client_id for member in self.joined],
+            "left_clients": [member.client_id for member in self.left],
+            "partitions_moved": self.partitions_moved,
+            "evidence": "; ".join(self.evidence),
+        }
 
 
 def explain(before: GroupView, after: GroupView, around: Surroundings) -> Explanation:

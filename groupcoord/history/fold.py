@@ -313,6 +313,9 @@ class GroupFold:
         if self._modern is None or self._modern.types != types:
             if record.value is None:
                 return
+            if self._modern is not None:
+                # A group of another type was here: compaction took the records that said it was gone.
+                self._close_epoch(self._modern, log_offset)
             self._modern = EpochGroup(types, types.first_epoch, types.first_epoch)
             if self._converted is not None:
                 self._modern.inherit(self._converted, timestamp_ms)
@@ -359,10 +362,7 @@ class GroupFold:
         """Take the group's own record: a new epoch, or its end."""
         if value is None:
             # Groups are deleted when they are empty. With members, the last KIP-848 member left a group of others.
-            last = modern.closing_view()
-            self._complete_open(log_offset)
-            if last is not None:
-                self._member_rows(last)
+            last = self._close_epoch(modern, log_offset)
             self._converted = last if last is not None and last.members else None
             self._modern, self._view, self._exists, self._is_first = None, None, False, False
             self._removed = modern.types.group_type, log_offset, timestamp_ms
@@ -392,6 +392,14 @@ class GroupFold:
             of_gone = {partition: commits[partition] for member in gone for partition in member.held & commits.keys()}
             self._open = OpenRebalance(before, view, notes, self._moved, of_gone, ended_ms)
             self._moved = False
+
+    def _close_epoch(self, modern: EpochGroup, log_offset: int) -> GroupView | None:
+        """Give the rows of the epoch that is the last, and return the group as it ends; None: there was no epoch."""
+        last = modern.closing_view()
+        self._complete_open(log_offset)
+        if last is not None:
+            self._member_rows(last)
+        return last
 
     def _first_epoch(self, view: GroupView) -> None:
         is_new, self._is_first = self._is_new(view), False
@@ -498,17 +506,9 @@ class GroupFold:
             "started_ms": None,
             "target_ms": None,
             "ended_ms": None,
-            "cause": explanation.cause,
-            "causes": explanation.causes,
-            "confidence": explanation.confidence,
-            "joined": [member.member_id for member in explanation.joined],
-            "left": [member.member_id for member in explanation.left],
-            "joined_clients": [member.client_id for member in explanation.joined],
-            "left_clients": [member.client_id for member in explanation.left],
+            **explanation.row(),
             "member_count": len(after.members),
-            "partitions_moved": explanation.partitions_moved,
             "missing_generations": 0 if before is None else max(after.generation - before.generation - 1, 0),
-            "evidence": "; ".join(explanation.evidence),
             "log_offset": after.log_offset,
         }
 

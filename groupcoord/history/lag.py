@@ -6,13 +6,16 @@ ours differ, :func:`partition_status` says so. Lag as time is found as kafka-lag
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum, IntEnum
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 WINDOW_COMMITS = 10
 """How many of a partition's last commits are looked at, and of the last looks at its end (Burrow's ``intervals``)."""
+
+LOOKS_MAX = 1_000
+"""So many of the last looks at a partition's end count."""
 
 
 class LagStatus(IntEnum):
@@ -144,3 +147,42 @@ def time_lag(
     written_ms = left.at_ms + (committed_offset - left.end_offset) * took_ms // grown
     method = LagMethod.EXTRAPOLATED if before is None else LagMethod.INTERPOLATED
     return TimeLag(last.at_ms - written_ms, method)
+
+
+def judged(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the lag as time and the status of a partition, by the names of the table of lag.
+
+    Args:
+        row: its ``committed_offset`` and ``lag``; ``first`` and ``last``, the looks at its end, and ``before``, the
+            last one at which the next record was not there yet, with the one that followed as ``next``: each with
+            ``at_ms`` and ``end_offset``, or None; ``window``, the last commits in order, tombstones among them, or
+            None; ``was_at_end`` and ``now_ms``, as :func:`partition_status` takes them.
+    """
+    return _time_lag(row) | _status(row)
+
+
+def _time_lag(row: Mapping[str, Any]) -> dict[str, Any]:
+    if row["lag"] is None or row["last"] is None:
+        return {}
+    before = row["before"]
+    after = before and before["next"]
+    first, last = _look(row["first"]), _look(row["last"])
+    found = time_lag(row["committed_offset"], first, last, before and _look(before), after and _look(after))
+    return {} if found is None else {"lag_ms": found.lag_ms, "lag_ms_method": found.method.value}
+
+
+def _look(row: Mapping[str, Any]) -> EndLook:
+    return EndLook(row["at_ms"], row["end_offset"])
+
+
+def _status(row: Mapping[str, Any]) -> dict[str, Any]:
+    if row["lag"] is None or not row["window"]:
+        return {}
+    window: list[WindowCommit] = []
+    for commit in row["window"]:
+        if commit["tombstone"]:
+            window.clear()
+        else:
+            window.append(WindowCommit(commit["at_ms"], commit["committed_offset"], commit["lag"]))
+    status = partition_status(window, row["lag"], row["now_ms"], was_at_end=row["was_at_end"])
+    return {"status": status.name, "complete": len(window) / WINDOW_COMMITS}

@@ -63,10 +63,30 @@ class HistoryRow(NamedTuple):
     values: Row
 
 
+class GroupRecord(NamedTuple):
+    """A record of a group or of a member, as it lies in the log.
+
+    Attributes:
+        log_offset: where.
+        timestamp_ms: when it was written.
+        key: its bytes.
+        value: its bytes; None: a tombstone.
+        leader_epoch: of the log partition's leader that wrote it; None if it is not known.
+    """
+
+    log_offset: int
+    timestamp_ms: int
+    key: bytes
+    value: bytes | None
+    leader_epoch: int | None
+
+
 class LogHistory:
     """Gathers the records of one log partition, and tells the history of each group.
 
     Call :meth:`begin_file` and :meth:`add` for what each file holds, in the order of the log, and :meth:`rows` at last.
+    Who has decoded the records already calls :meth:`add_span` in place of the first, and :meth:`add_record`,
+    :meth:`add_commit` and :meth:`name_topic` in place of the second.
 
     Args:
         log_partition: which it is; None if that is not known.
@@ -111,22 +131,54 @@ class LogHistory:
                 if value is not None:
                     self._add_commit(log_offset, timestamp_ms, key, value, is_transactional)
             elif (parsed := parse_key(key)) is not None:
-                group = self._group(group_id_of(parsed[1]))
-                if group is not None:
-                    group.add_record(_GroupRecord(log_offset, timestamp_ms, key, value, leader_epoch))
+                self.add_record(group_id_of(parsed[1]), GroupRecord(log_offset, timestamp_ms, key, value, leader_epoch))
+
+    def add_span(self, first: int, end: int, complete_from: int) -> None:
+        """Take the account of a range that was read.
+
+        Args:
+            first: its first offset.
+            end: the one behind its last.
+            complete_from: from this one on none of it is missing.
+        """
+        self._files.append(_Span(first, end, complete_from))
+
+    def add_record(self, group_id: str, record: GroupRecord) -> None:
+        """Take a record of a group or of a member."""
+        group = self._group(group_id)
+        if group is not None:
+            group.add_record(record)
+
+    def add_commit(self, group_id: str, log_offset: int, timestamp_ms: int, place: tuple[str, int] | None) -> None:
+        """Take a committed offset that is no tombstone.
+
+        Of those between two of the group's records the last one of each partition is enough.
+
+        Args:
+            group_id: who committed.
+            log_offset: where it lies.
+            timestamp_ms: of the record.
+            place: topic and partition; None: a transaction has it, and who commits in one may be gone when its marker
+                comes.
+        """
+        group = self._group(group_id)
+        if group is not None:
+            group.add_commit(_Commit(log_offset, timestamp_ms, place))
+
+    def name_topic(self, group_id: str, topic_id: UUID, topic: str) -> None:
+        """Learn from a commit of a group what a topic is called."""
+        group = self._group(group_id)
+        if group is not None:
+            group.topic_names[topic_id] = topic
 
     def _add_commit(self, log_offset: int, timestamp_ms: int, key: bytes, value: bytes, is_transactional: bool) -> None:
         record = decode_record(key, value)
         if not isinstance(record, OffsetCommitRecord):
             return
-        group = self._group(record.group_id)
-        if group is None:
-            return
         if record.topic_id is not ZERO_UUID:
-            group.topic_names[record.topic_id] = record.topic
-        # Who commits in a transaction may be gone when its marker comes.
+            self.name_topic(record.group_id, record.topic_id, record.topic)
         place = None if is_transactional else (record.topic, record.partition)
-        group.add_commit(_Commit(log_offset, timestamp_ms, place))
+        self.add_commit(record.group_id, log_offset, timestamp_ms, place)
 
     def _group(self, group_id: str) -> _Gathered | None:
         group = self._groups.get(group_id)
@@ -179,16 +231,6 @@ def _complete_from(files: list[_Span]) -> int:
     return complete
 
 
-class _GroupRecord(NamedTuple):
-    """A record of a group or of a member, as it lies in the log."""
-
-    log_offset: int
-    timestamp_ms: int
-    key: bytes
-    value: bytes | None
-    leader_epoch: int | None
-
-
 class _Commit(NamedTuple):
     """A committed offset: of which topic and partition, unless a transaction has it."""
 
@@ -206,13 +248,13 @@ class _Gathered:
         topic_names: by the topics' ids.
     """
 
-    entries: list[_GroupRecord | _Commit] = field(factory=list)
+    entries: list[GroupRecord | _Commit] = field(factory=list)
     topic_names: dict[UUID, str] = field(factory=dict)
     _last_offset: int = -1
     # Where the last commit of each partition since the group's last record stands among the entries.
     _commits: dict[tuple[str, int] | None, int] = field(factory=dict)
 
-    def add_record(self, record: _GroupRecord) -> None:
+    def add_record(self, record: GroupRecord) -> None:
         self.entries.append(record)
         self._commits.clear()
         self._last_offset = record.log_offset
@@ -240,7 +282,7 @@ def _rows_of(fold: GroupFold, gathered: _Gathered) -> Iterator[HistoryRow]:
     yield from _taken(fold, times_ms)
 
 
-def _feed(fold: GroupFold, entry: _GroupRecord | _Commit) -> None:
+def _feed(fold: GroupFold, entry: GroupRecord | _Commit) -> None:
     if isinstance(entry, _Commit):
         if entry.place is None:
             fold.exists(entry.log_offset)

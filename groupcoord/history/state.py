@@ -107,8 +107,7 @@ def decode_state(blob: bytes) -> GroupState:
     if blob[:1] != bytes([BLOB_VERSION]):
         told = str(blob[0]) if blob else "none"
         raise StateVersionError(
-            f"the checkpoint holds groups in form {told}, and this version of groupcoord knows form {BLOB_VERSION}: "
-            "follow with the version that wrote it, or into an empty directory"
+            f"a group is kept in form {told}, and this version of groupcoord knows form {BLOB_VERSION}"
         )
     state = _object(json.loads(zlib.decompress(blob[1:])))
     assert isinstance(state, GroupState)

@@ -56,7 +56,7 @@ class Leadership:
         self._leaders: dict[tuple[UUID, int], Leader] = {}
         ids = tuple(self._nodes)
         self._sole = Leader(ids[0], LEADER_EPOCH) if len(ids) == 1 else None
-        self._sole_leaders: dict[tuple[UUID, int], dict[int, Leader]] = {}  # by topic and how many partitions it has
+        self._sole_leaders: dict[str, tuple[Topic, dict[int, Leader]]] = {}  # by name, and for the topic as it was then
         self._rotations = [ids[first:] + ids[:first] for first in range(len(ids))]
 
     # ------------------------------------------------------------ nodes
@@ -112,13 +112,13 @@ class Leadership:
 
     def _later_epochs(self, topic: Topic, sole: Leader) -> dict[int, Leader]:
         """Return the leaders of those partitions of a node that is alone whose logs others have led before."""
-        key = topic.topic_id, topic.partition_count
-        leaders = self._sole_leaders.get(key)
-        if leaders is None:
-            epochs = [self._first_epoch(topic, index) for index in range(topic.partition_count)]
-            leaders = {index: Leader(sole.node_id, epoch) for index, epoch in enumerate(epochs) if epoch}
-            if None not in epochs:
-                self._sole_leaders[key] = leaders
+        known = self._sole_leaders.get(topic.name)  # Python hashes a name once, but an id each time
+        if known is not None and known[0] == topic:
+            return known[1]
+        epochs = [self._first_epoch(topic, index) for index in range(topic.partition_count)]
+        leaders = {index: Leader(sole.node_id, epoch) for index, epoch in enumerate(epochs) if epoch}
+        if None not in epochs:
+            self._sole_leaders[topic.name] = topic, leaders
         return leaders
 
     def leads(self, node_id: int, topic: Topic, index: int) -> bool:
@@ -155,8 +155,7 @@ class Leadership:
         """A topic is gone."""
         for index in range(topic.partition_count):
             self._leaders.pop((topic.topic_id, index), None)
-        for key in [key for key in self._sole_leaders if key[0] == topic.topic_id]:
-            del self._sole_leaders[key]
+        self._sole_leaders.pop(topic.name, None)
 
     # ------------------------------------------------------------ failures
 

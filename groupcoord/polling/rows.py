@@ -129,17 +129,9 @@ def rebalance_row(
         "from_generation": _generation(before),
         "to_generation": _generation(after),
         "conversion": None if before is None else _conversion(before, after),
-        "cause": explanation.cause,
-        "causes": explanation.causes,
-        "confidence": explanation.confidence,
-        "joined": [member.member_id for member in explanation.joined],
-        "left": [member.member_id for member in explanation.left],
-        "joined_clients": [member.client_id for member in explanation.joined],
-        "left_clients": [member.client_id for member in explanation.left],
+        **explanation.row(),
         "member_count": len(after.members),
-        "partitions_moved": explanation.partitions_moved,
         "missing_generations": missing,
-        "evidence": "; ".join(explanation.evidence),
         "polled_ms": at_ms,
     }
 

@@ -17,8 +17,9 @@ as nothing shuffles them.
 """
 
 from groupcoord.columns.errors import InputError, PipelineError
+from groupcoord.history.anomalies import Thresholds
 from groupcoord.live.errors import ClusterError
-from groupcoord.spark.anomalies import Thresholds, anomalies, stale_groups
+from groupcoord.spark.anomalies import anomalies, stale_groups
 from groupcoord.spark.cluster_reading import read_cluster, read_cluster_stream, read_end_offsets
 from groupcoord.spark.groups import (
     epochs,
@@ -38,6 +39,7 @@ from groupcoord.spark.reading import from_messages, read_log
 from groupcoord.spark.sessions import register, session
 from groupcoord.spark.streaming import FollowedTables, follow, read_log_stream
 from groupcoord.spark.tables import COMMIT_COLUMNS, commits, corrupt, current_offsets, read_counts
+from groupcoord.spark.times import with_times
 from groupcoord.spark.verify import verify
 
 __all__ = [
@@ -75,4 +77,5 @@ __all__ = [
     "session",
     "stale_groups",
     "verify",
+    "with_times",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import version
@@ -12,8 +11,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from groupcoord.clock import Clock, SystemClock
-from groupcoord.history.rows import EPOCH, GENERATION, MEMBER, MEMBERSHIP, MOVE, REBALANCE, REVOCATION
+from groupcoord.columns.commits import Written
+from groupcoord.columns.tasks import RecordTask
 from groupcoord.history.views import CONSUMER
+from groupcoord.local.page import ANOMALIES, COUNT, HISTORY, LAG, OFFSETS, READ, REPORT, VERIFY, steps, write_report
+from groupcoord.local.tables import END_OFFSETS_TABLE, TABLES_OF_KINDS
 from groupcoord.report.model import (
     ANOMALIES_MAX,
     ANOMALIES_OF_GROUP_MAX,
@@ -21,12 +23,11 @@ from groupcoord.report.model import (
     Overview,
     Report,
     Verification,
-    summary,
 )
-from groupcoord.report.page import report_page
+from groupcoord.report.rows import load_totals, partition_rows, report_title
 from groupcoord.spark import consumer_figures, figures
 from groupcoord.spark.anomalies import anomalies, stale_groups
-from groupcoord.spark.decoding import Written, write_records
+from groupcoord.spark.decoding import write_records
 from groupcoord.spark.groups import History, groups
 from groupcoord.spark.inputs import Input, LogInput
 from groupcoord.spark.lag import lag
@@ -34,19 +35,9 @@ from groupcoord.spark.load import partition_load
 from groupcoord.spark.output import OutputDirectory, write_counted
 from groupcoord.spark.schemas import COMMITS, RECORDS
 from groupcoord.spark.sessions import C1, C2
-from groupcoord.spark.source import RecordTask
 from groupcoord.spark.tables import corrupt, current_offsets, read_counts, transactional_commits
 from groupcoord.spark.unpacking import UNPACKED, write_history
 from groupcoord.spark.verify import verify
-
-PAGE = "report.html"
-SUMMARY = "summary.json"
-
-READ, COUNT, OFFSETS, HISTORY = "reading the log", "counting what was read", "offsets", "histories of groups"
-ANOMALIES, LAG, VERIFY, REPORT = "anomalies and forecasts", "lag", "verifying", "report"
-
-END_OFFSETS_TABLE = "end_offsets"
-"""The table of what clusters answered where their topics end."""
 
 COUNTS = {"read_counts": read_counts, "corrupt": corrupt, "partition_load": partition_load}
 """The tables that are made of the records alone, as a whole."""
@@ -91,11 +82,9 @@ class Analysis:
         self._input = paths if isinstance(paths, Input) else LogInput(frozenset(partitions), end_offsets, paths)
         self._verifies = verifies
         self._clock = clock or SystemClock()
-        self._input.check()
-        self.compiler: Literal["c1", "c2"] = C1 if self._input.size_bytes() <= C1_BYTES_MAX else C2
+        self.compiler: Literal["c1", "c2"] = C1 if self._input.check() <= C1_BYTES_MAX else C2
         self._output = OutputDirectory(out)
-        self.steps = [READ, COUNT, OFFSETS, HISTORY, ANOMALIES]
-        self.steps += [LAG] * self._input.has_ends + [VERIFY] * verifies + [REPORT]
+        self.steps = steps(has_ends=self._input.has_ends, verifies=verifies)
 
     def run(self, spark: SparkSession, begin: Callable[[str], None] = lambda step: None) -> Report:
         """Write the tables, the page and its figures.
@@ -181,12 +170,6 @@ def was_asked(ends: DataFrame) -> bool:
     return "at_ms" in ends.columns
 
 
-def write_report(output: OutputDirectory, report: Report) -> None:
-    """Write the page and its figures."""
-    output.replace_text(SUMMARY, json.dumps(summary(report), indent=1, ensure_ascii=False) + "\n")
-    output.replace_text(PAGE, report_page(report))
-
-
 def make_report(
     table: Mapping[str, DataFrame],
     counts: Mapping[str, int],
@@ -220,12 +203,12 @@ def make_report(
         figures.anomaly_rows(table["anomalies"], ANOMALIES_OF_GROUP_MAX, ANOMALIES_MAX) if "anomalies" in has else []
     )
     return Report(
-        title=f"Consumer groups of {paths[0].rstrip('/').rpartition('/')[2] or paths[0]}",
+        title=report_title(paths),
         inputs=tuple(paths),
         made_ms=clock.now_ms(),
         version=version("groupcoord"),
         overview=Overview(
-            **figures.load_totals(load),
+            **load_totals(load),
             groups=counts["groups"],
             members=sum(row.members for row in states),
             current_offsets=counts["current_offsets"],
@@ -245,7 +228,7 @@ def make_report(
         slow_members=consumer_figures.slow_rows(revocations) if "revocations" in has else (),
         groups=rows,
         troubled=figures.stories(troubled, table["rebalances"], table["anomalies"], table["commits"], epochs),
-        partitions=figures.partition_rows(load),
+        partitions=partition_rows(load),
         anomaly_counts=figures.anomaly_counts(table["anomalies"]) if "anomalies" in has else (),
         anomalies=tuple(anomalous),
         stale_count=counts["stale_groups"],
@@ -256,18 +239,6 @@ def make_report(
         verification=verification,
         tables=counts,
     )
-
-
-TABLES_OF_KINDS = {
-    GENERATION: "generations",
-    MEMBER: "members",
-    REBALANCE: "rebalances",
-    EPOCH: "epochs",
-    MEMBERSHIP: "memberships",
-    MOVE: "moves",
-    REVOCATION: "revocations",
-}
-"""By kind of a history's rows, the table that they are."""
 
 
 class Tables:

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-from attrs import frozen
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from groupcoord.columns.schema import KIND_RECORD
+from groupcoord.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from groupcoord.core.offsets.retention import MS_PER_MINUTE
+from groupcoord.history.anomalies import (
+    COMMIT_STORM,
+    COMMITS_STOPPED,
+    DUPLICATE_OWNER,
+    FENCED_MEMBER,
+    FLAPPING_MEMBER,
+    OFFSET_REWIND,
+    OFFSETS_RETENTION_MINUTES,
+    REBALANCE_STORM,
+    REWIND,
+    SLOW_REVOCATION,
+    STALL,
+    STALLED,
+    STOP,
+    Thresholds,
+)
 from groupcoord.history.causes import REBALANCE_TIMEOUT
-from groupcoord.history.lag import WINDOW_COMMITS, LagStatus, has_stopped, stands_still
+from groupcoord.history.lag import has_stopped, stands_still
 from groupcoord.history.rows import DUPLICATE
 from groupcoord.history.views import CLASSIC
 from groupcoord.report.text import told_limit
@@ -25,40 +41,6 @@ from groupcoord.spark.groups import (
 )
 from groupcoord.spark.lag import with_ends
 from groupcoord.spark.tables import commits_of, current_offsets
-
-OFFSET_REWIND, COMMITS_STOPPED, STALLED = "offset rewind", "commits stopped", "stalled"
-COMMIT_STORM, REBALANCE_STORM = "commit storm", "rebalance storm"
-FLAPPING_MEMBER, DUPLICATE_OWNER = "flapping member", "duplicate owner"
-SLOW_REVOCATION, FENCED_MEMBER = "slow revocation", "fenced member"
-REWIND, STOP, STALL = LagStatus.REWIND.name, LagStatus.STOP.name, LagStatus.STALL.name
-
-OFFSETS_RETENTION_MINUTES = 10_080
-_CONSUMER = "consumer"
-
-
-@frozen
-class Thresholds:
-    """From where on something is an anomaly.
-
-    Attributes:
-        window_commits: how many of a partition's last commits are looked at, as Burrow's ``intervals``.
-        stopped_ms: how long a partition of a live group goes without a commit at least before its commits have stopped.
-        commits_per_minute: of one partition, on average over a group's partitions: more is a storm.
-        storm_commits: a group's commits in a minute that are no storm, however few partitions they are of.
-        rebalances: so many within ``rebalance_window_ms`` are a storm.
-        rebalance_window_ms: see there; for flapping members too.
-        comebacks: a client that left and joined so many times in that window flaps.
-        revocation_ms: a member of a consumer group that takes so long to give partitions up is slow.
-    """
-
-    window_commits: int = WINDOW_COMMITS
-    stopped_ms: int = 300_000
-    commits_per_minute: int = 60
-    storm_commits: int = 600
-    rebalances: int = 5
-    rebalance_window_ms: int = 600_000
-    comebacks: int = 3
-    revocation_ms: int = 30_000
 
 
 def anomalies(
@@ -250,9 +232,10 @@ def _commit_storms(found: DataFrame, limits: Thresholds) -> DataFrame:
         F.min("first_ms").alias("first_ms"),
         F.max("last_ms").alias("last_ms"),
         F.count(F.lit(1)).alias("count"),
-        F.max("count").alias("value"),
-        F.max_by("partitions", "count").alias("partitions"),
+        # More partitions decide between minutes of as many commits, so that the answer is always the same.
+        F.max(F.struct(F.col("count").alias("value"), "partitions")).alias("most"),
     )
+    table = table.select("*", "most.*")
     worst = F.format_string("%,d commits of %,d partitions in a minute", F.col("value"), F.col("partitions"))
     return _anomaly(table, COMMIT_STORM, evidence=worst)
 
@@ -347,9 +330,9 @@ def _slow_revocations(records: DataFrame, folded: History, now_ms: int | None, l
             F.min("asked_ms").alias("first_ms"),
             F.max("until_ms").alias("last_ms"),
             F.count(F.lit(1)).alias("count"),
-            F.max("value").alias("value"),
-            F.max_by("partition_count", "value").alias("partitions"),
+            F.max(F.struct("value", F.col("partition_count").alias("partitions"))).alias("most"),
         )
+        .select("log_partition", "group_id", "client_id", "first_ms", "last_ms", "count", "most.*")
     )
     worst = F.format_string(
         "%s took %,d s to give up %,d partitions", "client_id", F.floor(F.col("value") / 1_000), "partitions"
@@ -367,8 +350,9 @@ def _fenced_members(folded: History) -> DataFrame:
             F.min("ended_ms").alias("first_ms"),
             F.max("ended_ms").alias("last_ms"),
             F.count(F.lit(1)).alias("count"),
-            F.max_by("evidence", "ended_ms").alias("evidence"),
+            F.max(F.struct("ended_ms", "evidence")).alias("last"),
         )
+        .withColumn("evidence", F.col("last.evidence"))
     )
     return _anomaly(table, FENCED_MEMBER)
 
@@ -453,6 +437,6 @@ def _expiry_ms(retention_ms: int) -> Column:
     base_ms = F.coalesce(emptied_ms, F.col("commit_timestamp_ms"))
     is_unused = F.col("subscribed_topics").isNotNull() & ~F.array_contains("subscribed_topics", F.col("topic"))
     # A live classic group keeps offsets unless it is a stable one of consumers, which is what a load finds.
-    is_free = is_simple | is_empty | (is_unused & (~is_classic | (F.col("protocol_type") == _CONSUMER)))
+    is_free = is_simple | is_empty | (is_unused & (~is_classic | (F.col("protocol_type") == CONSUMER_PROTOCOL_TYPE)))
     own_ms = F.when(F.col("expire_timestamp_ms") >= 0, F.col("expire_timestamp_ms"))
     return F.when(is_free & F.col("is_pending").isNull(), F.coalesce(own_ms, base_ms + F.lit(retention_ms)))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
@@ -18,10 +17,10 @@ from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.live.cluster import Cluster
 from groupcoord.live.connection import connection
 from groupcoord.live.errors import LogCutError
-from groupcoord.live.offset_ranges import SPLIT_BYTES, OffsetRange, TopicEnds, check_readable, plan, topic_ends
+from groupcoord.live.offset_ranges import SPLIT_BYTES, OffsetRange, TopicEnds, plan, topic_ends
 from groupcoord.live.retries import Patience
-from groupcoord.live.rows import rows_of_offsets
 from groupcoord.live.settings import BOOTSTRAP_SERVERS, ClusterAddress
+from groupcoord.live.tasks import ClusterTask, check_topic, ends_now
 from groupcoord.spark.available_now import SupportsTriggerAvailableNow
 from groupcoord.spark.schemas import RECORDS
 from groupcoord.spark.source import SPLIT_BYTES_MIN
@@ -77,24 +76,15 @@ class ClusterOptions:
 
     def ends(self) -> TopicEnds:
         """Return where the logs begin and end now."""
-        with connection(self.address) as (cluster, patience):
-            return topic_ends(cluster, patience, self.topic, self.partitions)
+        return ends_now(self.address, self.topic, self.partitions)
 
-    def check(self, *, may_be_empty: bool = False) -> None:
-        """Make sure that all of it can be read.
+    def check(self, *, may_be_empty: bool = False) -> TopicEnds:
+        """Make sure that all of it can be read; see :func:`groupcoord.live.tasks.check_topic`.
 
         Args:
             may_be_empty: records may come later.
-
-        Raises:
-            InputError: the topic isn't there, holds nothing, or may not be read.
-            ClusterError: the cluster can't be reached.
         """
-        with connection(self.address) as (cluster, patience):
-            ends = topic_ends(cluster, patience, self.topic, self.partitions)
-            if not ends.whole() and not may_be_empty:
-                raise InputError(f"topic {self.topic} of the cluster holds no records")
-            check_readable(cluster, patience, ends)
+        return check_topic(self.address, self.topic, self.partitions, may_be_empty=may_be_empty)
 
     def tasks(self) -> list[ClusterPartition]:
         """Return what there is to read now, cut into tasks."""
@@ -138,31 +128,12 @@ def check_same(ends: TopicEnds, topic_id: str, read_to: Mapping[int, int]) -> No
             )
 
 
-class ClusterPartition(InputPartition):
-    """The work of one task: ranges of offsets. It says where the cluster is, and nothing that is secret."""
+class ClusterPartition(ClusterTask, InputPartition):
+    """The work of one task of Spark's."""
 
     def __init__(self, address: ClusterAddress, ranges: list[OffsetRange]) -> None:
-        super().__init__(None)
-        self.address = address
-        self.ranges = ranges
-
-    def rows(self, settings: RowSettings) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of all ranges."""
-        for _, rows in self.runs(settings):
-            yield from rows
-
-    def runs(self, settings: RowSettings) -> Iterator[tuple[int | None, Iterator[pa.RecordBatch]]]:
-        """Yield the rows of each run of ranges of one log partition, with its number."""
-        with connection(self.address) as (cluster, patience):
-            for partition, ranges in groupby(self.ranges, lambda one: one.partition):
-                yield partition, _rows(cluster, patience, ranges, settings)
-
-
-def _rows(
-    cluster: Cluster, patience: Patience, ranges: Iterable[OffsetRange], settings: RowSettings
-) -> Iterator[pa.RecordBatch]:
-    for one in ranges:
-        yield from rows_of_offsets(cluster, one, patience, settings)
+        InputPartition.__init__(self, None)
+        ClusterTask.__init__(self, address, ranges)
 
 
 class ClusterReader(DataSourceReader):

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from groupcoord.history.causes import REBALANCE_TIMEOUT, SESSION_EXPIRY
 from groupcoord.history.ownership import SWAP
-from groupcoord.report import model
+from groupcoord.report import model, rows
 from groupcoord.spark.figures import at_ms, cut
 
 
@@ -38,13 +38,13 @@ def consumer_rows(
     for one in (by_members, by_moves, by_revocations):
         found = found.join(one, "group_id", "left")
     counts = ("members_seen", "fenced", "moved", "swapped", "revocations")
-    rows = (
+    collected = (
         found.fillna(0, subset=list(counts))
         .orderBy(F.desc("fenced"), F.desc_nulls_last("slowest_ms"), F.desc("moved"), "group_id")
         .limit(model.CONSUMER_GROUPS_MAX)
         .collect()
     )
-    return tuple(model.ConsumerGroupRow(**row.asDict()) for row in rows)
+    return tuple(model.ConsumerGroupRow(**row.asDict()) for row in collected)
 
 
 def assignor_rows(moves: DataFrame) -> tuple[model.AssignorRow, ...]:
@@ -76,10 +76,11 @@ def slow_rows(revocations: DataFrame) -> tuple[model.SlowMemberRow, ...]:
             F.count(F.lit(1)).alias("revocations"),
             F.percentile_approx("took_ms", 0.5).alias("median_ms"),
             F.max("took_ms").alias("slowest_ms"),
-            F.max_by("asked_ms", "took_ms").alias("asked_ms"),
-            F.max_by("rebalance_timeout_ms", "took_ms").alias("rebalance_timeout_ms"),
+            # The moment decides between those that took as long, so that the answer is always the same.
+            F.max(F.struct("took_ms", "asked_ms", "rebalance_timeout_ms")).alias("slowest"),
             F.count_if(F.col("end") == REBALANCE_TIMEOUT).alias("fenced"),
         )
+        .withColumns({name: F.col(f"slowest.{name}") for name in ("asked_ms", "rebalance_timeout_ms")})
         .orderBy(F.desc("slowest_ms"), "group_id", "client_id")
         .limit(model.SLOW_MEMBERS_MAX)
         .select("group_id", cut("client_id"), *_SLOW, at_ms("asked_ms").alias("asked_ms"))
@@ -107,19 +108,4 @@ def epoch_lines(epochs: DataFrame, names: list[str]) -> Mapping[str, tuple[model
         .select("group_id", "log_timestamp_ms", "group_epoch", "target_epoch", "member_id", "member_epoch")
         .collect()
     )
-    lines: dict[str, list[model.EpochPoint]] = {}
-    members: dict[str, dict[str, int]] = {}
-    for row in found:
-        of_members = members.setdefault(row.group_id, {})
-        if row.member_id is not None and (row.member_epoch or 0) > 0:
-            of_members[row.member_id] = row.member_epoch
-        elif row.member_id is not None:
-            of_members.pop(row.member_id, None)
-        lowest = min(of_members.values(), default=None)
-        point = model.EpochPoint(row.log_timestamp_ms, row.group_epoch, row.target_epoch, lowest)
-        line = lines.setdefault(row.group_id, [])
-        if line and line[-1].at_ms == point.at_ms:
-            line[-1] = point
-        else:
-            line.append(point)
-    return {group_id: tuple(line) for group_id, line in lines.items()}
+    return rows.epoch_lines(found)

@@ -6,14 +6,12 @@ Points of trouble are those of :mod:`groupcoord.report.model`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from groupcoord.columns.schema import KIND_CORRUPT, KIND_READ, KIND_RECORD
+from groupcoord.columns.told import told_kind
 from groupcoord.history.causes import EXPIRY_OR_LEAVE, REBALANCE_TIMEOUT, SESSION_EXPIRY
-from groupcoord.records.schemas import RecordType
 from groupcoord.report import model
 from groupcoord.report.model import (
     ANOMALY_POINTS,
@@ -24,9 +22,7 @@ from groupcoord.report.model import (
     bin_width_ms,
     bins_of,
 )
-from groupcoord.report.text import TEXT_LENGTH_MAX
-
-_NO_PARTITION = -1
+from groupcoord.report.rows import TEXT_MAX, difference_told, member_counts
 
 
 def at_ms(name: str) -> Column:
@@ -36,7 +32,7 @@ def at_ms(name: str) -> Column:
 
 def cut(name: str) -> Column:
     """Return a column of text that is not longer than a page shows, and never null."""
-    return F.substring(F.coalesce(F.col(name).cast("string"), F.lit("")), 1, TEXT_LENGTH_MAX + 1).alias(name)
+    return F.substring(F.coalesce(F.col(name).cast("string"), F.lit("")), 1, TEXT_MAX).alias(name)
 
 
 # ---------------------------------------------------------------- groups
@@ -191,7 +187,7 @@ def stories(
             row,
             causes.get(row.group_id, {}),
             tuple(one for one, _ in happened.get(row.group_id, ())),
-            tuple(_member_counts(happened.get(row.group_id, ()))),
+            tuple(member_counts(happened.get(row.group_id, ()))),
             tuple(one for one in findings if one.group_id == row.group_id),
             commit_bins.get(row.group_id),
             epochs.get(row.group_id, ()),
@@ -221,15 +217,6 @@ def _rebalances_of(rebalances: DataFrame, names: list[str]) -> dict[str, list[tu
         member_count = fields.pop("member_count")
         by_group.setdefault(row.group_id, []).append((model.RebalanceRow(**fields), member_count))
     return by_group
-
-
-def _member_counts(happened: Sequence[tuple[model.RebalanceRow, int | None]]) -> list[tuple[int, int]]:
-    counts = []
-    for one, members in happened:
-        when_ms = one.ended_ms if one.ended_ms is not None else one.started_ms
-        if when_ms is not None and members is not None:
-            counts.append((when_ms, members))
-    return sorted(counts, key=lambda count: count[0])
 
 
 def _causes_of(rebalances: DataFrame, names: list[str]) -> dict[str, dict[str, int]]:
@@ -262,46 +249,7 @@ def _commits_of(commits: DataFrame, names: list[str]) -> dict[str, Bins]:
     }
 
 
-# ---------------------------------------------------------------- load, and what was read
-
-
-def partition_rows(load: Sequence[Row]) -> tuple[model.PartitionRow, ...]:
-    """Return the load of each log partition, of those with most records if there are very many."""
-    found = sorted(
-        load, key=lambda row: (-row.records, _NO_PARTITION if row.log_partition is None else row.log_partition)
-    )
-    rows = [
-        model.PartitionRow(
-            row.log_partition,
-            row.records,
-            row.commits,
-            row.group_records,
-            row.tombstones,
-            row.bytes,
-            row.file_bytes,
-            row.groups,
-            row.hottest_group,
-            row.hottest_group_share,
-            row.superseded_records,
-            row.superseded_bytes,
-        )
-        for row in found[: model.PARTITIONS_MAX]
-    ]
-    return tuple(sorted(rows, key=lambda row: _NO_PARTITION if row.log_partition is None else row.log_partition))
-
-
-def load_totals(load: Sequence[Row]) -> dict[str, Any]:
-    """Return the sums over all log partitions, by the names of :class:`groupcoord.report.model.Overview`."""
-    first_ms = [row.first_timestamp_ms for row in load if row.first_timestamp_ms is not None]
-    last_ms = [row.last_timestamp_ms for row in load if row.last_timestamp_ms is not None]
-    return {
-        "records": sum(row.records for row in load),
-        "size_bytes": sum(row.bytes for row in load),
-        "corrupt_bytes": sum(row.corrupt_bytes for row in load),
-        "log_partitions": sum(row.records > 0 for row in load),
-        "first_timestamp_ms": min(first_ms, default=None),
-        "last_timestamp_ms": max(last_ms, default=None),
-    }
+# ---------------------------------------------------------------- what was read
 
 
 def read_rows(read_counts: DataFrame) -> tuple[model.ReadCount, ...]:
@@ -314,21 +262,11 @@ def read_rows(read_counts: DataFrame) -> tuple[model.ReadCount, ...]:
         .limit(model.READ_COUNTS_MAX)
         .collect()
     )
-    return tuple(model.ReadCount(_what(row), row.problem, row["count"], row.size_bytes or 0) for row in found)
-
-
-def _what(row: Row) -> str:
-    if row.kind == KIND_RECORD:
-        if row.record_type is None:
-            return "records without a type"
-        known = row.record_type in iter(RecordType)
-        return f"records {RecordType(row.record_type).name}" if known else f"records of type {row.record_type}"
-    if row.kind == KIND_CORRUPT:
-        return "corrupt byte ranges"
-    if row.kind == KIND_READ:
-        return "byte ranges of files"
-    return {0: "control records: aborted", 1: "control records: committed"}.get(
-        row.control_type, "control records: other"
+    return tuple(
+        model.ReadCount(
+            told_kind(row.kind, row.record_type, row.control_type), row.problem, row["count"], row.size_bytes or 0
+        )
+        for row in found
     )
 
 
@@ -418,8 +356,4 @@ def difference_rows(differences: DataFrame) -> tuple[str, ...]:
         .limit(model.DIFFERENCES_MAX)
         .select(cut("group_id"), place, cut("field"), cut("coordinator"), cut("table"))
     )
-    return tuple(
-        f"group {row.group_id}{row.place and f', {row.place}'}: {row.field} is {row.coordinator or 'nothing'} for the "
-        f"coordinator, {row.table or 'nothing'} in the table"
-        for row in found.collect()
-    )
+    return tuple(difference_told(row) for row in found.collect())

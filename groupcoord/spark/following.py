@@ -13,16 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from groupcoord.clock import Clock, SystemClock
 from groupcoord.columns.errors import InputError
+from groupcoord.local.page import write_report
+from groupcoord.local.tables import END_OFFSETS_TABLE, TABLES_OF_KINDS
 from groupcoord.report.model import Report
-from groupcoord.spark.analysis import (
-    COUNTS,
-    END_OFFSETS_TABLE,
-    TABLES_OF_KINDS,
-    group_tables,
-    make_report,
-    was_asked,
-    write_report,
-)
+from groupcoord.spark.analysis import COUNTS, group_tables, make_report, was_asked
 from groupcoord.spark.groups import History
 from groupcoord.spark.inputs import Input, LogInput
 from groupcoord.spark.lag import lag
@@ -196,7 +190,7 @@ class Following:
         for name, table in made.items():
             written[name], counts[name] = self._replace(spark, name, table)
         written |= {"commits": committed, "records": records}
-        counts |= {"commits": committed.count(), "records": tables.row_count("records")}
+        counts |= {name: tables.row_count(name) for name in ("commits", "records")}
         history.unpersist()
         if ends is not None:
             ends.unpersist()
@@ -209,7 +203,7 @@ class Following:
         ends = self._input.read_end_offsets(spark, current)
         if ends is None or not was_asked(ends):
             return ends, None
-        ends.write.mode("append").parquet(self._output.path(f"tables/{END_OFFSETS_TABLE}"))
+        write_counted(ends, self._output.path(f"tables/{END_OFFSETS_TABLE}"), mode="append")
         return ends, spark.read.schema(ends.schema).parquet(self._output.reading_path(f"tables/{END_OFFSETS_TABLE}"))
 
     def _look_again(self, spark: SparkSession, tables: FollowedTables) -> DataFrame:

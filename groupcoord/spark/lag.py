@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from groupcoord.history.lag import (
-    WINDOW_COMMITS,
-    EndLook,
-    WindowCommit,
-    partition_status,
-    time_lag,
-)
+from groupcoord.columns.commits import COMMITTED
+from groupcoord.history.lag import LOOKS_MAX, WINDOW_COMMITS, judged
 from groupcoord.spark.groups import HOLDER, History, partition_holders
 from groupcoord.spark.schemas import LAG
-from groupcoord.spark.tables import COMMITTED, commits_of
-
-LOOKS_MAX = 1_000
-"""So many of the last looks at a partition's end count."""
+from groupcoord.spark.tables import commits_of
 
 _ASKED = ("at_ms", "log_start_offset", "last_stable_offset")
 """What a cluster tells besides the ends of its logs."""
@@ -179,32 +170,5 @@ def _judge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         rows = batch.to_pylist()
         for row in rows:
-            row.update(_time_lag(row) | _status(row))
+            row.update(judged(row))
         yield pa.RecordBatch.from_pylist(rows, schema)
-
-
-def _time_lag(row: dict[str, Any]) -> dict[str, Any]:
-    if row["lag"] is None or row["last"] is None:
-        return {}
-    before = row["before"]
-    after = before and before["next"]
-    first, last = _look(row["first"]), _look(row["last"])
-    found = time_lag(row["committed_offset"], first, last, before and _look(before), after and _look(after))
-    return {} if found is None else {"lag_ms": found.lag_ms, "lag_ms_method": found.method.value}
-
-
-def _look(row: dict[str, Any]) -> EndLook:
-    return EndLook(row["at_ms"], row["end_offset"])
-
-
-def _status(row: dict[str, Any]) -> dict[str, Any]:
-    if row["lag"] is None or not row["window"]:
-        return {}
-    window: list[WindowCommit] = []
-    for commit in row["window"]:
-        if commit["tombstone"]:
-            window.clear()
-        else:
-            window.append(WindowCommit(commit["at_ms"], commit["committed_offset"], commit["lag"]))
-    status = partition_status(window, row["lag"], row["now_ms"], was_at_end=row["was_at_end"])
-    return {"status": status.name, "complete": len(window) / WINDOW_COMMITS}

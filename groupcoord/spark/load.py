@@ -5,11 +5,10 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from groupcoord.columns.commits import OFFSET_TYPES
 from groupcoord.columns.schema import KIND_CONTROL, KIND_CORRUPT, KIND_READ, KIND_RECORD
-from groupcoord.records.schemas import RecordType
 from groupcoord.spark.schemas import PARTITION_LOAD
 
-_OFFSET_TYPES = (int(RecordType.LEGACY_OFFSET_COMMIT), int(RecordType.OFFSET_COMMIT))
 _KEY = ("log_partition", "kind", "record_type", "group_id", "topic", "topic_partition", "key")
 _SUMS = (
     *("records", "commits", "group_records", "tombstones", "control_records", "unknown_records"),
@@ -68,7 +67,7 @@ def _of_key() -> dict[str, tuple[Column, Column]]:
     """Return what to sum up over keys: which of them count, and how much of each."""
     kind, count = F.col("kind"), F.col("count")
     is_record = kind == KIND_RECORD
-    is_offset = F.col("record_type").isin(*_OFFSET_TYPES)
+    is_offset = F.col("record_type").isin(*OFFSET_TYPES)
     is_known = is_record & ~F.col("is_unknown")
     is_any = kind.isin(KIND_RECORD, KIND_CONTROL)
     return {

@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from socket import gethostname
 
-from fsspec import AbstractFileSystem
-from fsspec.core import url_to_fs
-from fsspec.implementations.local import LocalFileSystem
 from py4j.protocol import Py4JJavaError
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from groupcoord.columns.errors import InputError, first_line
-from groupcoord.columns.files import refusals_told
-from groupcoord.storage.errors import DirectoryLockedError, LogDirectoryError
-from groupcoord.storage.log_directory import LOCK_FILE, lock_directory
+from groupcoord.columns.results import ResultDirectory
+from groupcoord.spark.times import with_times
 
-HOLDER_MAX = 500
-"""So many characters of what a lock's file says who holds it are told."""
-
+_TIMESTAMP_TYPE = "spark.sql.parquet.outputTimestampType"
 _GLOB = re.compile(r"([\[\]{}*?\\])")
 
 
 def write_counted(table: DataFrame, path: str, *by: str, mode: str = "error") -> int:
     """Write a table as Parquet, and return how many rows that were: they are counted as they go by.
+
+    Points in time get a timestamp beside them; see :mod:`groupcoord.columns.times`.
 
     Args:
         table: what to write.
@@ -37,42 +31,34 @@ def write_counted(table: DataFrame, path: str, *by: str, mode: str = "error") ->
         mode: what to do if there is something already, as ``DataFrameWriter.mode`` takes it.
     """
     counted = Observation()
-    table.observe(counted, F.count(F.lit(1)).alias("rows")).write.mode(mode).partitionBy(*by).parquet(path)
+    rows = with_times(table).observe(counted, F.count(F.lit(1)).alias("rows"))
+    with _times_in_micros(table.sparkSession):
+        rows.write.mode(mode).partitionBy(*by).parquet(path)
     return int(counted.get["rows"])
 
 
-class OutputDirectory:
-    """An empty directory for tables and reports.
+def task_attempt() -> int:
+    """Return the number of the attempt at a task that runs here; 0 outside of tasks."""
+    context = TaskContext.get()
+    return 0 if context is None else int(context.taskAttemptId())
 
-    Args:
-        where: its path or URL.
-        goes_on: the name of something in it that shows that it need not be empty, since work goes on there.
-        is_made: it is made if it does not exist.
 
-    Raises:
-        InputError: it is a file or not empty, it can't be made, or nothing may be written there.
+@contextmanager
+def _times_in_micros(spark: SparkSession) -> Iterator[None]:
+    """Let timestamps be written as Parquet has them: by itself Spark writes INT96, which tells others no time zone."""
+    before = spark.conf.get(_TIMESTAMP_TYPE) or "INT96"
+    spark.conf.set(_TIMESTAMP_TYPE, "TIMESTAMP_MICROS")
+    try:
+        yield
+    finally:
+        spark.conf.set(_TIMESTAMP_TYPE, before)
+
+
+class OutputDirectory(ResultDirectory):
+    """An empty directory for tables and reports, where Spark writes too.
+
+    The arguments are those of :class:`groupcoord.columns.results.ResultDirectory`.
     """
-
-    def __init__(self, where: str | os.PathLike[str], *, goes_on: str | None = None, is_made: bool = True) -> None:
-        self.name = os.fspath(where)
-        with refusals_told(self.name):
-            self._file_system, self._root = url_to_fs(self.name)
-            self._is_local = isinstance(self._file_system, LocalFileSystem)
-            if self._file_system.exists(self._root):
-                if not self._file_system.isdir(self._root):
-                    raise InputError(f"{self.name} is a file; --out names a directory")
-                if self._file_system.ls(self._root, detail=False) and not (goes_on and self.has(goes_on)):
-                    raise InputError(f"{self.name} is not empty")
-                if self._is_local and not os.access(self._root, os.W_OK | os.X_OK):
-                    raise PermissionError
-            if is_made:
-                self._make()
-
-    def _make(self) -> None:
-        try:
-            self._file_system.makedirs(self._root, exist_ok=True)
-        except (FileExistsError, NotADirectoryError):
-            raise InputError(f"{self.name} can't be made: a part of the path is a file") from None
 
     def check_reach(self, spark: SparkSession) -> None:
         """Make sure that Spark can write there, and not only fsspec.
@@ -81,7 +67,7 @@ class OutputDirectory:
             InputError: it knows no such file system, or lacks a package or a setting for it.
         """
         java = getattr(spark, "_jvm", None)  # which a session of Spark Connect does not have
-        if self._is_local or java is None:
+        if self.is_local or java is None:
             return
         try:
             java.org.apache.hadoop.fs.Path(self.name).getFileSystem(spark._jsc.hadoopConfiguration())
@@ -91,79 +77,8 @@ class OutputDirectory:
     def path(self, name: str) -> str:
         """Return where Spark finds something in it."""
         # Spark would take a bare path as one of its default file system, which need not be this machine's.
-        return f"file://{self._at(name)}" if self._is_local else f"{self.name.rstrip('/')}/{name}"
+        return f"file://{self.place(name)[1]}" if self.is_local else f"{self.name.rstrip('/')}/{name}"
 
     def reading_path(self, name: str) -> str:
         """Return where Spark reads something in it; it takes some characters as patterns."""
         return _GLOB.sub(r"\\\1", self.path(name))
-
-    def place(self, name: str) -> tuple[AbstractFileSystem, str]:
-        """Return where fsspec finds something in it: the file system and the path there."""
-        return self._file_system, self._at(name)
-
-    def replace_text(self, name: str, text: str) -> None:
-        """Write a file of UTF-8 text so that others see it whole or not at all; what UTF-8 can't hold is replaced."""
-        place = self._at(name)
-        self._file_system.makedirs(place.rpartition("/")[0], exist_ok=True)
-        self._file_system.pipe_file(f"{place}.new", text.encode("utf-8", "replace"))
-        self._file_system.mv(f"{place}.new", place)
-
-    def read_text(self, name: str) -> str:
-        """Return the text of a file."""
-        return str(self._file_system.cat_file(self._at(name)).decode("utf-8"))
-
-    def replace_folder(self, name: str, place: str) -> None:
-        """Move a folder to where another is, which goes."""
-        if self.has(place):
-            self.remove(place)
-        self._file_system.makedirs(self._at(place).rpartition("/")[0], exist_ok=True)
-        self._file_system.mv(self._at(name), self._at(place), recursive=True)
-
-    def has(self, name: str) -> bool:
-        """Tell whether there is something by this name."""
-        return bool(self._file_system.exists(self._at(name)))
-
-    def names(self, folder: str) -> list[str]:
-        """Return the names of what is in a folder, sorted; none if there is no such folder."""
-        self._file_system.invalidate_cache()
-        try:
-            found = self._file_system.ls(self._at(folder), detail=False)
-        except FileNotFoundError:
-            return []
-        return sorted(path.rstrip("/").rpartition("/")[2] for path in found)
-
-    def remove(self, name: str) -> None:
-        """Remove a file, or a folder with all that is in it."""
-        self._file_system.rm(self._at(name), recursive=True)
-
-    @contextmanager
-    def locked(self, folder: str, deed: str) -> Iterator[None]:
-        """Keep other processes off as long as the context lasts, unless the directory is a URL of another machine's.
-
-        Args:
-            folder: what is locked in the directory; it is made if need be.
-            deed: what this process does meanwhile, for the message that others get: "… does something".
-
-        Raises:
-            InputError: another one has locked it, or it can't be locked.
-        """
-        if not self._is_local:
-            yield
-            return
-        place = Path(self._at(folder))
-        try:
-            descriptor = lock_directory(place, against_brokers=False)
-        except DirectoryLockedError:
-            with open(place / LOCK_FILE, encoding="utf-8", errors="replace") as file:
-                raise InputError(f"{self.name} is in use: {file.read(HOLDER_MAX)}") from None
-        except LogDirectoryError as error:
-            raise InputError(f"{place}: {error.reason}") from error
-        try:
-            os.ftruncate(descriptor, 0)
-            os.write(descriptor, f"process {os.getpid()} on {gethostname()} {deed}".encode())
-            yield
-        finally:
-            os.close(descriptor)
-
-    def _at(self, name: str) -> str:
-        return f"{self._root.rstrip('/')}/{name}"

@@ -18,7 +18,7 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from groupcoord.columns.errors import PipelineError, first_line
+from groupcoord.columns.errors import RunFailedError, first_line
 from groupcoord.spark.sessions import C2, session
 
 WRITERS_MAX = 64
@@ -28,7 +28,7 @@ _starts: list[Future[SparkSession]] = []
 """The start of Spark that is under way, if one is."""
 
 
-class SparkFailedError(PipelineError):
+class SparkFailedError(RunFailedError):
     """Spark gave up on the way. The message is what it says, without the stacks of two languages."""
 
 

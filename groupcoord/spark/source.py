@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from fsspec import AbstractFileSystem
@@ -27,8 +27,8 @@ from groupcoord.columns.files import (
 )
 from groupcoord.columns.options import chosen_columns, flag, json_value, known_options, number, words
 from groupcoord.columns.ranges import ByteRange
-from groupcoord.columns.reading import rows_of_files
-from groupcoord.columns.tailing import Cursors, Log, advance, from_json, logs_of, ranges_between, to_json
+from groupcoord.columns.tailing import Cursor, Cursors, Log, advance, from_json, logs_of, ranges_between, to_json
+from groupcoord.columns.tasks import LogTask
 from groupcoord.spark.available_now import SupportsTriggerAvailableNow
 from groupcoord.spark.schemas import RECORDS
 
@@ -82,37 +82,12 @@ class LogOptions:
         return StructType([RECORDS[name] for name in self.settings.columns])
 
 
-class RecordTask(Protocol):
-    """The work of one task, wherever the records come from. Workers get it pickled."""
-
-    def rows(self, settings: RowSettings) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of all that is to be read."""
-
-    def runs(self, settings: RowSettings) -> Iterator[tuple[int | None, Iterator[pa.RecordBatch]]]:
-        """Yield the rows of each run of one log partition, with its number."""
-
-
-class LogPartition(InputPartition):
-    """The work of one task: byte ranges of files in one file system."""
+class LogPartition(LogTask, InputPartition):
+    """The work of one task of Spark's."""
 
     def __init__(self, file_system: AbstractFileSystem, ranges: list[FileRange]) -> None:
-        super().__init__(None)
-        self.file_system = file_system
-        self.ranges = ranges
-
-    def rows(self, settings: RowSettings) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of all ranges."""
-        return rows_of_files(self.file_system, self.ranges, settings)
-
-    def runs(self, settings: RowSettings) -> Iterator[tuple[int | None, Iterator[pa.RecordBatch]]]:
-        """Yield the rows of each run of ranges of one log partition, with its number."""
-        for partition, ranges in groupby(self.ranges, lambda found: found.segment.partition):
-            yield partition, rows_of_files(self.file_system, ranges, settings)
-
-
-def log_tasks(found: Iterable[FileSet], split_bytes: int = SPLIT_BYTES) -> list[LogPartition]:
-    """Cut the files that :func:`groupcoord.columns.files.find_segments` found into tasks of about ``split_bytes``."""
-    return [LogPartition(files.file_system, ranges) for files in found for ranges in cut(files.segments, split_bytes)]
+        InputPartition.__init__(self, None)
+        LogTask.__init__(self, file_system, ranges)
 
 
 class LogReader(DataSourceReader):
@@ -123,7 +98,12 @@ class LogReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Find the files and cut them into tasks."""
-        return log_tasks(self._options.find_segments(), self._options.split_bytes)
+        found = self._options.find_segments()
+        return [
+            LogPartition(files.file_system, ranges)
+            for files in found
+            for ranges in cut(files.segments, self._options.split_bytes)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task."""
@@ -135,11 +115,26 @@ class LogChangedError(PipelineError):
     """A file was replaced or deleted while it was read. A stream that is started again finds what is there instead."""
 
 
+@contextmanager
+def _changes_told() -> Iterator[None]:
+    """Tell apart that a file has gone since the logs were looked at.
+
+    Raises:
+        LogChangedError: it has.
+    """
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise LogChangedError(f"{error.filename or error} was deleted while it was read; start again") from error
+
+
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads logs as they grow. Its offset has a :class:`groupcoord.columns.tailing.Cursor` for each log partition."""
 
     def __init__(self, options: LogOptions) -> None:
         self._options = options
+        # The logs as they were when the stream was told to stop at their end, until that end is known.
+        self._of_then: dict[str, Log] | None = None
         self._last: Cursors | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
@@ -159,24 +154,42 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return how far there are whole batches now. Spark before 4.2 tells neither argument."""
         bytes_max: int | None = getattr(limit, "max_bytes", None)
         cursors = from_json(start or {})
-        for folder, log in self._logs().items():
-            cursor = cursors.get(folder)
-            last = None if self._last is None else self._last.get(folder)
-            if self._last is not None and (last is None or (cursor is not None and cursor.is_at(last))):
-                continue  # what is behind came later
-            moved = advance(log, cursor, bytes_max)
-            cursors[folder] = last if last is not None and moved.is_at(last) else moved
+        with _changes_told():
+            logs = self._logs() if self._of_then is None else self._of_then
+            if self._of_then is not None:
+                self._last = {folder: advance(log, cursors.get(folder)) for folder, log in logs.items()}
+                self._of_then = None
+            for folder, log in logs.items():
+                moved = self._moved(folder, log, cursors.get(folder), bytes_max)
+                if moved is not None:
+                    cursors[folder] = moved
         return to_json(cursors)
+
+    def _moved(self, folder: str, log: Log, cursor: Cursor | None, bytes_max: int | None) -> Cursor | None:
+        """Return up to where to read a log, or None: not at all, since what is behind came later."""
+        if self._last is None:
+            return advance(log, cursor, bytes_max)
+        last = self._last.get(folder)
+        if last is None or (cursor is not None and cursor.is_at(last)):
+            return None
+        if bytes_max is None:
+            return last
+        moved = advance(log, cursor, bytes_max)
+        return last if moved.is_at(last) else moved
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Read from now on no further than to where the logs end now."""
-        self._last = {folder: advance(log, None) for folder, log in self._logs().items()}
+        # Where that is, is found from where the stream is: so nothing is read twice.
+        self._of_then = self._logs()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Cut what lies between two offsets into tasks, as the files are now."""
-        logs, before = self._logs(), from_json(start)
+        with _changes_told():
+            return self._tasks(self._logs(), from_json(start), from_json(end))
+
+    def _tasks(self, logs: Mapping[str, Log], before: Cursors, after: Cursors) -> list[LogPartition]:
         found: dict[AbstractFileSystem, list[FileRange]] = {}
-        for folder, cursor in from_json(end).items():
+        for folder, cursor in after.items():
             start_cursor = before.get(folder)
             if cursor == start_cursor:
                 continue

@@ -1,16 +1,20 @@
 """Carrying groups on from what was kept of them: states and new records in, rows of tables and new states out.
 
-Spark gives the rows of each group that has any in order: its blob first, then the names of its topics, then its records
-in the order of the log, and between two of them one row for each partition that was committed there.
+Spark gives a worker all that is new in a bucket of groups, group by group: the names of its topics, then its records
+in the order of the log, and between two of them one row for each partition that was committed there. The worker reads
+what was kept of the bucket's groups beside it, and writes the bucket anew.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain, groupby
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
-from attrs import frozen
+from attrs import evolve, frozen
+from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -25,26 +29,26 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from groupcoord.columns.commits import ABORTED, OPEN
 from groupcoord.history.fold import FoldOptions, GroupFold
 from groupcoord.history.state import GroupState, KnownOffset, decode_state, encode_state
 from groupcoord.records.structures import uuid_text
+from groupcoord.spark.decoding import new_file
 from groupcoord.spark.group_schemas import HISTORY
 from groupcoord.spark.groups import NO_PARTITION, ROWS_MAX, fold_record, is_group_record, known_partition, taken_rows
-from groupcoord.spark.schemas import CURRENT_OFFSETS, table_schema
-from groupcoord.spark.tables import ABORTED, OPEN
-
-STATE = "state"
-
-STATES = table_schema(
-    ("log_partition", IntegerType(), "where the group's records lie; -1 if that is not known"),
-    ("group_id", StringType(), "the group"),
-    ("blob", BinaryType(), "what groupcoord.history.state makes of it"),
-    ("update", LongType(), "which update wrote it; the last one counts"),
+from groupcoord.spark.schemas import CURRENT_OFFSETS
+from groupcoord.spark.state_buckets import (
+    BucketFile,
+    BucketFolder,
+    Buckets,
+    BucketWriter,
+    Kept,
+    bucket_column,
+    bucket_name,
 )
-"""What is kept of each group."""
 
-CARRIED = StructType([*HISTORY, StructField("blob", BinaryType())])
-"""What carrying on gives: rows of the history, and rows of the kind ``state`` with a blob."""
+_CARRIED = StructType([StructField("bucket", IntegerType()), StructField("rows", LongType())])
+"""What carrying on gives: how many groups a bucket has now, and without a bucket, how many rows the history got."""
 
 _KEY = ("log_partition", "group_id")
 _OFFSET = StructType(
@@ -57,7 +61,7 @@ _OFFSET = StructType(
     ]
 )
 _PLACE = StructType([StructField("log_offset", LongType()), StructField("log_timestamp_ms", LongType())])
-_INPUT = StructType(
+NEW_ROWS = StructType(
     [
         StructField("log_partition", IntegerType()),
         StructField("group_id", StringType()),
@@ -71,10 +75,10 @@ _INPUT = StructType(
         StructField("offset", _OFFSET),
         StructField("alive", _PLACE),
         StructField("is_commit", BooleanType()),
-        StructField("blob", BinaryType()),
         StructField("partition_leader_epoch", IntegerType()),
     ]
 )
+"""What is new of groups: their records, and commits in short."""
 
 _BY_TOPIC = ("assignment", "pending", "target", "partitions")
 _NAMES = StructType([StructField("group_id", StringType()), StructField("names", MapType(StringType(), StringType()))])
@@ -82,45 +86,57 @@ _NAMES = StructType([StructField("group_id", StringType()), StructField("names",
 
 @frozen
 class CarrySettings:
-    """What holds for all groups of an update.
+    """What holds for all groups of an update. Workers get it pickled.
 
     Attributes:
         session_timeout_ms: see :func:`groupcoord.spark.history`.
         complete_from: by log partition, the offset from which on no record is missing.
         open_from: by log partition, the offset of the first commit of a transaction that is open.
+        folder: where buckets are read and written.
+        before: the buckets as they were.
+        update: the number of the update.
+        history: the folder in the same file system where rows of the history go, empty as yet.
     """
 
     session_timeout_ms: int | None
     complete_from: Mapping[int, int]
     open_from: Mapping[int, int]
+    folder: BucketFolder
+    before: Buckets
+    update: int
+    history: str
 
 
-def carry_on(records: DataFrame, committed: DataFrame, states: DataFrame, settings: CarrySettings) -> DataFrame:
-    """Return what new records make of groups (:data:`CARRIED`).
+def carry_on(records: DataFrame, committed: DataFrame, settings: CarrySettings) -> tuple[Buckets, int]:
+    """Carry groups on by new records; return the buckets as they are now, and how many rows the history got.
 
     Args:
         records: the new ones, of the table of records.
         committed: the commits and tombstones among them, and older ones of transactions that were open, with
             ``transaction``.
-        states: :data:`STATES`, of all groups.
         settings: what holds for all of them.
     """
     committed = committed.withColumn("log_partition", known_partition())
     of_groups = records.where(is_group_record()).withColumn("log_partition", known_partition())
     if "partition_leader_epoch" in records.columns:
         of_groups = of_groups.withColumn("partition_leader_epoch", F.expr("nullif(partition_leader_epoch, -1)"))
-    touched = committed.select(*_KEY).unionByName(of_groups.select(*_KEY)).distinct()
-    latest = last_states(states.join(touched, [*_KEY], "left_semi"))
     names = committed.where(F.col("topic_id").isNotNull()).select(*_KEY, "topic", "topic_id").distinct()
     ordered = (
-        _typed(latest)
-        .unionByName(_typed(names))
+        _typed(names)
         .unionByName(_typed(of_groups.drop("topic", "topic_partition", "topic_id")))
         .unionByName(_typed(_last_commits(committed, of_groups)))
-        .repartition(*_KEY)
-        .sortWithinPartitions(*_KEY, F.asc_nulls_first("log_offset"), F.col("blob").isNull())
+        .withColumn("bucket", bucket_column(settings.before.count))
+        .repartition("bucket")
+        # Groups in the order of buckets' files.
+        .sortWithinPartitions("bucket", "group_id", "log_partition", F.asc_nulls_first("log_offset"))
     )
-    return ordered.mapInArrow(_carrier(settings), CARRIED)
+    files, history_rows = dict(settings.before.files), 0
+    for row in ordered.mapInArrow(carrier(settings), _CARRIED).collect():
+        if row.bucket is None:
+            history_rows += row.rows
+        else:
+            files[row.bucket] = BucketFile(settings.update, row.rows)
+    return evolve(settings.before, files=files), history_rows
 
 
 def _typed(table: DataFrame) -> DataFrame:
@@ -130,7 +146,7 @@ def _typed(table: DataFrame) -> DataFrame:
             (F.col(column.name) if column.name in table.columns else F.lit(None))
             .cast(column.dataType)
             .alias(column.name)
-            for column in _INPUT
+            for column in NEW_ROWS
         ]
     )
 
@@ -165,38 +181,71 @@ def _last_commits(committed: DataFrame, of_groups: DataFrame) -> DataFrame:
 # ---------------------------------------------------------------- the fold
 
 
-def _carrier(settings: CarrySettings) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def carrier(settings: CarrySettings) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return what carries on the groups of a task.
+
+    It takes :data:`NEW_ROWS` with their ``bucket``, in order of that, and within it in the order of the bucket's groups
+    and of the log.
+    """
+
     def carry(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return _in_batches(_carried(batches, settings), CARRIED)
+        groups: dict[int, int] = {}
+        found = [{"bucket": None, "rows": _write_history(_carried(batches, settings, groups), settings)}]
+        found += [{"bucket": bucket, "rows": rows} for bucket, rows in groups.items()]
+        yield pa.RecordBatch.from_pylist(found, to_arrow_schema(_CARRIED))
 
     return carry
 
 
-def _carried(batches: Iterable[pa.RecordBatch], settings: CarrySettings) -> Iterator[dict[str, Any]]:
-    state: GroupState | None = None
-    for batch in batches:
-        for row in batch.to_pylist():
-            if state is None or (state.fold.log_partition, state.fold.group_id) != (
-                row["log_partition"],
-                row["group_id"],
-            ):
-                if state is not None:
-                    yield _kept(state, settings)
-                state = _begun(row, settings)
+def _write_history(rows: Iterable[dict[str, Any]], settings: CarrySettings) -> int:
+    """Write what a task adds to the history, and return how many rows that is; no file if there are none."""
+    batches = _in_batches(rows, HISTORY)
+    first = next(batches, None)
+    if first is None:
+        return 0
+    context = TaskContext.get()
+    name = f"part-{0 if context is None else context.partitionId():05d}.snappy.parquet"
+    with new_file(settings.folder.file_system, f"{settings.history}/{name}", first.schema) as file:
+        for batch in chain([first], batches):
+            file.write(batch)
+    return file.rows
+
+
+def _carried(
+    batches: Iterable[pa.RecordBatch], settings: CarrySettings, groups: dict[int, int]
+) -> Iterator[dict[str, Any]]:
+    """Write buckets anew and yield rows of the history; ``groups`` learns how many groups each bucket has."""
+    names = settings.before.names()
+    of_task = (row for batch in batches for row in batch.to_pylist())
+    for number, rows in groupby(of_task, itemgetter("bucket")):
+        old = settings.folder.read(names.get(number))
+        with settings.folder.writing(bucket_name(number, settings.before.count, settings.update)) as bucket:
+            yield from _carry_bucket(rows, old, bucket, settings)
+        groups[number] = bucket.groups
+
+
+def _carry_bucket(
+    rows: Iterable[dict[str, Any]], old: Iterator[Kept], bucket: BucketWriter, settings: CarrySettings
+) -> Iterator[dict[str, Any]]:
+    """Carry the groups on that have new rows, keep the others as they are, and yield rows of the history."""
+    waiting = next(old, None)
+    for key, of_group in groupby(rows, itemgetter("group_id", "log_partition")):
+        while waiting is not None and waiting.key < key:
+            bucket.add(waiting)
+            waiting = next(old, None)
+        if waiting is not None and waiting.key == key:
+            state, waiting = decode_state(waiting.blob), next(old, None)
+        else:
+            state = GroupState(GroupFold(*key))
+        state.fold.options = FoldOptions(settings.session_timeout_ms, settings.complete_from.get(key[1], 0))
+        for row in of_group:
             _feed(state, row)
             yield from taken_rows(state.fold)
-    if state is not None:
-        yield _kept(state, settings)
-
-
-def _begun(row: dict[str, Any], settings: CarrySettings) -> GroupState:
-    if row["blob"] is not None:
-        state = decode_state(row["blob"])
-    else:
-        state = GroupState(GroupFold(row["group_id"], row["log_partition"]))
-    complete_from = settings.complete_from.get(row["log_partition"], 0)
-    state.fold.options = FoldOptions(settings.session_timeout_ms, complete_from)
-    return state
+        state.forget_tombstones(settings.open_from.get(key[1]))
+        bucket.add(Kept(key[1], key[0], encode_state(state)))
+    while waiting is not None:
+        bucket.add(waiting)
+        waiting = next(old, None)
 
 
 def _feed(state: GroupState, row: dict[str, Any]) -> None:
@@ -212,20 +261,8 @@ def _feed(state: GroupState, row: dict[str, Any]) -> None:
             fold.exists(row["log_offset"])
     elif row["topic_id"] is not None:
         fold.name_topic(uuid_text(row["topic_id"]), row["topic"])
-    elif row["blob"] is None:
+    else:
         fold_record(fold, row)
-
-
-def _kept(state: GroupState, settings: CarrySettings) -> dict[str, Any]:
-    partition = state.fold.log_partition
-    assert partition is not None
-    state.forget_tombstones(settings.open_from.get(partition))
-    return {
-        "kind": STATE,
-        "log_partition": partition,
-        "group_id": state.fold.group_id,
-        "blob": encode_state(state),
-    }
 
 
 def _in_batches(rows: Iterable[dict[str, Any]], schema: StructType) -> Iterator[pa.RecordBatch]:
@@ -245,12 +282,12 @@ def _in_batches(rows: Iterable[dict[str, Any]], schema: StructType) -> Iterator[
 
 def offsets_of(states: DataFrame) -> DataFrame:
     """Return the current offsets that states hold (:data:`groupcoord.spark.schemas.CURRENT_OFFSETS`)."""
-    return last_states(states).mapInArrow(_told(_offset_rows, CURRENT_OFFSETS), CURRENT_OFFSETS)
+    return states.mapInArrow(_told(_offset_rows, CURRENT_OFFSETS), CURRENT_OFFSETS)
 
 
 def ends_of(states: DataFrame) -> DataFrame:
     """Return the rows of the history that hold as long as nothing follows: the groups, and what is under way."""
-    return last_states(states).mapInArrow(_told(_end_rows, HISTORY), HISTORY)
+    return states.mapInArrow(_told(_end_rows, HISTORY), HISTORY)
 
 
 def with_names(table: DataFrame, states: DataFrame) -> DataFrame:
@@ -260,7 +297,7 @@ def with_names(table: DataFrame, states: DataFrame) -> DataFrame:
         table: with ``group_id``; its columns of partitions by topic, or else ``topic`` and ``topic_id``, are named.
         states: :data:`STATES`.
     """
-    names = last_states(states).mapInArrow(_told(_name_rows, _NAMES), _NAMES)
+    names = states.mapInArrow(_told(_name_rows, _NAMES), _NAMES)
     named = {column: F.array_sort(F.transform(column, _with_name)) for column in _BY_TOPIC if column in table.columns}
     if "topic_id" in table.columns:
         named["topic"] = F.coalesce("topic", F.col("names")[F.col("topic_id")])
@@ -275,12 +312,6 @@ def _with_name(one: Column) -> Column:
         one["topic_id"].alias("topic_id"),
         one["partitions"].alias("partitions"),
     )
-
-
-def last_states(states: DataFrame) -> DataFrame:
-    """Return of each group's states (:data:`STATES`) the one that counts."""
-    last = F.max(F.struct("update", "blob")).alias("last")
-    return states.groupBy(*_KEY).agg(last).select(*_KEY, "last.*")
 
 
 def _told(

@@ -2,24 +2,33 @@
 
 An update writes its parts into folders of its own and then its manifest, at one stroke. Until that is there, nothing of
 the update counts, and what a crash left of it is written over when Spark repeats the update. So the tables hold every
-update once. Small parts are put together as their number grows.
+update once. Small parts are put together as their number grows. What is kept of groups lies in buckets
+(:mod:`groupcoord.spark.state_buckets`), and the manifest says which files of them count, too.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
+from zlib import crc32
 
 from attrs import evolve, field, frozen
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from groupcoord.columns.errors import PipelineError
+from groupcoord.history.state import BLOB_VERSION
+from groupcoord.spark.group_schemas import HISTORY
 from groupcoord.spark.output import OutputDirectory, write_counted
+from groupcoord.spark.schemas import COMMITS
+from groupcoord.spark.state_buckets import STATES, BucketFile, BucketFolder, Buckets, outdated
 
 CHECKPOINT = "checkpoint"
 """The folder for what is needed to go on."""
+
+KEPT_FORM = f"{BLOB_VERSION}.{crc32((HISTORY.simpleString() + COMMITS.simpleString()).encode())}"
+"""Stands for the form of all that is made of records as they come: blobs, and the columns of tables."""
 
 KEPT_UPDATES = 4
 """For so long parts of inner tables stay that nothing refers to any more, for those who still read them."""
@@ -28,8 +37,12 @@ PARTS_MAX = 16
 """So many parts of about the same size are put together."""
 
 _MANIFESTS = f"{CHECKPOINT}/manifests"
+_BUCKETS = f"{CHECKPOINT}/buckets"
+_FORMER = (f"{CHECKPOINT}/states",)
+"""Folders in which earlier versions kept something."""
+
 _SMALL_ROWS = 10_000
-_FORMAT = 1
+_FORMAT, _FORMAT_WITHOUT_BUCKETS = 2, 1
 
 
 @frozen
@@ -37,19 +50,24 @@ class Part:
     """What some updates added to a table.
 
     Attributes:
-        first: the number of the first update.
+        first: the number of the first update; below 0, if what these updates added was made anew.
         last: that of the last one.
         rows: how many rows they added.
     """
 
     first: int
     last: int
-    rows: int
+    rows: int = 0
 
     @property
     def folder(self) -> str:
         """Its name in the table's folder, from which Spark makes a column ``updates``."""
         return f"updates={self.first}..{self.last}"
+
+    @classmethod
+    def in_place_of(cls, parts: tuple[Part, ...], last: int) -> Part:
+        """Return one for all updates, in a folder of its own: those of the others count until it is complete."""
+        return cls(min((part.first for part in parts), default=0) - 1, last)
 
     @property
     def size_class(self) -> int:
@@ -68,36 +86,46 @@ class Manifest:
         update: its number; -1 before the first.
         tables: by name, the parts of each table in order.
         complete: by log partition, its next offset and the one from which on no record is missing.
+        buckets: what is kept of groups; None: that is in a form that this version does not know.
     """
 
     update: int = -1
     tables: Mapping[str, tuple[Part, ...]] = field(factory=dict)
     complete: Mapping[int, tuple[int, int]] = field(factory=dict)
+    buckets: Buckets | None = field(factory=Buckets)
 
     def to_json(self) -> str:
         """Return it as text."""
         tables = {
             name: [[part.first, part.last, part.rows] for part in parts] for name, parts in sorted(self.tables.items())
         }
-        complete = [[partition, *known] for partition, known in sorted(self.complete.items())]
-        return json.dumps({"format": _FORMAT, "update": self.update, "tables": tables, "complete": complete}) + "\n"
+        found: dict[str, Any] = {"format": _FORMAT, "update": self.update, "tables": tables}
+        found["complete"] = [[partition, *known] for partition, known in sorted(self.complete.items())]
+        if self.buckets is not None:
+            files = [[number, *file] for number, file in sorted(self.buckets.files.items())]
+            found["buckets"] = {"form": KEPT_FORM, "count": self.buckets.count, "files": files}
+        return json.dumps(found) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> Manifest:
-        """Return what :meth:`to_json` was called on.
+        """Return what :meth:`to_json` was called on, with any version that knew this form or one before it.
 
         Raises:
-            PipelineError: the text is of another form.
+            PipelineError: the text is of a later form.
         """
         found: dict[str, Any] = json.loads(text)
-        if found["format"] != _FORMAT:
+        if found["format"] not in (_FORMAT, _FORMAT_WITHOUT_BUCKETS):
             raise PipelineError(
-                f"the checkpoint is in form {found['format']}, and this version of groupcoord knows form {_FORMAT}: "
-                "follow with the version that wrote it, or into an empty directory"
+                f"the checkpoint is in form {found['format']}, and this version of groupcoord knows forms up to "
+                f"{_FORMAT}: follow with a version as new as the one that wrote it"
             )
         tables = {name: tuple(Part(*part) for part in parts) for name, parts in found["tables"].items()}
         complete = {partition: (end, start) for partition, end, start in found["complete"]}
-        return cls(found["update"], tables, complete)
+        kept = found.get("buckets")
+        buckets = None
+        if kept is not None and kept["form"] == KEPT_FORM:
+            buckets = Buckets(kept["count"], {number: BucketFile(*file) for number, *file in kept["files"]})
+        return cls(found["update"], tables, complete, buckets)
 
 
 class StreamStore:
@@ -135,9 +163,10 @@ class StreamStore:
         self._sweep(found)
         return found
 
-    def write(self, name: str, rows: DataFrame, update: int) -> Part:
-        """Write what an update adds to a table."""
-        return self._write(name, rows, update, update)
+    def write(self, name: str, rows: DataFrame, part: Part) -> Part:
+        """Write a part of a table, and return it with its rows."""
+        path = self._output.path(f"{self._folder(name)}/{part.folder}")
+        return evolve(part, rows=write_counted(rows.select(*self._schemas[name].fieldNames()), path, mode="overwrite"))
 
     def read(self, spark: SparkSession, name: str, parts: tuple[Part, ...]) -> DataFrame:
         """Return the rows of some parts of a table."""
@@ -151,9 +180,32 @@ class StreamStore:
         """Let what an update wrote count."""
         self._output.replace_text(_manifest_name(manifest.update), manifest.to_json())
 
-    def merged(
-        self, spark: SparkSession, manifest: Manifest, name: str, merge: Callable[[DataFrame], DataFrame]
-    ) -> Manifest:
+    def replace(self, manifest: Manifest) -> Manifest:
+        """Let what was made of the same updates anew count in the place of what is there, and return it."""
+        self.commit(manifest)
+        self._sweep(manifest)
+        return manifest
+
+    @property
+    def bucket_folder(self) -> BucketFolder:
+        """Where workers find what is kept of groups."""
+        return BucketFolder(*self._output.place(_BUCKETS))
+
+    def read_states(self, spark: SparkSession, buckets: Buckets) -> DataFrame:
+        """Return what is kept of all groups (:data:`groupcoord.spark.state_buckets.STATES`)."""
+        if not buckets.files:
+            return spark.createDataFrame([], STATES)
+        paths = [self._output.reading_path(f"{_BUCKETS}/{name}") for name in buckets.names().values()]
+        return spark.read.schema(STATES).parquet(*paths)
+
+    def cleared_place(self, name: str, part: Part) -> str:
+        """Return where workers write a part of a table themselves; what a crash left there goes."""
+        folder = f"{self._folder(name)}/{part.folder}"
+        if self._output.has(folder):
+            self._output.remove(folder)
+        return self._output.place(folder)[1]
+
+    def merged(self, spark: SparkSession, manifest: Manifest, name: str) -> Manifest:
         """Put small parts of a table together if there are too many, and return what there is then."""
         parts = manifest.tables.get(name, ())
         count = 0
@@ -162,16 +214,8 @@ class StreamStore:
         if count < PARTS_MAX:
             return manifest
         old = parts[-count:]
-        new = self._write(name, merge(self.read(spark, name, old)), old[0].first, old[-1].last)
-        manifest = evolve(manifest, tables={**manifest.tables, name: (*parts[:-count], new)})
-        self.commit(manifest)
-        self._sweep(manifest)
-        return manifest
-
-    def _write(self, name: str, rows: DataFrame, first: int, last: int) -> Part:
-        part = Part(first, last, 0)
-        path = self._output.path(f"{self._folder(name)}/{part.folder}")
-        return evolve(part, rows=write_counted(rows.select(*self._schemas[name].fieldNames()), path, mode="overwrite"))
+        new = self.write(name, self.read(spark, name, old), Part(old[0].first, old[-1].last))
+        return self.replace(evolve(manifest, tables={**manifest.tables, name: (*parts[:-count], new)}))
 
     def _manifests(self) -> list[int]:
         names = self._output.names(_MANIFESTS)
@@ -191,6 +235,13 @@ class StreamStore:
             for folder in self._output.names(self._folder(name)):
                 if folder not in counting and int(folder.rpartition(".")[2]) not in kept:
                     self._output.remove(f"{self._folder(name)}/{folder}")
+        if manifest.buckets is not None:
+            names = self._output.names(_BUCKETS)
+            for name in list(outdated(names, manifest.buckets, manifest.update, KEPT_UPDATES)):
+                self._output.remove(f"{_BUCKETS}/{name}")
+            for folder in _FORMER:
+                if self._output.has(folder):
+                    self._output.remove(folder)
 
 
 def _manifest_name(number: int) -> str:

@@ -9,12 +9,9 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from groupcoord.columns.commits import ABORT_TYPE, ABORTED, COMMIT_TYPE, COMMITTED, OFFSET_TYPES, OPEN
 from groupcoord.columns.schema import KIND_CONTROL, KIND_CORRUPT, KIND_RECORD
-from groupcoord.records.schemas import RecordType
 from groupcoord.spark.schemas import COMMITS, CURRENT_OFFSETS
-
-COMMITTED, ABORTED, OPEN = "committed", "aborted", "open"
-"""How a transaction ended, if it did."""
 
 COMMIT_COLUMNS = (
     *("kind", "record_type", "control_type", "is_transactional", "problem"),
@@ -22,11 +19,6 @@ COMMIT_COLUMNS = (
 )
 """What :func:`commits` and :func:`current_offsets` need of the table of records, for
 :func:`groupcoord.spark.read_log`."""
-
-OFFSET_TYPES = (int(RecordType.LEGACY_OFFSET_COMMIT), int(RecordType.OFFSET_COMMIT))
-"""Of records of committed offsets and their tombstones."""
-
-_ABORT_TYPE, _COMMIT_TYPE = 0, 1
 
 
 def is_offset_record() -> Column:
@@ -45,8 +37,8 @@ def with_transactions(records: DataFrame) -> DataFrame:
 
 
 def _of_transactions(records: DataFrame) -> DataFrame:
-    is_marker = (F.col("kind") == KIND_CONTROL) & F.col("control_type").isin(_ABORT_TYPE, _COMMIT_TYPE)
-    end = F.when(is_marker, F.when(F.col("control_type") == _COMMIT_TYPE, COMMITTED).otherwise(ABORTED))
+    is_marker = (F.col("kind") == KIND_CONTROL) & F.col("control_type").isin(ABORT_TYPE, COMMIT_TYPE)
+    end = F.when(is_marker, F.when(F.col("control_type") == COMMIT_TYPE, COMMITTED).otherwise(ABORTED))
     # Backwards, so that the running frame gives the next marker in linear time.
     backwards = (
         Window.partitionBy("log_partition", "producer_id")

@@ -111,6 +111,13 @@ class FaultyLogStore:
             return iter(self._seen[partition])
         return _broken_off(self._seen[partition][:breaks_after])
 
+    @property
+    def is_idle(self) -> bool:
+        """True while appends and reads are passed on as they are: none waits, and no fault is to come."""
+        return not (
+            self.is_late or self._held or self._failures or self._loses_answer or self._breaks_after is not None
+        )
+
     # ------------------------------------------------------------ faults to come
 
     def fail_next(self, *errors: LogStoreError) -> None:

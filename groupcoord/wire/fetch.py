@@ -1,10 +1,9 @@
 """Fetch: key 1, versions 4-18, flexible from 12.
 
 5: log start offsets. 7: fetch sessions (KIP-227) and a top-level error. 9: leader epochs. 11: rack and preferred
-replica (KIP-392). 12: last fetched epoch, cluster id. 13: topics by id (KIP-516). 15: the replica id becomes a tagged
-field (KIP-903). 12 and 16: the current leader and where it is, for who asked another node (KIP-951).
-
-12: where the reader's records diverge from the log (KIP-595).
+replica (KIP-392). 12: last fetched epoch, cluster id; where the reader's records diverge from the log (KIP-595), and
+the current leader, for who asked another node; 16: also where that is (KIP-951). 13: topics by id (KIP-516). 15: the
+replica id becomes a tagged field (KIP-903).
 
 Gaps: what only followers and controllers need (snapshots, directory ids, high watermarks) is not passed on.
 
@@ -188,7 +187,6 @@ _HEAD = struct.Struct(">hi").pack
 _ABORTED = struct.Struct(">qq").pack
 _PARTITION = struct.Struct(">ihqq").pack
 _EPOCH_END = struct.Struct(">iq").pack
-_NOTHING_TAGGED = b"\x00"
 
 
 def _tagged(partition: FetchedPartitionData) -> bytes:
@@ -201,39 +199,34 @@ class _Layout:
     """How a version of the answer stands in a frame."""
 
     def __init__(self, version: int) -> None:
-        self._is_flexible = version >= API.flexible_from
+        self._dialect = primitives.FLEXIBLE if version >= API.flexible_from else primitives.PLAIN
         self._has_start = version >= 5
         self._has_session = version >= 7
         self._has_preferred_replica = version >= 11
         self._has_topic_ids = version >= 13
         self._has_endpoints = version >= 16
-        self._tagged = _NOTHING_TAGGED if self._is_flexible else b""
 
     def parts(self, response: FetchResponse, header: RequestHeader) -> list[bytes]:
         """Write an answer, in pieces."""
+        write_length, nothing_tagged = self._dialect.write_length, self._dialect.nothing_tagged
         head = _INT32(0)  # the throttle time
         if self._has_session:
             head += _HEAD(response.error_code, response.session_id)
-        parts: list[Any] = [head + self._length(len(response.topics))]
+        parts: list[Any] = [head + write_length(len(response.topics))]
         for topic in paced(response.topics):
-            if self._has_topic_ids:
-                name = topic.topic_id.bytes
-            elif self._is_flexible:
-                name = primitives.write_compact_string(topic.name or "")
-            else:
-                name = primitives.write_string(topic.name or "")
-            parts.append(name + self._length(len(topic.partitions)))
+            name = topic.topic_id.bytes if self._has_topic_ids else self._dialect.write_string(topic.name or "")
+            parts.append(name + write_length(len(topic.partitions)))
             for partition in paced(topic.partitions):
                 parts.append(self._partition(partition))
                 parts += partition.records
-                if self._is_flexible:
+                if nothing_tagged:
                     is_plain = partition.current_leader is NO_LEADER and partition.diverging_epoch is None
-                    parts.append(_NOTHING_TAGGED if is_plain else _tagged(partition))
-            if self._is_flexible:
-                parts.append(_NOTHING_TAGGED)
-        if self._is_flexible:
+                    parts.append(nothing_tagged if is_plain else _tagged(partition))
+            if nothing_tagged:
+                parts.append(nothing_tagged)
+        if nothing_tagged:
             tells = self._has_endpoints and response.node_endpoints
-            parts.append(write_endpoints(response.node_endpoints) if tells else _NOTHING_TAGGED)
+            parts.append(write_endpoints(response.node_endpoints) if tells else nothing_tagged)
         return parts
 
     def whole(self, response: FetchResponse, header: RequestHeader) -> bytes:
@@ -247,18 +240,16 @@ class _Layout:
         )
         if self._has_start:
             written += _INT64(partition.log_start_offset)
+        write_length = self._dialect.write_length
         if partition.aborted_transactions is None:
-            written += self._length(-1)
+            written += write_length(-1)
         else:
-            written += self._length(len(partition.aborted_transactions))
-            aborted = [_ABORTED(*transaction) + self._tagged for transaction in paced(partition.aborted_transactions)]
-            written += b"".join(aborted)
+            written += write_length(len(partition.aborted_transactions))
+            end = self._dialect.nothing_tagged
+            written += b"".join([_ABORTED(*transaction) + end for transaction in paced(partition.aborted_transactions)])
         if self._has_preferred_replica:
             written += _INT32(partition.preferred_read_replica)
-        return written + self._length(sum(map(len, partition.records)))
-
-    def _length(self, length: int) -> bytes:
-        return primitives.write_uvarint(length + 1) if self._is_flexible else _INT32(length)
+        return written + write_length(sum(map(len, partition.records)))
 
 
 def _decoder(version: int) -> Decoder:

@@ -209,6 +209,11 @@ def write_uvarint(value: int) -> bytes:
     return bytes(encoded)
 
 
+def write_compact_length(length: int) -> bytes:
+    """Write the length of a compact byte string or array; -1 for null."""
+    return bytes((length + 1,)) if length < 0x7F else write_uvarint(length + 1)
+
+
 def encode_string(value: str) -> bytes:
     """Encode a string; one that was malformed may have grown beyond what an answer can carry."""
     content = value.encode()
@@ -286,11 +291,8 @@ class Dialect(NamedTuple):
     skip_tagged_fields: Callable[[bytes, int], int]
     write_string: Writer
     write_nullable_string: Writer
+    write_length: Callable[[int], bytes]
     nothing_tagged: bytes
-
-    def write_length(self, length: int) -> bytes:
-        """Write the length of a byte string or an array; -1 for null."""
-        return write_uvarint(length + 1) if self.nothing_tagged else INT32.pack(length)
 
 
 PLAIN = Dialect(
@@ -301,6 +303,7 @@ PLAIN = Dialect(
     _skip_nothing,
     write_string,
     write_nullable_string,
+    INT32.pack,
     b"",
 )
 FLEXIBLE = Dialect(
@@ -311,5 +314,6 @@ FLEXIBLE = Dialect(
     skip_tagged_fields,
     write_compact_string,
     write_compact_nullable_string,
+    write_compact_length,
     b"\x00",
 )

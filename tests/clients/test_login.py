@@ -6,19 +6,28 @@ import asyncio
 import ssl
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 import jwt
 import pytest
 import trustme
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 from groupcoord.testing import ServerThread
 from tests.clients.beside import PROGRAMS, franz
 from tests.storage.real_broker import HAS_KAFKA, LIBS
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+CERTIFICATE = "certificate"
+"""No mechanism of SASL: a client shows a certificate, whose file stands in the place of a password."""
+
 USERS = {"alice": "alice-secret"}
 TOPIC = "orders"
 DEADLINE_S = 30.0
@@ -35,8 +44,10 @@ def bearer_token(user: str) -> str:
     return jwt.encode({"sub": user, "exp": expires_at_s}, "", "none")
 
 
-def protocol(authority: str) -> str:
+def protocol(mechanism: str, authority: str) -> str:
     """Return what is spoken with a server: TLS where its certificate's authority is known."""
+    if mechanism == CERTIFICATE:
+        return "SSL"
     return "SASL_SSL" if authority else "SASL_PLAINTEXT"
 
 
@@ -49,7 +60,11 @@ def topics_of_confluent(bootstrap: str, mechanism: str, user: str, password: str
     login: dict[str, Any] = {"sasl.username": user, "sasl.password": password}
     if mechanism == "OAUTHBEARER":
         login = {"oauth_cb": lambda _: (bearer_token(user), time.time() + TOKEN_S)}
-    config = {"bootstrap.servers": bootstrap, "security.protocol": protocol(authority), "sasl.mechanism": mechanism}
+    elif mechanism == CERTIFICATE:
+        login = {"ssl.certificate.location": password, "ssl.key.location": password} if password else {}
+    config: dict[str, Any] = {"bootstrap.servers": bootstrap, "security.protocol": protocol(mechanism, authority)}
+    if mechanism != CERTIFICATE:
+        config["sasl.mechanism"] = mechanism
     if authority:
         config["ssl.ca.location"] = authority
     client = AdminClient(config | login | {"error_cb": errors.append}, logger=_Silent())
@@ -59,9 +74,9 @@ def topics_of_confluent(bootstrap: str, mechanism: str, user: str, password: str
             return set(client.list_topics(timeout=0.2).topics)
         except KafkaException:
             client.poll(0)
-            if any(error.name() == "_AUTHENTICATION" for error in errors):
+            if any(error.name() == "_AUTHENTICATION" or "certificate required" in error.str() for error in errors):
                 raise PermissionError(str(errors)) from None
-    raise TimeoutError(str(errors))
+    raise TimeoutError(str(errors[-3:]))
 
 
 class _Silent:
@@ -84,13 +99,14 @@ def topics_of_kafka_python(bootstrap: str, mechanism: str, user: str, password: 
     try:
         client = KafkaAdminClient(
             bootstrap_servers=bootstrap,
-            security_protocol=protocol(authority),
-            sasl_mechanism=mechanism,
+            security_protocol=protocol(mechanism, authority),
+            sasl_mechanism=mechanism if mechanism != CERTIFICATE else None,
             sasl_plain_username=user,
             sasl_plain_password=password,
             sasl_oauth_token_provider=Provider() if mechanism == "OAUTHBEARER" else None,
             ssl_cafile=authority or None,
-            bootstrap_timeout_ms=REFUSED_AFTER_MS if password == WRONG else DEADLINE_S * 1_000,
+            ssl_certfile=password if mechanism == CERTIFICATE and password else None,
+            bootstrap_timeout_ms=REFUSED_AFTER_MS if password in (WRONG, "") else DEADLINE_S * 1_000,
         )
     except KafkaTimeoutError as error:
         raise PermissionError(str(error)) from None
@@ -110,15 +126,19 @@ def topics_of_aiokafka(bootstrap: str, mechanism: str, user: str, password: str,
         async def token(self) -> str:
             return bearer_token(user)
 
+    context = ssl.create_default_context(cafile=authority) if authority else None
+    if context is not None and mechanism == CERTIFICATE and password:
+        context.load_cert_chain(password)
+
     async def ask() -> set[str]:
         client = AIOKafkaAdminClient(
             bootstrap_servers=bootstrap,
-            security_protocol=protocol(authority),
-            sasl_mechanism=mechanism,
+            security_protocol=protocol(mechanism, authority),
+            sasl_mechanism=mechanism if mechanism != CERTIFICATE else "PLAIN",
             sasl_plain_username=user,
             sasl_plain_password=password,
             sasl_oauth_token_provider=Provider() if mechanism == "OAUTHBEARER" else None,
-            ssl_context=ssl.create_default_context(cafile=authority) if authority else None,
+            ssl_context=context,
         )
         try:
             await client.start()
@@ -140,11 +160,15 @@ LIBRARIES: dict[str, Callable[..., set[str]]] = {
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the server's certificate and that of its authority."""
+    """A folder with the server's certificate, a client's, and that of their authority."""
     folder = tmp_path_factory.mktemp("certificates")
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(folder / "authority.pem"))
     authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(folder / "server.pem"))
+    client = authority.issue_cert("ann@example.org", common_name="ann")
+    key = load_pem_private_key(client.private_key_pem.bytes(), None)
+    text = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())  # Java reads no other
+    (folder / "client.pem").write_bytes(text + b"".join(blob.bytes() for blob in client.cert_chain_pems))
     return folder
 
 
@@ -152,8 +176,10 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def server(certificates: Path) -> Iterator[ServerThread]:
     """A server that asks for a log-in."""
     settings = {
-        "listeners": "SASL_PLAINTEXT://127.0.0.1:0,SASL_SSL://127.0.0.1:0",
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0,SASL_SSL://127.0.0.1:0,SSL://127.0.0.1:0",
         "ssl.keystore.location": str(certificates / "server.pem"),
+        "ssl.truststore.location": str(certificates / "authority.pem"),
+        "listener.name.ssl.ssl.client.auth": "required",
         "sasl.enabled.mechanisms": ",".join(MECHANISMS),
         "connection.failed.authentication.delay.ms": 0,
     }
@@ -176,6 +202,16 @@ def test_clients_log_in_over_tls(server: ServerThread, certificates: Path, libra
     assert TOPIC in LIBRARIES[library](bootstrap, "SCRAM-SHA-256", "alice", "alice-secret", authority)
 
 
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_clients_show_certificates(server: ServerThread, certificates: Path, library: str) -> None:
+    """Where a certificate is required, who has one sees the topics, and who has none isn't let in."""
+    bootstrap, authority = server.bootstrap_of("SSL"), str(certificates / "authority.pem")
+
+    assert TOPIC in LIBRARIES[library](bootstrap, CERTIFICATE, "", str(certificates / "client.pem"), authority)
+    with pytest.raises(PermissionError):
+        LIBRARIES[library](bootstrap, CERTIFICATE, "", "", authority)
+
+
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_clients_are_refused(server: ServerThread, library: str, mechanism: str) -> None:
@@ -195,16 +231,15 @@ JAVA_MODULES = {
 
 def topics_of_java(bootstrap: str, mechanism: str, user: str, password: str, authority: str = "") -> str:
     """Return what Kafka's own client tells."""
-    module = f"org.apache.kafka.common.security.{JAVA_MODULES[mechanism]}"
-    login = f'username="{user}" password="{password}"'
-    if mechanism == "OAUTHBEARER":
-        login = f'unsecuredLoginStringClaim_sub="{user}"'
-    settings = {
-        "bootstrap.servers": bootstrap,
-        "security.protocol": protocol(authority),
-        "sasl.mechanism": mechanism,
-        "sasl.jaas.config": f"{module} required {login};",
-    }
+    settings = {"bootstrap.servers": bootstrap, "security.protocol": protocol(mechanism, authority)}
+    if mechanism == CERTIFICATE:
+        settings |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": password} if password else {}
+    else:
+        login = f'username="{user}" password="{password}"'
+        if mechanism == "OAUTHBEARER":
+            login = f'unsecuredLoginStringClaim_sub="{user}"'
+        module = f"org.apache.kafka.common.security.{JAVA_MODULES[mechanism]}"
+        settings |= {"sasl.mechanism": mechanism, "sasl.jaas.config": f"{module} required {login};"}
     if authority:
         settings |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": authority}
     options = ["-Xmx128m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", f"{LIBS}/*"]
@@ -247,3 +282,19 @@ def test_franz_go_logs_in(server: ServerThread, certificates: Path, mechanism: s
     assert TOPIC in topics_of_franz(tls, mechanism, "alice", "alice-secret", authority)
     if mechanism != "OAUTHBEARER":
         assert topics_of_franz(plaintext, mechanism, "alice", WRONG) == ["refused"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("told", [topics_of_java, topics_of_franz], ids=["java", "franz-go"])
+def test_others_show_certificates(
+    server: ServerThread, certificates: Path, told: Callable[..., Collection[str]]
+) -> None:
+    """Kafka's own client and franz-go with a certificate and without one, where one is required."""
+    if told is topics_of_java and not HAS_KAFKA:
+        pytest.skip("there is no java, or there are no jars of Kafka 4")
+    if told is topics_of_franz and franz("./login") is None:
+        pytest.skip("there is no Go, or its packages can't be had")
+    bootstrap, authority = server.bootstrap_of("SSL"), str(certificates / "authority.pem")
+
+    assert TOPIC in told(bootstrap, CERTIFICATE, "", str(certificates / "client.pem"), authority)
+    assert "refused" in told(bootstrap, CERTIFICATE, "", "", authority)

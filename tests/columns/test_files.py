@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from itertools import pairwise
 from pathlib import Path
 
+import fsspec
 import pytest
+from fsspec.asyn import AsyncFileSystem
 
 from groupcoord.columns.chunks import RowSettings
 from groupcoord.columns.files import INTERRUPTED, cut, find_segments
@@ -67,3 +70,34 @@ def test_files_are_cut_into_tasks(broker_log: Path) -> None:
         own = spans[segment.path]
         assert (own[0][0], own[-1][1]) == (0, segment.size_bytes)
         assert all(before[1] == after[0] for before, after in pairwise(own))
+
+
+class Waiting(AsyncFileSystem):
+    """Five log partitions in a store that answers for a folder when all folders have been asked for."""
+
+    protocol = "waiting"
+    async_impl = True
+    folders = tuple(f"/data/__consumer_offsets-{number}" for number in range(5))
+
+    def __init__(self, **options: object) -> None:
+        super().__init__(**options)
+        self._asked: set[str] = set()
+
+    async def _info(self, path: str, **_: object) -> dict[str, object]:
+        return {"name": path, "type": "directory", "size": 0}
+
+    async def _ls(self, path: str, detail: bool = True, **_: object) -> list[dict[str, object]]:
+        if path not in self.folders:
+            return [{"name": name, "type": "directory", "size": 0} for name in self.folders]
+        self._asked.add(path)
+        async with asyncio.timeout(30):
+            while len(self._asked) < len(self.folders):
+                await asyncio.sleep(0)
+        return [{"name": f"{path}/{0:020d}.log", "type": "file", "size": 7}]
+
+
+def test_folders_are_listed_side_by_side() -> None:
+    """A store far away takes the time of one answer for all log partitions, which stay in order."""
+    fsspec.register_implementation("waiting", Waiting, clobber=True)
+    (files,) = find_segments(["waiting:///data"])
+    assert [segment.partition for segment in files.segments] == [0, 1, 2, 3, 4]

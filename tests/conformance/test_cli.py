@@ -10,10 +10,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as Xml
 
 import pytest
 
-import groupcoord.conformance
+import groupcoord.conformance as groupcoord_conformance
 from groupcoord import cli
 
 from .scripted import ScriptedTarget
@@ -26,7 +27,7 @@ def _groupcoord(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[s
     """Run the command line against the make-believe server; returns exit status, stdout and stderr."""
     monkeypatch.setenv("COLUMNS", "200")
     target = ScriptedTarget(Heartbeat=lambda body: {"error_code": "UNKNOWN_MEMBER_ID"})
-    monkeypatch.setattr(groupcoord.conformance, "InProcessTarget", lambda: target)
+    monkeypatch.setattr(groupcoord_conformance, "InProcessTarget", lambda: target)
 
     def run(*words: str) -> tuple[int, str, str]:
         with pytest.raises(SystemExit) as caught:
@@ -40,13 +41,19 @@ def _groupcoord(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[s
 @pytest.fixture(name="folder")
 def _folder(tmp_path: Path) -> Path:
     """A folder with one transcript that passes against the make-believe server and one that fails."""
+    return write_transcripts(tmp_path / "transcripts", good="UNKNOWN_MEMBER_ID", bad="NONE")
+
+
+def write_transcripts(folder: Path, **codes: str) -> Path:
+    """Write a transcript for each area that is named, with the code that it expects; the server has but one."""
+    folder.mkdir(exist_ok=True)
     body = {"group_id": "$g", "generation_id": 1, "member_id": "x", "group_instance_id": None}
     send = {"do": "send", "conn": "a", "api": "Heartbeat", "version": 4, "body": body}
-    for area, code in (("good", "UNKNOWN_MEMBER_ID"), ("bad", "NONE")):
+    for area, code in codes.items():
         steps: list[Any] = [send, {"do": "recv", "conn": "a", "body": {"error_code": code}}]
         head = {"name": "heartbeat", "area": area, "shows": f"It is {area}.", "config": {"group.max.size": 3}}
-        (tmp_path / f"{area}.json").write_text(json.dumps({**head, "steps": steps}))
-    return tmp_path
+        (folder / f"{area}.json").write_text(json.dumps({**head, "steps": steps}))
+    return folder
 
 
 def test_a_run_without_failures_exits_with_0(groupcoord: Run, folder: Path) -> None:
@@ -84,6 +91,79 @@ def test_json_output_is_json_alone(groupcoord: Run, folder: Path) -> None:
     status, out, _ = groupcoord("conformance", "--json", str(folder))
     assert status == 1
     assert json.loads(out)["failed"] == 1
+
+
+def test_junit_file(groupcoord: Run, folder: Path, tmp_path: Path) -> None:
+    """--junit writes every transcript as a test case, and the exit status stays."""
+    path = tmp_path / "report.xml"
+    status, out, _ = groupcoord("conformance", "--junit", str(path), str(folder))
+
+    cases = {case.get("classname"): [child.tag for child in case] for case in Xml.parse(path).iter("testcase")}
+    assert (status, out.splitlines()[-1]) == (1, "1 passed, 1 failed, 0 skipped")
+    assert cases == {"good": [], "bad": ["failure"]}
+
+
+def test_a_junit_file_that_cannot_be_written(groupcoord: Run, folder: Path) -> None:
+    """Where --junit can't write, the status is 2 and the reason is said."""
+    status, _, err = groupcoord("conformance", "--junit", str(folder), str(folder))
+    assert (status, err) == (2, f"groupcoord conformance: {folder} can't be written: Is a directory\n")
+
+
+def test_expected_failures(groupcoord: Run, folder: Path, tmp_path: Path) -> None:
+    """What fails as --expect-failures says is no failure, with its reason; what passes in spite of it is told."""
+    known = tmp_path / "known.txt"
+    known.write_text("*/heartbeat  # our members are others\n")
+    status, out, _ = groupcoord("conformance", "--expect-failures", str(known), str(folder))
+
+    assert (status, out.splitlines()[-1]) == (0, "1 passed, 0 failed, 0 skipped, 1 expected")
+    assert "1 expected: our members are others" in out
+    assert "good/heartbeat was expected to fail, and passed" in out
+
+
+@pytest.fixture(name="saved")
+def _saved(groupcoord: Run, folder: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """Two runs that were kept with --json: in the second, what was bad is mended, and what was good is broken."""
+    runs = tmp_path / "before.json", tmp_path / "after.json"
+    runs[0].write_text(groupcoord("conformance", "--json", str(folder))[1])
+    write_transcripts(folder, good="NONE", bad="UNKNOWN_MEMBER_ID")
+    runs[1].write_text(groupcoord("conformance", "--json", str(folder))[1])
+    return runs
+
+
+def test_compare_with_a_saved_run(groupcoord: Run, folder: Path, saved: tuple[Path, Path]) -> None:
+    """--compare says what fails now, what fails no more, and from which run on; with --json as data."""
+    status, out, _ = groupcoord("conformance", "--compare", str(saved[0]), str(folder))
+    assert status == 1
+    failure = "failed at step 2, receive Heartbeat v4 on a: the response differs"
+    assert f"bad/heartbeat: passed; before: {failure}" in out
+    assert f"good/heartbeat: {failure}; before: passed" in out
+    assert out.splitlines()[-1] == f"since {saved[0]}: 1 fail now, 1 fail no more, 0 others changed"
+
+    _, out, _ = groupcoord("conformance", "--json", "--compare", str(saved[1]), str(folder))
+    assert json.loads(out)["changes"] == []
+
+
+def test_compare_two_saved_runs(groupcoord: Run, saved: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """--compare given twice runs nothing; the status is 1 if something fails that did not."""
+    monkeypatch.delattr(groupcoord_conformance, "InProcessTarget")
+    before, after = ("--compare", str(saved[0])), ("--compare", str(saved[1]))
+
+    status, out, _ = groupcoord("conformance", *before, *after)
+    assert (status, out.splitlines()[-1]) == (1, f"since {saved[0]}: 1 fail now, 1 fail no more, 0 others changed")
+    status, out, _ = groupcoord("conformance", *before, *after, "--json")
+    assert (status, [change["is_worse"] for change in json.loads(out)["changes"]]) == (1, [False, True])
+    status, out, _ = groupcoord("conformance", *before, *before)
+    assert (status, out) == (0, f"since {saved[0]}: 0 fail now, 0 fail no more, 0 others changed\n")
+
+
+def test_two_saved_runs_need_nothing_else(groupcoord: Run, saved: tuple[Path, Path]) -> None:
+    """A server, a selection or a third run beside two saved ones is a usage error."""
+    two = [word for path in saved for word in ("--compare", str(path))]
+    for others in (["--bootstrap", "h:1"], ["--only", "good"], ["--junit", "x.xml"], [str(saved[0])], ["--jobs", "16"]):
+        status, out, err = groupcoord("conformance", *two, *others)
+        assert (status, out) == (2, "")
+        assert "two saved runs are compared without running anything" in err
+    assert "two saved runs at most" in groupcoord("conformance", *two, "--compare", str(saved[0]))[2]
 
 
 @pytest.mark.parametrize("words", [("--only", "^good/"), ("--area", "good")])

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import trustme
 
+from groupcoord import cli
 from groupcoord.client_properties import ClientProperties
 from groupcoord.conformance import AddressTarget, Outcome, Report, Transcript, Verdict, load_transcripts, run
 from groupcoord.conformance.needs import topics_made_by, unmet_settings
@@ -15,6 +16,14 @@ from groupcoord.conformance.peer import open_peer
 from groupcoord.conformance.server_facts import ask_topics
 from groupcoord.conformance.sockets import SocketServer
 from groupcoord.conformance.targets import ConnectionClosedError, TargetError
+from groupcoord.errors import ErrorCode
+from groupcoord.messages import (
+    DeleteGroups,
+    ListGroupsResponse,
+    OffsetCommit,
+    OffsetToCommit,
+    TopicToCommit,
+)
 from groupcoord.testing import ServerThread
 
 BY_NAME = {str(transcript): transcript for transcript in load_transcripts()}
@@ -31,9 +40,9 @@ QUICK = (
 
 @pytest.fixture(name="server", scope="module")
 def _server() -> Iterator[ServerThread]:
-    """A server with Kafka's defaults where a server for tests has others."""
+    """A server with a topic, and Kafka's defaults where a server for tests has others."""
     settings = {"group.initial.rebalance.delay.ms": 3000, "group.consumer.assignment.interval.ms": 1000}
-    with ServerThread(settings=settings) as server:
+    with ServerThread(topics=["orders"], settings=settings) as server:
         yield server
 
 
@@ -88,11 +97,31 @@ def test_what_is_told_counts_for_more_than_the_answer(server: ServerThread) -> N
 
 def test_a_run_leaves_nothing_behind(server: ServerThread) -> None:
     """Groups and topics of the run are gone; those of others are there as before."""
-    server.create_topics({"orders": 1})
-
     report = run(chosen(*QUICK), target_of(server), prefix="mine-")
 
     assert (report.left_behind, left_on(server)) == ([], ({"orders"}, []))
+
+
+def test_a_group_that_is_not_listed_yet_is_deleted(server: ServerThread) -> None:
+    """Kafka 4.4 lists a group that came by a refused commit only after the next write to its log partition."""
+    with server.on("ListGroups", lambda call: ListGroupsResponse(ErrorCode.NONE, ()), after=True):
+        report = run(chosen(*QUICK), target_of(server))
+
+    assert (report.left_behind, left_on(server)[1]) == ([], [])
+
+
+def test_a_group_of_somebody_else_is_left_alone(server: ServerThread) -> None:
+    """A conversation about the empty group id is skipped where there is such a group, and leaves none otherwise."""
+    commit = OffsetCommit("", (TopicToCommit("orders", (OffsetToCommit(0, 42),)),))
+    named = chosen("commit/empty_group_id")
+    assert verdicts(run(named, target_of(server)))["commit/empty_group_id"] == (Verdict.PASSED, "")
+    assert left_on(server)[1] == []
+
+    server.run(lambda broker: broker.coordinator.call(commit))
+    reason = "needs that there is no group '' yet"
+    assert verdicts(run(named, target_of(server)))["commit/empty_group_id"] == (Verdict.SKIPPED, reason)
+    assert server.committed("") == {("orders", 0): 42}
+    server.run(lambda broker: broker.coordinator.call(DeleteGroups(("",))))
 
 
 def test_what_is_kept_begins_with_the_prefix(server: ServerThread) -> None:
@@ -104,6 +133,22 @@ def test_what_is_kept_begins_with_the_prefix(server: ServerThread) -> None:
     assert topics - {"orders"} == set(transcripts[0].topics)
     assert groups
     assert all(group.startswith("mine-") for group in groups)
+
+
+def test_prefix_and_keep_on_the_command_line(server: ServerThread) -> None:
+    """--keep leaves what begins with --prefix, without it nothing of the run stays."""
+    words = ["conformance", "--bootstrap", server.bootstrap, "--only", "^fetch/fetch_several_groups$"]
+    topics_before, groups_before = left_on(server)
+    for kept in (["--keep"], []):
+        with pytest.raises(SystemExit) as caught:
+            cli.main([*words, "--prefix", "kept-" if kept else "gone-", *kept])
+        assert not caught.value.code
+
+    topics, groups = left_on(server)
+    made = set(groups) - set(groups_before)
+    assert topics >= topics_before
+    assert made
+    assert all(group.startswith("kept-") for group in made)
 
 
 def test_a_topic_of_other_size_is_in_the_way(server: ServerThread) -> None:

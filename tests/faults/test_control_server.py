@@ -181,6 +181,14 @@ def test_what_can_not_be_done_is_said(path: str, body: object, message: str) -> 
     assert message in answer["error"]
 
 
+def test_a_log_has_no_faults_while_no_node_runs() -> None:
+    """Nobody would remember them when the server is back: 400, in words."""
+    words = (("/hold_appends", {}), ("/fail_next_append", {"error": "NOT_ENOUGH_REPLICAS"}))
+    _, *refused = answers(("POST", "/crash", {}, {}), *(("POST", path, body, {}) for path, body in words))
+
+    assert refused == [(400, {"error": "no node runs"})] * 2
+
+
 def test_other_requests_are_refused() -> None:
     """Unknown paths, other methods, large bodies, other names of the host and browsers."""
     get = {"api": "Heartbeat"}

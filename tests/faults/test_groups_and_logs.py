@@ -172,6 +172,14 @@ def test_appends_fail(server: ServerThread, error: ErrorCode | str, told: ErrorC
     assert commit(server) == [ErrorCode.NONE]
 
 
+def test_an_append_that_was_to_fail_and_is_let_off(server: ServerThread) -> None:
+    """After ``clear_faults()`` no append fails any more."""
+    server.fail_next_append(times=2)
+    server.clear_faults()
+
+    assert commit(server) == [ErrorCode.NONE]
+
+
 def test_appends_that_are_held_are_written_later(server: ServerThread) -> None:
     """A commit is answered when its append is released; until then nobody reads it."""
     with server.hold_appends() as held:

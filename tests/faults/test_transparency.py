@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 import sys
-from types import FrameType
-from typing import Any
+from collections.abc import Callable, Iterable
+from types import FrameType, SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from groupcoord.clock import LeapingClock, SystemClock
 from groupcoord.conformance import InProcessTarget, Transcript, Verdict, load_transcripts, run
 from groupcoord.conformance.in_process import InProcessServer
 from groupcoord.conformance.targets import Settings
+from groupcoord.errors import ErrorCode
 from groupcoord.faults import Rule, Rules
+from groupcoord.faults.log_faults import LogFaults
 from groupcoord.host.broker import Broker
+from groupcoord.host.server import Server
+from groupcoord.log_store import StorageError
 from groupcoord.wire.registry import APIS
+from tests.host.data_world import batch
 from tests.host.driving import drain, feed
-from tests.host.wire_world import HEARTBEAT, World, wire_frame
+from tests.host.test_permissions_of_the_host import fetch_body, produce_body
+from tests.host.test_permissions_through_the_wire import CONSUMER_HEARTBEAT, metadata_body
+from tests.host.wire_world import COMMIT, HEARTBEAT, JOIN, SYNC, Body, World, wire_frame
+from tests.wire.kio_client import read_response
+
+OFFSETS: Body = {
+    "groups": ({"group_id": "g", "topics": ({"name": "t", "partition_indexes": (0,)},)},),
+    "require_stable": False,
+}
+END_OF_T: Body = {"name": "t", "partitions": ({"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1},)}
 
 TRANSCRIPTS = load_transcripts()
 EVERY = 60
@@ -51,13 +67,8 @@ class RuledTarget(InProcessTarget):
         return server
 
 
-def bytecodes_of_a_heartbeat(world: World) -> int:
-    """Return how many instructions of the interpreter a heartbeat takes, from its bytes to those of the answer."""
-    frame = wire_frame(12, 4, HEARTBEAT)
-    connection = world.broker.connect("/127.0.0.1")
-    for _ in range(2):  # now nobody is new, and everything that is kept for later is there
-        feed(connection, frame)
-        drain(connection)
+def count_bytecodes(act: Callable[[], object]) -> int:
+    """Return how many instructions of the interpreter something takes."""
     count = 0
 
     def trace(called: FrameType, event: str, argument: object) -> Any:
@@ -69,24 +80,84 @@ def bytecodes_of_a_heartbeat(world: World) -> int:
     before = sys.gettrace()
     sys.settrace(trace)
     try:
-        feed(connection, frame)
+        act()
     finally:
         sys.settrace(before)
-    assert drain(connection)
     return count
 
 
-def test_idle_hooks_cost_nothing() -> None:
-    """A request takes the same instructions on a server whose rules are all removed as on one that never had any."""
-    plain, hooked = World(), World()
-    rules = Rules()
-    rules.follow(hooked.broker)
-    rules.add(Rule("Heartbeat", lambda call: None))
-    looking = bytecodes_of_a_heartbeat(hooked)
-    rules.clear()
+def bytecodes_by_request(world: World) -> dict[str, int]:
+    """Let a consumer live, in both protocols; return what each of its requests takes, from its bytes to the answer's.
 
-    idle = bytecodes_of_a_heartbeat(hooked)
-    assert idle == bytecodes_of_a_heartbeat(plain) < looking
+    The second of two equal requests counts, where there can be two.
+    """
+    connection = world.broker.connect("/127.0.0.1")
+    found: dict[str, int] = {}
+
+    def ask(api_key: int, version: int, body: Body) -> Body:
+        frame = wire_frame(api_key, version, body)
+
+        def act() -> None:
+            feed(connection, frame)
+            world.tick()
+
+        bytecodes = count_bytecodes(act)
+        answer = read_response(api_key, version, drain(connection))
+        assert answer.get("error_code") in (None, 0, ErrorCode.MEMBER_ID_REQUIRED)
+        found[f"{APIS[api_key].name} v{version}"] = bytecodes
+        return answer
+
+    for _ in range(2):
+        ask(18, 3, {"client_software_name": "test", "client_software_version": "1"})
+        ask(3, 12, metadata_body("t"))
+        ask(10, 4, {"key_type": 0, "coordinator_keys": ("g",)})
+    member = {"member_id": ask(11, 9, JOIN)["member_id"]}
+    ask(11, 9, JOIN | member)
+    for _ in range(2):
+        ask(14, 5, SYNC | {"assignments": ({**member, "assignment": b"all"},)})
+        ask(12, 4, HEARTBEAT)
+        ask(8, 9, COMMIT | member | {"generation_id_or_member_epoch": 1})
+        ask(9, 9, OFFSETS)
+        ask(0, 9, produce_body("t", records=batch(b"coffee", at_ms=world.clock.now_ms())))
+        ask(2, 8, {"replica_id": -1, "isolation_level": 0, "topics": (END_OF_T,)})
+        ask(1, 12, fetch_body("t"))
+        ask(68, 1, CONSUMER_HEARTBEAT | {"group_id": "modern", "member_id": "m"})
+    ask(13, 5, {"group_id": "g", "members": ({**member, "group_instance_id": None, "reason": None},)})
+    return found
+
+
+def ruled_world(names: Iterable[str]) -> tuple[World, Rules]:
+    """Return a world with a rule for each of some APIs that lets requests go on."""
+    world, rules = World(), Rules()
+    rules.follow(world.broker)
+    for name in names:
+        rules.add(Rule(name, lambda call: None))
+    return world, rules
+
+
+def test_idle_hooks_cost_nothing() -> None:
+    """Requests take the same instructions after all faults were removed as on a server that never had any."""
+    bytecodes_by_request(World())  # now everything that is kept for later is there
+    plain = bytecodes_by_request(World())
+    names = {name.split()[0] for name in plain}
+    looking, _ = ruled_world(names)
+    hooked, rules = ruled_world(names)
+    rules.clear()
+    faults = LogFaults({1: cast(Server, SimpleNamespace(broker=hooked.broker))})
+    faults.fail_next(StorageError())
+    faults.hold()
+    faults.clear()
+
+    assert bytecodes_by_request(hooked) == plain
+    assert all(more > plain[name] for name, more in bytecodes_by_request(looking).items())
+
+
+def test_a_clock_that_can_be_turned_costs_nothing() -> None:
+    """To read it takes as long as to read the system's."""
+    leapt = LeapingClock()
+    leapt.advance(1_000)
+
+    assert count_bytecodes(leapt.now_ms) == count_bytecodes(SystemClock().now_ms)
 
 
 @pytest.mark.parametrize("is_idle", [False, True], ids=["looking", "idle"])

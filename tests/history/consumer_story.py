@@ -81,12 +81,18 @@ class Story:
         self.coordinator.load_all()
         self.clients: dict[str, Client] = {}
 
-    def join(self, member_id: str, *names: str, instance_id: str | None = None, regex: str | None = None) -> None:
+    def join(
+        self,
+        member_id: str,
+        *names: str,
+        instance_id: str | None = None,
+        regex: str | None = None,
+        rebalance_timeout_ms: int = REBALANCE_MS,
+    ) -> None:
         """Somebody joins the crew."""
         client = self.clients[member_id] = Client(member_id, instance_id)
-        self._send(
-            client, names=names or (() if regex else ("orders",)), regex=regex, rebalance_timeout_ms=REBALANCE_MS
-        )
+        wanted = names or (() if regex else ("orders",))
+        self._send(client, names=wanted, regex=regex, rebalance_timeout_ms=rebalance_timeout_ms)
 
     def tell(self, member_id: str, *names: str, assignor: str | None = None) -> None:
         """A client changes what it asks for."""

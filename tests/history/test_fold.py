@@ -282,6 +282,16 @@ def test_states_of_share_and_streams_groups() -> None:
     )
 
 
+def test_a_group_takes_the_place_of_one_of_another_type() -> None:
+    """Where compaction took the tombstones between them the first ends as the second begins, and both are told."""
+    told = {"clientId": "c", "clientHost": "/h", "subscribedTopicNames": ["t"], "rackId": None}
+    log = Log().joins("a", 1, 100).target(1, 100, a=[0])
+    log.add(RecordType.SHARE_GROUP_MEMBER_METADATA, told, 5_000, memberId="b")
+    log.add(RecordType.SHARE_GROUP_METADATA, {"epoch": 1, "metadataHash": 0}, 5_000)
+
+    assert [(row["type"], row["joined"]) for row in log.rows()] == [("Consumer", ["a"]), ("Share", ["b"])]
+
+
 def test_a_group_of_offsets_alone() -> None:
     """It is empty, of no protocol, and a tombstone ends it."""
     (row,) = Log().commit(0, 5).rows(GROUP)

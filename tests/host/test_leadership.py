@@ -60,6 +60,17 @@ def test_a_node_alone_goes_on_with_the_epochs_of_logs() -> None:
     assert alone.leader_of_all(ORDERS) == (7, 0)
 
 
+def test_what_is_remembered_of_a_topic_is_of_no_other() -> None:
+    """One that grew, or came anew under the same name, is asked for again."""
+    told = {ORDERS.topic_id: 5, UUID(int=2): 6}
+    alone = Leadership((Node(7, "h", 1),), lambda topic, index: told[topic.topic_id])
+
+    assert alone.leader(ORDERS, 3) == (7, 5)
+    assert alone.leader(ORDERS._replace(partition_count=5), 4) == (7, 5)
+    assert alone.leader(ORDERS._replace(topic_id=UUID(int=2)), 3) == (7, 6)
+    assert alone.leader(ORDERS, 3) == (7, 5)
+
+
 def test_an_election_raises_the_epoch(leadership: Leadership) -> None:
     """Whoever is elected leads with the next epoch."""
     assert leadership.elect(ORDERS, 0, 3) == Leader(3, 1)

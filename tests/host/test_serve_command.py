@@ -13,6 +13,7 @@ import pytest
 
 from groupcoord import Config, ErrorCode
 from groupcoord.cli.serve import _open_store
+from groupcoord.conformance.free_ports import FreePorts
 from groupcoord.storage import segment_store
 from groupcoord.storage.compaction import CompactionSettings
 from tests.host.kafka_bytes import array, correlation_ids, frame, heartbeat, metadata, string
@@ -112,6 +113,15 @@ def test_usage_errors(arguments: list[str], named: str) -> None:
     assert status == 2
     assert errors.count("\n") == 1
     assert named in errors
+
+
+def test_a_port_of_its_own_for_faults() -> None:
+    """Who gives --control a port on which clients come is told of whom: one line, exit status 2."""
+    ports = FreePorts()
+    status, errors = refused("--port", str(ports.first), "--nodes", "2", "--control", str(ports.first + 1))
+    ports.give_back()
+    assert (status, errors.count("\n")) == (2, 1)
+    assert f"--control {ports.first + 1} is a port of node 2" in errors
 
 
 def test_a_taken_port() -> None:

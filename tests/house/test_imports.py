@@ -27,7 +27,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "settings": ("errors",),  # it raises ConfigError
     "config": ("errors", "settings"),
     "group_settings": ("config",),
-    "client_properties": ("config", "errors"),  # how a wrong key is told
+    "pem": (),
+    "client_properties": (
+        *("config", "errors"),  # how a wrong key is told
+        "pem",
+    ),
     "core": ("errors", "config", "group_settings", "interpreter", "java", "xxh3", "consumer_protocol"),
     "messages": ("core.messages",),
     "events": ("core.events",),
@@ -80,6 +84,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "records",  # of these only how ids of topics are written
         "wire",  # of these only what the fields of an answer are
     ),
+    "local": (
+        *("columns", "live", "history", "polling", "report", "records", "errors", "clock"),
+        # what coordinators make of a log, to be held against tables, and by which rules offsets expire
+        *("coordinator", "log_store", "config", "consumer_protocol", "core"),
+    ),
     "storage": ("records", "log_store", "errors", "core.records"),  # compaction tells records apart by what they are
     "topic_logs": (
         *("records", "errors", "settings"),
@@ -100,6 +109,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "host": (
         *("coordinator", "wire", "storage", "topic_logs", "clock", "config", "settings", "group_settings"),
         "interpreter",  # a process of its own may pause the garbage collector; a library may not
+        "pem",  # listeners show certificates, as clients do
         "java",  # topics are described in its order of names
         # the vocabulary of what it is given and passes on
         *("log_store", "core.messages", "core.records", "core.front.authorization", "errors"),
@@ -138,6 +148,7 @@ MAY_REQUIRE: dict[str, frozenset[str]] = {
     "xxh3": frozenset(),
     "consumer_protocol": BASE_REQUIREMENTS,
     "config": BASE_REQUIREMENTS,
+    "pem": frozenset(),
     "client_properties": BASE_REQUIREMENTS | {"javaproperties"},
     "core": BASE_REQUIREMENTS | {"typing_extensions"},  # for type checkers, which bring it
     "messages": BASE_REQUIREMENTS,
@@ -156,10 +167,12 @@ MAY_REQUIRE: dict[str, frozenset[str]] = {
     "polling": BASE_REQUIREMENTS,
     "live": frozenset({"attrs", "aiokafka", "kio", "pyarrow"}),
     "columns": frozenset({"attrs", "numpy", "pyarrow", "fsspec", "crc32c"}),
+    "local": frozenset({"attrs", "numpy", "pyarrow", "fsspec"}),
     "__init__": BASE_REQUIREMENTS,
 }
 """What the base install is made of imports no other package than these, nor does what tells histories and makes
-pages; columns do with numpy and Arrow, and what reads clusters with aiokafka's connections besides."""
+pages; columns and analyses without Spark do with numpy and Arrow, and what reads clusters with aiokafka's connections
+besides."""
 
 PYSPARK_ONLY_IN = "spark"
 

@@ -39,7 +39,7 @@ from groupcoord.live.offset_ranges import topic_ends
 from groupcoord.live.rows import rows_of_offsets
 from groupcoord.live.settings import ClusterAddress
 
-from .test_log_in import PLAIN, SCRAM, address_with
+from .logging_in import PLAIN, SCRAM, address_with
 from .test_reading import Rows, without_place
 
 pytestmark = [

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 import trustme
-from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AclOperation, ResourceType
 
 from groupcoord.live.connection import connection
 from groupcoord.live.errors import AccessError, ClusterError
@@ -22,9 +14,7 @@ from groupcoord.live.offset_ranges import check_readable, topic_ends
 from groupcoord.live.settings import ClusterAddress
 from groupcoord.testing import ServerThread
 
-PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
-SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
-USERS = {"admin": "admin-secret", "alice": "alice-secret"}
+from .logging_in import PLAIN, SCRAM, USERS, WITH_ACLS, address_with, allow, log_in
 
 
 class Certificates:
@@ -45,20 +35,6 @@ class Certificates:
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     """Made once."""
     return Certificates(tmp_path_factory.mktemp("certificates"))
-
-
-def address_with(folder: Path, bootstrap: str, properties: Mapping[str, str]) -> ClusterAddress:
-    """Return an address with a file of properties."""
-    lines = [f"{name}={value}".replace("\\", "\\\\").replace("\n", "\\n") for name, value in properties.items()]
-    path = folder / "client.properties"
-    path.write_text("\n".join([*lines, "default.api.timeout.ms=500"]))
-    return ClusterAddress(bootstrap, str(path))
-
-
-def log_in(module: str, mechanism: str, password: str = "alice-secret", user: str = "alice") -> dict[str, str]:
-    """Return the settings with which a user logs in."""
-    jaas = f'{module} required username="{user}" password="{password}";'
-    return {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism, "sasl.jaas.config": jaas}
 
 
 def ends_of(address: ClusterAddress) -> dict[int, int]:
@@ -129,37 +105,14 @@ def test_a_server_must_be_the_one_that_its_certificate_names(tmp_path: Path, cer
 
 def test_a_permission_that_is_missing_is_named(tmp_path: Path) -> None:
     """Who may describe the topic lacks READ; who may not even do that can't know that it is there."""
-    settings = {
-        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
-        "sasl.enabled.mechanisms": "PLAIN",
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:admin",
-    }
-    with ServerThread(topics={"orders": 1}, settings=settings, users=USERS) as server:
+    with ServerThread(topics={"orders": 1}, settings=WITH_ACLS, users=USERS) as server:
         alice = address_with(tmp_path, server.bootstrap, log_in(PLAIN, "PLAIN"))
-        admin = AdminClient(
-            {
-                "bootstrap.servers": server.bootstrap,
-                "security.protocol": "SASL_PLAINTEXT",
-                "sasl.mechanism": "PLAIN",
-                "sasl.username": "admin",
-                "sasl.password": "admin-secret",
-            }
-        )
-
-        def allow(operation: AclOperation) -> None:
-            acl = AclBinding(
-                ResourceType.TOPIC, "orders", ResourcePatternType.LITERAL, "User:alice", "*", operation,
-                AclPermissionType.ALLOW,
-            )  # fmt: skip
-            admin.create_acls([acl])[acl].result(10)
-
         with pytest.raises(AccessError, match="topic orders: this user lacks the permission DESCRIBE"):
             ends_of(alice)
-        allow(AclOperation.DESCRIBE)
+        allow(server.bootstrap, ResourceType.TOPIC, "orders", AclOperation.DESCRIBE)
         with pytest.raises(AccessError, match="topic orders: this user lacks the permission READ"):
             ends_of(alice)
-        allow(AclOperation.READ)
+        allow(server.bootstrap, ResourceType.TOPIC, "orders", AclOperation.READ)
 
         assert ends_of(alice) == {0: 0}
 

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AclOperation, AdminClient, ResourceType
 
 from groupcoord.live.client import KafkaCluster
 from groupcoord.live.cluster import ListedGroups
@@ -25,16 +18,15 @@ from groupcoord.live.snapshots import GONE, Problem, Snapshot, take_snapshot
 from groupcoord.polling.views import topics_of
 from groupcoord.testing import ServerThread
 
-from .test_log_in import PLAIN, USERS, address_with, log_in
+from .logging_in import ADMIN, PLAIN, USERS, WITH_ACLS, address_with, allow, log_in
 
 LACKS = "this user lacks the permission DESCRIBE"
 
 
-def commit(bootstrap: str, *group_ids: str, **settings: str) -> None:
+def commit(bootstrap: str, *group_ids: str, login: Mapping[str, str] | None = None) -> None:
     """Commit an offset for each of some groups."""
-    login = {name.replace("_", "."): value for name, value in settings.items()}
     for group_id in group_ids:
-        client = Consumer({"bootstrap.servers": bootstrap, "group.id": group_id, **login})
+        client = Consumer({"bootstrap.servers": bootstrap, "group.id": group_id, **(login or {})})
         client.commit(offsets=[TopicPartition("orders", 0, 5)], asynchronous=False)
         client.close()
 
@@ -62,33 +54,14 @@ class Disturbed(KafkaCluster):
 
 def test_missing_permissions_are_named(tmp_path: Path) -> None:
     """Groups are left out without DESCRIBE on the cluster, offsets without it on the topic: both is said."""
-    settings = {
-        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
-        "sasl.enabled.mechanisms": "PLAIN",
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:admin",
-    }
-    with ServerThread(topics={"orders": 1}, settings=settings, users=USERS) as server:
-        login = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}
-        login |= {"sasl_username": "admin", "sasl_password": "admin-secret"}
-        commit(server.bootstrap, "billing", "audit", **login)
-        admin = AdminClient(
-            {"bootstrap.servers": server.bootstrap, **{name.replace("_", "."): value for name, value in login.items()}}
-        )
-
-        def allow(kind: ResourceType, name: str) -> None:
-            acl = AclBinding(
-                kind, name, ResourcePatternType.LITERAL, "User:alice", "*", AclOperation.DESCRIBE,
-                AclPermissionType.ALLOW,
-            )  # fmt: skip
-            admin.create_acls([acl])[acl].result(10)
-
+    with ServerThread(topics={"orders": 1}, settings=WITH_ACLS, users=USERS) as server:
+        commit(server.bootstrap, "billing", "audit", login=ADMIN)
         cluster = KafkaCluster(address_with(tmp_path, server.bootstrap, log_in(PLAIN, "PLAIN")).settings())
-        allow(ResourceType.GROUP, "billing")
+        allow(server.bootstrap, ResourceType.GROUP, "billing", AclOperation.DESCRIBE)
         few = snapshot_of(cluster)
-        allow(ResourceType.BROKER, "kafka-cluster")
+        allow(server.bootstrap, ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE)
         more = snapshot_of(cluster)
-        allow(ResourceType.TOPIC, "orders")
+        allow(server.bootstrap, ResourceType.TOPIC, "orders", AclOperation.DESCRIBE)
         most = snapshot_of(cluster)
         cluster.close()
 

@@ -8,18 +8,18 @@ from typing import Any, NamedTuple
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from typer.testing import CliRunner
 
 import groupcoord.spark as pipeline
 import groupcoord.spark.analysis
 import groupcoord.spark.running
-from groupcoord.cli import USAGE_ERROR, make_app
+from groupcoord.cli import USAGE_ERROR
 from groupcoord.cli.analyze import _Watch
 from groupcoord.spark.analysis import Analysis
 from groupcoord.spark.java import JavaNotFoundError
 from groupcoord.spark.running import SparkFailedError, one_run
 
 from ..history.consumer_story import CREW, crew, write_story
+from ..local.command import Run, run
 
 TABLES = (
     *("records", "read_counts", "corrupt", "partition_load", "commits", "current_offsets", "generations", "members"),
@@ -27,21 +27,6 @@ TABLES = (
     *("epochs", "memberships", "moves", "revocations"),
 )
 LOST_BYTES = 7
-
-
-class Run(NamedTuple):
-    """What came of a command line."""
-
-    status: int
-    output: str
-    error: str
-
-
-def run(*words: str | Path) -> Run:
-    """Run ``groupcoord analyze`` in this process."""
-    arguments = ["analyze", *map(str, words)]
-    result = CliRunner().invoke(make_app(arguments), arguments, catch_exceptions=False)
-    return Run(result.exit_code, result.stdout, result.stderr)
 
 
 class Analyzed(NamedTuple):

@@ -14,6 +14,7 @@ from pathlib import Path
 from socket import gethostname
 
 import fsspec
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -70,6 +71,25 @@ def test_results_follow_the_log(spark: SparkSession, tmp_path: Path) -> None:
         Following([data], out, partitions=[1])
     with pytest.raises(InputError, match="is not empty"):
         Analysis([data], out)
+
+
+@pytest.mark.slow
+def test_a_directory_without_timestamps_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+    """What was followed before tables had timestamps goes on; new parts have them, older ones read as null."""
+    out, log = tmp_path / "out", Log(tmp_path / "data").add(commit(0, 5))
+    Following([tmp_path / "data"], out).run(spark, Followed().is_stopped, lambda progress: None)
+    for path in out.rglob("*.parquet"):
+        table = pq.ParquetFile(path).read()
+        pq.write_table(table.select([name for name in table.column_names if not name.endswith("_utc")]), path)
+        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+    log.add(commit(1, 6))
+    Following([tmp_path / "data"], out).run(spark, Followed().is_stopped, lambda progress: None)
+    tables = pipeline.FollowedTables(spark, out)
+    commits = spark.read.option("mergeSchema", True).parquet(f"{out}/tables/commits")
+
+    assert tables.table("commits").count() == tables.table("current_offsets").count() == 2
+    assert [row.commit_timestamp_utc is None for row in commits.orderBy("log_offset").collect()] == [True, False]
+    assert spark.read.parquet(f"{out}/tables/current_offsets").where("commit_timestamp_utc is null").count() == 0
 
 
 def test_the_page_takes_a_fifth_of_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,18 +22,17 @@ from groupcoord.consumer_protocol import (
     encode_subscription,
 )
 from groupcoord.core.records import GroupMetadataRecord, MemberRecord, OffsetCommitRecord, Record, TransactionMarker
-from groupcoord.history import LogHistory
+from groupcoord.history.anomalies import Thresholds
 from groupcoord.records.batches import encode_batch
 from groupcoord.records.codec import encode_record
-from groupcoord.records.salvage import SoundBatch, salvage_batches
 from groupcoord.spark import group_schemas
-from groupcoord.spark.anomalies import Thresholds
 from groupcoord.spark.groups import complete_from
 from groupcoord.spark.schemas import END_OFFSETS
 
 from ..bench.spark_logs import write_log
 from ..docs.markdown import DOCS
 from ..history.consumer_story import CREW, crew, moving, write_story
+from ..history.whole_logs import rows_of_logs
 
 SCHEMAS = {
     name: value for name, value in vars(group_schemas).items() if isinstance(value, StructType) and name[0] != "_"
@@ -99,10 +98,8 @@ class Log:
         return self.add(at_ms, record)
 
 
-@pytest.fixture(scope="module")
-def troubled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DataFrame, DataFrame]]:
-    """Records of groups with every trouble, and their history."""
-    folder = tmp_path_factory.mktemp("troubled")
+def write_troubled(folder: Path) -> None:
+    """Write a log of groups with every trouble."""
     log = Log(folder)
     log.generation(0, "stormy", 1, a1=[0], b1=[1])
     for number in range(2, 9):
@@ -126,6 +123,13 @@ def troubled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> I
     log.add(500_008, own_expiry)
     log.commit(595_000, "open", 1).commit(595_500, "open", 2, producer_id=7)
     log.commit(600_000, "last", 1)
+
+
+@pytest.fixture(scope="module")
+def troubled(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DataFrame, DataFrame]]:
+    """Records of groups with every trouble, and their history."""
+    folder = tmp_path_factory.mktemp("troubled")
+    write_troubled(folder)
     records = pipeline.read_log(spark, folder).cache()
     history = pipeline.history(records).cache()
     yield records, history
@@ -182,16 +186,7 @@ def test_tables_are_on_the_page(name: str) -> None:
 
 def told_without_spark(folder: Path) -> list[str]:
     """Return the history of every group as the pure reading of the files tells it, in a form that can be compared."""
-    rows: list[dict[str, Any]] = []
-    for partition in sorted(folder.glob("__consumer_offsets-*")):
-        found = LogHistory(int(partition.name.rpartition("-")[2]))
-        for path in sorted(partition.glob("*.log")):
-            found.begin_file()
-            data = path.read_bytes()
-            for one in salvage_batches(lambda start, size, data=data: data[start : start + size], len(data)):
-                if isinstance(one, SoundBatch):
-                    found.add(one)
-        rows += [{"group_id": row.group_id, row.kind: row.values} for row in found.rows()]
+    rows = [{"group_id": row.group_id, row.kind: row.values} for row in rows_of_logs(folder)]
     return sorted(json.dumps(row, default=bytes.hex, sort_keys=True) for row in rows)
 
 

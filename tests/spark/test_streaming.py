@@ -10,6 +10,7 @@ from typing import Any
 
 import fsspec
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -358,6 +359,36 @@ def test_an_end_of_now_stays(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes() + batch_at(3))
     segment(tmp_path, 0, [0], partition=1)
     assert [reading.read() for _ in range(4)] == [[0], [1], [2], []]
+
+
+def test_an_end_of_now_is_found_from_where_the_stream_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However large the last file, what is read to find its end is what is new."""
+    path = segment(tmp_path, 0, list(range(200)))
+    reading = Reading(tmp_path)
+    reading.read()
+    path.write_bytes(path.read_bytes() + batch_at(200))
+    sizes: list[int] = []
+
+    def counting(self: LocalFileSystem, path: str, start: int, end: int) -> bytes:
+        sizes.append(end - start)
+        return plain(self, path, start, end)
+
+    plain = LocalFileSystem.cat_file
+    monkeypatch.setattr(LocalFileSystem, "cat_file", counting)
+    reading.reader.prepareForTriggerAvailableNow()
+    found = reading.reader.latestOffset(reading.offset, None)
+    assert next(iter(found.values()))["next_offset"] == 201
+    assert sum(sizes) <= 2 * len(batch_at(200))
+
+
+def test_a_file_that_goes_before_its_end_is_found_is_told(tmp_path: Path) -> None:
+    """The update is begun again: compaction took the file."""
+    path = segment(tmp_path, 0, [0, 1])
+    reading = Reading(tmp_path)
+    reading.reader.prepareForTriggerAvailableNow()
+    path.unlink()
+    with pytest.raises(LogChangedError, match=f"{path} was deleted while it was read"):
+        reading.read()
 
 
 def test_cursors_end_at_batches(tmp_path: Path) -> None:

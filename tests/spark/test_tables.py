@@ -7,12 +7,15 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
 import groupcoord.spark as pipeline
 from groupcoord.cli import main
+from groupcoord.columns.times import LATEST_MS, with_times
 from groupcoord.core.records import OffsetCommitRecord, OffsetTombstone, Record, TransactionMarker
 from groupcoord.records.batches import encode_batch
 from groupcoord.records.codec import encode_record
@@ -154,6 +157,18 @@ def test_tables_have_their_declared_schemas(broker_records: DataFrame, spark: Sp
 
     for name, (table, schema) in made.items():
         assert shape(table.schema) == shape(schema), name
+
+
+def test_timestamps_are_those_of_arrow(spark: SparkSession) -> None:
+    """Whether Spark or a worker writes a table: moments have the same timestamp, also at the ends of the calendar."""
+    moments = [0, 1_700_000_000_123, LATEST_MS, None, -1, LATEST_MS + 1, 2**63 - 1]
+    table = spark.createDataFrame([(moment, 5) for moment in moments], "started_ms long, took_ms long")
+    found = pipeline.with_times(table)
+    expected = with_times(pa.table({"started_ms": pa.array(moments, pa.int64()), "took_ms": [5] * len(moments)}))
+
+    assert found.columns == pipeline.with_times(found).columns == expected.column_names
+    told = [row.at_us for row in found.select(F.unix_micros("started_utc").alias("at_us")).collect()]
+    assert told == expected["started_utc"].cast(pa.int64()).to_pylist()
 
 
 def test_transactions_count_once_they_are_committed(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,16 +1,24 @@
-"""The coordinator replays sorted rows as they come, without Spark: hot groups, transactions, bounded memory."""
+"""The coordinator replays sorted rows as they come: hot groups, transactions, bounded memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
+import groupcoord.spark as pipeline
 from groupcoord.columns.schema import RECORDS
 from groupcoord.coordinator import LoadError
-from groupcoord.spark.verify import RECORDS_FIELD, replay_batches
+from groupcoord.core.records import OffsetCommitRecord, OffsetTombstone
+from groupcoord.local.replay import RECORDS_FIELD, replay_batches
+from groupcoord.spark.verify import replay
+
+from .test_tables import GROUP, TOPIC, Log
+from .test_tables import commit as commit_record
 
 SCHEMA = RECORDS
 
@@ -121,3 +129,20 @@ def test_a_hot_group_is_streamed() -> None:
     assert asked == list(range(50))
     assert batch.to_pylist()[0]["number"] == 5_000
     assert [row["text"] for row in batch.to_pylist() if row["field"] == "offset"] == ["49|-1|"] * 5
+
+
+def test_of_each_partition_the_last_commit_is_loaded(spark: SparkSession, tmp_path: Path) -> None:
+    """And its last tombstone, and all of transactions: the answers are those of the whole log.
+
+    A group all of whose offsets are gone is still there until its own tombstone comes.
+    """
+    log = Log(tmp_path)
+    for offset in range(9):
+        log.add(commit_record(0, offset), commit_record(1, offset), OffsetCommitRecord("gone", TOPIC, 0, offset))
+    log.add(commit_record(2, 10, 7), producer_id=7).add(commit_record(0, 20)).end(7, committed=True)
+    log.add(OffsetTombstone(GROUP, TOPIC, 1), OffsetTombstone("gone", TOPIC, 0))
+    found = replay(pipeline.read_log(spark, tmp_path)).collect()
+
+    assert {row.group_id: row.number for row in found if row.field == RECORDS_FIELD} == {GROUP: 5, "gone": 2}
+    assert {row.group_id: row.text for row in found if row.field == "state"} == {GROUP: "Empty", "gone": "Empty"}
+    assert {row.topic_partition: row.text for row in found if row.field == "offset"} == {0: "20|-1|", 2: "10|-1|"}

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ssl
-import tempfile
-from pathlib import Path
 from typing import NamedTuple
 
 from groupcoord.errors import ConfigError
 from groupcoord.host.security.principals import NewPrincipal, certificate_principal, parse_rules
 from groupcoord.host.security.settings import SecuritySettings
+from groupcoord.pem import load_identity
 
 _VERIFY = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
@@ -60,12 +59,7 @@ def _load_identity(context: ssl.SSLContext, settings: SecuritySettings) -> None:
     if settings.ssl_keystore_location:
         context.load_cert_chain(settings.ssl_keystore_location, password=password)
     elif settings.ssl_keystore_certificate_chain and settings.ssl_keystore_key:
-        # The ssl module reads keys from files only; this one is gone before anybody connects.
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, "key.pem")
-            path.touch(mode=0o600)
-            path.write_text(f"{settings.ssl_keystore_key}\n{settings.ssl_keystore_certificate_chain}\n")
-            context.load_cert_chain(path, password=password)
+        load_identity(context, settings.ssl_keystore_key, settings.ssl_keystore_certificate_chain, password)
     else:
         raise ValueError("a listener with TLS needs a certificate and its key")
 

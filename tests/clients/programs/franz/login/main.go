@@ -1,6 +1,7 @@
 // Logs in with franz-go, and tells the topics that it sees, or "refused".
 //
-// Arguments: HOST:PORT MECHANISM USER PASSWORD [AUTHORITY]. PASSWORD is the token of OAUTHBEARER; AUTHORITY a PEM file, for TLS.
+// Arguments: HOST:PORT MECHANISM USER PASSWORD [AUTHORITY]. PASSWORD is the token of OAUTHBEARER; AUTHORITY a PEM file, for
+// TLS. With "certificate" for a mechanism there is no SASL: PASSWORD is a PEM file of the client's own, or empty.
 package main
 
 import (
@@ -10,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -34,15 +36,25 @@ func mechanism(name, user, password string) sasl.Mechanism {
 }
 
 func main() {
-	options := []kgo.Opt{kgo.SeedBrokers(os.Args[1]), kgo.SASL(mechanism(os.Args[2], os.Args[3], os.Args[4]))}
+	options := []kgo.Opt{kgo.SeedBrokers(os.Args[1])}
+	settings := &tls.Config{}
+	if os.Args[2] != "certificate" {
+		options = append(options, kgo.SASL(mechanism(os.Args[2], os.Args[3], os.Args[4])))
+	} else if os.Args[4] != "" {
+		own, err := tls.LoadX509KeyPair(os.Args[4], os.Args[4])
+		if err != nil {
+			panic(err)
+		}
+		settings.Certificates = []tls.Certificate{own}
+	}
 	if len(os.Args) > 5 {
 		authority, err := os.ReadFile(os.Args[5])
 		if err != nil {
 			panic(err)
 		}
-		roots := x509.NewCertPool()
-		roots.AppendCertsFromPEM(authority)
-		options = append(options, kgo.DialTLSConfig(&tls.Config{RootCAs: roots}))
+		settings.RootCAs = x509.NewCertPool()
+		settings.RootCAs.AppendCertsFromPEM(authority)
+		options = append(options, kgo.DialTLSConfig(settings))
 	}
 	client, err := kgo.NewClient(options...)
 	if err != nil {
@@ -52,7 +64,7 @@ func main() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	response, err := kmsg.NewPtrMetadataRequest().RequestWith(ctx, client)
-	if errors.Is(err, kerr.SaslAuthenticationFailed) {
+	if errors.Is(err, kerr.SaslAuthenticationFailed) || err != nil && strings.Contains(err.Error(), "certificate required") {
 		fmt.Println("refused")
 		return
 	}

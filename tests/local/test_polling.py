@@ -14,20 +14,21 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
 
 from groupcoord.cli import USAGE_ERROR
+from groupcoord.columns.tables import Columns, arrow_schema
+from groupcoord.columns.times import schema_with_times
 from groupcoord.history.causes import EXPIRY_OR_LEAVE, JOIN
 from groupcoord.live.settings import ClusterAddress
-from groupcoord.spark.polling import APPENDED, POLLS, PROBLEMS, REPLACED, Polled, Polling
+from groupcoord.local.polling import APPENDED, POLLS, PROBLEMS, REPLACED, Polled, Polling
 from groupcoord.testing import ServerThread
 
 from ..docs.markdown import DOCS
-from .test_analyze import run
+from .command import run
 
 GROUP = "billing"
 ENDS_WITHIN_S = 20.0
+SQL_TYPES = {"int64": "bigint", "bool": "boolean"}
 
 
 @pytest.fixture
@@ -134,14 +135,14 @@ def test_polls_show_what_clients_did(server: ServerThread, tmp_path: Path, proto
 
 
 @pytest.mark.parametrize("schema", [POLLS, PROBLEMS], ids=["polls", "problems"])
-def test_the_page_tells_what_polls_add(schema: StructType) -> None:
+def test_the_page_tells_what_polls_add(schema: Columns) -> None:
     """Tables that there are of polls alone are on the page with each column."""
-    lines = [f"| {one.name} | {one.dataType.simpleString()} | {one.metadata['comment']} |" for one in schema]
+    lines = [f"| {one.name} | {SQL_TYPES.get(str(one.type), one.type)} | {one.comment} |" for one in schema]
 
     assert "\n".join(["| column | type | |", "|---|---|---|", *lines, ""]) in (DOCS / "live.md").read_text("utf-8")
 
 
-def test_the_command_asks_once(spark: SparkSession, server: ServerThread, tmp_path: Path) -> None:
+def test_the_command_asks_once(server: ServerThread, tmp_path: Path) -> None:
     """Without --follow there is one poll; what belongs to logs is refused, and so is a directory that isn't empty."""
     words = ("--bootstrap-server", server.bootstrap, "--poll", "--out", tmp_path / "out")
     done = run(*words)
@@ -149,8 +150,9 @@ def test_the_command_asks_once(spark: SparkSession, server: ServerThread, tmp_pa
     assert (done.status, done.error) == (0, "")
     assert "poll 1: 0 groups, 0 members, 0 offsets" in done.output
     assert f"report: {tmp_path}/out/report.html" in done.output.replace("\n", "")
-    for name, schema in (REPLACED | APPENDED).items():
-        assert spark.read.parquet(f"file://{tmp_path}/out/tables/{name}").columns == schema.fieldNames()
+    for name, columns in (REPLACED | APPENDED).items():
+        written = pq.read_schema(next((tmp_path / "out" / "tables" / name).glob("*.parquet")))
+        assert written.names == schema_with_times(arrow_schema(columns)).names
     assert run(*words).error == f"groupcoord analyze: {tmp_path}/out is not empty\n"
     refused = run(*words, "--verify")
     assert (refused.status, refused.error) == (

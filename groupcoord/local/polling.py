@@ -1,6 +1,6 @@
 """A cluster's groups, asked for every so often, to tables and one page: what ``groupcoord analyze --poll`` runs.
 
-Rows are few, so Arrow writes them: of Spark there is nothing but the declared schemas, and no Java.
+Rows are few: neither Spark nor its limits are needed.
 """
 
 from __future__ import annotations
@@ -9,53 +9,52 @@ import os
 from collections.abc import Callable, Iterable
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from attrs import frozen
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import BooleanType, LongType, StringType, StructType
 
 from groupcoord.clock import Clock, SystemClock
+from groupcoord.columns.group_tables import EPOCHS, GROUPS, MEMBERS, REBALANCES
+from groupcoord.columns.results import ResultDirectory
+from groupcoord.columns.schema import Column
+from groupcoord.columns.tables import CURRENT_OFFSETS, LAG, LIVE_END_OFFSETS, Columns, arrow_schema
 from groupcoord.live.connection import connection
 from groupcoord.live.settings import ClusterAddress
 from groupcoord.live.snapshots import Snapshot, take_snapshot
+from groupcoord.local.page import write_report
+from groupcoord.local.tables import END_OFFSETS_TABLE
 from groupcoord.polling import rows
 from groupcoord.polling.figures import PolledFigures
 from groupcoord.polling.groups import PolledGroups
 from groupcoord.polling.rows import Row
 from groupcoord.polling.views import topics_of
 from groupcoord.report.model import Report
-from groupcoord.spark.analysis import END_OFFSETS_TABLE, write_report
-from groupcoord.spark.group_schemas import EPOCHS, GROUPS, MEMBERS, REBALANCES
-from groupcoord.spark.output import OutputDirectory
-from groupcoord.spark.schemas import CURRENT_OFFSETS, LAG, LIVE_END_OFFSETS, table_schema
 
-_LONG, _STRING = LongType(), StringType()
-_POLLED = ("polled_ms", _LONG, "when the poll was over that showed it")
+_LONG, _STRING = pa.int64(), pa.string()
+_POLLED = Column("polled_ms", _LONG, "when the poll was over that showed it")
 
-POLLS = table_schema(
+POLLS: Columns = (
     _POLLED,
-    ("asked_ms", _LONG, "when it began"),
-    ("groups", _LONG, "how many groups it shows"),
-    ("problems", _LONG, "how much is not told: so many rows of problems"),
-    (
+    Column("asked_ms", _LONG, "when it began"),
+    Column("groups", _LONG, "how many groups it shows"),
+    Column("problems", _LONG, "how much is not told: so many rows of problems"),
+    Column(
         "is_whole",
-        BooleanType(),
+        pa.bool_(),
         "every broker listed its groups: one that is missing does not exist, or may not be seen",
     ),
 )
 """One row a poll."""
 
-PROBLEMS = table_schema(
+PROBLEMS: Columns = (
     _POLLED,
-    ("subject", _STRING, "group NAME, topic NAME, broker ID, or cluster"),
-    ("problem", _STRING, "what is not told of it, and why"),
+    Column("subject", _STRING, "group NAME, topic NAME, broker ID, or cluster"),
+    Column("problem", _STRING, "what is not told of it, and why"),
 )
 """What polls did not tell."""
 
 
-def _polled(schema: StructType) -> StructType:
-    """Return the schema of a table whose rows are of polls: with one more column, which marks them."""
-    return StructType([*schema.fields, *table_schema(_POLLED).fields])
+def _polled(columns: Columns) -> Columns:
+    """Return the columns of a table whose rows are of polls: with one more, which marks them."""
+    return (*columns, _POLLED)
 
 
 REPLACED = {
@@ -112,7 +111,7 @@ class Polling:
         self._address = address
         self._clock = clock or SystemClock()
         inputs = (f"kafka://{address.settings().bootstrap_servers}",)
-        self._output = OutputDirectory(out)
+        self._output = ResultDirectory(out)
         self._groups = PolledGroups()
         self._figures = PolledFigures(inputs, self._groups)
         self._counts = dict.fromkeys((*REPLACED, *APPENDED), 0)
@@ -167,12 +166,10 @@ class Polling:
         if found or self._number == 1:
             self._counts[name] += self._write(name, f"poll-{self._number:08}", found, APPENDED[name])
 
-    def _write(self, name: str, part: str, some: Iterable[Row], schema: StructType) -> int:
-        """Write a file of a table so that readers see it whole or not at all; Spark passes over names with a dot."""
-        table = pa.Table.from_pylist(list(some), to_arrow_schema(schema))
-        file_system, folder = self._output.place(f"tables/{name}")
-        file_system.makedirs(folder, exist_ok=True)
-        with file_system.open(f"{folder}/.{part}", "wb") as file:
-            pq.write_table(table, file)
-        file_system.mv(f"{folder}/.{part}", f"{folder}/{part}.parquet")
-        return int(table.num_rows)
+    def _write(self, name: str, part: str, some: Iterable[Row], columns: Columns) -> int:
+        """Write a file of a table so that readers see it whole or not at all."""
+        schema = arrow_schema(columns)
+        rows = pa.RecordBatch.from_pylist(list(some), schema)
+        with self._output.new_table_file(f"tables/{name}/{part}.parquet", schema) as file:
+            file.write(rows)
+        return int(rows.num_rows)

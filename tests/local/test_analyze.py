@@ -1,0 +1,234 @@
+"""``groupcoord analyze --engine local``: the tables and the page of logs without Spark, and how it refuses."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from groupcoord.cli import USAGE_ERROR
+from groupcoord.cli import analyze as command
+from groupcoord.columns.errors import InputError, RunFailedError
+from groupcoord.columns.results import ResultDirectory
+from groupcoord.local.analysis import LocalAnalysis
+from groupcoord.local.tables import END_OFFSETS_TABLE, TABLES
+
+from ..history.consumer_story import CREW, crew, write_story
+from ..live.recorded import TOPIC, recorded_server
+from .command import Run, run
+from .written import columns_of, read_table, table_names, written_columns
+
+LOST_BYTES = 7
+SPARK_OPTIONS = {"--follow": (), "--master": ("local",), "--memory": ("1g",), "--compiler": ("c1",), "--conf": ("a=b",)}
+
+
+class Analyzed(NamedTuple):
+    """A run that went well."""
+
+    folder: Path
+    run: Run
+    summary: dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def analyzed(broker_log: Path, tmp_path_factory: pytest.TempPathFactory) -> Analyzed:
+    """A run over the log of a broker, with a torn tail."""
+    folder = tmp_path_factory.mktemp("analyzed") / "results [1]"
+    torn = tmp_path_factory.mktemp("torn") / "__consumer_offsets-5" / f"{0:020d}.log"
+    torn.parent.mkdir()
+    torn.write_bytes(bytes(LOST_BYTES))
+    ends = folder.parent / "ends.csv"
+    ends.write_text("topic,topic_partition,end_offset\nt-6,0,1000\n", "utf-8")
+    words = (broker_log, torn, "--out", folder, "--engine", "local", "--verify", "--end-offsets", ends)
+    done = run(*words)
+    return Analyzed(folder, done, json.loads((folder / "summary.json").read_text("utf-8")))
+
+
+def test_every_table_is_there(analyzed: Analyzed) -> None:
+    """Each has as many rows as the summary says, and the columns that are declared, the large ones by log partition."""
+    assert table_names(analyzed.folder) == set(TABLES) - {END_OFFSETS_TABLE} == set(analyzed.summary["tables"])
+    for name in table_names(analyzed.folder):
+        table = read_table(analyzed.folder, name)
+        assert table.num_rows == analyzed.summary["tables"][name], name
+        assert columns_of(table) == written_columns(name), name
+    assert {path.name for path in (analyzed.folder / "tables" / "commits").iterdir()} == {
+        f"log_partition={number}" for number in (1, 2, 3, 4, 6, 7)
+    }
+
+
+def test_offsets_are_those_of_the_broker(analyzed: Analyzed, broker_truth: dict[str, Any]) -> None:
+    """Every group has exactly the offsets that the broker listed; open transactions are those that it knew."""
+    found: dict[str, dict[str, list[Any]]] = {group_id: {} for group_id in broker_truth["offsets"]}
+    for row in read_table(analyzed.folder, "current_offsets").to_pylist():
+        value = [row["committed_offset"], row["leader_epoch"], row["metadata"]]
+        found[row["group_id"]][f"{row['topic']}:{row['topic_partition']}"] = value
+    pending: dict[str, dict[str, int]] = {}
+    for row in read_table(analyzed.folder, "commits").to_pylist():
+        if row["transaction"] == "open":
+            place = f"{row['topic']}:{row['topic_partition']}"
+            pending.setdefault(row["group_id"], {})[place] = row["committed_offset"]
+
+    assert found == broker_truth["offsets"]
+    assert pending == broker_truth["pending_transaction_offsets"]
+
+
+def test_coordinators_agree_and_what_is_lost_is_told(analyzed: Analyzed) -> None:
+    """Coordinators that loaded the log answer what the tables say; the torn bytes are counted and told."""
+    assert (analyzed.run.status, analyzed.run.error) == (0, "")
+    assert analyzed.summary["verification"]["difference_count"] == 0
+    assert analyzed.summary["verification"]["groups"] == analyzed.summary["overview"]["groups"] > 0
+    assert analyzed.summary["overview"]["corrupt_bytes"] == LOST_BYTES
+    assert "1 byte ranges could not be read" in analyzed.run.output
+    assert "verified: coordinators that loaded the log answer what the tables say" in analyzed.run.output
+
+
+def test_the_page_says_what_the_terminal_does(analyzed: Analyzed) -> None:
+    """The page is there with the figures of the summary, and the terminal tells where."""
+    page, overview = (analyzed.folder / "report.html").read_text("utf-8"), analyzed.summary["overview"]
+
+    assert f"<b>{overview['rebalances']:,}</b><span>rebalances</span>" in page
+    assert f"{overview['groups']:,} groups, {overview['rebalances']:,} rebalances" in analyzed.run.output
+    assert f"report: {analyzed.folder}/report.html" in analyzed.run.output
+    assert {row["topic"] for row in analyzed.summary["lag"]} == {"t-6"}
+
+
+def test_differences_are_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a table says something else than coordinators do, that is told, and the exit status is 1."""
+    log = write_story(tmp_path / "log", crew)
+    monkeypatch.setattr("groupcoord.local.analysis.partition_holders", _forge)
+    told = run(log, "--out", tmp_path / "out", "--engine", "local", "--verify")
+
+    assert told.status == 1
+    assert "verified: 1 differences" in told.output
+    assert f"group {CREW}: state is Stable for the coordinator, Empty in the table" in told.output
+
+
+def _forge(found: Any) -> dict[Any, Any]:
+    """Let the history say something else from here on."""
+    (group,) = found["group"]
+    group["state"] = "Empty"
+    return {}
+
+
+WITHOUT_SPARK = """
+import sys
+from importlib.abc import MetaPathFinder
+
+class NoSpark(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("pyspark", "py4j", "pandas"):
+            raise ModuleNotFoundError(f"{name} is not there", name=name)
+
+import importlib.util
+found = importlib.util.find_spec
+importlib.util.find_spec = lambda name, package=None: None if name == "pyspark" else found(name, package)
+sys.meta_path.insert(0, NoSpark())
+from groupcoord.cli import main
+main(sys.argv[1:])
+"""
+
+
+def without_spark(*words: str | Path) -> Run:
+    """Run ``groupcoord analyze`` where neither pyspark nor pandas is installed."""
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_SPARK, "analyze", *map(str, words)], capture_output=True, text=True, timeout=120
+    )
+    return Run(done.returncode, done.stdout, done.stderr)
+
+
+def test_where_pyspark_is_missing_this_process_does_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says so in one line; what only Spark does is refused with the package that is missing."""
+    log = write_story(tmp_path / "log", crew)
+    done = without_spark(log, "--out", tmp_path / "out", "--verify")
+    monkeypatch.setattr(command, "find_spec", lambda name: None)
+    refused = run(log, "--out", tmp_path / "other", "--follow")
+
+    assert done.status == 0, done.error
+    assert done.error == "pyspark is not installed: this process does the work, as with --engine local\n"
+    assert (tmp_path / "out" / "report.html").exists()
+    assert (refused.status, refused.error) == (
+        USAGE_ERROR,
+        "groupcoord analyze: --follow needs Spark, and pyspark is not installed; "
+        "try: pip install 'groupcoord[serve,spark]'\n",
+    )
+
+
+def test_what_only_spark_understands_is_refused(broker_log: Path, tmp_path: Path) -> None:
+    """Each option of Spark's is named, and nothing is left behind."""
+    for option, values in SPARK_OPTIONS.items():
+        refused = run(broker_log, "--out", tmp_path / "out", "--engine", "local", option, *values)
+        assert (refused.status, refused.error) == (
+            USAGE_ERROR,
+            f"groupcoord analyze: --engine local starts no Spark: it goes without {option}\n",
+        )
+    refused = run("--bootstrap-server", "127.0.0.1:1", "--poll", "--engine", "spark", "--out", tmp_path / "out")
+    assert refused.error == "groupcoord analyze: --poll starts no Spark: it goes without --engine spark\n"
+    assert not (tmp_path / "out").exists()
+
+
+def test_bad_input_is_one_line(broker_log: Path, tmp_path: Path) -> None:
+    """Paths, directories and ends that can't be used are refused as on Spark, before anything is written."""
+    ends = tmp_path / "ends.csv"
+    ends.write_text("topic,topic_partition,end_offset\nt-6,0,many\n", "utf-8")
+    new = tmp_path / "new"
+    cases: list[tuple[list[str | Path], str]] = [
+        ([tmp_path / "nowhere", "--out", new], "there is no such file or directory"),
+        ([broker_log, "--out", tmp_path], "is not empty"),
+        ([broker_log, "--out", new, "--partition", "5"], "none of the log partitions"),
+        ([broker_log, "--out", new, "--end-offsets", tmp_path / "none.csv"], "no such file"),
+        ([broker_log, "--out", new, "--end-offsets", ends], "ends.csv: "),
+    ]
+    for words, told in cases:
+        refused = run(*words, "--engine", "local")
+        assert refused.status == USAGE_ERROR, words
+        assert refused.error.startswith("groupcoord analyze: "), refused.error
+        assert told in refused.error, refused.error
+        assert refused.error.count("\n") == 1
+
+
+def test_more_than_memory_holds_is_for_spark(broker_log: Path, tmp_path: Path) -> None:
+    """Too many bytes are refused before anything is read, too many records as they are met; both name the way out."""
+    with pytest.raises(InputError, match=r"^these logs have .* up to 1,000 bytes: use --engine spark, or --partition$"):
+        LocalAnalysis([broker_log], tmp_path / "out", bytes_max=1_000)
+    with pytest.raises(InputError, match=r"^there are more than 5 records, .*: use --engine spark$"):
+        LocalAnalysis([broker_log], tmp_path / "out", rows_max=5).run()
+
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_full_disk_is_one_line(broker_log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What fails on the way is told as a failure, not as a wrong command."""
+
+    def no_room(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    analysis = LocalAnalysis([broker_log], tmp_path / "out", partitions=[6])
+    monkeypatch.setattr(ResultDirectory, "replace_text", no_room)
+    with pytest.raises(RunFailedError, match="No space left on device"):
+        analysis.run()
+
+
+def test_a_cluster_is_read(tmp_path: Path) -> None:
+    """Its log gives tables, and it is asked where the topics end."""
+    with recorded_server(tmp_path / "cluster") as server:
+        words = ("--bootstrap-server", server.bootstrap, "--topic", TOPIC, "--partition", "6")
+        done = run(*words, "--out", tmp_path / "out", "--engine", "local", "--verify")
+    asked = read_table(tmp_path / "out", END_OFFSETS_TABLE)
+
+    assert done.status == 0, done.error
+    assert read_table(tmp_path / "out", "commits").num_rows > 0
+    assert asked.num_rows > 0
+    assert "lag" in table_names(tmp_path / "out")
+
+
+def test_the_limit_is_that_of_the_help() -> None:
+    """What the command tells of the limit is what holds."""
+    from groupcoord.local.analysis import BYTES_MAX
+    from groupcoord.report.text import told_size
+
+    assert told_size(BYTES_MAX) == "256.0 MiB"
+    assert "256 MiB" in str(command.EngineOption.__metadata__[0].help)

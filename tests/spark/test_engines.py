@@ -1,0 +1,177 @@
+"""Without Spark comes the same as with it: every table, row by row, and every figure of the page."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+
+import groupcoord.spark as pipeline
+from groupcoord.clock import ManualClock
+from groupcoord.columns.times import with_times
+from groupcoord.local.analysis import LocalAnalysis
+from groupcoord.report.model import summary
+from groupcoord.spark.analysis import Analysis
+from groupcoord.testing.logs import GeneratedLog, logs, record_bytes, records
+
+from ..bench.spark_logs import write_log
+from ..history.consumer_story import Story, crew, moving, write_story
+from ..local.written import columns_of, read_table, sorted_rows, table_names, written_columns
+from .test_group_tables import Log, write_troubled
+
+KINDS = {
+    *("offset rewind", "commits stopped", "stalled", "commit storm", "rebalance storm", "flapping member"),
+    *("duplicate owner", "slow revocation", "fenced member"),
+}
+OF_RECORDS = {
+    "commits": pipeline.commits,
+    "current_offsets": pipeline.current_offsets,
+    "read_counts": pipeline.read_counts,
+    "partition_load": pipeline.partition_load,
+}
+NOW_MS = 1_800_000_000_000
+RANDOM_LOGS = 24
+ENDS = "topic,topic_partition,end_offset\nt,0,1000\nt,1,9\nt-6,0,1000\ntopic-0,0,99999999\n"
+
+
+def check_same(spark: SparkSession, out: Path, *paths: Path, end_offsets: Path | None = None) -> None:
+    """Analyze logs with both engines, and compare all that is written."""
+    ends = None if end_offsets is None else str(end_offsets)
+    options: dict[str, Any] = {"end_offsets": ends, "verifies": True, "clock": ManualClock(NOW_MS)}
+    on_spark = Analysis(paths, out / "spark", **options).run(spark)
+    here = LocalAnalysis(paths, out / "local", **options).run()
+
+    assert table_names(out / "local") == table_names(out / "spark")
+    for name in table_names(out / "spark"):
+        check_same_table(out, name)
+    assert rounded(summary(here)) == rounded(summary(on_spark))
+
+
+def check_same_table(out: Path, name: str) -> None:
+    """Compare one table: its columns and their types as declared, and every row."""
+    check_same_rows(read_table(out / "spark", name), read_table(out / "local", name), name)
+
+
+def check_same_rows(one: pa.Table, other: pa.Table, name: str) -> None:
+    """Compare the rows of a table, and its columns."""
+    for table in (one, other):
+        assert not table.num_rows or columns_of(table) == written_columns(name), name
+    assert sorted_rows(other) == sorted_rows(one), name
+
+
+def rounded(value: Any) -> Any:
+    """Return figures whose sums may have been made in another order."""
+    if isinstance(value, float):
+        return round(value, 9)
+    if isinstance(value, dict):
+        return {key: rounded(one) for key, one in value.items()}
+    return [rounded(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def write_ends(folder: Path) -> Path:
+    path = folder / "ends.csv"
+    path.write_text(ENDS, "utf-8")
+    return path
+
+
+def test_tables_of_offsets_are_the_same(broker_records: DataFrame, broker_log: Path, tmp_path: Path) -> None:
+    """What is told of a real broker's commits, transactions among them; the slow tests compare everything."""
+    LocalAnalysis([broker_log], tmp_path).run()
+    for name, make in OF_RECORDS.items():
+        check_same_rows(arrow(make(broker_records)), read_table(tmp_path, name), name)
+
+
+def arrow(table: DataFrame) -> pa.Table:
+    """Return a table of Spark's as one of Arrow's."""
+    rows = [row.asDict(recursive=True) for row in table.collect()]
+    return with_times(pa.Table.from_pylist(rows, to_arrow_schema(table.schema)))
+
+
+def dawdle(story: Story) -> None:
+    """A member takes 40 s to give partitions up, and has a minute."""
+    story.join("hal", rebalance_timeout_ms=60_000)
+    story.live_until(story.clock.now_ms() + 10_000)
+    story.clients["hal"].gives_up_ms = 40_000
+    story.join("ida")
+    story.live_until(story.clock.now_ms() + 60_000)
+
+
+def write_every_trouble(folder: Path) -> None:
+    """Write a log of which every kind of anomaly is told."""
+    write_troubled(folder)
+    log = Log(folder, 1)
+    for step in range(700):
+        log.commit(560_000 + step, "hasty", step)
+    for step in range(12):
+        log.commit(590_000 + 100 * step, "stuck", 7)
+    story = write_story(folder / "story", crew, dawdle)
+    shutil.move(story / "__consumer_offsets-0", folder / "__consumer_offsets-2")
+
+
+@pytest.mark.slow
+def test_troubles_are_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    """A small log with every kind of anomaly."""
+    write_every_trouble(tmp_path / "log")
+    check_same(spark, tmp_path / "out", tmp_path / "log", end_offsets=write_ends(tmp_path))
+    found = read_table(tmp_path / "out" / "local", "anomalies")
+
+    assert set(found["kind"].to_pylist()) == KINDS
+
+
+@pytest.mark.slow
+def test_logs_of_brokers_and_stories_are_the_same(spark: SparkSession, broker_log: Path, tmp_path: Path) -> None:
+    """A real broker's log, consumer groups, many groups that rebalance, transactions, a torn tail and a copy."""
+    write_log(tmp_path / "log", records=60_000, partitions=3, groups=40)
+    for number, story in enumerate((crew, moving)):
+        folder = write_story(tmp_path / f"story-{number}", story) / "__consumer_offsets-0"
+        shutil.move(folder, tmp_path / "log" / f"__consumer_offsets-{40 + number}")
+    torn = tmp_path / "log" / "__consumer_offsets-45" / f"{0:020d}.log"
+    torn.parent.mkdir()
+    torn.write_bytes(b"torn")
+    nameless = tmp_path / "copy" / f"{0:020d}.log"
+    nameless.parent.mkdir()
+    shutil.copy(tmp_path / "log" / "__consumer_offsets-40" / nameless.name, nameless)
+    paths = (broker_log, tmp_path / "log")
+    check_same(spark, tmp_path / "out", *paths, end_offsets=write_ends(tmp_path))
+    check_same(spark, tmp_path / "nameless", nameless)
+
+
+def _logs_of(number: int) -> st.SearchStrategy[GeneratedLog]:
+    """Return logs whose groups are in no other log: a group lies in one log partition."""
+    group_ids = st.sampled_from([f"{number}-{name}" for name in ("a", "b")])
+    return logs(keys_and_values=record_bytes(records=records(group_ids=group_ids)))
+
+
+def check_random(spark: SparkSession, folder: Path, found: list[GeneratedLog]) -> None:
+    """Let each log be a log partition, and compare what both engines make of all."""
+    shutil.rmtree(folder, ignore_errors=True)
+    for number, log in enumerate(found):
+        path = folder / "log" / f"__consumer_offsets-{number}" / f"{0:020d}.log"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(log.data)
+    if any(log.data for log in found):
+        check_same(spark, folder / "out", folder / "log")
+
+
+ONCE = settings(
+    max_examples=1, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck), derandomize=True
+)
+
+
+@pytest.mark.slow
+def test_random_logs_are_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    """Every record type and version, every format and codec, transactions of every kind, and what compaction leaves."""
+
+    @settings(ONCE, max_examples=2)
+    @given(st.tuples(*map(_logs_of, range(RANDOM_LOGS))))
+    def compare(found: tuple[GeneratedLog, ...]) -> None:
+        check_random(spark, tmp_path / "random", list(found))
+
+    compare()
