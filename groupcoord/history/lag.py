@@ -55,6 +55,7 @@ class EndLook(NamedTuple):
 class LagMethod(Enum):
     """How lag as time was found."""
 
+    RECORD = "record"
     INTERPOLATED = "interpolated"
     EXTRAPOLATED = "extrapolated"
 
@@ -118,6 +119,11 @@ def partition_status(window: Sequence[WindowCommit], lag: int, now_ms: int, *, w
 def group_status(statuses: Iterable[LagStatus]) -> LagStatus:
     """Return the status of a group from those of its partitions: the worst, where all above ERR are ERR."""
     return min(max(statuses, default=LagStatus.OK), LagStatus.ERR)
+
+
+def time_lag_by_record(record_timestamp_ms: int, now_ms: int) -> TimeLag:
+    """Return how old a record is that was looked at; not less than 0, though clocks of producers may be ahead."""
+    return TimeLag(max(now_ms - record_timestamp_ms, 0), LagMethod.RECORD)
 
 
 def time_lag(

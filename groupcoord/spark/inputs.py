@@ -11,10 +11,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from groupcoord.columns.errors import InputError
 from groupcoord.columns.files import FileSet, find_segments
+from groupcoord.live.broker_settings import offsets_retention_minutes
+from groupcoord.live.connection import connection
 from groupcoord.live.settings import ClusterAddress
 from groupcoord.spark.cluster_reading import cluster_options, read_cluster_stream, read_end_offsets
 from groupcoord.spark.cluster_source import ClusterOptions
 from groupcoord.spark.reading import log_options
+from groupcoord.spark.record_times import read_record_times
 from groupcoord.spark.schemas import END_OFFSETS
 from groupcoord.spark.source import RecordTask, log_tasks
 from groupcoord.spark.streaming import read_log_stream
@@ -79,6 +82,20 @@ class Input(ABC):
             return None
         where = path if "://" in path else f"file://{os.path.abspath(path)}"
         return spark.read.schema(END_OFFSETS).option("mode", "FAILFAST").csv(where, header=True).persist()
+
+    def read_record_times(self, spark: SparkSession, offsets: DataFrame, ends: DataFrame) -> DataFrame | None:
+        """Return :data:`groupcoord.spark.schemas.RECORD_TIMES`, or None if the lag isn't to go by them.
+
+        Args:
+            spark: any session.
+            offsets: the committed ones.
+            ends: where their partitions end.
+        """
+        return None
+
+    def offsets_retention_minutes(self) -> int | None:
+        """Return what brokers say how long offsets are kept that nobody uses; None: it isn't told."""
+        return None
 
     @property
     @abstractmethod
@@ -160,10 +177,12 @@ class ClusterInput(Input):
     Attributes:
         address: where it is.
         topic: what is read.
+        lag_from_records: ask for the next record of each group that is behind, how old it is.
     """
 
     address: ClusterAddress
     topic: str
+    lag_from_records: bool = False
 
     @property
     def has_ends(self) -> bool:
@@ -188,6 +207,18 @@ class ClusterInput(Input):
         address = self.address
         ends = read_end_offsets(spark, topics, address.bootstrap_servers, command_config=address.command_config)
         return ends.persist()
+
+    def read_record_times(self, spark: SparkSession, offsets: DataFrame, ends: DataFrame) -> DataFrame | None:
+        """See :class:`Input`."""
+        if not self.lag_from_records or not self.asks_for_ends:
+            return None
+        address = self.address
+        return read_record_times(spark, offsets, ends, address.bootstrap_servers, command_config=address.command_config)
+
+    def offsets_retention_minutes(self) -> int | None:
+        """See :class:`Input`."""
+        with connection(self.address) as (cluster, patience):
+            return offsets_retention_minutes(cluster, patience)
 
     @property
     def names(self) -> Sequence[str]:

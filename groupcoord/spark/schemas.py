@@ -138,6 +138,14 @@ LIVE_END_OFFSETS = table_schema(
 )
 """What :func:`groupcoord.spark.read_end_offsets` gives; :func:`groupcoord.spark.lag` takes it, too."""
 
+RECORD_TIMES = table_schema(
+    ("topic", _STRING, "the topic"),
+    ("topic_partition", _INT, "the topic's partition"),
+    ("committed_offset", _LONG, "what a group has committed"),
+    ("record_timestamp_ms", _LONG, "the timestamp of the first record there or behind"),
+)
+"""What :func:`groupcoord.spark.read_record_times` gives, for :func:`groupcoord.spark.lag`."""
+
 LAG = table_schema(
     ("group_id", _STRING, "the group"),
     ("topic", _STRING, "the topic"),
@@ -150,7 +158,7 @@ LAG = table_schema(
     ("lag_stable", _LONG, "records behind the last stable offset, as a consumer with read_committed sees it"),
     ("is_lost", _BOOLEAN, "the log begins behind the committed offset: what is between them is gone"),
     ("lag_ms", _LONG, "how old the next record to read was at_ms, about; null: that can't be told"),
-    ("lag_ms_method", _STRING, "how that was found: interpolated or extrapolated"),
+    ("lag_ms_method", _STRING, "how that was found: record, interpolated or extrapolated"),
     ("status", _STRING, "Burrow's: OK, WARN, STOP, STALL or REWIND; null without commits or an end"),
     ("complete", _DOUBLE, "how full the window of commits was from which the status was made, 0 to 1"),
     (

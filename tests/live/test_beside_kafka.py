@@ -25,10 +25,13 @@ from groupcoord.columns.chunks import RowSettings
 from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.errors import ErrorCode
 from groupcoord.live import fetching
+from groupcoord.live.broker_settings import offsets_retention_minutes
 from groupcoord.live.client import KafkaCluster
+from groupcoord.live.cluster import TopicPartition as PartitionOfTopic
 from groupcoord.live.connection import connection
 from groupcoord.live.errors import TransientClusterError
 from groupcoord.live.offset_ranges import topic_ends
+from groupcoord.live.record_times import next_record_ms
 from groupcoord.live.requests import Request
 from groupcoord.live.rows import rows_of_offsets
 from groupcoord.live.settings import ClusterAddress
@@ -254,3 +257,23 @@ def test_a_partition_has_one_end_a_request(broker: RealBroker) -> None:
 
     for (topic,) in answers:
         assert {one["error_code"] for one in topic["partitions"]} == {ErrorCode.INVALID_REQUEST}
+
+
+def test_a_broker_tells_how_old_the_next_record_is(broker: RealBroker) -> None:
+    """By the record itself, behind a marker too; and how long offsets are kept that nobody uses."""
+    now_ms = int(time.time() * 1_000)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "times", "linger.ms": 100})
+    producer.init_transactions(30)
+    for first_ms in (now_ms - 60_000, now_ms - 30_000):
+        producer.begin_transaction()
+        for number in range(3):
+            producer.produce("orders", b"x", partition=3, timestamp=first_ms + 1_000 * number)
+        producer.commit_transaction(30)
+    with connection(ClusterAddress(broker.bootstrap)) as (cluster, patience):
+        where = PartitionOfTopic("orders", 3)
+        found = [next_record_ms(cluster, patience, where, offset, 8) for offset in (0, 2, 3, 4, 7)]
+        kept_minutes = offsets_retention_minutes(cluster, patience)
+
+    before = [None if at_ms is None else now_ms - at_ms for at_ms in found]
+    assert before == [60_000, 58_000, 30_000, 30_000, None]
+    assert kept_minutes == 10_080
