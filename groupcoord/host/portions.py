@@ -63,6 +63,7 @@ MANY_ENTRIES = 1_000
 MANY_RECORD_BYTES = 65_536
 """So many bytes of records are copied into one answer; more go out as they are kept."""
 
+ANY_PARTITION = (0,)
 REFUSED_TOPICS = frozenset((ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
 
 
@@ -187,8 +188,11 @@ def _fetch_by_topic(wanted: GroupToFetch, fetch: Callable[[GroupToFetch], Fetche
     refused: list[FetchedTopic] = []
     for topic in wanted.topics or ():
         gathered = GatheredOffsets()
-        for start in range(0, max(len(topic.partition_indexes), 1), MANY_ENTRIES):
-            indexes = topic.partition_indexes[start : start + MANY_ENTRIES]
+        named = topic.partition_indexes
+        # Without a partition nothing would tell whether the topic is refused: any will do.
+        asked = named or ANY_PARTITION
+        for start in range(0, len(asked), MANY_ENTRIES):
+            indexes = asked[start : start + MANY_ENTRIES]
             found = fetch(evolve(wanted, topics=(TopicToFetch(topic.name, indexes, topic.topic_id),)))
             if found.error_code is not ErrorCode.NONE:
                 return found
@@ -197,7 +201,8 @@ def _fetch_by_topic(wanted: GroupToFetch, fetch: Callable[[GroupToFetch], Fetche
             yield None
         partitions = gathered.whole()
         is_refused = partitions.error_codes is not None and partitions.error_codes[0] in REFUSED_TOPICS
-        (refused if is_refused else read).append(FetchedTopic(topic.name, topic.topic_id, partitions))
+        answered = FetchedTopic(topic.name, topic.topic_id, partitions if named else ())
+        (refused if is_refused else read).append(answered)
     return group._replace(topics=tuple(read + refused))
 
 

@@ -140,7 +140,10 @@ def main() -> int:
             for result in kind(siege, options):
                 results.append(result)
                 state = f"{len(result.faults)} faults" if result.faults else "held"
-                print(f"{time.monotonic() - begin_s:7.1f} s  {result.attack}, {result.case}: {state}", flush=True)
+                found = "".join(f"\n            {fault}" for fault in result.faults)
+                print(
+                    f"{time.monotonic() - begin_s:7.1f} s  {result.attack}, {result.case}: {state}{found}", flush=True
+                )
     print_table(results)
     if options.json is not None:
         write_json(options.json, results, options.seed)

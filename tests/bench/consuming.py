@@ -1,6 +1,6 @@
 """How fast a real consumer (librdkafka) reads a topic from servers, side by side: groupcoord and a real broker.
 
-    python -m tests.bench.consuming [--target NAME='COMMAND {port} {directory} {settings}'] … [--kafka SCRIPT]
+    python -m tests.bench.consuming [--target NAME='COMMAND {port} {directory} {settings}'] … [--kafka SCRIPT] [--kfake]
                                     [--mebibytes 1024] [--rounds 3]
 
 All servers run at once; the same records of 1 KiB are produced to each, and then read from one after the other, again

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from .under_load import MODES, OWN, Server, build
+from .under_load import LOADGEN, MODES, OWN, Server, build
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("go") is None, reason="there is no go")
 def test_every_mode_is_measured(tmp_path: Path) -> None:
     """Each mode gives a figure; the group that grows does so until all of its members have their share."""
-    loadgen = build(tmp_path)
+    loadgen = build(LOADGEN, tmp_path)
     server = Server(OWN, tmp_path)
     try:
         for mode, arguments in MODES.items():

@@ -1,12 +1,14 @@
 """CPU that requests cost servers under load, side by side: groupcoord, other versions of it, and a real broker.
 
     python -m tests.bench.under_load [--target NAME='COMMAND {port} {directory} {settings}'] … [--kafka SCRIPT]
-                                     [--modes heartbeat,ramp,…] [--seconds 5] [--rounds 3]
+                                     [--kfake] [--modes heartbeat,ramp,…] [--seconds 5] [--rounds 3]
 
 All servers run at once, and each mode asks one after the other, again and again, through the generator in
 ``tests/bench/loadgen`` (Go, built first). CPU is that of the server's process, all threads, kernel included; printed
 are medians of the rounds, and ratios to the last server: only those of one run mean anything. ``--kafka`` is a program
-that runs a broker in the foreground when given a port, a folder and settings, each behind ``--set``.
+that runs a broker in the foreground when given a port, a folder and settings, each behind ``--set``. ``--kfake`` adds
+franz-go's broker for tests (``tests/bench/kfake``, Go, built first), which holds its records in memory; its answers to
+what the other modes than heartbeat, produce and consume ask are not what these expect.
 
 The modes: heartbeats of consumer groups, commits of ten partitions by classic members and by members of consumer
 groups, without metadata and with 40 characters, by 400 groups of one member on 16 connections; batches of 100 records
@@ -33,7 +35,7 @@ from typing import Any
 
 from tests.storage.real_broker import ask, connected, started, wait_for_groups
 
-LOADGEN = Path(__file__).resolve().parent / "loadgen"
+LOADGEN, KFAKE = (Path(__file__).resolve().parent / name for name in ("loadgen", "kfake"))
 OWN = f"{Path(sys.executable).with_name('groupcoord')} serve --port {{port}} --data-dir {{directory}} {{settings}}"
 SETTINGS = "--set group.initial.rebalance.delay.ms=0"
 PARTITIONS = 1_000
@@ -116,11 +118,11 @@ def free_port() -> int:
             return port
 
 
-def build(folder: Path) -> Path:
-    """Build the generator, and return it."""
-    loadgen = folder / "loadgen"
-    subprocess.run(["go", "build", "-o", str(loadgen), "."], cwd=LOADGEN, check=True)
-    return loadgen
+def build(source: Path, folder: Path) -> Path:
+    """Build a program of ours that is written in Go, and return it."""
+    program = folder / source.name
+    subprocess.run(["go", "build", "-o", str(program), "."], cwd=source, check=True)
+    return program
 
 
 @contextmanager
@@ -129,7 +131,9 @@ def running(targets: dict[str, str], directory: Path) -> Iterator[dict[str, Serv
     servers: dict[str, Server] = {}
     try:
         for target, command in targets.items():
-            (own := directory / target).mkdir()
+            if target == KFAKE.name:
+                command = f"{shlex.quote(str(build(KFAKE, directory)))} -port {{port}}"
+            (own := directory / f"{target}-data").mkdir()
             servers[target] = Server(command, own)
         yield servers
     finally:
@@ -140,7 +144,7 @@ def running(targets: dict[str, str], directory: Path) -> Iterator[dict[str, Serv
 def compare(targets: dict[str, str], modes: Sequence[str], seconds: float, rounds: int) -> None:
     """Measure all servers in all modes, and print."""
     with tempfile.TemporaryDirectory(prefix="groupcoord-load-", ignore_cleanup_errors=True) as name:
-        loadgen = build(Path(name))
+        loadgen = build(LOADGEN, Path(name))
         with running(targets, Path(name)) as servers:
             for mode in modes:
                 found: dict[str, list[dict[str, Any]]] = {target: [] for target in targets}
@@ -177,6 +181,7 @@ def parser_of(module: str, description: str | None) -> argparse.ArgumentParser:
     )
     parser.add_argument("--target", action="append", default=[], metavar="NAME=COMMAND")
     parser.add_argument("--kafka", type=Path, metavar="SCRIPT")
+    parser.add_argument("--kfake", action="store_true")
     parser.add_argument("--rounds", type=int, default=3)
     return parser
 
@@ -184,6 +189,8 @@ def parser_of(module: str, description: str | None) -> argparse.ArgumentParser:
 def targets_of(options: argparse.Namespace) -> dict[str, str]:
     """Return the command of each server by its name; the last is what the others are compared with."""
     targets = {"groupcoord": OWN} | dict(target.split("=", 1) for target in options.target)
+    if options.kfake:
+        targets[KFAKE.name] = ""  # built when it is run
     if options.kafka is not None:
         targets["kafka"] = f"{shlex.quote(str(options.kafka))} {{port}} {{directory}} {{settings}}"
     return targets

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from uuid import UUID
 
 import pytest
 
@@ -26,7 +27,7 @@ from groupcoord.messages import (
 )
 from tests.host.driving import drain, feed
 from tests.host.kafka_bytes import correlation_ids, heartbeat
-from tests.host.wire_world import COMMIT, TOPIC_ID, Body, World, offset, wire_frame
+from tests.host.wire_world import COMMIT, OTHER_ID, TOPIC_ID, Body, World, offset, wire_frame
 from tests.wire.kio_client import read_response
 
 MANY = 300
@@ -42,6 +43,13 @@ def fetch_of(*groups: Body) -> Body:
 def named(topic: str, *indexes: int) -> Body:
     return {"name": topic, "topic_id": TOPIC_ID, "partition_indexes": indexes}
 
+
+BY_ID: tuple[tuple[UUID, Sequence[int]], ...] = (
+    (OTHER_ID, ()),
+    (TOPIC_ID, ()),
+    (OTHER_ID, (0,)),
+    (TOPIC_ID, range(MANY)),
+)
 
 REQUESTS: dict[str, tuple[int, int, Body]] = {
     "one group's offsets many times": (9, 8, fetch_of(*[{"group_id": "g"}] * MANY)),
@@ -59,6 +67,23 @@ REQUESTS: dict[str, tuple[int, int, Body]] = {
                 "topics": [named("t", *range(MANY)), named("denied", 0, 1), named("u", 0), named("t", 1)],
             },
             {"group_id": "denied", "topics": [named("t", *range(MANY))]},
+        ),
+    ),
+    "topics of which no partition is named": (
+        9,
+        9,
+        fetch_of(
+            {"group_id": "g", "topics": [named("denied"), named("t"), named("denied", 0), named("t", *range(MANY))]}
+        ),
+    ),
+    "topics by id of which no partition is named": (
+        9,
+        10,
+        fetch_of(
+            {
+                "group_id": "g",
+                "topics": [named("", *indexes) | {"topic_id": topic_id} for topic_id, indexes in BY_ID],
+            }
         ),
     ),
     "all offsets of a group": (9, 9, fetch_of({"group_id": "many"})),
