@@ -10,7 +10,7 @@ import sys
 import threading
 from contextlib import suppress
 
-LINE_TIMEOUT_S = 180.0
+LINE_TIMEOUT_S = 600.0
 
 
 class Process:
