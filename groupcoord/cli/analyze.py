@@ -60,6 +60,14 @@ EndOffsets = Annotated[
         help="Where the topics' partitions end, for the lag: CSV with topic,topic_partition,end_offset on top.",
     ),
 ]
+LagFromRecords = Annotated[
+    bool,
+    typer.Option(
+        "--lag-from-records",
+        help="Of a cluster: look at the next record of each group that is behind, and tell the lag as time by its "
+        "timestamp. Needs READ on the topics; where that is missing, the lag is told as without.",
+    ),
+]
 Poll = Annotated[
     bool,
     typer.Option(
@@ -136,6 +144,7 @@ def analyze(
     memory: Memory = None,
     partition: Partition = None,
     end_offsets: EndOffsets = None,
+    lag_from_records: LagFromRecords = False,
     verify: Verify = False,
     follow: Follow = False,
     interval: Interval = 10.0,
@@ -154,6 +163,7 @@ def analyze(
     address = given_address(bootstrap_server, command_config)
     if (address is not None) == bool(paths):
         _give_up("give either paths or a cluster, by --bootstrap-server or --command-config")
+    _check_records_asked(lag_from_records, is_possible=not (paths or end_offsets or poll))
     if poll:
         if verify or partition or topic != OFFSETS_TOPIC or (end_offsets, metrics) != (None, None):
             _give_up("--poll reads no log: it goes without --topic, --partition, --end-offsets, --verify and --metrics")
@@ -161,7 +171,7 @@ def analyze(
             _give_up("--poll starts no Spark: it goes without --engine spark")
         _poll(address, out, interval if follow else None)
         return
-    source = _Source(paths or [], address, topic, frozenset(partition or ()), end_offsets)
+    source = _Source(paths or [], address, topic, frozenset(partition or ()), end_offsets, lag_from_records)
     for_spark = {
         "--follow": follow,
         "--metrics": metrics is not None,
@@ -210,6 +220,11 @@ def _end(report: Report, out: str) -> None:
         raise typer.Exit(FAILED)
 
 
+def _check_records_asked(lag_from_records: bool, *, is_possible: bool) -> None:
+    if lag_from_records and not is_possible:
+        _give_up("--lag-from-records asks a cluster: it goes without paths, --end-offsets and --poll")
+
+
 @frozen
 class _Source:
     """What is to be read."""
@@ -219,6 +234,7 @@ class _Source:
     topic: str
     partitions: frozenset[int]
     end_offsets: str | None
+    lag_from_records: bool
 
     def open(self) -> Source:
         """Return it as this process reads it."""
@@ -226,7 +242,7 @@ class _Source:
 
         if self.address is None:
             return LogSource(self.partitions, self.end_offsets, self.paths)
-        return ClusterSource(self.partitions, self.end_offsets, self.address, self.topic)
+        return ClusterSource(self.partitions, self.end_offsets, self.address, self.topic, self.lag_from_records)
 
     def open_on_spark(self) -> SparkInput:
         """Return it as the pipeline on Spark knows it."""
@@ -234,7 +250,7 @@ class _Source:
 
         if self.address is None:
             return LogInput(self.partitions, self.end_offsets, self.paths)
-        return ClusterInput(self.partitions, self.end_offsets, self.address, self.topic)
+        return ClusterInput(self.partitions, self.end_offsets, self.address, self.topic, self.lag_from_records)
 
 
 @frozen

@@ -124,6 +124,14 @@ LIVE_END_OFFSETS: Columns = (
 )
 """What :func:`groupcoord.spark.read_end_offsets` gives; :func:`groupcoord.spark.lag` takes it, too."""
 
+RECORD_TIMES: Columns = (
+    Column("topic", _STRING, "the topic"),
+    Column("topic_partition", _INT, "the topic's partition"),
+    Column("committed_offset", _LONG, "what a group has committed"),
+    Column("record_timestamp_ms", _LONG, "the timestamp of the first record there or behind"),
+)
+"""How old the next records are to which groups come."""
+
 LAG: Columns = (
     Column("group_id", _STRING, "the group"),
     Column("topic", _STRING, "the topic"),
@@ -136,7 +144,7 @@ LAG: Columns = (
     Column("lag_stable", _LONG, "records behind the last stable offset, as a consumer with read_committed sees it"),
     Column("is_lost", _BOOLEAN, "the log begins behind the committed offset: what is between them is gone"),
     Column("lag_ms", _LONG, "how old the next record to read was at_ms, about; null: that can't be told"),
-    Column("lag_ms_method", _STRING, "how that was found: interpolated or extrapolated"),
+    Column("lag_ms_method", _STRING, "how that was found: record, interpolated or extrapolated"),
     Column("status", _STRING, "Burrow's: OK, WARN, STOP, STALL or REWIND; null without commits or an end"),
     Column("complete", _DOUBLE, "how full the window of commits was from which the status was made, 0 to 1"),
     Column(

@@ -58,6 +58,7 @@ class EndLook(NamedTuple):
 class LagMethod(Enum):
     """How lag as time was found."""
 
+    RECORD = "record"
     INTERPOLATED = "interpolated"
     EXTRAPOLATED = "extrapolated"
 
@@ -123,6 +124,11 @@ def group_status(statuses: Iterable[LagStatus]) -> LagStatus:
     return min(max(statuses, default=LagStatus.OK), LagStatus.ERR)
 
 
+def time_lag_by_record(record_timestamp_ms: int, now_ms: int) -> TimeLag:
+    """Return how old a record is that was looked at; not less than 0, though clocks of producers may be ahead."""
+    return TimeLag(max(now_ms - record_timestamp_ms, 0), LagMethod.RECORD)
+
+
 def time_lag(
     committed_offset: int, first: EndLook, last: EndLook, before: EndLook | None, after: EndLook | None
 ) -> TimeLag | None:
@@ -156,7 +162,8 @@ def judged(row: Mapping[str, Any]) -> dict[str, Any]:
         row: its ``committed_offset`` and ``lag``; ``first`` and ``last``, the looks at its end, and ``before``, the
             last one at which the next record was not there yet, with the one that followed as ``next``: each with
             ``at_ms`` and ``end_offset``, or None; ``window``, the last commits in order, tombstones among them, or
-            None; ``was_at_end`` and ``now_ms``, as :func:`partition_status` takes them.
+            None; ``was_at_end`` and ``now_ms``, as :func:`partition_status` takes them; ``at_ms``, when the cluster was
+            asked, and ``record_timestamp_ms``, when the next record was written, or None where that is not known.
     """
     return _time_lag(row) | _status(row)
 
@@ -164,10 +171,13 @@ def judged(row: Mapping[str, Any]) -> dict[str, Any]:
 def _time_lag(row: Mapping[str, Any]) -> dict[str, Any]:
     if row["lag"] is None or row["last"] is None:
         return {}
-    before = row["before"]
-    after = before and before["next"]
-    first, last = _look(row["first"]), _look(row["last"])
-    found = time_lag(row["committed_offset"], first, last, before and _look(before), after and _look(after))
+    if row["lag"] and row["at_ms"] is not None and row["record_timestamp_ms"] is not None:
+        found: TimeLag | None = time_lag_by_record(row["record_timestamp_ms"], row["at_ms"])
+    else:
+        before = row["before"]
+        after = before and before["next"]
+        first, last = _look(row["first"]), _look(row["last"])
+        found = time_lag(row["committed_offset"], first, last, before and _look(before), after and _look(after))
     return {} if found is None else {"lag_ms": found.lag_ms, "lag_ms_method": found.method.value}
 
 

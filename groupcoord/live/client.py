@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Collection, Coroutine, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -40,7 +40,7 @@ from groupcoord.live.cluster import (
     TopicMetadata,
     TopicPartition,
 )
-from groupcoord.live.errors import AccessError, ClusterError, TransientClusterError, check_error
+from groupcoord.live.errors import AccessError, ClusterError, TransientClusterError, check_error, error_name
 from groupcoord.live.group_requests import (
     cluster_request,
     committed_offsets,
@@ -67,10 +67,11 @@ FETCH_WAIT_MAX_MS = 500
 LIST_WAIT_MAX_MS = 30_000
 """How long a broker may look for an offset in another tier of storage."""
 
-_FETCH, _LIST_OFFSETS, _METADATA = 1, 2, 3
-_VERSIONS = {_FETCH: (4, 17), _LIST_OFFSETS: (2, 10), _METADATA: (4, 13)}
+_FETCH, _LIST_OFFSETS, _METADATA, _DESCRIBE_CONFIGS = 1, 2, 3, 32
+_VERSIONS = {_FETCH: (4, 17), _LIST_OFFSETS: (2, 10), _METADATA: (4, 13), _DESCRIBE_CONFIGS: (1, 4)}
 _TOPIC_IDS_FROM = {_FETCH: 13, _METADATA: 10}
 _NO_BROKER = -1
+_BROKER_RESOURCE = 4
 
 _LOGIN_ERRORS = (
     *(SaslAuthenticationFailed, AuthenticationFailedError, UnsupportedSaslMechanismError, IllegalSaslStateError),
@@ -148,12 +149,11 @@ class KafkaCluster:
         for partition in partitions:
             by_leader[self._leader(partition)].append(partition)
         found = {one: ListedOffset(ErrorCode.LEADER_NOT_AVAILABLE, -1, -1) for one in by_leader.pop(_NO_BROKER, ())}
-        for leader, led in by_leader.items():
-            answer = self._ask(leader, _list_offsets(led, end, is_stable))
-            for topic in answer.values["topics"]:
-                for one in topic["partitions"]:
-                    listed = ListedOffset(one["error_code"], one["offset"], one.get("leader_epoch", -1))
-                    found[TopicPartition(topic["name"], one["partition_index"])] = listed
+        asked = {leader: _list_offsets(led, end, is_stable) for leader, led in by_leader.items()}
+        for topic in (topic for answer in self._ask_all(asked) for topic in answer.values["topics"]):
+            for one in topic["partitions"]:
+                listed = ListedOffset(one["error_code"], one["offset"], one.get("leader_epoch", -1))
+                found[TopicPartition(topic["name"], one["partition_index"])] = listed
         return found
 
     def fetch_raw(self, partition: TopicPartition, offset: int, max_bytes: int) -> FetchedBytes:
@@ -183,6 +183,15 @@ class KafkaCluster:
         if not self._run(self._refreshed()):
             raise TransientClusterError(f"{self._settings.bootstrap_servers}: the cluster does not name its brokers")
         return sorted(int(broker.nodeId) for broker in self._client.cluster.brokers())
+
+    def describe_configs(self, broker: int, names: Collection[str]) -> dict[str, str | None]:
+        """See :class:`groupcoord.live.cluster.Cluster`."""
+        (found,) = self._ask(broker, _describe_configs(broker, names)).values["results"]
+        if found["error_code"] == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            raise AccessError("cluster: this user lacks the permission DESCRIBE_CONFIGS")
+        if found["error_code"] != ErrorCode.NONE:
+            raise ClusterError(f"broker {broker}: its settings are not told: {error_name(found['error_code'])}")
+        return {one["name"]: one["value"] for one in found["configs"]}
 
     def is_told_all_groups(self) -> bool:
         """See :class:`groupcoord.live.cluster.Cluster`."""
@@ -221,6 +230,16 @@ class KafkaCluster:
     def _ask(self, broker: int, request: Request) -> Answer:
         answer: Answer = self._run(self._client.send(broker, request))
         return answer
+
+    def _ask_all(self, requests: Mapping[int, Request]) -> list[Answer]:
+        """Ask several brokers at once."""
+
+        async def ask() -> list[Answer]:
+            sent = [self._client.send(broker, request) for broker, request in requests.items()]
+            answers: list[Answer] = await asyncio.gather(*sent)
+            return answers
+
+        return self._run(ask())
 
     async def _refreshed(self) -> bool:
         return bool(await self._client.force_metadata_update())
@@ -303,6 +322,12 @@ def _list_offsets(partitions: Collection[TopicPartition], end: LogEnd, is_stable
     topics = [{"name": topic, "partitions": some} for topic, some in by_topic.items()]
     values = {"replica_id": -1, "isolation_level": int(is_stable), "topics": topics, "timeout_ms": LIST_WAIT_MAX_MS}
     return Request(_LIST_OFFSETS, _VERSIONS[_LIST_OFFSETS], lambda version: values)
+
+
+def _describe_configs(broker: int, names: Collection[str]) -> Request:
+    one = {"resource_type": _BROKER_RESOURCE, "resource_name": str(broker), "configuration_keys": list(names)}
+    values = {"resources": [one], "include_synonyms": False, "include_documentation": False}
+    return Request(_DESCRIBE_CONFIGS, _VERSIONS[_DESCRIBE_CONFIGS], lambda version: values)
 
 
 def _fetch(partition: TopicPartition, topic_id: UUID, offset: int, max_bytes: int) -> Request:

@@ -210,6 +210,13 @@ class Cluster(Protocol):
     def brokers(self) -> Sequence[int]:
         """Return the ids of the brokers that there are now."""
 
+    def describe_configs(self, broker: int, names: Collection[str]) -> Mapping[str, str | None]:
+        """Ask a broker for settings of its own, by name; those that it doesn't know are missing.
+
+        Raises:
+            AccessError: the user lacks DESCRIBE_CONFIGS on the cluster.
+        """
+
     def is_told_all_groups(self) -> bool:
         """Ask whether lists of groups leave none out: the user has DESCRIBE on the cluster."""
 

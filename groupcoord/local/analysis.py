@@ -14,11 +14,12 @@ from groupcoord.clock import Clock, SystemClock
 from groupcoord.columns.errors import InputError, RunFailedError, first_line
 from groupcoord.columns.results import ResultDirectory
 from groupcoord.history import EPOCH, MEMBERSHIP, MOVE, REBALANCE, REVOCATION
+from groupcoord.history.anomalies import OFFSETS_RETENTION_MINUTES
 from groupcoord.history.views import CONSUMER
 from groupcoord.local import consumer_figures, figures
 from groupcoord.local.anomalies import anomalies
 from groupcoord.local.groups import Histories, groups, histories, partition_holders
-from groupcoord.local.lag import Ends, lag
+from groupcoord.local.lag import Ends, behind_ends, lag
 from groupcoord.local.load import corrupt, partition_load, read_counts
 from groupcoord.local.offsets import commits, current_offsets, transactional_commits
 from groupcoord.local.page import ANOMALIES, COUNT, HISTORY, LAG, OFFSETS, READ, REPORT, VERIFY, steps, write_report
@@ -131,7 +132,9 @@ class LocalAnalysis:
         files.add_commits(transactional_commits(held.records), held.written.commits)
         begin(HISTORY)
         found = histories(held)
-        told = _Told(made, load, found, self._about_groups(files, made, found, held.written.last_timestamp_ms, begin))
+        now_ms, retention_minutes = held.written.last_timestamp_ms, self._source.offsets_retention_minutes()
+        rows = self._about_groups(files, made, found, now_ms, retention_minutes, begin)
+        told = _Told(made, load, found, rows, retention_minutes)
         if self._verifies:
             begin(VERIFY)
             told.rows["differences"] = verify(held.records, found, made["current_offsets"])
@@ -150,6 +153,7 @@ class LocalAnalysis:
         made: Mapping[str, pa.Table],
         found: Histories,
         now_ms: int | None,
+        retention_minutes: int | None,
         begin: Callable[[str], None],
     ) -> dict[str, list[Row]]:
         """Write the tables about groups, and return those that the page needs."""
@@ -164,10 +168,12 @@ class LocalAnalysis:
         rows = {"groups": groups(found, current)}
         begin(ANOMALIES)
         rows["anomalies"] = anomalies(found, committed, holders, ends, now_ms)
-        rows["stale_groups"] = stale_groups(rows["groups"], current, committed, now_ms)
+        kept_minutes = retention_minutes or OFFSETS_RETENTION_MINUTES
+        rows["stale_groups"] = stale_groups(rows["groups"], current, committed, now_ms, kept_minutes)
         if ends is not None:
             begin(LAG)
-            rows["lag"] = lag(current, ends, committed, holders, now_ms)
+            times = self._source.read_times(behind_ends(current, ends))
+            rows["lag"] = lag(current, ends, committed, holders, now_ms, times)
         for name, some in rows.items():
             files.write_rows(name, some)
         return rows
@@ -175,12 +181,17 @@ class LocalAnalysis:
 
 @frozen
 class _Told:
-    """What the page is made of: tables, the load of log partitions, histories, and rows about groups by table."""
+    """What the page is made of: tables, the load of log partitions, histories, and rows about groups by table.
+
+    Attributes:
+        retention_minutes: how long brokers say that offsets are kept that nobody uses, if they do.
+    """
 
     made: Mapping[str, pa.Table]
     load: Sequence[Row]
     found: Histories
     rows: dict[str, list[Row]]
+    retention_minutes: int | None
 
 
 def _report(told: _Told, counts: Mapping[str, int], paths: Sequence[str], clock: Clock) -> Report:
@@ -223,7 +234,10 @@ def _report(told: _Told, counts: Mapping[str, int], paths: Sequence[str], clock:
         anomalies=tuple(figures.anomaly_rows(anomalous, ANOMALIES_OF_GROUP_MAX, ANOMALIES_MAX)),
         stale_count=counts["stale_groups"],
         stale=figures.stale_rows(rows["stale_groups"]),
+        retention_minutes=told.retention_minutes or OFFSETS_RETENTION_MINUTES,
+        is_retention_told=told.retention_minutes is not None,
         lag=figures.lag_rows(rows["lag"]) if "lag" in rows else None,
+        statuses=figures.status_counts(rows["lag"]) if "lag" in rows else (),
         read=figures.read_rows(told.made["read_counts"]),
         corrupt=figures.corrupt_rows(told.made["corrupt"]),
         verification=_verification(rows, counts),

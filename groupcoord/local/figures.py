@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from groupcoord.columns.told import told_kind
 from groupcoord.history.causes import EXPIRY_OR_LEAVE, REBALANCE_TIMEOUT, SESSION_EXPIRY
+from groupcoord.history.lag import LagStatus
 from groupcoord.local.arrow import every, known, none_first
 from groupcoord.report import model
 from groupcoord.report.model import (
@@ -285,12 +286,35 @@ def corrupt_rows(corrupt: pa.Table) -> tuple[model.CorruptRange, ...]:
 
 def lag_rows(lag: Iterable[Row]) -> tuple[model.LagRow, ...]:
     """Return the groups and topics that are furthest behind."""
-    behind: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+    behind: defaultdict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in lag:
         if row["lag"]:
-            behind[row["group_id"], row["topic"]].append(row["lag"])
-    rows = [model.LagRow(*key, len(some), sum(some), max(some)) for key, some in behind.items()]
+            behind[row["group_id"], row["topic"]].append(row)
+    rows = [_lag_row(*key, some) for key, some in behind.items()]
     return tuple(sorted(rows, key=lambda row: (-row.lag, row.group_id, row.topic))[: model.LAGGING_MAX])
+
+
+def _lag_row(group_id: str, topic: str, rows: Sequence[Row]) -> model.LagRow:
+    lags = [row["lag"] for row in rows]
+    lag_ms = max(known(row.get("lag_ms") for row in rows), default=None)
+    status = max(_statuses(rows), default=None)
+    return model.LagRow(group_id, topic, len(rows), sum(lags), max(lags), lag_ms, "" if status is None else status.name)
+
+
+def status_counts(lag: Iterable[Row]) -> tuple[model.StatusCount, ...]:
+    """Return how many partitions have each status, the worst first."""
+    groups: defaultdict[LagStatus, list[str]] = defaultdict(list)
+    for row in lag:
+        for status in _statuses([row]):
+            groups[status].append(row["group_id"])
+    return tuple(
+        model.StatusCount(status.name, len(some), len(set(some)))
+        for status, some in sorted(groups.items(), reverse=True)
+    )
+
+
+def _statuses(rows: Iterable[Row]) -> list[LagStatus]:
+    return [LagStatus[row["status"]] for row in rows if row.get("status") is not None]
 
 
 # ---------------------------------------------------------------- anomalies and forecasts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from groupcoord.local.offsets import counted
 Row = dict[str, Any]
 
 _KEY = ("group_id", "topic", "topic_partition")
+_NEXT = ("topic", "topic_partition", "committed_offset")
 _WINDOW = (*_KEY, "log_offset", "tombstone", "commit_timestamp_ms", "committed_offset")
 _OFFSET = (*_KEY, "committed_offset", "commit_timestamp_ms")
 _NO_END: Mapping[str, None] = dict.fromkeys(("end_offset", "at_ms", "log_start_offset", "last_stable_offset"))
@@ -80,8 +81,25 @@ def distance(end_offset: int | None, committed_offset: int) -> int | None:
     return None if end_offset is None else max(end_offset - committed_offset, 0)
 
 
+def behind_ends(current_offsets: pa.Table, ends: Ends) -> list[Row]:
+    """Return the offsets whose next record is there: what a cluster can be asked about how old that is."""
+    found: dict[tuple[str, int, int], Row] = {}
+    for row in current_offsets.select(_NEXT).to_pylist():
+        place = (row["topic"], row["topic_partition"], row["committed_offset"])
+        for end in (behind.end for behind in ends.of(*place)):
+            start, end_offset = end["log_start_offset"], end["end_offset"]
+            if start is not None and end_offset is not None and start <= row["committed_offset"] < end_offset:
+                found[place] = row | {"end_offset": end_offset}
+    return list(found.values())
+
+
 def lag(
-    current_offsets: pa.Table, ends: Ends, commits: pa.Table, holders: Mapping[Place, Row], now_ms: int | None
+    current_offsets: pa.Table,
+    ends: Ends,
+    commits: pa.Table,
+    holders: Mapping[Place, Row],
+    now_ms: int | None,
+    record_times: Iterable[Mapping[str, Any]] = (),
 ) -> list[Row]:
     """Return how far groups are behind, and how well they keep up (:data:`groupcoord.columns.tables.LAG`).
 
@@ -91,17 +109,20 @@ def lag(
         commits: the table of this name.
         holders: who has the partitions.
         now_ms: the moment to judge from where the cluster was not asked.
+        record_times: when next records were written (:data:`groupcoord.columns.tables.RECORD_TIMES`), where it is told.
     """
     windows = _windows(counted(commits), ends)
+    written_ms = {tuple(row[name] for name in _NEXT): row["record_timestamp_ms"] for row in record_times}
     rows = []
     for offset in current_offsets.select(_OFFSET).to_pylist():
         place = (offset["group_id"], offset["topic"], offset["topic_partition"])
         for behind in ends.of(*place[1:], offset["committed_offset"]):
-            rows.append(_row(offset, behind, windows.get(place), now_ms) | holders.get(place, _NO_HOLDER))
+            next_ms = written_ms.get((*place[1:], offset["committed_offset"]))
+            rows.append(_row(offset, behind, windows.get(place), now_ms, next_ms) | holders.get(place, _NO_HOLDER))
     return rows
 
 
-def _row(offset: Row, behind: Behind, window: list[Row] | None, now_ms: int | None) -> Row:
+def _row(offset: Row, behind: Behind, window: list[Row] | None, now_ms: int | None, next_ms: int | None) -> Row:
     end, committed_offset = behind.end, offset["committed_offset"]
     at_ms, start = end["at_ms"], end["log_start_offset"]
     row = offset | {
@@ -118,6 +139,7 @@ def _row(offset: Row, behind: Behind, window: list[Row] | None, now_ms: int | No
         "was_at_end": behind.was_at_end,
         "window": window,
         "now_ms": now_ms if at_ms is None else at_ms,
+        "record_timestamp_ms": next_ms,
     }
     return row | judged(row | evidence)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
@@ -16,9 +17,11 @@ from groupcoord.columns.errors import InputError, first_line
 from groupcoord.columns.files import FileSet, find_segments, refusals_told
 from groupcoord.columns.tables import END_OFFSETS, LIVE_END_OFFSETS, arrow_schema
 from groupcoord.columns.tasks import RecordTask, log_tasks
+from groupcoord.live.broker_settings import offsets_retention_minutes
 from groupcoord.live.connection import connection
 from groupcoord.live.end_offsets import list_ends
 from groupcoord.live.offset_ranges import SPLIT_BYTES, TopicEnds
+from groupcoord.live.record_times import record_times
 from groupcoord.live.settings import ClusterAddress
 from groupcoord.live.tasks import check_topic, cluster_tasks, ends_now
 
@@ -81,6 +84,18 @@ class Source(ABC):
         """
         return None if self.end_offsets is None else read_end_offsets_file(self.end_offsets)
 
+    def read_times(self, behind: Collection[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+        """Return :data:`groupcoord.columns.tables.RECORD_TIMES`: nothing, unless the lag is to go by records.
+
+        Args:
+            behind: as :func:`groupcoord.live.record_times.record_times` takes it.
+        """
+        return ()
+
+    def offsets_retention_minutes(self) -> int | None:
+        """Return what brokers say how long offsets are kept that nobody uses; None: it isn't told."""
+        return None
+
     @property
     @abstractmethod
     def names(self) -> Sequence[str]:
@@ -128,10 +143,12 @@ class ClusterSource(Source):
     Attributes:
         address: where it is.
         topic: what is read.
+        lag_from_records: ask for the next record of each group that is behind, how old it is.
     """
 
     address: ClusterAddress
     topic: str
+    lag_from_records: bool = False
 
     @property
     def has_ends(self) -> bool:
@@ -150,6 +167,17 @@ class ClusterSource(Source):
         with connection(self.address) as (cluster, patience):
             found = list_ends(cluster, patience, topics, SystemClock().now_ms)
         return pa.Table.from_pylist([row._asdict() for row in found], arrow_schema(LIVE_END_OFFSETS))
+
+    def read_times(self, behind: Collection[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+        """See :class:`Source`."""
+        if not self.lag_from_records or not self.asks_for_ends or not behind:
+            return ()
+        return record_times(self.address, behind)
+
+    def offsets_retention_minutes(self) -> int | None:
+        """See :class:`Source`."""
+        with connection(self.address) as (cluster, patience):
+            return offsets_retention_minutes(cluster, patience)
 
     @property
     def names(self) -> Sequence[str]:

@@ -21,7 +21,13 @@ _OFFSET = ("group_id", "topic", "topic_partition", "commit_timestamp_ms", "expir
 _EMPTY = "Empty"
 
 
-def stale_groups(groups: Iterable[Row], current_offsets: pa.Table, commits: pa.Table, now_ms: int | None) -> list[Row]:
+def stale_groups(
+    groups: Iterable[Row],
+    current_offsets: pa.Table,
+    commits: pa.Table,
+    now_ms: int | None,
+    offsets_retention_minutes: int = OFFSETS_RETENTION_MINUTES,
+) -> list[Row]:
     """Return groups whose offsets expire if nobody uses them (:data:`groupcoord.columns.group_tables.STALE_GROUPS`).
 
     Args:
@@ -29,6 +35,7 @@ def stale_groups(groups: Iterable[Row], current_offsets: pa.Table, commits: pa.T
         current_offsets: the table of this name.
         commits: the table of this name.
         now_ms: the moment to judge from, in milliseconds since 1970; None: there is nothing to judge.
+        offsets_retention_minutes: how long offsets are kept that nobody uses.
     """
     is_open = every(pc.equal(commits["transaction"], OPEN))
     pending: dict[str, set[tuple[str, int]]] = {}
@@ -37,7 +44,7 @@ def stale_groups(groups: Iterable[Row], current_offsets: pa.Table, commits: pa.T
     offsets: dict[str, list[Row]] = {}
     for row in current_offsets.select(_OFFSET).to_pylist():
         offsets.setdefault(row["group_id"], []).append(row)
-    retention_ms = OFFSETS_RETENTION_MINUTES * MS_PER_MINUTE
+    retention_ms = offsets_retention_minutes * MS_PER_MINUTE
     found = []
     for group in groups:
         held = pending.get(group["group_id"], set())

@@ -30,7 +30,7 @@ ANOMALIES_TOLD_MAX = 5
 ANOMALIES_OF_GROUP_MAX = 20
 ANOMALIES_MAX = 100
 STALE_MAX = 50
-LAGGING_MAX = 50
+LAGGING_MAX = 40
 CORRUPT_MAX = 50
 READ_COUNTS_MAX = 200
 PARTITIONS_MAX = 200
@@ -410,13 +410,32 @@ class StaleRow:
 
 @frozen
 class LagRow:
-    """How far a group is behind in a topic."""
+    """How far a group is behind in a topic.
+
+    Attributes:
+        partitions: of the topic, in which it is behind.
+        lag: records, in all of them.
+        worst: records, in the partition with most.
+        lag_ms: how old the oldest of the next records is, as far as that can be told.
+        status: Burrow's, the worst of these partitions; empty if it is not known.
+    """
 
     group_id: str
     topic: str
     partitions: int
     lag: int
     worst: int
+    lag_ms: int | None = None
+    status: str = ""
+
+
+@frozen
+class StatusCount:
+    """How many partitions of groups have a status of Burrow's, and in how many groups they are."""
+
+    status: str
+    partitions: int
+    groups: int
 
 
 @frozen
@@ -498,6 +517,9 @@ class Report:
         groups: the most troubled first.
         troubled: stories of the first of these.
         tables: names of the tables beside the report, and how many rows each has.
+        retention_minutes: how long offsets are kept that nobody uses.
+        is_retention_told: brokers say so; else it is Kafka's default.
+        statuses: the worst first.
         polls: None if a log was read.
         missing: names of tables that were not made.
     """
@@ -522,7 +544,10 @@ class Report:
     anomalies: tuple[AnomalyRow, ...] = ()
     stale_count: int = 0
     stale: tuple[StaleRow, ...] = ()
+    retention_minutes: int = 10_080
+    is_retention_told: bool = False
     lag: tuple[LagRow, ...] | None = None
+    statuses: tuple[StatusCount, ...] = ()
     read: tuple[ReadCount, ...] = ()
     corrupt: tuple[CorruptRange, ...] = ()
     verification: Verification | None = None

@@ -28,6 +28,8 @@ from groupcoord.report.text import (
     told_time,
 )
 
+MS_PER_MINUTE = 60_000
+
 
 def card_id(place: int) -> str:
     """Return where links to the story of a troubled group lead."""
@@ -176,8 +178,10 @@ def stale(report: Report) -> Html:
         for row in report.stale
     ]
     head = ("@next expiry", "group", "state", "#offsets", "#expiring", "#due", "@last commit", "@group goes")
+    kept = told_limit(report.retention_minutes * MS_PER_MINUTE)
+    source = "as the cluster says" if report.is_retention_told else "Kafka's default"
     told = (
-        f"{counted(report.stale_count, 'group')} will lose offsets by the broker's retention if nobody uses "
+        f"{counted(report.stale_count, 'group')} will lose offsets by a retention of {kept}, {source}, if nobody uses "
         f"{noun(report.stale_count, 'it', 'them')}; the soonest first."
     )
     return joined((paragraph(told), table(head, rows), soft(_first_of(len(rows), report.stale_count, "groups"))))
@@ -196,10 +200,23 @@ def lag(report: Report) -> Html:
             told_number(row.partitions),
             told_number(row.lag),
             told_number(row.worst),
+            told_span(row.lag_ms),
+            text(row.status),
         )
         for row in report.lag
     ]
-    return table(("group", "topic", "#partitions", "#records behind", "#worst partition"), rows)
+    statuses = [(text(row.status), told_number(row.partitions), told_number(row.groups)) for row in report.statuses]
+    of_statuses = table(("@Burrow's status", "#partitions", "#groups"), statuses) if statuses else EMPTY
+    head = (
+        "group",
+        "topic",
+        "#partitions",
+        "#records behind",
+        "#worst partition",
+        "#next record's age",
+        "@worst status",
+    )
+    return joined((of_statuses, table(head, rows)))
 
 
 def load(report: Report) -> Html:

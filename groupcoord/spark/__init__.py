@@ -36,6 +36,7 @@ from groupcoord.spark.java import JavaNotFoundError
 from groupcoord.spark.lag import lag
 from groupcoord.spark.load import partition_load
 from groupcoord.spark.reading import from_messages, read_log
+from groupcoord.spark.record_times import read_record_times
 from groupcoord.spark.sessions import register, session
 from groupcoord.spark.streaming import FollowedTables, follow, read_log_stream
 from groupcoord.spark.tables import COMMIT_COLUMNS, commits, corrupt, current_offsets, read_counts
@@ -71,6 +72,7 @@ __all__ = [
     "read_end_offsets",
     "read_log",
     "read_log_stream",
+    "read_record_times",
     "rebalances",
     "register",
     "revocations",

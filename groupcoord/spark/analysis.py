@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import version
 from typing import Literal
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import StructType
 
 from groupcoord.clock import Clock, SystemClock
 from groupcoord.columns.commits import Written
 from groupcoord.columns.tasks import RecordTask
+from groupcoord.history.anomalies import OFFSETS_RETENTION_MINUTES
 from groupcoord.history.views import CONSUMER
 from groupcoord.local.page import ANOMALIES, COUNT, HISTORY, LAG, OFFSETS, READ, REPORT, VERIFY, steps, write_report
 from groupcoord.local.tables import END_OFFSETS_TABLE, TABLES_OF_KINDS
@@ -22,6 +23,7 @@ from groupcoord.report.model import (
     TROUBLED_MAX,
     Overview,
     Report,
+    StateCount,
     Verification,
 )
 from groupcoord.report.rows import load_totals, partition_rows, report_title
@@ -111,8 +113,19 @@ class Analysis:
         ends = self._input.read_end_offsets(spark, current)
         if ends is not None and was_asked(ends):
             ends = tables.write(END_OFFSETS_TABLE, ends)  # what the lag is told from
-        now_ms = found.last_timestamp_ms
-        for name, table in group_tables(records, folded, committed, current, ends, now_ms).items():
+        times = None if ends is None else self._input.read_record_times(spark, current, ends)
+        now_ms, retention_minutes = found.last_timestamp_ms, self._input.offsets_retention_minutes()
+        of_groups = group_tables(
+            records,
+            folded,
+            committed,
+            current,
+            ends,
+            now_ms,
+            record_times=times,
+            retention_minutes=retention_minutes,
+        )
+        for name, table in of_groups.items():
             if name in _STEPS:
                 begin(_STEPS[name])
             tables.write(name, table)
@@ -122,7 +135,8 @@ class Analysis:
         self._output.remove(_WORKING)
         begin(REPORT)
         verification = self._verification(tables) if self._verifies else None
-        report = make_report(tables.written, tables.counts, self._input.names, self._clock, verification)
+        names = self._input.names
+        report = make_report(tables.written, tables.counts, names, self._clock, verification, retention_minutes)
         write_report(self._output, report)
         return report
 
@@ -143,6 +157,8 @@ def group_tables(
     ends: DataFrame | None,
     now_ms: int | None = None,
     looks: DataFrame | None = None,
+    record_times: DataFrame | None = None,
+    retention_minutes: int | None = None,
 ) -> dict[str, DataFrame]:
     """Return the tables about groups that are made of others as a whole, by name: with ``lag`` if the ends are known.
 
@@ -154,14 +170,31 @@ def group_tables(
         ends: :data:`groupcoord.spark.schemas.END_OFFSETS`.
         now_ms: the last timestamp of the records, if it is known.
         looks: all that a cluster has answered where topics end, if that was more than once.
+        record_times: what a cluster has answered how old the next records are, if it was asked.
+        retention_minutes: how long offsets are kept that nobody uses, if that was told.
     """
     made = {
         "groups": groups(records, history=history, offsets=current_offsets),
         "anomalies": anomalies(records, history=history, commits=commits, end_offsets=ends, looks=looks, now_ms=now_ms),
-        "stale_groups": stale_groups(records, history=history, commits=commits, offsets=current_offsets, now_ms=now_ms),
+        "stale_groups": stale_groups(
+            records,
+            history=history,
+            commits=commits,
+            offsets=current_offsets,
+            now_ms=now_ms,
+            offsets_retention_minutes=retention_minutes or OFFSETS_RETENTION_MINUTES,
+        ),
     }
     if ends is not None:
-        made["lag"] = lag(current_offsets, ends, looks=looks, commits=commits, history=history, now_ms=now_ms)
+        made["lag"] = lag(
+            current_offsets,
+            ends,
+            looks=looks,
+            commits=commits,
+            history=history,
+            now_ms=now_ms,
+            record_times=record_times,
+        )
     return made
 
 
@@ -176,6 +209,7 @@ def make_report(
     paths: Sequence[str],
     clock: Clock,
     verification: Verification | None = None,
+    retention_minutes: int | None = None,
 ) -> Report:
     """Gather the rows of the page from tables that were written.
 
@@ -185,6 +219,7 @@ def make_report(
         paths: what was read.
         clock: says when this is.
         verification: what verifying found, if that was asked for.
+        retention_minutes: how long brokers say that offsets are kept that nobody uses, if they do.
     """
     found = figures.group_figures(table["groups"], table["rebalances"], table["anomalies"], table["commits"]).persist()
     rows = figures.most_troubled(found)
@@ -207,15 +242,7 @@ def make_report(
         inputs=tuple(paths),
         made_ms=clock.now_ms(),
         version=version("groupcoord"),
-        overview=Overview(
-            **load_totals(load),
-            groups=counts["groups"],
-            members=sum(row.members for row in states),
-            current_offsets=counts["current_offsets"],
-            rebalances=counts["rebalances"],
-            anomalies=counts["anomalies"],
-            corrupt_ranges=counts["corrupt"],
-        ),
+        overview=_overview(counts, load, states),
         states=states,
         causes=figures.cause_counts(table["rebalances"]),
         rebalances=lines and lines[0],
@@ -233,11 +260,26 @@ def make_report(
         anomalies=tuple(anomalous),
         stale_count=counts["stale_groups"],
         stale=figures.stale_rows(table["stale_groups"]) if "stale_groups" in has else (),
+        retention_minutes=retention_minutes or OFFSETS_RETENTION_MINUTES,
+        is_retention_told=retention_minutes is not None,
         lag=figures.lag_rows(table["lag"]) if "lag" in table else None,
+        statuses=figures.status_counts(table["lag"]) if "lag" in has else (),
         read=figures.read_rows(table["read_counts"]),
         corrupt=figures.corrupt_rows(table["corrupt"]) if "corrupt" in has else (),
         verification=verification,
         tables=counts,
+    )
+
+
+def _overview(counts: Mapping[str, int], load: Sequence[Row], states: Iterable[StateCount]) -> Overview:
+    return Overview(
+        **load_totals(load),
+        groups=counts["groups"],
+        members=sum(row.members for row in states),
+        current_offsets=counts["current_offsets"],
+        rebalances=counts["rebalances"],
+        anomalies=counts["anomalies"],
+        corrupt_ranges=counts["corrupt"],
     )
 
 

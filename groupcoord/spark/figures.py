@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from groupcoord.columns.told import told_kind
 from groupcoord.history.causes import EXPIRY_OR_LEAVE, REBALANCE_TIMEOUT, SESSION_EXPIRY
+from groupcoord.history.lag import LagStatus
 from groupcoord.report import model
 from groupcoord.report.model import (
     ANOMALY_POINTS,
@@ -285,11 +286,33 @@ def lag_rows(lag: DataFrame) -> tuple[model.LagRow, ...]:
     found = (
         lag.where(F.col("lag") > 0)
         .groupBy("group_id", "topic")
-        .agg(F.count(F.lit(1)).alias("partitions"), F.sum("lag").alias("lag"), F.max("lag").alias("worst"))
+        .agg(
+            F.count(F.lit(1)).alias("partitions"),
+            F.sum("lag").alias("lag"),
+            F.max("lag").alias("worst"),
+            F.max("lag_ms").alias("lag_ms"),
+            F.coalesce(F.max_by("status", _severity()), F.lit("")).alias("status"),
+        )
         .orderBy(F.desc("lag"), "group_id", "topic")
         .limit(model.LAGGING_MAX)
     )
     return tuple(model.LagRow(**row.asDict()) for row in found.collect())
+
+
+def status_counts(lag: DataFrame) -> tuple[model.StatusCount, ...]:
+    """Return how many partitions have each status, the worst first."""
+    found = (
+        lag.where("status is not null")
+        .groupBy("status")
+        .agg(F.count(F.lit(1)).alias("partitions"), F.count_distinct("group_id").alias("groups"))
+        .orderBy(F.desc(_severity()))
+    )
+    return tuple(model.StatusCount(**row.asDict()) for row in found.collect())
+
+
+def _severity() -> Column:
+    """Return how bad a status is, from 1."""
+    return F.array_position(F.array(*[F.lit(status.name) for status in LagStatus]), F.col("status"))
 
 
 # ---------------------------------------------------------------- anomalies and forecasts

@@ -186,7 +186,18 @@ class Following:
         made = {name: count(records) for name, count in COUNTS.items()}
         made |= {name: tables.table(name) for name in TABLES_OF_KINDS.values()}
         ends, looks = self._look(spark, current)
-        made |= group_tables(records, History(history), committed, current, ends, looks=looks)
+        times = None if ends is None else self._input.read_record_times(spark, current, ends)
+        retention_minutes = self._input.offsets_retention_minutes()
+        made |= group_tables(
+            records,
+            History(history),
+            committed,
+            current,
+            ends,
+            looks=looks,
+            record_times=times,
+            retention_minutes=retention_minutes,
+        )
         for name, table in made.items():
             written[name], counts[name] = self._replace(spark, name, table)
         written |= {"commits": committed, "records": records}
@@ -194,7 +205,7 @@ class Following:
         history.unpersist()
         if ends is not None:
             ends.unpersist()
-        report = make_report(written, counts, self._input.names, self._clock)
+        report = make_report(written, counts, self._input.names, self._clock, None, retention_minutes)
         write_report(self._output, report)
         return report, written.get("lag")
 
@@ -211,7 +222,9 @@ class Following:
         current, history = tables.table("current_offsets"), History(tables.table("history"))
         ends, looks = self._look(spark, current)
         assert ends is not None
-        table = lag(current, ends, looks=looks, commits=tables.table("commits"), history=history)
+        times = self._input.read_record_times(spark, current, ends)
+        commits = tables.table("commits")
+        table = lag(current, ends, looks=looks, commits=commits, history=history, record_times=times)
         written, _ = self._replace(spark, "lag", table)
         ends.unpersist()
         return written

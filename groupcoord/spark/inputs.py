@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from groupcoord.local.sources import ClusterSource, LogSource
 from groupcoord.spark.cluster_reading import cluster_options, read_cluster_stream, read_end_offsets
 from groupcoord.spark.reading import log_options
+from groupcoord.spark.record_times import read_record_times
 from groupcoord.spark.schemas import END_OFFSETS
 from groupcoord.spark.streaming import stream_of
 
@@ -32,6 +33,16 @@ class LogInput(LogSource):
             offsets: the committed ones, whose topics count.
         """
         return None if self.end_offsets is None else _read_file(spark, self.end_offsets)
+
+    def read_record_times(self, spark: SparkSession, offsets: DataFrame, ends: DataFrame) -> DataFrame | None:
+        """Return :data:`groupcoord.spark.schemas.RECORD_TIMES`, or None if the lag isn't to go by them.
+
+        Args:
+            spark: any session.
+            offsets: the committed ones.
+            ends: where their partitions end.
+        """
+        return None
 
     def identity(self) -> dict[str, str]:
         """Return what tells this input from others, whose tables don't go into the same directory."""
@@ -65,6 +76,13 @@ class ClusterInput(ClusterSource):
         address = self.address
         ends = read_end_offsets(spark, topics, address.bootstrap_servers, command_config=address.command_config)
         return ends.persist()
+
+    def read_record_times(self, spark: SparkSession, offsets: DataFrame, ends: DataFrame) -> DataFrame | None:
+        """See :class:`LogInput`."""
+        if not self.lag_from_records or not self.asks_for_ends:
+            return None
+        address = self.address
+        return read_record_times(spark, offsets, ends, address.bootstrap_servers, command_config=address.command_config)
 
     def identity(self) -> dict[str, str]:
         """See :class:`LogInput`. A cluster may be reached by other addresses another time; its id stays."""

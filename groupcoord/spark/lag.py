@@ -20,7 +20,7 @@ _ASKED = ("at_ms", "log_start_offset", "last_stable_offset")
 
 _PARTITION = ("topic", "topic_partition")
 _KEY = ("group_id", *_PARTITION)
-_EVIDENCE = ("first", "last", "before", "was_at_end", "window", "now_ms")
+_EVIDENCE = ("first", "last", "before", "was_at_end", "window", "now_ms", "record_timestamp_ms")
 _JUDGED = ("lag_ms", "lag_ms_method", "status", "complete")
 
 
@@ -32,6 +32,7 @@ def lag(
     commits: DataFrame | None = None,
     history: DataFrame | History | None = None,
     now_ms: int | None = None,
+    record_times: DataFrame | None = None,
 ) -> DataFrame:
     """Return how far groups are behind, and how well they keep up (:data:`groupcoord.spark.schemas.LAG`).
 
@@ -46,6 +47,7 @@ def lag(
         commits: what :func:`groupcoord.spark.commits` gives, for ``status`` and ``complete``.
         history: what :func:`groupcoord.spark.history` gives, for who has the partition.
         now_ms: the moment to judge from where the cluster was not asked; the last commit if left out.
+        record_times: what :func:`groupcoord.spark.read_record_times` gives: ``lag_ms`` goes by that where it is told.
     """
     found = with_ends(offsets, end_offsets, looks)
     found = found.withColumn("is_lost", F.col("committed_offset") < F.col("log_start_offset"))
@@ -54,6 +56,10 @@ def lag(
         found = found.withColumns({name: F.lit(None).cast("string") for name in HOLDER})
     else:
         found = found.join(partition_holders(history), [*_KEY], "left")
+    if record_times is None:
+        found = found.withColumn("record_timestamp_ms", F.lit(None).cast("long"))
+    else:
+        found = found.join(record_times, [*_PARTITION, "committed_offset"], "left")
     for name in _JUDGED:
         found = found.withColumn(name, F.lit(None).cast(LAG[name].dataType))
     return found.select(*LAG.fieldNames(), *_EVIDENCE).mapInArrow(_judge, LAG)

@@ -54,6 +54,9 @@ END_OFFSETS = declared(tables.END_OFFSETS)
 LIVE_END_OFFSETS = declared(tables.LIVE_END_OFFSETS)
 """What :func:`groupcoord.spark.read_end_offsets` gives; :func:`groupcoord.spark.lag` takes it, too."""
 
+RECORD_TIMES = declared(tables.RECORD_TIMES)
+"""What :func:`groupcoord.spark.read_record_times` gives, for :func:`groupcoord.spark.lag`."""
+
 LAG = declared(tables.LAG)
 """How far each group is behind."""
 

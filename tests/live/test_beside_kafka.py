@@ -1,25 +1,17 @@
-"""A real broker, asked over every kind of listener, gives what lies on its disk; also if it is killed meanwhile.
-
-``KAFKA_SERVE`` is a program that starts one in the foreground: ``PROGRAM PORT DIR --set KEY=VALUE…``.
-"""
+"""A real broker, asked over every kind of listener, gives what lies on its disk; also if it is killed or throttles."""
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
-import socket
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trustme
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     NewTopic,
@@ -30,24 +22,28 @@ from confluent_kafka.admin import (
 from cryptography.hazmat.primitives import serialization
 
 from groupcoord.columns.chunks import RowSettings
-from groupcoord.columns.files import cut, find_segments
-from groupcoord.columns.reading import rows_of_files
 from groupcoord.core.records import OFFSETS_TOPIC
+from groupcoord.errors import ErrorCode
 from groupcoord.live import fetching
+from groupcoord.live.broker_settings import offsets_retention_minutes
+from groupcoord.live.client import KafkaCluster
+from groupcoord.live.cluster import TopicPartition as PartitionOfTopic
 from groupcoord.live.connection import connection
+from groupcoord.live.errors import TransientClusterError
 from groupcoord.live.offset_ranges import topic_ends
+from groupcoord.live.record_times import next_record_ms
+from groupcoord.live.requests import Request
 from groupcoord.live.rows import rows_of_offsets
 from groupcoord.live.settings import ClusterAddress
 
 from .logging_in import PLAIN, SCRAM, address_with
+from .real_kafka import KafkaProcess, commit_offsets, needs_kafka, ports_in_a_row
 from .test_reading import Rows, without_place
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif("KAFKA_SERVE" not in os.environ, reason="KAFKA_SERVE names no program that starts a broker"),
-]
-START_TIMEOUT_S = 90.0
-GROUPS, ROUNDS = 6, 400
+pytestmark = needs_kafka
+
+GROUPS, ROUNDS = [f"group-{number}" for number in range(6)], 400
+LISTENERS = ("PLAINTEXT", "CONTROLLER", "SASL_PLAINTEXT", "SSL", "SASL_SSL")
 
 
 def pem(folder: Path, authority: trustme.CA, name: str) -> Path:
@@ -60,41 +56,26 @@ def pem(folder: Path, authority: trustme.CA, name: str) -> Path:
     return path
 
 
-class RealBroker:
-    """A broker with four listeners, which is started again on what it has written."""
+class RealBroker(KafkaProcess):
+    """A broker with four listeners."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
         authority = trustme.CA()
         self.authority = folder / "authority.pem"
         authority.cert_pem.write_to_path(str(self.authority))
-        self.server_certificate = pem(folder, authority, "127.0.0.1")
         self.client_certificate = pem(folder, authority, "ann.example.org")
-        with closing(socket.socket()) as found:
-            found.bind(("127.0.0.1", 0))
-            self._port = min(found.getsockname()[1], 65_000)
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def bootstrap(self, listener: str = "PLAINTEXT") -> str:
-        """Return the address of a listener."""
-        return f"127.0.0.1:{self._ports()[listener]}"
-
-    def _ports(self) -> dict[str, int]:
-        names = ("PLAINTEXT", "CONTROLLER", "SASL_PLAINTEXT", "SSL", "SASL_SSL")
-        return {name: self._port + number for number, name in enumerate(names)}
-
-    def start(self) -> None:
-        """Start it, and wait until it answers."""
-        where = ",".join(f"{name}://127.0.0.1:{port}" for name, port in self._ports().items())
-        settings = {
+        first = ports_in_a_row(len(LISTENERS))
+        self._ports = {name: first + number for number, name in enumerate(LISTENERS)}
+        where = ",".join(f"{name}://127.0.0.1:{port}" for name, port in self._ports.items())
+        settings: dict[str, object] = {
             "listeners": where,
             "advertised.listeners": ",".join(one for one in where.split(",") if "CONTROLLER" not in one),
             "listener.security.protocol.map": ",".join(
-                f"{name}:{'PLAINTEXT' if name == 'CONTROLLER' else name}" for name in self._ports()
+                f"{name}:{'PLAINTEXT' if name == 'CONTROLLER' else name}" for name in LISTENERS
             ),
             "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
             "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": self.server_certificate,
+            "ssl.keystore.location": pem(folder, authority, "127.0.0.1"),
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": self.authority,
             "listener.name.ssl.ssl.client.auth": "required",
@@ -102,76 +83,52 @@ class RealBroker:
             "offsets.topic.segment.bytes": 1_048_576,
             "log.cleaner.backoff.ms": 500,
             "log.cleaner.min.cleanable.ratio": 0.1,
+            "quota.window.num": 2,
         }
         for name in ("sasl_plaintext", "sasl_ssl"):
             settings[f"listener.name.{name}.plain.sasl.jaas.config"] = f'{PLAIN} required user_alice="alice-secret";'
             settings[f"listener.name.{name}.scram-sha-256.sasl.jaas.config"] = f"{SCRAM} required;"
-        words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-        command = [os.environ["KAFKA_SERVE"], str(self._port), str(self.folder / "broker"), *words]
-        with open(self.folder / "broker.log", "ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-        deadline_s = time.monotonic() + START_TIMEOUT_S
-        while True:
-            try:
-                AdminClient({"bootstrap.servers": self.bootstrap()}).list_topics(timeout=2)
-            except KafkaException:
-                assert self._process.poll() is None, (self.folder / "broker.log").read_text()[-2_000:]
-                assert time.monotonic() < deadline_s
-            else:
-                return
+        super().__init__(folder / "broker", first, settings)
 
-    def kill(self) -> None:
-        """Kill it at once."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGKILL)
-        self._process.wait()
+    def address_of(self, listener: str) -> str:
+        """Return the address of a listener."""
+        return f"127.0.0.1:{self._ports[listener]}"
 
     def fill(self) -> None:
         """Let groups commit, in transactions too, until compaction has something to do."""
-        admin = AdminClient({"bootstrap.servers": self.bootstrap()})
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
         admin.create_topics([NewTopic("orders", 4, 1)])["orders"].result(30)
         credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4_096)
         user = UserScramCredentialUpsertion("alice", credential, b"alice-secret")
         admin.alter_user_scram_credentials([user])["alice"].result(30)
-        settings: dict[str, Any] = {"bootstrap.servers": self.bootstrap(), "enable.auto.commit": False}
-        groups = [Consumer({**settings, "group.id": f"group-{number}"}) for number in range(GROUPS)]
-        for consumer in groups:
-            consumer.committed([TopicPartition("orders", 0)], timeout=30)
-        for number in range(ROUNDS):
-            for consumer in groups:
-                consumer.commit(offsets=[TopicPartition("orders", p, number) for p in range(4)], asynchronous=False)
+        commit_offsets(self.bootstrap, "orders", GROUPS, ROUNDS)
+        settings: dict[str, Any] = {"bootstrap.servers": self.bootstrap, "enable.auto.commit": False}
         member = Consumer({**settings, "group.id": "member"})
         member.subscribe(["orders"])
         while not member.assignment():
             member.poll(0.1)
-        producer = Producer({"bootstrap.servers": self.bootstrap(), "transactional.id": "t"})
+        producer = Producer({"bootstrap.servers": self.bootstrap, "transactional.id": "t"})
         producer.init_transactions(30)
         for number in range(4):
             producer.begin_transaction()
             offsets = [TopicPartition("orders", 0, number)]
             producer.send_offsets_to_transaction(offsets, member.consumer_group_metadata(), 30)
             (producer.abort_transaction if number % 2 else producer.commit_transaction)(30)
-        for consumer in (*groups, member):
-            consumer.close()
-
-    def rows_on_disk(self) -> Rows:
-        """Return the rows of its files."""
-        (files,) = find_segments([self.folder / "broker" / "data"])
-        rows = (rows_of_files(files.file_system, ranges, RowSettings()) for ranges in cut(files.segments))
-        return [row for found in rows for batch in found for row in batch.to_pylist()]
+        member.close()
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealBroker]:
     """The broker, with something in it."""
-    broker = RealBroker(tmp_path_factory.mktemp("kafka"))
-    broker.start()
+    folder = tmp_path_factory.mktemp("kafka")
+    broker = RealBroker(folder)
     try:
+        broker.start()
         broker.fill()
         yield broker
     finally:
         broker.kill()
-        shutil.rmtree(broker.folder, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def rows_over(address: ClusterAddress) -> Rows:
@@ -210,7 +167,7 @@ def test_a_broker_gives_what_lies_on_its_disk(
         properties |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(broker.authority)}
     if listener == "SSL":
         properties |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(broker.client_certificate)}
-    rows = rows_over(address_with(tmp_path, broker.bootstrap(listener), properties))
+    rows = rows_over(address_with(tmp_path, broker.address_of(listener), properties))
 
     assert in_order(rows) == in_order(broker.rows_on_disk())
     assert {row["control_type"] for row in rows if row["kind"] == "control"} == {0, 1}
@@ -223,7 +180,7 @@ def test_a_broker_that_is_killed_is_read_on_when_it_is_back(
     monkeypatch.setattr(fetching, "FETCH_BYTES", 20_000)
     expected = in_order(broker.rows_on_disk())
     found: Rows = []
-    with connection(ClusterAddress(broker.bootstrap())) as (cluster, patience):
+    with connection(ClusterAddress(broker.bootstrap)) as (cluster, patience):
         killer = None
         for one in topic_ends(cluster, patience, OFFSETS_TOPIC).whole():
             for rows in rows_of_offsets(cluster, one, patience, RowSettings()):
@@ -236,3 +193,87 @@ def test_a_broker_that_is_killed_is_read_on_when_it_is_back(
     killer.join()
 
     assert in_order(found) == expected
+
+
+def ask(cluster: KafkaCluster, api_key: int, versions: tuple[int, int], body: dict[str, Any]) -> Any:
+    """Return the answer to a request that the pipeline never sends."""
+    return cluster._ask(cluster._any_broker(), Request(api_key, versions, lambda version: body)).values
+
+
+def limit(cluster: KafkaCluster, bytes_per_s: float | None) -> None:
+    """Say how much clients may fetch that are called groupcoord; None: as much as they like."""
+    op = {"key": "consumer_byte_rate", "value": bytes_per_s or 0.0, "remove": bytes_per_s is None}
+    entry = {"entity": [{"entity_type": "client-id", "entity_name": "groupcoord"}], "ops": [op]}
+    (told,) = ask(cluster, 49, (0, 1), {"entries": [entry], "validate_only": False})["entries"]
+    assert told["error_code"] == ErrorCode.NONE, told["error_message"]
+
+
+def test_a_quota_slows_down_and_leaves_nothing_out(broker: RealBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Throttled again and again: every record, once."""
+    waits: list[float] = []
+    sleep = time.sleep
+
+    def wait(duration_s: float) -> None:
+        waits.append(duration_s)
+        sleep(duration_s)
+
+    monkeypatch.setattr("groupcoord.live.client.time.sleep", wait)
+    monkeypatch.setattr(fetching, "FETCH_BYTES", 50_000)
+    expected = in_order(broker.rows_on_disk())
+    with connection(ClusterAddress(broker.bootstrap)) as (cluster, _):
+        assert isinstance(cluster, KafkaCluster)
+        limit(cluster, 80_000)
+        try:
+            found = in_order(rows_over(ClusterAddress(broker.bootstrap)))
+        finally:
+            limit(cluster, None)
+
+    assert found == expected
+    assert len([duration_s for duration_s in waits if duration_s > 0]) > 2
+
+
+def test_a_quota_that_lets_nothing_through_is_said(broker: RealBroker, tmp_path: Path) -> None:
+    """When patience is over, an error names the topic and says what it is."""
+    path = tmp_path / "client.properties"
+    path.write_text("default.api.timeout.ms=3000\nrequest.timeout.ms=1000\n")
+    with connection(ClusterAddress(broker.bootstrap)) as (cluster, _):
+        assert isinstance(cluster, KafkaCluster)
+        limit(cluster, 1)
+        try:
+            with pytest.raises(TransientClusterError, match=r"__consumer_offsets-\d: throttled by the broker"):
+                rows_over(ClusterAddress(broker.bootstrap, str(path)))
+        finally:
+            limit(cluster, None)
+
+
+def test_a_partition_has_one_end_a_request(broker: RealBroker) -> None:
+    """Asked for two ends of it at once, Kafka refuses both: three ends are three requests to each broker."""
+    both = [{"partition_index": 0, "current_leader_epoch": -1, "timestamp": stamp} for stamp in (-1, -2)]
+    topics = [{"name": "orders", "partitions": both}]
+    body = {"replica_id": -1, "isolation_level": 0, "topics": topics, "timeout_ms": 1_000}
+    with connection(ClusterAddress(broker.bootstrap)) as (cluster, _):
+        assert isinstance(cluster, KafkaCluster)
+        answers = [ask(cluster, 2, (version, version), body)["topics"] for version in (2, 10)]
+
+    for (topic,) in answers:
+        assert {one["error_code"] for one in topic["partitions"]} == {ErrorCode.INVALID_REQUEST}
+
+
+def test_a_broker_tells_how_old_the_next_record_is(broker: RealBroker) -> None:
+    """By the record itself, behind a marker too; and how long offsets are kept that nobody uses."""
+    now_ms = int(time.time() * 1_000)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "times", "linger.ms": 100})
+    producer.init_transactions(30)
+    for first_ms in (now_ms - 60_000, now_ms - 30_000):
+        producer.begin_transaction()
+        for number in range(3):
+            producer.produce("orders", b"x", partition=3, timestamp=first_ms + 1_000 * number)
+        producer.commit_transaction(30)
+    with connection(ClusterAddress(broker.bootstrap)) as (cluster, patience):
+        where = PartitionOfTopic("orders", 3)
+        found = [next_record_ms(cluster, patience, where, offset, 8) for offset in (0, 2, 3, 4, 7)]
+        kept_minutes = offsets_retention_minutes(cluster, patience)
+
+    before = [None if at_ms is None else now_ms - at_ms for at_ms in found]
+    assert before == [60_000, 58_000, 30_000, 30_000, None]
+    assert kept_minutes == 10_080

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
@@ -129,6 +131,31 @@ def test_what_goes_wrong_for_a_while_is_tried_again(
     assert without_place(rows_of(cluster, patience, *ranges)) == without_place(of_files)
 
 
+def test_leaders_change_in_mid_read(patience: Patience, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One moves, one dies, one is back and leads again: every record, once, in the order of the log."""
+    monkeypatch.setattr(fetching, "FETCH_BYTES", 2_000)
+    found: Rows = []
+    with ServerThread(topics={"orders": 3}, nodes=3) as server, closing_cluster(server) as cluster:
+        for number in range(90):
+            server.produce("orders", [b"%d" % number * 100], partition=number % 3)
+        changes = [
+            lambda: server.move_leader("orders", 0),
+            lambda: server.crash(node=server.leader("orders", 1)),
+            lambda: server.restart(node=2),
+            lambda: server.move_leader("orders", 2, to=2),
+        ]
+        for one in topic_ends(cluster, patience, "orders").whole():
+            for rows in rows_of_offsets(cluster, one, patience, RowSettings()):
+                found += rows.to_pylist()
+                if changes and len(found) % 2:
+                    changes.pop(0)()
+
+    assert not changes
+    assert [(row["log_partition"], row["log_offset"]) for row in without_place(found)] == [
+        (partition, offset) for partition in range(3) for offset in range(30)
+    ]
+
+
 def test_what_does_not_end_is_said(server: ServerThread, cluster: KafkaCluster, ranges: list[OffsetRange]) -> None:
     """When patience is over, an error says which topic and what it was."""
     server.fail_next("Fetch", "NOT_LEADER_OR_FOLLOWER", times=None)
@@ -150,16 +177,24 @@ class LyingCluster:
         return self._cluster.fetch_raw(partition, 0, 1)
 
 
+@contextmanager
+def closing_cluster(server: ServerThread) -> Iterator[KafkaCluster]:
+    """Connect to a server as long as the context lasts."""
+    cluster = KafkaCluster(ClusterAddress(server.bootstrap).settings())
+    try:
+        yield cluster
+    finally:
+        cluster.close()
+
+
 @pytest.fixture
 def orders(patience: Patience) -> Iterator[tuple[ServerThread, KafkaCluster, OffsetRange]]:
     """A server with a topic of 30 records in 30 batches, a connection to it, and all of it."""
-    with ServerThread(topics={"orders": 1}) as server:
+    with ServerThread(topics={"orders": 1}) as server, closing_cluster(server) as cluster:
         for number in range(30):
             server.produce("orders", [b"%d" % number], partition=0)
-        cluster = KafkaCluster(ClusterAddress(server.bootstrap).settings())
         (whole,) = topic_ends(cluster, patience, "orders").whole()
         yield server, cluster, whole
-        cluster.close()
 
 
 def test_what_is_deleted_before_it_is_read_is_told(
@@ -242,6 +277,18 @@ def test_a_server_that_comes_back(orders: tuple[ServerThread, KafkaCluster, Offs
     server.drop_connections()
 
     assert len(without_place(rows_of(cluster, patience, whole))) == 30
+
+
+def test_ends_take_three_requests_to_each_broker(patience: Patience) -> None:
+    """However many partitions there are; all brokers are asked at once."""
+    with ServerThread(topics={"orders": 30, "bills": 30}, nodes=3) as server, closing_cluster(server) as cluster:
+        ends = list_ends(cluster, patience, ["orders", "bills"], lambda: 5)
+        asked = Counter(one.node_id for one in server.requests if one.api == "ListOffsets")
+
+    assert [(one.topic, one.topic_partition, one.end_offset, one.error_code) for one in ends] == [
+        (topic, partition, 0, 0) for topic in ("bills", "orders") for partition in range(30)
+    ]
+    assert asked == {1: 3, 2: 3, 3: 3}
 
 
 def test_topics_and_partitions_that_are_not_there(cluster: KafkaCluster, patience: Patience) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from attrs import evolve
+
 from groupcoord.history.causes import CAUSES, EXPIRY_OR_LEAVE, JOIN, LEAVE, UNKNOWN
 from groupcoord.report import model
 
@@ -130,6 +132,14 @@ def partition(number: int, records: int) -> model.PartitionRow:
     )
 
 
+def lag(name: str, is_large: bool) -> dict[str, Any]:
+    """What a report says of lag."""
+    row = model.LagRow(name, "orders", 6, 5_000, 900, 42_000, "STOP")
+    count = model.LAGGING_MAX if is_large else 3
+    rows = tuple(evolve(row, group_id=f"{name}{number}", lag=5_000 - number) for number in range(count))
+    return {"lag": rows, "statuses": (model.StatusCount("STOP", 6, 3), model.StatusCount("OK", 40, 7))}
+
+
 def report(groups: int = 12, name: str = "group-") -> model.Report:
     """A report with something in every section, as long as its limits allow for so many groups.
 
@@ -186,11 +196,10 @@ def report(groups: int = 12, name: str = "group-") -> model.Report:
             anomaly(f"{name}{number}", number) for number in range(model.ANOMALIES_MAX if is_large else 12)
         ),
         stale_count=60,
+        retention_minutes=1_440,
+        is_retention_told=True,
         stale=tuple(stale(f"{name}{number}") for number in range(model.STALE_MAX if is_large else 3)),
-        lag=tuple(
-            model.LagRow(f"{name}{number}", "orders", 6, 5_000 - number, 900)
-            for number in range(model.LAGGING_MAX if is_large else 3)
-        ),
+        **lag(name, is_large),
         read=(
             model.ReadCount("record OFFSET_COMMIT", "", 1_234_000, 98_000_000),
             model.ReadCount("record of unknown type 99", "unknown record type", 3, 120),

@@ -163,9 +163,20 @@ def test_figures_lead_to_sections_that_are_there() -> None:
 def test_long_tables_scroll_in_a_box(rows: int, style: str) -> None:
     """A long table takes no more room than a box, which the keyboard reaches; a short one is shown whole."""
     lag = tuple(model.LagRow("a", f"topic-{number}", 1, 1, 1) for number in range(rows))
-    section = report_page(evolve(reports.report(), lag=lag)).split('<section id="lag">')[1]
+    section = report_page(evolve(reports.report(), lag=lag, statuses=())).split('<section id="lag">')[1]
 
     assert section.startswith(f'<h2>Lag</h2><div class="{style}" tabindex="0"><table>')
+
+
+def test_statuses_and_retention_are_told() -> None:
+    """How many partitions have each of Burrow's statuses, the worst of each group, and what makes offsets expire."""
+    words = " ".join(" ".join(Page(report_page(reports.report())).words).split())
+    without = "".join(Page(report_page(evolve(reports.report(), is_retention_told=False))).words)
+
+    assert "Burrow's status partitions groups STOP 6 3 OK 40 7" in words
+    assert "next record's age worst status" in words
+    assert "by a retention of 1 day, as the cluster says, if nobody uses them" in words
+    assert "by a retention of 1 day, Kafka's default, if nobody uses them" in without
 
 
 def test_findings_of_one_kind_are_told_once() -> None:

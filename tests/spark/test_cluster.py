@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 import json
+import pickle
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 import groupcoord.spark as pipeline
 from groupcoord.cli import USAGE_ERROR
+from groupcoord.clock import SystemClock
+from groupcoord.core.records import OffsetCommitRecord
 from groupcoord.errors import ErrorCode
 from groupcoord.live.errors import LogCutError
 from groupcoord.live.settings import ClusterAddress
+from groupcoord.records.codec import encode_record
+from groupcoord.spark.cluster_reading import cluster_options
 from groupcoord.spark.cluster_source import ClusterOptions, ClusterPartition, ClusterStreamReader
 from groupcoord.spark.following import Following
 from groupcoord.spark.groups import complete_from
 from groupcoord.spark.inputs import ClusterInput
-from groupcoord.testing import ServerThread
+from groupcoord.testing import ProducerRecord, ServerThread
 
 from ..live.recorded import TOPIC, recorded_server
+from ..live.test_log_in import PLAIN, log_in
+from .programs import Process
 from .test_analyze import run
 from .test_streaming import batch_tables, rows
+
+SECRET = "do-not-tell"
+SECRET_LINE = f"ssl.key.password={SECRET}"
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +106,7 @@ def test_tables_follow_a_cluster(
 ) -> None:
     """The tables of a directory that follows a cluster are those of one reading; no secret is in the checkpoint."""
     config = tmp_path / "client.properties"
-    config.write_text("ssl.key.password=do-not-tell\n")
+    config.write_text(f"{SECRET_LINE}\n")
     address = ClusterAddress(server.bootstrap, str(config))
     out = tmp_path / "out"
     Following(ClusterInput(frozenset(), None, address, TOPIC), out).run(spark, lambda wait_s: True, lambda told: None)
@@ -105,8 +116,76 @@ def test_tables_follow_a_cluster(
         assert rows(tables.table(name)) == rows(table), name
     asked = spark.read.parquet(f"{out}/tables/end_offsets")
     assert {row.error_code for row in asked.collect()} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-    assert not [path for path in out.rglob("*") if path.is_file() and b"do-not-tell" in path.read_bytes()]
+    assert not [path for path in out.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
     shutil.rmtree(out)
+
+
+def test_lag_goes_by_the_next_record(spark: SparkSession) -> None:
+    """One look at the ends is enough to tell lag as time where the topics may be read."""
+    now_ms = SystemClock().now_ms()
+    with ServerThread(topics={"orders": 2}) as server:
+        producer = Producer({"bootstrap.servers": server.bootstrap})
+        for second in range(5):
+            producer.produce("orders", b"order", partition=0, timestamp=now_ms - 60_000 + 1_000 * second)
+        producer.flush()
+        made = [("billing", "orders", partition, 3, 7) for partition in range(2)]
+        columns = "group_id string, topic string, topic_partition int, committed_offset long, commit_timestamp_ms long"
+        offsets = spark.createDataFrame(made, columns)
+        ends = pipeline.read_end_offsets(spark, ["orders"], server.bootstrap).cache()
+        times = pipeline.read_record_times(spark, offsets, ends, server.bootstrap)
+        behind, at_end = sorted(pipeline.lag(offsets, ends, record_times=times).collect())
+
+    assert (behind.lag, behind.lag_ms_method) == (2, "record")
+    assert behind.lag_ms == behind.at_ms - (now_ms - 57_000)
+    assert (at_end.lag, at_end.lag_ms) == (0, 0)
+
+
+def test_plans_and_tasks_have_no_secret(spark: SparkSession, server: ServerThread, tmp_path: Path) -> None:
+    """They name the file of properties, which each worker reads, and hold nothing of what is in it."""
+    config = tmp_path / "client.properties"
+    config.write_text(f"{SECRET_LINE}\n")
+    records = pipeline.read_cluster(spark, server.bootstrap, command_config=config, topic=TOPIC)
+    offsets = pipeline.current_offsets(records)
+    ends = pipeline.read_end_offsets(spark, ["orders"], server.bootstrap, command_config=config)
+    times = pipeline.read_record_times(spark, offsets, ends, server.bootstrap, command_config=config)
+    plans = "".join(table._jdf.queryExecution().toString() for table in (records, ends, times))
+    options = cluster_options(ClusterAddress(server.bootstrap, str(config)), TOPIC)
+    tasks = pickle.dumps(ClusterOptions(options).tasks())
+
+    assert str(config).encode() in tasks
+    assert SECRET.encode() not in tasks
+    assert SECRET not in plans
+
+
+@pytest.mark.slow
+def test_nothing_that_a_run_leaves_has_a_secret(tmp_path: Path) -> None:
+    """Neither event logs nor tables, checkpoint and page, nor what it prints, with Spark's plans, has the password."""
+    out, events, config = (tmp_path / name for name in ("out", "events", "client.properties"))
+    events.mkdir()
+    settings = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0", "sasl.enabled.mechanisms": "PLAIN"}
+    with ServerThread(topics={"orders": 1, "offsets": 1}, settings=settings, users={"alice": SECRET}) as guarded:
+        config.write_text("\n".join(f"{name}={value}" for name, value in log_in(PLAIN, "PLAIN", SECRET).items()))
+        guarded.produce("orders", [b"order"] * 30, partition=0)
+        key, value = encode_record(OffsetCommitRecord("billing", "orders", 0, 5, commit_timestamp_ms=1_700_000_000_000))
+        guarded.produce("offsets", [ProducerRecord(value=value, key=key, partition=0)])
+        words = ("--bootstrap-server", guarded.bootstrap, "--command-config", str(config), "--topic", "offsets")
+        spark = ("--master", "local[2]", "--memory", "512m", "--compiler", "c1")
+        logged = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri()}
+        logged |= {"spark.eventLog.compress": "false", "spark.log.level": "INFO"}
+        confs = [word for name, value in logged.items() for word in ("--conf", f"{name}={value}")]
+        command = "import sys; from groupcoord.cli import main; main(sys.argv[1:])"
+        follower = Process(
+            *(command, "analyze", *words, *spark, *confs, "--out", str(out), "--follow", "--lag-from-records")
+        )
+        follower.wait_for("update 0")
+        follower.process.terminate()  # alone: Java is to end behind it
+        assert not follower.wait(), follower.said[-20:]
+    left = [path for folder in (out, events) for path in folder.rglob("*") if path.is_file()]
+
+    assert [path for path in left if events in path.parents and b"groupcoord-end-offsets" in path.read_bytes()]
+    assert [path for path in left if "checkpoint" in str(path)]
+    assert not [path for path in left if SECRET.encode() in path.read_bytes()]
+    assert SECRET not in "".join(follower.said)
 
 
 def test_what_can_not_be_read_is_refused(spark: SparkSession, server: ServerThread) -> None:

@@ -8,7 +8,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import groupcoord.spark as pipeline
-from groupcoord.spark.schemas import COMMITS, END_OFFSETS, LIVE_END_OFFSETS, RECORDS
+from groupcoord.report.model import LagRow
+from groupcoord.spark.figures import lag_rows, status_counts
+from groupcoord.spark.schemas import COMMITS, END_OFFSETS, LIVE_END_OFFSETS, RECORD_TIMES, RECORDS
 
 NOW_MS = 91_000
 TOPIC = "t"
@@ -53,7 +55,9 @@ def test_statuses_come_of_commits_and_looks(spark: SparkSession) -> None:
         *[(partition, NOW_MS, 200) for partition in range(6)],
     )
     now = seen.where(f"at_ms = {NOW_MS}")
-    table = pipeline.lag(pipeline.current_offsets(committed), now, looks=seen, commits=committed)
+    times = spark.createDataFrame([(TOPIC, 2, 30, 80_000), (TOPIC, 3, 30, 99_000), (TOPIC, 4, 10, 0)], RECORD_TIMES)
+    current = pipeline.current_offsets(committed)
+    table = pipeline.lag(current, now, looks=seen, commits=committed, record_times=times).cache()
     found = {row.topic_partition: row for row in table.collect()}
 
     assert {partition: (row.lag, row.status, row.complete) for partition, row in found.items()} == {
@@ -65,11 +69,17 @@ def test_statuses_come_of_commits_and_looks(spark: SparkSession) -> None:
         5: (150, "OK", 0.1),
         6: (None, None, None),
     }
-    assert {partition: (found[partition].lag_ms, found[partition].lag_ms_method) for partition in (3, 4, 6)} == {
-        3: (34_000, "extrapolated"),
-        4: (6_000, "interpolated"),
+    assert {partition: (row.lag_ms, row.lag_ms_method) for partition, row in found.items() if partition > 1} == {
+        2: (11_000, "record"),
+        3: (0, "record"),  # by a clock that is ahead
+        4: (6_000, "interpolated"),  # the record is one of another offset
+        5: (6_429, "extrapolated"),
         6: (None, None),
     }
+    assert lag_rows(table) == (LagRow("g", TOPIC, 6, 900, 170, 11_000, "REWIND"),)
+    assert [(one.status, one.partitions, one.groups) for one in status_counts(table)] == [
+        *(("REWIND", 1, 1), ("STALL", 1, 1), ("STOP", 1, 1), ("WARN", 1, 1), ("OK", 2, 1)),
+    ]
 
 
 def test_ends_without_times_tell_statuses(spark: SparkSession) -> None:

@@ -1,0 +1,127 @@
+"""A real cluster of three brokers whose leaders change while it is read: nothing is left out, nothing comes twice."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from groupcoord.columns.chunks import RowSettings
+from groupcoord.core.records import OFFSETS_TOPIC
+from groupcoord.live import fetching
+from groupcoord.live.cluster import Cluster
+from groupcoord.live.connection import connection
+from groupcoord.live.end_offsets import list_ends
+from groupcoord.live.offset_ranges import OffsetRange, topic_ends
+from groupcoord.live.retries import Patience
+from groupcoord.live.rows import rows_of_offsets
+from groupcoord.live.settings import ClusterAddress
+
+from .real_kafka import ThreeBrokers, commit_offsets, committing, needs_kafka
+from .test_reading import Rows, without_place
+
+pytestmark = needs_kafka
+
+PARTITIONS, ROUNDS = 6, 120
+GROUPS = [f"group-{number}" for number in range(12)]
+
+
+@pytest.fixture(scope="module")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeBrokers]:
+    """The cluster, with commits in every partition of the log."""
+    folder = tmp_path_factory.mktemp("three")
+    brokers = ThreeBrokers(folder, {"offsets.topic.num.partitions": PARTITIONS})
+    try:
+        brokers.start()
+        admin = AdminClient({"bootstrap.servers": brokers.bootstrap})
+        admin.create_topics([NewTopic("orders", 4, 3)])["orders"].result(60)
+        commit_offsets(brokers.bootstrap, "orders", GROUPS, ROUNDS)
+        yield brokers
+    finally:
+        brokers.kill()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class LeaderChanges:
+    """What happens to the leader of a partition while that is read: it dies, or an earlier one is back and leads."""
+
+    def __init__(self, brokers: ThreeBrokers) -> None:
+        self._brokers = brokers
+        self._dead: int | None = None
+        self.seen: list[tuple[int, int]] = []
+
+    def next(self, partition: int) -> None:
+        """Bring one about, and wait until another broker leads, or this time the same one."""
+        before = self._brokers.partitions()[partition].leader
+        if self._dead is None:
+            self._brokers.nodes[before].kill()
+            self._dead = before
+            return
+        self.mend()
+        after = self._brokers.partitions()[partition].leader
+        self.seen.append((before, after))
+
+    def mend(self) -> None:
+        """Start who is dead, and let the preferred replicas lead."""
+        if self._dead is not None:
+            self._brokers.nodes[self._dead].start()
+            self._dead = None
+        self._brokers.lead_as_preferred()
+
+
+def in_order(rows: Rows) -> Rows:
+    """Return records and markers in the order of their places in the log."""
+    return sorted(without_place(rows), key=lambda row: (row["log_partition"], row["log_offset"]))
+
+
+def read(cluster: Cluster, patience: Patience, one: OffsetRange, changes: LeaderChanges) -> Rows:
+    """Return the rows of a range; when the first have come, a leader changes."""
+    found: Rows = []
+    for number, rows in enumerate(rows_of_offsets(cluster, one, patience, RowSettings())):
+        found += rows.to_pylist()
+        if not number:
+            changes.next(one.partition)
+    return found
+
+
+def test_leaders_change_in_mid_read(brokers: ThreeBrokers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaders are killed and come back while groups commit: what was planned is what each of the three disks has."""
+    monkeypatch.setattr(fetching, "FETCH_BYTES", 4_000)
+    changes = LeaderChanges(brokers)
+    preferred = {number: one.replicas[0] for number, one in brokers.partitions().items()}
+    found: Rows = []
+    with (
+        connection(ClusterAddress(brokers.bootstrap)) as (cluster, patience),
+        committing(brokers.bootstrap, "orders", GROUPS[:3]),
+    ):
+        ranges = topic_ends(cluster, patience, OFFSETS_TOPIC).whole()
+        # Two in turn have the same preferred leader: it dies with the first one, and is back with the second.
+        ranges.sort(key=lambda one: preferred[one.partition])
+        for one in ranges:
+            found += read(cluster, patience, one, changes)
+    changes.mend()
+    brokers.wait_for_sync()
+
+    ends = {one.partition: one.end for one in ranges}
+    assert len(ranges) == PARTITIONS
+    assert [after for before, after in changes.seen if before != after]
+    for node in brokers.nodes.values():
+        on_disk = [row for row in node.rows_on_disk() if (row["log_offset"] or 0) < ends.get(row["log_partition"], 0)]
+        assert in_order(found) == in_order(on_disk)
+
+
+def test_ends_are_told_while_a_broker_is_gone(brokers: ThreeBrokers) -> None:
+    """Every partition's, as soon as others lead what it led; nothing is told wrongly or left out."""
+    with connection(ClusterAddress(brokers.bootstrap)) as (cluster, patience):
+        before = list_ends(cluster, patience, [OFFSETS_TOPIC], lambda: 1)
+        brokers.nodes[2].kill()
+        try:
+            meanwhile = list_ends(cluster, patience, [OFFSETS_TOPIC], lambda: 1)
+        finally:
+            brokers.nodes[2].start()
+
+    told = [[(one.topic_partition, one.end_offset, one.error_code) for one in ends] for ends in (before, meanwhile)]
+    assert told[0] == told[1]
+    assert len(told[0]) == PARTITIONS
