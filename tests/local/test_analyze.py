@@ -10,12 +10,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from groupcoord import SystemClock
 from groupcoord.cli import USAGE_ERROR
 from groupcoord.cli import analyze as command
 from groupcoord.columns.errors import InputError, RunFailedError
 from groupcoord.columns.results import ResultDirectory
 from groupcoord.local.analysis import LocalAnalysis
 from groupcoord.local.tables import END_OFFSETS_TABLE, TABLES
+from groupcoord.testing import ProducerRecord
 
 from ..history.consumer_story import CREW, crew, write_story
 from ..live.recorded import TOPIC, recorded_server
@@ -223,6 +225,24 @@ def test_a_cluster_is_read(tmp_path: Path) -> None:
     assert read_table(tmp_path / "out", "commits").num_rows > 0
     assert asked.num_rows > 0
     assert "lag" in table_names(tmp_path / "out")
+
+
+def test_lag_goes_by_the_next_record(tmp_path: Path) -> None:
+    """Of a cluster whose topics may be read, lag as time is how old the next record is; the page has statuses."""
+    written_ms = SystemClock().now_ms() - 60_000
+    with recorded_server(tmp_path / "cluster") as server:
+        server.create_topics({"t-6": 1})
+        server.produce("t-6", [ProducerRecord(b"late", timestamp_ms=written_ms + number) for number in range(50)])
+        words = ("--bootstrap-server", server.bootstrap, "--topic", TOPIC, "--partition", "6", "--lag-from-records")
+        done = run(*words, "--out", tmp_path / "out", "--engine", "local")
+    lag = [row for row in read_table(tmp_path / "out", "lag").to_pylist() if row["lag"]]
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text("utf-8"))
+
+    assert done.status == 0, done.error
+    assert {row["group_id"] for row in lag} == {"small-48", "transactional-member"}
+    assert {row["lag_ms_method"] for row in lag} == {"record"}
+    assert all(row["lag_ms"] == row["at_ms"] - (written_ms + row["committed_offset"]) for row in lag)
+    assert sum(count["partitions"] for count in summary["statuses"]) == len(lag)
 
 
 def test_the_limit_is_that_of_the_help() -> None:
