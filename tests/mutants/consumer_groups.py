@@ -99,8 +99,8 @@ CONSUMER_GROUP_MUTANTS = (
     Mutant(
         "the assignment interval is kept by nobody",
         "consumer/heartbeat.py",
-        "if state.assignment_epoch >= state.epoch or (last_ms and interval_ms and now_ms < last_ms + interval_ms):",
-        "if state.assignment_epoch >= state.epoch:",
+        "return not (last_ms and interval_ms and now_ms < last_ms + interval_ms)",
+        "return True",
     ),
     Mutant(
         "the assignment interval is a moment longer",
@@ -301,8 +301,8 @@ CONSUMER_GROUP_MUTANTS = (
     Mutant(
         "nobody is fenced who gives nothing back",
         "consumer/member_timers.py",
-        " = member.assignment.member_epoch\n            self._timers.arm(",
-        " = str(",
+        "            self._timers.arm(timer, now_ms + member.metadata.rebalance_timeout_ms)\n            return\n",
+        "            return\n",
     ),
     Mutant(
         "who could not be removed stays for ever",

@@ -6,10 +6,12 @@ import sqlite3
 from collections.abc import Generator
 from contextlib import closing, suppress
 from pathlib import Path
+from time import monotonic, sleep
 
 from groupcoord.storage.sql.store import Connection, Row, SqlLogStore
 
 BUSY_TIMEOUT_S = 5.0
+BUSY_RETRY_S = 0.01
 
 
 class SqliteLogStore(SqlLogStore):
@@ -42,8 +44,20 @@ class SqliteLogStore(SqlLogStore):
         return sqlite3.connect(self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
 
     def _prepare(self, connection: Connection) -> None:
-        connection.execute("PRAGMA journal_mode = WAL")
+        deadline_s = monotonic() + BUSY_TIMEOUT_S
+        # A new file takes one connection to make it; the others SQLite refuses here at once, without waiting.
+        while not self._uses_wal(connection, may_retry=monotonic() < deadline_s):
+            sleep(BUSY_RETRY_S)
         connection.execute("PRAGMA synchronous = FULL")
+
+    def _uses_wal(self, connection: Connection, *, may_retry: bool) -> bool:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if may_retry and error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
+                return False
+            raise
+        return True
 
     def _rows(self, connection: Connection, query: str, parameters: Row) -> Generator[Row, None, None]:
         with closing(connection.execute(query, parameters)) as cursor:

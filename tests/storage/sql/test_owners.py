@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import sqlite3
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +13,7 @@ from groupcoord import GroupCoordinator, LogRecord, PartitionStatus, Ticket
 from groupcoord.core.records import GroupTombstone
 from groupcoord.errors import ErrorCode
 from groupcoord.log_store import AppendOutcomeUnknownError, StorageError
-from groupcoord.storage.sql import OwnershipLostError, SqliteLogStore, SqlLogStore
+from groupcoord.storage.sql import OwnershipLostError, SqliteLogStore, SqlLogStore, sqlite
 from tests.aio.requests import CONFIG, commit, committed, fetch
 
 from .conftest import OpenLog
@@ -179,3 +182,27 @@ def test_what_cannot_be_opened(open_log: OpenLog, tmp_path: object) -> None:
     store.close()
     with pytest.raises(StorageError, match="closed"):
         append(store, "too late")
+
+
+def test_who_comes_while_a_file_is_made_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite refuses at once to change the mode of a file that another connection is making; it is asked again."""
+    maker = sqlite3.connect(tmp_path / "log.sqlite", isolation_level=None)
+    maker.execute("BEGIN IMMEDIATE")
+    monkeypatch.setattr(sqlite, "sleep", lambda seconds: maker.close())
+    store = SqliteLogStore(tmp_path / "log.sqlite")
+
+    assert append(store, "mine") == 0
+    store.close()
+
+
+def test_a_file_that_stays_locked_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who holds it for longer than the time-out keeps a store from being opened."""
+    now_s = itertools.count()
+    maker = sqlite3.connect(tmp_path / "log.sqlite", isolation_level=None)
+    maker.execute("BEGIN IMMEDIATE")
+    monkeypatch.setattr(sqlite, "sleep", lambda seconds: None)
+    monkeypatch.setattr(sqlite, "monotonic", lambda: float(next(now_s)))
+
+    with pytest.raises(StorageError, match="database is locked"):
+        SqliteLogStore(tmp_path / "log.sqlite")
+    maker.close()
