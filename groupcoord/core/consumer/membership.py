@@ -430,11 +430,15 @@ class ConsumerMembership:
             resolved, group.resolved = group.resolved, None
             self._take_resolution(group, draft, resolved)
         for position, (request, token) in enumerate(waiting):
-            if len(draft.records) >= RECORDS_PER_WRITE_MAX or draft.downgrade is not None:
+            is_full = len(draft.records) >= RECORDS_PER_WRITE_MAX or draft.downgrade is not None
+            if is_full or (isinstance(request, JoinGroup) and not draft.state.members):
                 group.waiting = waiting[position:]
                 break
             self._take(group, draft, request, token, now_ms)
         self._write(group, draft, now_ms)
+        while group.waiting and group.writing is None:  # a join after the last member has left
+            request, token = group.waiting.pop(0)
+            self._handle(request, token, now_ms)
 
     # ------------------------------------------------------------ timers
 

@@ -227,3 +227,26 @@ def test_a_join_with_the_classic_protocol(driver: Driver, alone: Members, group:
     driver.refuse(NotEnoughReplicasError()) if fails else driver.write()
     assert join.error is (UNAVAILABLE if fails else ErrorCode.NONE)
     assert len(alone.ids) == (1 if fails else 2)
+
+
+@pytest.mark.parametrize("names", [("first",), ("first", "second"), ("first", "second", "third")])
+def test_a_classic_join_behind_the_last_leave(
+    driver: Driver, members: Members, group: Group, names: tuple[str, ...]
+) -> None:
+    """Whoever comes with the classic protocol while the last members are on their way out begins a classic group."""
+    for name in names:
+        members.join(name)
+        driver.write()
+    leaves = [members.leave(name) for name in names]
+    subscription = encode_subscription(Subscription(("orders",)))
+    unknown = group.join("unknown", member_id="gone", protocols=protocols_of("range", metadata=subscription))
+    join = group.join("old", protocols=protocols_of("range", metadata=subscription))
+    assert (unknown.is_waiting, join.is_waiting) == (True, True)
+    while waiting_appends(driver):
+        driver.write()
+    assert {leave.error for leave in leaves} == {ErrorCode.NONE}
+    assert unknown.error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert (group.state, members.described.error_code) == (GroupState.PREPARING_REBALANCE, NOT_FOUND)
+    driver.sleep(3_000)
+    driver.write()
+    assert (join.error, group.generation, len(group.members)) == (ErrorCode.NONE, 1, 1)
