@@ -31,7 +31,13 @@ REPORT_SHARE = 4
 """After the page, updates go on without it for this many times as long as it took, so that it stays a fifth of all."""
 
 ATTEMPTS_MAX = 4
-"""So often an update is begun if files change while they are read."""
+"""So often an update is begun if something that passes gets in its way."""
+
+_PASSING = (
+    LogChangedError.__name__,  # files changed while they were read
+    # Spark waits ten seconds for a process of Python to start, which no setting changes: too little on a busy machine.
+    "Python worker failed to connect back",
+)
 
 _INPUT = f"{CHECKPOINT}/input.json"
 _STAGED = f"{CHECKPOINT}/staged"
@@ -148,13 +154,13 @@ class Following:
         return self._output.locked(CHECKPOINT, "follows logs into it")
 
     def _update(self, spark: SparkSession) -> None:
-        """Read what is new, from the start again if compaction takes files away meanwhile."""
+        """Read what is new; from the start again if compaction takes files away meanwhile, or the machine is busy."""
         for attempts_left in reversed(range(ATTEMPTS_MAX)):
             records = self._input.stream(spark)
             try:
                 follow(records, self._output.name, until_end=True).awaitTermination()
             except StreamingQueryException as error:
-                if LogChangedError.__name__ not in str(error) or not attempts_left:
+                if not attempts_left or not any(told in str(error) for told in _PASSING):
                     raise
             else:
                 return
