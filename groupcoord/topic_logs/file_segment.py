@@ -38,7 +38,7 @@ from groupcoord.topic_logs.index_entries import (
 )
 from groupcoord.topic_logs.log_memory import LogMemory
 from groupcoord.topic_logs.open_files import OpenFiles
-from groupcoord.topic_logs.segments import INDEX_INTERVAL_BYTES, Data, Place, Segment
+from groupcoord.topic_logs.segments import INDEX_INTERVAL_BYTES, Pieces, Place, Segment
 
 _OFFSET_SUFFIX, _TIME_SUFFIX, _ABORTED_SUFFIX = INDEX_SUFFIXES
 _ENTRIES_BYTES = OFFSET_ENTRY.size + TIME_ENTRY.size
@@ -167,17 +167,20 @@ class FileSegment(Segment):
         """Tell whether an offset is near enough to the segment's own for its indexes."""
         return next_offset - self.base_offset <= RELATIVE_OFFSETS_END
 
-    def append(self, data: Data, next_offset: int, max_timestamp_ms: int, *, is_marker: bool = False) -> None:
+    def append(
+        self, pieces: Pieces, size_bytes: int, next_offset: int, max_timestamp_ms: int, *, is_marker: bool = False
+    ) -> None:
         """See :class:`~groupcoord.topic_logs.segments.Segment`."""
         try:
-            written = os.write(self._files.writing(self.path), data)
+            descriptor = self._files.writing(self.path)
+            written = os.write(descriptor, pieces[0]) if len(pieces) == 1 else os.writev(descriptor, pieces)
         except FileNotFoundError as error:
             raise FailedLogError(f"{self.path} was deleted or moved away") from error
         except OSError as error:
             self._take_back(error.strerror or str(error))
-        if written != len(data):
-            self._take_back(f"only {written} of {len(data)} bytes were written")
-        self.note(self.next_offset, len(data), next_offset, max_timestamp_ms)
+        if written != size_bytes:
+            self._take_back(f"only {written} of {size_bytes} bytes were written")
+        self.note(self.next_offset, size_bytes, next_offset, max_timestamp_ms)
 
     def _take_back(self, reason: str) -> NoReturn:
         """Cut the file back to the start of a batch that could not be written whole."""

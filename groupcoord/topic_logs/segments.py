@@ -8,7 +8,8 @@ from typing import NamedTuple, Protocol
 
 from groupcoord.storage.cleaned_transactions import AbortedTransaction
 
-Data = bytes | bytearray
+Pieces = tuple[bytes | bytearray | memoryview, ...]
+"""What stands one behind the other."""
 
 INDEX_INTERVAL_BYTES = 4_096
 """Kafka's ``index.interval.bytes``: an index has an entry for the first batch behind so many bytes, and
@@ -61,11 +62,14 @@ class Segment(ABC):
     # ------------------------------------------------------------ writing
 
     @abstractmethod
-    def append(self, data: Data, next_offset: int, max_timestamp_ms: int, *, is_marker: bool = False) -> None:
+    def append(
+        self, pieces: Pieces, size_bytes: int, next_offset: int, max_timestamp_ms: int, *, is_marker: bool = False
+    ) -> None:
         """Add a batch.
 
         Args:
-            data: the batch, with its offset.
+            pieces: the batch, with its offset.
+            size_bytes: of all of it.
             next_offset: the offset after its last.
             max_timestamp_ms: the largest of its records.
             is_marker: it ends a transaction, and has a reserve.

@@ -19,6 +19,7 @@ from uuid import UUID
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.interpreter import uuid_of
 from groupcoord.wire.errors import ProtocolError
+from groupcoord.wire.pacing import paced
 
 T = TypeVar("T")
 Content = TypeVar("Content", bytes, memoryview)
@@ -185,7 +186,7 @@ def skip_tagged_fields(frame: bytes, position: int) -> int:
     if frame[position] == 0:
         return position + 1
     count, position = read_uvarint(frame, position)
-    for _ in range(count):
+    for _ in paced(range(count)):
         _, position = read_uvarint(frame, position)
         position = skip_tagged_content(frame, position)
     return position

@@ -13,6 +13,7 @@ from groupcoord.core.records import TransactionMarker
 from groupcoord.topic_logs.errors import FailedLogError, RefusedBatchError
 from groupcoord.topic_logs.log_memory import LogMemory
 from groupcoord.topic_logs.partition_log import PartitionLog
+from groupcoord.topic_logs.produced_batch import COPIED_BYTES
 from groupcoord.topic_logs.settings import TopicLogSettings
 from tests.topic_logs.batches import NOW_MS, TOPIC, numbered, produced
 from tests.topic_logs.disk import MEMORY_BYTES, Disk
@@ -197,7 +198,8 @@ def test_a_lost_file_fails_the_log_until_it_is_back(tmp_path: Path) -> None:
     assert any("is used again" in line for line in disk.lines)
 
 
-def test_a_full_disk_refuses_and_keeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("size_bytes", [1, COPIED_BYTES])
+def test_a_full_disk_refuses_and_keeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size_bytes: int) -> None:
     """KAFKA_STORAGE_ERROR and a line; half of a batch is cut off again, and the log goes on when there is room."""
     disk = Disk(tmp_path)
     log = disk.log()
@@ -205,15 +207,17 @@ def test_a_full_disk_refuses_and_keeps(tmp_path: Path, monkeypatch: pytest.Monke
     size = next(disk.folder().glob("*.log")).stat().st_size
     os = __import__("os")
     write = os.write
+    first = produced(b"v" * size_bytes, producer_id=7, producer_epoch=0, base_sequence=0)
     monkeypatch.setattr("os.write", lambda fd, data: write(fd, data[:20]))
+    monkeypatch.setattr("os.writev", lambda fd, pieces: write(fd, pieces[0][:20]))
     with pytest.raises(RefusedBatchError) as refused:
-        log.append(numbered(1, 0), SMALL, NOW_MS)
+        log.append(first, SMALL, NOW_MS)
     monkeypatch.undo()
     assert refused.value.error_code.name == "KAFKA_STORAGE_ERROR"
     assert "only 20 of" in disk.lines[-1]
     assert next(disk.folder().glob("*.log")).stat().st_size == size
     assert disk.log() is log
-    assert log.append(numbered(1, 0), SMALL, NOW_MS).base_offset == 1
+    assert log.append(first, SMALL, NOW_MS).base_offset == 1
     disk.kill()
     assert disk.log().end_offset == 2
 
