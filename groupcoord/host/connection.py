@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 from groupcoord.core.front.authorization import Principal
 from groupcoord.core.messages import Node
-from groupcoord.host.portions import CAN_BE_LONG, Answer, Work, has_many_records, is_long
+from groupcoord.host.portions import CAN_BE_LONG, Answer, Work, is_long
 from groupcoord.host.turns import Turns
 from groupcoord.wire import (
     ProtocolError,
@@ -335,7 +335,7 @@ class Connection:
             self._work_on(self._write_long(header, response))
             return
         try:
-            if type(response) is FetchResponse and has_many_records(response):
+            if type(response) is FetchResponse:
                 self._put_out(encode_response_parts(header, response))
             else:
                 frame = encode_response(header, response)

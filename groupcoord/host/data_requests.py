@@ -25,6 +25,7 @@ from groupcoord.wire.broker_messages import (
     ListOffsets,
     OffsetForLeaderEpoch,
     Produce,
+    ProduceResponse,
 )
 from groupcoord.wire.pacing import Pace, in_portions
 
@@ -62,6 +63,7 @@ class DataRequests:
             data.config.max_incremental_fetch_session_cache_slots if data.logs is not None else 0, data.clock.now_ms
         )
         self.waits = FetchWaits()
+        self._answer_produce: Callable[..., ProduceResponse] | None = None
 
     def handlers(self) -> dict[type, Callable[[Connection, Any], WireResponse | None]]:
         """Return what answers each request."""
@@ -75,9 +77,11 @@ class DataRequests:
 
     def produce(self, connection: Connection, request: Produce) -> WireResponse | None:
         """Append records."""
-        from groupcoord.host.producing import answer_produce  # with all that reads batches
+        if self._answer_produce is None:
+            from groupcoord.host.producing import answer_produce  # with all that reads batches
 
-        response = answer_produce(request, self._data, self._verify, self._permissions_of(connection))
+            self._answer_produce = answer_produce
+        response = self._answer_produce(request, self._data, self._verify, self._permissions_of(connection))
         if request.acks != 0:
             return response if self._leaders is None else self._leaders.told_by_produce(response, connection.nodes)
         # No answer can tell the client of an error; as a Kafka broker does, closing the connection must.

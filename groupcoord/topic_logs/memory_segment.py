@@ -68,7 +68,7 @@ class MemorySegment(Segment):
     # ------------------------------------------------------------ writing
 
     def has_room(self, size_bytes: int) -> bool:
-        """Tell whether a batch of this size goes here."""
+        """See :class:`~groupcoord.topic_logs.segments.Segment`."""
         if not self._positions:
             return True
         return self.size_bytes + size_bytes <= SEGMENT_BYTES and len(self._positions) < SEGMENT_BATCHES
@@ -130,7 +130,7 @@ class MemorySegment(Segment):
 
     # ------------------------------------------------------------ reading
 
-    def place_of(self, offset: int) -> Place | None:
+    def place_of(self, offset: int, ahead_bytes: int = 0) -> Place | None:
         """See :class:`~groupcoord.topic_logs.segments.Segment`."""
         if offset >= self.next_offset:
             return None

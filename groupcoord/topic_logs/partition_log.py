@@ -217,7 +217,7 @@ class PartitionLog:
         last = self._segments[-1] if self._segments else None
         if last is None or self._is_full(last, write, settings):
             self._roll()
-        elif isinstance(last, MemorySegment) and not last.has_room(write.size_bytes):
+        elif not last.has_room(write.size_bytes):
             self._begin(MemorySegment(self.end_offset, self.memory, goes_on=True))
         return self._segments[-1]
 
@@ -397,10 +397,10 @@ class PartitionLog:
         Raises:
             FailedLogError: the files can't be read.
         """
-        found = self._find(offset) if offset < end_offset else None
+        found = self._find(offset, bytes_max) if offset < end_offset else None
         if found is None:
             return ReadBatches()
-        number, (position, first_end) = found
+        number, (position, first_end, read) = found
         if first_end - position > bytes_max and not takes_first:
             return ReadBatches()
         left = max(bytes_max, first_end - position)
@@ -411,7 +411,8 @@ class PartitionLog:
                 if segment.size_bytes:
                     break
                 continue  # compaction has emptied it
-            parts.append(segment.view(position, end))
+            is_read = not parts and len(read) >= end - position
+            parts.append(read[: end - position] if is_read else segment.view(position, end))
             left -= end - position
             position = 0
         size_bytes = sum(map(len, parts))
@@ -434,12 +435,17 @@ class PartitionLog:
         ends = sum(segment.end_before(end_offset) for segment in self._segments[number:])
         return max(ends - place.position, 0)
 
-    def _find(self, offset: int) -> tuple[int, Place] | None:
-        """Return the segment, and where in it the batch is, that holds an offset; None if it is the end."""
+    def _find(self, offset: int, ahead_bytes: int = 0) -> tuple[int, Place] | None:
+        """Return the segment, and where in it the batch is, that holds an offset; None if it is the end.
+
+        Args:
+            offset: the offset.
+            ahead_bytes: so much will be read from there on.
+        """
         if offset >= self.end_offset:
             return None
         for number in range(max(bisect_right(self._bases, offset) - 1, 0), len(self._segments)):
-            place = self._segments[number].place_of(offset)
+            place = self._segments[number].place_of(offset, ahead_bytes)
             if place is not None:
                 return number, place
         return None

@@ -16,11 +16,19 @@ INDEX_INTERVAL_BYTES = 4_096
 to this grain only a broker knows where what it has read ends."""
 
 
+NOT_READ = memoryview(b"")
+
+
 class Place(NamedTuple):
-    """Where a batch stands in its segment, in bytes."""
+    """Where a batch stands in its segment, in bytes.
+
+    Attributes:
+        data: what stands there and behind it, as far as it was read to find the place.
+    """
 
     position: int
     end_position: int
+    data: memoryview = NOT_READ
 
 
 class AbortedTransactions(Protocol):
@@ -48,6 +56,10 @@ class Segment(ABC):
         self.next_offset = base_offset
         self.size_bytes = 0
         self.goes_on = goes_on
+
+    def has_room(self, size_bytes: int) -> bool:
+        """Tell whether a batch of this size goes here, for what the segment itself is."""
+        return True
 
     @property
     @abstractmethod
@@ -98,8 +110,13 @@ class Segment(ABC):
         """Return the largest timestamp of the first batch; -1 if there is none."""
 
     @abstractmethod
-    def place_of(self, offset: int) -> Place | None:
-        """Return where the batch stands that holds an offset or is the next behind it; None if there is none."""
+    def place_of(self, offset: int, ahead_bytes: int = 0) -> Place | None:
+        """Return where the batch stands that holds an offset or is the next behind it; None if there is none.
+
+        Args:
+            offset: the offset.
+            ahead_bytes: so much will be read from there on.
+        """
 
     @abstractmethod
     def end_before(self, offset: int) -> int:

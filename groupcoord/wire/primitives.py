@@ -163,7 +163,10 @@ def check_array_length(frame: bytes, position: int, length: int) -> int:
 
 def read_array_length(frame: bytes, position: int) -> tuple[int, int]:
     """Read the number of entries of an array that may not be null."""
-    length, position = read_int32_length(frame, position)
+    (length,) = INT32_FROM(frame, position)
+    position += 4
+    if 0 <= length <= len(frame) - position and length <= MAX_ARRAY_LENGTH:  # nearly always
+        return length, position
     return check_array_length(frame, position, length), position
 
 

@@ -43,6 +43,8 @@ _PRODUCE = produce.API.key.to_bytes(2, "big")
 SHORT_PRODUCE_BYTES = 2 * 1024 * 1024
 """What has to be done for each byte of records is little, but not nothing: a checksum, and a copy of them."""
 
+_COPIED_BYTES = 1_024
+
 # By (api_key << 16) + api_version, filled when a version is first used.
 _decoders: dict[int, tuple[bool, Decoder]] = {}
 _encoders: dict[int, tuple[bytes, Encoder]] = {}
@@ -170,7 +172,11 @@ def encode_response_parts(header: RequestHeader, response: WireResponse) -> list
     size = 4 + len(tagged_fields) + sum(map(len, parts))
     if size > FRAME_BYTES_MAX:
         raise ProtocolError(f"the answer of {size} bytes is larger than a frame can be")
-    return [_pack_length_and_correlation_id(size, header.correlation_id) + tagged_fields, *parts]
+    head = _pack_length_and_correlation_id(size, header.correlation_id) + tagged_fields
+    if len(parts[0]) > _COPIED_BYTES:
+        return [head, *parts]
+    parts[0] = head + parts[0]
+    return parts
 
 
 def load_newest() -> Iterator[None]:
