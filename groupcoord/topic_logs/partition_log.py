@@ -75,7 +75,7 @@ class Write(NamedTuple):
     is_marker: bool = False
 
 
-_make_write = maker(Write)
+_make_appended, _make_write = maker(Appended), maker(Write)
 
 
 class Compaction(Protocol):
@@ -151,8 +151,11 @@ class PartitionLog:
         self._write(write, settings, now_ms)
         if batch.has_producer:
             self.producers.appended(batch, base_offset, timestamp_ms)
-        self._tell()
-        return Appended(base_offset, NO_TIMESTAMP if append_time_ms is None else append_time_ms, self.start_offset)
+        if self.watchers:
+            self._tell()
+        return _make_appended(
+            (base_offset, NO_TIMESTAMP if append_time_ms is None else append_time_ms, self.start_offset)
+        )
 
     def append_marker(
         self, marker: TransactionMarker, now_ms: int, settings: TopicLogSettings = DEFAULT_SETTINGS

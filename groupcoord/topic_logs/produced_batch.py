@@ -96,6 +96,11 @@ def _malformed(error_code: ErrorCode, reason: str) -> RefusedBatchError:
     return RefusedBatchError(error_code, reason, tells_start=False)
 
 
+def is_compressed(data: bytes | memoryview) -> bool:
+    """Tell whether the header of a batch says that its records are compressed, whatever else it says."""
+    return len(data) > _ATTRIBUTES_POSITION + 1 and data[_ATTRIBUTES_POSITION + 1] & CODEC_MASK != 0
+
+
 def check_produced(batch: ProducedBatch, settings: TopicLogSettings, now_ms: int) -> None:
     """Check a batch before it is appended.
 

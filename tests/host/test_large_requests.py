@@ -14,15 +14,18 @@ import pytest
 from groupcoord import Config, ManualClock, MemoryLogStore
 from groupcoord.host.broker import Broker
 from groupcoord.host.connection import LONG_REQUEST_BYTES, Connection
+from groupcoord.host.producing import FEW_RECORDS_BYTES
 from groupcoord.host.server import Server
 from groupcoord.host.topics import TopicRegistry
 from groupcoord.records.batches import encode_batch
 from groupcoord.testing.server import ServerThread
+from groupcoord.topic_logs.produced_batch import is_compressed, read_produced
 from groupcoord.wire.pacing import SHORT
 from tests.crash.record_requests import TOPIC, Sender, produce
 from tests.host.driving import drain, feed
 from tests.host.kafka_bytes import array, blob, correlation_ids, frame, heartbeat, split, string
 from tests.host.test_server import loop_factories
+from tests.topic_logs.test_record_keys import gzipped
 
 NOW_MS = 1_700_000_000_000
 LARGE = LONG_REQUEST_BYTES + 5_000
@@ -40,6 +43,13 @@ def of_many_partitions(correlation_id: int, count: int) -> bytes:
     partitions.append(struct.pack(">i", count) + blob(bytes(LARGE)))
     body = b"\xff\xff" + struct.pack(">hi", 1, 0) + array([string(TOPIC) + array(partitions)])
     return frame(0, 3, correlation_id, body)
+
+
+def produce_of(records: bytes, acks: int) -> bytes:
+    """Return a Produce of these records for one partition."""
+    partitions = [struct.pack(">i", 0) + blob(records)]
+    body = b"\xff\xff" + struct.pack(">hi", acks, 0) + array([string(TOPIC) + array(partitions)])
+    return frame(0, 3, 1, body)
 
 
 def make_broker(**config: int) -> Broker:
@@ -97,6 +107,37 @@ def test_many_partitions_let_others_go_in_between(count: int) -> None:
     assert end_offset(broker, count - 2) == 1
     assert (meanwhile > 0) == (count >= SHORT)
     assert meanwhile > 900 or count < 900
+
+
+def keyed(count: int) -> bytes:
+    """Return a batch of so many small records with keys."""
+    return encode_batch(0, [(b"k", b"v" * 20, NOW_MS)] * count, leader_epoch=-1, base_sequence=-1)
+
+
+@pytest.mark.parametrize(
+    ("records", "is_divided"), [(keyed(1_000), True), (gzipped(keyed(500)), True), (keyed(10), False)]
+)
+def test_records_that_are_looked_into_let_others_go_in_between(records: bytes, is_divided: bool) -> None:
+    """Where a compacted topic wants keys, of many records or of compressed ones, however few bytes those are."""
+    assert is_divided == (is_compressed(records) or len(records) > FEW_RECORDS_BYTES)
+    assert len(gzipped(keyed(500))) < FEW_RECORDS_BYTES
+    broker = make_broker()
+    with broker.topics.edit() as edit:
+        edit.configure(TOPIC, {"cleanup.policy": "compact"})
+    never_ending(broker)
+    for acks in (1, 0):
+        busy, other = broker.connect("/127.0.0.1"), broker.connect("/127.0.0.2")
+        busy.receive_data(produce_of(records, acks))
+        meanwhile = 0
+        while busy.is_busy:
+            broker.run_turn()
+            other.receive_data(heartbeat(meanwhile))
+            broker.run_turn()
+            meanwhile += bool(correlation_ids(other.take_output()))
+        assert (meanwhile > 200) == is_divided
+        assert len(split(drain(busy))) == acks
+        assert not busy.is_waiting
+    assert end_offset(broker) == 2 * read_produced(records).record_count
 
 
 @pytest.mark.parametrize("count", [1, SHORT + 1])
