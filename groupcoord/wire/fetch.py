@@ -101,6 +101,9 @@ class _RequestLayout:
         self._has_topic_ids = version >= 13
         self._settings, self._in_order = _of_version(version, _SETTINGS)
         self._partition, self._partition_in_order = _of_version(version, _PARTITIONS)
+        nothing = self._dialect.write_length(0) * self._has_session
+        nothing += self._dialect.write_string("") * self._has_rack + self._dialect.nothing_tagged
+        self._nothing_behind, self._nothing_bytes = nothing, len(nothing)  # no forgotten topics, no rack, no tags
         self._skip_behind_partition = self._dialect.skip_tagged_fields
         if sizes := _PARTITION_TAGS.get(version):
             self._skip_behind_partition = partial(_skip_known_tags, sizes)
@@ -117,6 +120,8 @@ class _RequestLayout:
         request = Fetch(
             tuple(topics), max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, (), replica_id
         )
+        if len(frame) - position == self._nothing_bytes and frame.endswith(self._nothing_behind):  # nearly always
+            return request
         if self._has_session:
             request.forgotten_topics, position = self._read_forgotten(frame, position)
         if self._has_rack:
