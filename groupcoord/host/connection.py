@@ -24,12 +24,12 @@ from groupcoord.wire import (
     WireRequest,
     WireResponse,
     decode_request,
-    decode_short_request,
     encode_response,
     encode_response_parts,
 )
 from groupcoord.wire.broker_messages import FetchResponse
 from groupcoord.wire.pacing import NotShortError, Pace, in_portions
+from groupcoord.wire.protocol import decode_short_request
 
 logger = logging.getLogger("groupcoord.host")
 

@@ -15,7 +15,6 @@ from groupcoord.wire import (
     RequestHeader,
     UnsupportedVersionError,
     decode_request,
-    decode_short_request,
     encode_response,
 )
 from groupcoord.wire.broker_messages import (
@@ -29,7 +28,7 @@ from groupcoord.wire.broker_messages import (
     ProduceTopic,
 )
 from groupcoord.wire.pacing import SHORT, NotShortError
-from groupcoord.wire.protocol import SHORT_PRODUCE_BYTES
+from groupcoord.wire.protocol import SHORT_PRODUCE_BYTES, decode_short_request
 from groupcoord.wire.registry import APIS
 from tests.wire.kio_client import CORRELATION_ID, read_response, request_frame, versions_of
 from tests.wire.sample_requests import BODIES, OTHER_TOPIC_ID, TOPIC_ID
