@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
+
+from attrs import frozen
 
 from groupcoord.config import Config
 from groupcoord.core.administration import Administration
@@ -59,7 +61,8 @@ def _nothing(written: Continuation, *_: object) -> None:
     """Nothing follows."""
 
 
-class Outcome(NamedTuple):
+@frozen
+class Outcome:
     """What follows an append besides the answers that it holds, as the log decides.
 
     Attributes:
