@@ -183,6 +183,18 @@ def test_a_new_topic_that_an_expression_matches(on_consumer_protocol: int) -> No
     assert sum(partition.topic == "orders-new" for partition in owned) == 3
 
 
+def test_a_topic_that_goes_and_that_an_expression_has_matched() -> None:
+    """The world isn't at rest before the expression is matched again, which begins one more epoch (as in Kafka)."""
+    deletion = TopicDeletion(start_ms=110_000, end_ms=110_000, topic="orders")
+    lines: list[str] = []
+    world = World(5, consumer_group_world(deletion, group={"regex": "orders.*"}, duration_ms=112_000), lines.append)
+
+    outcome = world.run()
+
+    assert outcome.rest_ms > 0
+    assert any("rebalance: regular expression change" in line for line in lines)
+
+
 @pytest.mark.parametrize("on_consumer_protocol", [0, 1, 3], ids=["classic", "mixed", "consumer"])
 @pytest.mark.parametrize("down_ms", [0, 20_000])
 def test_a_topic_that_goes_and_comes_again(on_consumer_protocol: int, down_ms: int) -> None:

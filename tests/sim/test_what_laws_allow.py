@@ -5,19 +5,24 @@ from __future__ import annotations
 import pytest
 
 from groupcoord import Config
-from groupcoord.core.consumer.records import ConsumerGroupMemberMetadataRecord
+from groupcoord.core.consumer.records import (
+    ConsumerGroupCurrentMemberAssignmentRecord,
+    ConsumerGroupMemberMetadataRecord,
+)
 from groupcoord.core.records import GroupMetadataRecord, GroupTombstone
 from groupcoord.log_store import LogRecord
 from groupcoord.sim import (
     AdminAction,
     Administrator,
     ClusterOptions,
+    GroupProtocol,
     LawBrokenError,
     NodeCrash,
     SimpleConsumer,
     TopicDeletion,
     World,
 )
+from groupcoord.sim.actors.stage import Claim
 
 from .worlds import consumer_group_world, small_world
 
@@ -72,3 +77,29 @@ def test_the_first_epoch_of_a_group_that_has_changed_its_kind() -> None:
     world.laws.joined("billing", 1)
     with pytest.raises(LawBrokenError, match="the log knows 1"):
         world.laws.joined("billing", 2)
+
+
+def test_what_a_member_had_in_an_earlier_generation_of_a_classic_group() -> None:
+    """A consumer group that was a classic one goes by its last generation; who has not heard of that has more.
+
+    Of the last generation itself everybody has what the log says.
+    """
+    world = World(1, consumer_group_world(on_consumer_protocol=0))
+    log, partition = world.cluster.log, world.cluster.partition_of("billing")
+    for generation_id in (4, 5):
+        claim = Claim(f"old-{generation_id}", "old", GroupProtocol.CLASSIC, generation_id, None)
+        world.laws.assigned(claim, ("billing", "orders", generation_id))
+    for written in (
+        GroupMetadataRecord("billing", "consumer", 5, "range", "old"),
+        GroupTombstone("billing"),
+        ConsumerGroupMemberMetadataRecord("billing", "old", None, None, "", "", ("orders",)),
+        ConsumerGroupCurrentMemberAssignmentRecord("billing", "old", 5, 5, 0),
+        ConsumerGroupMemberMetadataRecord("billing", "new", None, None, "", "", ("orders",)),
+        ConsumerGroupCurrentMemberAssignmentRecord("billing", "new", 5, 5, 0),
+    ):
+        log.write_foreign(partition, LogRecord(written, 0))
+
+    given = Claim("new", "new", GroupProtocol.CONSUMER, 6, None)
+    world.laws.assigned(given, ("billing", "orders", 4))
+    with pytest.raises(LawBrokenError, match="which old-5 has as a member"):
+        world.laws.assigned(given, ("billing", "orders", 5))

@@ -503,11 +503,17 @@ class ConsumerMembership:
     # ------------------------------------------------------------ topics and regular expressions
 
     def regexes_resolved(self, resolved: ResolvedRegexes, now_ms: int) -> None:
-        """The host has matched a group's expressions."""
+        """The host has matched a group's expressions.
+
+        That of a group which is about to be of another kind is lost, as in Kafka; if the log refuses that, the next
+        heartbeat asks again.
+        """
         group = self._context.groups.get(resolved.question.group_id)
         if not isinstance(group, ConsumerGroup):
             return
         group.is_resolving = False
+        if group.group_id in self._context.writings:
+            return
         if group.writing is not None:
             group.resolved = resolved
             return

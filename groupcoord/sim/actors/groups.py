@@ -146,6 +146,9 @@ class SimulatedGroup:
         if group.is_topics_look_due and group.state.classic_member_count < len(group.state.members):
             # The next heartbeat may find topics that have changed; but not one of the classic protocol.
             return False
+        matched = {name for found in group.state.resolved.values() for name in found.topics}
+        if not matched.issubset(self._stage.topics.names()):
+            return False  # that topics are gone will show when expressions are matched again
         return group.group_state is ConsumerGroupState.STABLE or self._is_left_to_classic_members(group)
 
     def _is_left_to_classic_members(self, group: ConsumerGroup) -> bool:

@@ -41,6 +41,7 @@ class LogLaws:
         replayed: log partition → the hard state that its records make.
         ledgers: log partition → the committed offsets that they make, in the plainest way there is.
         newest_generations: group id → the highest generation or epoch of any group of that name.
+        classic_generations: id of a consumer group → the last generation of the classic group that became it.
         group_records: group id → how many records were written about it, offsets apart.
         is_calm: nothing is to happen any more, so nothing new is written about groups.
     """
@@ -59,6 +60,7 @@ class LogLaws:
         self._replaced: dict[tuple[str, str], list[ConsumerGroupCurrentMemberAssignmentRecord]] = {}
         self._metadata_max = cluster.config.offset_metadata_max_bytes
         self.newest_generations: dict[str, int] = {}
+        self.classic_generations: dict[str, int] = {}
         self.group_records: Counter[str] = Counter()
         self.is_calm = False
         self._generations: dict[str, int] = {}
@@ -89,7 +91,9 @@ class LogLaws:
                 case ConsumerGroupMetadataRecord():
                     self._reach(record.group_id, record.epoch)
                 case GroupTombstone() if record.key == CLASSIC_GROUP_KEY:
-                    self._generations.pop(record.group_id, None)
+                    self.classic_generations[record.group_id] = self._generations.pop(record.group_id, 0)
+                case GroupTombstone() if record.key == ConsumerGroupMetadataRecord.key:
+                    self.classic_generations.pop(record.group_id, None)
                 case OffsetTombstone():
                     self._check_removal(record, hard)
                 case TransactionMarker():

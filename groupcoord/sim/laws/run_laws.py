@@ -123,11 +123,22 @@ class RunLaws:
         if before.is_stale or now.is_stale or self._may_be_of_another_topic(before, now, key[1]):
             return
         hard = self.log.follow(self._cluster.partition_of(group_id))
+        if self._is_out_of_date(group_id, before) or self._is_out_of_date(group_id, now):
+            return
         record = assignment_in(hard, group_id, before.member_id)
         require(
             record is None or record.member_epoch < 0 or assignment_in(hard, group_id, now.member_id) is None,
             f"{now.consumer} is given {key}, which {before.consumer} has as a member of the group: {record!r}",
         )
+
+    def _is_out_of_date(self, group_id: str, claim: Claim) -> bool:
+        """Tell whether it is of an earlier generation of the classic group that became a consumer group.
+
+        What the last generation had is taken over, though this member never heard of that: its answer was lost, or the
+        log first seemed to have refused it.
+        """
+        is_classic = claim.protocol is GroupProtocol.CLASSIC
+        return is_classic and claim.generation_id < self.log.classic_generations.get(group_id, 0)
 
     def _may_be_of_another_topic(self, before: Claim, now: Claim, topic: str) -> bool:
         """Tell whether the two may own partitions of different topics of one name.
@@ -323,6 +334,8 @@ class RunLaws:
             is_by_name = self._cluster.topics.was_deleted(topic)
             for claim in claims.values():
                 if claim.is_stale or (is_by_name and claim.protocol is GroupProtocol.CLASSIC):
+                    continue
+                if self._is_out_of_date(group_id, claim):
                     continue
                 owned.setdefault(claim.member_id, set()).add((claim.topic_id or ZERO_UUID, index))
                 epochs[claim.member_id] = max(epochs.get(claim.member_id, 0), claim.generation_id)

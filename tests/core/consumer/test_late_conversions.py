@@ -16,6 +16,8 @@ from groupcoord.consumer_protocol import (
     encode_subscription,
 )
 from groupcoord.core.consumer.member_timers import FENCING_RETRY_MS
+from groupcoord.core.consumer.records import ConsumerGroupRegularExpressionRecord
+from groupcoord.core.consumer.regexes import REFRESH_PAUSE_MS
 from groupcoord.core.records import GroupMetadataRecord
 from groupcoord.log_store import NotEnoughReplicasError
 from groupcoord.messages import DeleteGroupsResponse, Heartbeat
@@ -200,6 +202,38 @@ def test_who_waits_behind_the_leave_that_makes_a_classic_group(
     driver.write()
     assert waiting.error is ErrorCode.NONE
     assert sorted(members.ids) == sorted([mixed, "third"])
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_expressions_that_are_matched_during_a_downgrade(
+    driver: Driver, members: Members, group: Group, topics: Topics, mixed: str, fails: bool
+) -> None:
+    """Nothing is written about them then; if the group stays a consumer group, the next heartbeat has them matched."""
+    members.join("third", regex="o.*")
+    members.join("fourth")
+    while waiting_appends(driver):
+        driver.write()
+    topics.create("others", 1)
+    driver.coordinator.topics_created(["others"])
+    driver.sleep(REFRESH_PAUSE_MS // 2)
+    driver.submit(Heartbeat("group", 1, mixed, None))
+    driver.sleep(REFRESH_PAUSE_MS // 2 + 1)
+    assert waiting_appends(driver) == 0
+    epoch = next(member.member_epoch for member in members.described.members if member.member_id == "third")
+    members.leave("fourth")
+    asking = members.heartbeat("third", epoch)
+    leaves = [members.leave("third"), members.leave("new")]
+    driver.write()
+    assert [sent.is_waiting for sent in (asking, *leaves)] == [True, True, True]
+    assert waiting_appends(driver) == 1
+    driver.refuse(NotEnoughReplicasError()) if fails else driver.write()
+    if not fails:
+        assert (group.members, group.state) == ([mixed], GroupState.PREPARING_REBALANCE)
+        return
+    members.heartbeat("third", epoch)
+    while waiting_appends(driver):
+        driver.write()
+    assert ConsumerGroupRegularExpressionRecord in map(type, driver.written()[-5:])
 
 
 def test_a_downgrade_by_a_timer_that_is_refused(driver: Driver, members: Members, group: Group, mixed: str) -> None:
