@@ -261,6 +261,9 @@ class Connection:
         output = self._output
         if not output:
             return []
+        if len(output) == 1 and self.output_bytes < OUTPUT_LIMIT_BYTES:  # nearly always
+            self.output_bytes = 0
+            return [output.pop()]
         was_blocked = self.output_bytes >= OUTPUT_LIMIT_BYTES
         parts = [output.popleft()]
         size = len(parts[0])
