@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
 from functools import lru_cache, partial
@@ -92,28 +92,3 @@ def keep_freed_memory() -> None:
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of malloc.h
 MEBIBYTE = 1_048_576
-
-
-Widths = int | tuple[int, ...]
-"""How many bytes all of some texts take, or each of them where that isn't the same."""
-
-
-def encode_each(texts: Sequence[str], length_of: Callable[[int], bytes]) -> tuple[list[bytes], Widths]:
-    """Return each of the texts in UTF-8, behind what ``length_of`` writes for the length of its bytes; and how long.
-
-    Texts that a client writes beside its offsets are mostly ASCII and equally long: then they are encoded together.
-
-    Raises:
-        UnicodeEncodeError: one has surrogates.
-    """
-    length = len(texts[0])
-    head = length_of(length)
-    if head.isascii() and [*map(len, texts)].count(length) == len(texts):
-        separator = head.decode()
-        joined = separator + separator.join(texts)
-        if joined.isascii():
-            encoded, width = joined.encode(), len(head) + length
-            return [encoded[start : start + width] for start in range(0, len(encoded), width)], width
-    found = [length_of(len(content)) + content for content in [text.encode() for text in texts]]
-    widths = tuple(map(len, found))
-    return found, widths[0] if widths.count(widths[0]) == len(widths) else widths

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeVar, overload
 
 from groupcoord.interpreter import maker
@@ -29,9 +29,9 @@ class OffsetColumns(NamedTuple):
     partition_indexes: tuple[int, ...]
     offsets: tuple[int, ...]
     leader_epochs: tuple[int, ...]
-    metadata: tuple[str, ...] | None = None
+    metadata: Sequence[str] | None = None
 
-    def texts(self) -> tuple[str, ...]:
+    def texts(self) -> Sequence[str]:
         """Return the metadata of each, "" where there is none."""
         return ("",) * len(self.offsets) if self.metadata is None else self.metadata
 
@@ -85,3 +85,55 @@ class Rows(Sequence[T]):
 
     def __repr__(self) -> str:
         return repr(tuple(self))
+
+
+# ---------------------------------------------------------------- metadata
+
+Widths = int | tuple[int, ...]
+"""How many bytes all of some texts take, or each of them where that isn't the same."""
+
+
+class AsciiTexts(Rows[str]):
+    """ASCII texts of one length, as the metadata of a request nearly always are: bytes until somebody reads them.
+
+    Attributes:
+        encoded: their bytes; of one text at least.
+        length: of each.
+    """
+
+    __slots__ = ("encoded", "length")
+
+    def __init__(self, encoded: tuple[bytes, ...]) -> None:
+        self.encoded = encoded
+        self.length = len(encoded[0])
+
+    def __len__(self) -> int:
+        return len(self.encoded)
+
+    def __iter__(self) -> Iterator[str]:
+        text, length = b"".join(self.encoded).decode("ascii"), self.length
+        return iter([text[start : start + length] for start in range(0, len(text), length)])
+
+
+def encode_each(texts: Sequence[str], length_of: Callable[[int], bytes]) -> tuple[list[bytes], Widths]:
+    """Return each of the texts in UTF-8, behind what ``length_of`` writes for the length of its bytes; and how long.
+
+    Texts that are ASCII and equally long are encoded together, unless they are bytes yet.
+
+    Raises:
+        UnicodeEncodeError: one has surrogates.
+    """
+    if type(texts) is AsciiTexts:
+        head = length_of(texts.length)
+        return [head + text for text in texts.encoded], len(head) + texts.length
+    length = len(texts[0])
+    head = length_of(length)
+    if head.isascii() and [*map(len, texts)].count(length) == len(texts):
+        separator = head.decode()
+        joined = separator + separator.join(texts)
+        if joined.isascii():
+            encoded, width = joined.encode(), len(head) + length
+            return [encoded[start : start + width] for start in range(0, len(encoded), width)], width
+    found = [length_of(len(content)) + content for content in [text.encode() for text in texts]]
+    widths = tuple(map(len, found))
+    return found, widths[0] if widths.count(widths[0]) == len(widths) else widths

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
+
+from attrs import frozen
 
 from groupcoord.config import Config
 from groupcoord.core.administration import Administration
@@ -59,7 +61,8 @@ def _nothing(written: Continuation, *_: object) -> None:
     """Nothing follows."""
 
 
-class Outcome(NamedTuple):
+@frozen
+class Outcome:
     """What follows an append besides the answers that it holds, as the log decides.
 
     Attributes:
@@ -79,6 +82,10 @@ class Partition:
     Inputs are method calls that carry the time; outputs land in the ``effects`` given at construction. Load it
     once, before anything else. No closures or handles live inside: ``copy.deepcopy`` of the whole (with its effects
     and timers) is a full snapshot.
+
+    Attributes:
+        beat_again: answers heartbeats of the consumer protocol that change nothing; see
+            :meth:`.ConsumerMembership.beat_again`.
     """
 
     def __init__(
@@ -118,6 +125,7 @@ class Partition:
         self._consumer_membership = ConsumerMembership(
             self._context, self._creation, rules, member_timers, self._membership, self._rebalance, self.handle
         )
+        self.beat_again = self._consumer_membership.beat_again
         self._classic_requests = ClassicRequests(self._context, rules, member_timers)
         self._commits = Commits(self._context, self._creation)
         self._append_timeouts = AppendTimeouts(self._context)
@@ -190,17 +198,16 @@ class Partition:
 
     def handle(self, request: GroupRequest, token: Token, now_ms: int) -> None:
         """Take a request that concerns one group."""
-        writings = self._writings
-        if writings and request.group_id in writings:
-            writings[request.group_id].waiting.append(Waiting(request, token))
-        elif self._context.has_consumer_groups and isinstance(
-            self._context.groups.get(request.group_id or ""), ConsumerGroup
-        ):
-            kind = type(request)
-            handler = self._consumer_handlers.get(kind) or self._handlers[kind]
-            handler(request, token, now_ms)
-        else:
-            self._handlers[type(request)](request, token, now_ms)
+        kind = type(request)
+        handler = self._handlers[kind]
+        if self._writings and request.group_id in self._writings:
+            self._writings[request.group_id].waiting.append(Waiting(request, token))
+            return
+        if self._context.has_consumer_groups and kind in self._consumer_handlers:
+            group = self._context.groups.get(request.group_id or "")
+            if type(group) is ConsumerGroup:
+                handler = self._consumer_handlers[kind]
+        handler(request, token, now_ms)
 
     def fetch(self, wanted: GroupToFetch, *, require_stable: bool) -> FetchedGroup:
         """Return a group's committed offsets."""

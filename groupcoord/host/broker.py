@@ -484,6 +484,7 @@ class Broker:
         self._submit(request, connection, connection.principal)
 
     def _submit(self, request: Any, token: Token, principal: Principal) -> None:
-        self.coordinator.submit(request, token, principal)
-        for replied, response in self.coordinator.take_replies():
+        coordinator = self.coordinator
+        coordinator.submit(request, token, principal)
+        for replied, response in coordinator.take_replies():
             replied.answer(response)

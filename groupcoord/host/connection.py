@@ -16,18 +16,20 @@ from typing import Any, Protocol, TypeVar
 
 from groupcoord.core.front.authorization import Principal
 from groupcoord.core.messages import Node
-from groupcoord.host.portions import CAN_BE_LONG, Answer, Work, has_many_records, is_long
+from groupcoord.host.portions import CAN_BE_LONG, Answer, Work, is_long
 from groupcoord.host.turns import Turns
 from groupcoord.wire import (
     ProtocolError,
     RequestHeader,
+    WireRequest,
     WireResponse,
     decode_request,
     encode_response,
     encode_response_parts,
 )
 from groupcoord.wire.broker_messages import FetchResponse
-from groupcoord.wire.pacing import Pace, in_portions
+from groupcoord.wire.pacing import NotShortError, Pace, in_portions
+from groupcoord.wire.protocol import decode_short_request
 
 logger = logging.getLogger("groupcoord.host")
 
@@ -39,7 +41,8 @@ _SIZE_FROM = struct.Struct(">I").unpack_from
 _SIGNED_SIZE_FROM = struct.Struct(">i").unpack_from
 
 LONG_REQUEST_BYTES = 16 * 1024
-"""Requests of this size and more are read in portions: it can take longer than a peer may hold up the others."""
+"""Requests of this size and more are read in portions, unless they name little: that can take longer than a peer may
+hold up the others."""
 
 BACKLOG_LIMIT_BYTES = 256 * 1024
 """Reading goes on until this many bytes of requests wait."""
@@ -78,6 +81,9 @@ class Interceptor(Protocol):
     def tick(self, now_ms: int) -> None:
         """Let go on what is due."""
 
+
+Decode = Callable[[bytes | memoryview, str], tuple[RequestHeader, WireRequest]]
+"""Reads a request."""
 
 ConnectionT = TypeVar("ConnectionT", bound="Connection")
 
@@ -150,7 +156,6 @@ class Connection:
         "_max_request_bytes",
         "_now_s",
         "_output",
-        "_short_request_bytes",
         "_turns",
         "_work",
         "active_at_s",
@@ -180,7 +185,7 @@ class Connection:
         self._broker = broker
         self._now_s = broker.now_s
         self._turns = broker.turns
-        self._limit_requests(max_request_bytes)
+        self._max_request_bytes = max_request_bytes
         self._buffer = bytearray()
         self._header: RequestHeader | None = None  # of the request that has no answer yet
         self.client_id = ""
@@ -207,7 +212,7 @@ class Connection:
         if (
             self._header is None
             and not self._buffer
-            and 0 < size <= self._short_request_bytes
+            and 0 < size <= self._max_request_bytes
             and _SIZE_FROM(data)[0] == size
             and self.output_bytes < OUTPUT_LIMIT_BYTES
             and not self._is_paused
@@ -215,8 +220,11 @@ class Connection:
             and self._work is None
             and self._turns.go_first(self, now_s)
         ):
-            self._handle(data[SIZE_BYTES:])
-            return True
+            if size < LONG_REQUEST_BYTES:
+                self._handle(data[SIZE_BYTES:])
+                return True
+            self._handle_large(memoryview(data)[SIZE_BYTES:])
+            return self._work is None
         if self.closing is None:
             self._buffer += data
             self._wait_for_turn()
@@ -253,6 +261,9 @@ class Connection:
         output = self._output
         if not output:
             return []
+        if len(output) == 1 and self.output_bytes < OUTPUT_LIMIT_BYTES:  # nearly always
+            self.output_bytes = 0
+            return [output.pop()]
         was_blocked = self.output_bytes >= OUTPUT_LIMIT_BYTES
         parts = [output.popleft()]
         size = len(parts[0])
@@ -327,7 +338,7 @@ class Connection:
             self._work_on(self._write_long(header, response))
             return
         try:
-            if type(response) is FetchResponse and has_many_records(response):
+            if type(response) is FetchResponse:
                 self._put_out(encode_response_parts(header, response))
             else:
                 frame = encode_response(header, response)
@@ -381,10 +392,6 @@ class Connection:
 
     # ------------------------------------------------------------ inside
 
-    def _limit_requests(self, max_bytes: int) -> None:
-        self._max_request_bytes = max_bytes
-        self._short_request_bytes = min(max_bytes, LONG_REQUEST_BYTES - 1)
-
     def _work_on(self, work: Work[None]) -> None:
         self._work = work
         self._turns.add(self)
@@ -423,21 +430,34 @@ class Connection:
         if len(buffer) >= BACKLOG_LIMIT_BYTES:
             self._mark_dirty()  # so that the host reads on, even if nothing is answered
         end = SIZE_BYTES + size
+        if size >= LONG_REQUEST_BYTES and len(buffer) == end:
+            self._buffer = bytearray()
+            self._handle_large(memoryview(buffer)[SIZE_BYTES:])
+            return
         frame = bytes(memoryview(buffer)[SIZE_BYTES:end])
         del buffer[:end]
         if size < LONG_REQUEST_BYTES:
             self._handle(frame)
         else:
-            self._work_on(self._read_long(frame))
+            self._handle_large(frame)
 
-    def _handle(self, frame: bytes) -> None:
+    def _handle_large(self, frame: bytes | memoryview) -> None:
+        """Handle a request of many bytes: at once if it names little, else in portions."""
         try:
-            self._header, request = decode_request(frame, self.client_host)
+            self._handle(frame, decode_short_request)
+        except NotShortError:
+            self._work_on(self._read_long(bytes(frame)))
+
+    def _handle(self, frame: bytes | memoryview, decode: Decode = decode_request) -> None:
+        try:
+            self._header, request = decode(frame, self.client_host)
             broker = self._broker
             if broker.interceptor is None or not broker.interceptor.takes(self, self._header, request):
                 broker.handle(self, request)
         except ProtocolError as error:
             self.refuse(str(error))
+        except NotShortError:
+            raise
         except Exception:
             self._fail("a request could not be handled")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from groupcoord.core.front.authorization import Permissions
@@ -25,6 +26,7 @@ from groupcoord.wire.broker_messages import (
     ListOffsets,
     OffsetForLeaderEpoch,
     Produce,
+    ProduceResponse,
 )
 from groupcoord.wire.pacing import Pace, in_portions
 
@@ -62,6 +64,7 @@ class DataRequests:
             data.config.max_incremental_fetch_session_cache_slots if data.logs is not None else 0, data.clock.now_ms
         )
         self.waits = FetchWaits()
+        self._producing: ModuleType | None = None
 
     def handlers(self) -> dict[type, Callable[[Connection, Any], WireResponse | None]]:
         """Return what answers each request."""
@@ -74,9 +77,21 @@ class DataRequests:
         }
 
     def produce(self, connection: Connection, request: Produce) -> WireResponse | None:
-        """Append records."""
-        from groupcoord.host.producing import answer_produce  # with all that reads batches
+        """Append records; where batches have to be looked into, in portions."""
+        if self._producing is None:
+            from groupcoord.host import producing  # with all that reads batches
 
+            self._producing = producing
+        if self._data.logs is None or not self._producing.looks_into_batches(request, self._data):
+            return self._append(connection, request, self._producing.answer_produce)
+        connection.answer_in_portions(
+            in_portions(self._pace, self._append, connection, request, self._producing.answer_produce)
+        )
+        return None
+
+    def _append(
+        self, connection: Connection, request: Produce, answer_produce: Callable[..., ProduceResponse]
+    ) -> WireResponse | None:
         response = answer_produce(request, self._data, self._verify, self._permissions_of(connection))
         if request.acks != 0:
             return response if self._leaders is None else self._leaders.told_by_produce(response, connection.nodes)

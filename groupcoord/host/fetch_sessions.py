@@ -15,6 +15,7 @@ from uuid import UUID
 from attrs import define
 
 from groupcoord.errors import ErrorCode
+from groupcoord.interpreter import maker
 from groupcoord.settings import INT32_MAX
 from groupcoord.wire.broker_messages import (
     Fetch,
@@ -46,6 +47,8 @@ class Target(NamedTuple):
     topic_id: UUID
     partition_index: int
 
+
+_make_target = maker(Target)
 
 Targets = Sequence[tuple[Target, FetchPartition]]
 Fetched = Sequence[tuple[Target, FetchedPartitionData]]
@@ -112,6 +115,9 @@ class FetchContext:
 
 def _by_topic(fetched: Fetched) -> tuple[FetchedTopicData, ...]:
     """Gather what was fetched; one topic comes several times if others lie between its partitions."""
+    if len(fetched) == 1:
+        ((target, partition),) = fetched
+        return (FetchedTopicData(target.name, target.topic_id, (partition,)),)
     return tuple(
         FetchedTopicData(name, topic_id, tuple(partition for _, partition in found))
         for (name, topic_id), found in groupby(paced(fetched), lambda entry: entry[0][:2])
@@ -146,7 +152,14 @@ class FetchSessions:
             That; or FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or FETCH_SESSION_TOPIC_ID_ERROR.
         """
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._forget(request.session_id)
+            if request.session_id != NO_SESSION:
+                self._forget(request.session_id)
+            if request.session_epoch == FINAL_EPOCH and len(request.topics) == 1:
+                (topic,) = request.topics
+                if len(topic.partitions) == 1:
+                    (partition,) = topic.partitions
+                    target = _make_target((topic.name, topic.topic_id, partition.partition_index))
+                    return FetchContext([(target, partition)])
             targets = _targets(request)
             if request.session_epoch == FINAL_EPOCH or not targets:
                 return FetchContext(list(targets.items()))

@@ -126,9 +126,14 @@ class Peer(asyncio.Protocol):
         parts = connection.take_output_parts()
         if parts:
             connection.active_at_s = now_s
-            self._send(parts)
-            while connection.output_bytes and self._drain_timer is None:
-                self._send(connection.take_output_parts())
+        while parts:
+            if len(parts) == 1:
+                self.transport.write(parts[0])
+            else:
+                self.transport.writelines(parts)
+            if not connection.output_bytes or self._drain_timer is not None:
+                break
+            parts = connection.take_output_parts()
         if self._is_closing:
             if not connection.output_bytes:
                 self.transport.close()
@@ -138,12 +143,6 @@ class Peer(asyncio.Protocol):
             self.disconnect("the peer has ended it", logging.DEBUG)
         elif not self._is_reading:
             self._read_if_wanted()
-
-    def _send(self, parts: list[bytes | memoryview]) -> None:
-        if len(parts) == 1:
-            self.transport.write(parts[0])
-        else:
-            self.transport.writelines(parts)
 
     def pause_writing(self) -> None:
         """The peer does not read its answers: handle nothing more until it does."""

@@ -60,9 +60,6 @@ FEW = 8
 MANY_ENTRIES = 1_000
 """So many members or offsets are looked at in one go; an answer with more entries is written in portions."""
 
-MANY_RECORD_BYTES = 65_536
-"""So many bytes of records are copied into one answer; more go out as they are kept."""
-
 ANY_PARTITION = (0,)
 REFUSED_TOPICS = frozenset((ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
 
@@ -347,6 +344,13 @@ def _count_fetched(response: OffsetFetchResponse) -> int:
     return count
 
 
+def _count_partitions(response: FetchResponse | MetadataResponse) -> int:
+    count = 0
+    for topic in response.topics[:MANY_ENTRIES]:  # no generator: this is asked for each fetch
+        count += 1 + len(topic.partitions)
+    return count
+
+
 _ENTRIES: dict[type, Callable[[Any], int]] = {
     OffsetFetchResponse: _count_fetched,
     DescribeGroupsResponse: lambda response: sum(1 + len(group.members) for group in response.groups[:MANY_ENTRIES]),
@@ -356,19 +360,13 @@ _ENTRIES: dict[type, Callable[[Any], int]] = {
     DescribeConfigsResponse: lambda response: sum(
         1 + len(result.configs) for result in response.results[:MANY_ENTRIES]
     ),
-    FetchResponse: lambda response: sum(1 + len(topic.partitions) for topic in response.topics[:MANY_ENTRIES]),
+    FetchResponse: _count_partitions,
     ListGroupsResponse: lambda response: len(response.groups),
-    MetadataResponse: lambda response: sum(1 + len(topic.partitions) for topic in response.topics[:MANY_ENTRIES]),
+    MetadataResponse: _count_partitions,
 }
 
 CAN_BE_LONG = frozenset(_ENTRIES)
 """The types of answers that :func:`is_long` knows."""
-
-
-def has_many_records(response: FetchResponse) -> bool:
-    """Tell whether an answer has so many records that they had better not be copied; of few partitions."""
-    sizes = [len(part) for topic in response.topics for partition in topic.partitions for part in partition.records]
-    return sum(sizes) >= MANY_RECORD_BYTES
 
 
 def is_long(response: object) -> bool:

@@ -16,7 +16,7 @@ from groupcoord.host.topics import Topic
 from groupcoord.host.transaction_state import TopicPartition, Writer
 from groupcoord.interpreter import maker
 from groupcoord.topic_logs.errors import FailedLogError, RefusedBatchError, TopicLogError
-from groupcoord.topic_logs.produced_batch import ProducedBatch, read_produced
+from groupcoord.topic_logs.produced_batch import ProducedBatch, is_compressed, read_produced
 from groupcoord.wire.broker_messages import (
     NO_LEADER,
     Produce,
@@ -38,13 +38,27 @@ INVALID_RECORD; most others are retried until the delivery time-out."""
 NOT_IN_TRANSACTION = "Partition was not added to the transaction"
 
 
-_make_produced = maker(ProducedPartition)
+_make_produced, _make_topic = maker(ProducedPartition), maker(ProducedTopic)
+
+FEW_RECORDS_BYTES = 2_048
+"""A batch of no more bytes is looked into at once."""
 
 Verify = Callable[[Writer], ErrorCode]
 """Returns NONE if this producer may write there in its transaction, or what the transaction coordinator says."""
 
 Batches = dict[int, ProducedBatch | RefusedBatchError]
 """What came for the partitions of a topic, and can be read."""
+
+
+def looks_into_batches(request: Produce, data: TopicData) -> bool:
+    """Tell whether a request takes long to answer: many records are looked at for their keys, or who knows how many."""
+    for name, topic_id, partitions in paced(request.topics):
+        topic = data.find(name, topic_id)
+        if topic is not None and data.settings_of(topic).is_compacted:
+            for _, records in paced(partitions):
+                if records is not None and (len(records) > FEW_RECORDS_BYTES or is_compressed(records)):
+                    return True
+    return False
 
 
 def answer_produce(
@@ -65,7 +79,7 @@ def answer_produce(
             for index, records in paced(topic.partitions):
                 batches[index] = _read(records)
     refusal = _transaction_refusal(request, found, permissions)
-    answered = []
+    answered: list[ProducedTopic] = []
     for (name, topic_id, _), batches in found.values():
         known = data.find(name, topic_id)
         error_code = refusal or _topic_error(name if known is None else known.name, permissions)
@@ -77,7 +91,7 @@ def answer_produce(
                 for index, batch in paced(list(batches.items()))
             ]
         )
-        answered.append(ProducedTopic(name, topic_id, produced))
+        answered.append(_make_topic((name, topic_id, produced)))
     return ProduceResponse(tuple(answered))
 
 

@@ -286,6 +286,11 @@ class Batch:
         self._start = start
 
     @property
+    def buffered(self) -> memoryview:
+        """What the buffer holds from its beginning on: less than all of it, or what comes behind it as well."""
+        return memoryview(self._buffer)[self._start :]
+
+    @property
     def next_offset(self) -> int:
         """The offset after the batch's last slot."""
         return self.base_offset + self.last_offset_delta + 1

@@ -16,7 +16,7 @@ from struct import Struct
 from struct import error as StructError  # noqa: N812
 from typing import Any, NamedTuple
 
-from groupcoord.core.columns import OffsetColumns, make_columns
+from groupcoord.core.columns import AsciiTexts, OffsetColumns, Widths, encode_each, make_columns
 from groupcoord.core.records import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -28,7 +28,7 @@ from groupcoord.core.records import (
     make_commit_kind,
     make_committed_topic,
 )
-from groupcoord.interpreter import Widths, encode_each, maker
+from groupcoord.interpreter import maker
 from groupcoord.records.batches import (
     BATCH_HEADER_BYTES,
     DELETE_HORIZON,
@@ -245,10 +245,7 @@ class FoundCommit(NamedTuple):
         _, (group_id, topic), indexes, offsets, leader_epochs, texts, rest, form = self
         timestamp_ms, *topic_ids = form.read_rest(rest)
         topic_id = topic_id_of(topic_ids[0]) if topic_ids else ZERO_UUID
-        metadata = None
-        if texts[0]:
-            text, length = b"".join(texts).decode("ascii"), len(texts[0])
-            metadata = tuple([text[start : start + length] for start in range(0, len(text), length)])
+        metadata = AsciiTexts(texts) if texts[0] else None
         kind = make_commit_kind(
             (
                 group_id,

@@ -191,7 +191,7 @@ class _MemoryRewrite:
             return
         max_timestamp_ms = Batch(kept, 0, 0).max_timestamp_ms
         try:
-            self._new.add(kept, batch.base_offset, batch.next_offset, max_timestamp_ms, is_marker=True)
+            self._new.add(kept, batch.base_offset, batch.next_offset, max_timestamp_ms)
         except RefusedBatchError as error:
             raise OSError(errno.ENOMEM, error.reason) from error
 

@@ -19,7 +19,7 @@ from typing import NoReturn
 
 from groupcoord.core.records import NO_TIMESTAMP
 from groupcoord.errors import ErrorCode
-from groupcoord.records.batches import BATCH_HEADER_BYTES, Batch, InvalidBatchError
+from groupcoord.records.batches import BATCH_HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC_V2, Batch, InvalidBatchError
 from groupcoord.storage.cleaned_transactions import AbortedTransaction
 from groupcoord.storage.log_directory import segment_path
 from groupcoord.storage.segments import HEADERS_CHUNK_BYTES, OFFSETS_END, RELATIVE_OFFSETS_END, read_headers
@@ -38,9 +38,14 @@ from groupcoord.topic_logs.index_entries import (
 )
 from groupcoord.topic_logs.log_memory import LogMemory
 from groupcoord.topic_logs.open_files import OpenFiles
-from groupcoord.topic_logs.segments import INDEX_INTERVAL_BYTES, Data, Place, Segment
+from groupcoord.topic_logs.segments import INDEX_INTERVAL_BYTES, Pieces, Place, Segment
 
 _OFFSET_SUFFIX, _TIME_SUFFIX, _ABORTED_SUFFIX = INDEX_SUFFIXES
+
+AHEAD_BYTES_MAX = 1_048_576
+"""So much is read together with the header of the batch that it begins with; of more the header alone."""
+
+_BATCH_START_FROM = Struct(">qiibIhi").unpack_from
 _ENTRIES_BYTES = OFFSET_ENTRY.size + TIME_ENTRY.size
 
 
@@ -167,17 +172,20 @@ class FileSegment(Segment):
         """Tell whether an offset is near enough to the segment's own for its indexes."""
         return next_offset - self.base_offset <= RELATIVE_OFFSETS_END
 
-    def append(self, data: Data, next_offset: int, max_timestamp_ms: int, *, is_marker: bool = False) -> None:
+    def append(
+        self, pieces: Pieces, size_bytes: int, next_offset: int, max_timestamp_ms: int, *, is_marker: bool = False
+    ) -> None:
         """See :class:`~groupcoord.topic_logs.segments.Segment`."""
         try:
-            written = os.write(self._files.writing(self.path), data)
+            descriptor = self._files.writing(self.path)
+            written = os.write(descriptor, pieces[0]) if len(pieces) == 1 else os.writev(descriptor, pieces)
         except FileNotFoundError as error:
             raise FailedLogError(f"{self.path} was deleted or moved away") from error
         except OSError as error:
             self._take_back(error.strerror or str(error))
-        if written != len(data):
-            self._take_back(f"only {written} of {len(data)} bytes were written")
-        self.note(self.next_offset, len(data), next_offset, max_timestamp_ms)
+        if written != size_bytes:
+            self._take_back(f"only {written} of {size_bytes} bytes were written")
+        self.note(self.next_offset, size_bytes, next_offset, max_timestamp_ms)
 
     def _take_back(self, reason: str) -> NoReturn:
         """Cut the file back to the start of a batch that could not be written whole."""
@@ -378,20 +386,36 @@ class FileSegment(Segment):
             self.first_timestamp_ms = next((batch.max_timestamp_ms for batch in self.headers()), None)
         return NO_TIMESTAMP if self.first_timestamp_ms is None else self.first_timestamp_ms
 
-    def place_of(self, offset: int) -> Place | None:
+    def place_of(self, offset: int, ahead_bytes: int = 0) -> Place | None:
         """See :class:`~groupcoord.topic_logs.segments.Segment`."""
         if offset >= self.next_offset:
             return None
         last = self._last_place
         if last is not None and last[0] <= offset < last[2]:
             return Place(last[1], self.size_bytes)
-        chunk_bytes = BATCH_HEADER_BYTES if offset == self._read_place[0] else HEADERS_CHUNK_BYTES
-        for batch in self.headers(self._floor(offset), chunk_bytes=chunk_bytes):
+        if offset == self._read_place[0]:
+            place = self._next_place(self._read_place[1], ahead_bytes)
+            if place is not None:
+                return place
+        for batch in self.headers(self._floor(offset)):
             if batch.next_offset > offset:
-                place = Place(batch.position, batch.position + batch.size_bytes)
+                place = Place(batch.position, batch.position + batch.size_bytes, batch.buffered)
                 self._read_place = batch.next_offset, place.end_position
                 return place
         return None
+
+    def _next_place(self, position: int, ahead_bytes: int) -> Place | None:
+        """Return where the batch at a position ends, for somebody who reads batch by batch; None: go by its header."""
+        wanted = ahead_bytes if BATCH_HEADER_BYTES < ahead_bytes <= AHEAD_BYTES_MAX else BATCH_HEADER_BYTES
+        data = self._read_at(position, min(wanted, self.size_bytes - position))
+        if len(data) < BATCH_HEADER_BYTES:
+            return None
+        base_offset, length, _, magic, _, _, last_offset_delta = _BATCH_START_FROM(data)
+        end = position + length + LOG_OVERHEAD_BYTES
+        if magic != MAGIC_V2 or not position + BATCH_HEADER_BYTES <= end <= self.size_bytes:
+            return None
+        self._read_place = base_offset + last_offset_delta + 1, end
+        return Place(position, end, memoryview(data))
 
     def end_before(self, offset: int) -> int:
         """See :class:`~groupcoord.topic_logs.segments.Segment`."""

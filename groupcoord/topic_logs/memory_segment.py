@@ -10,7 +10,7 @@ from groupcoord.core.records import NO_TIMESTAMP
 from groupcoord.records.batches import LAST_OFFSET_DELTA_POSITION, Batch, iter_batches
 from groupcoord.storage.cleaned_transactions import AbortedTransaction
 from groupcoord.topic_logs.log_memory import BATCH_OVERHEAD_BYTES, LogMemory
-from groupcoord.topic_logs.segments import Data, Place, Segment
+from groupcoord.topic_logs.segments import Pieces, Place, Segment
 
 SEGMENT_BYTES = 1_048_576
 """A segment takes no batch that would make it larger, but for its first: memory is given back a segment at a time.
@@ -68,30 +68,45 @@ class MemorySegment(Segment):
     # ------------------------------------------------------------ writing
 
     def has_room(self, size_bytes: int) -> bool:
-        """Tell whether a batch of this size goes here."""
+        """See :class:`~groupcoord.topic_logs.segments.Segment`."""
         if not self._positions:
             return True
         return self.size_bytes + size_bytes <= SEGMENT_BYTES and len(self._positions) < SEGMENT_BATCHES
 
-    def append(self, data: Data, next_offset: int, max_timestamp_ms: int, *, is_marker: bool = False) -> None:
-        """See :class:`~groupcoord.topic_logs.segments.Segment`."""
-        self.add(data, self.next_offset, next_offset, max_timestamp_ms, is_marker=is_marker)
-
-    def add(
-        self, data: Data, base_offset: int, next_offset: int, max_timestamp_ms: int, *, is_marker: bool = False
+    def append(
+        self, pieces: Pieces, size_bytes: int, next_offset: int, max_timestamp_ms: int, *, is_marker: bool = False
     ) -> None:
-        """Add a batch; what follows the last one may begin at a later offset, in a log that was compacted.
+        """See :class:`~groupcoord.topic_logs.segments.Segment`."""
+        self._add(pieces, size_bytes, self.next_offset, next_offset, max_timestamp_ms, is_marker=is_marker)
+
+    def add(self, data: bytes, base_offset: int, next_offset: int, max_timestamp_ms: int) -> None:
+        """Add a batch of a log that was compacted: it may begin at a later offset than the last one ends.
 
         Raises:
             RefusedBatchError: POLICY_VIOLATION, there is no memory left.
         """
-        self._reserve(len(data), is_marker=is_marker)
-        self._buffer[self.size_bytes : self.size_bytes + len(data)] = data
+        self._add((data,), len(data), base_offset, next_offset, max_timestamp_ms, is_marker=True)
+
+    def _add(
+        self,
+        pieces: Pieces,
+        size_bytes: int,
+        base_offset: int,
+        next_offset: int,
+        max_timestamp_ms: int,
+        *,
+        is_marker: bool,
+    ) -> None:
+        self._reserve(size_bytes, is_marker=is_marker)
+        end = self.size_bytes
+        for piece in pieces:
+            self._buffer[end : end + len(piece)] = piece
+            end += len(piece)
         self._base_offsets.append(base_offset)
         self._positions.append(self.size_bytes)
         self._max_timestamps_ms.append(max_timestamp_ms)
         self.next_offset = next_offset
-        self.size_bytes += len(data)
+        self.size_bytes = end
         self._max_timestamp_ms = max(self._max_timestamp_ms, max_timestamp_ms)
 
     def _reserve(self, size_bytes: int, *, is_marker: bool) -> None:
@@ -115,7 +130,7 @@ class MemorySegment(Segment):
 
     # ------------------------------------------------------------ reading
 
-    def place_of(self, offset: int) -> Place | None:
+    def place_of(self, offset: int, ahead_bytes: int = 0) -> Place | None:
         """See :class:`~groupcoord.topic_logs.segments.Segment`."""
         if offset >= self.next_offset:
             return None

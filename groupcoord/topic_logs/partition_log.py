@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 from groupcoord.core.records import NO_PRODUCER_ID, NO_TIMESTAMP, TransactionMarker
 from groupcoord.errors import ErrorCode
+from groupcoord.interpreter import maker
 from groupcoord.records.batches import encode_batch
 from groupcoord.records.codec import encode_record
 from groupcoord.storage.cleaned_transactions import AbortedTransaction
@@ -22,7 +23,7 @@ from groupcoord.topic_logs.memory_segment import MemorySegment
 from groupcoord.topic_logs.produced_batch import ProducedBatch, check_produced, placed
 from groupcoord.topic_logs.producer_states import ProducerStates
 from groupcoord.topic_logs.record_times import first_since
-from groupcoord.topic_logs.segments import INDEX_INTERVAL_BYTES, Data, Place, Segment
+from groupcoord.topic_logs.segments import INDEX_INTERVAL_BYTES, Pieces, Place, Segment
 from groupcoord.topic_logs.settings import DEFAULT_SETTINGS, TopicLogSettings
 
 Watcher = Callable[["PartitionLog"], None]
@@ -65,12 +66,16 @@ class FoundRecord(NamedTuple):
 class Write(NamedTuple):
     """A batch to write."""
 
-    data: Data
+    pieces: Pieces
+    size_bytes: int
     next_offset: int
     max_timestamp_ms: int
     producer_id: int
     record_count: int = 1
     is_marker: bool = False
+
+
+_make_appended, _make_write = maker(Appended), maker(Write)
 
 
 class Compaction(Protocol):
@@ -138,13 +143,19 @@ class PartitionLog:
         append_time_ms = now_ms if settings.uses_append_time else None
         timestamp_ms = batch.max_timestamp_ms if append_time_ms is None else append_time_ms
         base_offset = self.end_offset
-        data = placed(batch, base_offset, self.leader_epoch, append_time_ms)
+        pieces = placed(batch, base_offset, self.leader_epoch, append_time_ms)
         next_offset = base_offset + batch.last_offset_delta + 1
-        self._write(Write(data, next_offset, timestamp_ms, batch.producer_id, batch.record_count), settings, now_ms)
+        write = _make_write(
+            (pieces, len(batch.data), next_offset, timestamp_ms, batch.producer_id, batch.record_count, False)
+        )
+        self._write(write, settings, now_ms)
         if batch.has_producer:
             self.producers.appended(batch, base_offset, timestamp_ms)
-        self._tell()
-        return Appended(base_offset, NO_TIMESTAMP if append_time_ms is None else append_time_ms, self.start_offset)
+        if self.watchers:
+            self._tell()
+        return _make_appended(
+            (base_offset, NO_TIMESTAMP if append_time_ms is None else append_time_ms, self.start_offset)
+        )
 
     def append_marker(
         self, marker: TransactionMarker, now_ms: int, settings: TopicLogSettings = DEFAULT_SETTINGS
@@ -171,7 +182,7 @@ class PartitionLog:
             is_control=True,
         )
         try:
-            self._write(Write(data, offset + 1, now_ms, producer_id, is_marker=True), settings, now_ms)
+            self._write(Write((data,), len(data), offset + 1, now_ms, producer_id, is_marker=True), settings, now_ms)
             aborted = self.producers.ended(marker, offset, now_ms)
             if aborted is not None:
                 self._segments[-1].add_aborted(aborted)
@@ -192,14 +203,16 @@ class PartitionLog:
         is_newcomer = producer_id > NO_PRODUCER_ID and self.producers.reserve(producer_id, is_marker=is_marker)
         try:
             segment = self._segment_for(write, settings)
-            segment.append(write.data, write.next_offset, write.max_timestamp_ms, is_marker=is_marker)
+            segment.append(
+                write.pieces, write.size_bytes, write.next_offset, write.max_timestamp_ms, is_marker=is_marker
+            )
         except TopicLogError:
             if is_newcomer:
                 self.producers.forget(producer_id)
             raise
         if not self._rolled_bytes:
             self._first_timestamp_ms = write.max_timestamp_ms
-        self._rolled_bytes += len(write.data)
+        self._rolled_bytes += write.size_bytes
         self.end_offset = write.next_offset
 
     def _segment_for(self, write: Write, settings: TopicLogSettings) -> Segment:
@@ -207,7 +220,7 @@ class PartitionLog:
         last = self._segments[-1] if self._segments else None
         if last is None or self._is_full(last, write, settings):
             self._roll()
-        elif isinstance(last, MemorySegment) and not last.has_room(len(write.data)):
+        elif not last.has_room(write.size_bytes):
             self._begin(MemorySegment(self.end_offset, self.memory, goes_on=True))
         return self._segments[-1]
 
@@ -217,7 +230,7 @@ class PartitionLog:
             return False
         first_ms = self._first_timestamp_ms
         is_old = first_ms >= 0 and write.max_timestamp_ms - first_ms > settings.roll_ms
-        return is_old or self._rolled_bytes + len(write.data) > settings.segment_bytes
+        return is_old or self._rolled_bytes + write.size_bytes > settings.segment_bytes
 
     def _roll(self) -> None:
         """Begin a new segment.
@@ -387,10 +400,10 @@ class PartitionLog:
         Raises:
             FailedLogError: the files can't be read.
         """
-        found = self._find(offset) if offset < end_offset else None
+        found = self._find(offset, bytes_max) if offset < end_offset else None
         if found is None:
             return ReadBatches()
-        number, (position, first_end) = found
+        number, (position, first_end, read) = found
         if first_end - position > bytes_max and not takes_first:
             return ReadBatches()
         left = max(bytes_max, first_end - position)
@@ -401,7 +414,8 @@ class PartitionLog:
                 if segment.size_bytes:
                     break
                 continue  # compaction has emptied it
-            parts.append(segment.view(position, end))
+            is_read = not parts and len(read) >= end - position
+            parts.append(read[: end - position] if is_read else segment.view(position, end))
             left -= end - position
             position = 0
         size_bytes = sum(map(len, parts))
@@ -424,12 +438,17 @@ class PartitionLog:
         ends = sum(segment.end_before(end_offset) for segment in self._segments[number:])
         return max(ends - place.position, 0)
 
-    def _find(self, offset: int) -> tuple[int, Place] | None:
-        """Return the segment, and where in it the batch is, that holds an offset; None if it is the end."""
+    def _find(self, offset: int, ahead_bytes: int = 0) -> tuple[int, Place] | None:
+        """Return the segment, and where in it the batch is, that holds an offset; None if it is the end.
+
+        Args:
+            offset: the offset.
+            ahead_bytes: so much will be read from there on.
+        """
         if offset >= self.end_offset:
             return None
         for number in range(max(bisect_right(self._bases, offset) - 1, 0), len(self._segments)):
-            place = self._segments[number].place_of(offset)
+            place = self._segments[number].place_of(offset, ahead_bytes)
             if place is not None:
                 return number, place
         return None

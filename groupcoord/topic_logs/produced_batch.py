@@ -26,10 +26,14 @@ from groupcoord.records.batches import (
 from groupcoord.records.compression import Compression
 from groupcoord.topic_logs.errors import RefusedBatchError
 from groupcoord.topic_logs.record_keys import check_keys
+from groupcoord.topic_logs.segments import Pieces
 from groupcoord.topic_logs.settings import TopicLogSettings
 
 SEQUENCE_END = 2**31
 """Sequences go on with 0 here."""
+
+COPIED_BYTES = 8_192
+"""A smaller batch is copied: that takes no longer than writing two pieces."""
 
 _length_from = Struct(">iiB").unpack_from  # and a leader epoch, and the magic number
 _PACK_PLACE = Struct(">qii").pack_into
@@ -92,6 +96,11 @@ def _malformed(error_code: ErrorCode, reason: str) -> RefusedBatchError:
     return RefusedBatchError(error_code, reason, tells_start=False)
 
 
+def is_compressed(data: bytes | memoryview) -> bool:
+    """Tell whether the header of a batch says that its records are compressed, whatever else it says."""
+    return len(data) > _ATTRIBUTES_POSITION + 1 and data[_ATTRIBUTES_POSITION + 1] & CODEC_MASK != 0
+
+
 def check_produced(batch: ProducedBatch, settings: TopicLogSettings, now_ms: int) -> None:
     """Check a batch before it is appended.
 
@@ -136,8 +145,8 @@ def _check_timestamps(batch: ProducedBatch, settings: TopicLogSettings, now_ms: 
         raise RefusedBatchError(ErrorCode.INVALID_TIMESTAMP, reason)
 
 
-def placed(batch: ProducedBatch, base_offset: int, leader_epoch: int, append_time_ms: int | None) -> bytes | bytearray:
-    """Return the bytes of a batch as they stand in the log.
+def placed(batch: ProducedBatch, base_offset: int, leader_epoch: int, append_time_ms: int | None) -> Pieces:
+    """Return the bytes of a batch as they stand in the log: its header anew, and many records as they are.
 
     Args:
         batch: the batch.
@@ -145,13 +154,19 @@ def placed(batch: ProducedBatch, base_offset: int, leader_epoch: int, append_tim
         leader_epoch: of the log's leader.
         append_time_ms: the time that its records get, which is under the CRC; None leaves them theirs.
     """
-    data = bytearray(batch.data)
-    _PACK_PLACE(data, 0, base_offset, len(data) - LOG_OVERHEAD_BYTES, leader_epoch)
+    data, size_bytes = batch.data, len(batch.data)
+    records: bytes | memoryview = b""
+    if size_bytes >= COPIED_BYTES:
+        view = memoryview(data)
+        data, records = view[:BATCH_HEADER_BYTES], view[BATCH_HEADER_BYTES:]
+    header = bytearray(data)
+    _PACK_PLACE(header, 0, base_offset, size_bytes - LOG_OVERHEAD_BYTES, leader_epoch)
     is_append_time = append_time_ms is not None
     if is_append_time or batch.attributes & LOG_APPEND_TIME:
         attributes = batch.attributes | LOG_APPEND_TIME if is_append_time else batch.attributes & ~LOG_APPEND_TIME
-        _PACK_ATTRIBUTES(data, _ATTRIBUTES_POSITION, attributes)
+        _PACK_ATTRIBUTES(header, _ATTRIBUTES_POSITION, attributes)
         if append_time_ms is not None:
-            _PACK_TIMESTAMP(data, _MAX_TIMESTAMP_POSITION, append_time_ms)
-        _PACK_CRC(data, _CRC_POSITION, crc32c(memoryview(data)[_ATTRIBUTES_POSITION:]))
-    return data
+            _PACK_TIMESTAMP(header, _MAX_TIMESTAMP_POSITION, append_time_ms)
+        crc = crc32c(records, crc32c(memoryview(header)[_ATTRIBUTES_POSITION:]))
+        _PACK_CRC(header, _CRC_POSITION, crc)
+    return (header, records) if records else (header,)

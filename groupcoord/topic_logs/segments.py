@@ -8,18 +8,27 @@ from typing import NamedTuple, Protocol
 
 from groupcoord.storage.cleaned_transactions import AbortedTransaction
 
-Data = bytes | bytearray
+Pieces = tuple[bytes | bytearray | memoryview, ...]
+"""What stands one behind the other."""
 
 INDEX_INTERVAL_BYTES = 4_096
 """Kafka's ``index.interval.bytes``: an index has an entry for the first batch behind so many bytes, and
 to this grain only a broker knows where what it has read ends."""
 
 
+NOT_READ = memoryview(b"")
+
+
 class Place(NamedTuple):
-    """Where a batch stands in its segment, in bytes."""
+    """Where a batch stands in its segment, in bytes.
+
+    Attributes:
+        data: what stands there and behind it, as far as it was read to find the place.
+    """
 
     position: int
     end_position: int
+    data: memoryview = NOT_READ
 
 
 class AbortedTransactions(Protocol):
@@ -48,6 +57,10 @@ class Segment(ABC):
         self.size_bytes = 0
         self.goes_on = goes_on
 
+    def has_room(self, size_bytes: int) -> bool:
+        """Tell whether a batch of this size goes here, for what the segment itself is."""
+        return True
+
     @property
     @abstractmethod
     def max_timestamp_ms(self) -> int:
@@ -61,11 +74,14 @@ class Segment(ABC):
     # ------------------------------------------------------------ writing
 
     @abstractmethod
-    def append(self, data: Data, next_offset: int, max_timestamp_ms: int, *, is_marker: bool = False) -> None:
+    def append(
+        self, pieces: Pieces, size_bytes: int, next_offset: int, max_timestamp_ms: int, *, is_marker: bool = False
+    ) -> None:
         """Add a batch.
 
         Args:
-            data: the batch, with its offset.
+            pieces: the batch, with its offset.
+            size_bytes: of all of it.
             next_offset: the offset after its last.
             max_timestamp_ms: the largest of its records.
             is_marker: it ends a transaction, and has a reserve.
@@ -94,8 +110,13 @@ class Segment(ABC):
         """Return the largest timestamp of the first batch; -1 if there is none."""
 
     @abstractmethod
-    def place_of(self, offset: int) -> Place | None:
-        """Return where the batch stands that holds an offset or is the next behind it; None if there is none."""
+    def place_of(self, offset: int, ahead_bytes: int = 0) -> Place | None:
+        """Return where the batch stands that holds an offset or is the next behind it; None if there is none.
+
+        Args:
+            offset: the offset.
+            ahead_bytes: so much will be read from there on.
+        """
 
     @abstractmethod
     def end_before(self, offset: int) -> int:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
+from typing import Any
 
-from groupcoord.core.columns import OffsetColumns, make_columns, offset_columns
+from groupcoord.core.columns import AsciiTexts, OffsetColumns, Widths, encode_each, make_columns, offset_columns
 from groupcoord.core.messages import FetchedOffset, TopicResult
 from groupcoord.core.messages.commits import partition_results
 from groupcoord.core.messages.fetches import fetched_offsets
 from groupcoord.errors import ErrorCode
-from groupcoord.interpreter import Widths, encode_each
 from groupcoord.wire import primitives
 from groupcoord.wire.pacing import paced
 from groupcoord.wire.primitives import (
@@ -53,16 +53,15 @@ def offsets_reader(*, has_leader_epoch: bool, is_flexible: bool) -> OffsetsReade
     """
     numbers = struct.Struct(">iqi" if has_leader_epoch else ">iq")
     size_at = numbers.size  # of the metadata, in the bytes of a partition
-    text_at = size_at + (1 if is_flexible else 2)
-    width = len(numbers.format) + is_flexible  # how many numbers are read of each partition
-    size_place = width - 1 - is_flexible
+    size_place = len(numbers.format) - 1  # in the fields of a partition
     read_one_by_one = partial(_read_one_by_one, numbers, is_flexible)
 
     @lru_cache(maxsize=_LAYOUTS_MAX)
-    def layout_of(size: int, count: int) -> tuple[Callable[[bytes, int], tuple[int, ...]], int]:
-        partition = numbers.format[1:] + (f"B{size - 1}xB" if is_flexible else f"h{size}x")
+    def layout_of(size: int, count: int) -> tuple[Callable[[bytes, int], tuple[Any, ...]], int, int]:
+        text = f"{size - is_flexible}s" if size > is_flexible else ""
+        partition = numbers.format[1:] + (f"B{text}B" if is_flexible else f"h{text}")
         partitions = struct.Struct(">" + partition * count)
-        return partitions.unpack_from, partitions.size
+        return partitions.unpack_from, partitions.size, size_place + 1 + bool(text) + is_flexible
 
     def read(frame: bytes, position: int) -> tuple[OffsetColumns, int]:
         # As a rule the metadata that a client writes are equally long: then all are read in one go.
@@ -74,7 +73,7 @@ def offsets_reader(*, has_leader_epoch: bool, is_flexible: bool) -> OffsetsReade
             size = INT16_FROM(frame, start + size_at)[0] if 0 < count < _ALIKE_MAX else -1
         if not is_flexible <= size < _ALIKE_MAX:
             return read_one_by_one(frame, position)
-        unpack, total_bytes = layout_of(size, count)
+        unpack, total_bytes, width = layout_of(size, count)
         end = start + total_bytes
         if end > len(frame):
             return read_one_by_one(frame, position)
@@ -86,7 +85,7 @@ def offsets_reader(*, has_leader_epoch: bool, is_flexible: bool) -> OffsetsReade
         leader_epochs = fields[2::width] if has_leader_epoch else (-1,) * count
         metadata = None
         if size > is_flexible:
-            metadata = _texts(frame[start:end], text_at, size - is_flexible, total_bytes // count)
+            metadata = _texts(fields[size_place + 1 :: width])
         return make_columns((fields[0::width], fields[1::width], leader_epochs, metadata)), end
 
     return read
@@ -116,18 +115,11 @@ def _read_one_by_one(
     return offset_columns(indexes, offsets, leader_epochs or (-1,) * count, texts), position
 
 
-def _texts(rows: bytes, start: int, length: int, row_bytes: int) -> tuple[str, ...]:
-    """Return the texts of equal length that stand at the same place of each row."""
-    text = rows.decode("latin-1")
-    found = [text[position : position + length] for position in range(start, len(rows), row_bytes)]
-    if "".join(found).isascii():
-        return tuple(found)
-    return tuple(
-        [
-            str(rows[position : position + length], "utf-8", UTF8_AS_JAVA)
-            for position in range(start, len(rows), row_bytes)
-        ]
-    )
+def _texts(encoded: tuple[bytes, ...]) -> Sequence[str]:
+    """Return what stands in the bytes of texts that are equally long."""
+    if b"".join(encoded).isascii():
+        return AsciiTexts(encoded)
+    return tuple([str(text, "utf-8", UTF8_AS_JAVA) for text in encoded])
 
 
 # ---------------------------------------------------------------- offsets

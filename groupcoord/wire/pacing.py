@@ -3,7 +3,7 @@
 One thread serves every peer, so a request that names a million things must not be read, or its answer be written, in
 one go. Readers and writers pass over what they read and write with :func:`paced`; whoever calls them through
 :func:`in_portions` gets control back whenever its :class:`Pace` says that time is up. Called directly they run to the
-end, as any function does.
+end, as any function does; through :func:`if_short` only if there is little to pass over.
 """
 
 from __future__ import annotations
@@ -58,6 +58,27 @@ def _with_pauses(entries: Sequence[T], pause: Callable[[], object]) -> Iterator[
     for entry in entries:
         pause()
         yield entry
+
+
+class NotShortError(Exception):
+    """There is more to pass over than is done in one go."""
+
+
+def if_short(function: Callable[..., T], *arguments: Any) -> T:
+    """Call a function that passes over its entries with :func:`paced`, if no more than ``SHORT`` stand together.
+
+    Raises:
+        NotShortError: there are more, which it did not come to.
+    """
+    token = _pause.set(_give_up)
+    try:
+        return function(*arguments)
+    finally:
+        _pause.reset(token)
+
+
+def _give_up() -> None:
+    raise NotShortError
 
 
 def in_portions(pace: Pace, function: Callable[..., T], *arguments: Any) -> Generator[None, None, T]:

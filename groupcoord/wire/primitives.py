@@ -19,6 +19,7 @@ from uuid import UUID
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.interpreter import uuid_of
 from groupcoord.wire.errors import ProtocolError
+from groupcoord.wire.pacing import paced
 
 T = TypeVar("T")
 Content = TypeVar("Content", bytes, memoryview)
@@ -162,7 +163,10 @@ def check_array_length(frame: bytes, position: int, length: int) -> int:
 
 def read_array_length(frame: bytes, position: int) -> tuple[int, int]:
     """Read the number of entries of an array that may not be null."""
-    length, position = read_int32_length(frame, position)
+    (length,) = INT32_FROM(frame, position)
+    position += 4
+    if 0 <= length <= len(frame) - position and length <= MAX_ARRAY_LENGTH:  # nearly always
+        return length, position
     return check_array_length(frame, position, length), position
 
 
@@ -185,7 +189,7 @@ def skip_tagged_fields(frame: bytes, position: int) -> int:
     if frame[position] == 0:
         return position + 1
     count, position = read_uvarint(frame, position)
-    for _ in range(count):
+    for _ in paced(range(count)):
         _, position = read_uvarint(frame, position)
         position = skip_tagged_content(frame, position)
     return position

@@ -35,6 +35,7 @@ _KEY = 0
 
 _LEADER_TAG = 0
 _THROTTLE_TIME = bytes(4)
+_UUID_BYTES = 16
 _acks_from = struct.Struct(">hi").unpack_from  # and a time-out, which nothing waits for
 _make_partition, _make_topic = maker(ProducePartition), maker(ProduceTopic)
 
@@ -70,7 +71,9 @@ class _Layout:
     def _read_topic(self, frame: bytes, position: int) -> tuple[ProduceTopic, int]:
         name, topic_id = None, ZERO_UUID
         if self._has_topic_ids:
-            topic_id, position = read_uuid(frame, position)
+            # No view of a frame must be what a UUID is remembered by.
+            topic_id, _ = read_uuid(bytes(frame[position : position + _UUID_BYTES]), 0)
+            position += _UUID_BYTES
         else:
             name, position = self._dialect.read_string(frame, position)
         _, _, read_length, read_array_length, skip_tagged_fields, *_ = self._dialect

@@ -7,15 +7,16 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from groupcoord.core.messages import Request, Response
-from groupcoord.wire import api_versions, consumer_group_heartbeat, heartbeat, offset_fetch
+from groupcoord.wire import api_versions, consumer_group_heartbeat, heartbeat, offset_fetch, produce
 from groupcoord.wire.acl_messages import AclRequest, AclResponse
 from groupcoord.wire.api import Answered, Api, Decoder, Encoder, PartsEncoder
-from groupcoord.wire.broker_messages import ApiVersions, BrokerRequest, BrokerResponse
+from groupcoord.wire.broker_messages import ApiVersions, BrokerRequest, BrokerResponse, Produce
 from groupcoord.wire.cluster_messages import ClusterRequest, ClusterResponse
 from groupcoord.wire.config_messages import ConfigRequest, ConfigResponse
 from groupcoord.wire.errors import ProtocolError, UnknownApiError, UnsupportedVersionError
 from groupcoord.wire.header import RequestHeader
 from groupcoord.wire.login_messages import LoginRequest, LoginResponse
+from groupcoord.wire.pacing import SHORT, NotShortError, if_short
 from groupcoord.wire.parts import FRAME_BYTES_MAX
 from groupcoord.wire.primitives import INT32_FROM, UTF8_AS_JAVA, skip_tagged_fields
 from groupcoord.wire.registry import APIS
@@ -37,6 +38,12 @@ _REMEMBERED = frozenset(
 _REMEMBERED_BYTES_MAX = 256
 """A member's heartbeats, and what is fetched of a group, differ in nothing but the correlation id from one time to the
 next, so what was read of one is kept."""
+
+_PRODUCE = produce.API.key.to_bytes(2, "big")
+SHORT_PRODUCE_BYTES = 2 * 1024 * 1024
+"""What has to be done for each byte of records is little, but not nothing: a checksum, and a copy of them."""
+
+_COPIED_BYTES = 1_024
 
 # By (api_key << 16) + api_version, filled when a version is first used.
 _decoders: dict[int, tuple[bool, Decoder]] = {}
@@ -74,6 +81,23 @@ def decode_request(frame: bytes | memoryview, client_host: str) -> tuple[Request
         else:
             return RequestHeader(api_key, api_version, INT32_FROM(frame, 4)[0], client_id, reply_context), request
     return _decode(frame, client_host)
+
+
+def decode_short_request(frame: bytes | memoryview, client_host: str) -> tuple[RequestHeader, WireRequest]:
+    """Read one request of many bytes like :func:`decode_request`, if it names so little that it is short work.
+
+    That is a Produce with few partitions. Its records are views of the frame, whatever that is.
+
+    Raises:
+        NotShortError: it may be long work.
+        UnknownApiError, UnsupportedVersionError, ProtocolError: as :func:`decode_request`.
+    """
+    if frame[:2] != _PRODUCE or len(frame) > SHORT_PRODUCE_BYTES:
+        raise NotShortError
+    header, request = if_short(_decode, frame, client_host)
+    if isinstance(request, Produce) and sum([1 + len(topic.partitions) for topic in request.topics]) > SHORT:
+        raise NotShortError
+    return header, request
 
 
 @lru_cache(maxsize=8_192)
@@ -148,7 +172,11 @@ def encode_response_parts(header: RequestHeader, response: WireResponse) -> list
     size = 4 + len(tagged_fields) + sum(map(len, parts))
     if size > FRAME_BYTES_MAX:
         raise ProtocolError(f"the answer of {size} bytes is larger than a frame can be")
-    return [_pack_length_and_correlation_id(size, header.correlation_id) + tagged_fields, *parts]
+    head = _pack_length_and_correlation_id(size, header.correlation_id) + tagged_fields
+    if len(parts[0]) > _COPIED_BYTES:
+        return [head, *parts]
+    parts[0] = head + parts[0]
+    return parts
 
 
 def load_newest() -> Iterator[None]:

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from groupcoord import GroupCoordinator, ManualClock, MemoryLogStore
-from groupcoord.core.columns import OffsetColumns
+from groupcoord.core.columns import AsciiTexts, OffsetColumns, encode_each
 from groupcoord.core.hard_state import HardState
 from groupcoord.core.messages.commits import PartitionResults, partition_results, refused_partitions
 from groupcoord.core.messages.fetches import FetchedOffsets, fetched_offsets
@@ -236,3 +236,20 @@ def test_lists_become_columns() -> None:
 def test_results_can_be_hashed() -> None:
     """As tuples of results can."""
     assert hash(PartitionResults((1, 2))) == hash(tuple(PartitionResults((1, 2))))
+
+
+@pytest.mark.parametrize("length", [1, 40, 200])
+def test_texts_that_stay_bytes(length: int) -> None:
+    """They are the texts whenever somebody looks, and are written like them."""
+    alike = tuple(letter * length for letter in "abc")
+    texts = AsciiTexts(tuple(map(str.encode, alike)))
+    assert (tuple(texts), len(texts), texts[1], texts[1:], hash(texts)) == (alike, 3, alike[1], alike[1:], hash(alike))
+    assert texts == alike
+    assert alike == texts
+    assert texts != alike[1:]
+    columns = OffsetColumns((0, 1, 2), (5, 6, 7), (-1, -1, -1), texts)
+    assert columns == columns._replace(metadata=alike)
+    assert columns.select([2, 0]).metadata == (alike[2], alike[0])
+    for length_of in (lambda size: bytes([size]), lambda size: size.to_bytes(2, "big")):
+        assert encode_each(texts, length_of) == encode_each(alike, length_of)
+        assert encode_each(texts, length_of)[0] == [length_of(length) + text.encode() for text in alike]

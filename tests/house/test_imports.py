@@ -92,6 +92,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "storage": ("records", "log_store", "errors", "core.records"),  # compaction tells records apart by what they are
     "topic_logs": (
         *("records", "errors", "settings"),
+        "interpreter",  # some named tuples are made for each batch
         *("storage", "log_store"),  # segment files are one thing, whoever's batches they hold
         "core.records",  # of these only the marker that ends a transaction
         "wire.pacing",  # looking into a batch may take long

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -10,9 +11,12 @@ import pytest
 from attrs import evolve
 
 from groupcoord.core.records import TransactionMarker
+from groupcoord.records.batches import BATCH_HEADER_BYTES, iter_batches
 from groupcoord.topic_logs.errors import FailedLogError, RefusedBatchError
+from groupcoord.topic_logs.file_segment import AHEAD_BYTES_MAX
 from groupcoord.topic_logs.log_memory import LogMemory
 from groupcoord.topic_logs.partition_log import PartitionLog
+from groupcoord.topic_logs.produced_batch import COPIED_BYTES
 from groupcoord.topic_logs.settings import TopicLogSettings
 from tests.topic_logs.batches import NOW_MS, TOPIC, numbered, produced
 from tests.topic_logs.disk import MEMORY_BYTES, Disk
@@ -87,6 +91,46 @@ def test_memory_and_disk_say_the_same(tmp_path: Path) -> None:
             offset = writer.disk.log().end_offset - 50
             assert writer.disk.log().delete_before(offset) == writer.mirror.delete_before(offset)
     assert len(writer.disk.log()._segments) > 2
+
+
+@pytest.mark.parametrize("bytes_max", [0, BATCH_HEADER_BYTES, 100, 3_000, 7_000, 40_000, AHEAD_BYTES_MAX + 1])
+def test_reading_batch_by_batch(tmp_path: Path, bytes_max: int) -> None:
+    """Who goes on where the last batch ended reads what memory gives, however much at a time, and up to any offset."""
+    writer = Writer(Disk(tmp_path), 8)
+    writer.write(200)
+    log, mirror = writer.disk.log(), writer.mirror
+    for end_offset in (log.end_offset, log.end_offset // 2):
+        for takes_first in (True, False):
+            offset = 0
+            while offset < end_offset:
+                found, expected = (
+                    one.read(offset, end_offset, bytes_max, takes_first=takes_first) for one in (log, mirror)
+                )
+                assert b"".join(found.parts) == b"".join(expected.parts)
+                assert found.size_bytes == expected.size_bytes
+                whole = b"".join(mirror.read(offset, end_offset, 0, takes_first=True).parts)
+                (first,) = iter_batches(whole)
+                offset = first.next_offset
+
+
+def test_a_batch_and_its_header_are_read_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading one batch after the other takes one look at the file each, if no more is wanted than it has."""
+    disk = Disk(tmp_path)
+    log, batch = disk.log(), produced(bytes(9_000))
+    for _ in range(5):
+        log.append(batch, evolve(SMALL, segment_bytes=1_000_000), NOW_MS)
+    sizes: list[int] = []
+    pread = os.pread
+
+    def counted(descriptor: int, size: int, position: int) -> bytes:
+        sizes.append(size)
+        return pread(descriptor, size, position)
+
+    monkeypatch.setattr("os.pread", counted)
+    for offset in range(5):
+        (part,) = log.read(offset, 5, len(batch.data), takes_first=True).parts
+        assert part[BATCH_HEADER_BYTES:] == batch.data[BATCH_HEADER_BYTES:]
+    assert sizes == [len(batch.data)] * 5
 
 
 def test_a_clean_start_reads_no_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,23 +241,25 @@ def test_a_lost_file_fails_the_log_until_it_is_back(tmp_path: Path) -> None:
     assert any("is used again" in line for line in disk.lines)
 
 
-def test_a_full_disk_refuses_and_keeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("size_bytes", [1, COPIED_BYTES])
+def test_a_full_disk_refuses_and_keeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size_bytes: int) -> None:
     """KAFKA_STORAGE_ERROR and a line; half of a batch is cut off again, and the log goes on when there is room."""
     disk = Disk(tmp_path)
     log = disk.log()
     log.append(produced(b"a"), SMALL, NOW_MS)
     size = next(disk.folder().glob("*.log")).stat().st_size
-    os = __import__("os")
     write = os.write
+    first = produced(b"v" * size_bytes, producer_id=7, producer_epoch=0, base_sequence=0)
     monkeypatch.setattr("os.write", lambda fd, data: write(fd, data[:20]))
+    monkeypatch.setattr("os.writev", lambda fd, pieces: write(fd, pieces[0][:20]))
     with pytest.raises(RefusedBatchError) as refused:
-        log.append(numbered(1, 0), SMALL, NOW_MS)
+        log.append(first, SMALL, NOW_MS)
     monkeypatch.undo()
     assert refused.value.error_code.name == "KAFKA_STORAGE_ERROR"
     assert "only 20 of" in disk.lines[-1]
     assert next(disk.folder().glob("*.log")).stat().st_size == size
     assert disk.log() is log
-    assert log.append(numbered(1, 0), SMALL, NOW_MS).base_offset == 1
+    assert log.append(first, SMALL, NOW_MS).base_offset == 1
     disk.kill()
     assert disk.log().end_offset == 2
 

@@ -7,8 +7,9 @@ import struct
 import pytest
 from crc32c import crc32c
 
+from groupcoord.records.batches import iter_batches
 from groupcoord.topic_logs.errors import RefusedBatchError
-from groupcoord.topic_logs.produced_batch import check_produced, read_produced
+from groupcoord.topic_logs.produced_batch import COPIED_BYTES, check_produced, placed, read_produced
 from groupcoord.topic_logs.settings import TopicLogSettings
 from tests.topic_logs.batches import NOW_MS, encoded
 
@@ -73,6 +74,22 @@ def test_timestamps(at_ms: int, settings: TopicLogSettings, is_taken: bool) -> N
     else:
         with pytest.raises(RefusedBatchError, match="timestamps"):
             check_produced(batch, settings, NOW_MS)
+
+
+@pytest.mark.parametrize("size_bytes", [10, COPIED_BYTES - 100, COPIED_BYTES, 3 * COPIED_BYTES])
+@pytest.mark.parametrize("append_time_ms", [None, NOW_MS + 5])
+def test_its_place(size_bytes: int, append_time_ms: int | None) -> None:
+    """In the log a batch has its offset and leader epoch, perhaps another time, a CRC that fits, and its records."""
+    data = encoded(b"a", b"b" * size_bytes)
+    batch = read_produced(memoryview(data))
+    pieces = placed(batch, 77, 5, append_time_ms)
+    assert len(pieces) == 1 + (len(data) >= COPIED_BYTES)
+    (found,) = iter_batches(b"".join(pieces))
+    found.check_crc()
+    assert (found.base_offset, found.leader_epoch, found.record_count) == (77, 5, 2)
+    assert found.max_timestamp_ms == (NOW_MS + 1_000 if append_time_ms is None else append_time_ms)
+    assert [value for _, _, _, value in found.records()] == [b"a", b"b" * size_bytes]
+    assert bytes(batch.data) == data
 
 
 def test_sizes() -> None:

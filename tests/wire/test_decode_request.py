@@ -341,6 +341,19 @@ def test_fetch(version: int) -> None:
     )
 
 
+@pytest.mark.parametrize("version", versions_of(1))
+def test_what_stands_behind_a_fetch(version: int) -> None:
+    """Each of what comes behind the topics is read, whichever of it there is, or none."""
+    forgotten = {"topic": "bills", "topic_id": OTHER_TOPIC_ID, "partitions": [1]}
+    for topics in ([], [forgotten]):
+        for rack_id in ("", "r"):
+            for cluster_id in (None, "c"):
+                request = decode(1, version, forgotten_topics_data=topics, rack_id=rack_id, cluster_id=cluster_id)
+                assert len(request.forgotten_topics) == (len(topics) if version >= 7 else 0)
+                assert request.rack_id == (rack_id if version >= 11 else "")
+                assert request.cluster_id == (cluster_id if version >= 12 else None)
+
+
 def test_fetch_of_a_follower() -> None:
     """The replica id is a plain field up to version 14 and a tagged one after."""
     for version in versions_of(1):

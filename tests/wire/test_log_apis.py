@@ -27,6 +27,7 @@ from groupcoord.wire.broker_messages import (
     OffsetForLeaderEpoch,
     OffsetForLeaderEpochResponse,
 )
+from groupcoord.wire.fetch import COPIED_BYTES
 from groupcoord.wire.transaction_messages import (
     DescribedPartition,
     DescribedPartitions,
@@ -111,17 +112,32 @@ def test_list_transactions(version: int) -> None:
 
 @pytest.mark.parametrize("version", versions_of(1))
 def test_records_go_out_as_they_are_kept(version: int) -> None:
-    """An answer to Fetch in parts is the answer in one piece, and the records are not copied into it."""
-    records = (memoryview(b"first batch"), memoryview(b"second"))
+    """An answer to Fetch in parts is the answer in one piece, and many records are not copied into it."""
+    records = (memoryview(bytes(COPIED_BYTES)), memoryview(b"few"), memoryview(bytes(COPIED_BYTES + 1)))
     partitions = (
         FetchedPartitionData(3, ErrorCode.NONE, 9, 8, 1, ((7, 2),), -1, records),
         FetchedPartitionData(4, ErrorCode.NONE, 5, 5, 0, None),
+        FetchedPartitionData(5, ErrorCode.NONE, 5, 5, 0, None, -1, records[1:2]),
     )
     response = FetchResponse(ErrorCode.NONE, 77, (FetchedTopicData("orders", TOPIC_ID, partitions),))
     header = RequestHeader(1, version, CORRELATION_ID)
     parts = encode_response_parts(header, response)
     assert b"".join(parts) == encode_response(header, response)
-    assert all(any(part is batch for part in parts) for batch in records)
+    assert [part for part in parts if isinstance(part, memoryview)] == [records[0], records[2]]
+    assert len(parts) == 5
+
+
+@pytest.mark.parametrize("version", versions_of(1))
+def test_few_records_go_out_in_one_part(version: int) -> None:
+    """An answer to Fetch of little is one piece; of very many partitions it is in some, none of them large."""
+    few, *more = (FetchedPartitionData(index, ErrorCode.NONE, 5, 5, 0, None) for index in range(1_000))
+    for partitions in ((), (few,), (few, *more)):
+        response = FetchResponse(ErrorCode.NONE, 77, (FetchedTopicData("orders", TOPIC_ID, tuple(partitions)),))
+        header = RequestHeader(1, version, CORRELATION_ID)
+        parts = encode_response_parts(header, response)
+        assert b"".join(parts) == encode_response(header, response)
+        assert len(parts) == 1 or len(partitions) > 1
+        assert max(map(len, parts)) < 10_000
 
 
 @pytest.mark.parametrize("version", versions_of(1))

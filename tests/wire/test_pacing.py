@@ -18,8 +18,8 @@ from groupcoord.core.messages.fetches import FetchedOffsets
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import ProtocolError, RequestHeader, decode_request, encode_response, encode_response_parts, parts
-from groupcoord.wire.pacing import SHORT, Pace, in_portions, paced
-from groupcoord.wire.primitives import MAX_ARRAY_LENGTH
+from groupcoord.wire.pacing import SHORT, NotShortError, Pace, if_short, in_portions, paced
+from groupcoord.wire.primitives import MAX_ARRAY_LENGTH, write_uvarint
 from tests.wire.kio_client import request_frame
 
 
@@ -66,6 +66,24 @@ def test_short_work_does_not_look_at_the_clock() -> None:
     assert paced(few) is few
     assert paced(many) is many
     assert drive(in_portions(steps(1), total, few)) == (sum(few), 0)
+
+
+def test_only_short_work_is_done_in_one_go() -> None:
+    """What passes over many entries is not begun; what comes after it is as it was before."""
+    assert if_short(total, range(SHORT)) == sum(range(SHORT))
+    with pytest.raises(NotShortError):
+        if_short(total, range(SHORT + 1))
+    assert total(range(1_000)) == sum(range(1_000))
+
+
+def test_tagged_fields_let_others_go_in_between() -> None:
+    """A request that is nothing but a great many tagged fields is read bit by bit, too."""
+    count = 10_000
+    head = struct.pack(">hhih", 12, 4, 1, -1) + b"\x00\x02g" + bytes(4) + b"\x02m\x00"
+    frame = head + write_uvarint(count) + b"\x01\x00" * count
+    (_, request), pauses = drive(in_portions(steps(100), decode_request, frame, "/127.0.0.1"))
+    assert request == decode_request(frame, "/127.0.0.1")[1]
+    assert pauses == count // 100
 
 
 def test_work_that_is_given_up_ends() -> None:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
 from uuid import UUID
 
 import pytest
 
 from groupcoord.errors import ErrorCode
-from groupcoord.wire import API_VERSIONS, RequestHeader, UnsupportedVersionError, decode_request, encode_response
+from groupcoord.wire import (
+    API_VERSIONS,
+    ProtocolError,
+    RequestHeader,
+    UnsupportedVersionError,
+    decode_request,
+    encode_response,
+)
 from groupcoord.wire.broker_messages import (
     CurrentLeader,
     MetadataBroker,
@@ -18,6 +27,8 @@ from groupcoord.wire.broker_messages import (
     ProduceResponse,
     ProduceTopic,
 )
+from groupcoord.wire.pacing import SHORT, NotShortError
+from groupcoord.wire.protocol import SHORT_PRODUCE_BYTES, decode_short_request
 from groupcoord.wire.registry import APIS
 from tests.wire.kio_client import CORRELATION_ID, read_response, request_frame, versions_of
 from tests.wire.sample_requests import BODIES, OTHER_TOPIC_ID, TOPIC_ID
@@ -46,6 +57,48 @@ def test_request(version: int) -> None:
         knows_abortable=version >= 11,
         adds_partitions=version >= 12,
     )
+
+
+@pytest.mark.parametrize("version", versions_of(0))
+def test_a_short_request(version: int) -> None:
+    """Read at once it is the same, of whatever bytes it is a view, and records are views of them."""
+    frame = request_frame(0, version, BODIES[0])
+    expected = decode_request(frame, "/127.0.0.1")
+    for buffer in (frame, memoryview(frame), memoryview(bytearray(frame))):
+        header, request = decode_short_request(buffer, "/127.0.0.1")
+        assert (header, request) == expected
+        assert isinstance(request, Produce)
+        records = request.topics[0].partitions[0].records
+        assert isinstance(records, memoryview)
+        assert records.obj is (buffer.obj if isinstance(buffer, memoryview) else buffer)
+
+
+def test_what_is_no_short_request() -> None:
+    """Neither one of many partitions in however many topics, nor one of too many bytes, nor another API's."""
+
+    def body(topics: int, partitions: int, size_bytes: int = 1) -> dict[str, Any]:
+        data = [{"index": index, "records": bytes(size_bytes)} for index in range(partitions)]
+        named = [{"name": f"t{number}", "partition_data": data} for number in range(topics)]
+        return {"transactional_id": None, "acks": 1, "timeout": 0, "topic_data": named}
+
+    for few in (body(1, SHORT - 1), body(SHORT // 2, 1), body(1, 1, SHORT_PRODUCE_BYTES - 1_000)):
+        decode_short_request(request_frame(0, 7, few), "/127.0.0.1")
+    for many in (body(1, SHORT), body(SHORT + 1, 0), body(SHORT // 2, 2), body(1, 1, SHORT_PRODUCE_BYTES)):
+        with pytest.raises(NotShortError):
+            decode_short_request(request_frame(0, 7, many), "/127.0.0.1")
+    with pytest.raises(NotShortError):
+        decode_short_request(request_frame(18, 0, {}), "/127.0.0.1")
+
+
+@pytest.mark.parametrize("version", versions_of(0))
+def test_a_short_request_that_is_cut(version: int) -> None:
+    """It is refused with the words that are used for any."""
+    frame = request_frame(0, version, BODIES[0])
+    for size in range(2, len(frame)):
+        with pytest.raises(ProtocolError) as refused:
+            decode_request(frame[:size], "/127.0.0.1")
+        with pytest.raises(ProtocolError, match=f"^{re.escape(str(refused.value))}$"):
+            decode_short_request(memoryview(frame)[:size], "/127.0.0.1")
 
 
 @pytest.mark.parametrize("version", versions_of(0))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from enum import Enum
-from typing import NamedTuple
 from uuid import UUID
+
+from attrs import frozen
 
 from groupcoord.core.consumer.draft import Draft
 from groupcoord.core.consumer.rules import Rules
@@ -53,7 +54,8 @@ class ConsumerGroupState(Enum):
     DEAD = "Dead"
 
 
-class SteadyHeartbeat(NamedTuple):
+@frozen(eq=False)
+class SteadyHeartbeat:
     """A heartbeat that changed nothing, and what it was answered: the next one like it is answered the same.
 
     Attributes:
@@ -61,6 +63,7 @@ class SteadyHeartbeat(NamedTuple):
         response: its answer.
         writes: how often something had been written for the group.
         settings: what held for the group's members.
+        session_timeout_ms: how long the member's session was then.
         topics_version: of the topics against which regular expressions were matched.
         until_ms: when those are to be matched again.
         session_timer: of the member.
@@ -70,6 +73,7 @@ class SteadyHeartbeat(NamedTuple):
     response: ConsumerGroupHeartbeatResponse
     writes: int
     settings: ConsumerGroupSettings
+    session_timeout_ms: int
     topics_version: int
     until_ms: int
     session_timer: Timer

@@ -285,11 +285,14 @@ class Front:
     def _heartbeat(
         self, request: ConsumerGroupHeartbeat, token: Token, permissions: Permissions | None, now_ms: int
     ) -> None:
+        request.principal = None if permissions is None else permissions.principal
+        partition = self._partitions.serving(request.group_id)
+        if partition is not None and partition.beat_again(request, token, now_ms):
+            return
         refusal = None
         if not self._partitions.is_closed:
             refusal = refuse_malformed(request, self._assignors)
         if refusal is None:
-            request.principal = None if permissions is None else permissions.principal
             self._to_group(request, token, permissions, now_ms)
         else:
             self._effects.reply(token, refusal)

@@ -181,13 +181,13 @@ class OffsetCache:
         It counts at once, or (from a transaction) is put aside until its marker.
         """
         topics = commit.topics
-        kind = topics[0][0]
-        if kind.producer_id != NO_PRODUCER_ID:
+        group_id, _, _, _, _, producer_id, _, _ = topics[0][0]
+        if producer_id != NO_PRODUCER_ID:
             self._put_aside(commit, log_offset)
             return
-        of_group = self.committed.get(kind.group_id)
+        of_group = self.committed.get(group_id)
         if of_group is None:
-            of_group = self.committed[kind.group_id] = {}
+            of_group = self.committed[group_id] = {}
         for topic in topics:
             name = topic[0][1]
             of_topic = of_group.get(name)

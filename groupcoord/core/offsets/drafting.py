@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from groupcoord.core.columns import NO_LEADER_EPOCH, OffsetColumns
+from groupcoord.core.columns import NO_LEADER_EPOCH, AsciiTexts, OffsetColumns
 from groupcoord.core.messages import TopicResult, TopicToCommit
 from groupcoord.core.messages.commits import PartitionResults
 from groupcoord.core.records import (
@@ -81,7 +81,10 @@ def accept_metadata(columns: OffsetColumns, limit: int) -> tuple[OffsetColumns, 
         limit: ``offset.metadata.max.bytes``, in UTF-16 code units.
     """
     metadata = columns.metadata
-    if metadata is None or 2 * max(map(len, metadata)) <= limit:  # nearly always
+    if metadata is None:
+        return columns, None
+    longest = metadata.length if type(metadata) is AsciiTexts else max(map(len, metadata))
+    if 2 * longest <= limit:  # nearly always
         return columns, None
     is_refused = [utf16_length(text) > limit for text in metadata]
     if True not in is_refused:

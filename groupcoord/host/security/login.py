@@ -14,7 +14,7 @@ from typing import Any
 
 from groupcoord.core.front.authorization import Principal
 from groupcoord.errors import ErrorCode
-from groupcoord.host.connection import Connection, RequestHandler
+from groupcoord.host.connection import Connection, Decode, RequestHandler
 from groupcoord.host.portions import Work
 from groupcoord.host.security.client_principal import ClientPrincipal
 from groupcoord.host.security.mechanisms import BrokenExchangeError, Exchange, LoginFailedError, Step
@@ -94,12 +94,12 @@ class LoginConnection(Connection):
 
     # ------------------------------------------------------------ requests
 
-    def _handle(self, frame: bytes) -> None:
+    def _handle(self, frame: bytes | memoryview, decode: Decode = decode_request) -> None:
         if self._may_pass(frame):
-            super()._handle(frame)
+            super()._handle(frame, decode)
             return
         try:
-            self._log_in(frame)
+            self._log_in(bytes(frame))
         except (ProtocolError, BrokenExchangeError) as error:
             self.refuse(f"its log-in can't go on: {error}")
         except Exception:
@@ -111,14 +111,14 @@ class LoginConnection(Connection):
         else:
             self._handle(frame)
 
-    def _may_pass(self, frame: bytes) -> bool:
+    def _may_pass(self, frame: bytes | memoryview) -> bool:
         """Tell whether a request is handled like those of any connection."""
         if self._state is not _State.LOGGED_IN:
             return False
         if self._expires_at_ms is None:
             return True
         now_ms = self._sasl.now_ms()
-        if frame.startswith(SASL_HANDSHAKE):
+        if frame[:2] == SASL_HANDSHAKE:
             begun_ms = self._took_up_again_at_ms
             if begun_ms is not None and now_ms - begun_ms < SHORTEST_PAUSE_MS:
                 return True  # and is answered as where nobody has to log in
@@ -203,7 +203,7 @@ class LoginConnection(Connection):
         self._expires_at_ms = None if is_endless else self._sasl.now_ms() + lifetime_ms
         self.principal = ClientPrincipal(principal, self.client_host)
         self._state = _State.LOGGED_IN
-        self._limit_requests(self._max_bytes_after)
+        self._max_request_bytes = self._max_bytes_after
         self._answer_token(step.challenge, lifetime_ms)
 
     def _answer_token(self, challenge: bytes, lifetime_ms: int = 0) -> None:

@@ -149,6 +149,19 @@ def test_a_downgrade_that_is_written(driver: Driver, members: Members, group: Gr
     assert isinstance(driver.written()[-1], GroupMetadataRecord)
 
 
+def test_a_heartbeat_like_the_last_one_during_a_downgrade(driver: Driver, members: Members, mixed: str) -> None:
+    """It waits for the classic group, which has no such member; before, it was answered at once."""
+    epoch = members.described.group_epoch
+    members.heartbeat("new", epoch)
+    driver.write()
+    assert not members.heartbeat("new", epoch).is_waiting
+    members.leave("new")
+    late = members.heartbeat("new", epoch)
+    assert late.is_waiting
+    driver.write()
+    assert late.error is NOT_FOUND
+
+
 def test_a_downgrade_that_is_refused(driver: Driver, members: Members, group: Group, mixed: str) -> None:
     """The group goes on as the consumer group that it was; who left is still there, and may leave again."""
     before = members.described

@@ -22,6 +22,7 @@ from groupcoord.host.security import tls
 from groupcoord.host.security.principals import certificate_principal, distinguished_name, parse_rules
 from groupcoord.host.security.security import Security
 from groupcoord.host.server import Server
+from groupcoord.records.batches import encode_batch, iter_batches
 from tests.wire.kio_client import read_response, request_frame
 
 HOST = "127.0.0.1"
@@ -131,6 +132,36 @@ def test_a_large_request_and_its_answer(certificates: Certificates) -> None:
         reader, writer = await asyncio.open_connection(HOST, server.ports["SSL"], ssl=certificates.client_context())
         answer = read_response(15, 5, await ask(reader, writer, frame))
         assert [group["group_id"] for group in answer["groups"]] == names
+        writer.close()
+
+    run_with_server(certificates.properties(), test)
+
+
+def test_large_records(certificates: Certificates) -> None:
+    """Batches of many records of TLS are appended, and read back as they were, however they are cut."""
+
+    async def test(server: Server) -> None:
+        with server.broker.topics.edit() as edit:
+            edit.create("written", 1)
+        batch = encode_batch(0, [(None, bytes(1_024), 1_000)] * 100, leader_epoch=-1, base_sequence=-1)
+        written = {"index": 0, "records": batch}
+        produce = {"acks": 1, "timeout": 0, "topic_data": [{"name": "written", "partition_data": [written]}]}
+        frame = request_frame(0, 7, {"transactional_id": None, **produce})
+        data = struct.pack(">i", len(frame)) + frame
+        reader, writer = await asyncio.open_connection(HOST, server.ports["SSL"], ssl=certificates.client_context())
+        for cut in (len(data), 3, 20_000):
+            writer.write(data[:cut])
+            await writer.drain()
+            writer.write(data[cut:])
+            size = int.from_bytes(await reader.readexactly(4), "big")
+            answer = read_response(0, 7, struct.pack(">i", size) + await reader.readexactly(size))
+            assert answer["responses"][0]["partition_responses"][0]["error_code"] == 0
+        fetch = {"partition": 0, "fetch_offset": 100, "partition_max_bytes": 1 << 20, "current_leader_epoch": -1}
+        asked = {"max_wait": 0, "min_bytes": 0, "max_bytes": 1 << 20, "replica_id": -1, "isolation_level": 0}
+        frame = request_frame(1, 4, {**asked, "topics": [{"topic": "written", "partitions": [fetch]}]})
+        fetched = read_response(1, 4, await ask(reader, writer, frame))["responses"][0]["partitions"][0]["records"]
+        assert [found.base_offset for found in iter_batches(fetched)] == [100, 200]
+        assert fetched[61 : len(batch)] == batch[61:]
         writer.close()
 
     run_with_server(certificates.properties(), test)
