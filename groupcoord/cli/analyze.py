@@ -295,7 +295,9 @@ def _told_errors(engine: Engine) -> Iterator[None]:
     except RunFailedError as error:
         _give_up(str(error), FAILED)
     except PipelineError as error:
-        _give_up(str(error))
+        # What a cluster doesn't show of its log, it mostly tells of its groups.
+        other_way = "; --poll asks for groups instead" if f"topic {OFFSETS_TOPIC}" in str(error) else ""
+        _give_up(f"{error}{other_way}")
 
 
 def _analyze_here(source: _Source, out: str, *, verifies: bool) -> Report:

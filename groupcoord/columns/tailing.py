@@ -9,13 +9,13 @@ complete.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from attrs import frozen
 from fsspec import AbstractFileSystem
 
-from groupcoord.columns.files import FileRange, FileSet, SegmentFile, reader_of
+from groupcoord.columns.files import FileRange, FileSet, reader_of
+from groupcoord.columns.folders import SegmentFile, name_of
 from groupcoord.columns.ranges import ByteRange
 from groupcoord.records.batches import Batch, InvalidBatchError, TruncatedBatchError, iter_batches
 from groupcoord.records.range_checksums import ReadAt
@@ -106,9 +106,9 @@ def advance(log: Log, cursor: Cursor | None, bytes_max: int | None = None) -> Cu
         index, segment, walked = index + 1, log.segments[index + 1], walked._replace(position=0, batch_position=0)
     next_offset = max(0 if cursor is None else cursor.next_offset, _base_offset(segment), walked.next_offset)
     batch_position = walked.batch_position
-    if cursor is not None and walked.position == cursor.position and _name(segment) == cursor.file:
+    if cursor is not None and walked.position == cursor.position and name_of(segment.path) == cursor.file:
         batch_position = cursor.batch_position
-    return Cursor(_name(segment), walked.position, next_offset, batch_position)
+    return Cursor(name_of(segment.path), walked.position, next_offset, batch_position)
 
 
 def ranges_between(log: Log, start: Cursor | None, end: Cursor) -> Iterator[FileRange]:
@@ -123,13 +123,9 @@ def ranges_between(log: Log, start: Cursor | None, end: Cursor) -> Iterator[File
             yield FileRange(segment, ByteRange(range_start, range_end, range_end, is_boundary=True))
 
 
-def _name(segment: SegmentFile) -> str:
-    return PurePosixPath(segment.path).name
-
-
 def _base_offset(segment: SegmentFile) -> int:
     """Return the offset that a segment's name tells; 0 if it tells none."""
-    stem = _name(segment).partition(".")[0]
+    stem = name_of(segment.path).partition(".")[0]
     return int(stem) if stem.isdecimal() else 0
 
 
@@ -142,7 +138,7 @@ def _locate(log: Log, cursor: Cursor | None) -> tuple[int, int]:
     if cursor is None:
         return 0, 0
     for index, segment in enumerate(log.segments):
-        if _name(segment) == cursor.file and _is_there(log, segment, cursor):
+        if name_of(segment.path) == cursor.file and _is_there(log, segment, cursor):
             return index, cursor.position
     below = [index for index, segment in enumerate(log.segments) if _base_offset(segment) <= cursor.next_offset]
     if not below:

@@ -112,6 +112,7 @@ class LocalAnalysis:
     def _run(self, begin: Callable[[str], None]) -> Report:
         begin(READ)
         try:
+            read_ms = self._clock.now_ms()
             held = read_records(self._source.tasks(), self._results, self._rows_max, self._note)
         except InputError:
             if self._results.has("tables"):
@@ -133,7 +134,7 @@ class LocalAnalysis:
         begin(HISTORY)
         found = histories(held)
         now_ms, retention_minutes = held.written.last_timestamp_ms, self._source.offsets_retention_minutes()
-        rows = self._about_groups(files, made, found, now_ms, retention_minutes, begin)
+        rows = self._about_groups(files, made, found, now_ms, read_ms, retention_minutes, begin)
         told = _Told(made, load, found, rows, retention_minutes)
         if self._verifies:
             begin(VERIFY)
@@ -153,6 +154,7 @@ class LocalAnalysis:
         made: Mapping[str, pa.Table],
         found: Histories,
         now_ms: int | None,
+        read_ms: int,
         retention_minutes: int | None,
         begin: Callable[[str], None],
     ) -> dict[str, list[Row]]:
@@ -173,7 +175,7 @@ class LocalAnalysis:
         if ends is not None:
             begin(LAG)
             times = self._source.read_times(behind_ends(current, ends))
-            rows["lag"] = lag(current, ends, committed, holders, now_ms, times)
+            rows["lag"] = lag(current, ends, committed, holders, now_ms, times, read_ms)
         for name, some in rows.items():
             files.write_rows(name, some)
         return rows

@@ -100,6 +100,7 @@ def lag(
     holders: Mapping[Place, Row],
     now_ms: int | None,
     record_times: Iterable[Mapping[str, Any]] = (),
+    read_ms: int | None = None,
 ) -> list[Row]:
     """Return how far groups are behind, and how well they keep up (:data:`groupcoord.columns.tables.LAG`).
 
@@ -110,6 +111,7 @@ def lag(
         holders: who has the partitions.
         now_ms: the moment to judge from where the cluster was not asked.
         record_times: when next records were written (:data:`groupcoord.columns.tables.RECORD_TIMES`), where it is told.
+        read_ms: when the log was read that the commits are from, if the cluster was asked for the ends later.
     """
     windows = _windows(counted(commits), ends)
     written_ms = {tuple(row[name] for name in _NEXT): row["record_timestamp_ms"] for row in record_times}
@@ -118,7 +120,9 @@ def lag(
         place = (offset["group_id"], offset["topic"], offset["topic_partition"])
         for behind in ends.of(*place[1:], offset["committed_offset"]):
             next_ms = written_ms.get((*place[1:], offset["committed_offset"]))
-            rows.append(_row(offset, behind, windows.get(place), now_ms, next_ms) | holders.get(place, _NO_HOLDER))
+            at_ms = behind.end["at_ms"]
+            judged_ms = now_ms if at_ms is None else at_ms if read_ms is None else min(at_ms, read_ms)
+            rows.append(_row(offset, behind, windows.get(place), judged_ms, next_ms) | holders.get(place, _NO_HOLDER))
     return rows
 
 
@@ -138,7 +142,7 @@ def _row(offset: Row, behind: Behind, window: list[Row] | None, now_ms: int | No
         "before": behind.before,
         "was_at_end": behind.was_at_end,
         "window": window,
-        "now_ms": now_ms if at_ms is None else at_ms,
+        "now_ms": now_ms,
         "record_timestamp_ms": next_ms,
     }
     return row | judged(row | evidence)

@@ -15,6 +15,7 @@ from fsspec.core import url_to_fs
 from groupcoord.clock import SystemClock
 from groupcoord.columns.errors import InputError, first_line
 from groupcoord.columns.files import FileSet, find_segments, refusals_told
+from groupcoord.columns.folders import Folders
 from groupcoord.columns.tables import END_OFFSETS, LIVE_END_OFFSETS, arrow_schema
 from groupcoord.columns.tasks import RecordTask, log_tasks
 from groupcoord.live.broker_settings import offsets_retention_minutes
@@ -118,6 +119,7 @@ class LogSource(Source):
     """
 
     paths: tuple[str, ...] = field(converter=_texts)
+    _folders: Folders = field(factory=Folders, init=False, eq=False, repr=False)
 
     @property
     def names(self) -> Sequence[str]:
@@ -130,7 +132,7 @@ class LogSource(Source):
 
     def find(self, *, may_be_empty: bool) -> list[FileSet]:
         """Return the files."""
-        return find_segments(self.paths, partitions=self.partitions, may_be_empty=may_be_empty)
+        return find_segments(self.paths, partitions=self.partitions, may_be_empty=may_be_empty, folders=self._folders)
 
     def _check_records(self, *, may_be_empty: bool) -> int:
         return sum(one.size_bytes for files in self.find(may_be_empty=may_be_empty) for one in files.segments)

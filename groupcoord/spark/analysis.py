@@ -101,6 +101,7 @@ class Analysis:
         self._output.check_reach(spark)
         tables = Tables(spark, self._output)
         begin(READ)
+        read_ms = self._clock.now_ms()
         records, found = tables.decode(self._input.tasks())
         begin(COUNT)
         for name, count in COUNTS.items():
@@ -124,6 +125,7 @@ class Analysis:
             now_ms,
             record_times=times,
             retention_minutes=retention_minutes,
+            read_ms=read_ms,
         )
         for name, table in of_groups.items():
             if name in _STEPS:
@@ -159,6 +161,7 @@ def group_tables(
     looks: DataFrame | None = None,
     record_times: DataFrame | None = None,
     retention_minutes: int | None = None,
+    read_ms: int | None = None,
 ) -> dict[str, DataFrame]:
     """Return the tables about groups that are made of others as a whole, by name: with ``lag`` if the ends are known.
 
@@ -172,6 +175,7 @@ def group_tables(
         looks: all that a cluster has answered where topics end, if that was more than once.
         record_times: what a cluster has answered how old the next records are, if it was asked.
         retention_minutes: how long offsets are kept that nobody uses, if that was told.
+        read_ms: as for :func:`groupcoord.spark.lag`.
     """
     made = {
         "groups": groups(records, history=history, offsets=current_offsets),
@@ -194,6 +198,7 @@ def group_tables(
             history=history,
             now_ms=now_ms,
             record_times=record_times,
+            read_ms=read_ms,
         )
     return made
 

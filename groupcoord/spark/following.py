@@ -31,7 +31,13 @@ REPORT_SHARE = 4
 """After the page, updates go on without it for this many times as long as it took, so that it stays a fifth of all."""
 
 ATTEMPTS_MAX = 4
-"""So often an update is begun if files change while they are read."""
+"""So often an update is begun if something that passes gets in its way."""
+
+_PASSING = (
+    LogChangedError.__name__,  # files changed while they were read
+    # Spark waits ten seconds for a process of Python to start, which no setting changes: too little on a busy machine.
+    "Python worker failed to connect back",
+)
 
 _INPUT = f"{CHECKPOINT}/input.json"
 _STAGED = f"{CHECKPOINT}/staged"
@@ -130,10 +136,10 @@ class Following:
             made, table, is_look = None, None, False
             started_ms = self._clock.now_ms()
             if (is_behind := tables.refresh() > reported) and started_ms >= next_report_ms:
-                made, table = self._report(spark, tables)
+                made, table = self._report(spark, tables, seen_ms)
                 report, reported = made, tables.update
             elif self._input.asks_for_ends and not is_behind and started_ms >= next_report_ms and reported >= 0:
-                table, is_look = self._look_again(spark, tables), True
+                table, is_look = self._look_again(spark, tables, seen_ms), True
             if made is not None or is_look:
                 ended_ms = self._clock.now_ms()
                 next_report_ms = ended_ms + REPORT_SHARE * (ended_ms - started_ms)
@@ -141,20 +147,20 @@ class Following:
                 tell(Progress(tables.update, tables.row_count("records"), made, seen_ms, is_look, table))
             if is_stopped(self._interval_s):
                 break
-        return self._report(spark, tables)[0] if tables.update > reported else report
+        return self._report(spark, tables, seen_ms)[0] if tables.update > reported else report
 
     def _alone(self) -> AbstractContextManager[None]:
         """Keep others from following into the same directory."""
         return self._output.locked(CHECKPOINT, "follows logs into it")
 
     def _update(self, spark: SparkSession) -> None:
-        """Read what is new, from the start again if compaction takes files away meanwhile."""
+        """Read what is new; from the start again if compaction takes files away meanwhile, or the machine is busy."""
         for attempts_left in reversed(range(ATTEMPTS_MAX)):
             records = self._input.stream(spark)
             try:
                 follow(records, self._output.name, until_end=True).awaitTermination()
             except StreamingQueryException as error:
-                if LogChangedError.__name__ not in str(error) or not attempts_left:
+                if not attempts_left or not any(told in str(error) for told in _PASSING):
                     raise
             else:
                 return
@@ -175,7 +181,7 @@ class Following:
 
     # ------------------------------------------------------------ the page
 
-    def _report(self, spark: SparkSession, tables: FollowedTables) -> tuple[Report, DataFrame | None]:
+    def _report(self, spark: SparkSession, tables: FollowedTables, read_ms: int) -> tuple[Report, DataFrame | None]:
         """Write the tables that are made of others as a whole, and the page; return what it says, and the lag."""
         records, committed = tables.table("records"), tables.table("commits")
         history = tables.table("history").persist()
@@ -197,6 +203,7 @@ class Following:
             looks=looks,
             record_times=times,
             retention_minutes=retention_minutes,
+            read_ms=read_ms,
         )
         for name, table in made.items():
             written[name], counts[name] = self._replace(spark, name, table)
@@ -217,14 +224,14 @@ class Following:
         write_counted(ends, self._output.path(f"tables/{END_OFFSETS_TABLE}"), mode="append")
         return ends, spark.read.schema(ends.schema).parquet(self._output.reading_path(f"tables/{END_OFFSETS_TABLE}"))
 
-    def _look_again(self, spark: SparkSession, tables: FollowedTables) -> DataFrame:
+    def _look_again(self, spark: SparkSession, tables: FollowedTables, read_ms: int) -> DataFrame:
         """Write the lag anew, where nothing but the ends of topics can have changed, and return it."""
         current, history = tables.table("current_offsets"), History(tables.table("history"))
         ends, looks = self._look(spark, current)
         assert ends is not None
         times = self._input.read_record_times(spark, current, ends)
         commits = tables.table("commits")
-        table = lag(current, ends, looks=looks, commits=commits, history=history, record_times=times)
+        table = lag(current, ends, looks=looks, commits=commits, history=history, record_times=times, read_ms=read_ms)
         written, _ = self._replace(spark, "lag", table)
         ends.unpersist()
         return written

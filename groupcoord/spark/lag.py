@@ -33,6 +33,7 @@ def lag(
     history: DataFrame | History | None = None,
     now_ms: int | None = None,
     record_times: DataFrame | None = None,
+    read_ms: int | None = None,
 ) -> DataFrame:
     """Return how far groups are behind, and how well they keep up (:data:`groupcoord.spark.schemas.LAG`).
 
@@ -48,10 +49,12 @@ def lag(
         history: what :func:`groupcoord.spark.history` gives, for who has the partition.
         now_ms: the moment to judge from where the cluster was not asked; the last commit if left out.
         record_times: what :func:`groupcoord.spark.read_record_times` gives: ``lag_ms`` goes by that where it is told.
+        read_ms: when the log was read that the commits are from, in milliseconds since 1970, if the cluster was asked
+            for the ends later: whoever has not committed since then may well have, so ``status`` goes by this moment.
     """
     found = with_ends(offsets, end_offsets, looks)
     found = found.withColumn("is_lost", F.col("committed_offset") < F.col("log_start_offset"))
-    found = _with_windows(found, commits, _looks(end_offsets, looks), now_ms)
+    found = _with_windows(found, commits, _looks(end_offsets, looks), now_ms, read_ms)
     if history is None:
         found = found.withColumns({name: F.lit(None).cast("string") for name in HOLDER})
     else:
@@ -135,7 +138,9 @@ def _up_to(table: DataFrame, key: str, looks: DataFrame, look_key: str) -> DataF
     )
 
 
-def _with_windows(found: DataFrame, commits: DataFrame | None, looks: DataFrame, now_ms: int | None) -> DataFrame:
+def _with_windows(
+    found: DataFrame, commits: DataFrame | None, looks: DataFrame, now_ms: int | None, read_ms: int | None
+) -> DataFrame:
     """Return the table with ``window``, the last commits of each row, and ``now_ms``."""
     if commits is None:
         return found.withColumns({"window": F.lit(None).cast(_WINDOW), "now_ms": F.col("at_ms")})
@@ -160,10 +165,12 @@ def _with_windows(found: DataFrame, commits: DataFrame | None, looks: DataFrame,
         .agg(F.sort_array(F.collect_list(commit)).alias("window"))
     )
     moment = F.max("commit_timestamp_ms") if now_ms is None else F.lit(now_ms).cast("long")
+    # least() passes over nulls: without a cluster's answer it is not this.
+    asked = F.when(F.col("at_ms").isNotNull(), F.least("at_ms", F.lit(read_ms).cast("long")))
     return (
         found.join(windows, [*_KEY], "left")
         .crossJoin(F.broadcast(counted.agg(moment.alias("moment_ms"))))
-        .withColumn("now_ms", F.coalesce("at_ms", "moment_ms"))
+        .withColumn("now_ms", F.coalesce(asked, "moment_ms"))
     )
 
 

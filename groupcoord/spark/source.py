@@ -18,13 +18,12 @@ from groupcoord.columns.files import (
     SPLIT_BYTES,
     FileRange,
     FileSet,
-    SegmentFile,
     cut,
     cut_ranges,
     find_segments,
     is_unchanged,
-    partition_of,
 )
+from groupcoord.columns.folders import Folders, SegmentFile, partition_of
 from groupcoord.columns.options import chosen_columns, flag, json_value, known_options, number, words
 from groupcoord.columns.ranges import ByteRange
 from groupcoord.columns.tailing import Cursor, Cursors, Log, advance, from_json, logs_of, ranges_between, to_json
@@ -68,13 +67,14 @@ class LogOptions:
         bound = given.get("max_bytes", "")
         self.max_bytes = number("max_bytes", bound, MAX_BYTES_MIN) if bound else None
 
-    def find_segments(self, *, may_be_empty: bool = False) -> list[FileSet]:
+    def find_segments(self, *, may_be_empty: bool = False, folders: Folders | None = None) -> list[FileSet]:
         """Return the files that the paths stand for; see :func:`groupcoord.columns.files.find_segments`."""
         return find_segments(
             self.paths,
             storage_options=self.storage_options,
             partitions=self.partitions,
             may_be_empty=may_be_empty,
+            folders=folders,
         )
 
     def schema(self) -> StructType:
@@ -133,6 +133,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: LogOptions) -> None:
         self._options = options
+        self._folders = Folders()
         # The logs as they were when the stream was told to stop at their end, until that end is known.
         self._of_then: dict[str, Log] | None = None
         self._last: Cursors | None = None
@@ -219,7 +220,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise LogChangedError(f"{segment.name} was replaced or deleted while it was read; start again")
 
     def _logs(self) -> dict[str, Log]:
-        return logs_of(self._options.find_segments(may_be_empty=True))
+        return logs_of(self._options.find_segments(may_be_empty=True, folders=self._folders))
 
 
 class LogDataSource(DataSource):

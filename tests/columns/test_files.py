@@ -12,7 +12,8 @@ import pytest
 from fsspec.asyn import AsyncFileSystem
 
 from groupcoord.columns.chunks import RowSettings
-from groupcoord.columns.files import INTERRUPTED, cut, find_segments
+from groupcoord.columns.files import cut, find_segments
+from groupcoord.columns.folders import INTERRUPTED
 from groupcoord.columns.reading import rows_of_files
 
 from ..history.broker_log import unpack_broker_log

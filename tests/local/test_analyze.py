@@ -13,11 +13,16 @@ import pytest
 from groupcoord import SystemClock
 from groupcoord.cli import USAGE_ERROR
 from groupcoord.cli import analyze as command
+from groupcoord.clock import ManualClock
 from groupcoord.columns.errors import InputError, RunFailedError
 from groupcoord.columns.results import ResultDirectory
+from groupcoord.core.records import OffsetCommitRecord
+from groupcoord.live.settings import ClusterAddress
 from groupcoord.local.analysis import LocalAnalysis
+from groupcoord.local.sources import ClusterSource
 from groupcoord.local.tables import END_OFFSETS_TABLE, TABLES
-from groupcoord.testing import ProducerRecord
+from groupcoord.records.codec import encode_record
+from groupcoord.testing import ProducerRecord, ServerThread
 
 from ..history.consumer_story import CREW, crew, write_story
 from ..live.recorded import TOPIC, recorded_server
@@ -243,6 +248,25 @@ def test_lag_goes_by_the_next_record(tmp_path: Path) -> None:
     assert {row["lag_ms_method"] for row in lag} == {"record"}
     assert all(row["lag_ms"] == row["at_ms"] - (written_ms + row["committed_offset"]) for row in lag)
     assert sum(count["partitions"] for count in summary["statuses"]) == len(lag)
+
+
+def test_who_has_stopped_goes_by_when_the_log_was_read(tmp_path: Path) -> None:
+    """Not by when the ends were asked for, which is later: a group that committed each second has not stopped then."""
+    last_ms = 1_700_000_000_000
+    with ServerThread(topics={"orders": 1, "offsets": 1}) as server:
+        server.produce("orders", [b"order"] * 30, partition=0)
+        for number in range(3):
+            commit = OffsetCommitRecord(
+                "billing", "orders", 0, 10 + number, commit_timestamp_ms=last_ms - 1_000 * (2 - number)
+            )
+            key, value = encode_record(commit)
+            server.produce("offsets", [ProducerRecord(value=value, key=key, partition=0)])
+        source = ClusterSource(frozenset(), None, ClusterAddress(server.bootstrap), "offsets", False)
+        for read_ms in (last_ms + 1_000, last_ms + 3_000):
+            LocalAnalysis(source, tmp_path / str(read_ms), clock=ManualClock(read_ms)).run()
+    statuses = [read_table(path, "lag")["status"].to_pylist() for path in sorted(tmp_path.iterdir())]
+
+    assert statuses == [["OK"], ["STOP"]]
 
 
 def test_the_limit_is_that_of_the_help() -> None:

@@ -203,7 +203,7 @@ def test_what_can_not_be_read_is_refused(spark: SparkSession, server: ServerThre
 
 
 def test_the_command_takes_files_or_a_cluster(tmp_path: Path, server: ServerThread) -> None:
-    """Not both, not neither; and a cluster that holds no records is refused before Spark starts."""
+    """Not both, not neither; a cluster that shows no records is refused before Spark starts, and --poll is named."""
     out = tmp_path / "out"
     for words in ((), (tmp_path, "--bootstrap-server", server.bootstrap)):
         refused = run(*words, "--out", out)
@@ -213,5 +213,7 @@ def test_the_command_takes_files_or_a_cluster(tmp_path: Path, server: ServerThre
         )
     refused = run("--bootstrap-server", server.bootstrap, "--out", out)
     assert refused.status == USAGE_ERROR
-    assert "holds no records" in refused.error
+    assert refused.error == (
+        "groupcoord analyze: topic __consumer_offsets of the cluster holds no records; --poll asks for groups instead\n"
+    )
     assert not out.exists()

@@ -26,6 +26,7 @@ from groupcoord.spark.analysis import Analysis
 from groupcoord.spark.following import Following, Progress
 from groupcoord.spark.stream_store import CHECKPOINT
 
+from .programs import Process
 from .test_analyze import run
 from .test_tables import Log, commit
 
@@ -150,6 +151,24 @@ def test_a_signal_ends_the_command(spark: SparkSession, tmp_path: Path) -> None:
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
+LATE_ONCE = """\
+#!/bin/sh
+case "$*" in
+*streaming_source_runner*) mkdir '{was_late}' 2>/dev/null && sleep 15 ;;
+esac
+exec '{python}' "$@"
+"""
+
+COMMAND = """
+import os, sys
+from groupcoord.cli import main
+
+os.environ["PYSPARK_PYTHON"], data, out = sys.argv[1:]
+sys.argv[1:] = ["analyze", data, "--out", out, "--follow", "--interval", "1"]
+main()
+"""
+
+
 HOLDER = """
 import sys, time
 from groupcoord.spark.following import Following
@@ -214,6 +233,21 @@ def test_where_spark_can_not_write_is_told(spark: SparkSession, broker_log: Path
     fsspec.filesystem("memory").rm("/out", recursive=True)
     with pytest.raises(InputError, match=told):
         Analysis([broker_log], "memory://out").run(spark)
+
+
+@pytest.mark.slow
+def test_a_process_that_starts_too_late_does_not_end_the_command(tmp_path: Path) -> None:
+    """An update begins again where Spark has given up to wait for one of Python's, and nothing is read twice."""
+    Log(tmp_path / "data").add(commit(0, 5))
+    python = tmp_path / "python"
+    python.write_text(LATE_ONCE.format(was_late=tmp_path / "was late", python=sys.executable))
+    python.chmod(0o755)
+    process = Process(COMMAND, str(python), str(tmp_path / "data"), str(tmp_path / "out"))
+    process.wait_for("update 0: 2 rows read; report: 1 groups")
+
+    process.process.terminate()
+    assert process.wait() == 0, process.said
+    assert (tmp_path / "was late").exists()
 
 
 @pytest.mark.slow

@@ -36,7 +36,10 @@ def looks(spark: SparkSession, *rows: tuple[int, int, int]) -> DataFrame:
 
 
 def test_statuses_come_of_commits_and_looks(spark: SparkSession) -> None:
-    """The last ten commits since the last tombstone, each with the lag of the look before it, and the lag of now."""
+    """The last ten commits since the last tombstone, each with the lag of the look before it, and the lag of now.
+
+    Who had not stopped when the log was read has not because ends were asked for later.
+    """
     committed = commits(
         spark,
         (90_000, [10 * number for number in range(1, 13)]),  # 10 records a second, of 12 that come
@@ -76,6 +79,9 @@ def test_statuses_come_of_commits_and_looks(spark: SparkSession) -> None:
         5: (6_429, "extrapolated"),
         6: (None, None),
     }
+    by_then = pipeline.lag(current, now, looks=seen, commits=committed, record_times=times, read_ms=61_500).collect()
+    assert {row.topic_partition: row.status for row in by_then}[3] == "OK"
+    assert {row.lag_ms for row in by_then} == {row.lag_ms for row in found.values()}
     assert lag_rows(table) == (LagRow("g", TOPIC, 6, 900, 170, 11_000, "REWIND"),)
     assert [(one.status, one.partitions, one.groups) for one in status_counts(table)] == [
         *(("REWIND", 1, 1), ("STALL", 1, 1), ("STOP", 1, 1), ("WARN", 1, 1), ("OK", 2, 1)),
