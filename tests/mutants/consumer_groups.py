@@ -289,7 +289,7 @@ CONSUMER_GROUP_MUTANTS = (
     Mutant(
         "a steady heartbeat does not renew the session",
         "consumer/membership.py",
-        "                self._context.timers.arm(steady.session_timer, now_ms + steady.settings.session_timeout_ms)\n",
+        "        context.timers.arm(steady.session_timer, now_ms + steady.session_timeout_ms)\n",
         "",
     ),
     Mutant(
@@ -368,13 +368,13 @@ CONSUMER_GROUP_MUTANTS = (
     Mutant(
         "an old answer is given though the group has moved on",
         "consumer/membership.py",
-        "            and group.writes == steady.writes\n",
+        "            or group.writes != steady.writes\n",
         "",
     ),
     Mutant(
         "an old answer is given though expressions are to be matched",
         "consumer/membership.py",
-        "            and now_ms <= steady.until_ms\n",
+        "            or now_ms > steady.until_ms\n",
         "",
     ),
     # ---------------------------------------------------------------- regular expressions and topics
