@@ -14,6 +14,7 @@ from groupcoord.core.messages import (
     GroupToFetch,
     ListedGroup,
     OffsetCommit,
+    TopicToCommit,
     TxnOffsetCommit,
 )
 from groupcoord.core.records import CommitKind, Record
@@ -39,8 +40,10 @@ class Group(Protocol):
 
     # ------------------------------------------------------------ offsets
 
-    def commit_error(self, request: OffsetCommit, timers: TimerQueue, now_ms: int) -> ErrorCode:
-        """Return NONE if the request may commit; a member that may is alive, and its session starts anew."""
+    def commit_error(
+        self, request: OffsetCommit, topics: tuple[TopicToCommit, ...], timers: TimerQueue, now_ms: int
+    ) -> ErrorCode:
+        """Return NONE if the request may commit these; a member that may is alive, and its session starts anew."""
 
     def transactional_commit_error(self, request: TxnOffsetCommit) -> ErrorCode:
         """Return NONE if the request may commit in its producer's transaction."""

@@ -31,12 +31,13 @@ class Journal:
         self.next_number = first_number
         self.last_durable = first_number - 1
         self.unseen: dict[int, list[AnyGroup]] = {}
+        self._pending = self.hard.offsets.pending
         self._first_number = first_number
         self._partition = partition
         self._effects = effects
 
     def begin(self, records: Sequence[Record], continuation: Continuation, *held: Reply) -> Append:
-        """Ask for ``records`` to be made durable together.
+        """Ask for ``records`` to be made durable together; a commit is pending until then.
 
         Args:
             records: at least one.
@@ -48,15 +49,12 @@ class Journal:
         """
         number = self.next_number
         self.next_number = number + 1
-        append = Append(self._partition, number, records, continuation, list(held))
+        if type(records) is CommitRecords:
+            self._pending[number] = records
+        append = Append(self._partition, number, records, continuation, [*held])
         self.in_flight.append(append)
         self._effects.appends.append(append)
         return append
-
-    def begin_commit(self, records: CommitRecords, continuation: Continuation, held: Reply) -> None:
-        """As :meth:`begin`, for a commit: it is pending until then."""
-        self.hard.offsets.pending[self.next_number] = records
-        self.begin(records, continuation, held)
 
     def acknowledge(self, number: int, base_offset: int) -> list[Append]:
         """Apply every append up to ``number``, whose first record lies at ``base_offset``.
@@ -89,7 +87,7 @@ class Journal:
                 unseen.pop(entry.number, None)
             records = entry.records
             if type(records) is CommitRecords:
-                hard.offsets.pending.pop(entry.number, None)
+                self._pending.pop(entry.number, None)
                 hard.apply_commit(records, base_offset)
                 base_offset += records.record_count
                 continue
@@ -112,7 +110,7 @@ class Journal:
         if not self.in_flight or self.in_flight[0].number != number:
             raise StoreContractError(f"log partition {self._partition}: append {number} failed out of turn")
         entry = self.in_flight.popleft()
-        self.hard.offsets.pending.pop(number, None)
+        self._pending.pop(number, None)
         return entry
 
     def _answered(self, number: int) -> list[Append]:

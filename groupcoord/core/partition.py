@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 from uuid import UUID
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from groupcoord.config import Config
 from groupcoord.core.administration import Administration
@@ -43,6 +43,7 @@ from groupcoord.core.messages import (
     OffsetCommit,
     OffsetDelete,
     SyncGroup,
+    TopicToCommit,
     TxnOffsetCommit,
 )
 from groupcoord.core.messages.request import GroupRequest
@@ -208,6 +209,13 @@ class Partition:
             if type(group) is ConsumerGroup:
                 handler = self._consumer_handlers[kind]
         handler(request, token, now_ms)
+
+    def commit(self, request: OffsetCommit, topics: tuple[TopicToCommit, ...], token: Token, now_ms: int) -> None:
+        """Take a commit of these topics in place of its own: they were looked up, and none of them is refused."""
+        if self._writings and request.group_id in self._writings:
+            self.handle(evolve(request, topics=topics), token, now_ms)
+        else:
+            self._commits.commit_topics(request, topics, token, now_ms)
 
     def fetch(self, wanted: GroupToFetch, *, require_stable: bool) -> FetchedGroup:
         """Return a group's committed offsets."""

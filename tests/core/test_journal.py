@@ -28,7 +28,7 @@ def commit(journal: Journal, *offsets: int) -> Append:
     """Begin an append of these offsets, one for each partition from 0 on; return it."""
     columns = OffsetColumns(tuple(range(len(offsets))), offsets, (-1,) * len(offsets))
     records = CommitRecords([CommittedTopic(CommitKind("group", "orders"), columns)])
-    journal.begin_commit(records, WhenCommitted("group", len(records)), Reply("token", OffsetCommitResponse(())))
+    journal.begin(records, WhenCommitted("group", len(records)), Reply("token", OffsetCommitResponse(())))
     journal.check()
     return journal.in_flight[-1]
 

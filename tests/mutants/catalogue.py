@@ -402,7 +402,7 @@ MUTANTS = (
     Mutant(
         "transactional offsets are visible at once",
         "offsets/cache.py",
-        "        if producer_id != NO_PRODUCER_ID:",
+        "        if kind.producer_id != NO_PRODUCER_ID:",
         "        if False:",
     ),
     Mutant(

@@ -17,6 +17,7 @@ from groupcoord.core.messages import (
     JoinProtocol,
     ListedGroup,
     OffsetCommit,
+    TopicToCommit,
     TxnOffsetCommit,
 )
 from groupcoord.core.records import (
@@ -29,7 +30,7 @@ from groupcoord.core.records import (
 )
 from groupcoord.core.replies import Token
 from groupcoord.core.timers import Timer, TimerKey, TimerKind, TimerQueue
-from groupcoord.errors import ErrorCode, InvariantError
+from groupcoord.errors import NO_ERROR, ErrorCode, InvariantError
 from groupcoord.java import hash_map_order
 
 BEFORE_ALL_APPENDS = -1
@@ -312,15 +313,18 @@ class GroupMetadata:
         """True without members: also while an id that was handed out is awaited."""
         return self.state is GroupState.EMPTY
 
-    def commit_error(self, request: OffsetCommit, timers: TimerQueue, now_ms: int) -> ErrorCode:
+    def commit_error(
+        self, request: OffsetCommit, topics: tuple[TopicToCommit, ...], timers: TimerQueue, now_ms: int
+    ) -> ErrorCode:
         """Return NONE if the request may commit: a member of this generation, or anybody while the group is empty.
 
         A member that may is alive, and its session starts anew.
         """
-        if request.generation_id < 0 and self.state is GroupState.EMPTY:
-            return ErrorCode.NONE
-        if _is_anonymous(request):
-            return ErrorCode.UNKNOWN_MEMBER_ID
+        if request.generation_id < 0:
+            if self.state is GroupState.EMPTY:
+                return ErrorCode.NONE
+            if _is_anonymous(request):
+                return ErrorCode.UNKNOWN_MEMBER_ID
         member = self.identify(request.member_id, request.group_instance_id)
         if not isinstance(member, MemberMetadata):
             return member
@@ -329,7 +333,7 @@ class GroupMetadata:
         if self.state is GroupState.COMPLETING_REBALANCE:
             return ErrorCode.REBALANCE_IN_PROGRESS
         timers.arm(member.session_timer, now_ms + member.session_timeout_ms)
-        return ErrorCode.NONE
+        return NO_ERROR
 
     def transactional_commit_error(self, request: TxnOffsetCommit) -> ErrorCode:
         """Return NONE if the request may commit. Unlike a plain commit, it need not name a member."""

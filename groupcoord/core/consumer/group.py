@@ -32,7 +32,7 @@ from groupcoord.core.questions import ResolvedRegexes
 from groupcoord.core.records import CommitKind, Record
 from groupcoord.core.replies import Token, Waiting
 from groupcoord.core.timers import Timer, TimerKey, TimerKind, TimerQueue
-from groupcoord.errors import ErrorCode, InvariantError
+from groupcoord.errors import NO_ERROR, ErrorCode, InvariantError
 from groupcoord.group_settings import ConsumerGroupSettings
 
 BEFORE_ALL_APPENDS = -1
@@ -180,7 +180,9 @@ class ConsumerGroup:
         """True without members, if none is on its way."""
         return not self.state.members and self.writing is None
 
-    def commit_error(self, request: OffsetCommit, timers: TimerQueue, now_ms: int) -> ErrorCode:
+    def commit_error(
+        self, request: OffsetCommit, topics: tuple[TopicToCommit, ...], timers: TimerQueue, now_ms: int
+    ) -> ErrorCode:
         """Return NONE if the request may commit. A commit is no sign of life: heartbeats are (KIP-848)."""
         if request.generation_id < 0 and not self.state.members:
             return ErrorCode.NONE
@@ -189,7 +191,7 @@ class ConsumerGroup:
             return ErrorCode.UNKNOWN_MEMBER_ID
         if not member.uses_classic_protocol and not request.supports_member_epoch:
             return ErrorCode.UNSUPPORTED_VERSION
-        return self._epoch_error(member, request.generation_id, request.topics)
+        return self._epoch_error(member, request.generation_id, topics)
 
     def transactional_commit_error(self, request: TxnOffsetCommit) -> ErrorCode:
         """Return NONE if the request may commit in its producer's transaction. It need not name a member."""
@@ -209,7 +211,7 @@ class ConsumerGroup:
         """
         assignment = member.assignment
         if epoch == assignment.member_epoch:
-            return ErrorCode.NONE
+            return NO_ERROR
         stale = ErrorCode.ILLEGAL_GENERATION if member.uses_classic_protocol else ErrorCode.STALE_MEMBER_EPOCH
         if epoch > assignment.member_epoch:
             return stale

@@ -74,6 +74,7 @@ from groupcoord.core.messages import (
     Response,
     SyncGroup,
     SyncGroupResponse,
+    TopicResult,
     TopicToCommit,
     TxnOffsetCommit,
     TxnOffsetCommitResponse,
@@ -218,23 +219,23 @@ class Front:
             self.refuse_unserved(request, token, partitions.refusal(index))
 
     def _commit(self, request: OffsetCommit, token: Token, permissions: Permissions | None, now_ms: int) -> None:
-        topics, token = self._resolve(request, token, permissions)
-        if topics:
-            resolved = OffsetCommit(
-                request.group_id,
-                topics,
-                request.generation_id,
-                request.member_id,
-                request.group_instance_id,
-                request.retention_time_ms,
-                request.supports_member_epoch,
-            )
-            self._to_group(resolved, token, permissions, now_ms)
+        topics, refused = resolve_commit(request.topics, self._topics, permissions)
+        if refused or not topics or request.group_id is None:
+            topics, token = self._refuse_topics(request, topics, refused, token)
+            if not topics:
+                return
+        partition = self._partitions.serving(request.group_id)
+        if partition is not None:
+            partition.commit(request, topics, token, now_ms)
+        else:
+            self._to_group(evolve(request, topics=topics), token, permissions, now_ms)
 
     def _commit_transactional(
         self, request: TxnOffsetCommit, token: Token, permissions: Permissions | None, now_ms: int
     ) -> None:
-        topics, token = self._resolve(request, token, permissions)
+        topics, refused = resolve_commit(request.topics, self._topics, permissions)
+        if refused or not topics or request.group_id is None:
+            topics, token = self._refuse_topics(request, topics, refused, token)
         if topics:
             resolved = evolve(request, topics=topics)
             error_code = self._transaction_error(resolved)
@@ -243,11 +244,14 @@ class Front:
             else:
                 self._refuse(resolved, token, error_code)
 
-    def _resolve(
-        self, request: OffsetCommit | TxnOffsetCommit, token: Token, permissions: Permissions | None
+    def _refuse_topics(
+        self,
+        request: OffsetCommit | TxnOffsetCommit,
+        topics: tuple[TopicToCommit, ...],
+        refused: tuple[TopicResult, ...],
+        token: Token,
     ) -> tuple[tuple[TopicToCommit, ...], Token]:
         """Return the topics that the group gets to see, and the token for them; if there are none, answer."""
-        topics, refused = resolve_commit(request.topics, self._topics, permissions)
         if request.group_id is None:
             topics, refused = (), merge_results(refused, refused_topics(topics, ErrorCode.INVALID_GROUP_ID))
         if topics:

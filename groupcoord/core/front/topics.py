@@ -7,6 +7,7 @@ request layer.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 from uuid import UUID
 
@@ -25,8 +26,19 @@ from groupcoord.core.messages.commits import PartitionResults, refused_partition
 from groupcoord.core.messages.fetches import PortionOfAll, without_offsets
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.core.topics import TopicResolver
-from groupcoord.errors import ErrorCode
+from groupcoord.errors import NO_ERROR, ErrorCode
 from groupcoord.interpreter import maker
+
+_CACHED_EXTREMES_MAX = 64
+
+
+def _extremes(indexes: tuple[int, ...]) -> tuple[int, int]:
+    """Return the lowest and the highest of some partitions; if there is none, what every topic has."""
+    return min(indexes, default=0), max(indexes, default=-1)
+
+
+_cached_extremes = lru_cache(maxsize=1_024)(_extremes)
+"""A consumer commits its partitions again and again."""
 
 
 def resolve_commit(
@@ -45,18 +57,20 @@ def resolve_commit(
         if name is None:
             name = resolver.topic_name(topic.topic_id)
         indexes, topic_id = columns[0], topic.topic_id
-        error_code = ErrorCode.NONE
+        error_code, count = NO_ERROR, None
         if name is None:
             error_code = ErrorCode.UNKNOWN_TOPIC_ID
-        elif permissions is not None:
-            error_code = permissions.topic_error(name, Operation.READ)
-        count = None if name is None else resolver.partition_count(name)
-        if name is None or count is None or error_code is not ErrorCode.NONE:
-            if error_code is ErrorCode.NONE:
+        else:
+            if permissions is not None:
+                error_code = permissions.topic_error(name, Operation.READ)
+            count = resolver.partition_count(name)
+        if name is None or count is None or error_code is not NO_ERROR:
+            if error_code is NO_ERROR:
                 error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             refused.append(TopicResult(topic.name, topic_id, refused_partitions(indexes, error_code)))
             continue
-        if indexes and (min(indexes) < 0 or max(indexes) >= count):
+        lowest, highest = (_cached_extremes if len(indexes) <= _CACHED_EXTREMES_MAX else _extremes)(indexes)
+        if lowest < 0 or highest >= count:
             refused.append(TopicResult(name, topic_id, _unknown_partitions(indexes, count)))
             columns = columns.select([place for place, index in enumerate(indexes) if 0 <= index < count])
         if columns[0]:

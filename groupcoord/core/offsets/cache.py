@@ -181,15 +181,16 @@ class OffsetCache:
         It counts at once, or (from a transaction) is put aside until its marker.
         """
         topics = commit.topics
-        group_id, _, _, _, _, producer_id, _, _ = topics[0][0]
-        if producer_id != NO_PRODUCER_ID:
+        kind = topics[0][0]
+        if kind.producer_id != NO_PRODUCER_ID:
             self._put_aside(commit, log_offset)
             return
+        group_id = kind.group_id
         of_group = self.committed.get(group_id)
         if of_group is None:
             of_group = self.committed[group_id] = {}
         for topic in topics:
-            name = topic[0][1]
+            name = topic[0].topic
             of_topic = of_group.get(name)
             if of_topic is None:
                 of_topic = of_group[name] = {}

@@ -43,7 +43,7 @@ from groupcoord.core.records import (
     TransactionMarker,
 )
 from groupcoord.core.replies import Reply, Token
-from groupcoord.errors import ErrorCode
+from groupcoord.errors import NO_ERROR, ErrorCode
 from groupcoord.interpreter import maker
 
 _make_fetched, _make_topic, _make_group = maker(FetchedOffset), maker(FetchedTopic), maker(FetchedGroup)
@@ -75,25 +75,32 @@ class Commits:
     # ------------------------------------------------------------ OffsetCommit, TxnOffsetCommit
 
     def commit(self, request: OffsetCommit, token: Token, now_ms: int) -> None:
+        """Commit offsets of the topics that the request names."""
+        self.commit_topics(request, request.topics, token, now_ms)
+
+    def commit_topics(
+        self, request: OffsetCommit, topics: tuple[TopicToCommit, ...], token: Token, now_ms: int
+    ) -> None:
         """Commit offsets: the answer waits for the log. Partitions with too long metadata are refused on their own.
 
         A group that nobody knew is made first, and stays even if all partitions are refused, as in Kafka 4.
         """
-        assert request.group_id is not None
-        group = self._groups.get(request.group_id)
+        group_id, retention_ms = request.group_id, request.retention_time_ms
+        assert group_id is not None
+        group = self._groups.get(group_id)
         if group is not None:
-            error_code = group.commit_error(request, self._timers, now_ms)
+            error_code = group.commit_error(request, topics, self._timers, now_ms)
         else:
             # Outside of group management anybody may commit; a simple group comes of it.
             error_code = ErrorCode.NONE if request.generation_id < 0 else ErrorCode.GROUP_ID_NOT_FOUND
-        if error_code is not ErrorCode.NONE:
-            self._effects.reply(token, OffsetCommitResponse(refused_topics(request.topics, error_code)))
+        if error_code is not NO_ERROR:
+            self._effects.reply(token, OffsetCommitResponse(refused_topics(topics, error_code)))
             return
-        expire_timestamp_ms = NO_TIMESTAMP if request.retention_time_ms == -1 else now_ms + request.retention_time_ms
-        topics, results = draft_commit(
-            request.group_id, request.topics, self._config.offset_metadata_max_bytes, now_ms, expire_timestamp_ms
+        expire_timestamp_ms = NO_TIMESTAMP if retention_ms == -1 else now_ms + retention_ms
+        committed, results = draft_commit(
+            group_id, topics, self._config.offset_metadata_max_bytes, now_ms, expire_timestamp_ms
         )
-        self._write(request.group_id, token, topics, OffsetCommitResponse(results), now_ms)
+        self._write(group_id, token, committed, OffsetCommitResponse(results), now_ms)
 
     def commit_transactional(self, request: TxnOffsetCommit, token: Token, now_ms: int) -> None:
         """Commit offsets as part of a transaction: they are durable when answered, but invisible until its marker."""
@@ -136,7 +143,7 @@ class Commits:
         if group_id not in self._groups:
             self._creation.create(group_id, now_ms)
         if count:
-            self._journal.begin_commit(records, WhenCommitted(group_id, count), held)
+            self._journal.begin(records, WhenCommitted(group_id, count), held)
         else:
             self._effects.replies.append(held)
 
