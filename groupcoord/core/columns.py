@@ -115,8 +115,8 @@ class AsciiTexts(Rows[str]):
         return iter([text[start : start + length] for start in range(0, len(text), length)])
 
 
-def encode_each(texts: Sequence[str], length_of: Callable[[int], bytes]) -> tuple[list[bytes], Widths]:
-    """Return each of the texts in UTF-8, behind what ``length_of`` writes for the length of its bytes; and how long.
+def encode_each(texts: Sequence[str], length_of: Callable[[int], bytes]) -> tuple[list[bytes], Sequence[bytes], Widths]:
+    """Return what ``length_of`` writes for the length of each text in UTF-8, the bytes of each, and how many they are.
 
     Texts that are ASCII and equally long are encoded together, unless they are bytes yet.
 
@@ -124,16 +124,15 @@ def encode_each(texts: Sequence[str], length_of: Callable[[int], bytes]) -> tupl
         UnicodeEncodeError: one has surrogates.
     """
     if type(texts) is AsciiTexts:
-        head = length_of(texts.length)
-        return [head + text for text in texts.encoded], len(head) + texts.length
+        return [length_of(texts.length)] * len(texts.encoded), texts.encoded, texts.length
     length = len(texts[0])
-    head = length_of(length)
-    if head.isascii() and [*map(len, texts)].count(length) == len(texts):
-        separator = head.decode()
-        joined = separator + separator.join(texts)
+    if length and [*map(len, texts)].count(length) == len(texts):
+        joined = "".join(texts)
         if joined.isascii():
-            encoded, width = joined.encode(), len(head) + length
-            return [encoded[start : start + width] for start in range(0, len(encoded), width)], width
-    found = [length_of(len(content)) + content for content in [text.encode() for text in texts]]
-    widths = tuple(map(len, found))
-    return found, widths[0] if widths.count(widths[0]) == len(widths) else widths
+            encoded = joined.encode()
+            contents = [encoded[start : start + length] for start in range(0, len(encoded), length)]
+            return [length_of(length)] * len(contents), contents, length
+    contents = [text.encode() for text in texts]
+    widths = tuple(map(len, contents))
+    lengths = [length_of(width) for width in widths]
+    return lengths, contents, widths[0] if widths.count(widths[0]) == len(widths) else widths

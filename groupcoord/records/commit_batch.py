@@ -33,10 +33,12 @@ from groupcoord.records.batches import (
     BATCH_HEADER_BYTES,
     DELETE_HORIZON,
     MAGIC_V2,
+    TRANSACTIONAL,
     VARINTS,
     Batch,
-    frame_records,
+    pack_covered,
     record_starts,
+    seal,
     varint,
 )
 from groupcoord.records.codec import OFFSET_COMMIT_VALUE_VERSION, offset_key_names, offset_key_strings
@@ -74,9 +76,8 @@ def encode_commit_batch(base_offset: int, commit: CommitRecords, timestamp_ms: i
     Raises:
         struct.error: a number does not fit its field.
     """
-    record_count = commit.record_count
     parts: list[bytes] = []
-    position = 0
+    count = 0
     try:
         for kind, columns in commit.topics:
             group_id, topic, topic_id, commit_timestamp_ms, expire_timestamp_ms, producer_id, producer_epoch, form = (
@@ -85,19 +86,13 @@ def encode_commit_batch(base_offset: int, commit: CommitRecords, timestamp_ms: i
             if form is not None or expire_timestamp_ms != NO_TIMESTAMP:
                 return None
             tail = _tail(commit_timestamp_ms, topic_id.int)
-            parts.append(_records_of_topic(group_id, topic, columns, tail, position))
-            position += len(columns[0])
+            parts.append(_records_of_topic(group_id, topic, columns, tail, count))
+            count += len(columns[0])
     except (MalformedError, UnicodeEncodeError):
         return None  # the usual way has the right error for it
-    return frame_records(
-        base_offset,
-        parts,
-        record_count,
-        timestamp_ms,
-        leader_epoch=leader_epoch,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-    )
+    attributes = TRANSACTIONAL if producer_id >= 0 else 0
+    header = pack_covered(attributes, count - 1, timestamp_ms, timestamp_ms, producer_id, producer_epoch, 0, count)
+    return seal(base_offset, leader_epoch, header + b"".join(parts))
 
 
 @lru_cache(maxsize=256)
@@ -116,19 +111,20 @@ def _records_of_topic(group_id: str, topic: str, columns: OffsetColumns, tail: b
     make_frame = _cached_frame if is_small else _frame
     if metadata is None:
         tail = _NO_METADATA + tail
-        starts, pack = make_frame(group_id, topic, len(tail), position, indexes, 0)
+        starts, pack = make_frame(group_id, topic, len(tail), position, indexes, None)
         fields: list[object] = [tail] * (4 * count)
         fields[0::4] = starts
         fields[1::4] = offsets
         fields[2::4] = leader_epochs
         return pack(*fields)
-    texts, widths = encode_each(metadata, _metadata_length)
+    lengths, texts, widths = encode_each(metadata, _metadata_length)
     starts, pack = make_frame(group_id, topic, len(tail), position, indexes, widths)
-    fields = [tail] * (5 * count)
-    fields[0::5] = starts
-    fields[1::5] = offsets
-    fields[2::5] = leader_epochs
-    fields[3::5] = texts
+    fields = [tail] * (6 * count)
+    fields[0::6] = starts
+    fields[1::6] = offsets
+    fields[2::6] = leader_epochs
+    fields[3::6] = lengths
+    fields[4::6] = texts
     return pack(*fields)
 
 
@@ -146,23 +142,28 @@ def _metadata_length(length: int) -> bytes:
 
 
 def _frame(
-    group_id: str, topic: str, tail_bytes: int, position: int, indexes: tuple[int, ...], widths: Widths
+    group_id: str, topic: str, tail_bytes: int, position: int, indexes: tuple[int, ...], widths: Widths | None
 ) -> tuple[list[bytes], Callable[..., bytes]]:
     """Return each record up to its offset, and what packs these, offset, leader epoch, metadata and the rest of each.
 
-    It starts with its length, the key, and the value's length and version. Metadata of no width are part of the rest.
+    It starts with its length, the key, and the value's length and version. Metadata are packed behind their lengths;
+    without widths they are part of the rest.
     """
     names = offset_key_names(group_id, topic)
     head = varint(len(names) + 4) + names
     starts, layout = [], [">"]
     slots = record_starts(position, len(indexes))
     for place, (slot, index) in enumerate(zip(slots, indexes, strict=True)):
-        width = widths if isinstance(widths, int) else widths[place]
-        value_bytes = _VERSION_AND_OFFSET_BYTES + width + tail_bytes - len(_NO_HEADERS)
+        text, text_bytes = "", 0
+        if widths is not None:
+            width = widths if isinstance(widths, int) else widths[place]
+            length_bytes = len(_metadata_length(width))
+            text, text_bytes = f"{length_bytes}s{width}s", length_bytes + width
+        value_bytes = _VERSION_AND_OFFSET_BYTES + text_bytes + tail_bytes - len(_NO_HEADERS)
         value_start = varint(value_bytes) + _VALUE_VERSION
         size = len(slot) + len(head) + 4 + len(value_start) - len(_VALUE_VERSION) + value_bytes + len(_NO_HEADERS)
         starts.append(varint(size) + slot + head + _pack_partition(index) + value_start)
-        layout.append(f"{len(starts[-1])}sqi{width}s{tail_bytes}s" if width else f"{len(starts[-1])}sqi{tail_bytes}s")
+        layout.append(f"{len(starts[-1])}sqi{text}{tail_bytes}s")
     make_packer = _shared_packer if len(indexes) <= _CACHED_STARTS_MAX else _packer
     return starts, make_packer("".join(layout))
 

@@ -424,7 +424,7 @@ class SegmentLogStore:
     def _encode(self, log: _Partition, records: Sequence[LogRecord]) -> bytes:
         batch = None
         try:
-            if isinstance(records, LogRecords):
+            if type(records) is LogRecords:
                 values = records.values
                 if type(values) is CommitRecords:  # of other sequences the usual question takes long
                     batch = encode_commit_batch(log.next_offset, values, records.timestamp_ms, log.leader_epoch)

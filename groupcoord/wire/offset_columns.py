@@ -13,7 +13,7 @@ from typing import Any
 
 from groupcoord.core.columns import AsciiTexts, OffsetColumns, Widths, encode_each, make_columns, offset_columns
 from groupcoord.core.messages import FetchedOffset, TopicResult
-from groupcoord.core.messages.commits import partition_results
+from groupcoord.core.messages.commits import PartitionResults, partition_results
 from groupcoord.core.messages.fetches import fetched_offsets
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import primitives
@@ -155,28 +155,29 @@ class OffsetsWriter:
             written.append(self._write(columns.select(range(count)[part]), errors))
         return b"".join(written)
 
-    def _pack(self, widths: Widths, count: int, rest: str) -> Callable[..., bytes]:
-        """Return what packs so many partitions whose metadata are so long, all together or each."""
-        each = (widths,) * count if isinstance(widths, int) else widths
-        return struct.Struct(">" + "".join([f"{self._numbers}{width}s{rest}" for width in each])).pack
+    def _pack(self, widths: Widths | None, count: int, rest: str) -> Callable[..., bytes]:
+        """Return what packs so many partitions whose metadata are so long, all together or each; None: of none."""
+        if widths is None:
+            texts = [f"{len(self._nothing)}s"] * count
+        else:
+            each = (widths,) * count if isinstance(widths, int) else widths
+            texts = [f"{len(self._write_length(width))}s{width}s" for width in each]
+        return struct.Struct(">" + "".join([f"{self._numbers}{text}{rest}" for text in texts])).pack
 
     def _write(self, columns: OffsetColumns, error_codes: Sequence[int] | None) -> bytes:
         indexes, offsets, leader_epochs, metadata = columns
         count = len(indexes)
-        texts: Sequence[bytes] = (self._nothing,)
-        widths: Widths = len(self._nothing)
-        if metadata is not None:
-            texts, widths = encode_each(metadata, self._write_length)
         rest = self._no_error if error_codes is None else self._error
         text_at = len(self._numbers)
-        width = text_at + (1 if error_codes is None else 2)
-        fields: list[object] = [texts[0]] * (width * count)
+        width = text_at + 1 + (metadata is not None) + (error_codes is not None)
+        fields: list[object] = [self._nothing] * (width * count)
+        widths = None
         fields[0::width] = indexes
         fields[1::width] = offsets
         if self._has_leader_epoch:
             fields[2::width] = leader_epochs
         if metadata is not None:
-            fields[text_at::width] = texts
+            fields[text_at::width], fields[text_at + 1 :: width], widths = encode_each(metadata, self._write_length)
         if error_codes is not None:
             fields[width - 1 :: width] = error_codes
         return self._pack_of(widths, count, rest)(*fields)
@@ -208,15 +209,16 @@ class ResultsWriter:
 
     def write(self, topics: Sequence[TopicResult]) -> bytes:
         """Return the bytes of the topics, behind their number."""
-        if len(topics) == 1:
+        if len(topics) == 1:  # nearly always
             return self._one + self._write_result(topics[0])
         parts = [self._write_count(len(topics))]
         parts += [self._write_result(topic) for topic in paced(topics)]
         return b"".join(parts)
 
     def _write_result(self, result: TopicResult) -> bytes:
-        name, topic_id, partitions = result
-        results = partition_results(partitions)
+        name, topic_id, results = result
+        if type(results) is not PartitionResults:
+            results = partition_results(results)
         indexes = results.partition_indexes
         topic = topic_id.bytes if self._uses_topic_ids else name or ""
         if results.error_codes is None:

@@ -55,16 +55,18 @@ class _Head(NamedTuple):
 
 
 class _Heads:
-    """What commits of one topic said before their offsets: a member says the same each time."""
+    """What commits of one topic said before their offsets: a member says the same each time.
+
+    Attributes:
+        end_of: returns where this ended in the last request that was so long.
+        find: returns what these bytes say, if that is known.
+    """
 
     def __init__(self) -> None:
-        self._ends: dict[int, int] = {}  # by the length of a request, where this ended in the last one so long
+        self._ends: dict[int, int] = {}
         self._heads: dict[bytes, _Head] = {}
-
-    def find(self, frame: bytes, start: int) -> tuple[_Head | None, int]:
-        """Return what a request says, if it is known, and where its offsets begin."""
-        end = self._ends.get(len(frame), 0)
-        return self._heads.get(frame[start:end]), end
+        self.end_of = self._ends.get
+        self.find = self._heads.get
 
     def remember(self, frame: bytes, start: int, end: int, head: _Head) -> None:
         """Remember a request's head, unless it is long."""
@@ -85,9 +87,11 @@ def _decoder(version: int) -> Decoder:
     read_count = read_compact_array_length if is_flexible else read_array_length
     read_offsets = offsets_reader(has_leader_epoch=version >= 6, is_flexible=is_flexible)
     heads = _Heads()
+    end_of, find_head = heads.end_of, heads.find
 
     def decode(frame: bytes, position: int, header: RequestHeader, client_host: str) -> OffsetCommit:
-        head, end = heads.find(frame, position)
+        end = end_of(len(frame), 0)
+        head = find_head(frame[position:end])
         if head is None:
             return decode_anew(frame, position)
         group_id, generation_id, member_id, group_instance_id, retention_time_ms, name, topic_id = head

@@ -71,7 +71,7 @@ def decode_request(frame: bytes | memoryview, client_host: str) -> tuple[Request
     """
     if not isinstance(frame, bytes):
         frame = bytes(frame)
-    if frame[:2] in _REMEMBERED and len(frame) <= _REMEMBERED_BYTES_MAX:
+    if len(frame) <= _REMEMBERED_BYTES_MAX and frame[:2] in _REMEMBERED:
         try:
             api_key, api_version, client_id, reply_context, request = _decode_remembered(
                 frame[:4] + frame[8:], client_host

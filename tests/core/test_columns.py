@@ -251,5 +251,6 @@ def test_texts_that_stay_bytes(length: int) -> None:
     assert columns == columns._replace(metadata=alike)
     assert columns.select([2, 0]).metadata == (alike[2], alike[0])
     for length_of in (lambda size: bytes([size]), lambda size: size.to_bytes(2, "big")):
-        assert encode_each(texts, length_of) == encode_each(alike, length_of)
-        assert encode_each(texts, length_of)[0] == [length_of(length) + text.encode() for text in alike]
+        lengths, contents, widths = encode_each(texts, length_of)
+        assert (lengths, list(contents), widths) == encode_each(alike, length_of)
+        assert (lengths, list(contents), widths) == ([length_of(length)] * 3, [*map(str.encode, alike)], length)
