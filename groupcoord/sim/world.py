@@ -34,7 +34,8 @@ from groupcoord.sim.scenarios.faults import LogTrouble
 from groupcoord.sim.scenarios.options import WorldOptions
 
 START_MS = 1_700_000_000_000
-REST_STEP_MS = 1_000
+REST_STEP_MS = 997
+"""Between two looks whether all is at rest: a prime, so that looks don't keep step with a client that is busy then."""
 
 
 @frozen

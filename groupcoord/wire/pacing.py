@@ -60,6 +60,13 @@ def _with_pauses(entries: Sequence[T], pause: Callable[[], object]) -> Iterator[
         yield entry
 
 
+def rest() -> None:
+    """Pause, if time is up, before much that is done in one go: where few entries stand together that are large."""
+    pause = _pause.get()
+    if pause is not None:
+        pause()
+
+
 class NotShortError(Exception):
     """There is more to pass over than is done in one go."""
 

@@ -21,8 +21,10 @@ from groupcoord.sim import (
     SimpleConsumer,
     TopicDeletion,
     World,
+    run_seed,
 )
 from groupcoord.sim.actors.stage import Claim
+from groupcoord.sim.scenarios.swarm import swarm_options
 
 from .worlds import consumer_group_world, small_world
 
@@ -103,3 +105,18 @@ def test_what_a_member_had_in_an_earlier_generation_of_a_classic_group() -> None
     world.laws.assigned(given, ("billing", "orders", 4))
     with pytest.raises(LawBrokenError, match="which old-5 has as a member"):
         world.laws.assigned(given, ("billing", "orders", 5))
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(402198, id="a heartbeat that waited behind a join that the log refuses"),
+        pytest.param(403282, id="a group that is unloaded just after it became a classic one"),
+        pytest.param(405539, id="a client that asks something at each second of the clock"),
+        pytest.param(405682, id="a static member's old id that is back since the log refuses the new one"),
+    ],
+)
+def test_small_fleets_with_everything_going_wrong(seed: int) -> None:
+    """Fleets of which the laws once said that they were broken, though their coordinator does as Kafka does."""
+    run = run_seed(seed, swarm_options(seed))
+    assert run.outcome is not None, run.failure

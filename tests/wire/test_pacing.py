@@ -19,7 +19,7 @@ from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import ProtocolError, RequestHeader, decode_request, encode_response, encode_response_parts, parts
 from groupcoord.wire.pacing import SHORT, NotShortError, Pace, if_short, in_portions, paced
-from groupcoord.wire.primitives import MAX_ARRAY_LENGTH, write_uvarint
+from groupcoord.wire.primitives import MANY_NUMBERS, MAX_ARRAY_LENGTH, write_uvarint
 from tests.wire.kio_client import request_frame
 
 
@@ -74,6 +74,16 @@ def test_only_short_work_is_done_in_one_go() -> None:
     with pytest.raises(NotShortError):
         if_short(total, range(SHORT + 1))
     assert total(range(1_000)) == sum(range(1_000))
+
+
+def test_large_arrays_let_others_go_in_between() -> None:
+    """A request of a few topics with a great many partitions each is read a topic at a time."""
+    indexes = struct.pack(f">{MANY_NUMBERS + 1}i", *range(MANY_NUMBERS + 1))
+    topic = b"\x00\x01t" + struct.pack(">i", MANY_NUMBERS + 1) + indexes
+    frame = struct.pack(">hhih", 9, 5, 1, -1) + b"\x00\x01g" + struct.pack(">i", 3) + 3 * topic
+    (_, request), pauses = drive(in_portions(steps(1), decode_request, frame, "/127.0.0.1"))
+    assert [len(topic.partition_indexes) for topic in request.groups[0].topics] == [MANY_NUMBERS + 1] * 3
+    assert pauses == 3
 
 
 def test_tagged_fields_let_others_go_in_between() -> None:

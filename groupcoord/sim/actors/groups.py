@@ -12,7 +12,7 @@ from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.consumer.group import ConsumerGroup, ConsumerGroupState
 from groupcoord.core.consumer.state import ConsumerMember
 from groupcoord.core.timers import TimerKind
-from groupcoord.events import Event, GroupLoaded, GroupRemoved, RebalanceCompleted, RebalanceStarted
+from groupcoord.events import Cause, Event, GroupLoaded, GroupRemoved, RebalanceCompleted, RebalanceStarted
 from groupcoord.member import TopicPartition
 from groupcoord.member.membership import MemberState
 from groupcoord.messages import Node
@@ -80,7 +80,7 @@ class SimulatedGroup:
                 self._is_rebalancing = True
             case RebalanceCompleted():
                 self._is_rebalancing = self._has_lost_rebalance = False
-            case GroupRemoved():
+            case GroupRemoved() if event.cause is not Cause.UNLOAD:
                 self._is_rebalancing = False
             case GroupLoaded():
                 self._has_lost_rebalance = self._is_rebalancing
@@ -251,7 +251,7 @@ class SimulatedGroup:
 
         - when a static leader is back: it skips the assignment and takes the topics as it finds them for what it has
           assigned (KIP-814, as Kafka's Java consumer does);
-        - when a consumer group has become a classic one (KIP-848) and its coordinator dies before its members have
+        - when a consumer group has become a classic one (KIP-848) and is loaded elsewhere before its members have
           joined again: who has left is out for good, and that the others should join was not written down;
         - when all members of a consumer group use the classic protocol and it may not become a classic group.
 

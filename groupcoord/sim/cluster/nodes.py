@@ -191,18 +191,17 @@ class CoordinatorNode:
         self._environment.active[self] = None
         unsent: deque[tuple[Exchange, Response | None]] = deque()
         while True:
-            # An answer is judged before another lets the next request in, which may change what it is judged by.
+            # Answers are judged, and what has happened is told, before one that leaves lets the next request in: they
+            # are judged by what was so before that, and its own answer by what is so then.
             for exchange, response in coordinator.take_replies():
                 if response is not None:
                     self._environment.on_answer(self, exchange.request, response)
                 unsent.append((exchange, response))
+            for event in coordinator.take_events():
+                self._environment.on_event(self, event)
             if not unsent:
                 break
             self._answer(*unsent.popleft())
-        events = coordinator.take_events()
-        if events:
-            for event in events:
-                self._environment.on_event(self, event)
         if coordinator.timer_advances != self._advances:
             self._advances = coordinator.timer_advances
             self._schedule_tick()
