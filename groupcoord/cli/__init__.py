@@ -41,6 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if arguments is None:
         take_signals(0 if _is_endless(words) else None)
+        if _subcommand(words) == "serve":
+            _start_lightly()
     try:
         make_app(words or _words_to_complete())(args=words, prog_name="groupcoord")
     except ModuleNotFoundError as error:
@@ -92,6 +94,18 @@ def _is_endless(words: Sequence[str]) -> bool:
     """Tell whether a command goes on until a signal comes, which then is no failure."""
     used = _subcommand(words)
     return used == "serve" or (used == "analyze" and "--follow" in words)
+
+
+def _start_lightly() -> None:
+    """Let this process, which is to be a server, come up with less work.
+
+    kio imports Hypothesis where it is installed, to tell it of its types: 0.25 s while the first client waits. And the
+    garbage collector finds nothing in modules that are imported, however often it looks; the server turns it on.
+    """
+    import gc
+
+    sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]  # how Python says that there is none
+    gc.disable()
 
 
 def _no_command() -> None:

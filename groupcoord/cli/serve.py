@@ -35,7 +35,6 @@ from groupcoord.host.topics import TopicError, TopicRegistry, check_topic_name
 from groupcoord.host.transaction_log import TransactionLogError
 from groupcoord.interpreter import collect_garbage_seldom, keep_freed_memory
 from groupcoord.log_store import ClosableStore, ListingStore, LogStore, LogStoreError
-from groupcoord.wire import load_newest
 
 if TYPE_CHECKING:
     from groupcoord.topic_logs.data_directory import DataDirectory
@@ -401,11 +400,10 @@ async def _serve(servers: NodeServers, pages: _Pages, on_start: Callable[[], Non
         stack.push_async_callback(servers.stop)
         await servers.start()
         gc.freeze()  # what was loaded stays: the garbage collector need not look at it again and again
+        gc.enable()
         on_start()
         await _serve_pages(servers, pages, stack)
-        preparing = loop.create_task(_prepare())
         await stopping.wait()
-        preparing.cancel()
 
 
 async def _serve_pages(servers: NodeServers, pages: _Pages, stack: AsyncExitStack) -> None:
@@ -429,10 +427,3 @@ async def _serve_pages(servers: NodeServers, pages: _Pages, stack: AsyncExitStac
         except OSError as error:
             raise StartError(f"can't take orders for faults: {error.strerror or error}") from None
         print(f"faults on purpose: http://127.0.0.1:{control.port}", flush=True)
-
-
-async def _prepare() -> None:
-    """Do now, between requests, what would make the first of each kind slow."""
-    for _ in load_newest():
-        await asyncio.sleep(0)
-    gc.freeze()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -64,7 +65,6 @@ class DataRequests:
             data.config.max_incremental_fetch_session_cache_slots if data.logs is not None else 0, data.clock.now_ms
         )
         self.waits = FetchWaits()
-        self._producing: ModuleType | None = None
 
     def handlers(self) -> dict[type, Callable[[Connection, Any], WireResponse | None]]:
         """Return what answers each request."""
@@ -76,23 +76,24 @@ class DataRequests:
             DeleteRecords: self._delete_records,
         }
 
+    @cached_property
+    def _producing(self) -> ModuleType:
+        """What answers a Produce, with all that reads batches: imported when the first one comes."""
+        from groupcoord.host import producing
+
+        return producing
+
     def produce(self, connection: Connection, request: Produce) -> WireResponse | None:
         """Append records; where batches have to be looked into, in portions."""
-        if self._producing is None:
-            from groupcoord.host import producing  # with all that reads batches
-
-            self._producing = producing
         if self._data.logs is None or not self._producing.looks_into_batches(request, self._data):
-            return self._append(connection, request, self._producing.answer_produce)
-        connection.answer_in_portions(
-            in_portions(self._pace, self._append, connection, request, self._producing.answer_produce)
-        )
+            return self._append(connection, request)
+        connection.answer_in_portions(in_portions(self._pace, self._append, connection, request))
         return None
 
-    def _append(
-        self, connection: Connection, request: Produce, answer_produce: Callable[..., ProduceResponse]
-    ) -> WireResponse | None:
-        response = answer_produce(request, self._data, self._verify, self._permissions_of(connection))
+    def _append(self, connection: Connection, request: Produce) -> WireResponse | None:
+        response: ProduceResponse = self._producing.answer_produce(
+            request, self._data, self._verify, self._permissions_of(connection)
+        )
         if request.acks != 0:
             return response if self._leaders is None else self._leaders.told_by_produce(response, connection.nodes)
         # No answer can tell the client of an error; as a Kafka broker does, closing the connection must.

@@ -154,12 +154,6 @@ class FetchSessions:
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if request.session_id != NO_SESSION:
                 self._forget(request.session_id)
-            if request.session_epoch == FINAL_EPOCH and len(request.topics) == 1:
-                (topic,) = request.topics
-                if len(topic.partitions) == 1:
-                    (partition,) = topic.partitions
-                    target = _make_target((topic.name, topic.topic_id, partition.partition_index))
-                    return FetchContext([(target, partition)])
             targets = _targets(request)
             if request.session_epoch == FINAL_EPOCH or not targets:
                 return FetchContext(list(targets.items()))
@@ -234,6 +228,10 @@ class FetchSessions:
 
 def _targets(request: Fetch) -> dict[Target, FetchPartition]:
     """Return the partitions of a request by their names; of one that comes twice the last."""
+    topics = request.topics
+    if len(topics) == 1 and len(topics[0].partitions) == 1:  # as most are that are sent without a session
+        ((name, topic_id, (partition,)),) = topics
+        return {_make_target((name, topic_id, partition.partition_index)): partition}
     return {
         Target(topic.name, topic.topic_id, partition.partition_index): partition
         for topic in paced(request.topics)

@@ -182,8 +182,8 @@ def encode_response_parts(header: RequestHeader, response: WireResponse) -> list
 def load_newest() -> Iterator[None]:
     """Get ready for the newest version of each API, one API at a step.
 
-    Whoever skips this pays at the first request of each version: some milliseconds, and at the very first the import
-    of the schemas' package, which takes a tenth of a second.
+    Whoever skips this, as ``groupcoord serve`` does, pays at the first request of each version: some milliseconds, and
+    at the very first for the schemas' package, which takes a quarter of a second to import where Hypothesis is.
     """
     for api in APIS.values():
         header = RequestHeader(api.key, api.versions.max_version, 0)

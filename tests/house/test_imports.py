@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -339,3 +340,75 @@ def test_the_base_install_needs_two_packages(file: str | None, tmp_path: Path) -
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("42 ")
     assert not {"kio", "crc32c", "typer", "hypothesis", "pyspark"} & set(done.stdout.split("'"))
+
+
+NOT_AT_THE_START = frozenset(
+    {
+        "crc32c",  # with the records, which take a client
+        "hypothesis",  # kio imports it where it is installed
+        "importlib.metadata",
+        "kio",  # of which the schemas of an API's version are imported when a client asks for it
+        "numpy",
+        "prometheus_client",
+        "pydantic",  # typer from 0.29 on imports it
+        "pyspark",
+        "rich",
+        "groupcoord.faults",
+        "groupcoord.history",
+        "groupcoord.live",
+        "groupcoord.member",
+        "groupcoord.records",
+        "groupcoord.sim",
+        "groupcoord.testing",
+    }
+)
+"""What ``groupcoord serve`` has not imported when it begins to listen, or parts of which."""
+
+SERVER_PROGRAM = """
+import sys
+
+class Telling:
+    def find_spec(self, name, path=None, target=None):
+        print(name, flush=True)
+
+sys.meta_path.insert(0, Telling())
+from groupcoord.cli import main
+
+main()
+"""
+
+API_VERSIONS_REQUEST = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
+
+
+def test_the_server_starts_with_little() -> None:
+    """It imports the code of no other command and no package that waits for its use, and then what a request needs."""
+    server = subprocess.Popen(
+        [sys.executable, "-c", SERVER_PROGRAM, "serve", "--port", "0", "--topic", "orders:1"],
+        stdout=subprocess.PIPE,
+        text=True,
+        stdin=subprocess.DEVNULL,
+    )
+    assert server.stdout is not None
+    with server:
+        start = []
+        while " listening on " not in (line := server.stdout.readline().strip()):
+            assert line, "it ended"
+            start.append(line)
+        port = int(line.split(" (")[0].rpartition(":")[2])
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as client:
+            client.sendall(API_VERSIONS_REQUEST)
+            answer = client.recv(4)
+        server.terminate()
+        later = server.communicate(timeout=30)[0].split()
+    schemas = {name.split(".")[2] for name in later if name.startswith("kio.schema.")}
+
+    assert answer
+    assert server.returncode == 0
+    assert not [name for name in start if any(f"{name}.".startswith(f"{part}.") for part in NOT_AT_THE_START)]
+    assert {name for name in start if name.startswith("groupcoord.cli.")} == {
+        "groupcoord.cli.interrupts",
+        "groupcoord.cli.root",
+        "groupcoord.cli.serve",
+    }
+    assert schemas == {"api_versions", "errors", "index", "request_header", "response_header"}
+    assert not [name for name in later if name.partition(".")[0] == "hypothesis"]

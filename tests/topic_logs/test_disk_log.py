@@ -13,7 +13,7 @@ from attrs import evolve
 from groupcoord.core.records import TransactionMarker
 from groupcoord.records.batches import BATCH_HEADER_BYTES, iter_batches
 from groupcoord.topic_logs.errors import FailedLogError, RefusedBatchError
-from groupcoord.topic_logs.file_segment import AHEAD_BYTES_MAX
+from groupcoord.topic_logs.file_segment import AHEAD_BYTES_MAX, READ_PLACES_MAX
 from groupcoord.topic_logs.log_memory import LogMemory
 from groupcoord.topic_logs.partition_log import PartitionLog
 from groupcoord.topic_logs.produced_batch import COPIED_BYTES
@@ -113,11 +113,12 @@ def test_reading_batch_by_batch(tmp_path: Path, bytes_max: int) -> None:
                 offset = first.next_offset
 
 
-def test_a_batch_and_its_header_are_read_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading one batch after the other takes one look at the file each, if no more is wanted than it has."""
+@pytest.mark.parametrize("behind", [0, 1, 3])
+def test_a_batch_and_its_header_are_read_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behind: int) -> None:
+    """Reading one batch after the other takes one look at the file each, also beside a reader who is further behind."""
     disk = Disk(tmp_path)
     log, batch = disk.log(), produced(bytes(9_000))
-    for _ in range(5):
+    for _ in range(9):
         log.append(batch, evolve(SMALL, segment_bytes=1_000_000), NOW_MS)
     sizes: list[int] = []
     pread = os.pread
@@ -127,10 +128,30 @@ def test_a_batch_and_its_header_are_read_together(tmp_path: Path, monkeypatch: p
         return pread(descriptor, size, position)
 
     monkeypatch.setattr("os.pread", counted)
-    for offset in range(5):
-        (part,) = log.read(offset, 5, len(batch.data), takes_first=True).parts
-        assert part[BATCH_HEADER_BYTES:] == batch.data[BATCH_HEADER_BYTES:]
-    assert sizes == [len(batch.data)] * 5
+    for first in range(5):
+        for offset in {first, first + behind}:
+            (part,) = log.read(offset, 9, len(batch.data), takes_first=True).parts
+            assert part[BATCH_HEADER_BYTES:] == batch.data[BATCH_HEADER_BYTES:]
+    # The reader ahead, who begins in the middle, looks for its first batch with the index.
+    assert len(sizes) == (10 if behind else 5)
+    assert set(sizes[2:]) == {len(batch.data)}
+
+
+def test_many_readers_of_a_segment(tmp_path: Path) -> None:
+    """However many read on from places of their own, each gets its batches, and few places are kept."""
+    writer = Writer(Disk(tmp_path), 8)
+    writer.write(200)
+    log, mirror = writer.disk.log(), writer.mirror
+    offsets = [
+        batch.base_offset
+        for batch in iter_batches(b"".join(mirror.read(0, log.end_offset, 1 << 30, takes_first=True).parts))
+    ]
+    for shift in range(2):
+        for offset in offsets[shift::2]:
+            found, expected = (one.read(offset, log.end_offset, 100, takes_first=True) for one in (log, mirror))
+            assert b"".join(found.parts) == b"".join(expected.parts)
+    assert len(offsets) > 10 * READ_PLACES_MAX
+    assert max(len(segment._read_places) for segment in log._segments) == READ_PLACES_MAX
 
 
 def test_a_clean_start_reads_no_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
