@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from groupcoord.cli.interrupts import take_signals
+from groupcoord.cli.interrupts import ignore_signals, take_signals
 
 TYPE_CHECKING = False  # typing takes longer to import than all that is imported here
 if TYPE_CHECKING:
@@ -39,10 +39,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
             taken as well (:mod:`groupcoord.cli.interrupts`): a program that runs a command keeps its own.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    is_server = arguments is None and _subcommand(words) == "serve"
     if arguments is None:
         take_signals(0 if _is_endless(words) else None)
-        if _subcommand(words) == "serve":
-            _start_lightly()
+    if is_server:
+        _start_lightly()
     try:
         make_app(words or _words_to_complete())(args=words, prog_name="groupcoord")
     except ModuleNotFoundError as error:
@@ -51,6 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise
         sys.stderr.write(f"groupcoord: {package} is not installed; try: pip install 'groupcoord[serve]'\n")
         sys.exit(USAGE_ERROR)
+    finally:
+        if is_server:
+            ignore_signals()
 
 
 def make_app(words: Sequence[str]) -> typer.Typer:

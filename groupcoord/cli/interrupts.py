@@ -45,6 +45,16 @@ def take_signals(status: int | None = None) -> None:
             signal.signal(number, _handle)
 
 
+def ignore_signals() -> None:
+    """Let no signal change how this process ends, which has nothing left to do.
+
+    While the interpreter ends, it gives signals back what they do by default: then a second one would tell whoever
+    waits for the process that it was killed.
+    """
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
 class BeforeTheEnd:
     """As long as the context lasts, something is done before a signal ends the process; what came last is done first.
 
