@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Generator
@@ -29,10 +30,14 @@ settings.load_profile("steady")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep the bytecode in a folder of its own where none may be written beside the sources.
+    """Take signals as in the foreground, and keep bytecode in a folder of its own if it must.
 
-    Otherwise each of the hundreds of processes that tests start would compile all that it imports.
+    Background jobs of a shell ignore SIGINT, and those of nohup SIGHUP: so would all processes that tests interrupt.
+    Without bytecode each of these hundreds of processes would compile all that it imports.
     """
+    for number in (signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
     if sys.dont_write_bytecode and not hasattr(config, "workerinput"):
         folder = tempfile.TemporaryDirectory(prefix="bytecode-", ignore_cleanup_errors=True)
         config.add_cleanup(folder.cleanup)

@@ -138,7 +138,7 @@ def test_a_signal_ends_it() -> None:
 
 
 def _end_by_signal(number: signal.Signals) -> None:
-    with on_a_terminal() as terminal:  # with time for reading, so that it doesn't end by itself before
+    with on_a_terminal("--quick") as terminal:
         assert terminal.read_until(r"member-3 +● works"), terminal.shown
         children = processes(terminal.shown)
         assert len(children) == 4
