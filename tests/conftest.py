@@ -30,7 +30,7 @@ settings.load_profile("steady")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Take signals as in the foreground, and keep bytecode in a folder of its own if it must.
+    """Take signals as in the foreground, and keep bytecode, where none may lie beside the sources, in a folder.
 
     Background jobs of a shell ignore SIGINT, and those of nohup SIGHUP: so would all processes that tests interrupt.
     Without bytecode each of these hundreds of processes would compile all that it imports.
