@@ -33,12 +33,10 @@ from groupcoord.records.batches import (
     BATCH_HEADER_BYTES,
     DELETE_HORIZON,
     MAGIC_V2,
-    TRANSACTIONAL,
     VARINTS,
     Batch,
-    pack_covered,
+    frame_records,
     record_starts,
-    seal,
     varint,
 )
 from groupcoord.records.codec import OFFSET_COMMIT_VALUE_VERSION, offset_key_names, offset_key_strings
@@ -90,9 +88,15 @@ def encode_commit_batch(base_offset: int, commit: CommitRecords, timestamp_ms: i
             count += len(columns[0])
     except (MalformedError, UnicodeEncodeError):
         return None  # the usual way has the right error for it
-    attributes = TRANSACTIONAL if producer_id >= 0 else 0
-    header = pack_covered(attributes, count - 1, timestamp_ms, timestamp_ms, producer_id, producer_epoch, 0, count)
-    return seal(base_offset, leader_epoch, header + b"".join(parts))
+    return frame_records(
+        base_offset,
+        parts,
+        count,
+        timestamp_ms,
+        leader_epoch=leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+    )
 
 
 @lru_cache(maxsize=256)

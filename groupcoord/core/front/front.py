@@ -74,7 +74,6 @@ from groupcoord.core.messages import (
     Response,
     SyncGroup,
     SyncGroupResponse,
-    TopicResult,
     TopicToCommit,
     TxnOffsetCommit,
     TxnOffsetCommitResponse,
@@ -219,11 +218,10 @@ class Front:
             self.refuse_unserved(request, token, partitions.refusal(index))
 
     def _commit(self, request: OffsetCommit, token: Token, permissions: Permissions | None, now_ms: int) -> None:
-        topics, refused = resolve_commit(request.topics, self._topics, permissions)
-        if refused or not topics or request.group_id is None:
-            topics, token = self._refuse_topics(request, topics, refused, token)
-            if not topics:
-                return
+        topics, token = self._resolve(request, token, permissions)
+        if not topics:
+            return
+        assert request.group_id is not None
         partition = self._partitions.serving(request.group_id)
         if partition is not None:
             partition.commit(request, topics, token, now_ms)
@@ -233,9 +231,7 @@ class Front:
     def _commit_transactional(
         self, request: TxnOffsetCommit, token: Token, permissions: Permissions | None, now_ms: int
     ) -> None:
-        topics, refused = resolve_commit(request.topics, self._topics, permissions)
-        if refused or not topics or request.group_id is None:
-            topics, token = self._refuse_topics(request, topics, refused, token)
+        topics, token = self._resolve(request, token, permissions)
         if topics:
             resolved = evolve(request, topics=topics)
             error_code = self._transaction_error(resolved)
@@ -244,14 +240,11 @@ class Front:
             else:
                 self._refuse(resolved, token, error_code)
 
-    def _refuse_topics(
-        self,
-        request: OffsetCommit | TxnOffsetCommit,
-        topics: tuple[TopicToCommit, ...],
-        refused: tuple[TopicResult, ...],
-        token: Token,
+    def _resolve(
+        self, request: OffsetCommit | TxnOffsetCommit, token: Token, permissions: Permissions | None
     ) -> tuple[tuple[TopicToCommit, ...], Token]:
         """Return the topics that the group gets to see, and the token for them; if there are none, answer."""
+        topics, refused = resolve_commit(request.topics, self._topics, permissions)
         if request.group_id is None:
             topics, refused = (), merge_results(refused, refused_topics(topics, ErrorCode.INVALID_GROUP_ID))
         if topics:

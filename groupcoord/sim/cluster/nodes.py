@@ -191,8 +191,8 @@ class CoordinatorNode:
         self._environment.active[self] = None
         unsent: deque[tuple[Exchange, Response | None]] = deque()
         while True:
-            # Answers are judged, and what has happened is told, before one that leaves lets the next request in: they
-            # are judged by what was so before that, and its own answer by what is so then.
+            # Answers are judged, then what has happened is told: only after that may one that leaves let the next
+            # request in, whose answer is judged by all of it.
             for exchange, response in coordinator.take_replies():
                 if response is not None:
                     self._environment.on_answer(self, exchange.request, response)
