@@ -20,7 +20,18 @@ def run_pytest(path: Path, *options: str, cwd: Path, timeout_s: float = TIMEOUT_
         options: of pytest, besides.
         cwd: the folder.
         timeout_s: how long that may take, in seconds.
+
+    Raises:
+        AssertionError: it takes longer; with what was written until then.
     """
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, *options, str(path)]
-    done = subprocess.run(words, cwd=cwd, capture_output=True, text=True, timeout=timeout_s, stdin=subprocess.DEVNULL)
-    return done.returncode, done.stderr + done.stdout
+    process = subprocess.Popen(
+        words, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        stdout, stderr = process.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        stdout, stderr = process.communicate()
+        raise AssertionError(f"pytest has not ended after {timeout_s} s\n{stderr}{stdout}") from None
+    return process.returncode, stderr + stdout

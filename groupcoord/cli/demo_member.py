@@ -107,6 +107,8 @@ class KafkaPythonClient:
             enable_auto_commit=False,
         )
         self._consumer.subscribe([options.topic], listener=_listener(kafka.ConsumerRebalanceListener, self))
+        # Else kafka-python 3.0.12 joins again when it hears of them, and forgets that if it outlasts one poll.
+        self._consumer.partitions_for_topic(options.topic)
 
     def poll(self) -> None:
         """See :meth:`Client.poll`."""

@@ -52,6 +52,7 @@ def run_kafka_python(service: Service) -> None:
     producer = KafkaProducer(bootstrap_servers=service.bootstrap, acks="all", retries=50, retry_backoff_ms=50)
     options: dict[str, Any] = {"auto_offset_reset": "earliest", "enable_auto_commit": False, "retry_backoff_ms": 50}
     consumer = KafkaConsumer(TOPIC, bootstrap_servers=service.bootstrap, group_id=GROUP, **options)
+    consumer.partitions_for_topic(TOPIC)  # else 3.0.12 joins twice, and may forget the second time between short polls
     left = values()
     while not service.ends.is_set():
         value = next(left, None)
