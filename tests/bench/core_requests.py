@@ -113,7 +113,6 @@ def measure(member_count: int, seconds: float) -> dict[str, float]:
         gc.collect()
         gc.freeze()
         found[name] = best_us(partial(send, coordinator, of_members), len(of_members), seconds)
-        gc.unfreeze()
     return found
 
 

@@ -14,18 +14,22 @@ from groupcoord.interpreter import MANY_OBJECTS, collector_paused
 
 @pytest.fixture
 def collections() -> Iterator[list[int]]:
-    """Return the generations that are collected from now on."""
+    """Return the generations that are collected from now on.
+
+    All that the tests of this process keep is frozen again afterwards: to look through it takes seconds.
+    """
     begun: list[int] = []
 
     def note(phase: str, info: dict[str, int]) -> None:
         if phase == "start":
             begun.append(info["generation"])
 
-    gc.unfreeze()  # what another test may have left
-    gc.collect()
+    gc.unfreeze()  # a program that keeps frozen objects is another test's
+    gc.collect(1)
     gc.callbacks.append(note)
     yield begun
     gc.callbacks.remove(note)
+    gc.freeze()
 
 
 def make_lists(count: int) -> list[list[int]]:
@@ -66,13 +70,10 @@ def test_a_program_without_collector_stays_without() -> None:
 def test_frozen_objects_stay_frozen() -> None:
     """A program that froze its objects finds them so after the pause."""
     gc.freeze()
-    try:
-        with collector_paused():
-            kept = make_lists(2 * MANY_OBJECTS)
-        assert gc.get_freeze_count() > 0
-        assert len(kept) == 2 * MANY_OBJECTS
-    finally:
-        gc.unfreeze()
+    with collector_paused():
+        kept = make_lists(2 * MANY_OBJECTS)
+    assert gc.get_freeze_count() > 0
+    assert len(kept) == 2 * MANY_OBJECTS
 
 
 class WatchingStore(MemoryLogStore):

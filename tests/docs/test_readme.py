@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import socket
 import subprocess
 import sys
 import tomllib
@@ -12,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from groupcoord.conformance.free_ports import FreePorts
 
 from .markdown import ROOT, Block, blocks
 
@@ -78,13 +79,6 @@ def served(port: str, cwd: Path) -> Iterator[None]:
         process.communicate(timeout=START_TIMEOUT_S)
 
 
-def free_port() -> str:
-    """Return a port that nobody listens on."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return str(sock.getsockname()[1])
-
-
 STAND_ALONE = [block for block in PYTHON_BLOCKS if PORT not in block.code]
 
 
@@ -97,9 +91,10 @@ def test_examples_print_what_is_printed(block: Block, tmp_path: Path) -> None:
 def test_a_client_joins_the_server(tmp_path: Path) -> None:
     """The command of the README serves, and its client joins, is assigned and commits."""
     (block,) = (block for block in PYTHON_BLOCKS if PORT in block.code)
-    port = free_port()
-    with served(port, tmp_path):
-        printed = run_block(block, tmp_path, port)
+    ports = FreePorts()
+    with served(str(ports.first), tmp_path):
+        printed = run_block(block, tmp_path, str(ports.first))
+    ports.give_back()
 
     assert printed == expected_output(block)
 

