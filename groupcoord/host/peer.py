@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import socket
+import sys
 from typing import Protocol, cast
 
 from groupcoord.host.addresses import kafka_host
@@ -22,6 +23,17 @@ DRAIN_TIMEOUT_S = 30.0
 CLOSE_TIMEOUT_S = 5.0
 
 CLOSED = "closed the connection of %s: %s"
+
+
+def forgets_limits(version: tuple[int, ...]) -> bool:
+    """Tell whether this version of Python's own transports buffer without limit what ``writelines`` is given.
+
+    They don't say then that the peer is slow, and its answers pile up: CVE-2024-12254.
+    """
+    return (3, 12) <= version < (3, 12, 9) or (3, 13) <= version < (3, 13, 2)
+
+
+FORGETS_LIMITS = forgets_limits(sys.version_info[:3])
 
 
 class Listener(Protocol):
@@ -68,6 +80,7 @@ class Peer(asyncio.Protocol):
         self._is_reading = True
         self._is_closing = False
         self._has_ended = False
+        self._joins_parts = False
         self.connection: Connection | None = None
         self.transport: asyncio.Transport
         self.address = "?"
@@ -76,6 +89,7 @@ class Peer(asyncio.Protocol):
         """A client has connected."""
         # uvloop's transports are no subclasses of asyncio's, so there is nothing to assert here.
         self.transport = cast(asyncio.Transport, transport)
+        self._joins_parts = FORGETS_LIMITS and isinstance(transport, asyncio.Transport)
         peer_name = self.transport.get_extra_info("peername")
         if peer_name is None:  # it is gone already
             self.transport.abort()
@@ -129,6 +143,8 @@ class Peer(asyncio.Protocol):
         while parts:
             if len(parts) == 1:
                 self.transport.write(parts[0])
+            elif self._joins_parts:
+                self.transport.write(b"".join(parts))
             else:
                 self.transport.writelines(parts)
             if not connection.output_bytes or self._drain_timer is not None:

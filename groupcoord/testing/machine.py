@@ -30,7 +30,13 @@ from groupcoord.core.messages import (
 )
 from groupcoord.errors import ErrorCode
 from groupcoord.laws import require
-from groupcoord.log_store import LogStoreError, NotEnoughReplicasError, NotLeaderError, RecordTooLargeError
+from groupcoord.log_store import (
+    ClosableStore,
+    LogStoreError,
+    NotEnoughReplicasError,
+    NotLeaderError,
+    RecordTooLargeError,
+)
 from groupcoord.testing.consumers import PARTITIONS, TOPIC, ClassicConsumer, Consumer
 from groupcoord.testing.modern_consumers import ModernConsumer
 from groupcoord.testing.world import LOG_PARTITIONS, OTHER_TOPICS, World
@@ -393,14 +399,21 @@ class CoordinatorMachine(World, RuleBasedStateMachine):
             self.check_laws()
 
     def teardown(self) -> None:
-        """Once faults stop, every live consumer gets its share and every group comes to rest."""
+        """Once faults stop, every live consumer gets its share and every group comes to rest.
+
+        A store that has ``close()`` is closed then.
+        """
         if not self._is_started:
             return
-        self.check_laws()  # if a step has broken one, that is what is to be told
-        self.recover()
-        self.check_laws()
-        for group_id in self.group_ids:
-            self.check_all_are_served(group_id)
+        try:
+            self.check_laws()  # if a step has broken one, that is what is to be told
+            self.recover()
+            self.check_laws()
+            for group_id in self.group_ids:
+                self.check_all_are_served(group_id)
+        finally:
+            if isinstance(self.store.store, ClosableStore):
+                self.store.store.close()
 
 
 def _one_offset(partition: int, offset: int) -> tuple[TopicToCommit, ...]:

@@ -302,6 +302,38 @@ def test_a_large_answer_takes_little_memory(run: Any) -> None:
     run(test())
 
 
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        ((3, 11, 14), False),
+        ((3, 12, 0), True),
+        ((3, 12, 8), True),
+        ((3, 12, 9), False),
+        ((3, 13, 1), True),
+        ((3, 13, 2), False),
+        ((3, 14, 0), False),
+    ],
+)
+def test_pythons_that_forget_limits_are_known(version: tuple[int, int, int], expected: bool) -> None:
+    """Those of CVE-2024-12254, whose transports never say that a peer is slow, and none that were mended."""
+    assert peer_module.forgets_limits(version) == expected
+
+
+def test_a_python_that_forgets_limits_is_handed_whole_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of answers are joined for it; to a peer that reads they are the same."""
+    monkeypatch.setattr(peer_module, "FORGETS_LIMITS", True)
+    monkeypatch.setattr(asyncio.Transport, "writelines", lambda *_: pytest.fail("its limits would be forgotten"))
+
+    async def test() -> None:
+        async with serving() as server:
+            reader, writer = await connect(server)
+            writer.write(b"".join(heartbeat(number) for number in range(100)) + wide_fetch(100) + heartbeat(101))
+            assert await answers(reader, 102) == list(range(102))
+            writer.close()
+
+    asyncio.run(asyncio.wait_for(test(), DEADLINE_S))
+
+
 def test_too_many_open_files(run: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """When descriptors run out new connections are refused, with a line that says so, and the open ones go on."""
 

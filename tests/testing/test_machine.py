@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 
 import pytest
 from hypothesis import Phase, settings
@@ -247,6 +248,32 @@ def test_stores_that_answer_later() -> None:
     run_state_machine_as_test(SettlesItsStore, settings=settings(SETTINGS, max_examples=20))
     with pytest.raises((AssertionError, ExceptionGroup)):
         run_state_machine_as_test(LosesWhatItAcknowledges, settings=SETTINGS)
+
+
+class OpenStore(MemoryLogStore):
+    """Knows whether it is open."""
+
+    is_open = True
+
+    def close(self) -> None:
+        """Let go of everything."""
+        assert self.is_open
+        self.is_open = False
+
+
+@pytest.mark.parametrize("breaks_law", [False, True])
+def test_the_store_is_closed_at_the_end(breaks_law: bool) -> None:
+    """A store that can be closed is, once, whether or not a law was broken."""
+    machine = machine_over(OpenStore)()
+    machine.start(initial_delay_ms=0, log_is_late=False, policy=MigrationPolicy.BIDIRECTIONAL, assignment_interval_ms=0)
+    store = machine.store.store
+    assert isinstance(store, OpenStore)
+    assert store.is_open
+    if breaks_law:
+        machine.acknowledged.add(("alpha", "orders", 0, 7))
+    with pytest.raises(AssertionError, match="alpha") if breaks_law else nullcontext():
+        machine.teardown()
+    assert not store.is_open
 
 
 def record(offset: int) -> list[LogRecord]:

@@ -105,11 +105,8 @@ class SqliteMachine(CoordinatorMachine):
         return store
 
     def teardown(self) -> None:
-        """Check that everything comes to rest, and tidy up."""
+        """Check that everything comes to rest, which closes the store, and tidy up."""
         super().teardown()
-        log_store = self.store.store
-        assert isinstance(log_store, AnsweredStore)
-        log_store.close()
         self._folder.cleanup()
 
 
