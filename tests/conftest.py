@@ -35,9 +35,9 @@ def pytest_configure(config: pytest.Config) -> None:
     Background jobs of a shell ignore SIGINT, and those of nohup SIGHUP: so would all processes that tests interrupt.
     Without bytecode each of these hundreds of processes would compile all that it imports.
     """
-    for number in (signal.SIGINT, signal.SIGHUP):
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
-            signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
+            signal.signal(number, usual)
     if sys.dont_write_bytecode and not hasattr(config, "workerinput"):
         folder = tempfile.TemporaryDirectory(prefix="bytecode-", ignore_cleanup_errors=True)
         config.add_cleanup(folder.cleanup)

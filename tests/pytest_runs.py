@@ -25,13 +25,9 @@ def run_pytest(path: Path, *options: str, cwd: Path, timeout_s: float = TIMEOUT_
         AssertionError: it takes longer; with what was written until then.
     """
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, *options, str(path)]
-    process = subprocess.Popen(
-        words, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
     try:
-        stdout, stderr = process.communicate(timeout=timeout_s)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        stdout, stderr = process.communicate()
-        raise AssertionError(f"pytest has not ended after {timeout_s} s\n{stderr}{stdout}") from None
-    return process.returncode, stderr + stdout
+        done = subprocess.run(words, cwd=cwd, capture_output=True, timeout=timeout_s, stdin=subprocess.DEVNULL)
+    except subprocess.TimeoutExpired as late:
+        written = ((late.stderr or b"") + (late.stdout or b"")).decode()
+        raise AssertionError(f"pytest has not ended after {timeout_s} s\n{written}") from None
+    return done.returncode, (done.stderr + done.stdout).decode()

@@ -80,7 +80,6 @@ class Peer(asyncio.Protocol):
         self._is_reading = True
         self._is_closing = False
         self._has_ended = False
-        self._joins_parts = False
         self.connection: Connection | None = None
         self.transport: asyncio.Transport
         self.address = "?"
@@ -89,7 +88,6 @@ class Peer(asyncio.Protocol):
         """A client has connected."""
         # uvloop's transports are no subclasses of asyncio's, so there is nothing to assert here.
         self.transport = cast(asyncio.Transport, transport)
-        self._joins_parts = FORGETS_LIMITS and isinstance(transport, asyncio.Transport)
         peer_name = self.transport.get_extra_info("peername")
         if peer_name is None:  # it is gone already
             self.transport.abort()
@@ -143,7 +141,7 @@ class Peer(asyncio.Protocol):
         while parts:
             if len(parts) == 1:
                 self.transport.write(parts[0])
-            elif self._joins_parts:
+            elif FORGETS_LIMITS and isinstance(self.transport, asyncio.Transport):
                 self.transport.write(b"".join(parts))
             else:
                 self.transport.writelines(parts)

@@ -29,9 +29,9 @@ class TestCoordinatorMachine(CoordinatorMachine.TestCase):
     settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 
 
-def started_machine() -> CoordinatorMachine:
-    """Return the machine with a log that answers at once, and no delays."""
-    machine = CoordinatorMachine()
+def started_machine(kind: type[CoordinatorMachine] = CoordinatorMachine) -> CoordinatorMachine:
+    """Return a machine with a log that answers at once, and no delays."""
+    machine = kind()
     machine.start(initial_delay_ms=0, log_is_late=False, policy=MigrationPolicy.BIDIRECTIONAL, assignment_interval_ms=0)
     return machine
 
@@ -264,8 +264,7 @@ class OpenStore(MemoryLogStore):
 @pytest.mark.parametrize("breaks_law", [False, True])
 def test_the_store_is_closed_at_the_end(breaks_law: bool) -> None:
     """A store that can be closed is, once, whether or not a law was broken."""
-    machine = machine_over(OpenStore)()
-    machine.start(initial_delay_ms=0, log_is_late=False, policy=MigrationPolicy.BIDIRECTIONAL, assignment_interval_ms=0)
+    machine = started_machine(machine_over(OpenStore))
     store = machine.store.store
     assert isinstance(store, OpenStore)
     assert store.is_open
