@@ -6,11 +6,12 @@ import ast
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from .sources import Source, circles, import_graph, imported_modules, package_sources
+from .sources import Source, check_sources, circles, import_graph, imported_modules, package_sources
 
 EVERYTHING = "*"
 
@@ -190,13 +191,13 @@ def part_of(module: str) -> str:
 
 def inner_imports(source: Source) -> set[str]:
     """Return the modules of this package that a file imports, without the package's name."""
-    modules = {module for module in imported_modules(source.tree) if module.split(".")[0] == "groupcoord"}
+    modules = {module for module in source.imports if module.split(".")[0] == "groupcoord"}
     return {module.removeprefix("groupcoord.") for module in modules}
 
 
 def outer_imports(source: Source) -> set[str]:
     """Return the packages that a file imports and that Python does not bring."""
-    packages = {module.split(".")[0] for module in imported_modules(source.tree)}
+    packages = {module.split(".")[0] for module in source.imports}
     return packages - sys.stdlib_module_names - {"groupcoord"}
 
 
@@ -205,33 +206,44 @@ def is_allowed(imported: str, allowed: tuple[str, ...]) -> bool:
     return any(part == EVERYTHING or imported == part or imported.startswith(f"{part}.") for part in allowed)
 
 
-@pytest.mark.parametrize("source", package_sources(), ids=lambda source: source.name)
-def test_imports_follow_the_table(source: Source) -> None:
-    """A file imports its own part, and those that the table names for it."""
+def imports_beside_the_table(source: Source) -> Iterator[str]:
+    """Yield what a file imports although the table doesn't name it for its part."""
     part = part_of(source.module)
-    assert part in MAY_IMPORT, f"{part} is new: give it a line in MAY_IMPORT"
-    strangers = {module for module in inner_imports(source) if not is_allowed(module, (part, *MAY_IMPORT[part]))}
-    assert not strangers, f"{source.name} must not import {', '.join(sorted(strangers))}"
+    if part not in MAY_IMPORT:
+        yield f"{part} is new: give it a line in MAY_IMPORT"
+    allowed = (part, *MAY_IMPORT.get(part, ()))
+    yield from (f"must not import {module}" for module in inner_imports(source) if not is_allowed(module, allowed))
 
 
-@pytest.mark.parametrize("source", package_sources(), ids=lambda source: source.name)
-def test_nothing_below_imports_the_top(source: Source) -> None:
-    """Testing aids, conformance, commands and the pipeline are imported by each other only."""
+def test_imports_follow_the_table() -> None:
+    """A file imports its own part, and those that the table names for it."""
+    check_sources(package_sources(), imports_beside_the_table)
+
+
+def imports_of_the_top(source: Source) -> Iterator[str]:
+    """Yield what a file below the top imports of it."""
     if part_of(source.module) not in TOP:
-        above = {module for module in inner_imports(source) if module.split(".")[0] in TOP - {"__init__"}}
+        above = TOP - {"__init__"}
+        yield from (f"imports {module}" for module in inner_imports(source) if module.split(".")[0] in above)
 
-        assert not above, f"{source.name} imports {', '.join(sorted(above))}"
+
+def test_nothing_below_imports_the_top() -> None:
+    """Testing aids, conformance, commands and the pipeline are imported by each other only."""
+    check_sources(package_sources(), imports_of_the_top)
 
 
-@pytest.mark.parametrize("source", package_sources(), ids=lambda source: source.name)
-def test_foreign_packages_are_where_they_belong(source: Source) -> None:
-    """The core needs attrs and sortedcontainers; pyspark is imported by the pipeline alone."""
+def misplaced_packages(source: Source) -> Iterator[str]:
+    """Yield the packages of others that a file must not import."""
     part = part_of(source.module)
     packages = outer_imports(source)
-    if part in MAY_REQUIRE:
-        assert packages <= MAY_REQUIRE[part], f"{source.name} imports {packages - MAY_REQUIRE[part]}"
-    if part != PYSPARK_ONLY_IN:
-        assert "pyspark" not in packages
+    yield from (f"imports {package}" for package in packages - MAY_REQUIRE.get(part, packages))
+    if part != PYSPARK_ONLY_IN and "pyspark" in packages:
+        yield "imports pyspark"
+
+
+def test_foreign_packages_are_where_they_belong() -> None:
+    """The core needs attrs and sortedcontainers; pyspark is imported by the pipeline alone."""
+    check_sources(package_sources(), misplaced_packages)
 
 
 def test_what_needs_no_pyspark_lies_elsewhere() -> None:
@@ -249,7 +261,7 @@ def test_the_codec_is_loaded_on_demand(part: str, lazy: str) -> None:
         if part_of(source.module) == part:
             for node in source.tree.body:
                 if isinstance(node, ast.Import | ast.ImportFrom):
-                    assert not any(module.startswith(f"groupcoord.{lazy}") for module in imported_modules(node))
+                    assert not any(module.startswith(f"groupcoord.{lazy}") for module in imported_modules([node]))
 
 
 def test_the_core_does_no_io() -> None:
@@ -258,7 +270,7 @@ def test_the_core_does_no_io() -> None:
     forbidden |= {"time", "select", "subprocess"}
     for source in package_sources():
         if part_of(source.module) == "core":
-            found = {module.split(".")[0] for module in imported_modules(source.tree)} & forbidden
+            found = {module.split(".")[0] for module in source.imports} & forbidden
 
             assert not found, f"{source.name} imports {found}"
 

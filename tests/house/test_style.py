@@ -7,13 +7,14 @@ import fnmatch
 import importlib
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 
 import groupcoord
 
-from .sources import ROOT, Source, package_sources, sources
+from .sources import ROOT, Source, check_sources, package_sources, sources
 
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
@@ -36,25 +37,36 @@ def project() -> dict[str, object]:
     return table
 
 
-@pytest.mark.parametrize("source", sources(), ids=lambda source: source.name)
-def test_files_functions_and_lines_are_short(source: Source) -> None:
-    """600 lines a file, 70 a function, 120 characters a line."""
+def lengths_exceeded(source: Source) -> Iterator[str]:
+    """Yield what is too long: the file, lines of it, functions in it."""
     lines = source.text.splitlines()
-    assert len(lines) <= FILE_LINES_MAX
-    too_long = [number for number, line in enumerate(lines, 1) if len(PRAGMA.sub("", line)) > LINE_LENGTH_MAX]
-    assert not too_long, f"lines {too_long}"
-    for node in ast.walk(source.tree):
+    if len(lines) > FILE_LINES_MAX:
+        yield f"has {len(lines)} lines"
+    for number, line in enumerate(lines, 1):
+        if len(line) > LINE_LENGTH_MAX and len(PRAGMA.sub("", line)) > LINE_LENGTH_MAX:
+            yield f"line {number} is too long"
+    for node in source.nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert node.end_lineno is not None
-            assert node.end_lineno - node.lineno < FUNCTION_LINES_MAX, f"{node.name} in line {node.lineno}"
+            if node.end_lineno - node.lineno >= FUNCTION_LINES_MAX:
+                yield f"{node.name} in line {node.lineno} has {node.end_lineno - node.lineno + 1} lines"
 
 
-@pytest.mark.parametrize("source", sources(), ids=lambda source: source.name)
-def test_nothing_is_left_for_later(source: Source) -> None:
+def test_files_functions_and_lines_are_short() -> None:
+    """600 lines a file, 70 a function, 120 characters a line."""
+    check_sources(sources(), lengths_exceeded)
+
+
+def notes_for_later(source: Source) -> Iterator[str]:
+    """Yield the lines that speak of work to be done."""
+    if LEFT_FOR_LATER.search(source.text):
+        lines = source.text.splitlines()
+        yield from (f"line {number}" for number, line in enumerate(lines, 1) if LEFT_FOR_LATER.search(line))
+
+
+def test_nothing_is_left_for_later() -> None:
     """There is no note of work that is still to be done."""
-    found = [number for number, line in enumerate(source.text.splitlines(), 1) if LEFT_FOR_LATER.search(line)]
-
-    assert not found, f"lines {found}"
+    check_sources(sources(), notes_for_later)
 
 
 def is_explained_elsewhere(child: ast.stmt, parent: ast.Module | ast.ClassDef) -> bool:
@@ -81,38 +93,44 @@ def public_without_docstring(node: ast.Module | ast.ClassDef, prefix: str = "") 
                 yield from public_without_docstring(child, f"{child.name}.")
 
 
-@pytest.mark.parametrize("source", package_sources(), ids=lambda source: source.name)
-def test_everything_public_is_documented(source: Source) -> None:
+def silent_in_package(source: Source) -> Iterator[str]:
+    """Yield what of a module is public and says nothing about itself, the module included."""
+    if source.text.strip() and ast.get_docstring(source.tree) is None:
+        yield "the module"
+    yield from public_without_docstring(source.tree)
+
+
+def test_everything_public_is_documented() -> None:
     """Each module, and each public class, function and method, has a docstring."""
-    if source.text.strip():
-        assert ast.get_docstring(source.tree) is not None, "the module has no docstring"
-    silent = list(public_without_docstring(source.tree))
-
-    assert not silent, ", ".join(silent)
+    check_sources(package_sources(), silent_in_package)
 
 
-@pytest.mark.parametrize("source", sources(), ids=lambda source: source.name)
-def test_tests_say_what_they_expect(source: Source) -> None:
-    """Every test has a docstring."""
+def silent_tests(source: Source) -> Iterator[str]:
+    """Yield the tests of a file that say nothing about themselves."""
     if source.path.name.startswith("test_"):
-        functions = [node for node in ast.walk(source.tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-        silent = [f.name for f in functions if f.name.startswith("test_") and ast.get_docstring(f) is None]
-
-        assert not silent, ", ".join(silent)
+        functions = [node for node in source.nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        yield from (f.name for f in functions if f.name.startswith("test_") and ast.get_docstring(f) is None)
 
 
-@pytest.mark.parametrize("source", package_sources(), ids=lambda source: source.name)
-def test_exported_names_exist(source: Source) -> None:
-    """What a module lists in ``__all__`` is there, once and in order."""
+def test_tests_say_what_they_expect() -> None:
+    """Every test has a docstring."""
+    check_sources(sources(), silent_tests)
+
+
+def wrong_exports(source: Source) -> Iterator[str]:
+    """Yield the names in a module's ``__all__`` that stand there twice, or for nothing."""
     assigned = [node for node in source.tree.body if isinstance(node, ast.Assign)]
     if any(isinstance(t, ast.Name) and t.id == "__all__" for node in assigned for t in node.targets):
-        pytest.importorskip("kio")
         module = importlib.import_module(source.module)
-        names = module.__all__
+        counts = Counter(module.__all__)
+        yield from (f"{name} stands there {count} times" for name, count in counts.items() if count > 1)
+        yield from (f"{name} is missing" for name in counts if not hasattr(module, name))
 
-        assert len(names) == len(set(names))
-        missing = [name for name in names if not hasattr(module, name)]
-        assert not missing, ", ".join(missing)
+
+def test_exported_names_exist() -> None:
+    """What a module lists in ``__all__`` is there, and listed once."""
+    pytest.importorskip("kio")
+    check_sources(package_sources(), wrong_exports)
 
 
 def test_the_version_is_told_once() -> None:
