@@ -11,7 +11,7 @@ from groupcoord.host.security.credentials import ScramCredentials
 from groupcoord.host.security.mechanisms import OAUTHBEARER, PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, NewExchange
 from groupcoord.host.security.oauthbearer import ClaimChecks, OAuthBearerExchange, ValidateToken, unsecured_validator
 from groupcoord.host.security.plain import PlainExchange
-from groupcoord.host.security.scram import Nobody, ScramExchange
+from groupcoord.host.security.scram import ScramExchange
 from groupcoord.host.security.settings import SecuritySettings
 from groupcoord.host.security.users import Users
 
@@ -30,7 +30,6 @@ class MechanismFactory:
     def __init__(self, passwords: Mapping[str, str], credentials: ScramCredentials, clock: Clock) -> None:
         self._users = Users(passwords)
         self._credentials = credentials
-        self._nobody = Nobody()
         self._clock = clock
 
     def new_exchange(self, mechanism: str, settings: SecuritySettings) -> NewExchange:
@@ -43,7 +42,7 @@ class MechanismFactory:
             return partial(PlainExchange, self._users)
         if mechanism == OAUTHBEARER:
             return partial(OAuthBearerExchange, self._token_validator(settings))
-        return partial(ScramExchange, mechanism, self._credentials.find, self._nobody)
+        return partial(ScramExchange, mechanism, self._credentials.find_or_feign)
 
     def _token_validator(self, settings: SecuritySettings) -> ValidateToken:
         checks = ClaimChecks(self._clock.now_ms, settings.sasl_oauthbearer_sub_claim_name)

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from groupcoord.host.peer import Listener, Peer
 from groupcoord.host.security.client_principal import ClientPrincipal
-from groupcoord.host.security.principals import NewPrincipal
+from groupcoord.host.security.principals import NewPrincipal, UnmappedNameError
 
 HANDSHAKE_TIMEOUT_S = 10.0
 _READ_BYTES = 256 * 1024
@@ -108,6 +108,8 @@ class TlsPeer(Peer):
             self._send_pending()
             what = "the TLS handshake failed" if self._is_shaking_hands else "TLS failed"
             self._give_up(f"{what}: {error.reason or error}")
+        except UnmappedNameError as error:
+            self._give_up(str(error))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone."""
