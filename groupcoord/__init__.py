@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from groupcoord.core.front.partition_table import PartitionStatus
     from groupcoord.core.replies import Reply
     from groupcoord.core.topics import TopicResolver
+    from groupcoord.embedding.loading import LoadError
     from groupcoord.errors import (
         ConfigError,
         ErrorCode,
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
         StoreContractError,
         UnansweredError,
     )
-    from groupcoord.loading import LoadError
     from groupcoord.log_store import LogRecord, LogStore, LogStoreError, MemoryLogStore, Ticket
 
 __version__ = "0.1.0"
@@ -69,7 +69,7 @@ _MODULES = {
     "GroupCoordinator": "coordinator",
     "GroupState": "core.classic.states",
     "InvariantError": "errors",
-    "LoadError": "loading",
+    "LoadError": "embedding.loading",
     "LogRecord": "log_store",
     "LogStore": "log_store",
     "LogStoreError": "log_store",

@@ -15,6 +15,7 @@ from uuid import UUID
 from groupcoord.assignors import choose_assignors
 from groupcoord.clock import Clock, SystemClock
 from groupcoord.config import Config
+from groupcoord.config.group_settings import ConsumerGroupSettings, SettingsOfConsumerGroup
 from groupcoord.core.classic.states import GroupState
 from groupcoord.core.consumer.assignors import Assignor
 from groupcoord.core.consumer.group import ConsumerGroupState
@@ -26,6 +27,7 @@ from groupcoord.core.front.front import Front, VerifyTransaction
 from groupcoord.core.front.partition_table import PartitionStatus, PartitionTable
 from groupcoord.core.front.routing import Cluster, Owner, TransactionOwner
 from groupcoord.core.front.split_requests import SplitRequests, original_tokens
+from groupcoord.core.interpreter import maker
 from groupcoord.core.messages import Node, Request
 from groupcoord.core.observer import Observer
 from groupcoord.core.partition import Partition
@@ -34,10 +36,8 @@ from groupcoord.core.records import ZERO_UUID
 from groupcoord.core.replies import Reply, Token
 from groupcoord.core.timers import Timer, TimerKind, TimerQueue
 from groupcoord.core.topics import AnyTopic, NoRegexes, RegexResolver, TopicResolver
+from groupcoord.embedding.loading import Loader, LoadError
 from groupcoord.errors import ErrorCode, StoreContractError
-from groupcoord.group_settings import ConsumerGroupSettings, SettingsOfConsumerGroup
-from groupcoord.interpreter import maker
-from groupcoord.loading import Loader, LoadError
 from groupcoord.log_store import LogRecords, LogStore, LogStoreError, MemoryLogStore, RecordTooLargeError, Ticket
 
 __all__ = ["ConsumerGroupState", "GroupCoordinator", "GroupState", "LoadError", "PartitionStatus", "random_member_id"]

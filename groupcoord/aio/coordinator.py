@@ -12,8 +12,8 @@ from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.events import Event
 from groupcoord.core.front.authorization import Principal
 from groupcoord.core.messages import Request
-from groupcoord.embedding import resolve, sleep_s
-from groupcoord.loading import LoadError
+from groupcoord.embedding.answers import resolve, sleep_s
+from groupcoord.embedding.loading import LoadError
 from groupcoord.log_store import AnsweringStore, LogStoreError, Ticket
 
 __all__ = ["AsyncCoordinator"]

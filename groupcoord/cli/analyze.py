@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
-    from groupcoord.live.settings import ClusterAddress
-    from groupcoord.local.sources import Source
-    from groupcoord.report.model import Report
+    from groupcoord.analysis.live.settings import ClusterAddress
+    from groupcoord.analysis.local.sources import Source
+    from groupcoord.analysis.report.model import Report
     from groupcoord.spark.following import Following
     from groupcoord.spark.following import Progress as ToldProgress
     from groupcoord.spark.inputs import Input as SparkInput
@@ -238,7 +238,7 @@ class _Source:
 
     def open(self) -> Source:
         """Return it as this process reads it."""
-        from groupcoord.local.sources import ClusterSource, LogSource
+        from groupcoord.analysis.local.sources import ClusterSource, LogSource
 
         if self.address is None:
             return LogSource(self.partitions, self.end_offsets, self.paths)
@@ -286,7 +286,7 @@ _EXTRAS = {Engine.SPARK: "groupcoord[serve,spark]", Engine.LOCAL: "groupcoord[se
 @contextmanager
 def _told_errors(engine: Engine) -> Iterator[None]:
     """Tell what goes wrong in one line, and exit; that a package is missing too, so they are imported inside."""
-    from groupcoord.columns.errors import PipelineError, RunFailedError
+    from groupcoord.analysis.columns.errors import PipelineError, RunFailedError
 
     try:
         yield
@@ -303,7 +303,7 @@ def _told_errors(engine: Engine) -> Iterator[None]:
 def _analyze_here(source: _Source, out: str, *, verifies: bool) -> Report:
     """Do everything in this process."""
     with _told_errors(Engine.LOCAL):
-        from groupcoord.local.analysis import LocalAnalysis
+        from groupcoord.analysis.local.analysis import LocalAnalysis
 
         analysis = LocalAnalysis(source.open(), out, verifies=verifies)
         with _progress(lambda: analysis.tasks, len(analysis.steps)) as begin:
@@ -365,8 +365,8 @@ def _poll(address: ClusterAddress | None, out: str, interval_s: float | None) ->
     if address is None:
         _give_up("--poll asks a cluster: name it by --bootstrap-server or --command-config, and no paths")
     with _told_errors(Engine.LOCAL):
+        from groupcoord.analysis.local.polling import Polling
         from groupcoord.cli.analyze_poll import run_polling
-        from groupcoord.local.polling import Polling
 
         run_polling(Polling(address, out), out, interval_s)
 
@@ -429,8 +429,8 @@ class _Watch:
 
 def _print_result(report: Report, out: str) -> None:
     """Print what matters most, and where the rest is."""
+    from groupcoord.analysis.local.page import PAGE
     from groupcoord.cli.console import open_console
-    from groupcoord.local.page import PAGE
 
     console = open_console()
     found = report.overview
@@ -451,7 +451,7 @@ def _print_troubled(console: Console, report: Report) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from groupcoord.report.text import clipped, told_time
+    from groupcoord.analysis.report.text import clipped, told_time
 
     rows = [story.row for story in report.troubled if story.row.trouble]
     if not rows:

@@ -10,7 +10,7 @@ from groupcoord.cli.interrupts import AtTheFirstSignal, StopRequest
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from groupcoord.local.polling import Polled, Polling
+    from groupcoord.analysis.local.polling import Polled, Polling
 
 PROBLEMS_SHOWN_MAX = 10
 """So many of the things that a poll does not tell are printed."""
@@ -27,8 +27,8 @@ def run_polling(polling: Polling, out: str, interval_s: float | None) -> None:
     Raises:
         PipelineError: the cluster does not answer, or refuses the log-in.
     """
+    from groupcoord.analysis.local.page import PAGE
     from groupcoord.cli.console import open_console
-    from groupcoord.local.page import PAGE
 
     console = open_console()
     seen: set[str] = set()

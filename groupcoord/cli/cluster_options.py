@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from groupcoord.live.settings import ClusterAddress, cluster_address
+from groupcoord.analysis.live.settings import ClusterAddress, cluster_address
 
 BootstrapServer = Annotated[
     str,

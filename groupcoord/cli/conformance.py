@@ -203,7 +203,7 @@ def _pattern(option: str, text: str) -> re.Pattern[str]:
 def _target(
     bootstrap: str | None, command_config: Path | None, has: list[str], launch: str | None, *, is_in_process: bool
 ) -> Target:
-    from groupcoord.client_properties import ClientProperties
+    from groupcoord.config.client_properties import ClientProperties
     from groupcoord.conformance import AddressTarget, InProcessTarget, LaunchTarget
     from groupcoord.errors import ConfigError
 

@@ -10,15 +10,15 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from groupcoord.analysis.columns.errors import PipelineError
 from groupcoord.cli.cluster_options import BootstrapServer, CommandConfig, Topic, given_address
 from groupcoord.cli.dump_files import PathError
 from groupcoord.cli.dump_json import JsonLines
 from groupcoord.cli.dump_reading import OUTPUT_BYTES, Reading, open_reading
 from groupcoord.cli.dump_selection import Selection, SelectionError, parse_kinds, parse_time, parse_types
 from groupcoord.cli.dump_table import Row, TableRows, pages
-from groupcoord.columns.errors import PipelineError
+from groupcoord.core.interpreter import collector_paused
 from groupcoord.core.records import OFFSETS_TOPIC
-from groupcoord.interpreter import collector_paused
 
 DAMAGED, USAGE_ERROR = 1, 2
 

@@ -7,9 +7,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from groupcoord.cli.dump_selection import Selection
-from groupcoord.cli.dump_table import Row, time_text, topic_text
-from groupcoord.history import (
+from groupcoord.analysis.history import (
     DUPLICATE,
     EPOCH,
     GENERATION,
@@ -22,6 +20,8 @@ from groupcoord.history import (
     HistoryRow,
     LogHistory,
 )
+from groupcoord.cli.dump_selection import Selection
+from groupcoord.cli.dump_table import Row, time_text, topic_text
 from groupcoord.records.salvage import SoundBatch
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

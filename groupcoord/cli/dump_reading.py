@@ -11,15 +11,15 @@ from pathlib import Path
 
 import typer
 
+from groupcoord.analysis.live.cluster import Cluster
+from groupcoord.analysis.live.connection import connection
+from groupcoord.analysis.live.errors import ClusterError
+from groupcoord.analysis.live.fetching import DELETED, Lost, sound_batches
+from groupcoord.analysis.live.offset_ranges import OffsetRange, check_readable, topic_ends
+from groupcoord.analysis.live.retries import Patience
+from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.cli.dump_files import PathError, Segment, find_segments, read_segment, unread_files
 from groupcoord.cli.dump_selection import Selection
-from groupcoord.live.cluster import Cluster
-from groupcoord.live.connection import connection
-from groupcoord.live.errors import ClusterError
-from groupcoord.live.fetching import DELETED, Lost, sound_batches
-from groupcoord.live.offset_ranges import OffsetRange, check_readable, topic_ends
-from groupcoord.live.retries import Patience
-from groupcoord.live.settings import ClusterAddress
 from groupcoord.records.salvage import Damage, SoundBatch
 
 OUTPUT_BYTES = 262_144

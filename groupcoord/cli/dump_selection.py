@@ -92,7 +92,7 @@ def parse_kinds(words: Iterable[str]) -> frozenset[str]:
     Raises:
         SelectionError: there is no such kind.
     """
-    from groupcoord.history import KINDS
+    from groupcoord.analysis.history import KINDS
 
     kinds = frozenset(word.strip().lower() for word in words)
     for kind in sorted(kinds.difference(KINDS)):

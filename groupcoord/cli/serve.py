@@ -17,23 +17,23 @@ import typer
 from attrs import evolve
 
 import groupcoord
+from groupcoord.broker.addresses import ANY_ADDRESS
+from groupcoord.broker.configs.groups import GroupConfigs
+from groupcoord.broker.json_file import DataFileError
+from groupcoord.broker.records.topic_data import TopicData
+from groupcoord.broker.security.security import Security, split_properties
+from groupcoord.broker.topics.registry import TopicError, TopicRegistry, check_topic_name
+from groupcoord.broker.transactions.log import TransactionLogError
 from groupcoord.cli.interrupts import AtTheFirstSignal
 from groupcoord.clock import Clock, LeapingClock, SystemClock
 from groupcoord.config import Config
 from groupcoord.coordinator import GroupCoordinator, LoadError
+from groupcoord.core.interpreter import collect_garbage_seldom, keep_freed_memory
 from groupcoord.core.messages import Node
 from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.errors import ConfigError
-from groupcoord.host.addresses import ANY_ADDRESS
-from groupcoord.host.group_configs import GroupConfigs
-from groupcoord.host.json_file import DataFileError
 from groupcoord.host.node_servers import NODES_MAX, NodeServers, Sockets
 from groupcoord.host.opening import Storage, open_log_store, open_topic_directory, open_transaction_log
-from groupcoord.host.security.security import Security, split_properties
-from groupcoord.host.topic_data import TopicData
-from groupcoord.host.topics import TopicError, TopicRegistry, check_topic_name
-from groupcoord.host.transaction_log import TransactionLogError
-from groupcoord.interpreter import collect_garbage_seldom, keep_freed_memory
 from groupcoord.log_store import ClosableStore, ListingStore, LogStore, LogStoreError
 
 if TYPE_CHECKING:
@@ -418,8 +418,8 @@ async def _serve_pages(servers: NodeServers, pages: _Pages, stack: AsyncExitStac
             raise StartError(f"can't show metrics: {error.strerror or error}") from None
         log.info("metrics on port %d", metrics.port)
     if pages.control_port is not None:
-        from groupcoord.faults import Control
-        from groupcoord.faults.control_server import ControlServer
+        from groupcoord.testing.faults import Control
+        from groupcoord.testing.faults.control_server import ControlServer
 
         control = ControlServer(Control(servers), pages.control_port)
         try:

@@ -20,8 +20,8 @@ from groupcoord.errors import ConfigError
 from groupcoord.log_store import MemoryLogStore
 
 if TYPE_CHECKING:
-    from groupcoord.host.broker import Broker
-    from groupcoord.host.connection import Connection
+    from groupcoord.broker.broker import Broker
+    from groupcoord.broker.connection import Connection
 
 _START_MS = 1_700_000_000_000
 _SEED = 848
@@ -47,10 +47,10 @@ class InProcessTarget:
 
     def start(self, settings: Settings) -> InProcessServer:
         """Make a broker with these settings. See :meth:`Target.start`."""
-        from groupcoord.host.broker import Broker
-        from groupcoord.host.group_configs import GroupConfigs
-        from groupcoord.host.topics import TopicRegistry
-        from groupcoord.host.transaction_log import MemoryTransactionLog
+        from groupcoord.broker.broker import Broker
+        from groupcoord.broker.configs.groups import GroupConfigs
+        from groupcoord.broker.topics.registry import TopicRegistry
+        from groupcoord.broker.transactions.log import MemoryTransactionLog
 
         try:
             config = Config.from_properties(settings)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Generator
 from typing import Any
 
-from groupcoord.client_properties import ClientProperties, Credentials
+from groupcoord.config.client_properties import ClientProperties, Credentials
 from groupcoord.conformance.entities import Plain, ResponseError, decode_response, encode_request
 from groupcoord.conformance.frames import Frames
 from groupcoord.conformance.targets import ConnectionClosedError, Stream

@@ -8,7 +8,7 @@ import ssl
 import time
 from collections.abc import Mapping
 
-from groupcoord.client_properties import ClientProperties, parse_address
+from groupcoord.config.client_properties import ClientProperties, parse_address
 from groupcoord.conformance.login import log_in
 from groupcoord.conformance.targets import WALL_TIME, ConnectionClosedError, Settings, TargetError, Tolerance
 

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from attrs import define
 
 from groupcoord.core.groups import Group
+from groupcoord.core.interpreter import maker
 from groupcoord.core.messages import Response
 from groupcoord.core.questions import ResolveRegexes
 from groupcoord.core.records import Record
 from groupcoord.core.replies import Reply, Token
-from groupcoord.interpreter import maker
 
 _make_reply = maker(Reply)
 

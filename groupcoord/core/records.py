@@ -30,8 +30,8 @@ from groupcoord.core.consumer.records import (
     TopicMetadata,
     TopicPartitions,
 )
+from groupcoord.core.interpreter import maker
 from groupcoord.core.record_keys import RecordKey
-from groupcoord.interpreter import maker
 
 __all__ = [
     "CLASSIC_GROUP_KEY",

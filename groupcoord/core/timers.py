@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from sortedcontainers import SortedDict
 
+from groupcoord.core.interpreter import plain_members
 from groupcoord.errors import InvariantError
-from groupcoord.interpreter import plain_members
 
 NEVER_MS = 2**63 - 1
 

@@ -1,14 +1,11 @@
-"""A small broker around the coordinator: topics and what they hold, connections, and a server for real Kafka clients.
+"""Sockets on asyncio around a :class:`~groupcoord.broker.Broker`: :class:`Server`, and what it is usually made with."""
 
-:class:`Broker` and :class:`Connection` do no I/O; :class:`Server` runs them on asyncio.
-"""
-
-from groupcoord.host.broker import Broker
-from groupcoord.host.connection import Connection
-from groupcoord.host.group_configs import GroupConfigFileError, GroupConfigs
+from groupcoord.broker.broker import Broker
+from groupcoord.broker.configs.groups import GroupConfigFileError, GroupConfigs
+from groupcoord.broker.connection import Connection
+from groupcoord.broker.topics.registry import Topic, TopicError, TopicFileError, TopicRegistry
+from groupcoord.broker.transactions.log import FileTransactionLog, MemoryTransactionLog, TransactionLogError
 from groupcoord.host.server import Server
-from groupcoord.host.topics import Topic, TopicError, TopicFileError, TopicRegistry
-from groupcoord.host.transaction_log import FileTransactionLog, MemoryTransactionLog, TransactionLogError
 
 __all__ = [
     "Broker",

@@ -13,18 +13,18 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 
+from groupcoord.broker.broker import Broker
+from groupcoord.broker.cluster.leadership import NOBODY, Leadership
+from groupcoord.broker.cluster.nodes import Nodes, SpreadCoordinator
+from groupcoord.broker.records.node_data import NodeData
+from groupcoord.broker.topics.registry import Topic
+from groupcoord.broker.transactions.coordinator import TransactionCoordinator
 from groupcoord.clock import Clock
 from groupcoord.coordinator import LoadError
 from groupcoord.core.messages import Node
 from groupcoord.errors import GroupcoordError
-from groupcoord.host.broker import Broker
-from groupcoord.host.leadership import NOBODY, Leadership
-from groupcoord.host.node_data import NodeData
-from groupcoord.host.nodes import Nodes, SpreadCoordinator
 from groupcoord.host.opening import Storage
 from groupcoord.host.server import Server, advertised
-from groupcoord.host.topics import Topic
-from groupcoord.host.transactions import TransactionCoordinator
 
 logger = logging.getLogger("groupcoord.host")
 
@@ -73,7 +73,7 @@ class NodeServers:
         clock: where time comes from.
         nodes: the nodes, with the addresses that clients are told where there are no listeners with names.
         sockets: for each of them, where it listens.
-        make_broker: makes a node of what a :class:`~groupcoord.host.broker.Broker` takes.
+        make_broker: makes a node of what a :class:`~groupcoord.broker.broker.Broker` takes.
 
     Attributes:
         running: the nodes that run.

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
+from groupcoord.broker.configs.groups import GroupConfigs
+from groupcoord.broker.records.topic_data import TopicData
+from groupcoord.broker.topics.registry import INTERNAL_TOPICS, TopicError, TopicRegistry
+from groupcoord.broker.transactions.log import NEXT_PRODUCER_ID, FileTransactionLog, MemoryTransactionLog
 from groupcoord.config import Config
 from groupcoord.host.descriptors import descriptor_limit
-from groupcoord.host.group_configs import GroupConfigs
-from groupcoord.host.topic_data import TopicData
-from groupcoord.host.topics import INTERNAL_TOPICS, TopicError, TopicRegistry
-from groupcoord.host.transaction_log import NEXT_PRODUCER_ID, FileTransactionLog, MemoryTransactionLog
 from groupcoord.log_store import AbandonableStore, ClosableStore, LogStore, MemoryLogStore
 from groupcoord.storage.log_directory import BROKER_FILE
 
 if TYPE_CHECKING:
-    from groupcoord.host.security.security import Security
+    from groupcoord.broker.security.security import Security
     from groupcoord.topic_logs.data_directory import DataDirectory
 
 METADATA_TOPIC = "__cluster_metadata"

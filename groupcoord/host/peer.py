@@ -13,10 +13,10 @@ import socket
 import sys
 from typing import Protocol, cast
 
-from groupcoord.host.addresses import kafka_host
-from groupcoord.host.broker import Broker
-from groupcoord.host.connection import Connection
-from groupcoord.host.limited_log import LimitedLog
+from groupcoord.broker.addresses import kafka_host
+from groupcoord.broker.broker import Broker
+from groupcoord.broker.connection import Connection
+from groupcoord.broker.limited_log import LimitedLog
 
 WRITE_LIMIT_BYTES = 1024 * 1024
 DRAIN_TIMEOUT_S = 30.0

@@ -1,4 +1,4 @@
-"""The asyncio host: sockets around a :class:`~groupcoord.host.broker.Broker`. It feeds, flushes and wakes; it decides
+"""The asyncio host: sockets around a :class:`~groupcoord.broker.broker.Broker`. It feeds, flushes and wakes; it decides
 nothing.
 
 Everything runs in one thread, the event loop's, in turns that are bounded in time. What a peer can make the host keep
@@ -17,18 +17,18 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from groupcoord.broker.broker import Broker
+from groupcoord.broker.connection import Connection
+from groupcoord.broker.limited_log import LimitedLog
+from groupcoord.config.settings import INT64_MAX
 from groupcoord.core.messages import Node
-from groupcoord.host.broker import Broker
-from groupcoord.host.connection import Connection
 from groupcoord.host.descriptors import descriptor_limit
-from groupcoord.host.limited_log import LimitedLog
 from groupcoord.host.peer import Peer
 from groupcoord.log_store import FlushingStore, LogStoreError
-from groupcoord.settings import INT64_MAX
 
 if TYPE_CHECKING:
-    from groupcoord.host.security.listeners import Listener
-    from groupcoord.host.security.security import Security
+    from groupcoord.broker.security.listeners import Listener
+    from groupcoord.broker.security.security import Security
 
 logger = logging.getLogger("groupcoord.host")
 
@@ -392,6 +392,6 @@ def _new_peer(security: Security, listener: str) -> Callable[[Server, str], Peer
     tls = security.tls.get(listener)
     if tls is None:
         return Peer
-    from groupcoord.host.security.tls import TlsPeer
+    from groupcoord.host.tls import TlsPeer
 
     return partial(TlsPeer, context=tls.context, new_principal=tls.new_principal)

@@ -1,6 +1,6 @@
 """The consumer's side of the group protocol: a state machine without I/O, and the assignors."""
 
-from groupcoord.consumer_protocol import Assignment, Subscription, TopicPartition
+from groupcoord.core.consumer_protocol import Assignment, Subscription, TopicPartition
 from groupcoord.member.assignors import Assignor, Cluster, ClusterTopic, RebalanceProtocol
 from groupcoord.member.closing import CloseOperation
 from groupcoord.member.config import MemberConfig

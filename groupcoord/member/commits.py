@@ -7,7 +7,7 @@ from enum import Enum
 
 from attrs import define
 
-from groupcoord.consumer_protocol import TopicPartition
+from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.core.messages import (
     OffsetCommit,
     OffsetCommitResponse,

@@ -13,8 +13,8 @@ from typing import Any
 from attrs import Attribute, field, fields, frozen
 
 from groupcoord.config import key_of, read_properties
+from groupcoord.config.settings import INT32_MAX, INT64_MAX, check_number
 from groupcoord.errors import ConfigError
-from groupcoord.settings import INT32_MAX, INT64_MAX, check_number
 
 ASSIGNOR_CLASSES = {
     "org.apache.kafka.clients.consumer.RangeAssignor": "range",

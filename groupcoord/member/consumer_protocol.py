@@ -1,8 +1,8 @@
-"""What consumers tell each other through the coordinator: :mod:`groupcoord.consumer_protocol`, for who has a member."""
+"""What consumers tell each other through the coordinator, for who has a member."""
 
 from __future__ import annotations
 
-from groupcoord.consumer_protocol import (
+from groupcoord.core.consumer_protocol import (
     Assignment,
     ConsumerProtocolError,
     Subscription,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import define
 
-from groupcoord.consumer_protocol import TopicPartition
+from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.core.messages import GroupToFetch, OffsetFetch, OffsetFetchResponse, Response, TopicToFetch
 from groupcoord.errors import ErrorCode
 from groupcoord.member.config import MemberConfig

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from groupcoord.consumer_protocol import TopicPartition
+from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.core.messages import Node, Response
 from groupcoord.errors import ErrorCode
 from groupcoord.member.assembly import assemble, no_jitter

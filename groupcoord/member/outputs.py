@@ -7,7 +7,7 @@ from enum import Enum
 
 from attrs import define, field, frozen
 
-from groupcoord.consumer_protocol import Assignment, Subscription, TopicPartition
+from groupcoord.core.consumer_protocol import Assignment, Subscription, TopicPartition
 from groupcoord.core.messages import (
     ConsumerGroupHeartbeat,
     FindCoordinator,

@@ -8,7 +8,7 @@ from enum import Enum
 
 from attrs import frozen
 
-from groupcoord.consumer_protocol import TopicPartition
+from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.member.membership import IllegalCallError
 from groupcoord.member.outputs import OffsetAndMetadata
 

@@ -17,6 +17,7 @@ from struct import error as StructError  # noqa: N812
 from typing import Any, NamedTuple
 
 from groupcoord.core.columns import AsciiTexts, OffsetColumns, Widths, encode_each, make_columns
+from groupcoord.core.interpreter import maker
 from groupcoord.core.records import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -28,7 +29,6 @@ from groupcoord.core.records import (
     make_commit_kind,
     make_committed_topic,
 )
-from groupcoord.interpreter import maker
 from groupcoord.records.batches import (
     BATCH_HEADER_BYTES,
     DELETE_HORIZON,

@@ -14,7 +14,7 @@ from base64 import b64encode
 from collections.abc import Callable
 from typing import Any
 
-from groupcoord.consumer_protocol import (
+from groupcoord.core.consumer_protocol import (
     CONSUMER_PROTOCOL_TYPE,
     ConsumerProtocolError,
     Fields,

@@ -10,14 +10,24 @@ from typing import Literal
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import StructType
 
-from groupcoord.clock import Clock, SystemClock
-from groupcoord.columns.commits import Written
-from groupcoord.columns.tasks import RecordTask
-from groupcoord.history.anomalies import OFFSETS_RETENTION_MINUTES
-from groupcoord.history.views import CONSUMER
-from groupcoord.local.page import ANOMALIES, COUNT, HISTORY, LAG, OFFSETS, READ, REPORT, VERIFY, steps, write_report
-from groupcoord.local.tables import END_OFFSETS_TABLE, TABLES_OF_KINDS
-from groupcoord.report.model import (
+from groupcoord.analysis.columns.commits import Written
+from groupcoord.analysis.columns.tasks import RecordTask
+from groupcoord.analysis.history.anomalies import OFFSETS_RETENTION_MINUTES
+from groupcoord.analysis.history.views import CONSUMER
+from groupcoord.analysis.local.page import (
+    ANOMALIES,
+    COUNT,
+    HISTORY,
+    LAG,
+    OFFSETS,
+    READ,
+    REPORT,
+    VERIFY,
+    steps,
+    write_report,
+)
+from groupcoord.analysis.local.tables import END_OFFSETS_TABLE, TABLES_OF_KINDS
+from groupcoord.analysis.report.model import (
     ANOMALIES_MAX,
     ANOMALIES_OF_GROUP_MAX,
     TROUBLED_MAX,
@@ -26,7 +36,8 @@ from groupcoord.report.model import (
     StateCount,
     Verification,
 )
-from groupcoord.report.rows import load_totals, partition_rows, report_title
+from groupcoord.analysis.report.rows import load_totals, partition_rows, report_title
+from groupcoord.clock import Clock, SystemClock
 from groupcoord.spark import consumer_figures, figures
 from groupcoord.spark.anomalies import anomalies, stale_groups
 from groupcoord.spark.decoding import write_records

@@ -5,10 +5,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from groupcoord.columns.schema import KIND_RECORD
-from groupcoord.consumer_protocol import CONSUMER_PROTOCOL_TYPE
-from groupcoord.core.offsets.retention import MS_PER_MINUTE
-from groupcoord.history.anomalies import (
+from groupcoord.analysis.columns.schema import KIND_RECORD
+from groupcoord.analysis.history.anomalies import (
     COMMIT_STORM,
     COMMITS_STOPPED,
     DUPLICATE_OWNER,
@@ -24,11 +22,13 @@ from groupcoord.history.anomalies import (
     STOP,
     Thresholds,
 )
-from groupcoord.history.causes import REBALANCE_TIMEOUT
-from groupcoord.history.lag import has_stopped, stands_still
-from groupcoord.history.rows import DUPLICATE
-from groupcoord.history.views import CLASSIC
-from groupcoord.report.text import told_limit
+from groupcoord.analysis.history.causes import REBALANCE_TIMEOUT
+from groupcoord.analysis.history.lag import has_stopped, stands_still
+from groupcoord.analysis.history.rows import DUPLICATE
+from groupcoord.analysis.history.views import CLASSIC
+from groupcoord.analysis.report.text import told_limit
+from groupcoord.core.consumer_protocol import CONSUMER_PROTOCOL_TYPE
+from groupcoord.core.offsets.retention import MS_PER_MINUTE
 from groupcoord.spark.group_schemas import ANOMALIES, STALE_GROUPS
 from groupcoord.spark.groups import (
     History,

@@ -9,18 +9,18 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from groupcoord.client_properties import SECRET_KEYS
-from groupcoord.columns.chunks import RowSettings
-from groupcoord.columns.errors import InputError
-from groupcoord.columns.options import chosen_columns, flag, known_options, number, words
+from groupcoord.analysis.columns.chunks import RowSettings
+from groupcoord.analysis.columns.errors import InputError
+from groupcoord.analysis.columns.options import chosen_columns, flag, known_options, number, words
+from groupcoord.analysis.live.cluster import Cluster
+from groupcoord.analysis.live.connection import connection
+from groupcoord.analysis.live.errors import LogCutError
+from groupcoord.analysis.live.offset_ranges import SPLIT_BYTES, OffsetRange, TopicEnds, plan, topic_ends
+from groupcoord.analysis.live.retries import Patience
+from groupcoord.analysis.live.settings import BOOTSTRAP_SERVERS, ClusterAddress
+from groupcoord.analysis.live.tasks import ClusterTask, check_topic, ends_now
+from groupcoord.config.client_properties import SECRET_KEYS
 from groupcoord.core.records import OFFSETS_TOPIC
-from groupcoord.live.cluster import Cluster
-from groupcoord.live.connection import connection
-from groupcoord.live.errors import LogCutError
-from groupcoord.live.offset_ranges import SPLIT_BYTES, OffsetRange, TopicEnds, plan, topic_ends
-from groupcoord.live.retries import Patience
-from groupcoord.live.settings import BOOTSTRAP_SERVERS, ClusterAddress
-from groupcoord.live.tasks import ClusterTask, check_topic, ends_now
 from groupcoord.spark.available_now import SupportsTriggerAvailableNow
 from groupcoord.spark.schemas import RECORDS
 from groupcoord.spark.source import SPLIT_BYTES_MIN
@@ -79,7 +79,7 @@ class ClusterOptions:
         return ends_now(self.address, self.topic, self.partitions)
 
     def check(self, *, may_be_empty: bool = False) -> TopicEnds:
-        """Make sure that all of it can be read; see :func:`groupcoord.live.tasks.check_topic`.
+        """Make sure that all of it can be read; see :func:`groupcoord.analysis.live.tasks.check_topic`.
 
         Args:
             may_be_empty: records may come later.

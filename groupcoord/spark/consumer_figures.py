@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from groupcoord.history.causes import REBALANCE_TIMEOUT, SESSION_EXPIRY
-from groupcoord.history.ownership import SWAP
-from groupcoord.report import model, rows
+from groupcoord.analysis.history.causes import REBALANCE_TIMEOUT, SESSION_EXPIRY
+from groupcoord.analysis.history.ownership import SWAP
+from groupcoord.analysis.report import model, rows
 from groupcoord.spark.figures import at_ms, cut
 
 

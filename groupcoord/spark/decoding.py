@@ -16,11 +16,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
-from groupcoord.columns.chunks import RowSettings
-from groupcoord.columns.commits import Written, write_run
-from groupcoord.columns.parquet import WRITTEN_COLUMNS, TableFile, folder_name
-from groupcoord.columns.results import whole_file
-from groupcoord.columns.tasks import RecordTask
+from groupcoord.analysis.columns.chunks import RowSettings
+from groupcoord.analysis.columns.commits import Written, write_run
+from groupcoord.analysis.columns.parquet import WRITTEN_COLUMNS, TableFile, folder_name
+from groupcoord.analysis.columns.results import whole_file
+from groupcoord.analysis.columns.tasks import RecordTask
 from groupcoord.spark.output import task_attempt
 
 _WRITTEN = StructType([StructField(name, LongType()) for name in Written._fields])

@@ -8,11 +8,11 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from groupcoord.analysis.columns.options import json_value, known_options
+from groupcoord.analysis.live.connection import connection
+from groupcoord.analysis.live.end_offsets import list_ends
+from groupcoord.analysis.live.settings import BOOTSTRAP_SERVERS, ClusterAddress
 from groupcoord.clock import SystemClock
-from groupcoord.columns.options import json_value, known_options
-from groupcoord.live.connection import connection
-from groupcoord.live.end_offsets import list_ends
-from groupcoord.live.settings import BOOTSTRAP_SERVERS, ClusterAddress
 from groupcoord.spark.cluster_source import COMMAND_CONFIG, refuse_secrets
 from groupcoord.spark.schemas import LIVE_END_OFFSETS
 

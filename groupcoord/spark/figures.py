@@ -1,6 +1,6 @@
 """From tables of any size to the rows of a report: aggregates and first places alone ever reach this process.
 
-Points of trouble are those of :mod:`groupcoord.report.model`.
+Points of trouble are those of :mod:`groupcoord.analysis.report.model`.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from groupcoord.columns.told import told_kind
-from groupcoord.history.causes import EXPIRY_OR_LEAVE, REBALANCE_TIMEOUT, SESSION_EXPIRY
-from groupcoord.history.lag import LagStatus
-from groupcoord.report import model
-from groupcoord.report.model import (
+from groupcoord.analysis.columns.told import told_kind
+from groupcoord.analysis.history.causes import EXPIRY_OR_LEAVE, REBALANCE_TIMEOUT, SESSION_EXPIRY
+from groupcoord.analysis.history.lag import LagStatus
+from groupcoord.analysis.report import model
+from groupcoord.analysis.report.model import (
     ANOMALY_POINTS,
     EXPIRY_POINTS,
     Bins,
@@ -23,7 +23,7 @@ from groupcoord.report.model import (
     bin_width_ms,
     bins_of,
 )
-from groupcoord.report.rows import TEXT_MAX, difference_told, member_counts
+from groupcoord.analysis.report.rows import TEXT_MAX, difference_told, member_counts
 
 
 def at_ms(name: str) -> Column:
@@ -40,7 +40,7 @@ def cut(name: str) -> Column:
 
 
 def group_figures(groups: DataFrame, rebalances: DataFrame, anomalies: DataFrame, commits: DataFrame) -> DataFrame:
-    """Return one row a group with the fields of :class:`groupcoord.report.model.GroupRow`.
+    """Return one row a group with the fields of :class:`groupcoord.analysis.report.model.GroupRow`.
 
     Groups that are gone but left traces are rows too, without a state.
     """

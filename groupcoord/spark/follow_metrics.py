@@ -11,8 +11,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 from pyspark.sql import Row
 
+from groupcoord.analysis.history.lag import LagStatus, group_status
 from groupcoord.clock import Clock, SystemClock
-from groupcoord.history.lag import LagStatus, group_status
 from groupcoord.spark.following import Progress
 
 ROWS_MAX = 100_000

@@ -11,11 +11,11 @@ from attrs import frozen
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
+from groupcoord.analysis.columns.errors import InputError
+from groupcoord.analysis.local.page import write_report
+from groupcoord.analysis.local.tables import END_OFFSETS_TABLE, TABLES_OF_KINDS
+from groupcoord.analysis.report.model import Report
 from groupcoord.clock import Clock, SystemClock
-from groupcoord.columns.errors import InputError
-from groupcoord.local.page import write_report
-from groupcoord.local.tables import END_OFFSETS_TABLE, TABLES_OF_KINDS
-from groupcoord.report.model import Report
 from groupcoord.spark.analysis import COUNTS, group_tables, make_report, was_asked
 from groupcoord.spark.groups import History
 from groupcoord.spark.inputs import Input, LogInput

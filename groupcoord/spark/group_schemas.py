@@ -1,15 +1,15 @@
 """The schemas of the tables about groups: their history, what is wrong with them, what expires.
 
-They are declared in :mod:`groupcoord.columns.group_tables`. Like those of :mod:`groupcoord.spark.schemas`: numbers are
-as Kafka writes them, and what does not apply is null. Generations of classic groups and epochs of KIP-848, share and
-streams groups share their columns.
+They are declared in :mod:`groupcoord.analysis.columns.group_tables`. Like those of :mod:`groupcoord.spark.schemas`:
+numbers are as Kafka writes them, and what does not apply is null. Generations of classic groups and epochs of KIP-848,
+share and streams groups share their columns.
 """
 
 from __future__ import annotations
 
 from pyspark.sql.types import ArrayType, IntegerType, LongType, StringType, StructType
 
-from groupcoord.columns import group_tables
+from groupcoord.analysis.columns import group_tables
 from groupcoord.spark.schemas import declared, table_schema
 
 _INT, _LONG, _STRING = IntegerType(), LongType(), StringType()

@@ -15,9 +15,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from groupcoord.columns.schema import KIND_READ, KIND_RECORD
-from groupcoord.history.fold import FoldOptions, GroupFold
-from groupcoord.history.rows import (
+from groupcoord.analysis.columns.schema import KIND_READ, KIND_RECORD
+from groupcoord.analysis.history.fold import FoldOptions, GroupFold
+from groupcoord.analysis.history.rows import (
     DEPARTURE,
     EPOCH,
     GENERATION,
@@ -99,7 +99,7 @@ def rebalances(records: DataFrame | History) -> DataFrame:
     """Return the rebalances and why they came (:data:`groupcoord.spark.group_schemas.REBALANCES`).
 
     Heartbeats are not in the log, and compaction hides generations: a cause is inferred, with how sure it is and why,
-    and what can't be known is ``unknown``. See :mod:`groupcoord.history.causes`.
+    and what can't be known is ``unknown``. See :mod:`groupcoord.analysis.history.causes`.
 
     Args:
         records: the table of records, or what :func:`history` makes of it.

@@ -9,8 +9,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from groupcoord.columns.commits import COMMITTED
-from groupcoord.history.lag import LOOKS_MAX, WINDOW_COMMITS, judged
+from groupcoord.analysis.columns.commits import COMMITTED
+from groupcoord.analysis.history.lag import LOOKS_MAX, WINDOW_COMMITS, judged
 from groupcoord.spark.groups import HOLDER, History, partition_holders
 from groupcoord.spark.schemas import LAG
 from groupcoord.spark.tables import commits_of
@@ -37,7 +37,7 @@ def lag(
 ) -> DataFrame:
     """Return how far groups are behind, and how well they keep up (:data:`groupcoord.spark.schemas.LAG`).
 
-    The rules for ``status`` and ``lag_ms`` are in :mod:`groupcoord.history.lag`.
+    The rules for ``status`` and ``lag_ms`` are in :mod:`groupcoord.analysis.history.lag`.
 
     Args:
         offsets: what :func:`groupcoord.spark.current_offsets` gives.

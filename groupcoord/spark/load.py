@@ -5,8 +5,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from groupcoord.columns.commits import OFFSET_TYPES
-from groupcoord.columns.schema import KIND_CONTROL, KIND_CORRUPT, KIND_READ, KIND_RECORD
+from groupcoord.analysis.columns.commits import OFFSET_TYPES
+from groupcoord.analysis.columns.schema import KIND_CONTROL, KIND_CORRUPT, KIND_READ, KIND_RECORD
 from groupcoord.spark.schemas import PARTITION_LOAD
 
 _KEY = ("log_partition", "kind", "record_type", "group_id", "topic", "topic_partition", "key")

@@ -12,9 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import LongType, TimestampType
 
-from groupcoord.columns.errors import InputError
-from groupcoord.columns.files import SPLIT_BYTES
-from groupcoord.columns.messages import accounts_of_messages, rows_of_messages
+from groupcoord.analysis.columns.errors import InputError
+from groupcoord.analysis.columns.files import SPLIT_BYTES
+from groupcoord.analysis.columns.messages import accounts_of_messages, rows_of_messages
 from groupcoord.spark.schemas import MESSAGES, RECORDS
 from groupcoord.spark.sessions import register
 from groupcoord.spark.source import FORMAT, LogOptions

@@ -18,7 +18,7 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from groupcoord.columns.errors import RunFailedError, first_line
+from groupcoord.analysis.columns.errors import RunFailedError, first_line
 from groupcoord.spark.sessions import C2, session
 
 WRITERS_MAX = 64

@@ -16,8 +16,8 @@ from collections.abc import Iterable
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import DataType, StructField, StructType
 
-from groupcoord.columns import tables
-from groupcoord.columns.schema import COLUMNS, Column
+from groupcoord.analysis.columns import tables
+from groupcoord.analysis.columns.schema import COLUMNS, Column
 
 
 def table_schema(*columns: tuple[str, DataType, str]) -> StructType:
@@ -31,7 +31,7 @@ def declared(columns: Iterable[Column]) -> StructType:
 
 
 RECORDS = declared(COLUMNS)
-"""The table of records, as :data:`groupcoord.columns.schema.COLUMNS` declares it."""
+"""The table of records, as :data:`groupcoord.analysis.columns.schema.COLUMNS` declares it."""
 
 COMMITS = declared(tables.COMMITS)
 """One row for each commit and each tombstone; those of aborted transactions are left out."""

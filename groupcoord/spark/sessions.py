@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Literal
 
-from groupcoord.columns.errors import PipelineError
+from groupcoord.analysis.columns.errors import PipelineError
 from groupcoord.spark.java import java_home
 
 if TYPE_CHECKING:

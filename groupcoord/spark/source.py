@@ -12,9 +12,9 @@ from fsspec.implementations.local import LocalFileSystem
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from groupcoord.columns.chunks import RowSettings
-from groupcoord.columns.errors import PipelineError
-from groupcoord.columns.files import (
+from groupcoord.analysis.columns.chunks import RowSettings
+from groupcoord.analysis.columns.errors import PipelineError
+from groupcoord.analysis.columns.files import (
     SPLIT_BYTES,
     FileRange,
     FileSet,
@@ -23,11 +23,20 @@ from groupcoord.columns.files import (
     find_segments,
     is_unchanged,
 )
-from groupcoord.columns.folders import Folders, SegmentFile, partition_of
-from groupcoord.columns.options import chosen_columns, flag, json_value, known_options, number, words
-from groupcoord.columns.ranges import ByteRange
-from groupcoord.columns.tailing import Cursor, Cursors, Log, advance, from_json, logs_of, ranges_between, to_json
-from groupcoord.columns.tasks import LogTask
+from groupcoord.analysis.columns.folders import Folders, SegmentFile, partition_of
+from groupcoord.analysis.columns.options import chosen_columns, flag, json_value, known_options, number, words
+from groupcoord.analysis.columns.ranges import ByteRange
+from groupcoord.analysis.columns.tailing import (
+    Cursor,
+    Cursors,
+    Log,
+    advance,
+    from_json,
+    logs_of,
+    ranges_between,
+    to_json,
+)
+from groupcoord.analysis.columns.tasks import LogTask
 from groupcoord.spark.available_now import SupportsTriggerAvailableNow
 from groupcoord.spark.schemas import RECORDS
 
@@ -68,7 +77,7 @@ class LogOptions:
         self.max_bytes = number("max_bytes", bound, MAX_BYTES_MIN) if bound else None
 
     def find_segments(self, *, may_be_empty: bool = False, folders: Folders | None = None) -> list[FileSet]:
-        """Return the files that the paths stand for; see :func:`groupcoord.columns.files.find_segments`."""
+        """Return the files that the paths stand for; see :func:`groupcoord.analysis.columns.files.find_segments`."""
         return find_segments(
             self.paths,
             storage_options=self.storage_options,
@@ -129,7 +138,7 @@ def _changes_told() -> Iterator[None]:
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads logs as they grow. Its offset has a :class:`groupcoord.columns.tailing.Cursor` for each log partition."""
+    """Reads logs as they grow. Its offset has a ``tailing.Cursor`` for each log partition."""
 
     def __init__(self, options: LogOptions) -> None:
         self._options = options

@@ -22,14 +22,14 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
-from groupcoord.columns.results import whole_file
+from groupcoord.analysis.columns.results import whole_file
 from groupcoord.spark.output import task_attempt
 from groupcoord.spark.schemas import table_schema
 
 STATES = table_schema(
     ("log_partition", IntegerType(), "where the group's records lie; -1 if that is not known"),
     ("group_id", StringType(), "the group"),
-    ("blob", BinaryType(), "what groupcoord.history.state makes of it"),
+    ("blob", BinaryType(), "what groupcoord.analysis.history.state makes of it"),
 )
 """What is kept of each group."""
 

@@ -29,9 +29,9 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from groupcoord.columns.commits import ABORTED, OPEN
-from groupcoord.history.fold import FoldOptions, GroupFold
-from groupcoord.history.state import GroupState, KnownOffset, decode_state, encode_state
+from groupcoord.analysis.columns.commits import ABORTED, OPEN
+from groupcoord.analysis.history.fold import FoldOptions, GroupFold
+from groupcoord.analysis.history.state import GroupState, KnownOffset, decode_state, encode_state
 from groupcoord.records.structures import uuid_text
 from groupcoord.spark.decoding import new_file
 from groupcoord.spark.group_schemas import HISTORY

@@ -17,8 +17,8 @@ from attrs import evolve, field, frozen
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from groupcoord.columns.errors import PipelineError
-from groupcoord.history.state import BLOB_VERSION
+from groupcoord.analysis.columns.errors import PipelineError
+from groupcoord.analysis.history.state import BLOB_VERSION
 from groupcoord.spark.group_schemas import HISTORY
 from groupcoord.spark.output import OutputDirectory, write_counted
 from groupcoord.spark.schemas import COMMITS

@@ -19,8 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 
-from groupcoord.columns.errors import InputError, PipelineError
-from groupcoord.columns.files import SPLIT_BYTES
+from groupcoord.analysis.columns.errors import InputError, PipelineError
+from groupcoord.analysis.columns.files import SPLIT_BYTES
 from groupcoord.spark.group_schemas import HISTORY
 from groupcoord.spark.groups import (
     epochs,

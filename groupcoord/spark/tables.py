@@ -9,8 +9,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from groupcoord.columns.commits import ABORT_TYPE, ABORTED, COMMIT_TYPE, COMMITTED, OFFSET_TYPES, OPEN
-from groupcoord.columns.schema import KIND_CONTROL, KIND_CORRUPT, KIND_RECORD
+from groupcoord.analysis.columns.commits import ABORT_TYPE, ABORTED, COMMIT_TYPE, COMMITTED, OFFSET_TYPES, OPEN
+from groupcoord.analysis.columns.schema import KIND_CONTROL, KIND_CORRUPT, KIND_RECORD
 from groupcoord.spark.schemas import COMMITS, CURRENT_OFFSETS
 
 COMMIT_COLUMNS = (

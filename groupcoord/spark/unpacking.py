@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from groupcoord.columns.parquet import TableFile
-from groupcoord.history.rows import (
+from groupcoord.analysis.columns.parquet import TableFile
+from groupcoord.analysis.history.rows import (
     DUPLICATE,
     EPOCH,
     GENERATION,

@@ -11,7 +11,7 @@ from uuid import UUID
 from attrs import evolve
 
 from groupcoord.assignors import Assignor, GroupAssignment, GroupSpec, MemberSpec, SubscriptionType, Topic
-from groupcoord.java import hash_map_order
+from groupcoord.core.java.hashing import hash_map_order
 from groupcoord.laws import require
 
 KeyT = TypeVar("KeyT")

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from attrs import define, evolve, field
 
-from groupcoord.consumer_protocol import (
+from groupcoord.core.consumer_protocol import (
     Assignment,
     Subscription,
     TopicPartition,

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from groupcoord.errors import ErrorCode
-from groupcoord.faults import Call, Control, Rule
-from groupcoord.faults.words import Where
+from groupcoord.testing.faults import Call, Control, Rule
+from groupcoord.testing.faults.words import Where
 
 T = TypeVar("T")
 
@@ -99,11 +99,11 @@ class FaultWords:
     """The methods of a server in a thread with which a test lets things go wrong.
 
     APIs have Kafka's names (``OffsetCommit``), errors are :class:`~groupcoord.ErrorCode` or their names. ``where`` says
-    which requests are meant: a function of the :class:`~groupcoord.faults.Call`, or a mapping of names to the values
-    that they must have, such as ``{"client_id": "worker-1", "group_id": "billing"}``. ``times`` says how many are; with
-    ``after=True`` a request is handled first, and it is its answer that goes wrong. Rules hold for requests that come
-    after they were made, those that were made first come first, and they outlast a restart. With ``node`` they hold
-    for requests that come to this one of several nodes alone.
+    which requests are meant: a function of the :class:`~groupcoord.testing.faults.Call`, or a mapping of names to the
+    values that they must have, such as ``{"client_id": "worker-1", "group_id": "billing"}``. ``times`` says how many
+    are; with ``after=True`` a request is handled first, and it is its answer that goes wrong. Rules hold for requests
+    that come after they were made, those that were made first come first, and they outlast a restart. With ``node``
+    they hold for requests that come to this one of several nodes alone.
     """
 
     @abstractmethod
@@ -140,7 +140,8 @@ class FaultWords:
 
         Args:
             api: Kafka's name of the API.
-            function: gets the :class:`~groupcoord.faults.Call`. What it returns is the answer: a response, or an
+            function: gets the :class:`~groupcoord.testing.faults.Call`. What it returns is the answer: a response, or
+                an
                 ``ErrorCode`` for one that carries nothing else; None lets the request go on.
             where: which requests are meant; all by default.
             times: how many; all by default.

@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from groupcoord.consumer_protocol import NEWEST_VERSION, write_assignment, write_subscription
+from groupcoord.core.consumer_protocol import NEWEST_VERSION, write_assignment, write_subscription
 from groupcoord.records.schemas import SCHEMAS, RecordType
 from groupcoord.records.structures import (
     BYTES,

@@ -13,12 +13,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
+from groupcoord.broker.broker import Broker
+from groupcoord.broker.security.security import Security, split_properties
 from groupcoord.clock import LeapingClock, ManualClock
 from groupcoord.config import Config
-from groupcoord.faults import Control, FaultFunctionError, Rule
-from groupcoord.faults.cluster import HOST, Cluster
-from groupcoord.host.broker import Broker
-from groupcoord.host.security.security import Security, split_properties
 from groupcoord.testing.asserting.assertions import Assertions
 from groupcoord.testing.asserting.asyncio_form import AsyncServer
 from groupcoord.testing.asserting.log_tap import LogTap
@@ -27,6 +25,8 @@ from groupcoord.testing.asserting.report import report_on
 from groupcoord.testing.asserting.requests import RequestLog, Requests
 from groupcoord.testing.asserting.topics import Topics, checked_topics
 from groupcoord.testing.fault_words import FaultWords
+from groupcoord.testing.faults import Control, FaultFunctionError, Rule
+from groupcoord.testing.faults.cluster import HOST, Cluster
 
 __all__ = ["ServerThread"]
 

@@ -10,16 +10,6 @@ from uuid import UUID
 
 from groupcoord.clock import ManualClock
 from groupcoord.config import Config, MigrationPolicy
-from groupcoord.consumer_group_laws import (
-    check_append,
-    check_consumer_group_is_served,
-    check_epochs_grow,
-    check_member_sees_what_is_durable,
-    check_restart_writes_the_same,
-    check_writes_in_flight,
-    consumer_group_of,
-    stranger,
-)
 from groupcoord.coordinator import GroupCoordinator, GroupState
 from groupcoord.core.events import Event, GroupRemoved
 from groupcoord.core.messages import (
@@ -46,6 +36,16 @@ from groupcoord.laws import (
     check_timers,
     check_tokens,
     require,
+)
+from groupcoord.laws.consumer_groups import (
+    check_append,
+    check_consumer_group_is_served,
+    check_epochs_grow,
+    check_member_sees_what_is_durable,
+    check_restart_writes_the_same,
+    check_writes_in_flight,
+    consumer_group_of,
+    stranger,
 )
 from groupcoord.log_store import LogRecord, LogStore, LogStoreError, MemoryLogStore
 from groupcoord.testing.consumers import PARTITIONS, TOPIC, ClassicConsumer, Consumer, decode_share

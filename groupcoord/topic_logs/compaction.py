@@ -11,8 +11,8 @@ import errno
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Mapping, Sequence
 
+from groupcoord.config.settings import INT64_MAX
 from groupcoord.records.batches import Batch
-from groupcoord.settings import INT64_MAX
 from groupcoord.storage.cleaned_transactions import AbortedTransaction, LastRecord
 from groupcoord.storage.compaction import CompactionSettings, Extent, Outlook, Rewrite, dirty_part
 from groupcoord.storage.log_directory import segment_path

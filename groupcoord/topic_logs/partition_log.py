@@ -10,9 +10,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
+from groupcoord.core.interpreter import maker
 from groupcoord.core.records import NO_PRODUCER_ID, NO_TIMESTAMP, TransactionMarker
 from groupcoord.errors import ErrorCode
-from groupcoord.interpreter import maker
 from groupcoord.records.batches import encode_batch
 from groupcoord.records.codec import encode_record
 from groupcoord.storage.cleaned_transactions import AbortedTransaction

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from groupcoord.settings import INT64_MAX
+from groupcoord.config.settings import INT64_MAX
 
 LEADER_EPOCH = 0
 """Of the first leader of a log."""

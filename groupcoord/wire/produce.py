@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import struct
 
+from groupcoord.core.interpreter import maker
 from groupcoord.core.records import ZERO_UUID
-from groupcoord.interpreter import maker
 from groupcoord.wire import primitives
 from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
 from groupcoord.wire.broker_messages import (

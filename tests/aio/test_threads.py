@@ -11,11 +11,11 @@ import pytest
 from attrs import evolve
 
 from groupcoord import ErrorCode, GroupCoordinator, LoadError, ManualClock, MemoryLogStore
+from groupcoord.embedding.threads import ThreadSafeCoordinator
 from groupcoord.errors import UnansweredError
 from groupcoord.events import Event, MemberAdded, MemberRemoved
 from groupcoord.log_store import LogRecord, StorageError
 from groupcoord.messages import JoinGroupResponse, OffsetFetchResponse
-from groupcoord.threads import ThreadSafeCoordinator
 
 from .requests import CONFIG, commit, committed, describe, fetch, join, sync
 

@@ -6,7 +6,7 @@ import random
 from collections import Counter
 
 from groupcoord import Config, ManualClock, MemoryLogStore
-from groupcoord.host.broker import Broker
+from groupcoord.broker.broker import Broker
 from tests.attack.fuzz import Conversation, expected_of
 from tests.attack.layouts import CLIENT_ID, Layout, every_layout, layout, repeated
 from tests.attack.mutations import Mutator

@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import Any
 
 from groupcoord import Config, SystemClock
+from groupcoord.broker.broker import Broker
+from groupcoord.broker.connection import Connection
+from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.conformance.entities import encode_request
-from groupcoord.host.broker import Broker
-from groupcoord.host.connection import Connection
-from groupcoord.host.topics import TopicRegistry
 from groupcoord.messages import JoinGroup, JoinProtocol, SyncGroup
 from groupcoord.storage.segment_store import SegmentLogStore
 
@@ -120,7 +120,7 @@ def send(broker: Broker, connection: Connection, requests: list[bytes]) -> float
 
 def install_hooks(broker: Broker) -> None:
     """Let a broker follow rules for faults, of which there were some."""
-    from groupcoord.faults import Rule, Rules
+    from groupcoord.testing.faults import Rule, Rules
 
     rules = Rules()
     rules.follow(broker)

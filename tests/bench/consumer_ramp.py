@@ -27,11 +27,11 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from groupcoord import Config, ManualClock
+from groupcoord.broker.broker import Broker
+from groupcoord.broker.connection import Connection
+from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.conformance.entities import decode_response, encode_request
-from groupcoord.host.broker import Broker
-from groupcoord.host.connection import Connection
-from groupcoord.host.topics import TopicRegistry
-from groupcoord.interpreter import collect_garbage_seldom
+from groupcoord.core.interpreter import collect_garbage_seldom
 from groupcoord.storage.segment_store import SegmentLogStore
 
 GROUP, TOPIC, TOPIC_ID = "ramp", "t", UUID(int=0x0123456789ABCDEF0123456789ABCDEF)

@@ -31,11 +31,11 @@ from typing import Any
 from uuid import UUID
 
 from groupcoord import Config, GroupCoordinator, ManualClock
+from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.conformance.peer import Peer
 from groupcoord.conformance.sockets import SocketServer
+from groupcoord.core.interpreter import collector_paused
 from groupcoord.core.records import OffsetCommitRecord
-from groupcoord.host.topics import TopicRegistry
-from groupcoord.interpreter import collector_paused
 from groupcoord.log_store import LogRecord, Ticket
 from groupcoord.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatResponse
 from groupcoord.storage.segment_store import SegmentLogStore

@@ -15,6 +15,9 @@ from uuid import UUID
 
 from attrs import define, field, frozen
 
+from groupcoord.broker.configs.groups import GroupConfigs
+from groupcoord.broker.regexes import TopicMatcher
+from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.clock import ManualClock
 from groupcoord.config import Config
 from groupcoord.conformance.entities import encode_request
@@ -25,9 +28,6 @@ from groupcoord.core.consumer.state import LEFT_MEMBER_EPOCH
 from groupcoord.core.groups import AnyGroup
 from groupcoord.core.records import OFFSETS_TOPIC, TransactionMarker
 from groupcoord.core.timers import TimerKind
-from groupcoord.host.group_configs import GroupConfigs
-from groupcoord.host.regexes import TopicMatcher
-from groupcoord.host.topics import TopicRegistry
 from groupcoord.log_store import (
     LogRecord,
     LogStoreError,

@@ -20,7 +20,7 @@ from attrs import field, frozen
 from groupcoord.conformance.entities import API_KEYS
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.consumer.group import ConsumerGroup
-from groupcoord.java import hash_map_order, timeline_map_order
+from groupcoord.core.java.hashing import hash_map_order, timeline_map_order
 from tests.beside_kafka.comparison import REGULAR_EXPRESSION, Difference, Tally, differences
 from tests.beside_kafka.coordinator import Coordinator, Outcome, Step
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from groupcoord.faults import Call
 from groupcoord.testing import ServerThread
+from groupcoord.testing.faults import Call
 
 from ..live.recorded import TOPIC, recorded_server
 from .test_dump import run

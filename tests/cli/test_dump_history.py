@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from groupcoord.consumer_protocol import (
+from groupcoord.core.consumer_protocol import (
     Assignment,
     Subscription,
     TopicPartition,

@@ -21,7 +21,7 @@ from groupcoord.core.messages import (
     SyncGroup,
 )
 from groupcoord.errors import ErrorCode
-from groupcoord.faults.error_answers import refuse
+from groupcoord.testing.faults.error_answers import refuse
 from groupcoord.wire import RequestHeader, decode_request, encode_response
 from tests.clients.counting_proxy import HOST, CountingProxy
 

@@ -9,10 +9,10 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.cli.demo_processes import ServerProcess, committed_offsets
 from groupcoord.conformance.peer import Peer
 from groupcoord.conformance.sockets import SocketServer
-from groupcoord.host.topics import TopicRegistry
 from tests.clients.beside import Consumer
 from tests.clients.test_live_consumer_groups import (
     OFFSET,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from groupcoord.columns.schema import RECORDS
+from groupcoord.analysis.columns.schema import RECORDS
 from groupcoord.core.records import ZERO_UUID, OffsetCommitRecord, OffsetTombstone, OpaqueRecord, TransactionMarker
 from groupcoord.records.batches import Batch
 from groupcoord.records.codec import decode_control, decode_record

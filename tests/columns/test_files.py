@@ -11,10 +11,10 @@ import fsspec
 import pytest
 from fsspec.asyn import AsyncFileSystem
 
-from groupcoord.columns.chunks import RowSettings
-from groupcoord.columns.files import cut, find_segments
-from groupcoord.columns.folders import INTERRUPTED
-from groupcoord.columns.reading import rows_of_files
+from groupcoord.analysis.columns.chunks import RowSettings
+from groupcoord.analysis.columns.files import cut, find_segments
+from groupcoord.analysis.columns.folders import INTERRUPTED
+from groupcoord.analysis.columns.reading import rows_of_files
 
 from ..history.broker_log import unpack_broker_log
 

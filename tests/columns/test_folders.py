@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
-from groupcoord.columns.files import find_segments
-from groupcoord.columns.folders import SETTLED_NS, Folders, SegmentFile
-from groupcoord.local.sources import LogSource
+from groupcoord.analysis.columns.files import find_segments
+from groupcoord.analysis.columns.folders import SETTLED_NS, Folders, SegmentFile
+from groupcoord.analysis.local.sources import LogSource
 
 LONG_AGO_NS = 1_700_000_000_000_000_000
 

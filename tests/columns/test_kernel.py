@@ -9,8 +9,8 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from groupcoord.columns.chunks import Origin, RowSettings
-from groupcoord.columns.ranges import LOOK_BACK_BYTES, ByteRange, range_rows
+from groupcoord.analysis.columns.chunks import Origin, RowSettings
+from groupcoord.analysis.columns.ranges import LOOK_BACK_BYTES, ByteRange, range_rows
 from groupcoord.core.records import OffsetCommitRecord
 from groupcoord.records.batches import encode_batch, iter_batches
 from groupcoord.records.codec import encode_record

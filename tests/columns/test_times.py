@@ -8,10 +8,18 @@ from itertools import chain
 import pyarrow as pa
 import pytest
 
-from groupcoord.columns.tables import arrow_schema
-from groupcoord.columns.times import DURATIONS, LATEST_MS, MOMENTS, TIMESTAMP, schema_with_times, time_name, with_times
-from groupcoord.local.polling import APPENDED, REPLACED
-from groupcoord.local.tables import TABLES
+from groupcoord.analysis.columns.tables import arrow_schema
+from groupcoord.analysis.columns.times import (
+    DURATIONS,
+    LATEST_MS,
+    MOMENTS,
+    TIMESTAMP,
+    schema_with_times,
+    time_name,
+    with_times,
+)
+from groupcoord.analysis.local.polling import APPENDED, REPLACED
+from groupcoord.analysis.local.tables import TABLES
 
 from ..docs.markdown import DOCS
 

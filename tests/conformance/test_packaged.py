@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from groupcoord.broker.cluster.metadata import ANNOUNCED
 from groupcoord.conformance import InProcessTarget, Transcript, Verdict, load_transcripts, run
 from groupcoord.conformance.entities import API_KEYS
 from groupcoord.conformance.transcript import Send
-from groupcoord.host.metadata import ANNOUNCED
 
 TRANSCRIPTS = load_transcripts()
 

@@ -9,7 +9,7 @@ import pytest
 import trustme
 
 from groupcoord import cli
-from groupcoord.client_properties import ClientProperties
+from groupcoord.config.client_properties import ClientProperties
 from groupcoord.conformance import AddressTarget, Outcome, Report, Transcript, Verdict, load_transcripts, run
 from groupcoord.conformance.needs import topics_made_by, unmet_settings
 from groupcoord.conformance.peer import open_peer

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from groupcoord import Config, GroupCoordinator, LogRecord, ManualClock, MemoryLogStore
-from groupcoord.host.reloading import Reloading
-from groupcoord.interpreter import MANY_OBJECTS, collector_paused
+from groupcoord.broker.reloading import Reloading
+from groupcoord.core.interpreter import MANY_OBJECTS, collector_paused
 
 
 @pytest.fixture

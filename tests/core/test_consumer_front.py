@@ -10,9 +10,9 @@ from attrs import evolve
 
 from groupcoord import Config, ErrorCode, GroupCoordinator, ManualClock, Operation, Resource, ResourceType
 from groupcoord.config import RebalanceProtocol
+from groupcoord.config.group_settings import ConsumerGroupSettings
 from groupcoord.core.front.authorization import Permissions
 from groupcoord.core.front.consumer_groups import hide_group, with_operations
-from groupcoord.group_settings import ConsumerGroupSettings
 from groupcoord.messages import (
     AUTHORIZED_OPERATIONS_OMITTED,
     ConsumerGroupDescribe,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupcoord.java import (
+from groupcoord.core.java.hashing import (
     HashTable,
     buckets_for,
     buckets_of_copy,

@@ -157,8 +157,8 @@ def _warm_up() -> None:
     import groupcoord.host.metrics
     import groupcoord.storage.segment_store  # noqa: F401
     from groupcoord import Config, ManualClock, MemoryLogStore
+    from groupcoord.broker.broker import Broker
     from groupcoord.cli import main
-    from groupcoord.host.broker import Broker
 
     broker = Broker(config=Config(), clock=ManualClock(0), log_store=MemoryLogStore())
     connection = broker.connect("/127.0.0.1")

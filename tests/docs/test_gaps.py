@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from groupcoord.broker.cluster.metadata import ANNOUNCED
 from groupcoord.conformance import load_transcripts
-from groupcoord.host.metadata import ANNOUNCED
 from groupcoord.wire.registry import APIS
 
 from .markdown import DOCS, ROOT, table_rows

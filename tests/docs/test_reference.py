@@ -17,9 +17,9 @@ import groupcoord.wire
 from groupcoord import Config, GroupCoordinator, MemoryLogStore
 from groupcoord.cli import COMMANDS
 from groupcoord.config import key_of, kind_of
+from groupcoord.config.settings import Number
 from groupcoord.core import events
 from groupcoord.log_store import LogStoreError
-from groupcoord.settings import Number
 from tests.subclasses import subclasses
 
 from .markdown import DOCS, ROOT, table_rows

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from groupcoord import Config
+from groupcoord.broker.broker import Broker
 from groupcoord.clock import LeapingClock
 from groupcoord.conformance.free_ports import FreePorts
 from groupcoord.errors import ErrorCode
-from groupcoord.faults import control_server
-from groupcoord.faults.cluster import Cluster
-from groupcoord.faults.control_server import BODY_BYTES_MAX, TYPES, WORDS, ControlServer
-from groupcoord.host.broker import Broker
+from groupcoord.testing.faults import control_server
+from groupcoord.testing.faults.cluster import Cluster
+from groupcoord.testing.faults.control_server import BODY_BYTES_MAX, TYPES, WORDS, ControlServer
 from tests.host.serving import DEADLINE_S, serve
 from tests.host.wire_world import HEARTBEAT, wire_frame
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from groupcoord.errors import ErrorCode
-from groupcoord.faults.error_answers import REFUSALS, refuse, refuse_topics
+from groupcoord.testing.faults.error_answers import REFUSALS, refuse, refuse_topics
 from groupcoord.wire import Answered, decode_request, encode_response
 from groupcoord.wire.broker_messages import Fetch, MetadataBroker, MetadataPartition, MetadataResponse, MetadataTopic
 from groupcoord.wire.registry import APIS

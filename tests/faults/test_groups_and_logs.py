@@ -7,10 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from groupcoord import ManualClock
+from groupcoord.broker.broker import Broker
+from groupcoord.broker.portions import Answer
 from groupcoord.errors import ErrorCode
-from groupcoord.faults import NoSuchMemberError, UnknownNameError
-from groupcoord.host.broker import Broker
-from groupcoord.host.portions import Answer
 from groupcoord.messages import (
     ConsumerGroupDescribe,
     ConsumerGroupHeartbeat,
@@ -27,6 +26,7 @@ from groupcoord.messages import (
     TopicToCommit,
 )
 from groupcoord.testing import ServerThread
+from groupcoord.testing.faults import NoSuchMemberError, UnknownNameError
 from groupcoord.testing.modern_consumers import ModernConsumer
 
 COMMIT = OffsetCommit("g", (TopicToCommit("orders", (OffsetToCommit(0, 42),)),))

@@ -7,8 +7,8 @@ from attrs import evolve
 
 from groupcoord.core.messages import HeartbeatResponse, JoinGroupResponse, OffsetToCommit, TopicToCommit
 from groupcoord.errors import ErrorCode
-from groupcoord.faults import Call, FaultFunctionError, Rule, Rules, UnknownNameError
-from groupcoord.faults.words import error_named
+from groupcoord.testing.faults import Call, FaultFunctionError, Rule, Rules, UnknownNameError
+from groupcoord.testing.faults.words import error_named
 from tests.host.driving import drain, feed
 from tests.host.kafka_bytes import api_versions
 from tests.host.test_produce import produce

@@ -9,16 +9,16 @@ from typing import Any, cast
 
 import pytest
 
+from groupcoord.broker.broker import Broker
 from groupcoord.clock import LeapingClock, SystemClock
 from groupcoord.conformance import InProcessTarget, Transcript, Verdict, load_transcripts, run
 from groupcoord.conformance.in_process import InProcessServer
 from groupcoord.conformance.targets import Settings
 from groupcoord.errors import ErrorCode
-from groupcoord.faults import Rule, Rules
-from groupcoord.faults.log_faults import LogFaults
-from groupcoord.host.broker import Broker
 from groupcoord.host.server import Server
 from groupcoord.log_store import StorageError
+from groupcoord.testing.faults import Rule, Rules
+from groupcoord.testing.faults.log_faults import LogFaults
 from groupcoord.wire.registry import APIS
 from tests.host.data_world import batch
 from tests.host.driving import drain, feed

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from groupcoord import Config, GroupCoordinator, ManualClock
-from groupcoord.consumer_protocol import (
+from groupcoord.core.consumer_protocol import (
     Assignment,
     Subscription,
     TopicPartition,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from groupcoord.consumer_protocol import (
+from groupcoord.analysis.history.fold import FoldOptions, GroupFold
+from groupcoord.analysis.history.rows import REBALANCE, Row
+from groupcoord.core.consumer_protocol import (
     Assignment,
     Subscription,
     TopicPartition,
     encode_assignment,
     encode_subscription,
 )
-from groupcoord.history.fold import FoldOptions, GroupFold
-from groupcoord.history.rows import REBALANCE, Row
 from groupcoord.records.schemas import RecordType
 from groupcoord.records.structures import Values
 from groupcoord.records.typed import TypedRecord

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from groupcoord.history import EPOCH, GROUP, MEMBER, MEMBERSHIP, MOVE, REBALANCE, REVOCATION, LogHistory
-from groupcoord.history.causes import (
+from groupcoord.analysis.history import EPOCH, GROUP, MEMBER, MEMBERSHIP, MOVE, REBALANCE, REVOCATION, LogHistory
+from groupcoord.analysis.history.causes import (
     ASSIGNOR_CHANGE,
     CONVERSION,
     EXPIRY_OR_LEAVE,
@@ -22,7 +22,15 @@ from groupcoord.history.causes import (
     STATIC_REPLACE,
     TOPIC_CHANGE,
 )
-from groupcoord.history.ownership import BALANCE, GIVEN_UP, OWNER_GONE, SUBSCRIPTION, SWAP, TOPIC_GONE, UNASSIGNED
+from groupcoord.analysis.history.ownership import (
+    BALANCE,
+    GIVEN_UP,
+    OWNER_GONE,
+    SUBSCRIPTION,
+    SWAP,
+    TOPIC_GONE,
+    UNASSIGNED,
+)
 from groupcoord.records.salvage import SoundBatch, salvage_batches
 from groupcoord.records.schemas import RecordType
 

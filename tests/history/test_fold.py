@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from groupcoord.history.causes import (
+from groupcoord.analysis.history.causes import (
     COORDINATOR_MOVE,
     EXPIRY_OR_LEAVE,
     JOIN,
@@ -15,9 +15,9 @@ from groupcoord.history.causes import (
     TOPIC_CHANGE,
     UNKNOWN,
 )
-from groupcoord.history.fold import LogOrderError
-from groupcoord.history.rows import DUPLICATE, GROUP, Row
-from groupcoord.history.state import GroupState, decode_state, encode_state
+from groupcoord.analysis.history.fold import LogOrderError
+from groupcoord.analysis.history.rows import DUPLICATE, GROUP, Row
+from groupcoord.analysis.history.state import GroupState, decode_state, encode_state
 from groupcoord.records.schemas import RecordType
 
 from .group_log import TOPIC_ID, Log, member

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from groupcoord.history.causes import (
+from groupcoord.analysis.history.causes import (
     CONVERSION,
     EXPIRY_OR_LEAVE,
     JOIN,
@@ -22,10 +22,10 @@ from groupcoord.history.causes import (
     STATIC_REPLACE,
     UNKNOWN,
 )
-from groupcoord.history.fold import FoldOptions, GroupFold
-from groupcoord.history.ownership import BALANCE, OWNER_GONE, SWAP
-from groupcoord.history.rows import GENERATION, GROUP, MEMBER, MEMBERSHIP, MOVE, REBALANCE, REVOCATION, Row
-from groupcoord.history.state import GroupState, decode_state, encode_state
+from groupcoord.analysis.history.fold import FoldOptions, GroupFold
+from groupcoord.analysis.history.ownership import BALANCE, OWNER_GONE, SWAP
+from groupcoord.analysis.history.rows import GENERATION, GROUP, MEMBER, MEMBERSHIP, MOVE, REBALANCE, REVOCATION, Row
+from groupcoord.analysis.history.state import GroupState, decode_state, encode_state
 from groupcoord.records.typed import parse_record
 
 BROKER_GROUPS = Path(__file__).with_name("broker_groups.json.xz")

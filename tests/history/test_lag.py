@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from groupcoord.history.lag import (
+from groupcoord.analysis.history.lag import (
     EndLook,
     LagMethod,
     LagStatus,

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from groupcoord.consumer_protocol import (
+from groupcoord.analysis.history import GENERATION, GROUP, MEMBER, REBALANCE, HistoryRow, LogHistory
+from groupcoord.analysis.history.causes import COORDINATOR_MOVE, EXPIRY_OR_LEAVE, LEAVE, UNKNOWN
+from groupcoord.core.consumer_protocol import (
     Assignment,
     Subscription,
     TopicPartition,
@@ -21,8 +23,6 @@ from groupcoord.core.records import (
     Record,
     TransactionMarker,
 )
-from groupcoord.history import GENERATION, GROUP, MEMBER, REBALANCE, HistoryRow, LogHistory
-from groupcoord.history.causes import COORDINATOR_MOVE, EXPIRY_OR_LEAVE, LEAVE, UNKNOWN
 from groupcoord.records.batches import encode_batch
 from groupcoord.records.codec import encode_record
 from groupcoord.records.salvage import SoundBatch, salvage_batches

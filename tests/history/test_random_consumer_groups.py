@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from groupcoord.core.consumer.group import ConsumerGroup
-from groupcoord.core.events import Cause, Event, MemberRemoved, MemberReplaced, RebalanceStarted
-from groupcoord.history import DUPLICATE, EPOCH, GROUP, MEMBER, MEMBERSHIP, MOVE, REBALANCE, REVOCATION, Row
-from groupcoord.history.causes import (
+from groupcoord.analysis.history import DUPLICATE, EPOCH, GROUP, MEMBER, MEMBERSHIP, MOVE, REBALANCE, REVOCATION, Row
+from groupcoord.analysis.history.causes import (
     EXPIRY_OR_LEAVE,
     LEAVE,
     REBALANCE_TIMEOUT,
@@ -18,7 +16,9 @@ from groupcoord.history.causes import (
     STATIC_REPLACE,
     UNKNOWN,
 )
-from groupcoord.history.ownership import SWAP
+from groupcoord.analysis.history.ownership import SWAP
+from groupcoord.core.consumer.group import ConsumerGroup
+from groupcoord.core.events import Cause, Event, MemberRemoved, MemberReplaced, RebalanceStarted
 from groupcoord.records.structures import uuid_text
 
 from .consumer_story import CREW, NEVER_MS, Story, write_story

@@ -5,8 +5,15 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from groupcoord.history.fold import GroupFold
-from groupcoord.history.state import CLASSES, GroupState, KnownOffset, StateVersionError, decode_state, encode_state
+from groupcoord.analysis.history.fold import GroupFold
+from groupcoord.analysis.history.state import (
+    CLASSES,
+    GroupState,
+    KnownOffset,
+    StateVersionError,
+    decode_state,
+    encode_state,
+)
 
 
 def test_a_blob_is_a_group() -> None:

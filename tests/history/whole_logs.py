@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from groupcoord.history import HistoryRow, LogHistory
+from groupcoord.analysis.history import HistoryRow, LogHistory
 from groupcoord.records.salvage import SoundBatch, salvage_batches
 
 

@@ -8,14 +8,14 @@ from typing import Any
 from uuid import UUID
 
 from groupcoord import Config, ErrorCode, ManualClock
+from groupcoord.broker.broker import DEFAULT_NODE
+from groupcoord.broker.cluster.leadership import Leadership
+from groupcoord.broker.records.requests import DataRequests
+from groupcoord.broker.records.topic_data import TopicData
+from groupcoord.broker.topics.registry import TopicRegistry
+from groupcoord.broker.transactions.state import Writer
 from groupcoord.core.front.authorization import UNRESTRICTED, Permissions
 from groupcoord.core.records import OFFSETS_TOPIC
-from groupcoord.host.broker import DEFAULT_NODE
-from groupcoord.host.data_requests import DataRequests
-from groupcoord.host.leadership import Leadership
-from groupcoord.host.topic_data import TopicData
-from groupcoord.host.topics import TopicRegistry
-from groupcoord.host.transaction_state import Writer
 from groupcoord.records.batches import encode_batch
 from groupcoord.topic_logs.data_directory import DataDirectory
 from groupcoord.wire.broker_messages import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from groupcoord.host.connection import Connection
+from groupcoord.broker.connection import Connection
 
 
 def feed(connection: Connection, data: bytes) -> None:

@@ -9,14 +9,14 @@ from uuid import UUID
 
 import pytest
 
+from groupcoord.broker.cluster.leadership import Leadership
+from groupcoord.broker.cluster.metadata import answer_api_versions, answer_metadata
+from groupcoord.broker.topics.changes import answer_create_partitions, answer_create_topics, answer_delete_topics
+from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.config import SERVED_PROTOCOLS, Config, RebalanceProtocol
 from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED, Node
 from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.errors import ErrorCode
-from groupcoord.host.admin import answer_create_partitions, answer_create_topics, answer_delete_topics
-from groupcoord.host.leadership import Leadership
-from groupcoord.host.metadata import answer_api_versions, answer_metadata
-from groupcoord.host.topics import TopicRegistry
 from groupcoord.wire import API_VERSIONS
 from groupcoord.wire.broker_messages import (
     ApiVersions,

@@ -7,8 +7,8 @@ import logging
 import pytest
 
 from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
-from groupcoord.host.append_watch import PAUSE_MS
-from groupcoord.host.broker import Broker
+from groupcoord.broker.append_watch import PAUSE_MS
+from groupcoord.broker.broker import Broker
 from groupcoord.log_store import AppendTimedOutError, LogStoreError, RecordTooLargeError, StorageError
 from groupcoord.messages import OffsetCommit, OffsetToCommit, TopicToCommit
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
+from groupcoord.broker.broker import Broker
 from groupcoord.core.front.authorization import Operation, Resource
 from groupcoord.core.records import OFFSETS_TOPIC
-from groupcoord.host.broker import Broker
 from groupcoord.wire.broker_messages import Metadata, TopicReference
 from tests.host.data_world import FakeConnection
 

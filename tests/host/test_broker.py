@@ -7,6 +7,8 @@ from uuid import UUID
 import pytest
 
 from groupcoord import Config, LogStoreError, ManualClock, MemoryLogStore, PartitionStatus
+from groupcoord.broker.broker import Broker
+from groupcoord.broker.records.fetch_waits import STALE_WAITS_LIMIT
 from groupcoord.core.messages import (
     FindCoordinator,
     FindCoordinatorResponse,
@@ -20,8 +22,6 @@ from groupcoord.core.messages import (
     TopicToCommit,
 )
 from groupcoord.core.records import OFFSETS_TOPIC
-from groupcoord.host.broker import Broker
-from groupcoord.host.fetch_waits import STALE_WAITS_LIMIT
 from groupcoord.log_store import AppendTimedOutError
 from tests.host.driving import feed
 from tests.host.kafka_bytes import correlation_ids, fetch, frame, heartbeat, string

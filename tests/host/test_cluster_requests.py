@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from groupcoord import ErrorCode
+from groupcoord.broker.records.topic_data import TopicData
+from groupcoord.broker.topics.descriptions import answer_describe_log_dirs
+from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.clock import ManualClock
 from groupcoord.config import Config
 from groupcoord.core.front.authorization import CLUSTER
-from groupcoord.host.topic_data import TopicData
-from groupcoord.host.topic_descriptions import answer_describe_log_dirs
-from groupcoord.host.topics import TopicRegistry
 from groupcoord.wire.cluster_messages import DescribeLogDirs
 from tests.host.data_world import batch
 from tests.host.rules import CLUSTER_DENIED, TOPIC, Rules

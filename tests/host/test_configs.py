@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
+from groupcoord.broker.configs.altering import answer_alter_configs, answer_incremental_alter_configs
+from groupcoord.broker.configs.definitions import GROUP_DEFINITIONS, TOPIC_DEFINITIONS
+from groupcoord.broker.configs.describing import answer_describe_configs
+from groupcoord.broker.configs.resources import BROKER_DEFINITIONS, Resources
+from groupcoord.broker.topics.changes import answer_create_topics, answer_delete_topics
+from groupcoord.config.group_settings import ConsumerGroupSettings
 from groupcoord.core.front.authorization import CLUSTER, Permissions
 from groupcoord.core.records import OFFSETS_TOPIC
-from groupcoord.group_settings import ConsumerGroupSettings
 from groupcoord.host import Broker, GroupConfigFileError, GroupConfigs, TopicRegistry
-from groupcoord.host.admin import answer_create_topics, answer_delete_topics
-from groupcoord.host.alter_configs import answer_alter_configs, answer_incremental_alter_configs
-from groupcoord.host.config_definitions import GROUP_DEFINITIONS, TOPIC_DEFINITIONS
-from groupcoord.host.describe_configs import answer_describe_configs
-from groupcoord.host.resource_configs import BROKER_DEFINITIONS, Resources
 from groupcoord.messages import ConsumerGroupDescribe, ConsumerGroupHeartbeat
 from groupcoord.wire.broker_messages import (
     CreatableTopic,

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
-from groupcoord.host.broker import Broker
-from groupcoord.host.connection import BACKLOG_LIMIT_BYTES, OUTPUT_LIMIT_BYTES, OUTPUT_PORTION_BYTES
-from groupcoord.host.topics import TopicRegistry
+from groupcoord.broker.broker import Broker
+from groupcoord.broker.connection import BACKLOG_LIMIT_BYTES, OUTPUT_LIMIT_BYTES, OUTPUT_PORTION_BYTES
+from groupcoord.broker.topics.registry import TopicRegistry
 from tests.host.driving import drain, feed
 from tests.host.kafka_bytes import (
     api_versions,

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from groupcoord.broker.records import fetch_sessions
+from groupcoord.broker.records.fetch_sessions import EVICTION_MS, FetchContext, FetchSessions
 from groupcoord.errors import ErrorCode
-from groupcoord.host import fetch_sessions
-from groupcoord.host.fetch_sessions import EVICTION_MS, FetchContext, FetchSessions
 from groupcoord.wire.broker_messages import Fetch, FetchResponse, ForgottenTopic
 from tests.host.data_world import NO_ID, DataWorld, batch, fetch_of, part, partitions_of
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from groupcoord.host.limited_log import BURST
+from groupcoord.broker.limited_log import BURST
 from tests.host.kafka_bytes import array, blob, correlation_ids, frame, heartbeat, string
 from tests.host.serving import DEADLINE_S, Serving, serve
 from tests.wire.kio_client import request_frame

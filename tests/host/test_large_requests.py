@@ -12,11 +12,11 @@ from collections.abc import Callable
 import pytest
 
 from groupcoord import Config, ManualClock, MemoryLogStore
-from groupcoord.host.broker import Broker
-from groupcoord.host.connection import LONG_REQUEST_BYTES, Connection
-from groupcoord.host.producing import FEW_RECORDS_BYTES
+from groupcoord.broker.broker import Broker
+from groupcoord.broker.connection import LONG_REQUEST_BYTES, Connection
+from groupcoord.broker.records.producing import FEW_RECORDS_BYTES
+from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.host.server import Server
-from groupcoord.host.topics import TopicRegistry
 from groupcoord.records.batches import encode_batch
 from groupcoord.testing.server import ServerThread
 from groupcoord.topic_logs.produced_batch import is_compressed, read_produced

@@ -6,9 +6,9 @@ from uuid import UUID
 
 import pytest
 
+from groupcoord.broker.cluster.leadership import NOBODY, TRANSACTIONS_TOPIC, Leader, Leadership
+from groupcoord.broker.topics.registry import Topic, TopicRegistry
 from groupcoord.core.messages import Node
-from groupcoord.host.leadership import NOBODY, TRANSACTIONS_TOPIC, Leader, Leadership
-from groupcoord.host.topics import Topic, TopicRegistry
 
 ORDERS = Topic("orders", UUID(int=1), 4)
 

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from groupcoord.host.limited_log import LimitedLog
+from groupcoord.broker.limited_log import LimitedLog
 
 logger = logging.getLogger("groupcoord.tests.limited_log")
 

@@ -7,12 +7,12 @@ from typing import NoReturn
 
 import pytest
 
+from groupcoord.broker.broker import Broker
 from groupcoord.clock import SystemClock
 from groupcoord.config import Config
-from groupcoord.faults.cluster import Cluster
-from groupcoord.host.broker import Broker
 from groupcoord.host.node_servers import NodeServers, NoSuchNodeError
 from groupcoord.host.server import Server
+from groupcoord.testing.faults.cluster import Cluster
 
 NODES = {1, 2, 3}
 

@@ -7,10 +7,10 @@ import logging
 import pytest
 
 from groupcoord import Config, ManualClock, MemoryLogStore
-from groupcoord.host.broker import Broker
-from groupcoord.host.config_definitions import APPLIED_TOPIC_SETTINGS, TOPIC_DEFINITIONS
-from groupcoord.host.topic_data import TopicData
-from groupcoord.host.topics import TopicRegistry
+from groupcoord.broker.broker import Broker
+from groupcoord.broker.configs.definitions import APPLIED_TOPIC_SETTINGS, TOPIC_DEFINITIONS
+from groupcoord.broker.records.topic_data import TopicData
+from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.messages import ConsumerGroupHeartbeat
 from groupcoord.wire.broker_messages import CreatableTopic, CreatableTopicConfig, CreateTopics
 from groupcoord.wire.config_messages import (

@@ -9,12 +9,12 @@ from uuid import UUID
 import pytest
 
 from groupcoord import GroupCoordinator, ManualClock, MemoryLogStore
+from groupcoord.broker import broker as broker_module
+from groupcoord.broker import connection as connection_module
+from groupcoord.broker import portions
+from groupcoord.broker.connection import OUTPUT_PORTION_BYTES
+from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.core.front.authorization import Operation, Principal, Resource
-from groupcoord.host import broker as broker_module
-from groupcoord.host import connection as connection_module
-from groupcoord.host import portions
-from groupcoord.host.connection import OUTPUT_PORTION_BYTES
-from groupcoord.host.topics import TopicRegistry
 from groupcoord.messages import (
     GroupToFetch,
     OffsetCommit,

@@ -8,10 +8,10 @@ from uuid import UUID
 import pytest
 
 from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
+from groupcoord.broker.broker import Broker
+from groupcoord.broker.connection import Connection
+from groupcoord.broker.records.producing import NO_DATA
 from groupcoord.core.records import OFFSETS_TOPIC
-from groupcoord.host.broker import Broker
-from groupcoord.host.connection import Connection
-from groupcoord.host.producing import NO_DATA
 from groupcoord.wire.broker_messages import Produce, ProducePartition, ProduceTopic
 from tests.host.data_world import DataWorld
 from tests.host.driving import feed

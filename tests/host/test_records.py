@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from groupcoord.broker.transactions.listings import answer_describe_producers
+from groupcoord.broker.transactions.state import Writer
 from groupcoord.core.front.authorization import Operation, Permissions, ResourceType
 from groupcoord.core.records import TransactionMarker
 from groupcoord.errors import ErrorCode
-from groupcoord.host.transaction_listings import answer_describe_producers
-from groupcoord.host.transaction_state import Writer
 from groupcoord.wire.broker_messages import (
     DeleteRecords,
     DeleteRecordsPartition,

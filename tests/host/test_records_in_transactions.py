@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
-from groupcoord.host.broker import Broker
-from groupcoord.host.transaction_listings import answer_list_transactions
-from groupcoord.host.transaction_markers import answer_write_txn_markers
+from groupcoord.broker.broker import Broker
+from groupcoord.broker.transactions.listings import answer_list_transactions
+from groupcoord.broker.transactions.markers import answer_write_txn_markers
 from groupcoord.topic_logs.partition_log import PartitionLog
 from groupcoord.wire.broker_messages import Produce, ProducedPartition, ProducePartition, ProduceTopic
 from groupcoord.wire.transaction_messages import (

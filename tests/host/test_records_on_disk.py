@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from groupcoord import ErrorCode, ManualClock
+from groupcoord.broker.topics.descriptions import answer_describe_log_dirs
+from groupcoord.broker.transactions.listings import answer_describe_producers
+from groupcoord.broker.transactions.log import FileTransactionLog
 from groupcoord.core.records import TransactionMarker
-from groupcoord.host.topic_descriptions import answer_describe_log_dirs
-from groupcoord.host.transaction_listings import answer_describe_producers
-from groupcoord.host.transaction_log import FileTransactionLog
 from groupcoord.testing.server import ServerThread
 from groupcoord.wire.broker_messages import (
     DeleteRecords,

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from groupcoord import Config, LoadError, LogStoreError, ManualClock, MemoryLogStore, PartitionStatus
+from groupcoord.broker.broker import Broker
+from groupcoord.broker.reloading import LONGEST_PAUSE_MS
 from groupcoord.core.messages import Heartbeat, HeartbeatResponse
-from groupcoord.host.broker import Broker
-from groupcoord.host.reloading import LONGEST_PAUSE_MS
 from groupcoord.log_store import LogRecord
 
 COUNT = 3

@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 
 from groupcoord import Config, MemoryLogStore, SystemClock
+from groupcoord.broker import turns as turns_module
+from groupcoord.broker.addresses import kafka_host
+from groupcoord.broker.broker import Broker
+from groupcoord.broker.connection import Connection
+from groupcoord.broker.limited_log import BURST
 from groupcoord.core.messages import Node
 from groupcoord.host import peer as peer_module
 from groupcoord.host import server as server_module
-from groupcoord.host import turns as turns_module
-from groupcoord.host.addresses import kafka_host
-from groupcoord.host.broker import Broker
-from groupcoord.host.connection import Connection
-from groupcoord.host.limited_log import BURST
 from groupcoord.host.server import Server
 from tests.host.kafka_bytes import correlation_ids, fetch, heartbeat, join, metadata
 from tests.host.wire_world import COMMIT, offset, wire_frame

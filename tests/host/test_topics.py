@@ -9,8 +9,8 @@ from uuid import UUID
 
 import pytest
 
+from groupcoord.broker.topics.registry import TopicError, TopicFileError, TopicRegistry, check_topic_name
 from groupcoord.errors import ErrorCode
-from groupcoord.host.topics import TopicError, TopicFileError, TopicRegistry, check_topic_name
 
 
 def create(registry: TopicRegistry, name: str, partition_count: int = 1) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from groupcoord.host import transaction_log
-from groupcoord.host.transaction_log import (
+from groupcoord.broker.transactions import log as transaction_log
+from groupcoord.broker.transactions.log import (
     FILE_NAME,
     ROTTEN_CHANGES,
     FileTransactionLog,

@@ -7,12 +7,12 @@ from uuid import UUID
 import pytest
 
 from groupcoord import LogStoreError
+from groupcoord.broker.cluster.metadata import answer_api_versions
+from groupcoord.broker.transactions.coordinator import KEY_PREFIX, RETRY_MS
+from groupcoord.broker.transactions.state import LAST_EPOCH
 from groupcoord.core.messages import Node, OffsetToCommit, TopicToCommit, TxnOffsetCommit
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
-from groupcoord.host.metadata import answer_api_versions
-from groupcoord.host.transaction_state import LAST_EPOCH
-from groupcoord.host.transactions import KEY_PREFIX, RETRY_MS
 from groupcoord.wire.broker_messages import ApiVersions, Feature
 from groupcoord.wire.transaction_messages import TopicPartitions
 from tests.host.driving import drain, feed

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from groupcoord import Config, LogRecord, LogStoreError, ManualClock, Ticket
+from groupcoord.broker.broker import Broker
+from groupcoord.broker.topics.registry import TopicRegistry
+from groupcoord.broker.transactions.coordinator import KEY_PREFIX, RETRY_MS
+from groupcoord.broker.transactions.log import FileTransactionLog, TransactionLogError
+from groupcoord.broker.transactions.markers import answer_write_txn_markers
 from groupcoord.core.records import ZERO_UUID, OffsetCommitRecord, Record, TransactionMarker
 from groupcoord.errors import ErrorCode
-from groupcoord.host.broker import Broker
-from groupcoord.host.topics import TopicRegistry
-from groupcoord.host.transaction_log import FileTransactionLog, TransactionLogError
-from groupcoord.host.transaction_markers import answer_write_txn_markers
-from groupcoord.host.transactions import KEY_PREFIX, RETRY_MS
 from groupcoord.storage.segment_store import SegmentLogStore
 from groupcoord.wire.transaction_messages import (
     MarkerToWrite,

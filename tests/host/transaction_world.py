@@ -7,6 +7,9 @@ from typing import Any
 from uuid import UUID
 
 from groupcoord import Config, ManualClock, MemoryLogStore, Ticket
+from groupcoord.broker.broker import Broker
+from groupcoord.broker.topics.registry import TopicRegistry
+from groupcoord.broker.transactions.log import MemoryTransactionLog, TransactionLogError, Value
 from groupcoord.core.messages import (
     GroupToFetch,
     OffsetFetch,
@@ -17,9 +20,6 @@ from groupcoord.core.messages import (
     TxnOffsetCommit,
     TxnOffsetCommitResponse,
 )
-from groupcoord.host.broker import Broker
-from groupcoord.host.topics import TopicRegistry
-from groupcoord.host.transaction_log import MemoryTransactionLog, TransactionLogError, Value
 from groupcoord.wire.transaction_messages import (
     AddOffsetsToTxn,
     AddPartitionsToTxn,

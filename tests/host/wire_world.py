@@ -14,10 +14,10 @@ from typing import Any
 from uuid import UUID
 
 from groupcoord import Config, ManualClock, MemoryLogStore
+from groupcoord.broker.broker import Broker, anonymous
+from groupcoord.broker.connection import Connection
+from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.core.front.authorization import Authorize
-from groupcoord.host.broker import Broker, anonymous
-from groupcoord.host.connection import Connection
-from groupcoord.host.topics import TopicRegistry
 from tests.host.driving import drain, feed
 from tests.wire.kio_client import read_response, request_frame
 

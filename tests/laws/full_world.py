@@ -9,7 +9,7 @@ from attrs import evolve
 
 from groupcoord import Config, ErrorCode, GroupCoordinator, LogRecord, LogStore, MemoryLogStore, PartitionStatus, Ticket
 from groupcoord.config import MigrationPolicy
-from groupcoord.consumer_protocol import CONSUMER_PROTOCOL_TYPE
+from groupcoord.core.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from groupcoord.core.front.authorization import Operation, Resource, ResourceType
 from groupcoord.core.records import OffsetCommitRecord, Record
 from groupcoord.events import Event

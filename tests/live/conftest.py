@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from groupcoord.live.client import KafkaCluster
-from groupcoord.live.retries import Patience
-from groupcoord.live.settings import ClusterAddress
+from groupcoord.analysis.live.client import KafkaCluster
+from groupcoord.analysis.live.retries import Patience
+from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.testing import ServerThread
 
 from .recorded import recorded_server

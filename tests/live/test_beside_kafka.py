@@ -21,20 +21,20 @@ from confluent_kafka.admin import (
 )
 from cryptography.hazmat.primitives import serialization
 
-from groupcoord.columns.chunks import RowSettings
+from groupcoord.analysis.columns.chunks import RowSettings
+from groupcoord.analysis.live import fetching
+from groupcoord.analysis.live.broker_settings import offsets_retention_minutes
+from groupcoord.analysis.live.client import KafkaCluster
+from groupcoord.analysis.live.cluster import TopicPartition as PartitionOfTopic
+from groupcoord.analysis.live.connection import connection
+from groupcoord.analysis.live.errors import TransientClusterError
+from groupcoord.analysis.live.offset_ranges import topic_ends
+from groupcoord.analysis.live.record_times import next_record_ms
+from groupcoord.analysis.live.requests import Request
+from groupcoord.analysis.live.rows import rows_of_offsets
+from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.errors import ErrorCode
-from groupcoord.live import fetching
-from groupcoord.live.broker_settings import offsets_retention_minutes
-from groupcoord.live.client import KafkaCluster
-from groupcoord.live.cluster import TopicPartition as PartitionOfTopic
-from groupcoord.live.connection import connection
-from groupcoord.live.errors import TransientClusterError
-from groupcoord.live.offset_ranges import topic_ends
-from groupcoord.live.record_times import next_record_ms
-from groupcoord.live.requests import Request
-from groupcoord.live.rows import rows_of_offsets
-from groupcoord.live.settings import ClusterAddress
 
 from .logging_in import PLAIN, SCRAM, address_with
 from .real_kafka import KafkaProcess, commit_offsets, needs_kafka, ports_in_a_row
@@ -217,7 +217,7 @@ def test_a_quota_slows_down_and_leaves_nothing_out(broker: RealBroker, monkeypat
         waits.append(duration_s)
         sleep(duration_s)
 
-    monkeypatch.setattr("groupcoord.live.client.time.sleep", wait)
+    monkeypatch.setattr("groupcoord.analysis.live.client.time.sleep", wait)
     monkeypatch.setattr(fetching, "FETCH_BYTES", 50_000)
     expected = in_order(broker.rows_on_disk())
     with connection(ClusterAddress(broker.bootstrap)) as (cluster, _):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from groupcoord.client_properties import Address, ClientProperties, parse_address
+from groupcoord.config.client_properties import Address, ClientProperties, parse_address
 from groupcoord.errors import ConfigError
 
 SCRAM = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="ann" password="a \\"b\\";c";'

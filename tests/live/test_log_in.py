@@ -8,10 +8,10 @@ import pytest
 import trustme
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from groupcoord.live.connection import connection
-from groupcoord.live.errors import AccessError, ClusterError
-from groupcoord.live.offset_ranges import check_readable, topic_ends
-from groupcoord.live.settings import ClusterAddress
+from groupcoord.analysis.live.connection import connection
+from groupcoord.analysis.live.errors import AccessError, ClusterError
+from groupcoord.analysis.live.offset_ranges import check_readable, topic_ends
+from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.testing import ServerThread
 
 from .logging_in import PLAIN, SCRAM, USERS, WITH_ACLS, address_with, allow, log_in

@@ -16,22 +16,22 @@ from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import AdminClient
 
-from groupcoord.columns.chunks import RowSettings
-from groupcoord.columns.errors import InputError
-from groupcoord.columns.files import cut, find_segments
-from groupcoord.columns.reading import rows_of_files
+from groupcoord.analysis.columns.chunks import RowSettings
+from groupcoord.analysis.columns.errors import InputError
+from groupcoord.analysis.columns.files import cut, find_segments
+from groupcoord.analysis.columns.reading import rows_of_files
+from groupcoord.analysis.live import fetching, offset_ranges
+from groupcoord.analysis.live.client import KafkaCluster
+from groupcoord.analysis.live.cluster import FetchedBytes, TopicPartition
+from groupcoord.analysis.live.end_offsets import PartitionEnds, list_ends
+from groupcoord.analysis.live.errors import ClusterError, LogCutError, TransientClusterError
+from groupcoord.analysis.live.fetching import Lost, sound_batches
+from groupcoord.analysis.live.offset_ranges import OffsetRange, plan, topic_ends
+from groupcoord.analysis.live.requests import Answer
+from groupcoord.analysis.live.retries import Patience
+from groupcoord.analysis.live.rows import rows_of_offsets
+from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.errors import ErrorCode
-from groupcoord.live import fetching, offset_ranges
-from groupcoord.live.client import KafkaCluster
-from groupcoord.live.cluster import FetchedBytes, TopicPartition
-from groupcoord.live.end_offsets import PartitionEnds, list_ends
-from groupcoord.live.errors import ClusterError, LogCutError, TransientClusterError
-from groupcoord.live.fetching import Lost, sound_batches
-from groupcoord.live.offset_ranges import OffsetRange, plan, topic_ends
-from groupcoord.live.requests import Answer
-from groupcoord.live.retries import Patience
-from groupcoord.live.rows import rows_of_offsets
-from groupcoord.live.settings import ClusterAddress
 from groupcoord.records.salvage import SoundBatch
 from groupcoord.testing import ServerThread
 

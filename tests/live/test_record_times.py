@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from groupcoord.analysis.live.broker_settings import offsets_retention_minutes
+from groupcoord.analysis.live.client import KafkaCluster
+from groupcoord.analysis.live.cluster import TopicPartition
+from groupcoord.analysis.live.connection import connection
+from groupcoord.analysis.live.record_times import next_record_ms
+from groupcoord.analysis.live.retries import Patience
 from groupcoord.errors import ErrorCode
-from groupcoord.live.broker_settings import offsets_retention_minutes
-from groupcoord.live.client import KafkaCluster
-from groupcoord.live.cluster import TopicPartition
-from groupcoord.live.connection import connection
-from groupcoord.live.record_times import next_record_ms
-from groupcoord.live.retries import Patience
 from groupcoord.testing import ServerThread
 
 from .test_log_in import PLAIN, USERS, address_with, log_in

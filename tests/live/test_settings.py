@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from groupcoord.columns.errors import InputError
-from groupcoord.live.settings import ClusterAddress, client_settings, cluster_address
+from groupcoord.analysis.columns.errors import InputError
+from groupcoord.analysis.live.settings import ClusterAddress, client_settings, cluster_address
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 TOKEN = "x.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub=alice;"

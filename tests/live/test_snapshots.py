@@ -9,13 +9,13 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AclOperation, AdminClient, ResourceType
 
-from groupcoord.live.client import KafkaCluster
-from groupcoord.live.cluster import ListedGroups
-from groupcoord.live.errors import TransientClusterError
-from groupcoord.live.retries import Patience
-from groupcoord.live.settings import ClusterAddress
-from groupcoord.live.snapshots import GONE, Problem, Snapshot, take_snapshot
-from groupcoord.polling.views import topics_of
+from groupcoord.analysis.live.client import KafkaCluster
+from groupcoord.analysis.live.cluster import ListedGroups
+from groupcoord.analysis.live.errors import TransientClusterError
+from groupcoord.analysis.live.retries import Patience
+from groupcoord.analysis.live.settings import ClusterAddress
+from groupcoord.analysis.live.snapshots import GONE, Problem, Snapshot, take_snapshot
+from groupcoord.analysis.polling.views import topics_of
 from groupcoord.testing import ServerThread
 
 from .logging_in import ADMIN, PLAIN, USERS, WITH_ACLS, address_with, allow, log_in
@@ -44,7 +44,7 @@ class Disturbed(KafkaCluster):
         self._happens: Callable[[], object] | None = happens
 
     def list_groups(self, broker: int) -> ListedGroups:
-        """See :class:`groupcoord.live.cluster.Cluster`."""
+        """See :class:`groupcoord.analysis.live.cluster.Cluster`."""
         listed = super().list_groups(broker)
         if listed.groups and self._happens is not None:
             happens, self._happens = self._happens, None

@@ -8,16 +8,16 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from groupcoord.columns.chunks import RowSettings
+from groupcoord.analysis.columns.chunks import RowSettings
+from groupcoord.analysis.live import fetching
+from groupcoord.analysis.live.cluster import Cluster
+from groupcoord.analysis.live.connection import connection
+from groupcoord.analysis.live.end_offsets import list_ends
+from groupcoord.analysis.live.offset_ranges import OffsetRange, topic_ends
+from groupcoord.analysis.live.retries import Patience
+from groupcoord.analysis.live.rows import rows_of_offsets
+from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.core.records import OFFSETS_TOPIC
-from groupcoord.live import fetching
-from groupcoord.live.cluster import Cluster
-from groupcoord.live.connection import connection
-from groupcoord.live.end_offsets import list_ends
-from groupcoord.live.offset_ranges import OffsetRange, topic_ends
-from groupcoord.live.retries import Patience
-from groupcoord.live.rows import rows_of_offsets
-from groupcoord.live.settings import ClusterAddress
 
 from .real_kafka import ThreeBrokers, commit_offsets, committing, needs_kafka
 from .test_reading import Rows, without_place

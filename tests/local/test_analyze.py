@@ -11,16 +11,16 @@ from typing import Any, NamedTuple
 import pytest
 
 from groupcoord import SystemClock
+from groupcoord.analysis.columns.errors import InputError, RunFailedError
+from groupcoord.analysis.columns.results import ResultDirectory
+from groupcoord.analysis.live.settings import ClusterAddress
+from groupcoord.analysis.local.analysis import LocalAnalysis
+from groupcoord.analysis.local.sources import ClusterSource
+from groupcoord.analysis.local.tables import END_OFFSETS_TABLE, TABLES
 from groupcoord.cli import USAGE_ERROR
 from groupcoord.cli import analyze as command
 from groupcoord.clock import ManualClock
-from groupcoord.columns.errors import InputError, RunFailedError
-from groupcoord.columns.results import ResultDirectory
 from groupcoord.core.records import OffsetCommitRecord
-from groupcoord.live.settings import ClusterAddress
-from groupcoord.local.analysis import LocalAnalysis
-from groupcoord.local.sources import ClusterSource
-from groupcoord.local.tables import END_OFFSETS_TABLE, TABLES
 from groupcoord.records.codec import encode_record
 from groupcoord.testing import ProducerRecord, ServerThread
 
@@ -106,7 +106,7 @@ def test_the_page_says_what_the_terminal_does(analyzed: Analyzed) -> None:
 def test_differences_are_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a table says something else than coordinators do, that is told, and the exit status is 1."""
     log = write_story(tmp_path / "log", crew)
-    monkeypatch.setattr("groupcoord.local.analysis.partition_holders", _forge)
+    monkeypatch.setattr("groupcoord.analysis.local.analysis.partition_holders", _forge)
     told = run(log, "--out", tmp_path / "out", "--engine", "local", "--verify")
 
     assert told.status == 1
@@ -271,8 +271,8 @@ def test_who_has_stopped_goes_by_when_the_log_was_read(tmp_path: Path) -> None:
 
 def test_the_limit_is_that_of_the_help() -> None:
     """What the command tells of the limit is what holds."""
-    from groupcoord.local.analysis import BYTES_MAX
-    from groupcoord.report.text import told_size
+    from groupcoord.analysis.local.analysis import BYTES_MAX
+    from groupcoord.analysis.report.text import told_size
 
     assert told_size(BYTES_MAX) == "256.0 MiB"
     assert "256 MiB" in str(command.EngineOption.__metadata__[0].help)

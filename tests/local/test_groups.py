@@ -9,10 +9,10 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from groupcoord.columns.results import ResultDirectory
-from groupcoord.local.groups import histories
-from groupcoord.local.records import HeldRecords, read_records
-from groupcoord.local.sources import LogSource
+from groupcoord.analysis.columns.results import ResultDirectory
+from groupcoord.analysis.local.groups import histories
+from groupcoord.analysis.local.records import HeldRecords, read_records
+from groupcoord.analysis.local.sources import LogSource
 from groupcoord.testing.logs import GeneratedLog, logs, record_bytes, records
 
 from ..bench.spark_logs import write_log

@@ -15,12 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from groupcoord.analysis.columns.tables import Columns, arrow_schema
+from groupcoord.analysis.columns.times import schema_with_times
+from groupcoord.analysis.history.causes import EXPIRY_OR_LEAVE, JOIN
+from groupcoord.analysis.live.settings import ClusterAddress
+from groupcoord.analysis.local.polling import APPENDED, POLLS, PROBLEMS, REPLACED, Polled, Polling
 from groupcoord.cli import USAGE_ERROR
-from groupcoord.columns.tables import Columns, arrow_schema
-from groupcoord.columns.times import schema_with_times
-from groupcoord.history.causes import EXPIRY_OR_LEAVE, JOIN
-from groupcoord.live.settings import ClusterAddress
-from groupcoord.local.polling import APPENDED, POLLS, PROBLEMS, REPLACED, Polled, Polling
 from groupcoord.testing import ServerThread
 
 from ..docs.markdown import DOCS

@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from groupcoord.columns.tables import arrow_schema
-from groupcoord.columns.times import schema_with_times
-from groupcoord.local.tables import TABLES
+from groupcoord.analysis.columns.tables import arrow_schema
+from groupcoord.analysis.columns.times import schema_with_times
+from groupcoord.analysis.local.tables import TABLES
 
 _BY_LOG_PARTITION = ds.partitioning(pa.schema([("log_partition", pa.int32())]), flavor="hive")
 

@@ -11,6 +11,9 @@ from uuid import UUID
 import pytest
 
 from groupcoord import Config, ManualClock
+from groupcoord.broker.broker import Broker
+from groupcoord.broker.topics.registry import TopicRegistry
+from groupcoord.broker.transactions.log import MemoryTransactionLog
 from groupcoord.conformance import InProcessTarget, Transcript, load_transcripts
 from groupcoord.conformance.entities import Plain
 from groupcoord.conformance.execution import replay
@@ -18,9 +21,6 @@ from groupcoord.conformance.in_process import InProcessServer
 from groupcoord.conformance.matching import Bindings, first_difference
 from groupcoord.conformance.runner import settings_for
 from groupcoord.conformance.targets import Settings
-from groupcoord.host.broker import Broker
-from groupcoord.host.topics import TopicRegistry
-from groupcoord.host.transaction_log import MemoryTransactionLog
 from groupcoord.storage.segment_store import SegmentLogStore
 
 from .rendering import GOLDEN, Rendered, group_id_for, leaders_are_members, read_log, records_of, render

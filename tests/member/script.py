@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 from uuid import UUID
 
-from groupcoord.consumer_protocol import encode_assignment, encode_subscription
+from groupcoord.core.consumer_protocol import encode_assignment, encode_subscription
 from groupcoord.errors import ErrorCode
 from groupcoord.member import (
     Assignment,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupcoord.consumer_protocol import (
+from groupcoord.core.consumer_protocol import (
     Assignment,
     ConsumerProtocolError,
     Subscription,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from groupcoord.consumer_protocol import encode_assignment
+from groupcoord.core.consumer_protocol import encode_assignment
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.member import (

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from groupcoord.consumer_protocol import decode_subscription, encode_assignment
+from groupcoord.core.consumer_protocol import decode_subscription, encode_assignment
 from groupcoord.errors import ErrorCode
 from groupcoord.member import (
     Assignment,

@@ -462,13 +462,13 @@ MUTANTS = (
     ),
     Mutant(
         "the hash of -2^31 is masked instead of 0",
-        "../java.py",
+        "java/hashing.py",
         "return 0 if value == -(2**31) else abs(value) % partition_count",
         "return (value & 0x7FFFFFFF) % partition_count",
     ),
     Mutant(
         "the hash counts code points instead of UTF-16 units",
-        "../java.py",
+        "java/hashing.py",
         'encoded = text.encode("utf-16-be", "surrogatepass")',
         'encoded = "".join(c if ord(c) < 65536 else "?" for c in text).encode("utf-16-be", "surrogatepass")',
     ),

@@ -7,21 +7,21 @@ from uuid import UUID
 
 from attrs import evolve
 
-from groupcoord.consumer_protocol import (
+from groupcoord.analysis.history.causes import EXPIRY_OR_LEAVE, JOIN, METADATA_CHANGE, UNKNOWN
+from groupcoord.analysis.history.views import CLASSIC, CONSUMER
+from groupcoord.analysis.live.cluster import CommittedOffset, DescribedGroup, ListedGroup
+from groupcoord.analysis.live.snapshots import GroupSnapshot, Problem, Snapshot
+from groupcoord.analysis.polling.figures import PolledFigures
+from groupcoord.analysis.polling.groups import PolledGroups
+from groupcoord.analysis.polling.rows import Row, group_rows, lag_rows
+from groupcoord.analysis.report.page import report_page
+from groupcoord.core.consumer_protocol import (
     Assignment,
     Subscription,
     TopicPartition,
     encode_assignment,
     encode_subscription,
 )
-from groupcoord.history.causes import EXPIRY_OR_LEAVE, JOIN, METADATA_CHANGE, UNKNOWN
-from groupcoord.history.views import CLASSIC, CONSUMER
-from groupcoord.live.cluster import CommittedOffset, DescribedGroup, ListedGroup
-from groupcoord.live.snapshots import GroupSnapshot, Problem, Snapshot
-from groupcoord.polling.figures import PolledFigures
-from groupcoord.polling.groups import PolledGroups
-from groupcoord.polling.rows import Row, group_rows, lag_rows
-from groupcoord.report.page import report_page
 from groupcoord.wire.schema import Values
 
 STEP_MS = 10_000

@@ -6,8 +6,8 @@ from typing import Any
 
 from attrs import evolve
 
-from groupcoord.history.causes import CAUSES, EXPIRY_OR_LEAVE, JOIN, LEAVE, UNKNOWN
-from groupcoord.report import model
+from groupcoord.analysis.history.causes import CAUSES, EXPIRY_OR_LEAVE, JOIN, LEAVE, UNKNOWN
+from groupcoord.analysis.report import model
 
 START_MS = 1_795_245_817_000
 MINUTE_MS = 60_000

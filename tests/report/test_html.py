@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupcoord.report.html import EMPTY, PROSE_LENGTH_MAX, Html, element, joined, name, text
-from groupcoord.report.layout import Section, enumeration, listing, page, paragraph, table
+from groupcoord.analysis.report.html import EMPTY, PROSE_LENGTH_MAX, Html, element, joined, name, text
+from groupcoord.analysis.report.layout import Section, enumeration, listing, page, paragraph, table
 
 
 class Reader(HTMLParser):

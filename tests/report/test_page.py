@@ -9,9 +9,9 @@ from html.parser import HTMLParser
 import pytest
 from attrs import evolve
 
-from groupcoord.report import model
-from groupcoord.report.layout import LONG_TABLE_ROWS
-from groupcoord.report.page import report_page
+from groupcoord.analysis.report import model
+from groupcoord.analysis.report.layout import LONG_TABLE_ROWS
+from groupcoord.analysis.report.page import report_page
 
 from . import reports
 

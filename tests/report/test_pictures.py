@@ -10,11 +10,11 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupcoord.history.causes import CAUSES, EXPIRY_OR_LEAVE, JOIN
-from groupcoord.report import model
-from groupcoord.report.model import bin_width_ms, bins_of
-from groupcoord.report.page import report_page
-from groupcoord.report.pictures import (
+from groupcoord.analysis.history.causes import CAUSES, EXPIRY_OR_LEAVE, JOIN
+from groupcoord.analysis.report import model
+from groupcoord.analysis.report.model import bin_width_ms, bins_of
+from groupcoord.analysis.report.page import report_page
+from groupcoord.analysis.report.pictures import (
     COLUMN_WIDTH_MAX,
     TICKS_MAX,
     WIDTH,
@@ -28,7 +28,7 @@ from groupcoord.report.pictures import (
     state_bar,
     state_class,
 )
-from groupcoord.report.style import FILLS, style_sheet
+from groupcoord.analysis.report.style import FILLS, style_sheet
 
 from . import reports
 

@@ -7,10 +7,10 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groupcoord.history.causes import CAUSES, JOIN
-from groupcoord.report import model
-from groupcoord.report.story import story_of
-from groupcoord.report.text import (
+from groupcoord.analysis.history.causes import CAUSES, JOIN
+from groupcoord.analysis.report import model
+from groupcoord.analysis.report.story import story_of
+from groupcoord.analysis.report.text import (
     TEXT_LENGTH_MAX,
     clipped,
     counted,

@@ -38,9 +38,9 @@ from attrs import define, field
 
 from groupcoord import ErrorCode, GroupCoordinator, LogStoreError
 from groupcoord.config import MigrationPolicy
-from groupcoord.consumer_protocol import Subscription, TopicPartition, encode_subscription
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.consumer.group import ConsumerGroup
+from groupcoord.core.consumer_protocol import Subscription, TopicPartition, encode_subscription
 from groupcoord.core.questions import ResolveRegexes
 from groupcoord.messages import (
     CompleteTransaction,

@@ -9,7 +9,6 @@ import pytest
 from attrs import evolve
 
 from groupcoord.config import MigrationPolicy
-from groupcoord.consumer_group_laws import consumer_group_of
 from groupcoord.coordinator import ConsumerGroupState
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.consumer.assignors import GroupAssignment, GroupSpec
@@ -26,6 +25,7 @@ from groupcoord.core.consumer.records import (
 from groupcoord.core.consumer.rules import Rules
 from groupcoord.core.consumer.state import ConsumerState
 from groupcoord.core.records import OffsetTombstone
+from groupcoord.laws.consumer_groups import consumer_group_of
 from groupcoord.log_store import LogRecord, Ticket
 from groupcoord.member.consumer.reconciliation import Reconciliation
 from groupcoord.sim import (

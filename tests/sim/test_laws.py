@@ -6,9 +6,9 @@ import pytest
 from attrs import evolve
 
 from groupcoord import ErrorCode, GroupCoordinator
-from groupcoord.consumer_protocol import Assignment, TopicPartition
 from groupcoord.core.classic.membership import Membership
 from groupcoord.core.classic.rebalance import Rebalance
+from groupcoord.core.consumer_protocol import Assignment, TopicPartition
 from groupcoord.core.records import GroupMetadataRecord
 from groupcoord.log_store import LogRecord, Ticket
 from groupcoord.member.assignors.range import RangeAssignor

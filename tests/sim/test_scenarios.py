@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from groupcoord.durations import parse_duration, told_duration
+from groupcoord.analysis.report.durations import parse_duration, told_duration
 from groupcoord.sim import (
     AdminAction,
     Administrator,

@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import groupcoord.spark as pipeline
-from groupcoord.columns.chunks import RowSettings
-from groupcoord.columns.files import cut, find_segments
-from groupcoord.columns.reading import rows_of_files
+from groupcoord.analysis.columns.chunks import RowSettings
+from groupcoord.analysis.columns.files import cut, find_segments
+from groupcoord.analysis.columns.reading import rows_of_files
 
 from ..bench.spark_decode import measure
 from ..bench.spark_logs import write_log

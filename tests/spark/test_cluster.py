@@ -14,12 +14,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 import groupcoord.spark as pipeline
+from groupcoord.analysis.live.errors import LogCutError
+from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.cli import USAGE_ERROR
 from groupcoord.clock import SystemClock
 from groupcoord.core.records import OffsetCommitRecord
 from groupcoord.errors import ErrorCode
-from groupcoord.live.errors import LogCutError
-from groupcoord.live.settings import ClusterAddress
 from groupcoord.records.codec import encode_record
 from groupcoord.spark.cluster_reading import cluster_options
 from groupcoord.spark.cluster_source import ClusterOptions, ClusterPartition, ClusterStreamReader

@@ -14,10 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 import groupcoord.spark as pipeline
+from groupcoord.analysis.columns.times import with_times
+from groupcoord.analysis.local.analysis import LocalAnalysis
+from groupcoord.analysis.report.model import summary
 from groupcoord.clock import ManualClock
-from groupcoord.columns.times import with_times
-from groupcoord.local.analysis import LocalAnalysis
-from groupcoord.report.model import summary
 from groupcoord.spark.analysis import Analysis
 from groupcoord.testing.logs import GeneratedLog, logs, record_bytes, records
 

@@ -19,9 +19,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import groupcoord.spark as pipeline
+from groupcoord.analysis.columns.errors import InputError
 from groupcoord.cli import USAGE_ERROR
 from groupcoord.clock import ManualClock
-from groupcoord.columns.errors import InputError
 from groupcoord.spark.analysis import Analysis
 from groupcoord.spark.following import Following, Progress
 from groupcoord.spark.stream_store import CHECKPOINT

@@ -9,10 +9,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql import SparkSession
 
+from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.cli import USAGE_ERROR
 from groupcoord.clock import ManualClock
 from groupcoord.core.records import OffsetCommitRecord
-from groupcoord.live.settings import ClusterAddress
 from groupcoord.records.codec import encode_record
 from groupcoord.spark.follow_metrics import FollowCollector, served
 from groupcoord.spark.following import Following, Progress

@@ -14,8 +14,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 
 import groupcoord.spark as pipeline
+from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.core.records import OFFSETS_TOPIC
-from groupcoord.live.settings import ClusterAddress
 from groupcoord.spark.following import Following
 from groupcoord.spark.inputs import ClusterInput
 

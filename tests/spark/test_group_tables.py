@@ -14,7 +14,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
 import groupcoord.spark as pipeline
-from groupcoord.consumer_protocol import (
+from groupcoord.analysis.history.anomalies import Thresholds
+from groupcoord.core.consumer_protocol import (
     Assignment,
     Subscription,
     TopicPartition,
@@ -22,7 +23,6 @@ from groupcoord.consumer_protocol import (
     encode_subscription,
 )
 from groupcoord.core.records import GroupMetadataRecord, MemberRecord, OffsetCommitRecord, Record, TransactionMarker
-from groupcoord.history.anomalies import Thresholds
 from groupcoord.records.batches import encode_batch
 from groupcoord.records.codec import encode_record
 from groupcoord.spark import group_schemas

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import groupcoord.spark as pipeline
-from groupcoord.report.model import LagRow
+from groupcoord.analysis.report.model import LagRow
 from groupcoord.spark.figures import lag_rows, status_counts
 from groupcoord.spark.schemas import COMMITS, END_OFFSETS, LIVE_END_OFFSETS, RECORD_TIMES, RECORDS
 

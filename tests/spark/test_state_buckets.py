@@ -17,10 +17,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 import groupcoord.spark as pipeline
-from groupcoord.columns.errors import PipelineError
+from groupcoord.analysis.columns.errors import PipelineError
+from groupcoord.analysis.history.fold import GroupFold
+from groupcoord.analysis.history.state import GroupState, KnownOffset, decode_state, encode_state
 from groupcoord.core.records import OffsetCommitRecord
-from groupcoord.history.fold import GroupFold
-from groupcoord.history.state import GroupState, KnownOffset, decode_state, encode_state
 from groupcoord.spark import state_buckets, streaming
 from groupcoord.spark.state_buckets import (
     COUNT_MAX,

@@ -15,8 +15,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 import groupcoord.spark as pipeline
-from groupcoord.columns.files import find_segments
-from groupcoord.columns.tailing import advance, logs_of, ranges_between
+from groupcoord.analysis.columns.files import find_segments
+from groupcoord.analysis.columns.tailing import advance, logs_of, ranges_between
 from groupcoord.core.records import OffsetCommitRecord, OffsetTombstone
 from groupcoord.records.batches import iter_batches
 from groupcoord.spark.source import LogChangedError, LogOptions, LogPartition, LogStreamReader

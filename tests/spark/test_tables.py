@@ -14,8 +14,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
 import groupcoord.spark as pipeline
+from groupcoord.analysis.columns.times import LATEST_MS, with_times
 from groupcoord.cli import main
-from groupcoord.columns.times import LATEST_MS, with_times
 from groupcoord.core.records import OffsetCommitRecord, OffsetTombstone, Record, TransactionMarker
 from groupcoord.records.batches import encode_batch
 from groupcoord.records.codec import encode_record

@@ -11,10 +11,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import groupcoord.spark as pipeline
-from groupcoord.columns.schema import RECORDS
+from groupcoord.analysis.columns.schema import RECORDS
+from groupcoord.analysis.local.replay import RECORDS_FIELD, replay_batches
 from groupcoord.coordinator import LoadError
 from groupcoord.core.records import OffsetCommitRecord, OffsetTombstone
-from groupcoord.local.replay import RECORDS_FIELD, replay_batches
 from groupcoord.spark.verify import replay
 
 from .test_tables import GROUP, TOPIC, Log

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from groupcoord import Config, ErrorCode, ManualClock
+from groupcoord.broker.broker import Broker
 from groupcoord.clock import Clock, SystemClock
-from groupcoord.host.broker import Broker
 from groupcoord.host.opening import open_log_store, open_transaction_log
 from groupcoord.messages import (
     GroupToFetch,

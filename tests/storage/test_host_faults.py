@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from groupcoord import Config, ErrorCode, ManualClock
+from groupcoord.broker.broker import Broker
 from groupcoord.coordinator import LoadError
 from groupcoord.core.front.partition_table import PartitionStatus
-from groupcoord.host.broker import Broker
 from groupcoord.messages import (
     GroupToFetch,
     OffsetCommit,

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from groupcoord.errors import ErrorCode
-from groupcoord.faults import Call, FaultFunctionError
 from groupcoord.testing import ServerThread
+from groupcoord.testing.faults import Call, FaultFunctionError
 
 DEADLINE_S = 60.0
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from groupcoord.host.broker import Broker
+from groupcoord.broker.broker import Broker
 from groupcoord.messages import Heartbeat, JoinGroup, JoinProtocol, OffsetCommit, OffsetToCommit, TopicToCommit
 from groupcoord.testing import CommittedOffset, GroupDescription, MemberDescription, ServerThread
 from groupcoord.testing.modern_consumers import ModernConsumer

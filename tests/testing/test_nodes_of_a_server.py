@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from groupcoord.broker.broker import Broker
 from groupcoord.core.messages import (
     CoordinatorType,
     FindCoordinator,
@@ -17,10 +18,9 @@ from groupcoord.core.messages import (
 )
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
-from groupcoord.faults.control import NoSuchPartitionError
-from groupcoord.host.broker import Broker
 from groupcoord.host.node_servers import NoSuchNodeError
 from groupcoord.testing import ServerThread
+from groupcoord.testing.faults.control import NoSuchPartitionError
 from groupcoord.wire.broker_messages import (
     CreatableReplicaAssignment,
     CreatableTopic,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from groupcoord import ErrorCode, ManualClock
-from groupcoord.host.topics import TopicError
+from groupcoord.broker.topics.registry import TopicError
 from groupcoord.testing import ConsumerRecord, ProducerRecord, RecordsRefusedError, ServerThread
 from groupcoord.testing.asserting.partitioner import murmur2
 from groupcoord.testing.asserting.record_bytes import RecordFields, decode_records, encode_records

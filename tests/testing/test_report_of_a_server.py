@@ -11,14 +11,13 @@ import pytest
 from groupcoord import ErrorCode, ManualClock
 from groupcoord.conformance.peer import Peer
 from groupcoord.conformance.sockets import SocketServer
-from groupcoord.consumer_protocol import (
+from groupcoord.core.consumer_protocol import (
     Assignment,
     Subscription,
     TopicPartition,
     encode_assignment,
     encode_subscription,
 )
-from groupcoord.faults.words import APIS_BY_NAME
 from groupcoord.messages import (
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatResponse,
@@ -48,6 +47,7 @@ from groupcoord.testing import ServerThread
 from groupcoord.testing.asserting.report import report_on
 from groupcoord.testing.asserting.requests import RequestLog
 from groupcoord.testing.asserting.summaries import describe_answer, describe_request
+from groupcoord.testing.faults.words import APIS_BY_NAME
 from groupcoord.testing.modern_consumers import ModernConsumer
 from groupcoord.wire import RequestHeader, WireResponse
 from groupcoord.wire.broker_messages import (

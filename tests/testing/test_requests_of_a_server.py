@@ -8,10 +8,10 @@ from struct import pack
 import pytest
 
 from groupcoord import ErrorCode
-from groupcoord.faults import Call
 from groupcoord.messages import HeartbeatResponse, OffsetCommit
 from groupcoord.testing import ReceivedRequest, ServerThread
 from groupcoord.testing.asserting import requests
+from groupcoord.testing.faults import Call
 from groupcoord.wire.broker_messages import Fetch, Produce
 
 CLIENTS_TIMEOUT_S = 60.0

@@ -12,7 +12,7 @@ from struct import pack, unpack
 import pytest
 
 from groupcoord import ConfigError, ManualClock
-from groupcoord.host.broker import Broker
+from groupcoord.broker.broker import Broker
 from groupcoord.messages import (
     ConsumerGroupDescribe,
     GroupToFetch,

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.errors import InvalidArgument
 
 from groupcoord import ErrorCode, GroupCoordinator, ManualClock, messages, testing
-from groupcoord.consumer_protocol import subscribed_topics
-from groupcoord.host.topics import check_topic_name
+from groupcoord.broker.topics.registry import check_topic_name
+from groupcoord.core.consumer_protocol import subscribed_topics
 from groupcoord.messages import ConsumerGroupHeartbeat, JoinGroup, LeaveGroup, OffsetCommit, Request
 from groupcoord.testing.registration import NAMES
 

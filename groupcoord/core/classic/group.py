@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from groupcoord.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from groupcoord.core.classic.member import MemberMetadata, Parked
 from groupcoord.core.classic.states import GroupState, check_transition
+from groupcoord.core.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from groupcoord.core.hard_state import RecordsOfGroup
+from groupcoord.core.java.hashing import hash_map_order
 from groupcoord.core.messages import (
     DescribedConsumerGroup,
     DescribedGroup,
@@ -31,7 +32,6 @@ from groupcoord.core.records import (
 from groupcoord.core.replies import Token
 from groupcoord.core.timers import Timer, TimerKey, TimerKind, TimerQueue
 from groupcoord.errors import NO_ERROR, ErrorCode, InvariantError
-from groupcoord.java import hash_map_order
 
 BEFORE_ALL_APPENDS = -1
 CLASSIC_GROUP_TYPE = "classic"

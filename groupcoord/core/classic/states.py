@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+from groupcoord.core.interpreter import plain_members
 from groupcoord.errors import IllegalTransitionError
-from groupcoord.interpreter import plain_members
 
 
 @plain_members

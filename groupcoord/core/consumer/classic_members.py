@@ -14,15 +14,6 @@ from uuid import UUID
 from attrs import evolve, frozen
 
 from groupcoord.config import MigrationPolicy
-from groupcoord.consumer_protocol import (
-    CONSUMER_PROTOCOL_TYPE,
-    Assignment,
-    ConsumerProtocolError,
-    Subscription,
-    TopicPartition,
-    decode_subscription,
-    encode_assignment,
-)
 from groupcoord.core.consumer.draft import Draft
 from groupcoord.core.consumer.heartbeat import Step, check_size, move_on
 from groupcoord.core.consumer.identity import find_member, find_static_member, new_member, replace_member
@@ -35,9 +26,18 @@ from groupcoord.core.consumer.records import (
 from groupcoord.core.consumer.refusal import RefusedError
 from groupcoord.core.consumer.rules import Rules
 from groupcoord.core.consumer.state import ConsumerMember, ConsumerState
+from groupcoord.core.consumer_protocol import (
+    CONSUMER_PROTOCOL_TYPE,
+    Assignment,
+    ConsumerProtocolError,
+    Subscription,
+    TopicPartition,
+    decode_subscription,
+    encode_assignment,
+)
+from groupcoord.core.java.hashing import HashTable, uuid_hash, uuid_sort_key
 from groupcoord.core.messages import Heartbeat, JoinGroup, JoinGroupResponse, JoinProtocol, SyncGroup, SyncGroupResponse
 from groupcoord.errors import ErrorCode
-from groupcoord.java import HashTable, uuid_hash, uuid_sort_key
 
 P = TypeVar("P")
 

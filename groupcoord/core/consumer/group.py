@@ -8,6 +8,7 @@ from uuid import UUID
 
 from attrs import frozen
 
+from groupcoord.config.group_settings import ConsumerGroupSettings
 from groupcoord.core.consumer.draft import Draft
 from groupcoord.core.consumer.rules import Rules
 from groupcoord.core.consumer.state import ConsumerMember, ConsumerState, group_tombstones
@@ -33,7 +34,6 @@ from groupcoord.core.records import CommitKind, Record
 from groupcoord.core.replies import Token, Waiting
 from groupcoord.core.timers import Timer, TimerKey, TimerKind, TimerQueue
 from groupcoord.errors import NO_ERROR, ErrorCode, InvariantError
-from groupcoord.group_settings import ConsumerGroupSettings
 
 BEFORE_ALL_APPENDS = -1
 

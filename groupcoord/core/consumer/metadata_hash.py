@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from struct import Struct
 
 from groupcoord.core.consumer.topics import Topic
-from groupcoord.java import string_sort_key
-from groupcoord.xxh3 import xxh3_64
+from groupcoord.core.java.hashing import string_sort_key
+from groupcoord.core.java.xxh3 import xxh3_64
 
 NO_TOPICS_HASH = 0
 

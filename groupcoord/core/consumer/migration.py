@@ -9,15 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from groupcoord.config import MigrationPolicy
-from groupcoord.consumer_protocol import (
-    CONSUMER_PROTOCOL_TYPE,
-    Assignment,
-    ConsumerProtocolError,
-    TopicPartition,
-    decode_assignment,
-    decode_subscription,
-    encode_assignment,
-)
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.classic.member import MemberMetadata
 from groupcoord.core.consumer.classic_members import in_hash_order, owned_partitions
@@ -35,11 +26,20 @@ from groupcoord.core.consumer.records import (
 from groupcoord.core.consumer.refusal import RefusedError
 from groupcoord.core.consumer.rules import Rules
 from groupcoord.core.consumer.state import ConsumerMember, ConsumerState, Partition, assignment_record, group_tombstones
+from groupcoord.core.consumer_protocol import (
+    CONSUMER_PROTOCOL_TYPE,
+    Assignment,
+    ConsumerProtocolError,
+    TopicPartition,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+)
 from groupcoord.core.events import Trigger
+from groupcoord.core.java.hashing import hash_map_order, timeline_map_order
 from groupcoord.core.messages import JoinProtocol
 from groupcoord.core.records import GroupMetadataRecord, MemberRecord
 from groupcoord.errors import ErrorCode
-from groupcoord.java import hash_map_order, timeline_map_order
 
 
 def check_upgrade(group: GroupMetadata, rules: Rules) -> None:

@@ -12,8 +12,8 @@ from uuid import UUID
 from attrs import define, field, frozen
 
 from groupcoord.core.consumer.records import TopicPartitions
+from groupcoord.core.interpreter import plain_members
 from groupcoord.errors import ErrorCode
-from groupcoord.interpreter import plain_members
 
 PartitionEpochs = Mapping[UUID, Mapping[int, int]]
 """Partitions by topic id, each with its assignment epoch: the member's epoch when it was given the partition."""

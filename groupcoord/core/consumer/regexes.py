@@ -14,10 +14,10 @@ from groupcoord.core.consumer.records import ConsumerGroupRegularExpressionRecor
 from groupcoord.core.consumer.rules import Rules
 from groupcoord.core.consumer.state import ConsumerState
 from groupcoord.core.events import Cause, Trigger
+from groupcoord.core.interpreter import plain_members
+from groupcoord.core.java.hashing import timeline_map_order
 from groupcoord.core.questions import ResolvedRegexes
 from groupcoord.core.records import GroupTombstone
-from groupcoord.interpreter import plain_members
-from groupcoord.java import timeline_map_order
 
 REFRESH_PAUSE_MS = 10_000
 """Expressions of a group are not matched more often than that."""

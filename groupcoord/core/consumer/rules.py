@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping
 from attrs import define, field
 
 from groupcoord.config import Config
+from groupcoord.config.group_settings import SettingsOfConsumerGroup
 from groupcoord.core.consumer.assignors import Assignor, PartitionAssignorError
 from groupcoord.core.consumer.metadata_hash import metadata_hash, topic_hash
 from groupcoord.core.consumer.refusal import RefusedError
 from groupcoord.core.consumer.topics import Topic
 from groupcoord.core.topics import RegexResolver, TopicResolver
 from groupcoord.errors import ErrorCode
-from groupcoord.group_settings import SettingsOfConsumerGroup
 
 
 @define

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from groupcoord.core.consumer.assignors import Assignor, GroupSpec, MemberSpec, Partitions, SubscriptionType
 from groupcoord.core.consumer.topics import Topic, subscribed_names
-from groupcoord.java import hash_map_order, timeline_map_order
+from groupcoord.core.java.hashing import hash_map_order, timeline_map_order
 
 
 class Subscriber(Protocol):

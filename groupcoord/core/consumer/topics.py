@@ -7,7 +7,7 @@ from uuid import UUID
 
 from attrs import frozen
 
-from groupcoord.java import HashTable, buckets_of_copy, string_hash, string_sort_key
+from groupcoord.core.java.hashing import HashTable, buckets_of_copy, string_hash, string_sort_key
 
 
 @frozen

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from groupcoord.java import HashTable, buckets_of_copy, string_hash, timeline_map_order
+from groupcoord.core.java.hashing import HashTable, buckets_of_copy, string_hash, timeline_map_order
 
 
 def preferred_assignor(votes: Mapping[str, int]) -> str | None:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+from groupcoord.core.interpreter import plain_members
 from groupcoord.errors import ErrorCode
-from groupcoord.interpreter import plain_members
 
 
 @plain_members

@@ -11,6 +11,7 @@ from typing import Any
 from attrs import evolve, frozen
 
 from groupcoord.config import Config
+from groupcoord.config.group_settings import serves_consumer_groups
 from groupcoord.core.effects import Effects
 from groupcoord.core.front.authorization import OPERATIONS_ON_A_GROUP, Authorize, Operation, Permissions, Principal
 from groupcoord.core.front.consumer_groups import (
@@ -85,7 +86,6 @@ from groupcoord.core.partition import Partition
 from groupcoord.core.replies import Token
 from groupcoord.core.topics import TopicResolver
 from groupcoord.errors import ErrorCode
-from groupcoord.group_settings import serves_consumer_groups
 
 VerifyTransaction = Callable[[TxnOffsetCommit], ErrorCode]
 """Returns NONE if the producer may commit offsets of this group in its transaction, or why not; must not raise."""

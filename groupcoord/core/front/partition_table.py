@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import Enum
 
+from groupcoord.core.java.hashing import partition_for
 from groupcoord.core.partition import Partition
 from groupcoord.errors import ErrorCode
-from groupcoord.java import partition_for
 
 MAX_CACHED_ROUTES = 100_000
 """Group ids come from clients, so the memory of where they belong is bounded."""

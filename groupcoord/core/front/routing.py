@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from groupcoord.core.java.hashing import partition_for
 from groupcoord.core.messages import NO_NODE, CoordinatorType, FindCoordinator, FoundCoordinator, Node
 from groupcoord.errors import ErrorCode
-from groupcoord.java import partition_for
 
 Owner = Callable[[int], Node | None]
 """Returns the node that coordinates a partition of ``__consumer_offsets``, or None while nobody does."""

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from groupcoord.core.front.authorization import Operation, Permissions
+from groupcoord.core.interpreter import maker
 from groupcoord.core.messages import (
     FetchedGroup,
     FetchedTopic,
@@ -27,7 +28,6 @@ from groupcoord.core.messages.fetches import PortionOfAll, without_offsets
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.core.topics import TopicResolver
 from groupcoord.errors import NO_ERROR, ErrorCode
-from groupcoord.interpreter import maker
 
 _CACHED_EXTREMES_MAX = 64
 

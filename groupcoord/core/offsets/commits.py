@@ -10,6 +10,7 @@ from groupcoord.core.context import HandlerContext
 from groupcoord.core.creation import Creation
 from groupcoord.core.events import Cause
 from groupcoord.core.groups import Group
+from groupcoord.core.interpreter import maker
 from groupcoord.core.messages import (
     CompleteTransaction,
     CompleteTransactionResponse,
@@ -44,7 +45,6 @@ from groupcoord.core.records import (
 )
 from groupcoord.core.replies import Reply, Token
 from groupcoord.errors import NO_ERROR, ErrorCode
-from groupcoord.interpreter import maker
 
 _make_fetched, _make_topic, _make_group = maker(FetchedOffset), maker(FetchedTopic), maker(FetchedGroup)
 _make_reply = maker(Reply)

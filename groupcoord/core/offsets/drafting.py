@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from groupcoord.core.columns import NO_LEADER_EPOCH, AsciiTexts, OffsetColumns
+from groupcoord.core.interpreter import maker
 from groupcoord.core.messages import TopicResult, TopicToCommit
 from groupcoord.core.messages.commits import PartitionResults
 from groupcoord.core.records import (
@@ -15,7 +16,6 @@ from groupcoord.core.records import (
     make_committed_topic,
 )
 from groupcoord.errors import ErrorCode
-from groupcoord.interpreter import maker
 
 _make_result = maker(TopicResult)
 

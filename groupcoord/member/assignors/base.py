@@ -14,9 +14,9 @@ from uuid import UUID
 
 from attrs import field, frozen
 
-from groupcoord.consumer_protocol import Assignment, Subscription
+from groupcoord.core.consumer_protocol import Assignment, Subscription
+from groupcoord.core.java.hashing import hash_map_order, string_sort_key
 from groupcoord.errors import GroupcoordError
-from groupcoord.java import hash_map_order, string_sort_key
 
 
 class RebalanceProtocol(Enum):

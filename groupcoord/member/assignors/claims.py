@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from attrs import define, field
 
-from groupcoord.consumer_protocol import (
+from groupcoord.core.consumer_protocol import (
     UNKNOWN_GENERATION_ID,
     Subscription,
     TopicPartition,
@@ -23,7 +23,7 @@ from groupcoord.consumer_protocol import (
     read_partitions,
     write_partitions,
 )
-from groupcoord.java import hash_map_order, string_sort_key
+from groupcoord.core.java.hashing import hash_map_order, string_sort_key
 from groupcoord.member.assignors.base import Cluster, ClusterTopic, subscribed_topics
 
 

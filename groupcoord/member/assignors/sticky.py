@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from groupcoord.consumer_protocol import Assignment, Subscription, TopicPartition
+from groupcoord.core.consumer_protocol import Assignment, Subscription, TopicPartition
 from groupcoord.core.messages import UNKNOWN_GENERATION_ID
 from groupcoord.member.assignors.base import Cluster, RebalanceProtocol
 from groupcoord.member.assignors.claims import (

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-from groupcoord.consumer_protocol import (
+from groupcoord.core.consumer_protocol import (
     Assignment,
     ConsumerProtocolError,
     Subscription,

@@ -7,7 +7,7 @@ from enum import Enum
 
 from attrs import frozen
 
-from groupcoord.consumer_protocol import (
+from groupcoord.core.consumer_protocol import (
     CONSUMER_PROTOCOL_TYPE,
     Assignment,
     ConsumerProtocolError,

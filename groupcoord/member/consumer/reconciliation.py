@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from enum import Enum
 from uuid import UUID
 
-from groupcoord.consumer_protocol import TopicPartition
+from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.member.commits import Commit, CommitKind
 from groupcoord.member.consumer.assignment import NO_ASSIGNMENT, LocalAssignment, Partitions
 from groupcoord.member.consumer.membership import ConsumerMembership

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from attrs import define, field
 
-from groupcoord.consumer_protocol import TopicPartition
+from groupcoord.core.consumer_protocol import TopicPartition
 
 RECORD_INTERVAL_MS = 10
 """Each partition gets one record in so many milliseconds, so offsets tell time."""

@@ -6,7 +6,7 @@ from random import Random
 
 from attrs import frozen
 
-from groupcoord.consumer_protocol import partitions_by_topic
+from groupcoord.core.consumer_protocol import partitions_by_topic
 from groupcoord.errors import ErrorCode
 from groupcoord.laws import errors_in, require
 from groupcoord.messages import (

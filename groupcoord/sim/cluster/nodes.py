@@ -6,10 +6,10 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from uuid import UUID
 
+from groupcoord.config.group_settings import ConsumerGroupSettings
 from groupcoord.coordinator import GroupCoordinator, PartitionStatus
 from groupcoord.errors import ErrorCode
 from groupcoord.events import Event
-from groupcoord.group_settings import ConsumerGroupSettings
 from groupcoord.messages import Node, Request, Response, TxnOffsetCommit
 from groupcoord.sim.cluster.log import ClusterLog, NodeLog, StoreFault
 from groupcoord.sim.cluster.options import ClusterOptions

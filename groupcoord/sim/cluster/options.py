@@ -21,7 +21,7 @@ class ClusterOptions:
         failure_detection_ms: how long after a node died others take its log partitions over; None: they wait for it.
         word_ms: how long at most the word of a new leader takes to a node.
         group_configs: group id → the settings of its own that a consumer group has (KIP-848), by attribute of
-            :class:`~groupcoord.group_settings.ConsumerGroupSettings`.
+            :class:`~groupcoord.config.group_settings.ConsumerGroupSettings`.
         load_step_records, load_step_ms: a load reads so many records in a step, and so long is a step.
     """
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from groupcoord.consumer_protocol import TopicPartition
 from groupcoord.coordinator import GroupCoordinator
+from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.sim.cluster.log import NOBODY, Leader, StoreFault
 from groupcoord.sim.cluster.nodes import CoordinatorNode, NodeEnvironment
 from groupcoord.sim.cluster.options import ClusterOptions

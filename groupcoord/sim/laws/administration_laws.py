@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from groupcoord.consumer_protocol import TopicPartition, decode_assignment
 from groupcoord.coordinator import ConsumerGroupState, GroupState
+from groupcoord.core.consumer_protocol import TopicPartition, decode_assignment
 from groupcoord.errors import ErrorCode
 from groupcoord.laws import require
 from groupcoord.messages import DeleteGroupsResponse, DescribedGroup, ListGroupsResponse

@@ -6,14 +6,13 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 
-from groupcoord.consumer_group_laws import OF_NO_GROUP
-from groupcoord.consumer_protocol import decode_subscription
 from groupcoord.core.consumer.records import (
     ConsumerGroupCurrentMemberAssignmentRecord,
     ConsumerGroupMetadataRecord,
     ConsumerGroupRegularExpressionRecord,
 )
 from groupcoord.core.consumer.state import ConsumerState
+from groupcoord.core.consumer_protocol import decode_subscription
 from groupcoord.core.hard_state import HardState
 from groupcoord.core.records import (
     CLASSIC_GROUP_KEY,
@@ -26,6 +25,7 @@ from groupcoord.core.records import (
     TransactionMarker,
 )
 from groupcoord.laws import OffsetLedger, require
+from groupcoord.laws.consumer_groups import OF_NO_GROUP
 from groupcoord.log_store import LogRecord
 from groupcoord.sim.cluster.simulated_cluster import SimulatedCluster
 from groupcoord.sim.laws.consumer_group_laws import assignment_in

@@ -11,7 +11,14 @@ from collections.abc import Collection, Mapping, Sequence
 from operator import is_
 from uuid import UUID
 
-from groupcoord.consumer_group_laws import (
+from groupcoord.coordinator import GroupCoordinator
+from groupcoord.core.consumer.group import ConsumerGroup
+from groupcoord.core.consumer.state import FIRST_EPOCH
+from groupcoord.core.records import ZERO_UUID
+from groupcoord.errors import ErrorCode
+from groupcoord.events import Cause, Event, GroupRemoved, MemberAdded, MemberRemoved, MemberReplaced
+from groupcoord.laws import check_rebuilt, check_replay, check_size, check_tokens, compacted, require
+from groupcoord.laws.consumer_groups import (
     check_append,
     check_consumer_group_is_served,
     check_epochs_grow,
@@ -21,13 +28,6 @@ from groupcoord.consumer_group_laws import (
     consumer_group_of,
     stranger,
 )
-from groupcoord.coordinator import GroupCoordinator
-from groupcoord.core.consumer.group import ConsumerGroup
-from groupcoord.core.consumer.state import FIRST_EPOCH
-from groupcoord.core.records import ZERO_UUID
-from groupcoord.errors import ErrorCode
-from groupcoord.events import Cause, Event, GroupRemoved, MemberAdded, MemberRemoved, MemberReplaced
-from groupcoord.laws import check_rebuilt, check_replay, check_size, check_tokens, compacted, require
 from groupcoord.log_store import LogRecord
 from groupcoord.messages import (
     ConsumerGroupDescribe,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from groupcoord.report import layout
-from groupcoord.report.html import Html, element, joined
-from groupcoord.report.layout import Section, paragraph, soft
+from groupcoord.analysis.report import layout
+from groupcoord.analysis.report.html import Html, element, joined
+from groupcoord.analysis.report.layout import Section, paragraph, soft
 from groupcoord.sim.reports.comparison import Comparison, Difference
 from groupcoord.sim.reports.measures import MEASURES
 from groupcoord.sim.reports.page import causes_table, describe_seeds, middle_and_most, result_of

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from groupcoord.durations import told_duration
-from groupcoord.report import layout
-from groupcoord.report.html import EMPTY, Html, element, joined
-from groupcoord.report.layout import Section, listing, paragraph, soft
-from groupcoord.report.text import counted
+from groupcoord.analysis.report import layout
+from groupcoord.analysis.report.durations import told_duration
+from groupcoord.analysis.report.html import EMPTY, Html, element, joined
+from groupcoord.analysis.report.layout import Section, listing, paragraph, soft
+from groupcoord.analysis.report.text import counted
 from groupcoord.sim.reports.measures import MEASURES, Distribution, Measure
 from groupcoord.sim.reports.plots import format_value, plot
 from groupcoord.sim.reports.runs import COMPARED_MAX, FleetReport

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from attrs import frozen
 
-from groupcoord.durations import told_duration
-from groupcoord.report import svg
-from groupcoord.report.html import EMPTY, Html, element, joined
-from groupcoord.report.layout import soft
-from groupcoord.report.text import counted
+from groupcoord.analysis.report import svg
+from groupcoord.analysis.report.durations import told_duration
+from groupcoord.analysis.report.html import EMPTY, Html, element, joined
+from groupcoord.analysis.report.layout import soft
+from groupcoord.analysis.report.text import counted
 from groupcoord.sim.reports.axes import ticks
 from groupcoord.sim.world import START_MS, World
 

@@ -12,8 +12,8 @@ from attrs import evolve, frozen
 
 from groupcoord.assignors import Assignor, choose_assignors
 from groupcoord.config import Config
+from groupcoord.config.group_settings import bounds_of_consumer_groups
 from groupcoord.errors import ConfigError
-from groupcoord.group_settings import bounds_of_consumer_groups
 from groupcoord.member import MemberConfig
 from groupcoord.member.assembly import chosen_assignors
 from groupcoord.sim.actors.fault import Fault

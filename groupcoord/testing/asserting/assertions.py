@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TypeVar
 
-from groupcoord.consumer_protocol import TopicPartition
+from groupcoord.broker.broker import Broker
+from groupcoord.broker.topics.changes import answer_create_topics
+from groupcoord.broker.topics.registry import TopicError
+from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.errors import ErrorCode
-from groupcoord.host.admin import answer_create_topics
-from groupcoord.host.broker import Broker
-from groupcoord.host.topics import TopicError
 from groupcoord.testing.asserting.groups import (
     CommittedOffset,
     GroupDescription,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Protocol, TypeVar
 
-from groupcoord.host.broker import Broker
+from groupcoord.broker.broker import Broker
 from groupcoord.testing.asserting.groups import GroupDescription
 from groupcoord.testing.asserting.waiting import LOOK_AGAIN_S, WAIT_S, Attempts, Condition, Stability, Wanted
 

@@ -6,14 +6,15 @@ from typing import Literal, cast
 
 from attrs import frozen
 
-from groupcoord.consumer_protocol import (
+from groupcoord.broker.broker import Broker
+from groupcoord.coordinator import GroupCoordinator
+from groupcoord.core.classic.group import GroupMetadata
+from groupcoord.core.consumer_protocol import (
     ConsumerProtocolError,
     TopicPartition,
     decode_assignment,
     decode_subscription,
 )
-from groupcoord.coordinator import GroupCoordinator
-from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.messages import (
     ConsumerGroupDescribe,
     DescribedConsumerMember,
@@ -24,7 +25,6 @@ from groupcoord.core.messages import (
     MemberType,
     OffsetFetch,
 )
-from groupcoord.host.broker import Broker
 from groupcoord.testing.asserting.words import counted
 
 GroupType = Literal["classic", "consumer"]

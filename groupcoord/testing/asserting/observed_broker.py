@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, cast
 
+from groupcoord.broker.broker import Broker
+from groupcoord.broker.connection import Connection, ConnectionT, Interceptor
 from groupcoord.core.front.authorization import Principal
-from groupcoord.host.broker import Broker
-from groupcoord.host.connection import Connection, ConnectionT, Interceptor
 from groupcoord.testing.asserting.requests import RequestLog
 from groupcoord.wire import RequestHeader, WireResponse
 
@@ -29,7 +29,7 @@ class ObservedConnection(Connection):
         self._request_number = self._log.came(header, request, self.client_host, self._node_id, self._number)
 
     def answer(self, response: WireResponse | None) -> None:
-        """See :class:`~groupcoord.host.connection.Connection`."""
+        """See :class:`~groupcoord.broker.connection.Connection`."""
         if response is not None:
             held_back = self.on_answer
             if held_back is None:
@@ -46,17 +46,17 @@ class ObservedConnection(Connection):
         super().answer(response)
 
     def skip_answer(self) -> None:
-        """See :class:`~groupcoord.host.connection.Connection`."""
+        """See :class:`~groupcoord.broker.connection.Connection`."""
         self._request_number = None
         super().skip_answer()
 
     def refuse(self, reason: str) -> None:
-        """See :class:`~groupcoord.host.connection.Connection`."""
+        """See :class:`~groupcoord.broker.connection.Connection`."""
         self._give_up(reason)
         super().refuse(reason)
 
     def close(self) -> None:
-        """See :class:`~groupcoord.host.connection.Connection`."""
+        """See :class:`~groupcoord.broker.connection.Connection`."""
         self._give_up("the connection was closed before")
         super().close()
 
@@ -89,22 +89,22 @@ class Observer:
         self.following: Interceptor | None = None
 
     def takes(self, connection: Connection, header: RequestHeader, request: Any) -> bool:
-        """See :class:`~groupcoord.host.connection.Interceptor`."""
+        """See :class:`~groupcoord.broker.connection.Interceptor`."""
         if isinstance(connection, ObservedConnection):
             connection.note(header, request)
         return self.following is not None and self.following.takes(connection, header, request)
 
     def disconnected(self, connection: Connection) -> None:
-        """See :class:`~groupcoord.host.connection.Interceptor`."""
+        """See :class:`~groupcoord.broker.connection.Interceptor`."""
         if self.following is not None:
             self.following.disconnected(connection)
 
     def next_deadline_ms(self) -> int | None:
-        """See :class:`~groupcoord.host.connection.Interceptor`."""
+        """See :class:`~groupcoord.broker.connection.Interceptor`."""
         return None if self.following is None else self.following.next_deadline_ms()
 
     def tick(self, now_ms: int) -> None:
-        """See :class:`~groupcoord.host.connection.Interceptor`."""
+        """See :class:`~groupcoord.broker.connection.Interceptor`."""
         if self.following is not None:
             self.following.tick(now_ms)
 
@@ -114,7 +114,7 @@ class ObservedBroker(Broker):
 
     Args:
         request_log: where.
-        options: see :class:`~groupcoord.host.broker.Broker`.
+        options: see :class:`~groupcoord.broker.broker.Broker`.
     """
 
     def __init__(self, *, request_log: RequestLog, **options: Any) -> None:

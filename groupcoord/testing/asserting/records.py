@@ -7,11 +7,11 @@ from typing import Literal
 
 from attrs import evolve, field, frozen
 
+from groupcoord.broker.broker import Broker
+from groupcoord.broker.records.producing import NO_DATA, answer_produce
+from groupcoord.broker.topics.registry import Topic
+from groupcoord.broker.transactions.state import Writer
 from groupcoord.errors import ErrorCode, GroupcoordError
-from groupcoord.host.broker import Broker
-from groupcoord.host.producing import NO_DATA, answer_produce
-from groupcoord.host.topics import Topic
-from groupcoord.host.transaction_state import Writer
 from groupcoord.records.batches import Batch, iter_batches
 from groupcoord.storage.cleaned_transactions import AbortedTransaction
 from groupcoord.testing.asserting.partitioner import partition_for_key

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from groupcoord.host.broker import Broker
+from groupcoord.broker.broker import Broker
 from groupcoord.testing.asserting.groups import CommittedOffset, GroupDescription, committed_offsets, describe_groups
 from groupcoord.testing.asserting.requests import ReceivedRequest, Requests
 from groupcoord.testing.asserting.summaries import NameOf, describe_answer, describe_request, is_routine, some

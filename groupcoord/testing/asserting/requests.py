@@ -8,9 +8,9 @@ from typing import Any, overload
 from attrs import evolve, frozen
 
 from groupcoord.core.messages import CoordinatorType, FindCoordinator
-from groupcoord.faults.calls import named_groups
-from groupcoord.faults.words import APIS_BY_NAME
 from groupcoord.testing.asserting.words import did_you_mean
+from groupcoord.testing.faults.calls import named_groups
+from groupcoord.testing.faults.words import APIS_BY_NAME
 from groupcoord.wire.broker_messages import FetchedPartitionData, FetchResponse, Produce
 from groupcoord.wire.header import RequestHeader
 from groupcoord.wire.registry import APIS

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import attrs
 
-from groupcoord.consumer_protocol import ConsumerProtocolError, decode_assignment
+from groupcoord.core.consumer_protocol import ConsumerProtocolError, decode_assignment
 from groupcoord.core.messages import (
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatResponse,

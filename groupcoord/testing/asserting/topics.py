@@ -7,9 +7,9 @@ from types import MappingProxyType
 
 from attrs import frozen
 
+from groupcoord.broker.broker import Broker
+from groupcoord.broker.topics.registry import Topic, check_topic_name
 from groupcoord.config import Config
-from groupcoord.host.broker import Broker
-from groupcoord.host.topics import Topic, check_topic_name
 from groupcoord.testing.asserting.words import did_you_mean
 from groupcoord.wire.broker_messages import CreatableTopic
 

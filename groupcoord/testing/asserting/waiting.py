@@ -8,7 +8,7 @@ from typing import Literal, Protocol, TypeVar
 
 from attrs import frozen
 
-from groupcoord.host.broker import Broker
+from groupcoord.broker.broker import Broker
 from groupcoord.testing.asserting.groups import GroupDescription, describe_groups, look_whether_stable
 from groupcoord.testing.asserting.words import counted
 

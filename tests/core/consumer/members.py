@@ -5,8 +5,8 @@ from __future__ import annotations
 from attrs import evolve
 
 from groupcoord import GroupCoordinator
-from groupcoord.consumer_group_laws import consumer_group_of
 from groupcoord.core.consumer.group import ConsumerGroup
+from groupcoord.laws.consumer_groups import consumer_group_of
 from groupcoord.messages import (
     ConsumerGroupDescribe,
     ConsumerGroupHeartbeatResponse,

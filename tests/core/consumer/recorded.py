@@ -17,7 +17,7 @@ from groupcoord.core.consumer.assignors import (
     SubscriptionType,
 )
 from groupcoord.core.consumer.topics import Topic
-from groupcoord.java import hash_map_order
+from groupcoord.core.java.hashing import hash_map_order
 
 DATA = Path(__file__).with_name("data")
 Record = dict[str, Any]

@@ -21,7 +21,7 @@ from groupcoord.core.consumer.assignors import (
     UniformAssignor,
 )
 from groupcoord.core.consumer.topics import Topic
-from groupcoord.java import hash_map_order
+from groupcoord.core.java.hashing import hash_map_order
 
 RANGE, UNIFORM = RangeAssignor(), UniformAssignor()
 Owned = dict[str, set[tuple[UUID, int]]]

@@ -6,7 +6,7 @@ import pytest
 
 from groupcoord import ErrorCode, GroupState
 from groupcoord.config import MigrationPolicy
-from groupcoord.consumer_protocol import (
+from groupcoord.core.consumer_protocol import (
     Assignment,
     Subscription,
     TopicPartition,

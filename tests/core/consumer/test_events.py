@@ -6,7 +6,7 @@ import pytest
 
 from groupcoord import ErrorCode
 from groupcoord.config import MigrationPolicy
-from groupcoord.consumer_protocol import Subscription, encode_subscription
+from groupcoord.core.consumer_protocol import Subscription, encode_subscription
 from groupcoord.events import (
     Cause,
     Event,

@@ -8,16 +8,16 @@ import pytest
 
 from groupcoord import ErrorCode, GroupState
 from groupcoord.config import MigrationPolicy
-from groupcoord.consumer_protocol import (
+from groupcoord.core.consumer.member_timers import FENCING_RETRY_MS
+from groupcoord.core.consumer.records import ConsumerGroupRegularExpressionRecord
+from groupcoord.core.consumer.regexes import REFRESH_PAUSE_MS
+from groupcoord.core.consumer_protocol import (
     Assignment,
     Subscription,
     TopicPartition,
     encode_assignment,
     encode_subscription,
 )
-from groupcoord.core.consumer.member_timers import FENCING_RETRY_MS
-from groupcoord.core.consumer.records import ConsumerGroupRegularExpressionRecord
-from groupcoord.core.consumer.regexes import REFRESH_PAUSE_MS
 from groupcoord.core.records import GroupMetadataRecord
 from groupcoord.log_store import NotEnoughReplicasError
 from groupcoord.messages import DeleteGroupsResponse, Heartbeat

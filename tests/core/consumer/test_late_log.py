@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from groupcoord import ErrorCode
-from groupcoord.consumer_protocol import Subscription, encode_subscription
 from groupcoord.core.consumer.member_timers import FENCING_RETRY_MS
+from groupcoord.core.consumer_protocol import Subscription, encode_subscription
 from groupcoord.core.records import OffsetCommitRecord
 from groupcoord.log_store import NotEnoughReplicasError
 from groupcoord.messages import DeletedGroup, DeleteGroupsResponse, TopicPartitions

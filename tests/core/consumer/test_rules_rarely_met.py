@@ -6,7 +6,7 @@ import pytest
 
 from groupcoord import Config, ErrorCode, GroupCoordinator, ManualClock, MemoryLogStore
 from groupcoord.assignors import GroupAssignment, GroupSpec, SubscriptionType
-from groupcoord.consumer_protocol import Subscription, encode_subscription
+from groupcoord.core.consumer_protocol import Subscription, encode_subscription
 from groupcoord.messages import (
     ConsumerGroupDescribe,
     ConsumerGroupHeartbeat,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from groupcoord import Config, ErrorCode, GroupCoordinator, ManualClock
-from groupcoord.group_settings import ConsumerGroupSettings
+from groupcoord.config.group_settings import ConsumerGroupSettings
 from groupcoord.messages import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatResponse
 from groupcoord.testing.topics import Topics
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from groupcoord.broker.security.acls import AclFileError
 from groupcoord.core.front.authorization import Resource
-from groupcoord.host.security.acls import AclFileError
 from tests.host.security.world import Client, Values, World, conversations, from_json
 
 CONVERSATIONS = conversations("acl_conversations.json")

@@ -11,9 +11,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePrivateKey, generate_private_key
 from jwt.algorithms import ECAlgorithm
 
+from groupcoord.broker.security.jwks import FETCH_PAUSE_S, KeySet, signed_validator
+from groupcoord.broker.security.oauthbearer import Bearer, ClaimChecks, InvalidTokenError
 from groupcoord.errors import ConfigError
-from groupcoord.host.security.jwks import FETCH_PAUSE_S, KeySet, signed_validator
-from groupcoord.host.security.oauthbearer import Bearer, ClaimChecks, InvalidTokenError
 from tests.host.security.world import NOW_MS, World
 
 NOW_S = NOW_MS // 1000

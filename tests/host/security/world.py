@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from groupcoord import Config, ManualClock, MemoryLogStore
+from groupcoord.broker.broker import Broker
+from groupcoord.broker.connection import Connection
+from groupcoord.broker.security.security import Security
 from groupcoord.core.front.authorization import Authorize, Operation, Resource
 from groupcoord.errors import ErrorCode
-from groupcoord.host.broker import Broker
-from groupcoord.host.connection import Connection
-from groupcoord.host.security.security import Security
 from groupcoord.wire.registry import APIS
 from tests.host.driving import drain, feed
 from tests.wire.kio_client import read_response, request_frame
@@ -78,13 +78,11 @@ class World:
         self.clock.advance(duration_ms)
         self.broker.tick()
 
-    def add_scram_user(
-        self, name: str, password: str, salt: bytes = b"a-fixed-salt-of-mine", iterations: int = 4096
-    ) -> None:
+    def add_scram_user(self, name: str, password: str, salt: bytes = b"a-fixed-salt-of-mine") -> None:
         """Have an administrator make credentials of both mechanisms."""
         for mechanism, hash_name in ((1, "sha256"), (2, "sha512")):
-            salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), salt, iterations)
-            upsertion = {"name": name, "mechanism": mechanism, "iterations": iterations, "salt": salt}
+            salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), salt, 4096)
+            upsertion = {"name": name, "mechanism": mechanism, "iterations": 4096, "salt": salt}
             body = {"deletions": (), "upsertions": (upsertion | {"salted_password": salted},)}
             answer = self.connect("PLAINTEXT").ask("AlterUserScramCredentials", 0, body)
             assert answer["results"][0]["error_code"] == "NONE"

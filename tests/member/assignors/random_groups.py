@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import define
 
-from groupcoord.consumer_protocol import TopicPartition, partitions_by_topic
+from groupcoord.core.consumer_protocol import TopicPartition, partitions_by_topic
 from groupcoord.member.assignors import ASSIGNORS, AssignmentError
 from groupcoord.member.assignors.claims import encode_generation, encode_sticky_user_data
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from groupcoord.consumer_protocol import TopicPartition
+from groupcoord.core.consumer_protocol import TopicPartition
 from groupcoord.member.assignors.balancing import Balancer, LargestOwner, Loads, PartitionMovements
 from groupcoord.member.assignors.base import ClusterTopic
 from groupcoord.member.assignors.claims import PartitionNumbers, StickyGroup

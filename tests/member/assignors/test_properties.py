@@ -12,7 +12,7 @@ from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from groupcoord.consumer_protocol import Assignment, Subscription, TopicPartition
+from groupcoord.core.consumer_protocol import Assignment, Subscription, TopicPartition
 from groupcoord.member.assignors import ASSIGNORS, Cluster, ClusterTopic, RebalanceProtocol
 from groupcoord.member.assignors.claims import encode_sticky_user_data
 

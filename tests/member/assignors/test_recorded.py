@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from groupcoord.consumer_protocol import Assignment, TopicPartition
+from groupcoord.core.consumer_protocol import Assignment, TopicPartition
 from groupcoord.member.assignors import ASSIGNORS, AssignmentError
 from groupcoord.member.assignors.claims import decode_sticky_user_data, encode_sticky_user_data
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from groupcoord import ErrorCode, GroupCoordinator, LogRecord, PartitionStatus, Ticket
 from groupcoord.aio import AsyncCoordinator
 from groupcoord.core.records import GroupTombstone, OffsetCommitRecord, Record
+from groupcoord.embedding.threads import ThreadSafeCoordinator
 from groupcoord.log_store import AppendOutcomeUnknownError, LogStoreError, RecordTooLargeError
 from groupcoord.storage.sql import BatchingLogStore, SqliteLogStore
 from groupcoord.storage.sql.store import COMPACTED_RECORDS_MIN
-from groupcoord.threads import ThreadSafeCoordinator
 from tests.aio.requests import CONFIG, GROUP, commit, committed, fetch
 
 from .batched import AnsweredStore

@@ -14,8 +14,8 @@ from uuid import UUID
 from attrs import field, frozen
 
 from groupcoord.core.consumer.topics import Topic
+from groupcoord.core.interpreter import plain_members
 from groupcoord.errors import GroupcoordError
-from groupcoord.interpreter import plain_members
 
 Partitions = Mapping[UUID, tuple[int, ...]]
 """Partitions by topic id, in the order in which a record has them. No topic is without partitions."""

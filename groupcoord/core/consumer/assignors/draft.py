@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from groupcoord.core.consumer.assignors.base import Partitions
-from groupcoord.java import HashTable, buckets_for, buckets_of_copy, integer_hash, uuid_hash
+from groupcoord.core.java.hashing import HashTable, buckets_for, buckets_of_copy, integer_hash, uuid_hash
 
 DEFAULT_BUCKETS = 16
 

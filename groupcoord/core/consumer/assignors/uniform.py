@@ -14,7 +14,7 @@ from groupcoord.core.consumer.assignors.base import (
 )
 from groupcoord.core.consumer.assignors.draft import DEFAULT_BUCKETS, AssignmentDraft, partitions_in_order
 from groupcoord.core.consumer.assignors.uniform_heterogeneous import HeterogeneousAssignment
-from groupcoord.java import HashTable, buckets_of_copy, uuid_hash
+from groupcoord.core.java.hashing import HashTable, buckets_of_copy, uuid_hash
 
 
 class UniformAssignor:

@@ -1,0 +1,45 @@
+"""What happened to groups, from the records of ``__consumer_offsets``: generations, members, rebalances and why.
+
+Pure Python on records: neither Spark nor numpy, neither files nor a clock. :class:`LogHistory` takes the batches of one
+log partition and gives the rows of every group; :class:`GroupFold` takes the records of one group, for programs that
+bring them in order themselves, as the pipeline on Spark does. Names of rows are those of the pipeline's tables.
+"""
+
+from groupcoord.analysis.history.causes import CAUSES
+from groupcoord.analysis.history.fold import FoldOptions, GroupFold, LogOrderError
+from groupcoord.analysis.history.log import KINDS, GroupRecord, HistoryRow, LogHistory
+from groupcoord.analysis.history.rows import (
+    DEPARTURE,
+    DUPLICATE,
+    EPOCH,
+    GENERATION,
+    GROUP,
+    MEMBER,
+    MEMBERSHIP,
+    MOVE,
+    REBALANCE,
+    REVOCATION,
+    Row,
+)
+
+__all__ = [
+    "CAUSES",
+    "DEPARTURE",
+    "DUPLICATE",
+    "EPOCH",
+    "GENERATION",
+    "GROUP",
+    "KINDS",
+    "MEMBER",
+    "MEMBERSHIP",
+    "MOVE",
+    "REBALANCE",
+    "REVOCATION",
+    "FoldOptions",
+    "GroupFold",
+    "GroupRecord",
+    "HistoryRow",
+    "LogHistory",
+    "LogOrderError",
+    "Row",
+]

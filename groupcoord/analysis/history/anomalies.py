@@ -1,0 +1,40 @@
+"""What counts as an anomaly of a group: its kinds, Burrow's words for them, and from where on they are told."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from groupcoord.analysis.history.lag import WINDOW_COMMITS, LagStatus
+
+OFFSET_REWIND, COMMITS_STOPPED, STALLED = "offset rewind", "commits stopped", "stalled"
+COMMIT_STORM, REBALANCE_STORM = "commit storm", "rebalance storm"
+FLAPPING_MEMBER, DUPLICATE_OWNER = "flapping member", "duplicate owner"
+SLOW_REVOCATION, FENCED_MEMBER = "slow revocation", "fenced member"
+REWIND, STOP, STALL = LagStatus.REWIND.name, LagStatus.STOP.name, LagStatus.STALL.name
+
+OFFSETS_RETENTION_MINUTES = 10_080
+
+
+@frozen
+class Thresholds:
+    """From where on something is an anomaly.
+
+    Attributes:
+        window_commits: how many of a partition's last commits are looked at, as Burrow's ``intervals``.
+        stopped_ms: how long a partition of a live group goes without a commit at least before its commits have stopped.
+        commits_per_minute: of one partition, on average over a group's partitions: more is a storm.
+        storm_commits: a group's commits in a minute that are no storm, however few partitions they are of.
+        rebalances: so many within ``rebalance_window_ms`` are a storm.
+        rebalance_window_ms: see there; for flapping members too.
+        comebacks: a client that left and joined so many times in that window flaps.
+        revocation_ms: a member of a consumer group that takes so long to give partitions up is slow.
+    """
+
+    window_commits: int = WINDOW_COMMITS
+    stopped_ms: int = 300_000
+    commits_per_minute: int = 60
+    storm_commits: int = 600
+    rebalances: int = 5
+    rebalance_window_ms: int = 600_000
+    comebacks: int = 3
+    revocation_ms: int = 30_000

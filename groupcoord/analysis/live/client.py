@@ -1,0 +1,356 @@
+"""A cluster behind aiokafka's connections: TCP, TLS, log-in and versions are its part, what is asked is ours.
+
+aiokafka lives in an event loop. It has one of its own here, in a thread, so that callers need none, and may have one
+that runs already, as in a notebook.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Collection, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
+from uuid import UUID
+
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import (
+    AuthenticationFailedError,
+    IllegalSaslStateError,
+    IncompatibleBrokerVersion,
+    KafkaError,
+    SaslAuthenticationFailed,
+    UnsupportedSaslMechanismError,
+)
+
+from groupcoord.analysis.live.cluster import (
+    ClusterMetadata,
+    Coordinator,
+    DescribedGroup,
+    FetchedBytes,
+    GroupOffsets,
+    ListedGroups,
+    ListedOffset,
+    LogEnd,
+    OffsetOutOfRangeError,
+    TopicMetadata,
+    TopicPartition,
+)
+from groupcoord.analysis.live.errors import AccessError, ClusterError, TransientClusterError, check_error, error_name
+from groupcoord.analysis.live.group_requests import (
+    cluster_request,
+    committed_offsets,
+    coordinators_request,
+    describe_request,
+    described_groups,
+    found_coordinators,
+    list_groups_request,
+    listed_groups,
+    may_describe_cluster,
+    offsets_request,
+)
+from groupcoord.analysis.live.requests import Answer, Request
+from groupcoord.analysis.live.settings import ClientSettings
+from groupcoord.core.records import ZERO_UUID
+from groupcoord.errors import ErrorCode
+from groupcoord.wire.errors import ProtocolError
+from groupcoord.wire.schema import Values
+
+CLIENT_ID = "groupcoord"
+"""What requests say that they come from, unless ``client.id`` says it."""
+
+FETCH_WAIT_MAX_MS = 500
+"""How long a broker may wait for something to fetch."""
+
+LIST_WAIT_MAX_MS = 30_000
+"""How long a broker may look for an offset in another tier of storage."""
+
+_FETCH, _LIST_OFFSETS, _METADATA, _DESCRIBE_CONFIGS = 1, 2, 3, 32
+_VERSIONS = {_FETCH: (4, 17), _LIST_OFFSETS: (2, 10), _METADATA: (4, 13), _DESCRIBE_CONFIGS: (1, 4)}
+_TOPIC_IDS_FROM = {_FETCH: 13, _METADATA: 10}
+_NO_BROKER = -1
+_BROKER_RESOURCE = 4
+
+_LOGIN_ERRORS = (
+    *(SaslAuthenticationFailed, AuthenticationFailedError, UnsupportedSaslMechanismError, IllegalSaslStateError),
+)
+
+T = TypeVar("T")
+
+
+class KafkaCluster:
+    """A cluster, asked over the network. See :class:`groupcoord.analysis.live.cluster.Cluster`.
+
+    Args:
+        settings: how to connect.
+
+    Raises:
+        AccessError: the log-in fails.
+        TransientClusterError: no bootstrap server answers.
+        InputError: certificates or keys can't be read.
+    """
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self._settings = settings
+        self._topics: dict[str, TopicMetadata] = {}
+        context = settings.ssl_context()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="groupcoord-cluster", daemon=True)
+        self._thread.start()
+        self._complaints = _Complaints(self._thread)
+        try:
+            self._client: AIOKafkaClient = self._run(self._connected(context))
+        except BaseException:
+            self._end()
+            raise
+
+    def close(self) -> None:
+        """Close all connections."""
+        try:
+            self._run(self._client.close())
+        finally:
+            self._end()
+
+    def metadata(self, topics: Sequence[str]) -> ClusterMetadata:
+        """See :class:`groupcoord.analysis.live.cluster.Cluster`."""
+        wanted = [{"name": name, "topic_id": ZERO_UUID} for name in topics]
+        answer = self._ask(
+            self._any_broker(),
+            Request(
+                _METADATA,
+                _VERSIONS[_METADATA],
+                lambda version: {
+                    "topics": wanted,
+                    "allow_auto_topic_creation": False,
+                    "include_cluster_authorized_operations": False,
+                    "include_topic_authorized_operations": False,
+                },
+            ),
+        )
+        found, errors = {}, {}
+        for topic in answer.values["topics"]:
+            name = topic["name"]
+            if topic["error_code"] != ErrorCode.NONE:
+                errors[name] = topic["error_code"]
+                self._topics.pop(name, None)
+                continue
+            leaders = {one["partition_index"]: one["leader_id"] for one in topic["partitions"]}
+            found[name] = TopicMetadata(name, topic.get("topic_id") or ZERO_UUID, leaders)
+        self._topics |= found
+        return ClusterMetadata(answer.values["cluster_id"] or "", found, errors)
+
+    def list_offsets(
+        self, partitions: Collection[TopicPartition], end: LogEnd, *, is_stable: bool = False
+    ) -> dict[TopicPartition, ListedOffset]:
+        """See :class:`groupcoord.analysis.live.cluster.Cluster`."""
+        by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
+        for partition in partitions:
+            by_leader[self._leader(partition)].append(partition)
+        found = {one: ListedOffset(ErrorCode.LEADER_NOT_AVAILABLE, -1, -1) for one in by_leader.pop(_NO_BROKER, ())}
+        asked = {leader: _list_offsets(led, end, is_stable) for leader, led in by_leader.items()}
+        for topic in (topic for answer in self._ask_all(asked) for topic in answer.values["topics"]):
+            for one in topic["partitions"]:
+                listed = ListedOffset(one["error_code"], one["offset"], one.get("leader_epoch", -1))
+                found[TopicPartition(topic["name"], one["partition_index"])] = listed
+        return found
+
+    def fetch_raw(self, partition: TopicPartition, offset: int, max_bytes: int) -> FetchedBytes:
+        """See :class:`groupcoord.analysis.live.cluster.Cluster`."""
+        leader = self._leader(partition)
+        if leader == _NO_BROKER:
+            raise TransientClusterError(f"{partition.topic}-{partition.partition} has no leader")
+        topic_id = self._topics[partition.topic].topic_id
+        answer = self._ask(leader, _fetch(partition, topic_id, offset, max_bytes))
+        values = answer.values
+        check_error(values.get("error_code", ErrorCode.NONE), partition.topic, "READ")
+        parts = [one for topic in values["responses"] for one in topic["partitions"]]
+        if not parts:
+            # A broker that throttles leaves everything out, and says for how long; it may say anything.
+            time.sleep(min(max(values["throttle_time_ms"], 0), self._settings.request_timeout_ms) / 1000)
+            raise TransientClusterError(f"{partition.topic}-{partition.partition}: throttled by the broker")
+        (found,) = parts
+        if found["error_code"] == ErrorCode.OFFSET_OUT_OF_RANGE:
+            raise OffsetOutOfRangeError
+        check_error(found["error_code"], partition.topic, "READ")
+        return FetchedBytes(bytes(found["records"] or b""), found["high_watermark"], found.get("log_start_offset", -1))
+
+    # ------------------------------------------------------------ groups
+
+    def brokers(self) -> Sequence[int]:
+        """See :class:`groupcoord.analysis.live.cluster.Cluster`."""
+        if not self._run(self._refreshed()):
+            raise TransientClusterError(f"{self._settings.bootstrap_servers}: the cluster does not name its brokers")
+        return sorted(int(broker.nodeId) for broker in self._client.cluster.brokers())
+
+    def describe_configs(self, broker: int, names: Collection[str]) -> dict[str, str | None]:
+        """See :class:`groupcoord.analysis.live.cluster.Cluster`."""
+        (found,) = self._ask(broker, _describe_configs(broker, names)).values["results"]
+        if found["error_code"] == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            raise AccessError("cluster: this user lacks the permission DESCRIBE_CONFIGS")
+        if found["error_code"] != ErrorCode.NONE:
+            raise ClusterError(f"broker {broker}: its settings are not told: {error_name(found['error_code'])}")
+        return {one["name"]: one["value"] for one in found["configs"]}
+
+    def is_told_all_groups(self) -> bool:
+        """See :class:`groupcoord.analysis.live.cluster.Cluster`."""
+        return may_describe_cluster(self._ask(self._any_broker(), cluster_request()).values)
+
+    def list_groups(self, broker: int) -> ListedGroups:
+        """See :class:`groupcoord.analysis.live.cluster.Cluster`."""
+        return listed_groups(self._ask(broker, list_groups_request()).values)
+
+    def coordinators(self, group_ids: Collection[str]) -> dict[str, Coordinator]:
+        """See :class:`groupcoord.analysis.live.cluster.Cluster`."""
+        return found_coordinators(self._ask(self._any_broker(), coordinators_request(group_ids)).values)
+
+    def describe_groups(self, broker: int, group_type: str, group_ids: Collection[str]) -> dict[str, DescribedGroup]:
+        """See :class:`groupcoord.analysis.live.cluster.Cluster`."""
+        return described_groups(group_type, self._ask(broker, describe_request(group_type, group_ids)).values)
+
+    def committed_offsets(self, broker: int, group_ids: Collection[str]) -> dict[str, GroupOffsets]:
+        """See :class:`groupcoord.analysis.live.cluster.Cluster`."""
+        return committed_offsets(self._ask(broker, offsets_request(group_ids)).values)
+
+    # ------------------------------------------------------------ connections
+
+    def _leader(self, partition: TopicPartition) -> int:
+        topic = self._topics.get(partition.topic)
+        if topic is None:
+            topic = self.metadata([partition.topic]).topics.get(partition.topic)
+        return _NO_BROKER if topic is None else topic.leaders.get(partition.partition, _NO_BROKER)
+
+    def _any_broker(self) -> int:
+        broker = self._client.get_random_node()
+        if broker is None:
+            raise TransientClusterError(f"{self._settings.bootstrap_servers}: the cluster names no brokers")
+        return int(broker)
+
+    def _ask(self, broker: int, request: Request) -> Answer:
+        answer: Answer = self._run(self._client.send(broker, request))
+        return answer
+
+    def _ask_all(self, requests: Mapping[int, Request]) -> list[Answer]:
+        """Ask several brokers at once."""
+
+        async def ask() -> list[Answer]:
+            sent = [self._client.send(broker, request) for broker, request in requests.items()]
+            answers: list[Answer] = await asyncio.gather(*sent)
+            return answers
+
+        return self._run(ask())
+
+    async def _refreshed(self) -> bool:
+        return bool(await self._client.force_metadata_update())
+
+    async def _connected(self, context: Any) -> AIOKafkaClient:
+        settings, properties = self._settings, self._settings.properties
+        login = {}
+        if properties.uses_sasl:
+            login = {
+                "sasl_mechanism": properties.sasl_mechanism,
+                "sasl_plain_username": properties.credentials.username,
+                "sasl_plain_password": properties.credentials.password,
+            }
+        client = AIOKafkaClient(
+            bootstrap_servers=settings.bootstrap_servers,
+            client_id=properties.client_id or CLIENT_ID,
+            request_timeout_ms=settings.request_timeout_ms,
+            retry_backoff_ms=settings.retry_backoff_ms,
+            metadata_max_age_ms=settings.metadata_max_age_ms,
+            security_protocol=properties.security_protocol,
+            ssl_context=context,
+            **login,
+        )
+        try:
+            await client.bootstrap()
+        except BaseException:
+            await client.close()
+            raise
+        return client
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do something in the loop, and turn what aiokafka raises into errors of ours."""
+        where = self._settings.bootstrap_servers
+        self._complaints.last = None
+        try:
+            return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        except (IncompatibleBrokerVersion, ProtocolError) as error:
+            raise ClusterError(f"{where}: {error}") from error
+        except (KafkaError, OSError, TimeoutError) as error:
+            # What went wrong with a connection aiokafka writes to its log, and raises that there is none.
+            cause = self._complaints.last or error
+            if isinstance(cause, _LOGIN_ERRORS):
+                raise AccessError(f"{where}: the log-in is refused: {cause}") from error
+            raise TransientClusterError(f"{where}: {cause or type(cause).__name__}") from error
+
+    def _end(self) -> None:
+        self._complaints.close()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+class _Complaints(logging.Handler):
+    """Keeps the last exception that aiokafka has logged in a thread, and what it logs off the terminal."""
+
+    def __init__(self, thread: threading.Thread) -> None:
+        super().__init__(logging.WARNING)
+        self.last: BaseException | None = None
+        self._thread = thread
+        self._logger = logging.getLogger("aiokafka")
+        self._logger.addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Take a line of the log."""
+        if record.thread == self._thread.ident and isinstance(record.args, tuple) and record.args:
+            last = record.args[-1]
+            self.last = last if isinstance(last, BaseException) else self.last
+
+    def close(self) -> None:
+        """Keep no more."""
+        self._logger.removeHandler(self)
+        super().close()
+
+
+def _list_offsets(partitions: Collection[TopicPartition], end: LogEnd, is_stable: bool) -> Request:
+    by_topic: dict[str, list[Values]] = defaultdict(list)
+    for topic, partition in partitions:
+        one = {"partition_index": partition, "current_leader_epoch": -1, "timestamp": int(end)}
+        by_topic[topic].append(one)
+    topics = [{"name": topic, "partitions": some} for topic, some in by_topic.items()]
+    values = {"replica_id": -1, "isolation_level": int(is_stable), "topics": topics, "timeout_ms": LIST_WAIT_MAX_MS}
+    return Request(_LIST_OFFSETS, _VERSIONS[_LIST_OFFSETS], lambda version: values)
+
+
+def _describe_configs(broker: int, names: Collection[str]) -> Request:
+    one = {"resource_type": _BROKER_RESOURCE, "resource_name": str(broker), "configuration_keys": list(names)}
+    values = {"resources": [one], "include_synonyms": False, "include_documentation": False}
+    return Request(_DESCRIBE_CONFIGS, _VERSIONS[_DESCRIBE_CONFIGS], lambda version: values)
+
+
+def _fetch(partition: TopicPartition, topic_id: UUID, offset: int, max_bytes: int) -> Request:
+    one = {
+        "partition": partition.partition,
+        "current_leader_epoch": -1,
+        "fetch_offset": offset,
+        "last_fetched_epoch": -1,
+        "log_start_offset": -1,
+        "partition_max_bytes": max_bytes,
+    }
+    values = {
+        "replica_id": -1,
+        "max_wait_ms": FETCH_WAIT_MAX_MS,
+        "min_bytes": 1,
+        "max_bytes": max_bytes,
+        "isolation_level": 0,
+        "session_id": 0,
+        "session_epoch": -1,
+        "topics": [{"topic": partition.topic, "topic_id": topic_id, "partitions": [one]}],
+        "forgotten_topics_data": [],
+        "rack_id": "",
+    }
+    oldest, newest = _VERSIONS[_FETCH]
+    has_id = topic_id != ZERO_UUID
+    return Request(_FETCH, (oldest, newest if has_id else _TOPIC_IDS_FROM[_FETCH] - 1), lambda version: values)

@@ -1,0 +1,246 @@
+"""What is asked of a cluster, whoever asks: where logs are, where they begin and end, and batches as they lie there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from enum import IntEnum
+from typing import NamedTuple, Protocol
+from uuid import UUID
+
+from attrs import frozen
+
+from groupcoord.wire.schema import Values
+
+
+class TopicPartition(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
+
+
+class LogEnd(IntEnum):
+    """Which offset of a log is asked for, by the numbers of ListOffsets."""
+
+    LATEST = -1
+    EARLIEST = -2
+
+
+@frozen
+class TopicMetadata:
+    """A topic, as the cluster tells of it.
+
+    Attributes:
+        name: of the topic.
+        topic_id: its id; zero from brokers before Kafka 2.8.
+        leaders: by partition, the id of the broker that leads it; -1: nobody does now.
+    """
+
+    name: str
+    topic_id: UUID
+    leaders: Mapping[int, int]
+
+
+@frozen
+class ClusterMetadata:
+    """The cluster, and the topics that were asked for.
+
+    Attributes:
+        cluster_id: its id.
+        topics: by name.
+        errors: of those that aren't told of, Kafka's error codes by name.
+    """
+
+    cluster_id: str
+    topics: Mapping[str, TopicMetadata]
+    errors: Mapping[str, int]
+
+
+class ListedOffset(NamedTuple):
+    """An end of a log.
+
+    Attributes:
+        error_code: Kafka's; 0: none, and the rest holds.
+        offset: of the log.
+        leader_epoch: in which it was written; -1: not told.
+    """
+
+    error_code: int
+    offset: int
+    leader_epoch: int
+
+
+class FetchedBytes(NamedTuple):
+    """What one fetch brought.
+
+    Attributes:
+        batches: back to back; the first may begin before the offset asked for, the last may be cut short.
+        high_watermark: up to where the log is replicated, and can be read.
+        log_start_offset: where the log begins.
+    """
+
+    batches: bytes
+    high_watermark: int
+    log_start_offset: int
+
+
+class ListedGroup(NamedTuple):
+    """A group, as the broker lists it that coordinates it.
+
+    Attributes:
+        group_id: the group.
+        type: as Kafka calls it.
+        state: likewise; empty if it isn't told.
+        protocol_type: what its members speak; empty if it has none.
+    """
+
+    group_id: str
+    type: str
+    state: str
+    protocol_type: str
+
+
+class ListedGroups(NamedTuple):
+    """The groups of one broker: those that the user may describe.
+
+    Attributes:
+        error_code: Kafka's; 0: none.
+        groups: in no order.
+    """
+
+    error_code: int
+    groups: tuple[ListedGroup, ...]
+
+
+class Coordinator(NamedTuple):
+    """Who coordinates a group.
+
+    Attributes:
+        error_code: Kafka's; 0: none.
+        broker: its id.
+    """
+
+    error_code: int
+    broker: int
+
+
+class DescribedGroup(NamedTuple):
+    """A group and its members.
+
+    Attributes:
+        error_code: Kafka's; 0: none, and the rest holds.
+        state: as Kafka calls it.
+        protocol_type: what its members speak; empty if it has none.
+        protocol: the assignor; None: there is none now.
+        group_epoch: of a consumer group; None, as the next one, in a classic group.
+        assignment_epoch: of its target assignment.
+        members: as the answer has them, by kio's names.
+    """
+
+    error_code: int
+    state: str
+    protocol_type: str
+    protocol: str | None
+    group_epoch: int | None
+    assignment_epoch: int | None
+    members: tuple[Values, ...]
+
+
+class CommittedOffset(NamedTuple):
+    """A committed offset.
+
+    Attributes:
+        topic: the topic.
+        partition: its partition.
+        offset: the next one to read.
+        leader_epoch: -1: none.
+        metadata: the client's text.
+        error_code: Kafka's; 0: none.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+    error_code: int
+
+
+class GroupOffsets(NamedTuple):
+    """The committed offsets of a group in topics that the user may describe.
+
+    Attributes:
+        error_code: Kafka's; 0: none.
+        offsets: in no order.
+    """
+
+    error_code: int
+    offsets: tuple[CommittedOffset, ...]
+
+
+class Cluster(Protocol):
+    """A cluster that answers. Every call raises the errors of :mod:`groupcoord.analysis.live.errors`."""
+
+    def metadata(self, topics: Sequence[str]) -> ClusterMetadata:
+        """Ask for topics, from any broker, and remember who leads their partitions."""
+
+    def list_offsets(
+        self, partitions: Collection[TopicPartition], end: LogEnd, *, is_stable: bool = False
+    ) -> dict[TopicPartition, ListedOffset]:
+        """Ask for an end of logs, with one request to each broker that leads some.
+
+        Args:
+            partitions: whose.
+            end: which one.
+            is_stable: up to the first open transaction instead of the high watermark.
+        """
+
+    def fetch_raw(self, partition: TopicPartition, offset: int, max_bytes: int) -> FetchedBytes:
+        """Fetch batches as they lie in the log, of open and aborted transactions too, from an offset on.
+
+        Args:
+            partition: whose log.
+            offset: the first one wanted.
+            max_bytes: about how much; one batch at least.
+
+        Raises:
+            OffsetOutOfRangeError: the log begins behind it, or ends before.
+        """
+
+    def brokers(self) -> Sequence[int]:
+        """Return the ids of the brokers that there are now."""
+
+    def describe_configs(self, broker: int, names: Collection[str]) -> Mapping[str, str | None]:
+        """Ask a broker for settings of its own, by name; those that it doesn't know are missing.
+
+        Raises:
+            AccessError: the user lacks DESCRIBE_CONFIGS on the cluster.
+        """
+
+    def is_told_all_groups(self) -> bool:
+        """Ask whether lists of groups leave none out: the user has DESCRIBE on the cluster."""
+
+    def list_groups(self, broker: int) -> ListedGroups:
+        """Ask a broker which groups it coordinates."""
+
+    def coordinators(self, group_ids: Collection[str]) -> Mapping[str, Coordinator]:
+        """Ask any broker who coordinates groups, be they there or not."""
+
+    def describe_groups(self, broker: int, group_type: str, group_ids: Collection[str]) -> Mapping[str, DescribedGroup]:
+        """Ask a broker for groups, by id.
+
+        Args:
+            broker: that coordinates them.
+            group_type: of all of them: Classic or Consumer.
+            group_ids: which ones.
+        """
+
+    def committed_offsets(self, broker: int, group_ids: Collection[str]) -> Mapping[str, GroupOffsets]:
+        """Ask a broker for all offsets that groups have committed, by group."""
+
+    def close(self) -> None:
+        """Close all connections."""
+
+
+class OffsetOutOfRangeError(Exception):
+    """A fetch asked for an offset that the log does not hold."""

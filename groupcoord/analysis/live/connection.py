@@ -1,0 +1,33 @@
+"""A connection to a cluster, for as long as it is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from groupcoord.analysis.columns.errors import InputError
+from groupcoord.analysis.live.cluster import Cluster
+from groupcoord.analysis.live.retries import Patience
+from groupcoord.analysis.live.settings import ClusterAddress
+
+
+@contextmanager
+def connection(address: ClusterAddress) -> Iterator[tuple[Cluster, Patience]]:
+    """Connect to a cluster as long as the context lasts, and say how patient its settings want one to be.
+
+    Raises:
+        ClusterError: it can't be reached, or refuses the log-in.
+        InputError: the settings are wrong, or aiokafka or javaproperties is not installed.
+    """
+    try:
+        from groupcoord.analysis.live.client import KafkaCluster
+
+        settings = address.settings()
+    except ModuleNotFoundError as error:
+        raise InputError(f"{error.name} is not installed; try: pip install 'groupcoord[live]'") from error
+    patience = Patience(settings.default_api_timeout_ms, settings.retry_backoff_ms)
+    cluster = patience.try_for(lambda: KafkaCluster(settings))
+    try:
+        yield cluster, patience
+    finally:
+        cluster.close()

@@ -1,0 +1,85 @@
+"""Where topics begin and end at a moment: what lag is measured against."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import NamedTuple
+
+from groupcoord.analysis.live.cluster import Cluster, ClusterMetadata, ListedOffset, LogEnd, TopicPartition
+from groupcoord.analysis.live.errors import TRANSIENT, TransientClusterError
+from groupcoord.analysis.live.retries import Patience
+from groupcoord.errors import ErrorCode
+
+
+class PartitionEnds(NamedTuple):
+    """Where the log of a partition begins and ends.
+
+    Attributes:
+        topic: the topic.
+        topic_partition: its partition; None: the cluster tells nothing of the whole topic.
+        at_ms: when this was asked.
+        log_start_offset: the first offset of the log; None, as the next two, if that isn't told.
+        end_offset: the high watermark.
+        last_stable_offset: the first offset of an open transaction, or the high watermark.
+        leader_epoch: of the log's leader; -1: not told.
+        error_code: Kafka's; 0: none.
+    """
+
+    topic: str
+    topic_partition: int | None
+    at_ms: int
+    log_start_offset: int | None
+    end_offset: int | None
+    last_stable_offset: int | None
+    leader_epoch: int
+    error_code: int
+
+
+def list_ends(
+    cluster: Cluster, patience: Patience, topics: Collection[str], now_ms: Callable[[], int]
+) -> list[PartitionEnds]:
+    """Ask for the ends of topics, at each broker with one request for each of three ends.
+
+    Args:
+        cluster: whom to ask.
+        patience: how long to wait for leaders; whoever has none then is told with its error.
+        topics: their names. One that doesn't exist, or may not be described, is a row with an error.
+        now_ms: gives the time, in milliseconds since 1970.
+
+    Raises:
+        ClusterError: the cluster can't be reached.
+    """
+    found: list[PartitionEnds] = []
+
+    def ask() -> None:
+        metadata = cluster.metadata(sorted(topics))
+        found[:] = _rows(cluster, metadata, now_ms)
+        if any(row.error_code in TRANSIENT and row.topic_partition is not None for row in found):
+            raise TransientClusterError("some partitions have no leader")
+
+    try:
+        patience.try_for(ask)
+    except TransientClusterError:
+        if not found:
+            raise
+    return found
+
+
+def _rows(cluster: Cluster, metadata: ClusterMetadata, now_ms: Callable[[], int]) -> Iterator[PartitionEnds]:
+    wanted = [TopicPartition(name, number) for name, topic in metadata.topics.items() for number in topic.leaders]
+    starts = cluster.list_offsets(wanted, LogEnd.EARLIEST)
+    stable = cluster.list_offsets(wanted, LogEnd.LATEST, is_stable=True)
+    at_ms = now_ms()
+    ends = cluster.list_offsets(wanted, LogEnd.LATEST)
+    for name, error_code in metadata.errors.items():
+        yield PartitionEnds(name, None, at_ms, None, None, None, -1, error_code)
+    for one in sorted(wanted):
+        listed = (starts[one], ends[one], stable[one])
+        error = next((answer.error_code for answer in listed if answer.error_code != ErrorCode.NONE), ErrorCode.NONE)
+        start, end, last_stable = (_told(answer) for answer in listed)
+        epoch = ends[one].leader_epoch
+        yield PartitionEnds(one.topic, one.partition, at_ms, start, end, last_stable, epoch, int(error))
+
+
+def _told(answer: ListedOffset) -> int | None:
+    return None if answer.error_code else answer.offset

@@ -1,0 +1,67 @@
+"""What can go wrong between this process and a cluster."""
+
+from __future__ import annotations
+
+from groupcoord.analysis.columns.errors import InputError, PipelineError
+from groupcoord.errors import ErrorCode
+
+
+class ClusterError(PipelineError):
+    """A cluster doesn't answer, or not what it is asked for. The message is one line for the user."""
+
+
+class TransientClusterError(ClusterError):
+    """Something that may be over soon: a leader moves, a broker starts again."""
+
+
+class AccessError(ClusterError, InputError):
+    """The cluster refuses this user: who logs in wrongly, or lacks a permission, which the message names."""
+
+
+class LogCutError(ClusterError):
+    """A log ends before what was read of it, or another topic has its name: what was read is no part of it any more."""
+
+
+TRANSIENT = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,  # of a topic that is known: this broker hasn't heard of it as yet
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    }
+)
+"""Errors that end when leaders and what brokers know of them have settled."""
+
+
+def check_error(number: int, topic: str, permission: str) -> None:
+    """Raise what an error code of an answer means.
+
+    Args:
+        number: the error code.
+        topic: what was asked about.
+        permission: what a user needs to be answered.
+
+    Raises:
+        AccessError: the user lacks the permission.
+        TransientClusterError: it may be over soon.
+        ClusterError: any other error.
+    """
+    if number == ErrorCode.NONE:
+        return
+    if number == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        raise AccessError(f"topic {topic}: this user lacks the permission {permission}")
+    raise (TransientClusterError if number in TRANSIENT else ClusterError)(f"topic {topic}: {error_name(number)}")
+
+
+def error_name(number: int) -> str:
+    """Return what Kafka calls an error."""
+    return ErrorCode(number).name if number in set(ErrorCode) else f"error {number}"

@@ -1,0 +1,212 @@
+"""Which offsets of a topic there are to read, and how they are cut into pieces of work.
+
+A range owns the batches whose first offset lies in it. So ranges can be cut at any offset, and each is read without
+knowing of the others. How many bytes a range has is not told by its offsets: compaction leaves few records of many at
+the start of a log. So logs of many offsets are probed at some places before they are cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
+from functools import partial
+from itertools import pairwise
+from struct import Struct
+from uuid import UUID
+
+from attrs import evolve, frozen
+
+from groupcoord.analysis.columns.errors import InputError
+from groupcoord.analysis.live.cluster import Cluster, LogEnd, OffsetOutOfRangeError, TopicMetadata, TopicPartition
+from groupcoord.analysis.live.errors import check_error
+from groupcoord.analysis.live.retries import Patience
+from groupcoord.errors import ErrorCode
+
+SPLIT_BYTES = 67_108_864
+"""How much of a log one task reads, about."""
+
+PROBED_OFFSETS_MIN = 100_000
+"""Logs of fewer offsets are small however large their batches, and read as they are."""
+
+PROBES = 8
+"""At so many places a log is probed."""
+
+PROBE_BYTES = 65_536
+
+_BATCH_START = Struct(">qi")
+_LAST_OFFSET_DELTA = Struct(">i")
+_DELTA_POSITION, _LOG_OVERHEAD_BYTES = 23, 12
+
+
+@frozen
+class OffsetRange:
+    """Offsets of one log partition.
+
+    Attributes:
+        cluster_id: of the cluster.
+        topic: the topic's name; ``topic_id`` is its id.
+        partition: of the topic.
+        start: the first offset; ``end`` is the first behind it.
+        is_first: it owns the batch that ``start`` lies in, too: that is where the log begins.
+        size_bytes: how much that is, about; what is not known counts as 0.
+    """
+
+    cluster_id: str
+    topic: str
+    topic_id: UUID
+    partition: int
+    start: int
+    end: int
+    is_first: bool = False
+    size_bytes: int = 0
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Of which partition."""
+        return TopicPartition(self.topic, self.partition)
+
+    def name_at(self, offset: int) -> str:
+        """Return the name of what is read from an offset on, as the column ``file`` has it."""
+        return f"kafka://{self.cluster_id}/{self.topic}-{self.partition}@{offset}"
+
+
+@frozen
+class TopicEnds:
+    """A topic, and where the logs of its partitions begin and end now.
+
+    Attributes:
+        cluster_id: of the cluster.
+        topic: what the cluster tells of it.
+        starts: the first offset of each log, by partition.
+        ends: the high watermark of each, by partition.
+    """
+
+    cluster_id: str
+    topic: TopicMetadata
+    starts: dict[int, int]
+    ends: dict[int, int]
+
+    def range(self, partition: int, start: int, end: int) -> OffsetRange:
+        """Return some offsets of a partition."""
+        is_first = start <= self.starts[partition]
+        return OffsetRange(
+            self.cluster_id, self.topic.name, self.topic.topic_id, partition, start, end, is_first=is_first
+        )
+
+    def whole(self) -> list[OffsetRange]:
+        """Return all offsets of each partition that has some."""
+        bounds = ((partition, start, self.ends[partition]) for partition, start in self.starts.items())
+        return [self.range(partition, start, end) for partition, start, end in bounds if start < end]
+
+
+def check_readable(cluster: Cluster, patience: Patience, ends: TopicEnds) -> None:
+    """Make sure that a topic that may be described may be read, too, by a look at one batch.
+
+    Raises:
+        AccessError: it may not.
+        ClusterError: the cluster doesn't tell.
+    """
+    partition = min(ends.ends)
+    for one in ends.whole()[:1] or [ends.range(partition, ends.starts[partition], 0)]:
+        with suppress(OffsetOutOfRangeError):
+            patience.at(cluster, one.topic_partition, partial(cluster.fetch_raw, one.topic_partition, one.start, 1))
+
+
+def topic_ends(cluster: Cluster, patience: Patience, topic: str, partitions: Collection[int] = ()) -> TopicEnds:
+    """Ask where the logs of a topic begin and end.
+
+    Args:
+        cluster: whom to ask.
+        patience: how long.
+        topic: its name.
+        partitions: only these; all if empty.
+
+    Raises:
+        InputError: there is no such topic or partition.
+        ClusterError: the cluster doesn't tell.
+    """
+
+    def ask() -> TopicEnds:
+        metadata = cluster.metadata([topic])
+        error = metadata.errors.get(topic, ErrorCode.NONE)
+        if error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise InputError(f"the cluster has no topic {topic}")
+        check_error(error, topic, "DESCRIBE")
+        found = metadata.topics[topic]
+        missing = sorted(set(partitions) - set(found.leaders))
+        if missing:
+            raise InputError(f"topic {topic} has no partition {missing[0]}")
+        wanted = [TopicPartition(topic, number) for number in sorted(partitions or found.leaders)]
+        starts, ends = (_listed(cluster, wanted, end) for end in (LogEnd.EARLIEST, LogEnd.LATEST))
+        return TopicEnds(metadata.cluster_id, found, starts, ends)
+
+    return patience.try_for(ask)
+
+
+def _listed(cluster: Cluster, wanted: Collection[TopicPartition], end: LogEnd) -> dict[int, int]:
+    listed = cluster.list_offsets(wanted, end)
+    for one in wanted:
+        check_error(listed[one].error_code, one.topic, "DESCRIBE")
+    return {one.partition: listed[one].offset for one in wanted}
+
+
+def plan(
+    cluster: Cluster, patience: Patience, ranges: Iterable[OffsetRange], split_bytes: int = SPLIT_BYTES
+) -> list[list[OffsetRange]]:
+    """Cut ranges into tasks of about ``split_bytes``: long ranges into shorter ones, and small ones together."""
+    tasks: list[list[OffsetRange]] = []
+    room = 0
+    for whole in ranges:
+        for piece in _cut(cluster, patience, whole, split_bytes):
+            if not tasks or piece.size_bytes > room:
+                tasks.append([])
+                room = split_bytes
+            tasks[-1].append(piece)
+            room -= piece.size_bytes
+    return tasks
+
+
+def _cut(cluster: Cluster, patience: Patience, whole: OffsetRange, split_bytes: int) -> Iterator[OffsetRange]:
+    if whole.end - whole.start < PROBED_OFFSETS_MIN:
+        yield evolve(whole, size_bytes=split_bytes // PROBES)
+        return
+    bounds = [whole.start + (whole.end - whole.start) * number // PROBES for number in range(PROBES + 1)]
+    held: list[OffsetRange] = []
+    for start, end in pairwise(bounds):
+        look = partial(_density, cluster, whole, start, end)
+        density = patience.at(cluster, whole.topic_partition, look)
+        size_bytes = int(density * (end - start))
+        pieces = max(1, min(round(size_bytes / split_bytes), end - start))
+        cuts = [start + (end - start) * number // pieces for number in range(pieces + 1)]
+        for first, last in pairwise(cuts):
+            piece = evolve(
+                whole, start=first, end=last, is_first=whole.is_first and first == whole.start,
+                size_bytes=size_bytes // pieces,
+            )  # fmt: skip
+            if held and sum(one.size_bytes for one in held) + piece.size_bytes > split_bytes:
+                yield _joined(held)
+                held = []
+            held.append(piece)
+    yield _joined(held)
+
+
+def _joined(pieces: list[OffsetRange]) -> OffsetRange:
+    return evolve(pieces[0], end=pieces[-1].end, size_bytes=sum(piece.size_bytes for piece in pieces))
+
+
+def _density(cluster: Cluster, whole: OffsetRange, start: int, end: int) -> float:
+    """Return how many bytes there are for each offset, by a small look at what lies at the start."""
+    try:
+        found = cluster.fetch_raw(whole.topic_partition, start, PROBE_BYTES).batches
+    except OffsetOutOfRangeError:
+        return 0.0  # deleted meanwhile; whoever reads it tells
+    size_bytes, next_offset, position = 0, start, 0
+    while position + _DELTA_POSITION + _LAST_OFFSET_DELTA.size <= len(found):
+        base_offset, length = _BATCH_START.unpack_from(found, position)
+        if base_offset >= end or length < 0:
+            break
+        (delta,) = _LAST_OFFSET_DELTA.unpack_from(found, position + _DELTA_POSITION)
+        size_bytes += length + _LOG_OVERHEAD_BYTES
+        next_offset = max(base_offset + delta + 1, next_offset + 1)
+        position += length + _LOG_OVERHEAD_BYTES
+    return size_bytes / max(next_offset - start, 1)

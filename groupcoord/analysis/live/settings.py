@@ -1,0 +1,141 @@
+"""How to reach a cluster: the settings of Kafka's own clients, from a file of properties or the environment.
+
+How a client connects and logs in is read by :mod:`groupcoord.config.client_properties`; here are how long it waits, and
+where settings come from. Whoever is handed a :class:`ClusterAddress` reads the secrets where they are: it holds none.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from ssl import SSLContext
+
+from attrs import frozen
+
+from groupcoord.analysis.columns.errors import InputError
+from groupcoord.config.client_properties import ClientProperties, by_names_of_kafka, read_properties
+from groupcoord.errors import ConfigError
+
+ENVIRONMENT_PREFIX = "KAFKA_CLIENT_"
+"""``KAFKA_CLIENT_SASL_JAAS_CONFIG`` in the environment is the setting ``sasl.jaas.config``."""
+
+BOOTSTRAP_SERVERS = "bootstrap.servers"
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+"""What aiokafka logs in by, of what clients' properties may name."""
+
+_DURATIONS_MS = {
+    "request.timeout.ms": 30_000,
+    "default.api.timeout.ms": 60_000,
+    "retry.backoff.ms": 100,
+    "metadata.max.age.ms": 300_000,
+}
+"""How long to wait, with Kafka's defaults."""
+
+log = logging.getLogger(__name__)
+
+
+@frozen
+class ClusterAddress:
+    """Where a cluster is, and where it says how to log in: what may be written into plans and logs.
+
+    Attributes:
+        bootstrap_servers: ``HOST:PORT`` with commas between; empty: as the file or the environment says.
+        command_config: the path of a file of properties, as Kafka's commands take it; None: the environment alone.
+    """
+
+    bootstrap_servers: str = ""
+    command_config: str | None = None
+
+    def settings(self) -> ClientSettings:
+        """Return the settings, read anew.
+
+        Raises:
+            InputError: the file can't be read, or a setting is wrong.
+        """
+        try:
+            given = by_names_of_kafka(dict(_of_environment(os.environ)))
+            if self.command_config is not None:
+                given |= by_names_of_kafka(read_properties(self.command_config))
+        except ConfigError as error:
+            raise InputError(str(error)) from None
+        if self.bootstrap_servers:
+            given[BOOTSTRAP_SERVERS] = self.bootstrap_servers
+        return client_settings(given)
+
+
+def cluster_address(bootstrap_servers: str, command_config: str | os.PathLike[str] | None) -> ClusterAddress:
+    """Return where a cluster is, with the whole path of the file: other processes work in other directories."""
+    return ClusterAddress(bootstrap_servers, None if command_config is None else os.path.abspath(command_config))
+
+
+@frozen
+class ClientSettings:
+    """Settings of a client, checked.
+
+    Attributes:
+        properties: where the cluster is, and how to get in.
+        request_timeout_ms: how long one request may take.
+        default_api_timeout_ms: how long to keep at it without getting any further.
+        retry_backoff_ms: how long to wait between two attempts.
+        metadata_max_age_ms: how old what is known of leaders may be.
+    """
+
+    properties: ClientProperties
+    request_timeout_ms: int
+    default_api_timeout_ms: int
+    retry_backoff_ms: int
+    metadata_max_age_ms: int
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """``HOST:PORT`` with commas between."""
+        return ",".join(map(str, self.properties.addresses))
+
+    def ssl_context(self) -> SSLContext | None:
+        """Return what handshakes begin with; None without TLS.
+
+        Raises:
+            InputError: certificates or keys can't be read or don't belong together.
+        """
+        if not self.properties.uses_tls:
+            return None
+        try:
+            return self.properties.tls_context()
+        except ConfigError as error:
+            raise InputError(str(error)) from None
+
+
+def _of_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for name, value in environment.items():
+        if name.startswith(ENVIRONMENT_PREFIX):
+            yield name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("_", "."), value
+
+
+def client_settings(given: Mapping[str, str]) -> ClientSettings:
+    """Return settings out of properties. What does not say how to connect is passed over, with a line in the log.
+
+    Raises:
+        InputError: a setting is missing, wrong, or one of security that isn't supported.
+    """
+    try:
+        properties = ClientProperties.from_mapping(given)
+    except ConfigError as error:
+        raise InputError(str(error)) from None
+    if not properties.addresses:
+        raise InputError(f"{BOOTSTRAP_SERVERS!r} is missing: HOST:PORT, with commas between several")
+    if properties.uses_sasl and properties.sasl_mechanism not in MECHANISMS:
+        choices = ", ".join(MECHANISMS)
+        raise InputError(f"'sasl.mechanism' must be one of {choices} here, not {properties.sasl_mechanism!r}")
+    for name in properties.unused_keys:
+        if name not in _DURATIONS_MS:
+            log.warning("setting %s is not used", name)
+    durations_ms = [_number(name, given.get(name, str(default))) for name, default in _DURATIONS_MS.items()]
+    return ClientSettings(properties, *durations_ms)
+
+
+def _number(name: str, value: str) -> int:
+    text = value.strip()
+    if not text.isdecimal() or not int(text):
+        raise InputError(f"{name!r} must be a number of 1 or more, not {text!r}")
+    return int(text)

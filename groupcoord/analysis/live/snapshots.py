@@ -1,0 +1,252 @@
+"""All groups of a cluster at one moment, as far as it tells: without their log, by what administrators may ask.
+
+Each broker lists the groups that it coordinates, so that nobody has to be asked who does. What isn't told has a line
+that says so: a group that is gone between two requests, a permission that is missing, a broker that does not answer.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from attrs import define, field, frozen
+
+from groupcoord.analysis.live.cluster import Cluster, CommittedOffset, DescribedGroup, GroupOffsets, ListedGroup
+from groupcoord.analysis.live.end_offsets import PartitionEnds, list_ends
+from groupcoord.analysis.live.errors import TransientClusterError, error_name
+from groupcoord.analysis.live.group_requests import CLASSIC, CONSUMER
+from groupcoord.analysis.live.retries import Patience
+from groupcoord.errors import ErrorCode
+
+GROUPS_OF_REQUEST_MAX = 100
+"""So many groups are asked for at once."""
+
+GONE = "gone, or of another type, between two requests"
+
+_DEAD = "Dead"
+_OF_COORDINATORS = frozenset(
+    {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
+)
+"""Errors that end when it has settled who coordinates a group."""
+
+T = TypeVar("T")
+
+
+@frozen
+class Problem:
+    """Something that a snapshot does not tell.
+
+    Attributes:
+        subject: ``group billing``, ``topic orders``, ``broker 3`` or ``cluster``.
+        text: what is wrong with it.
+    """
+
+    subject: str
+    text: str
+
+
+@frozen
+class GroupSnapshot:
+    """A group at one moment.
+
+    Attributes:
+        group_id: the group.
+        type: as Kafka calls it.
+        described: its state and its members; None if they aren't told, or can't be asked of groups of this type.
+        offsets: what it has committed; None if that isn't told.
+        listed: what its coordinator's list says of it.
+    """
+
+    group_id: str
+    type: str
+    listed: ListedGroup
+    described: DescribedGroup | None
+    offsets: tuple[CommittedOffset, ...] | None
+
+
+@frozen
+class Snapshot:
+    """All groups at one moment.
+
+    Attributes:
+        asked_ms: before the first request.
+        at_ms: after the last group was described.
+        groups: by id.
+        ends: where the topics begin and end that groups have committed, or have been assigned.
+        problems: what isn't told.
+        is_whole: every broker has listed its groups: one that isn't there doesn't exist, or may not be seen.
+        missing: groups that are not told, and may be there all the same: nobody answers who would know.
+    """
+
+    asked_ms: int
+    at_ms: int
+    groups: Mapping[str, GroupSnapshot]
+    ends: Sequence[PartitionEnds]
+    problems: Sequence[Problem]
+    is_whole: bool
+    missing: frozenset[str] = frozenset()
+
+
+def take_snapshot(
+    cluster: Cluster,
+    patience: Patience,
+    now_ms: Callable[[], int],
+    topics_of: Callable[[GroupSnapshot], Collection[str]],
+    known: Collection[str] = (),
+) -> Snapshot:
+    """Ask for all groups, and for the ends of their topics.
+
+    Args:
+        cluster: whom to ask.
+        patience: how long to wait for coordinators and brokers; what is missing then is a problem.
+        now_ms: gives the time, in milliseconds since 1970.
+        topics_of: returns the topics that a group's members have.
+        known: groups that were there before. Of one that nobody lists it is asked whether its coordinator would.
+
+    Raises:
+        ClusterError: the cluster can't be reached: no broker lists its groups.
+    """
+    attempt: _Attempt | None = None
+
+    def ask() -> None:
+        nonlocal attempt
+        attempt = _Attempt(cluster, now_ms, known)
+        attempt.ask()
+        if attempt.transient is not None:
+            raise attempt.transient
+
+    try:
+        patience.try_for(ask)
+    except TransientClusterError:
+        if attempt is None or not attempt.answered:
+            raise
+    assert attempt is not None
+    found = attempt.groups.values()
+    topics = {one.topic for group in found for one in group.offsets or ()}
+    topics |= {topic for group in found for topic in topics_of(group)}
+    ends = list_ends(cluster, patience, topics, now_ms) if topics else []
+    problems = [*attempt.problems, *_problems_of_ends(ends)]
+    missing = frozenset(attempt.missing)
+    return Snapshot(attempt.asked_ms, attempt.at_ms, attempt.groups, ends, problems, attempt.is_whole, missing)
+
+
+def _problems_of_ends(ends: Sequence[PartitionEnds]) -> Iterator[Problem]:
+    for one in ends:
+        if one.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            lacks = "this user lacks the permission DESCRIBE, so neither offsets nor ends are told"
+            yield Problem(f"topic {one.topic}", lacks)
+        elif one.error_code:
+            place = "" if one.topic_partition is None else f"partition {one.topic_partition}: "
+            yield Problem(f"topic {one.topic}", f"{place}{error_name(one.error_code)}")
+
+
+@define
+class _Attempt:
+    """One round of requests. Whatever fails is noted, and all others are asked."""
+
+    cluster: Cluster
+    now_ms: Callable[[], int]
+    known: Collection[str]
+    asked_ms: int = 0
+    at_ms: int = 0
+    is_whole: bool = True
+    transient: TransientClusterError | None = None
+    groups: dict[str, GroupSnapshot] = field(factory=dict)
+    problems: list[Problem] = field(factory=list)
+    listed: set[str] = field(factory=set)
+    missing: set[str] = field(factory=set)
+    answered: set[int] = field(factory=set)
+
+    def ask(self) -> None:
+        self.asked_ms = self.now_ms()
+        if not self.cluster.is_told_all_groups():
+            lacks = "this user lacks the permission DESCRIBE: groups that it may not describe are left out"
+            self.problems.append(Problem("cluster", lacks))
+        for broker in self.cluster.brokers():
+            self._ask_broker(broker)
+        unlisted = sorted(set(self.known) - self.listed)
+        for start in range(0, len(unlisted), GROUPS_OF_REQUEST_MAX):
+            self._look_for(unlisted[start : start + GROUPS_OF_REQUEST_MAX])
+        self.at_ms = self.now_ms()
+
+    def _ask_broker(self, broker: int) -> None:
+        listed = self._answer_of(broker, lambda: self.cluster.list_groups(broker))
+        if listed is None or listed.error_code:
+            self.is_whole = False
+            if listed is not None:
+                self._note(f"broker {broker}", listed.error_code)
+            return
+        self.answered.add(broker)
+        self.listed |= {one.group_id for one in listed.groups}
+        by_type: dict[str, list[ListedGroup]] = defaultdict(list)
+        for group in listed.groups:
+            by_type[group.type].append(group)
+        for group_type, groups in by_type.items():
+            for start in range(0, len(groups), GROUPS_OF_REQUEST_MAX):
+                self._ask_groups(broker, group_type, groups[start : start + GROUPS_OF_REQUEST_MAX])
+
+    def _look_for(self, group_ids: Sequence[str]) -> None:
+        """Ask who coordinates groups that nobody has listed: whose coordinator has answered does not exist any more."""
+        for group_id, coordinator in self.cluster.coordinators(group_ids).items():
+            if coordinator.error_code:
+                self._note(f"group {group_id}", coordinator.error_code)
+            elif coordinator.broker in self.answered:
+                continue
+            else:
+                told = f"its coordinator, broker {coordinator.broker}, does not answer"
+                self.problems.append(Problem(f"group {group_id}", told))
+            self.missing.add(group_id)
+
+    def _ask_groups(self, broker: int, group_type: str, listed: Sequence[ListedGroup]) -> None:
+        ids = [one.group_id for one in listed]
+        described: Mapping[str, DescribedGroup] = {}
+        if group_type in (CLASSIC, CONSUMER):
+            answer = self._answer_of(broker, lambda: self.cluster.describe_groups(broker, group_type, ids))
+            described = {} if answer is None else answer
+        offsets = self._answer_of(broker, lambda: self.cluster.committed_offsets(broker, ids)) or {}
+        for one in listed:
+            self._take(one, described.get(one.group_id), offsets.get(one.group_id))
+
+    def _take(self, listed: ListedGroup, described: DescribedGroup | None, offsets: GroupOffsets | None) -> None:
+        subject = f"group {listed.group_id}"
+        if listed.type not in (CLASSIC, CONSUMER):
+            self.problems.append(Problem(subject, f"members of a group of type {listed.type} are not asked for"))
+        elif described is None:
+            self.problems.append(Problem(subject, "its members are not told: its coordinator does not answer"))
+        elif described.error_code == ErrorCode.GROUP_ID_NOT_FOUND or described.state == _DEAD:
+            self.problems.append(Problem(subject, GONE))
+            return
+        elif described.error_code:
+            self._note(subject, described.error_code)
+            described = None
+        known = None
+        if offsets is None:
+            self.problems.append(Problem(subject, "its offsets are not told: its coordinator does not answer"))
+        elif offsets.error_code:
+            self._note(subject, offsets.error_code, "its offsets: ")
+        else:
+            known = tuple(one for one in offsets.offsets if not one.error_code)
+            for one in offsets.offsets:
+                if one.error_code:
+                    self._note(subject, one.error_code, f"its offset of {one.topic}-{one.partition}: ")
+        self.groups[listed.group_id] = GroupSnapshot(listed.group_id, listed.type, listed, described, known)
+
+    def _answer_of(self, broker: int, question: Callable[[], T]) -> T | None:
+        """Return what a broker answers; None if it does not, which is noted."""
+        try:
+            return question()
+        except TransientClusterError as error:
+            self.transient = error
+            self.problems.append(Problem(f"broker {broker}", str(error)))
+            return None
+
+    def _note(self, subject: str, error_code: int, what: str = "") -> None:
+        """Note an error: what is missing, and whether it is worth another try."""
+        if error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+            told = "this user lacks the permission DESCRIBE"
+        else:
+            told = error_name(error_code)
+        self.problems.append(Problem(subject, f"{what}{told}"))
+        if error_code in _OF_COORDINATORS:
+            self.transient = TransientClusterError(f"{subject}: {told}")

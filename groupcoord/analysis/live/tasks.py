@@ -1,0 +1,98 @@
+"""What there is to read of a topic, cut into pieces of work that reach the cluster themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from itertools import groupby
+
+import pyarrow as pa
+
+from groupcoord.analysis.columns.chunks import RowSettings
+from groupcoord.analysis.columns.errors import InputError
+from groupcoord.analysis.live.cluster import Cluster
+from groupcoord.analysis.live.connection import connection
+from groupcoord.analysis.live.offset_ranges import OffsetRange, TopicEnds, check_readable, plan, topic_ends
+from groupcoord.analysis.live.retries import Patience
+from groupcoord.analysis.live.rows import rows_of_offsets
+from groupcoord.analysis.live.settings import ClusterAddress
+
+
+class ClusterTask:
+    """Ranges of offsets. It says where the cluster is, and nothing that is secret."""
+
+    def __init__(self, address: ClusterAddress, ranges: list[OffsetRange]) -> None:
+        self.address = address
+        self.ranges = ranges
+
+    def rows(self, settings: RowSettings) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of all ranges."""
+        for _, rows in self.runs(settings):
+            yield from rows
+
+    def runs(self, settings: RowSettings) -> Iterator[tuple[int | None, Iterator[pa.RecordBatch]]]:
+        """Yield the rows of each run of ranges of one log partition, with its number."""
+        with connection(self.address) as (cluster, patience):
+            for partition, ranges in groupby(self.ranges, lambda one: one.partition):
+                yield partition, _rows(cluster, patience, ranges, settings)
+
+
+def _rows(
+    cluster: Cluster, patience: Patience, ranges: Iterable[OffsetRange], settings: RowSettings
+) -> Iterator[pa.RecordBatch]:
+    for one in ranges:
+        yield from rows_of_offsets(cluster, one, patience, settings)
+
+
+def ends_now(address: ClusterAddress, topic: str, partitions: Collection[int]) -> TopicEnds:
+    """Return where the logs of a topic begin and end now.
+
+    Args:
+        address: of the cluster.
+        topic: its name.
+        partitions: only these; all if empty.
+
+    Raises:
+        InputError: there is no such topic or partition.
+        ClusterError: the cluster can't be reached.
+    """
+    with connection(address) as (cluster, patience):
+        return topic_ends(cluster, patience, topic, partitions)
+
+
+def check_topic(
+    address: ClusterAddress, topic: str, partitions: Collection[int], *, may_be_empty: bool = False
+) -> TopicEnds:
+    """Make sure that all of a topic can be read, and return where its logs begin and end now.
+
+    Args:
+        address: as for :func:`ends_now`, as the next two.
+        topic: see there.
+        partitions: see there.
+        may_be_empty: records may come later.
+
+    Raises:
+        InputError: the topic isn't there, holds nothing, or may not be read.
+        ClusterError: the cluster can't be reached.
+    """
+    with connection(address) as (cluster, patience):
+        ends = topic_ends(cluster, patience, topic, partitions)
+        if not ends.whole() and not may_be_empty:
+            raise InputError(f"topic {topic} of the cluster holds no records")
+        check_readable(cluster, patience, ends)
+        return ends
+
+
+def cluster_tasks(
+    address: ClusterAddress, topic: str, partitions: Collection[int], split_bytes: int
+) -> list[ClusterTask]:
+    """Return what there is to read of a topic now, cut into tasks of about ``split_bytes``.
+
+    Args:
+        address: as for :func:`ends_now`, as the next two.
+        topic: see there.
+        partitions: see there.
+        split_bytes: see above.
+    """
+    with connection(address) as (cluster, patience):
+        ends = topic_ends(cluster, patience, topic, partitions)
+        return [ClusterTask(address, some) for some in plan(cluster, patience, ends.whole(), split_bytes)]

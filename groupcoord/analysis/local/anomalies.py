@@ -1,0 +1,243 @@
+"""What is wrong with groups, by the rules of :func:`groupcoord.spark.anomalies`."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from groupcoord.analysis.history import DUPLICATE, MEMBERSHIP, REBALANCE, REVOCATION
+from groupcoord.analysis.history.anomalies import (
+    COMMIT_STORM,
+    DUPLICATE_OWNER,
+    FENCED_MEMBER,
+    FLAPPING_MEMBER,
+    REBALANCE_STORM,
+    SLOW_REVOCATION,
+    Thresholds,
+)
+from groupcoord.analysis.history.causes import REBALANCE_TIMEOUT
+from groupcoord.analysis.local.arrow import integers
+from groupcoord.analysis.local.groups import Histories, Place
+from groupcoord.analysis.local.lag import Ends
+from groupcoord.analysis.local.silences import about_offsets
+from groupcoord.analysis.report.text import told_limit
+from groupcoord.core.offsets.retention import MS_PER_MINUTE
+
+Row = dict[str, Any]
+Of = tuple[int | None, str]
+"""A log partition and a group."""
+
+
+def anomalies(
+    found: Histories, commits: pa.Table, holders: Mapping[Place, Row], ends: Ends | None, now_ms: int | None
+) -> list[Row]:
+    """Return what is wrong with groups (:data:`groupcoord.analysis.columns.group_tables.ANOMALIES`).
+
+    Args:
+        found: what :func:`groupcoord.analysis.local.groups.histories` gives.
+        commits: the table of this name.
+        holders: who has which partition.
+        ends: where topics end; None: that is not known.
+        now_ms: the moment to judge from, in milliseconds since 1970; None: there are no records.
+    """
+    limits = Thresholds()
+    return [
+        *about_offsets(commits, holders, ends, now_ms, limits),
+        *_commit_storms(commits, limits),
+        *_rebalance_storms(found[REBALANCE], limits),
+        *_flapping_members(found[REBALANCE], limits),
+        *_duplicate_owners(found[DUPLICATE]),
+        *_slow_revocations(found[REVOCATION], now_ms, limits),
+        *_fenced_members(found[MEMBERSHIP]),
+    ]
+
+
+def _commit_storms(commits: pa.Table, limits: Thresholds) -> Iterator[Row]:
+    """Yield groups that commit too often."""
+    rows = commits.filter(pc.invert(commits["tombstone"]))
+    minute = pa.array(integers(rows["log_timestamp_ms"]) // MS_PER_MINUTE)
+    by_partition = (
+        rows.append_column("minute", minute)
+        .group_by(["log_partition", "group_id", "minute", "topic", "topic_partition"])
+        .aggregate([([], "count_all"), ("log_timestamp_ms", "min"), ("log_timestamp_ms", "max")])
+    )
+    by_minute = by_partition.group_by(["log_partition", "group_id", "minute"]).aggregate(
+        [
+            ("count_all", "sum"),
+            ([], "count_all"),
+            ("log_timestamp_ms_min", "min"),
+            ("log_timestamp_ms_max", "max"),
+        ]
+    )
+    count, partitions = by_minute["count_all_sum"], by_minute["count_all"]
+    is_storm = pc.and_(
+        pc.greater(count, pc.multiply(partitions, limits.commits_per_minute)), pc.greater(count, limits.storm_commits)
+    )
+    storms: defaultdict[Of, list[Row]] = defaultdict(list)
+    for row in by_minute.filter(is_storm).to_pylist():
+        storms[row["log_partition"], row["group_id"]].append(row)
+    for (partition, group_id), minutes in storms.items():
+        value, partitions_of = max((row["count_all_sum"], row["count_all"]) for row in minutes)
+        yield {
+            "group_id": group_id,
+            "kind": COMMIT_STORM,
+            "first_ms": min(row["log_timestamp_ms_min_min"] for row in minutes),
+            "last_ms": max(row["log_timestamp_ms_max_max"] for row in minutes),
+            "count": len(minutes),
+            "value": value,
+            "evidence": f"{value:,} commits of {partitions_of:,} partitions in a minute",
+            "log_partition": partition,
+        }
+
+
+class _Peak(NamedTuple):
+    """Something that happens too often within some time: at a moment, since when, and how often."""
+
+    of: tuple[Any, ...]
+    at_ms: int
+    began_ms: int
+    value: int
+
+
+def _moment(row: Row) -> int | None:
+    at_ms: int | None = row["started_ms"] if row["ended_ms"] is None else row["ended_ms"]
+    return at_ms
+
+
+def _peaks(
+    events: Iterable[tuple[tuple[Any, ...], int, int]], window_ms: int, value_min: int, *, is_both: bool
+) -> Iterator[_Peak]:
+    """Yield the moments at which there were too many events in the time before.
+
+    Args:
+        events: what each is of, when it was, and 0 or 1.
+        window_ms: how much time counts.
+        value_min: how many are too many.
+        is_both: what counts is of how many there were both a 0 and a 1; else how many there were.
+    """
+    by_subject: defaultdict[tuple[Any, ...], list[tuple[int, int, tuple[Any, ...]]]] = defaultdict(list)
+    for of, at_ms, sign in events:
+        by_subject[of[1:]].append((at_ms, sign, of))
+    for some in by_subject.values():
+        some.sort(key=lambda one: one[0])
+        times = [at_ms for at_ms, _, _ in some]
+        ones = [0, *accumulate(sign for _, sign, _ in some)]
+        for at_ms, _, of in some:
+            first, end = bisect_left(times, at_ms - window_ms), bisect_right(times, at_ms)
+            count, count_ones = end - first, ones[end] - ones[first]
+            value = min(count_ones, count - count_ones) if is_both else count
+            if value >= value_min:
+                yield _Peak(of, at_ms, times[first], value)
+
+
+def _worst(peaks: Iterable[_Peak]) -> dict[tuple[Any, ...], Row]:
+    """Return for everything that had peaks from when until when it had how many, and the highest."""
+    found: defaultdict[tuple[Any, ...], list[_Peak]] = defaultdict(list)
+    for peak in peaks:
+        found[peak.of].append(peak)
+    return {
+        of: {
+            "log_partition": of[0],
+            "group_id": of[1],
+            "first_ms": min(peak.began_ms for peak in some),
+            "last_ms": max(peak.at_ms for peak in some),
+            "value": max(peak.value for peak in some),
+            "count": len(some),
+        }
+        for of, some in found.items()
+    }
+
+
+def _rebalance_storms(rebalances: Iterable[Row], limits: Thresholds) -> Iterator[Row]:
+    """Yield groups that rebalance too often."""
+    events = []
+    for row in rebalances:
+        at_ms, before, after = _moment(row), row["from_generation"], row["to_generation"]
+        # A static member that comes back stops nobody.
+        if at_ms is not None and (before is None or (after is not None and before < after)):
+            events.append(((row["log_partition"], row["group_id"]), at_ms, 1))
+    window_ms = limits.rebalance_window_ms
+    for row in _worst(_peaks(events, window_ms, limits.rebalances, is_both=False)).values():
+        worst = f"{row['value']:,} rebalances within {told_limit(window_ms)}"
+        yield row | {"kind": REBALANCE_STORM, "evidence": worst}
+
+
+def _flapping_members(rebalances: Iterable[Row], limits: Thresholds) -> Iterator[Row]:
+    """Yield clients that leave and join again and again: as often as they are gone they were back."""
+    events = []
+    for row in rebalances:
+        at_ms = _moment(row)
+        if at_ms is not None:
+            place = (row["log_partition"], row["group_id"])
+            events += [((*place, client), at_ms, 1) for client in row["joined_clients"] or ()]
+            events += [((*place, client), at_ms, 0) for client in row["left_clients"] or ()]
+    window_ms = limits.rebalance_window_ms
+    for (_, _, client), row in _worst(_peaks(events, window_ms, limits.comebacks, is_both=True)).items():
+        told = "null" if client is None else client
+        worst = f"{told} left and joined {row['value']:,} times within {told_limit(window_ms)}"
+        yield row | {"kind": FLAPPING_MEMBER, "client_id": client, "evidence": worst}
+
+
+def _gathered(rows: Iterable[Row], names: Sequence[str]) -> Iterator[tuple[Row, list[Row]]]:
+    """Yield rows that are the same in some columns together, with what they have in common."""
+    found: defaultdict[tuple[Any, ...], list[Row]] = defaultdict(list)
+    for row in rows:
+        found[tuple(row[name] for name in names)].append(row)
+    for values, some in found.items():
+        yield dict(zip(names, values, strict=True)), some
+
+
+def _duplicate_owners(duplicates: Iterable[Row]) -> Iterator[Row]:
+    """Yield partitions that several members had at a time."""
+    for common, some in _gathered(duplicates, ("log_partition", "group_id", "topic", "topic_partition")):
+        first = min(some, key=lambda row: row["log_offset"])
+        yield common | {
+            "kind": DUPLICATE_OWNER,
+            "first_ms": min(row["log_timestamp_ms"] for row in some),
+            "last_ms": max(row["log_timestamp_ms"] for row in some),
+            "count": len(some),
+            "value": max(len(row["member_ids"]) for row in some),
+            "evidence": f"in generation {first['generation']} by {', '.join(first['member_ids'])}",
+        }
+
+
+def _slow_revocations(revocations: Iterable[Row], now_ms: int | None, limits: Thresholds) -> Iterator[Row]:
+    """Yield clients of consumer groups that made others wait; who was fenced for it is told as that."""
+    slow = []
+    for row in revocations:
+        until_ms = now_ms if row["ended_ms"] is None else row["ended_ms"]
+        if row["end"] != REBALANCE_TIMEOUT and until_ms is not None and row["asked_ms"] is not None:
+            took_ms = until_ms - row["asked_ms"]
+            if took_ms >= limits.revocation_ms:
+                slow.append(row | {"until_ms": until_ms, "value": took_ms})
+    for common, some in _gathered(slow, ("log_partition", "group_id", "client_id")):
+        value, partitions = max((row["value"], row["partition_count"]) for row in some)
+        yield common | {
+            "kind": SLOW_REVOCATION,
+            "first_ms": min(row["asked_ms"] for row in some),
+            "last_ms": max(row["until_ms"] for row in some),
+            "count": len(some),
+            "value": value,
+            "evidence": f"{common['client_id']} took {value // 1_000:,} s to give up {partitions:,} partitions",
+        }
+
+
+def _fenced_members(memberships: Iterable[Row]) -> Iterator[Row]:
+    """Yield clients of consumer groups that did not give partitions up in the time that they had."""
+    fenced = (row for row in memberships if row["end"] == REBALANCE_TIMEOUT)
+    for common, some in _gathered(fenced, ("log_partition", "group_id", "client_id")):
+        last_ms, evidence = max((row["ended_ms"], row["evidence"]) for row in some)
+        first_ms = min(row["ended_ms"] for row in some)
+        yield common | {
+            "kind": FENCED_MEMBER,
+            "first_ms": first_ms,
+            "last_ms": last_ms,
+            "count": len(some),
+            "evidence": evidence,
+        }

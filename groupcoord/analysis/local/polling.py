@@ -1,0 +1,175 @@
+"""A cluster's groups, asked for every so often, to tables and one page: what ``groupcoord analyze --poll`` runs.
+
+Rows are few: neither Spark nor its limits are needed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+
+import pyarrow as pa
+from attrs import frozen
+
+from groupcoord.analysis.columns.group_tables import EPOCHS, GROUPS, MEMBERS, REBALANCES
+from groupcoord.analysis.columns.results import ResultDirectory
+from groupcoord.analysis.columns.schema import Column
+from groupcoord.analysis.columns.tables import CURRENT_OFFSETS, LAG, LIVE_END_OFFSETS, Columns, arrow_schema
+from groupcoord.analysis.live.connection import connection
+from groupcoord.analysis.live.settings import ClusterAddress
+from groupcoord.analysis.live.snapshots import Snapshot, take_snapshot
+from groupcoord.analysis.local.page import write_report
+from groupcoord.analysis.local.tables import END_OFFSETS_TABLE
+from groupcoord.analysis.polling import rows
+from groupcoord.analysis.polling.figures import PolledFigures
+from groupcoord.analysis.polling.groups import PolledGroups
+from groupcoord.analysis.polling.rows import Row
+from groupcoord.analysis.polling.views import topics_of
+from groupcoord.analysis.report.model import Report
+from groupcoord.clock import Clock, SystemClock
+
+_LONG, _STRING = pa.int64(), pa.string()
+_POLLED = Column("polled_ms", _LONG, "when the poll was over that showed it")
+
+POLLS: Columns = (
+    _POLLED,
+    Column("asked_ms", _LONG, "when it began"),
+    Column("groups", _LONG, "how many groups it shows"),
+    Column("problems", _LONG, "how much is not told: so many rows of problems"),
+    Column(
+        "is_whole",
+        pa.bool_(),
+        "every broker listed its groups: one that is missing does not exist, or may not be seen",
+    ),
+)
+"""One row a poll."""
+
+PROBLEMS: Columns = (
+    _POLLED,
+    Column("subject", _STRING, "group NAME, topic NAME, broker ID, or cluster"),
+    Column("problem", _STRING, "what is not told of it, and why"),
+)
+"""What polls did not tell."""
+
+
+def _polled(columns: Columns) -> Columns:
+    """Return the columns of a table whose rows are of polls: with one more, which marks them."""
+    return (*columns, _POLLED)
+
+
+REPLACED = {
+    "groups": _polled(GROUPS),
+    "members": _polled(MEMBERS),
+    "current_offsets": _polled(CURRENT_OFFSETS),
+    "lag": _polled(LAG),
+}
+"""By name, the tables that hold the last poll."""
+
+APPENDED = {
+    "rebalances": _polled(REBALANCES),
+    "epochs": _polled(EPOCHS),
+    END_OFFSETS_TABLE: LIVE_END_OFFSETS,
+    "polls": POLLS,
+    "problems": PROBLEMS,
+}
+"""By name, the tables that hold all polls of a run."""
+
+UNDER_WAY = "under-way"
+"""The file among those of ``rebalances`` with those that have no end yet."""
+
+
+@frozen
+class Polled:
+    """What a poll came to.
+
+    Attributes:
+        number: of the poll, from 1 on.
+        snapshot: what it told.
+        rebalances: how many it showed.
+        report: what the page says.
+    """
+
+    number: int
+    snapshot: Snapshot
+    rebalances: int
+    report: Report
+
+
+class Polling:
+    """Asks a cluster for its groups, into one directory.
+
+    Args:
+        address: where the cluster is.
+        out: an empty directory, or one that does not exist yet; a URL for fsspec is fine.
+        clock: says when polls and pages are made.
+
+    Raises:
+        InputError: a setting is wrong, or the directory can't be used.
+    """
+
+    def __init__(self, address: ClusterAddress, out: str | os.PathLike[str], *, clock: Clock | None = None) -> None:
+        self._address = address
+        self._clock = clock or SystemClock()
+        inputs = (f"kafka://{address.settings().bootstrap_servers}",)
+        self._output = ResultDirectory(out)
+        self._groups = PolledGroups()
+        self._figures = PolledFigures(inputs, self._groups)
+        self._counts = dict.fromkeys((*REPLACED, *APPENDED), 0)
+        self._number = 0
+
+    def run(self, is_stopped: Callable[[], bool], tell: Callable[[Polled], None]) -> None:
+        """Poll, and write tables and the page, until it is stopped; a poll that has begun is completed.
+
+        Args:
+            is_stopped: waits until the next poll is due or this is to stop, and says if it is.
+            tell: is called after each poll.
+
+        Raises:
+            ClusterError: the cluster can't be reached, or refuses the log-in.
+            InputError: aiokafka is not installed.
+        """
+        with connection(self._address) as (cluster, patience):
+            while True:
+                snapshot = take_snapshot(cluster, patience, self._clock.now_ms, topics_of, self._groups.ids)
+                tell(self._take(snapshot))
+                if is_stopped():
+                    return
+
+    def _take(self, snapshot: Snapshot) -> Polled:
+        self._number += 1
+        changes = self._groups.take(snapshot)
+        self._figures.take(snapshot, changes)
+        groups, lag = list(rows.group_rows(snapshot)), list(rows.lag_rows(snapshot))
+        self._replace("groups", groups)
+        self._replace("members", rows.member_rows(snapshot))
+        self._replace("current_offsets", rows.offset_rows(snapshot))
+        self._replace("lag", lag)
+        self._append("rebalances", changes.rebalances)
+        under_way = self._groups.rebalances_under_way(snapshot.at_ms)
+        self._write("rebalances", UNDER_WAY, under_way, APPENDED["rebalances"])
+        self._append("epochs", changes.epochs)
+        self._append(END_OFFSETS_TABLE, [one._asdict() for one in snapshot.ends])
+        self._append("problems", rows.problem_rows(snapshot))
+        self._append("polls", [rows.poll_row(snapshot)])
+        counts = self._counts | {"rebalances": self._counts["rebalances"] + len(under_way)}
+        report = self._figures.report(snapshot, groups, lag, counts, self._clock.now_ms())
+        write_report(self._output, report)
+        return Polled(self._number, snapshot, len(changes.rebalances), report)
+
+    def _replace(self, name: str, some: Iterable[Row]) -> None:
+        """Write a table anew."""
+        self._counts[name] = self._write(name, "last", some, REPLACED[name])
+
+    def _append(self, name: str, some: Iterable[Row]) -> None:
+        """Add rows to a table. The first poll writes a file in any case, so that each table can be read."""
+        found = list(some)
+        if found or self._number == 1:
+            self._counts[name] += self._write(name, f"poll-{self._number:08}", found, APPENDED[name])
+
+    def _write(self, name: str, part: str, some: Iterable[Row], columns: Columns) -> int:
+        """Write a file of a table so that readers see it whole or not at all."""
+        schema = arrow_schema(columns)
+        rows = pa.RecordBatch.from_pylist(list(some), schema)
+        with self._output.new_table_file(f"tables/{name}/{part}.parquet", schema) as file:
+            file.write(rows)
+        return int(rows.num_rows)

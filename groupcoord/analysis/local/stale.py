@@ -1,0 +1,92 @@
+"""Which groups lose their offsets for want of use, by the rules of :func:`groupcoord.spark.stale_groups`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from groupcoord.analysis.columns.commits import OPEN
+from groupcoord.analysis.history.anomalies import OFFSETS_RETENTION_MINUTES
+from groupcoord.analysis.history.views import CLASSIC
+from groupcoord.analysis.local.arrow import every, known
+from groupcoord.core.consumer_protocol import CONSUMER_PROTOCOL_TYPE
+from groupcoord.core.offsets.retention import MS_PER_MINUTE
+
+Row = dict[str, Any]
+
+_OFFSET = ("group_id", "topic", "topic_partition", "commit_timestamp_ms", "expire_timestamp_ms")
+_EMPTY = "Empty"
+
+
+def stale_groups(
+    groups: Iterable[Row],
+    current_offsets: pa.Table,
+    commits: pa.Table,
+    now_ms: int | None,
+    offsets_retention_minutes: int = OFFSETS_RETENTION_MINUTES,
+) -> list[Row]:
+    """Return groups whose offsets expire if nobody uses them
+    (:data:`groupcoord.analysis.columns.group_tables.STALE_GROUPS`).
+
+    Args:
+        groups: rows of the table of this name.
+        current_offsets: the table of this name.
+        commits: the table of this name.
+        now_ms: the moment to judge from, in milliseconds since 1970; None: there is nothing to judge.
+        offsets_retention_minutes: how long offsets are kept that nobody uses.
+    """
+    is_open = every(pc.equal(commits["transaction"], OPEN))
+    pending: dict[str, set[tuple[str, int]]] = {}
+    for row in commits.filter(is_open).select(_OFFSET[:3]).to_pylist():
+        pending.setdefault(row["group_id"], set()).add((row["topic"], row["topic_partition"]))
+    offsets: dict[str, list[Row]] = {}
+    for row in current_offsets.select(_OFFSET).to_pylist():
+        offsets.setdefault(row["group_id"], []).append(row)
+    retention_ms = offsets_retention_minutes * MS_PER_MINUTE
+    found = []
+    for group in groups:
+        held = pending.get(group["group_id"], set())
+        # Offsets of open transactions keep those that they will replace, and the group.
+        expiries_ms = [
+            _expiry_ms(group, row, retention_ms)
+            for row in offsets.get(group["group_id"], ())
+            if (row["topic"], row["topic_partition"]) not in held
+        ]
+        if expiring_ms := known(expiries_ms):
+            found.append(_row(group, expiring_ms, bool(held), now_ms))
+    return found
+
+
+def _row(group: Row, expiring_ms: list[int], is_pending: bool, now_ms: int | None) -> Row:
+    goes = group["state"] == _EMPTY and len(expiring_ms) == group["offset_count"] and not is_pending
+    used_ms = max(known((group["last_commit_ms"], group["state_timestamp_ms"])), default=None)
+    return {
+        **{name: group[name] for name in ("group_id", "type", "state", "offset_count", "last_commit_ms")},
+        "log_partition": group["log_partition"],
+        "expiring_offsets": len(expiring_ms),
+        "expired_offsets": 0 if now_ms is None else sum(one <= now_ms for one in expiring_ms),
+        "next_expiry_ms": min(expiring_ms),
+        "group_expiry_ms": max(expiring_ms) if goes else None,
+        "idle_ms": None if now_ms is None or used_ms is None else now_ms - used_ms,
+    }
+
+
+def _expiry_ms(group: Row, offset: Row, retention_ms: int) -> int | None:
+    """Return when an offset expires; None: it does not."""
+    is_classic, is_empty = group["type"] == CLASSIC, group["state"] == _EMPTY
+    protocol_type, subscribed = group["protocol_type"], group["subscribed_topics"]
+    is_simple = protocol_type == ""
+    is_unused = subscribed is not None and offset["topic"] not in subscribed
+    # A live classic group keeps offsets unless it is a stable one of consumers, which is what a load finds.
+    is_free = is_simple or is_empty or (is_unused and (not is_classic or protocol_type == CONSUMER_PROTOCOL_TYPE))
+    if not is_free:
+        return None
+    if offset["expire_timestamp_ms"] >= 0:
+        own_ms: int = offset["expire_timestamp_ms"]
+        return own_ms
+    emptied_ms = group["state_timestamp_ms"] if is_classic and is_empty and not is_simple else None
+    base_ms: int = offset["commit_timestamp_ms"] if emptied_ms is None else emptied_ms
+    return base_ms + retention_ms

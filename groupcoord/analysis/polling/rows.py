@@ -1,0 +1,175 @@
+"""Rows of the pipeline's tables, made of what polls tell. What they don't tell is null, as is all that is about a log.
+
+``polled_ms`` marks them: when the poll was over that showed it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from groupcoord.analysis.history.causes import Explanation
+from groupcoord.analysis.history.rows import member_row, subscribed
+from groupcoord.analysis.history.views import CLASSIC, CONSUMER, GroupView
+from groupcoord.analysis.live.end_offsets import PartitionEnds
+from groupcoord.analysis.live.snapshots import Snapshot
+from groupcoord.analysis.polling.views import topic_names, view_of
+
+Row = dict[str, Any]
+
+Epochs = tuple[GroupView, int | None]
+"""A consumer group, and the epoch of its target assignment."""
+
+_NOT_TOLD = {"log_partition": None, "log_offset": None}
+
+
+def group_rows(snapshot: Snapshot) -> Iterator[Row]:
+    """Yield rows of ``groups``."""
+    for group in snapshot.groups.values():
+        described, listed = group.described, group.listed
+        view = None if described is None else view_of(group.type, described)
+        protocol_type = listed.protocol_type if described is None else described.protocol_type
+        yield {
+            "group_id": group.group_id,
+            "type": group.type,
+            "state": (listed.state or None) if described is None else described.state,
+            "generation_or_epoch": None if described is None else described.group_epoch,
+            "member_count": None if view is None else len(view.members),
+            "protocol_type": protocol_type,
+            "protocol": None if described is None else described.protocol,
+            "assignment_epoch": None if described is None else described.assignment_epoch,
+            "subscribed_topics": None if view is None else subscribed(view),
+            "offset_count": None if group.offsets is None else len(group.offsets),
+            "polled_ms": snapshot.at_ms,
+        }
+
+
+def member_rows(snapshot: Snapshot) -> Iterator[Row]:
+    """Yield rows of ``members``: those that there are at this moment."""
+    for group in snapshot.groups.values():
+        if group.described is not None:
+            view = view_of(group.type, group.described)
+            names = topic_names(group.described) if group.type == CONSUMER else {}
+            for member in view.members.values():
+                row = member_row(view, member, names)
+                told = {"generation": group.described.group_epoch, "pending": None, "is_leader": None}
+                yield {"group_id": group.group_id, **row, **told, **_NOT_TOLD, "polled_ms": snapshot.at_ms}
+
+
+def offset_rows(snapshot: Snapshot) -> Iterator[Row]:
+    """Yield rows of ``current_offsets``."""
+    for group in snapshot.groups.values():
+        for one in group.offsets or ():
+            yield {
+                "group_id": group.group_id,
+                "topic": one.topic,
+                "topic_partition": one.partition,
+                "committed_offset": one.offset,
+                "leader_epoch": one.leader_epoch,
+                "metadata": one.metadata,
+                "polled_ms": snapshot.at_ms,
+            }
+
+
+def lag_rows(snapshot: Snapshot) -> Iterator[Row]:
+    """Yield rows of ``lag``, by the rules of :func:`groupcoord.spark.lag`."""
+    ends = {(one.topic, one.topic_partition): one for one in snapshot.ends}
+    for row in offset_rows(snapshot):
+        end = ends.get((row["topic"], row["topic_partition"]))
+        yield row | ({} if end is None else _lag(row["committed_offset"], end))
+
+
+def _lag(committed_offset: int, end: PartitionEnds) -> Row:
+    start = end.log_start_offset
+    return {
+        "end_offset": end.end_offset,
+        "lag": None if end.end_offset is None else max(end.end_offset - committed_offset, 0),
+        "at_ms": end.at_ms,
+        "lag_stable": None if end.last_stable_offset is None else max(end.last_stable_offset - committed_offset, 0),
+        "is_lost": None if start is None else committed_offset < start,
+    }
+
+
+def problem_rows(snapshot: Snapshot) -> Iterator[Row]:
+    """Yield rows of ``problems``."""
+    for one in snapshot.problems:
+        yield {"polled_ms": snapshot.at_ms, "subject": one.subject, "problem": one.text}
+
+
+def poll_row(snapshot: Snapshot) -> Row:
+    """Return the row of ``polls``."""
+    return {
+        "polled_ms": snapshot.at_ms,
+        "asked_ms": snapshot.asked_ms,
+        "groups": len(snapshot.groups),
+        "problems": len(snapshot.problems),
+        "is_whole": snapshot.is_whole,
+    }
+
+
+def rebalance_row(
+    group_id: str, before: GroupView | None, after: GroupView | None, explanation: Explanation, at_ms: int
+) -> Row:
+    """Return a row of ``rebalances``, but for when it began and ended.
+
+    Args:
+        group_id: the group.
+        before: the last view before it; None: there is none.
+        after: its view after it, or as it is now.
+        explanation: what is known of it.
+        at_ms: of the poll that shows it.
+    """
+    assert after is not None
+    missing = 0
+    if before is not None and before.group_type == after.group_type == CONSUMER:
+        missing = max(after.generation - before.generation - 1, 0)
+    return {
+        "group_id": group_id,
+        "type": after.group_type,
+        "from_generation": _generation(before),
+        "to_generation": _generation(after),
+        "conversion": None if before is None else _conversion(before, after),
+        **explanation.row(),
+        "member_count": len(after.members),
+        "missing_generations": missing,
+        "polled_ms": at_ms,
+    }
+
+
+def _generation(view: GroupView | None) -> int | None:
+    return None if view is None or view.group_type == CLASSIC else view.generation
+
+
+def _conversion(before: GroupView, after: GroupView) -> str | None:
+    if before.group_type == after.group_type:
+        return None
+    return "upgrade" if before.group_type == CLASSIC else "downgrade"
+
+
+def epoch_rows(group_id: str, before: Epochs | None, after: Epochs, at_ms: int) -> Iterator[Row]:
+    """Yield rows of ``epochs``: what is other than the last time, all of it the first time.
+
+    Args:
+        group_id: a consumer group.
+        before: as it was the last time.
+        after: as it is now.
+        at_ms: when that is.
+    """
+    old_view, old_target = (None, None) if before is None else before
+    view, target = after
+    told = {"group_id": group_id, "group_epoch": view.generation, "target_epoch": target, "polled_ms": at_ms}
+    if old_view is None or old_view.generation != view.generation:
+        yield told | {"whose": "group"}
+    if old_view is None or old_target != target:
+        yield told | {"whose": "target"}
+    old = {} if old_view is None else _epochs_of(old_view)
+    new = _epochs_of(view)
+    for member_id in sorted(old.keys() | new.keys()):
+        if old.get(member_id) != new.get(member_id):
+            held: Collection[object] = view.members[member_id].held if member_id in new else ()
+            epoch = new.get(member_id)
+            yield told | {"whose": "member", "member_id": member_id, "member_epoch": epoch, "partitions": len(held)}
+
+
+def _epochs_of(view: GroupView) -> Mapping[str, int]:
+    return {member.member_id: member.epoch for member in view.members.values()}

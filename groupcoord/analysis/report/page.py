@@ -1,0 +1,144 @@
+"""An analysis as one HTML page: nothing from elsewhere, no script, pictures as inline SVG.
+
+What goes into it is bounded (:mod:`groupcoord.analysis.report.model`), and so is the page: below 1 MB for any log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from groupcoord.analysis.history.causes import UNKNOWN
+from groupcoord.analysis.report import layout, sections
+from groupcoord.analysis.report.cards import troubled
+from groupcoord.analysis.report.consumers import consumer_groups
+from groupcoord.analysis.report.html import EMPTY, Html, element, joined, name, text
+from groupcoord.analysis.report.layout import Section, enumeration, listing, paragraph, soft, tile
+from groupcoord.analysis.report.model import Polls, Report
+from groupcoord.analysis.report.sections import group_name
+from groupcoord.analysis.report.text import counted, noun, told_number, told_size, told_span, told_time
+
+WORST_NAMED_MAX = 3
+INPUTS_NAMED_MAX = 20
+
+_SECTIONS: tuple[tuple[str, str, Callable[[Report], Html]], ...] = (
+    ("states", "Groups by state", sections.states),
+    ("rebalances", "Rebalances", sections.rebalances),
+    ("churn", "Churn", sections.churn),
+    ("consumer", "Consumer groups", consumer_groups),
+    ("troubled", "Most troubled groups", troubled),
+    ("anomalies", "Anomalies", sections.anomalies),
+    ("stale", "Expiring offsets", sections.stale),
+    ("lag", "Lag", sections.lag),
+    ("load", "Log load", sections.load),
+    ("groups", "Groups", sections.groups),
+    ("polls", "What was polled", sections.polls),
+    ("read", "What was read", sections.read),
+)
+"""All but the overview: name, title, and what makes it of a report; nothing if there is nothing to tell."""
+
+
+def report_page(report: Report) -> str:
+    """Return the whole page."""
+    made = [Section(section, title, make(report)) for section, title, make in _SECTIONS]
+    shown = {section.name for section in made if section.body}
+    overview = Section("overview", "Overview", _overview(report, shown))
+    lead = soft(
+        _span(report), f"Made {told_time(report.made_ms)} by groupcoord ", text(report.version), ". All times are UTC."
+    )
+    return layout.page(text(report.title), [lead], [overview, *made])
+
+
+def _span(report: Report) -> str:
+    """Return from when until when the log tells, before another sentence."""
+    first_ms, last_ms = report.overview.first_timestamp_ms, report.overview.last_timestamp_ms
+    if first_ms is None or last_ms is None:
+        return ""
+    first, last = told_time(first_ms), told_time(last_ms)
+    return f"{first}. " if first == last else f"{first} to {last} ({told_span(last_ms - first_ms)}). "
+
+
+def _overview(report: Report, shown: Collection[str]) -> Html:
+    """Return the figures, each leading to its section if that is ``shown``, and what to know before reading on."""
+    found = report.overview
+    tiles = [
+        tile(told_number(found.groups), noun(found.groups, "group"), "states", shown),
+        tile(told_number(found.members), noun(found.members, "member"), "groups", shown),
+        tile(told_number(found.rebalances), noun(found.rebalances, "rebalance"), "rebalances", shown),
+        *(_tiles_of_log(report, shown) if report.polls is None else _tiles_of_polls(report, report.polls, shown)),
+    ]
+    notes = [_inputs(report), _verification(report), _most_troubled(report), *_doubts(report)]
+    return joined((element("div", *tiles, class_="tiles"), *notes))
+
+
+def _tiles_of_log(report: Report, shown: Collection[str]) -> list[Html]:
+    found = report.overview
+    corrupt = (told_number(found.corrupt_ranges), noun(found.corrupt_ranges, "corrupt range"))
+    anomalies = (told_number(found.anomalies), noun(found.anomalies, "anomaly", "anomalies"))
+    return [
+        tile(*anomalies, "anomalies", shown, is_bad=found.anomalies > 0),
+        tile(told_number(found.current_offsets), noun(found.current_offsets, "committed offset"), "stale", shown),
+        tile(told_number(found.records), noun(found.records, "record"), "read", shown),
+        tile(told_size(found.size_bytes), f"in {counted(found.log_partitions, 'log partition')}", "load", shown),
+        tile(*corrupt, "read", shown, is_bad=found.corrupt_ranges > 0),
+    ]
+
+
+def _tiles_of_polls(report: Report, polls: Polls, shown: Collection[str]) -> list[Html]:
+    offsets, count = report.overview.current_offsets, polls.problem_count
+    return [
+        tile(told_number(offsets), noun(offsets, "committed offset"), "lag", shown),
+        tile(told_number(polls.count), noun(polls.count, "poll"), "polls", shown),
+        tile(told_number(count), "not told", "polls", shown, is_bad=count > 0),
+    ]
+
+
+def _inputs(report: Report) -> Html:
+    named = joined((name(path) for path in report.inputs[:INPUTS_NAMED_MAX]), ", ")
+    more = len(report.inputs) - INPUTS_NAMED_MAX
+    return soft("Read from ", named, f" and {more:,} more" if more > 0 else "", ".")
+
+
+def _most_troubled(report: Report) -> Html:
+    worst = [
+        joined((group_name(story.row.group_id, report), f" ({counted(story.row.trouble, 'point')})"))
+        for story in report.troubled[:WORST_NAMED_MAX]
+    ]
+    return paragraph("Most troubled: ", enumeration(worst), ".") if worst else EMPTY
+
+
+def _doubts(report: Report) -> list[Html]:
+    """Return what may be missing in the figures."""
+    found, notes = report.overview, []
+    unclear = sum(row.rebalances for row in report.causes if row.cause == UNKNOWN)
+    if unclear and report.polls is None:
+        notes.append(
+            paragraph(
+                f"Of {counted(found.rebalances, 'rebalance')}, the log does not show the cause of {unclear:,}. "
+                "Heartbeats are not in the log, and compaction removes generations.",
+                style="note",
+            )
+        )
+    if found.corrupt_ranges:
+        ranges = f"{counted(found.corrupt_ranges, 'byte range')} ({told_size(found.corrupt_bytes)})"
+        link = element("a", "what was read", href="#read")
+        notes.append(
+            paragraph(f"{ranges} could not be read: see ", link, ". Figures may be too low.", style="note bad")
+        )
+    return notes
+
+
+def _verification(report: Report) -> Html:
+    verified = report.verification
+    if verified is None:
+        return EMPTY
+    groups = "" if verified.groups is None else f"of {counted(verified.groups, 'group')}"
+    if not verified.difference_count:
+        told = f"Verified: a coordinator that loaded these logs answers for each {groups and f'{groups} '}what the "
+        return paragraph(f"{told}tables say.", style="note good")
+    places = counted(verified.difference_count, "place") + (f" ({groups})" if groups else "")
+    return element(
+        "div",
+        paragraph(f"A coordinator that loaded these logs answers otherwise than the tables in {places}:"),
+        listing(text(told) for told in verified.differences),
+        class_="note bad",
+    )

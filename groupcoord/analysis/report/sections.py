@@ -1,0 +1,353 @@
+"""The sections of an analysis, each made of the whole report; nothing where there is nothing to tell."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from groupcoord.analysis.history.causes import CAUSES
+from groupcoord.analysis.report.html import EMPTY, Html, element, joined, name, text
+from groupcoord.analysis.report.layout import key, legend, listing, paragraph, soft, table
+from groupcoord.analysis.report.model import STATES, CorruptRange, GroupRow, Report
+from groupcoord.analysis.report.pictures import (
+    cause_class,
+    cause_time_line,
+    churn_time_line,
+    in_order,
+    load_columns,
+    state_bar,
+    state_class,
+)
+from groupcoord.analysis.report.text import (
+    counted,
+    noun,
+    told_limit,
+    told_number,
+    told_share,
+    told_size,
+    told_span,
+    told_time,
+)
+
+MS_PER_MINUTE = 60_000
+
+
+def card_id(place: int) -> str:
+    """Return where links to the story of a troubled group lead."""
+    return f"group-{place}"
+
+
+def group_name(group_id: str | None, report: Report) -> Html:
+    """Return the name of a group; of one whose story is told, it leads there."""
+    places = (place for place, story in enumerate(report.troubled, 1) if story.row.group_id == group_id)
+    place = next(places, None)
+    return name(group_id) if place is None else element("a", name(group_id), href=f"#{card_id(place)}")
+
+
+def _first_of(shown: int, total: int, what: str) -> str:
+    return f"The first {shown:,} of {total:,} {what}; all are in the tables." if shown < total else ""
+
+
+def states(report: Report) -> Html:
+    """Return how many groups are in which state."""
+    if not report.states:
+        return EMPTY
+    counts: Counter[str] = Counter()
+    for row in report.states:
+        counts[row.state] += row.groups
+    colours = legend((f"{state} {counts[state]:,}", state_class(state)) for state in in_order(counts, STATES))
+    rows = [
+        (text(row.type), text(row.state), told_number(row.groups), told_number(row.members)) for row in report.states
+    ]
+    return joined((state_bar(counts), colours, table(("type", "state", "#groups", "#members"), rows)))
+
+
+def rebalances(report: Report) -> Html:
+    """Return when rebalances were and why."""
+    if report.rebalances is None and not report.causes:
+        shows = "The log shows" if report.polls is None else "Polls show"
+        return paragraph(f"{shows} no rebalance.") if "rebalances" in report.tables else EMPTY
+    parts = []
+    if report.rebalances is not None:
+        names = in_order((one for one in report.rebalances.series if report.rebalances.total(one)), CAUSES)
+        parts += [
+            soft(f"When they ended; a column is {told_limit(report.rebalances.width_ms)}."),
+            cause_time_line(report.rebalances),
+            legend((cause, cause_class(cause)) for cause in names),
+        ]
+    rows = [
+        (
+            joined((key(cause_class(row.cause)), text(row.cause))),
+            told_number(row.rebalances),
+            told_number(row.groups),
+            told_number(row.proven),
+            told_share(row.confidence),
+            told_span(row.median_ms),
+            told_span(row.longest_ms),
+        )
+        for row in report.causes
+    ]
+    head = ("@cause", "#rebalances", "#groups", "#proven", "#mean confidence", "#median time", "#longest time")
+    told = (
+        "Proven are causes that the records leave no doubt about. Times are what the log shows: of a classic group "
+        "from the last join to the assignments, of another type from the new epoch until all members had come to it."
+    )
+    if report.polls is not None:
+        told = (
+            "A poll shows what came of it, so nothing is proven, and several between two polls are one. Times are from "
+            "the first poll that saw it under way to the one that saw it over, if there was one."
+        )
+    return joined((*parts, table(head, rows), soft(told)))
+
+
+def churn(report: Report) -> Html:
+    """Return who joined and left, and how often."""
+    if report.churn is None:
+        return EMPTY
+    joined_count, left_count = report.churn.total("joined"), report.churn.total("left")
+    rows = [
+        (
+            group_name(row.group_id, report),
+            told_number(row.joined),
+            told_number(row.left),
+            told_number(row.members),
+            told_number(row.partitions_moved),
+            told_number(row.rebalances),
+        )
+        for row in report.churning
+    ]
+    head = ("group", "#joined", "#left", "#members now", "#partitions moved", "#rebalances")
+    width = element("span", f"A column is {told_limit(report.churn.width_ms)}.", class_="soft")
+    told = f"{counted(joined_count, 'member')} joined and {left_count:,} left, by expiry or on their own. "
+    return joined(
+        (
+            paragraph(told, width),
+            churn_time_line(report.churn),
+            legend((("joined", "joined"), ("left", "left"))),
+            table(head, rows, "The groups with the most churn") if rows else EMPTY,
+        )
+    )
+
+
+def anomalies(report: Report) -> Html:
+    """Return what stands out, by kind and one by one."""
+    if not report.anomaly_counts:
+        return paragraph("None was found.") if "anomalies" in report.tables else EMPTY
+    counts = [
+        (
+            text(row.kind),
+            element("span", text(row.status), class_="pill") if row.status else "",
+            told_number(row.count),
+            told_number(row.groups),
+            told_time(row.first_ms),
+            told_time(row.last_ms),
+        )
+        for row in report.anomaly_counts
+    ]
+    rows = [
+        (
+            told_time(row.first_ms),
+            group_name(row.group_id, report),
+            text(row.kind),
+            text(row.subject),
+            told_number(row.count),
+            text(row.evidence),
+        )
+        for row in report.anomalies
+    ]
+    kinds = table(("@anomaly", "Burrow's status", "#found", "#groups", "@first", "@last"), counts)
+    head = ("@from", "group", "@anomaly", "of", "#times", "what was seen")
+    found = table(head, rows, "Groups with the most anomalies first")
+    return joined((kinds, found, soft(_first_of(len(rows), report.overview.anomalies, "anomalies"))))
+
+
+def stale(report: Report) -> Html:
+    """Return which groups lose offsets, and when."""
+    if not report.stale_count:
+        return EMPTY
+    rows = [
+        (
+            told_time(row.next_ms),
+            group_name(row.group_id, report),
+            text(row.state),
+            told_number(row.offsets),
+            told_number(row.expiring),
+            told_number(row.expired),
+            told_time(row.last_commit_ms),
+            told_time(row.group_ms),
+        )
+        for row in report.stale
+    ]
+    head = ("@next expiry", "group", "state", "#offsets", "#expiring", "#due", "@last commit", "@group goes")
+    kept = told_limit(report.retention_minutes * MS_PER_MINUTE)
+    source = "as the cluster says" if report.is_retention_told else "Kafka's default"
+    told = (
+        f"{counted(report.stale_count, 'group')} will lose offsets by a retention of {kept}, {source}, if nobody uses "
+        f"{noun(report.stale_count, 'it', 'them')}; the soonest first."
+    )
+    return joined((paragraph(told), table(head, rows), soft(_first_of(len(rows), report.stale_count, "groups"))))
+
+
+def lag(report: Report) -> Html:
+    """Return how far groups are behind."""
+    if report.lag is None:
+        return EMPTY
+    if not report.lag:
+        return paragraph("No group is behind in the topics whose ends were given.")
+    rows = [
+        (
+            group_name(row.group_id, report),
+            name(row.topic),
+            told_number(row.partitions),
+            told_number(row.lag),
+            told_number(row.worst),
+            told_span(row.lag_ms),
+            text(row.status),
+        )
+        for row in report.lag
+    ]
+    statuses = [(text(row.status), told_number(row.partitions), told_number(row.groups)) for row in report.statuses]
+    of_statuses = table(("@Burrow's status", "#partitions", "#groups"), statuses) if statuses else EMPTY
+    head = (
+        "group",
+        "topic",
+        "#partitions",
+        "#records behind",
+        "#worst partition",
+        "#next record's age",
+        "@worst status",
+    )
+    return joined((of_statuses, table(head, rows)))
+
+
+def load(report: Report) -> Html:
+    """Return how full the log partitions are, and of what."""
+    rows = report.partitions
+    if not rows:
+        return EMPTY
+    cells = [
+        (
+            told_number(row.log_partition),
+            told_number(row.records),
+            told_number(row.commits),
+            told_number(row.group_records),
+            told_number(row.tombstones),
+            told_size(row.size_bytes),
+            told_number(row.groups),
+            group_name(row.hottest_group, report),
+            told_share(row.hottest_group_share),
+            told_size(row.superseded_bytes),
+        )
+        for row in sorted(rows, key=lambda row: (-row.records, row.log_partition or 0))
+    ]
+    head = (
+        *("#log partition", "#records", "#commits", "#of groups", "#tombstones", "#size", "#groups"),
+        *("hottest group", "#its share", "#compaction saves"),
+    )
+    colours = legend((("the partition's hottest group", "hot"), ("all others", "load")))
+    return joined((_load_words(report), load_columns(rows), colours, table(head, cells)))
+
+
+def _load_words(report: Report) -> Html:
+    rows = report.partitions
+    records = [row.records for row in rows]
+    mean = sum(records) / len(records)
+    saved, total = sum(row.superseded_bytes for row in rows), sum(row.size_bytes for row in rows)
+    hottest = max(rows, key=lambda row: row.records * (row.hottest_group_share or 0.0))
+    words: list[str] = []
+    if mean and len(rows) > 1:
+        words.append(f"The fullest log partition holds {max(records) / mean:.1f} times the mean.")
+    if hottest.hottest_group is not None:
+        share = f"{told_share(hottest.hottest_group_share)} of log partition {told_number(hottest.log_partition)}."
+        words.append(joined(("The hottest group, ", group_name(hottest.hottest_group, report), f", wrote {share}")))
+    if total:
+        words.append(f"Compaction would save {told_size(saved)} of {told_size(total)} ({told_share(saved / total)}).")
+    return element("p", joined(words, " "))
+
+
+def groups(report: Report) -> Html:
+    """Return every group, the most troubled first."""
+    if not report.groups:
+        return EMPTY
+    head = (
+        *("group", "#points", "type", "@state", "#generation", "#members", "#rebalances", "#joined / left"),
+        *("#anomalies", "#commits", "@last commit"),
+    )
+    note = _first_of(len(report.groups), report.overview.groups, "groups")
+    rows = [_group_cells(row, report) for row in report.groups]
+    return joined((soft("The most troubled first. ", note), table(head, rows)))
+
+
+def _group_cells(row: GroupRow, report: Report) -> tuple[str, ...]:
+    state = "gone" if row.state is None else text(row.state)
+    return (
+        group_name(row.group_id, report),
+        told_number(row.trouble),
+        text(row.type or "-"),
+        joined((key(state_class(row.state or "Dead")), state)),
+        told_number(row.generation),
+        told_number(row.members),
+        told_number(row.rebalances),
+        f"{row.joined:,} / {row.left:,}",
+        told_number(row.anomalies),
+        told_number(row.commits),
+        told_time(row.last_commit_ms),
+    )
+
+
+def polls(report: Report) -> Html:
+    """Return how often groups were asked for, and what they did not tell."""
+    polled = report.polls
+    if polled is None:
+        return EMPTY
+    told = (
+        f"The cluster was asked {counted(polled.count, 'time')} for its groups; its log was not read. Commits are "
+        "offsets that were others than at the poll before, so there may have been more; anomalies are not looked for."
+    )
+    parts = [paragraph(told)]
+    if polled.problem_count:
+        parts += [element("h3", "What the last poll does not tell"), listing(text(one) for one in polled.problems)]
+        parts.append(soft(_first_of(len(polled.problems), polled.problem_count, "things that are not told")))
+    return joined((*parts, _tables(report)))
+
+
+def read(report: Report) -> Html:
+    """Return what the files hold, what was passed over and why."""
+    if report.polls is not None:
+        return EMPTY
+    told = "Everything in the files is counted here once: records by type, and what was passed over with the reason."
+    rows = [
+        (text(row.what), text(row.problem), told_number(row.count), told_size(row.size_bytes)) for row in report.read
+    ]
+    parts = [paragraph(told), table(("what", "problem", "#count", "#size"), rows)]
+    if report.corrupt:
+        parts += _corrupt(report)
+    return joined((*parts, _tables(report)))
+
+
+def _tables(report: Report) -> Html:
+    """Return which tables there are."""
+    if not report.tables:
+        return EMPTY
+    told = joined((joined((name(table_name), f" {count:,}")) for table_name, count in report.tables.items()), ", ")
+    where = element("code", "tables/")
+    return soft("Tables beside this page, under ", where, ", with their rows: ", told, ".")
+
+
+def _corrupt(report: Report) -> list[Html]:
+    cells = [
+        (text(row.file), told_number(row.position), told_number(row.size_bytes), text(row.reason), _lost(row))
+        for row in report.corrupt
+    ]
+    head = ("file", "#position", "#bytes", "what is wrong", "offsets that may be lost")
+    note = _first_of(len(cells), report.overview.corrupt_ranges, "corrupt ranges")
+    return [element("h3", "Bytes that could not be read"), table(head, cells), soft(note)]
+
+
+def _lost(row: CorruptRange) -> str:
+    if row.first_offset is None:
+        return "-" if row.end_offset is None else f"before {row.end_offset:,}"
+    if row.end_offset is None:
+        return f"from {row.first_offset:,} on"
+    if row.end_offset <= row.first_offset:
+        return "none"
+    return f"{row.first_offset:,} to {row.end_offset - 1:,}"

@@ -1,0 +1,100 @@
+"""How a report writes times, durations, sizes and names, in plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from groupcoord.analysis.report.durations import UNITS_MS, told_duration
+
+TEXT_LENGTH_MAX = 280
+NOTHING = "-"
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LATEST_MS = (datetime(9999, 12, 31, tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
+_SECONDS_MATTER_MS = 4 * UNITS_MS["m"]
+_SIZES = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def told_time(at_ms: int | None) -> str:
+    """Return a moment as ISO 8601 in UTC, to the second; what no calendar holds as the number it is."""
+    if at_ms is None or at_ms < 0:
+        return NOTHING
+    if at_ms > _LATEST_MS:
+        return f"{at_ms} ms"
+    return (_EPOCH + timedelta(milliseconds=at_ms)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def told_clock(at_ms: int, span_ms: int) -> str:
+    """Return a label for an axis that is ``span_ms`` long: as much of the moment as tells its labels apart."""
+    if not 0 <= at_ms <= _LATEST_MS:
+        return NOTHING
+    at = _EPOCH + timedelta(milliseconds=at_ms)
+    if span_ms > 3 * UNITS_MS["d"]:
+        return at.strftime("%Y-%m-%d")
+    if span_ms > UNITS_MS["d"]:
+        return at.strftime("%m-%d %H:%M")
+    return at.strftime("%H:%M:%S" if span_ms <= _SECONDS_MATTER_MS else "%H:%M")
+
+
+def told_span(duration_ms: int | None) -> str:
+    """Return a duration in few words, days included."""
+    if duration_ms is None or duration_ms < 0:
+        return NOTHING
+    if duration_ms >= 2 * UNITS_MS["d"]:
+        return f"{duration_ms / UNITS_MS['d']:,.1f} days"
+    return told_duration(duration_ms)
+
+
+def told_limit(duration_ms: int) -> str:
+    """Return a round duration, such as a limit or the width of a column, in its own unit: ``2 s``, ``10 min``."""
+    for unit, name in (("d", "days"), ("h", "h"), ("m", "min"), ("s", "s")):
+        number, rest = divmod(duration_ms, UNITS_MS[unit])
+        if number and not rest:
+            return "1 day" if (number, unit) == (1, "d") else f"{number:,} {name}"
+    return f"{duration_ms:,} ms"
+
+
+def told_size(size_bytes: int | None) -> str:
+    """Return a size in the unit that fits."""
+    if size_bytes is None:
+        return NOTHING
+    size, unit = float(size_bytes), 0
+    while size >= 1024 and unit < len(_SIZES) - 1:
+        size, unit = size / 1024, unit + 1
+    return f"{size_bytes:,} bytes" if unit == 0 else f"{size:,.1f} {_SIZES[unit]}"
+
+
+def told_number(number: int | None) -> str:
+    """Return a number with its thousands apart."""
+    return NOTHING if number is None else f"{number:,}"
+
+
+def told_share(share: float | None) -> str:
+    """Return a share of 1 in percent."""
+    return NOTHING if share is None else f"{share:.0%}"
+
+
+def noun(number: int, one: str, many: str | None = None) -> str:
+    """Return the noun that goes with a number."""
+    return one if number == 1 else many or one + "s"
+
+
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """Return a number with its noun: ``1 group``, ``2 groups``."""
+    return f"{number:,} {noun(number, one, many)}"
+
+
+def listed(parts: Sequence[str]) -> str:
+    """Return ``a, b and c``."""
+    return " and ".join(parts) if len(parts) < 3 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def clipped(text: str, length_max: int = TEXT_LENGTH_MAX) -> str:
+    """Return text of bounded length in which control characters are seen instead of obeyed.
+
+    Names come out of the log: whoever named a group may have put anything into it.
+    """
+    text = text[: length_max + 1]
+    shown = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text[:length_max])
+    return shown[:length_max] + "…" if len(text) > length_max or len(shown) > length_max else shown

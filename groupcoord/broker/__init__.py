@@ -1,0 +1,24 @@
+"""A small broker around the coordinator, without I/O: topics and what they hold, transactions, log-in, connections.
+
+:class:`Connection` takes bytes and gives bytes; :mod:`groupcoord.host` runs it on asyncio.
+"""
+
+from groupcoord.broker.broker import Broker
+from groupcoord.broker.configs.groups import GroupConfigFileError, GroupConfigs
+from groupcoord.broker.connection import Connection
+from groupcoord.broker.topics.registry import Topic, TopicError, TopicFileError, TopicRegistry
+from groupcoord.broker.transactions.log import FileTransactionLog, MemoryTransactionLog, TransactionLogError
+
+__all__ = [
+    "Broker",
+    "Connection",
+    "FileTransactionLog",
+    "GroupConfigFileError",
+    "GroupConfigs",
+    "MemoryTransactionLog",
+    "Topic",
+    "TopicError",
+    "TopicFileError",
+    "TopicRegistry",
+    "TransactionLogError",
+]

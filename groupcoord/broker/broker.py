@@ -1,0 +1,490 @@
+"""A broker of one node without sockets: connections in, answers out, time injected.
+
+Group and offset requests go to the :class:`~groupcoord.GroupCoordinator`, transactions to the
+:class:`~groupcoord.broker.transactions.coordinator.TransactionCoordinator`; what else a consumer needs from a broker
+(the APIs there are, metadata, what topics hold, topic administration) is answered here and in the files beside this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from groupcoord.broker.cluster.leadership import Leadership
+from groupcoord.broker.cluster.metadata import answer_api_versions
+from groupcoord.broker.cluster.nodes import Nodes, deliver_replies
+from groupcoord.broker.cluster.requests import CLUSTER_REQUESTS, ClusterRequests
+from groupcoord.broker.configs.definitions import offsets_topic_configs
+from groupcoord.broker.configs.groups import GroupConfigs
+from groupcoord.broker.connection import Connection, ConnectionT, Interceptor
+from groupcoord.broker.notices import Notices
+from groupcoord.broker.portions import DIVISIBLE, FEW, Answer, OffsetsOfGroup, Work, has_many_offsets, in_portions_of
+from groupcoord.broker.records.requests import DataRequests
+from groupcoord.broker.records.topic_data import TopicData
+from groupcoord.broker.regexes import TopicMatcher
+from groupcoord.broker.reloading import Reloading
+from groupcoord.broker.security.acl_requests import AclRequests
+from groupcoord.broker.security.login_requests import LoginRequests
+from groupcoord.broker.security.relocation import Token, relocated
+from groupcoord.broker.topics.registry import TopicRegistry
+from groupcoord.broker.topics.requests import TopicRequests
+from groupcoord.broker.transactions.coordinator import TransactionCoordinator
+from groupcoord.broker.transactions.log import MemoryTransactionLog
+from groupcoord.broker.transactions.requests import TransactionRequests
+from groupcoord.broker.turns import Turns
+from groupcoord.clock import Clock
+from groupcoord.config import Config
+from groupcoord.config.group_settings import serves_consumer_groups
+from groupcoord.coordinator import GroupCoordinator, random_member_id, random_uuid
+from groupcoord.core.front.authorization import Authorize, Permissions, Principal
+from groupcoord.core.messages import ConsumerGroupHeartbeat, FindCoordinator, Node, OffsetFetch
+from groupcoord.core.records import OFFSETS_TOPIC
+from groupcoord.errors import ErrorCode
+from groupcoord.log_store import AbandonableStore, ClosableStore, CompactingStore, IdentifiedStore, LogStore
+from groupcoord.wire import Answered, WireResponse
+from groupcoord.wire.broker_messages import (
+    ApiVersions,
+    DeleteRecords,
+    Fetch,
+    ListOffsets,
+    OffsetForLeaderEpoch,
+    Produce,
+)
+from groupcoord.wire.config_messages import DescribeConfigs
+from groupcoord.wire.pacing import Pace, in_portions
+from groupcoord.wire.transaction_messages import (
+    AddPartitionsToTxn,
+    DescribeTransactions,
+    WriteTxnMarkers,
+)
+
+if TYPE_CHECKING:
+    from groupcoord.broker.security.security import Security
+    from groupcoord.broker.transactions.state import Writer
+    from groupcoord.topic_logs.data_directory import DataDirectory
+
+DEFAULT_NODE = Node(1, "127.0.0.1", 9092)
+
+PACED = frozenset(
+    (
+        AddPartitionsToTxn,
+        DeleteRecords,
+        DescribeConfigs,
+        Fetch,
+        ListOffsets,
+        OffsetForLeaderEpoch,
+        Produce,
+        WriteTxnMarkers,
+        *CLUSTER_REQUESTS,
+    )
+)
+"""Requests that name many things, and whose handlers pause between them before they change anything."""
+
+ANONYMOUS = "User:ANONYMOUS"
+"""Kafka's principal of connections without a log-in."""
+
+
+Handler = Callable[[Connection, Any], WireResponse | None]
+
+
+def anonymous(client_host: str) -> Principal:
+    """Return the principal of every connection unless the host is told otherwise."""
+    return ANONYMOUS
+
+
+class Broker:
+    """A node that Kafka clients can talk to, without its sockets.
+
+    >>> from groupcoord import ManualClock, MemoryLogStore
+    >>> broker = Broker(config=Config(), clock=ManualClock(), log_store=MemoryLogStore())
+    >>> connection = broker.connect("/127.0.0.1")
+
+    Feed bytes with :meth:`Connection.receive_data`. Afterwards, and after :meth:`tick`, call :meth:`run_turn` as long
+    as it returns True, and send what the connections named by :meth:`take_dirty` have to say. Calls must come from one
+    thread.
+
+    Args:
+        config: every limit and time-out.
+        clock: where the time comes from.
+        log_store: where ``__consumer_offsets`` is kept; all of it is loaded at once.
+        topics: the topics that exist; an empty registry in memory by default.
+        group_configs: the settings that groups have of their own; none, in memory, by default.
+        node: the node's id, and the address that clients are told.
+        new_member_id: makes a member id from its prefix; random by default.
+        new_uuid: makes ids for members that join a consumer group without one; random by default.
+        transaction_log: where transactions are kept; in memory by default. Keep it together with ``log_store``.
+        topic_directory: where what topics hold is kept; in memory by default. Keep it together with ``log_store``.
+        data: what topics hold, where that is there already; it comes instead of ``topic_directory``.
+        authorize: decides who may do what, asked wherever Kafka asks its authorizer; all is allowed if left out.
+        principal_of: returns for whom a new connection speaks, by its client's host in Kafka's form; by default all
+            are ``User:ANONYMOUS``.
+        security: how clients log in, and by which listeners they come; one listener without log-in if left out.
+        nodes: the nodes of the server, if this isn't the only one: whoever made them closes what they share.
+        now_s: measures what requests cost, so that each connection gets its turn: a clock that never goes back, in
+            seconds.
+
+    Raises:
+        LoadError: not one log partition can be read. If only some can't, they are logged and the others served.
+        TransactionLogError: the transaction log does not hold what it should.
+
+    Attributes:
+        coordinator: the group coordinator.
+        data: what topics hold.
+        transactions: the transaction coordinator.
+        nodes: what this node knows of the others.
+        dirty: connections with output, for :meth:`take_dirty`.
+        turns: connections whose requests wait to be handled, for :meth:`run_turn`.
+        pace: how long the work of a turn may go on.
+        interceptor: looks at requests before they are handled, and at answers; None: nobody does.
+    """
+
+    transactions: TransactionCoordinator
+
+    def __init__(
+        self,
+        *,
+        config: Config,
+        clock: Clock,
+        log_store: LogStore,
+        topics: TopicRegistry | None = None,
+        group_configs: GroupConfigs | None = None,
+        node: Node = DEFAULT_NODE,
+        new_member_id: Callable[[str], str] = random_member_id,
+        new_uuid: Callable[[], str] = random_uuid,
+        transaction_log: MemoryTransactionLog | None = None,
+        topic_directory: DataDirectory | None = None,
+        data: TopicData | None = None,
+        authorize: Authorize | None = None,
+        principal_of: Callable[[str], Principal] = anonymous,
+        security: Security | None = None,
+        nodes: Nodes | None = None,
+        now_s: Callable[[], float] = perf_counter,
+    ) -> None:
+        self.config = config
+        self.clock = clock
+        self.log_store = log_store
+        self.topics = TopicRegistry() if topics is None else topics
+        self.group_configs = GroupConfigs(config) if group_configs is None else group_configs
+        self.dirty: list[Connection] = []
+        self.now_s = now_s
+        self.pace = Pace(now_s)
+        self.turns = Turns(self.pace)
+        self.interceptor: Interceptor | None = None
+        self.security = security
+        self._node = node
+        self.nodes = nodes or Nodes(Leadership((node,)), self.topics)
+        self._authorize = authorize = authorize or (None if security is None else security.authorize)
+        self._principal_of = principal_of
+        self.data = data or TopicData(config, clock, self.topics, topic_directory)
+        leadership = self.nodes.leadership
+        self._data_requests = DataRequests(self.data, self.pace, self._permissions, self._verify_writer, leadership)
+        self._login_requests = LoginRequests(security, self._permissions, self.wake_earlier)
+        self._notices = Notices(self.topics, now_s)
+        self._transaction_requests = TransactionRequests(self, node.node_id, self._permissions)
+        self._seen_advances = -1
+        self._seen_transactions_ms: int | None = None
+        self._handlers = self._handlers_by_request()
+        self._ensure_offsets_topic()
+        self.coordinator = GroupCoordinator(
+            config=config,
+            clock=clock,
+            log_store=log_store,
+            topics=self.topics,
+            regexes=TopicMatcher(self.topics, authorize),
+            consumer_group_settings=self.group_configs.settings_of,
+            node=node,
+            **self.nodes.owners(),
+            new_member_id=new_member_id,
+            new_uuid=new_uuid,
+            authorize=authorize,
+            verify_transaction=lambda request: self.transactions.verify(request),
+        )
+        self.nodes.coordinators[node.node_id] = self.coordinator
+        self._reloading = Reloading(self.coordinator, clock)
+        self._reloading.load_all(self.nodes.led_log_partitions(node.node_id))
+        self._transaction_log = MemoryTransactionLog() if transaction_log is None else transaction_log
+        self._owns_storage = nodes is None
+        self.transactions = self.nodes.transactions or self._own_transactions()
+        self.deliver_replies()
+
+    def _own_transactions(self) -> TransactionCoordinator:
+        """Return the transaction coordinator of a node that is alone."""
+        transactions = TransactionCoordinator(
+            config=self.config,
+            clock=self.clock,
+            log=self._transaction_log,
+            coordinator=self.coordinator,
+            topics=self.topics,
+            data=self.data,
+        )
+        transactions.recover()
+        return transactions
+
+    def _ensure_offsets_topic(self) -> None:
+        """Have the topic that the log store keeps."""
+        if self.topics.get(OFFSETS_TOPIC) is None:
+            store = self.log_store
+            store_id = store.topic_id if isinstance(store, IdentifiedStore) else None
+            with self.topics.edit() as edit:
+                configs = offsets_topic_configs(self.config)
+                edit.create(OFFSETS_TOPIC, self.config.offsets_topic_num_partitions, store_id, configs)
+
+    def _handlers_by_request(self) -> dict[type, Handler]:
+        """Return what answers each request that doesn't go to the group coordinator as it is."""
+        refused = () if serves_consumer_groups(self.config) else (ConsumerGroupHeartbeat,)
+        topic_requests = TopicRequests(
+            config=self.config,
+            node_id=self._node.node_id,
+            data=self.data,
+            group_configs=self.group_configs,
+            nodes=self.nodes,
+            notices=self._notices,
+            permissions_of=self._permissions,
+        )
+        return {
+            **dict.fromkeys(refused, self._refuse_consumer_protocol),
+            Answered: lambda connection, request: request.response,
+            ApiVersions: self._api_versions,
+            **topic_requests.handlers(),
+            **self._data_requests.handlers(),
+            **ClusterRequests(self.data, self.nodes, self._node_for, self._permissions).handlers(),
+            **self._login_requests.handlers(),
+            **AclRequests(None if self.security is None else self.security.acls, self._permissions).handlers(),
+            **self._transaction_requests.handlers(),
+            **dict.fromkeys(DIVISIBLE, self._answer_divisible),
+        }
+
+    @property
+    def node(self) -> Node:
+        """The node's id, and the address that clients are told."""
+        return self._node
+
+    @node.setter
+    def node(self, node: Node) -> None:
+        self._node = self.coordinator.node = node
+        self.nodes.leadership.update(node)
+
+    # ------------------------------------------------------------ for the host
+
+    def connect(self, client_host: str, listener: str = "") -> Connection:
+        """Return a new connection.
+
+        Args:
+            client_host: where the client is, in Kafka's form: ``/127.0.0.1``.
+            listener: the name of the listener that it came by, if there are several.
+        """
+        self.turns.has_newcomer = True
+        principal, max_bytes = self._principal_of(client_host), self.config.socket_request_max_bytes
+        if self.security is None:
+            return self.connection_type(Connection)(self, client_host, principal, max_bytes)
+        return self.security.connect(self, listener, client_host, principal, max_bytes)
+
+    def connection_type(self, usual: type[ConnectionT]) -> type[ConnectionT]:
+        """Return what :meth:`connect` makes of the usual type; one of its own if answers are looked at."""
+        return usual
+
+    def compact_some(self) -> bool:
+        """Compact ``__consumer_offsets`` and what topics hold a little further, where their settings want it.
+
+        Returns:
+            True if it should soon be called again; False if all is clean enough for now.
+
+        Raises:
+            LogStoreError: the disk failed half way; the log partition is loaded again.
+        """
+        now_ms = self.clock.now_ms()
+        has_more = self.data.compact_some(now_ms)
+        store = self.log_store
+        return (isinstance(store, CompactingStore) and store.compact_some(now_ms)) or has_more
+
+    def take_dirty(self) -> list[Connection]:
+        """Return the connections that have output or must be closed, each once, and forget them."""
+        dirty, self.dirty = self.dirty, []
+        return dirty
+
+    def wake_earlier(self) -> None:
+        """Have :meth:`may_wake_earlier` say so, for deadlines that it doesn't look at each time."""
+        self._seen_advances = -1
+
+    def may_wake_earlier(self) -> bool:
+        """Tell whether :meth:`next_deadline_ms` may have come nearer since the last call, other than by :meth:`tick`.
+
+        Cheap to ask for each request.
+        """
+        advances = self.coordinator.timer_advances + self._data_requests.waits.count
+        transactions_ms = self.transactions.next_deadline_ms()
+        if advances == self._seen_advances and transactions_ms == self._seen_transactions_ms:
+            return False
+        self._seen_advances, self._seen_transactions_ms = advances, transactions_ms
+        return True
+
+    def next_deadline_ms(self) -> int | None:
+        """Return when :meth:`tick` is wanted at the latest, in milliseconds of the clock; None if nothing waits."""
+        deadlines_ms = (
+            self.coordinator.next_deadline_ms(),
+            self.transactions.next_deadline_ms(),
+            self._data_requests.waits.next_deadline_ms(),
+            self.data.next_deadline_ms(),
+            None if self.interceptor is None else self.interceptor.next_deadline_ms(),
+            self._login_requests.refusals.next_deadline_ms(),
+        )
+        return min((deadline_ms for deadline_ms in deadlines_ms if deadline_ms is not None), default=None)
+
+    def tick(self) -> None:
+        """Time has passed: do everything that is due."""
+        self._data_requests.tick(self.clock.now_ms())
+        self.data.tick(self.clock.now_ms())
+        self.coordinator.tick()
+        self.transactions.tick()
+        if self.interceptor is not None:
+            self.interceptor.tick(self.clock.now_ms())
+        self._login_requests.refusals.tick(self.clock.now_ms())
+        self.deliver_replies()
+
+    def deliver_replies(self) -> None:
+        """Pass on what the coordinator has answered, for a host whose log store acknowledges appends later."""
+        deliver_replies(self.coordinator)
+
+    def reload_failed(self) -> None:
+        """Load the log partitions again that failed, as after a disk error of unknown outcome; log what goes wrong.
+
+        Worth calling every second; one that fails again is left alone for longer each time, up to a minute.
+        """
+        self.transactions.tell()
+        self._reloading.retry()
+        self.data.look_after()
+        self._notices.report()
+        self.deliver_replies()
+
+    def close(self) -> None:
+        """Close the coordinator, and all that is kept, unless others share it. Requests that wait are not answered."""
+        self.coordinator.close()
+        self._notices.report(ends=True)
+        if self._owns_storage:
+            self.data.close()
+            if isinstance(self.log_store, ClosableStore):
+                self.log_store.close()
+            self._transaction_log.close()
+
+    def abandon(self) -> None:
+        """Let go of files as a process does that is killed, for tests of what clients and the next start make of that.
+
+        What is kept in memory is left as it is, as a disk would be; so is what the node shares with others.
+        """
+        if not self._owns_storage:
+            return
+        if isinstance(self.log_store, AbandonableStore):
+            self.log_store.abandon()
+        if self.data.logs is not None:
+            self.data.logs.abandon()
+        self._transaction_log.close()
+
+    # ------------------------------------------------------------ for connections
+
+    def handle(self, connection: Connection, request: Any) -> None:
+        """Handle one decoded request of a connection."""
+        handler = self._handlers.get(type(request))
+        if handler is None:
+            self._submit(request, connection, connection.principal)
+        else:
+            response = handler(connection, request)
+            if response is not None:  # else it waits, and so does the connection; or was given; or nothing is said
+                connection.answer(response)
+
+    def handle_long(self, connection: Connection, request: Any) -> Work[None]:
+        """Handle a request that took long to read: in portions, where that can be."""
+        handler = self._handlers.get(type(request))
+        if handler is not None and type(request) in PACED:
+            connection.answer((yield from in_portions(self.pace, handler, connection, request)))
+        elif not self._answer_in_portions(connection, request):
+            self.handle(connection, request)
+
+    def run_turn(self) -> bool:
+        """Handle requests that wait, of one connection after the other, for some milliseconds.
+
+        Returns:
+            True if more are waiting.
+        """
+        return self.turns.run()
+
+    def handle_waiting(self) -> None:
+        """Handle all requests that wait, however long it takes: for hosts that look after nothing else meanwhile."""
+        while self.turns.run():
+            pass
+
+    def disconnected(self, connection: Connection) -> None:
+        """Forget a connection that was closed."""
+        self._data_requests.waits.remove(connection)
+        if self.interceptor is not None:
+            self.interceptor.disconnected(connection)
+
+    def _permissions(self, connection: Connection) -> Permissions:
+        return Permissions(self._authorize, connection.principal)
+
+    def _verify_writer(self, writer: Writer) -> ErrorCode:
+        return self.transactions.verify_writer(writer)
+
+    def _node_for(self, connection: Connection) -> Node:
+        """Return the node as the connection's client is told of it."""
+        return self._node if connection.nodes is None else connection.nodes[self._node.node_id]
+
+    # ------------------------------------------------------------ what is answered here
+
+    def _api_versions(self, connection: Connection, request: ApiVersions) -> WireResponse | None:
+        connection.note_client_id()
+        return answer_api_versions(request, self._node_for(connection), self.topics.cluster_id)
+
+    # ------------------------------------------------------------ what can be answered in portions
+
+    def _answer_divisible(self, connection: Connection, request: Any) -> None:
+        kind = type(request)
+        if DIVISIBLE[kind](request) > FEW or (kind is OffsetFetch and self._fetches_many(request)):
+            self._answer_in_portions(connection, request)
+        else:
+            self._answer_at_once(connection, request, connection)
+
+    def _answer_at_once(self, connection: Connection, request: Any, token: Token) -> None:
+        """Answer a connection's request, or a portion of it."""
+        if type(request) is DescribeTransactions:
+            token.answer(self._transaction_requests.describe(connection, request))
+            return
+        if type(request) is FindCoordinator:
+            token = relocated(token, connection.nodes)
+        self._submit(request, token, connection.principal)
+
+    def _answer_in_portions(self, connection: Connection, request: Any) -> bool:
+        work = in_portions_of(request, partial(self._ask, connection), self._committed)
+        if work is not None:
+            connection.answer_in_portions(work)
+        return work is not None
+
+    def _fetches_many(self, request: OffsetFetch) -> bool:
+        for wanted in request.groups:  # no generator: this is asked for each fetch
+            if wanted.topics is None and has_many_offsets(self._committed(wanted.group_id)):
+                return True
+        return False
+
+    def _committed(self, group_id: str | None) -> OffsetsOfGroup:
+        """Return what is committed for a group, whoever may see it: to know how it is to be fetched."""
+        if group_id is None:
+            return {}
+        partition = self.coordinator.partition(self.coordinator.partition_of(group_id))
+        return {} if partition is None else partition.hard.offsets.of_group(group_id)
+
+    def _ask(self, connection: Connection, request: Any) -> Answer:
+        """Have a portion of a connection's request answered."""
+        answer = Answer()
+        self._answer_at_once(connection, request, answer)
+        return answer
+
+    def _refuse_consumer_protocol(self, connection: Connection, request: ConsumerGroupHeartbeat) -> None:
+        self._notices.protocol_is_off(connection, request)
+        self._submit(request, connection, connection.principal)
+
+    def _submit(self, request: Any, token: Token, principal: Principal) -> None:
+        coordinator = self.coordinator
+        coordinator.submit(request, token, principal)
+        for replied, response in coordinator.take_replies():
+            replied.answer(response)

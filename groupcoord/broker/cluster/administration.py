@@ -1,0 +1,264 @@
+"""What administrators ask of the cluster: its node, its quorum, its quotas, and where partitions are and shall be.
+
+Every partition is on every node, so none can be moved; and the metadata have one voter.
+Sources: ``KafkaApis``, ``ControllerApis`` and ``ReplicationControlManager`` of Apache Kafka 4.4, as recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from groupcoord.broker.cluster.leadership import Leadership
+from groupcoord.broker.cluster.nodes import Nodes
+from groupcoord.broker.topics.registry import Topic, TopicError, TopicRegistry, check_replicas
+from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
+from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED, Node
+from groupcoord.errors import ErrorCode
+from groupcoord.wire.cluster_messages import (
+    AlterPartitionReassignments,
+    AlterPartitionReassignmentsResponse,
+    ClusterBroker,
+    DescribeClientQuotas,
+    DescribeClientQuotasResponse,
+    DescribeCluster,
+    DescribeClusterResponse,
+    DescribeQuorum,
+    DescribeQuorumResponse,
+    ElectedPartition,
+    ElectedTopic,
+    ElectionType,
+    ElectLeaders,
+    ElectLeadersResponse,
+    EndpointType,
+    ListPartitionReassignments,
+    ListPartitionReassignmentsResponse,
+    PartitionsOfTopic,
+    PartitionToReassign,
+    QuorumNode,
+    QuorumPartition,
+    QuorumTopic,
+    QuorumVoter,
+    QuotaComponent,
+    QuotaMatch,
+    ReassignedPartition,
+    ReassignedTopic,
+)
+from groupcoord.wire.pacing import paced
+
+METADATA_TOPIC = "__cluster_metadata"
+METADATA_EPOCH = 1
+CONTROLLER_LISTENER = "CONTROLLER"
+USER, CLIENT_ID, IP = "user", "client-id", "ip"
+CLUSTER_DENIED = "Cluster authorization failed."
+
+
+def answer_describe_cluster(
+    request: DescribeCluster,
+    leadership: Leadership,
+    cluster_id: str,
+    permissions: Permissions = UNRESTRICTED,
+    told: Mapping[int, Node] | None = None,
+) -> DescribeClusterResponse:
+    """Describe the nodes, with the addresses that the client is told.
+
+    Who believes to talk to a controller is told that it is none.
+    """
+    if request.endpoint_type == EndpointType.CONTROLLER:
+        message = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
+        return DescribeClusterResponse(ErrorCode.MISMATCHED_ENDPOINT_TYPE, message)
+    if request.endpoint_type != EndpointType.BROKER:
+        message = f"Unsupported endpoint type {request.endpoint_type}"
+        return DescribeClusterResponse(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, message)
+    operations = AUTHORIZED_OPERATIONS_OMITTED
+    if request.include_cluster_authorized_operations:
+        operations = permissions.cluster_operations() if permissions.on_cluster(Operation.DESCRIBE) else 0
+    return DescribeClusterResponse(
+        cluster_id=cluster_id,
+        controller_id=leadership.controller_id,
+        brokers=tuple(ClusterBroker(*node) for node in leadership.brokers(told)),
+        cluster_authorized_operations=operations,
+    )
+
+
+def answer_describe_quorum(
+    request: DescribeQuorum, node: Node, now_ms: int, permissions: Permissions = UNRESTRICTED
+) -> DescribeQuorumResponse:
+    """Describe the one voter of the cluster's metadata, which are kept without a log: it ends at 0.
+
+    As in Kafka, that is told only if nothing else is asked for.
+    """
+    if not permissions.on_cluster(Operation.DESCRIBE):
+        return DescribeQuorumResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED)
+    if request.topics == (PartitionsOfTopic(METADATA_TOPIC, (0,)),):
+        voter = QuorumVoter(node.node_id, 0, now_ms, now_ms)
+        partition = QuorumPartition(0, ErrorCode.NONE, node.node_id, METADATA_EPOCH, 0, (voter,))
+        listener = QuorumNode(node.node_id, CONTROLLER_LISTENER, node.host, node.port)
+        return DescribeQuorumResponse(topics=(QuorumTopic(METADATA_TOPIC, (partition,)),), nodes=(listener,))
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return DescribeQuorumResponse(
+        topics=tuple(
+            QuorumTopic(topic.topic, tuple(QuorumPartition(index, unknown) for index in paced(topic.partition_indexes)))
+            for topic in paced(request.topics)
+        )
+    )
+
+
+# ---------------------------------------------------------------- leaders and replicas
+
+
+def answer_elect_leaders(
+    request: ElectLeaders, nodes: Nodes, topics: TopicRegistry, permissions: Permissions = UNRESTRICTED
+) -> ElectLeadersResponse:
+    """Elect preferred leaders where others lead; nothing else is elected, since somebody always leads.
+
+    Where all partitions are asked for, Kafka names the topics and leaves out the partitions that need no election.
+    """
+    if not permissions.on_cluster(Operation.ALTER):
+        return _refused_election(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED)
+    if request.election_type not in list(ElectionType):
+        message = f"Value {request.election_type} must be one of [0, 1]"
+        return _refused_election(request, ErrorCode.INVALID_REQUEST, message)
+    elects = request.election_type == ElectionType.PREFERRED
+    if request.topics is None:
+        everything = ((topic.name, tuple(range(topic.partition_count))) for topic in list(topics))
+        elected = (_elect_in(name, indexes, nodes, topics, elects=elects) for name, indexes in everything)
+        return ElectLeadersResponse(
+            ErrorCode.NONE,
+            tuple(
+                ElectedTopic(name, tuple(found for found in partitions if found.error_code is ErrorCode.NONE))
+                for name, partitions in elected
+            ),
+        )
+    return ElectLeadersResponse(
+        ErrorCode.NONE,
+        tuple(
+            _elect_in(topic.topic, topic.partition_indexes, nodes, topics, elects=elects)
+            for topic in paced(request.topics)
+        ),
+    )
+
+
+def _refused_election(request: ElectLeaders, error_code: ErrorCode, message: str) -> ElectLeadersResponse:
+    refused = tuple(
+        ElectedTopic(
+            topic.topic, tuple(ElectedPartition(index, error_code, message) for index in paced(topic.partition_indexes))
+        )
+        for topic in paced(request.topics or ())
+    )
+    return ElectLeadersResponse(error_code, refused)
+
+
+def _elect_in(
+    name: str, indexes: tuple[int, ...], nodes: Nodes, topics: TopicRegistry, *, elects: bool
+) -> ElectedTopic:
+    return ElectedTopic(name, tuple(_elect(topics.get(name), name, index, nodes, elects) for index in paced(indexes)))
+
+
+def _elect(topic: Topic | None, name: str, index: int, nodes: Nodes, elects: bool) -> ElectedPartition:
+    if topic is None:
+        return ElectedPartition(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
+    if not topic.has_partition(index):
+        return ElectedPartition(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}")
+    preferred = nodes.leadership.replicas(topic, index)[0]
+    if not elects or nodes.leadership.leads(preferred, topic, index):
+        return ElectedPartition(index, ErrorCode.ELECTION_NOT_NEEDED)
+    if nodes.leadership.node(preferred) is None:
+        return ElectedPartition(index, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
+    nodes.elect(topic, index, preferred)
+    return ElectedPartition(index, ErrorCode.NONE)
+
+
+def answer_alter_partition_reassignments(
+    request: AlterPartitionReassignments,
+    topics: TopicRegistry,
+    node_ids: Collection[int],
+    permissions: Permissions = UNRESTRICTED,
+) -> AlterPartitionReassignmentsResponse:
+    """Let partitions be where they are, on every node; no reassignment goes on that could be ended."""
+    is_allowed = permissions.on_cluster(Operation.ALTER)
+    denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+    def answer(name: str, partition: PartitionToReassign) -> ReassignedPartition:
+        if not is_allowed:
+            return ReassignedPartition(partition.partition_index, denied, CLUSTER_DENIED)
+        return _reassign(name, partition, topics, node_ids)
+
+    reassigned = tuple(
+        ReassignedTopic(topic.name, tuple(answer(topic.name, partition) for partition in paced(topic.partitions)))
+        for topic in paced(request.topics)
+    )
+    if not is_allowed:
+        return AlterPartitionReassignmentsResponse(reassigned, denied, CLUSTER_DENIED)
+    return AlterPartitionReassignmentsResponse(
+        reassigned, allow_replication_factor_change=request.allow_replication_factor_change
+    )
+
+
+def _reassign(
+    name: str, partition: PartitionToReassign, topics: TopicRegistry, node_ids: Collection[int]
+) -> ReassignedPartition:
+    index, replicas = partition
+    count = topics.partition_count(name)
+    if count is None:
+        message = f"Unable to find a topic named {name}."
+        return ReassignedPartition(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+    if not 0 <= index < count:
+        message = f"Unable to find partition {name}:{index}."
+        return ReassignedPartition(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+    if replicas is None:
+        return ReassignedPartition(index, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+    try:
+        check_replicas(replicas, node_ids)
+    except TopicError as error:
+        return ReassignedPartition(index, error.error_code, error.message)
+    return ReassignedPartition(index, ErrorCode.NONE)
+
+
+def answer_list_partition_reassignments(
+    request: ListPartitionReassignments, permissions: Permissions = UNRESTRICTED
+) -> ListPartitionReassignmentsResponse:
+    """List no reassignment."""
+    if permissions.on_cluster(Operation.DESCRIBE):
+        return ListPartitionReassignmentsResponse()
+    return ListPartitionReassignmentsResponse(
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED, request.topics or ()
+    )
+
+
+# ---------------------------------------------------------------- quotas
+
+
+def answer_describe_client_quotas(
+    request: DescribeClientQuotas, permissions: Permissions = UNRESTRICTED
+) -> DescribeClientQuotasResponse:
+    """Tell that there are no quotas, whatever sensible is asked. Checks are those of ``ClientQuotaCache``, in order."""
+    if not permissions.on_cluster(Operation.DESCRIBE_CONFIGS):
+        return DescribeClientQuotasResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED)
+    seen: set[str] = set()
+    for component in paced(request.components):
+        refusal = _component_refusal(component, seen)
+        if refusal is not None:
+            return refusal
+        seen.add(component.entity_type)
+    if IP in seen and len(seen) > 1:
+        message = "An IP can't be asked for together with a user or a client id."
+        return DescribeClientQuotasResponse(ErrorCode.INVALID_REQUEST, message)
+    return DescribeClientQuotasResponse()
+
+
+def _component_refusal(component: QuotaComponent, seen: set[str]) -> DescribeClientQuotasResponse | None:
+    entity_type, match_type, match = component
+    error_code, message = ErrorCode.INVALID_REQUEST, None
+    if not entity_type:
+        message = "Invalid empty entity type."
+    elif entity_type in seen:
+        message = f"Entity type {entity_type} cannot appear more than once in the filter."
+    elif entity_type not in (USER, CLIENT_ID, IP):
+        error_code, message = ErrorCode.UNSUPPORTED_VERSION, f"Custom entity type '{entity_type}' not supported"
+    elif match_type == QuotaMatch.EXACT and match is None:
+        message = "Request specified MATCH_TYPE_EXACT, but set match string to null."
+    elif match_type in (QuotaMatch.DEFAULT, QuotaMatch.SPECIFIED) and match is not None:
+        message = f"Request specified {QuotaMatch(match_type).name} match, but also specified a match string."
+    elif match_type not in list(QuotaMatch):
+        message = f"Unknown match type {match_type}"
+    return None if message is None else DescribeClientQuotasResponse(error_code, message)

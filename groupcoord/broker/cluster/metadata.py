@@ -1,0 +1,222 @@
+"""What a client learns first: which APIs there are (ApiVersions), which node and which topics (Metadata)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+from uuid import UUID
+
+from groupcoord.broker.cluster.leadership import Leadership
+from groupcoord.broker.topics.registry import INTERNAL_TOPICS, Topic, TopicError, TopicRegistry, check_topic_name
+from groupcoord.config import SERVED_PROTOCOLS, RebalanceProtocol
+from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
+from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED, Node
+from groupcoord.core.records import ZERO_UUID
+from groupcoord.errors import ErrorCode
+from groupcoord.wire import API_VERSIONS
+from groupcoord.wire.broker_messages import (
+    ApiVersions,
+    ApiVersionsResponse,
+    Feature,
+    Metadata,
+    MetadataBroker,
+    MetadataPartition,
+    MetadataResponse,
+    MetadataTopic,
+)
+
+API_VERSIONS_KEY = 18
+
+
+class ServedFeature(NamedTuple):
+    """A feature (KIP-584) that is supported up to a level and finalized at it, and the APIs that are there with it."""
+
+    name: str
+    level: int
+    protocol: RebalanceProtocol | None = None
+    api_keys: tuple[int, ...] = ()
+
+    @property
+    def is_served(self) -> bool:
+        """True unless it is about groups of a kind that isn't served."""
+        return self.protocol is None or self.protocol in SERVED_PROTOCOLS
+
+
+FEATURES = (
+    ServedFeature("group.version", 1, RebalanceProtocol.CONSUMER, (68, 69)),
+    # Producers that know it raise their epoch with each transaction, and add groups by committing offsets (KIP-890).
+    ServedFeature("transaction.version", 2),
+)
+
+
+def _announced() -> ApiVersionsResponse:
+    """Return what a client is told of this host.
+
+    As in Kafka, what ``group.coordinator.rebalance.protocols`` leaves out is named all the same, and refused.
+    """
+    served = [feature for feature in FEATURES if feature.is_served]
+    unserved = {key for feature in FEATURES if not feature.is_served for key in feature.api_keys}
+    return ApiVersionsResponse(
+        ErrorCode.NONE,
+        {key: versions for key, versions in API_VERSIONS.items() if key not in unserved},
+        supported_features=() if unserved else tuple(Feature(feature.name, 0, feature.level) for feature in served),
+        finalized_features_epoch=0,
+        finalized_features=tuple(Feature(feature.name, feature.level, feature.level) for feature in served),
+    )
+
+
+ANNOUNCED = _announced()
+
+
+def answer_api_versions(request: ApiVersions, node: Node, cluster_id: str) -> ApiVersionsResponse:
+    """Name the APIs that are served; an unknown version of this API learns its range only (KIP-511)."""
+    if request.unsupported_version:
+        known = {API_VERSIONS_KEY: API_VERSIONS[API_VERSIONS_KEY]}
+        return ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, known)
+    if request.cluster_id is not None and (request.cluster_id, request.node_id) != (cluster_id, node.node_id):
+        return ApiVersionsResponse(ErrorCode.REBOOTSTRAP_REQUIRED, {})
+    return ANNOUNCED
+
+
+def answer_metadata(
+    request: Metadata,
+    leadership: Leadership,
+    topics: TopicRegistry,
+    permissions: Permissions = UNRESTRICTED,
+    *,
+    auto_creates: bool = False,
+    told: Mapping[int, Node] | None = None,
+) -> MetadataResponse:
+    """Describe the cluster and the topics that are asked for.
+
+    As in Kafka, one topic id in the request makes all names in it be ignored, and a name sent twice is answered once.
+    Unknown ids come before known ones, unknown names behind, and what may not be described last; where all topics are
+    asked for, that is left out.
+
+    Args:
+        request: what is asked for.
+        leadership: the nodes, and who leads what.
+        topics: the topics there are.
+        permissions: of the client.
+        auto_creates: topics that aren't there are to be created (``auto.create.topics.enable``), see
+            :func:`topics_to_create`. Who may not do that is told so; all others learn, as in Kafka, that there is no
+            such topic yet, and ask again.
+        told: the addresses of nodes that the client is told, if these aren't the same for all.
+    """
+    references = request.topics
+    checks_creation = (
+        auto_creates and request.allow_auto_topic_creation and not permissions.on_cluster(Operation.CREATE)
+    )
+    view = _View(leadership, topics, permissions, request.include_topic_authorized_operations, checks_creation)
+    if references is None:
+        found = [view.known(topic) for topic in topics if view.may_describe(topic.name)]
+    elif any(reference.topic_id != ZERO_UUID for reference in references):
+        found = view.by_id(reference.topic_id for reference in references if reference.topic_id != ZERO_UUID)
+    else:
+        found = view.by_name(reference.name for reference in references if reference.name is not None)
+    operations = AUTHORIZED_OPERATIONS_OMITTED
+    if request.include_cluster_authorized_operations:
+        operations = permissions.cluster_operations() if permissions.on_cluster(Operation.DESCRIBE) else 0
+    return MetadataResponse(
+        brokers=tuple(MetadataBroker(*node) for node in leadership.brokers(told)),
+        topics=tuple(found),
+        cluster_id=topics.cluster_id,
+        controller_id=leadership.controller_id,
+        cluster_authorized_operations=operations,
+    )
+
+
+def topics_to_create(request: Metadata, response: MetadataResponse) -> list[str]:
+    """Return the topics that a client asked for, that it lets be created, and that aren't there.
+
+    Kafka creates its internal topics, too, when somebody asks for them; here there is one, and it is there.
+    """
+    if not request.allow_auto_topic_creation:
+        return []
+    return [
+        topic.name
+        for topic in response.topics
+        if topic.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        and topic.name is not None
+        and topic.name not in INTERNAL_TOPICS
+    ]
+
+
+class _View(NamedTuple):
+    """The topics as one principal sees them."""
+
+    leadership: Leadership
+    topics: TopicRegistry
+    permissions: Permissions
+    shows_operations: bool
+    checks_creation: bool
+
+    def may_describe(self, name: str) -> bool:
+        return self.permissions.on_topic(name, Operation.DESCRIBE)
+
+    def by_id(self, topic_ids: Iterable[UUID]) -> list[MetadataTopic]:
+        unknown, described, denied = [], [], []
+        for topic_id in dict.fromkeys(topic_ids):
+            topic = self.topics.get_by_id(topic_id)
+            if topic is None:
+                unknown.append(MetadataTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id))
+            elif self.may_describe(topic.name):
+                described.append(self.known(topic))
+            else:
+                denied.append(MetadataTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, topic_id))
+        return unknown + described + denied
+
+    def by_name(self, names: Iterable[str]) -> list[MetadataTopic]:
+        described, unknown, denied = [], [], []
+        for name in dict.fromkeys(names):
+            topic = self.topics.get(name)
+            is_missing = topic is None and self.checks_creation
+            if not self.may_describe(name) or (is_missing and not self.permissions.on_topic(name, Operation.CREATE)):
+                denied.append(MetadataTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name))
+            elif topic is None:
+                unknown.append(self.unknown(name))
+            else:
+                described.append(self.known(topic))
+        return described + unknown + denied
+
+    def operations(self, name: str) -> int:
+        return self.permissions.topic_operations(name) if self.shows_operations else AUTHORIZED_OPERATIONS_OMITTED
+
+    def unknown(self, name: str) -> MetadataTopic:
+        error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        try:
+            check_topic_name(name)
+        except TopicError as error:
+            error_code = error.error_code
+        return MetadataTopic(error_code, name, authorized_operations=self.operations(name))
+
+    def known(self, topic: Topic) -> MetadataTopic:
+        leader = self.leadership.leader_of_all(topic)
+        if leader is not None:  # as a rule there is one node, and clients ask for this very often
+            leader_id, leader_epoch = leader
+            nodes = (leader_id,)
+            partitions = [
+                MetadataPartition(ErrorCode.NONE, index, leader_id, leader_epoch, nodes, nodes)
+                for index in range(topic.partition_count)
+            ]
+        else:
+            partitions = [self.partition(topic, index) for index in range(topic.partition_count)]
+        return MetadataTopic(
+            ErrorCode.NONE,
+            topic.name,
+            topic.topic_id,
+            topic.is_internal,
+            tuple(partitions),
+            self.operations(topic.name),
+        )
+
+    def partition(self, topic: Topic, index: int) -> MetadataPartition:
+        leadership = self.leadership
+        leader_id, leader_epoch = leadership.leader(topic, index)
+        replicas = leadership.replicas(topic, index)
+        in_sync = leadership.in_sync(replicas)
+        if len(in_sync) == len(replicas):
+            return MetadataPartition(ErrorCode.NONE, index, leader_id, leader_epoch, replicas, replicas)
+        offline = tuple(node_id for node_id in replicas if node_id not in in_sync)
+        error_code = ErrorCode.NONE if in_sync else ErrorCode.LEADER_NOT_AVAILABLE
+        return MetadataPartition(error_code, index, leader_id, leader_epoch, replicas, in_sync, offline)

@@ -1,0 +1,187 @@
+"""What the nodes of one server share: who leads what, each other's group coordinators, and the transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from typing import Any, TypedDict
+
+from groupcoord.broker.cluster.leadership import NOBODY, TRANSACTIONS_TOPIC, Leadership
+from groupcoord.broker.records.topic_data import TopicData
+from groupcoord.broker.topics.registry import Topic, TopicRegistry
+from groupcoord.broker.transactions.coordinator import TransactionCoordinator
+from groupcoord.coordinator import GroupCoordinator, LoadError
+from groupcoord.core.front.authorization import Principal
+from groupcoord.core.java.hashing import partition_for
+from groupcoord.core.messages import CompleteTransaction, Node
+from groupcoord.core.records import OFFSETS_TOPIC
+from groupcoord.topic_logs.errors import FailedLogError
+
+
+class Owners(TypedDict):
+    """What a group coordinator is told of the others; None: it is alone."""
+
+    owner: Callable[[int], Node | None] | None
+    transaction_owner: Callable[[str], Node | None] | None
+
+
+def deliver_replies(coordinator: GroupCoordinator) -> None:
+    """Pass on what a group coordinator has answered; tokens are whoever takes an answer."""
+    for token, response in coordinator.take_replies():
+        token.answer(response)
+
+
+class Nodes:
+    """The nodes of a server as they know each other: often there is one.
+
+    Args:
+        leadership: who leads what.
+        topics: the topics that exist.
+        data: what they hold, of all nodes together; None: this is the only one, and nobody else is elected.
+
+    Attributes:
+        leadership: who leads what.
+        coordinators: the group coordinators of the nodes that run.
+        transactions: the transaction coordinator of all nodes; None: each has its own, since there is one.
+        before_unload: is called with a partition of ``__consumer_offsets`` before its coordinator gives it up.
+    """
+
+    def __init__(self, leadership: Leadership, topics: TopicRegistry, data: TopicData | None = None) -> None:
+        self.leadership = leadership
+        self._data = data
+        self.before_unload: Callable[[int], None] = lambda index: None
+        self.coordinators: dict[int, GroupCoordinator] = {}
+        self.transactions: TransactionCoordinator | None = None
+        self._topics = topics
+
+    @property
+    def _offsets_topic(self) -> Topic:
+        topic = self._topics.get(OFFSETS_TOPIC)
+        assert topic is not None, "each node sees to it that it is there"
+        return topic
+
+    def led_log_partitions(self, node_id: int) -> dict[int, int]:
+        """Return the partitions of ``__consumer_offsets`` that a node leads, with the epochs."""
+        topic = self._offsets_topic
+        leaders = {index: self.leadership.leader(topic, index) for index in range(topic.partition_count)}
+        return {index: leader.epoch for index, leader in leaders.items() if leader.node_id == node_id}
+
+    def owners(self) -> Owners:
+        """Return who coordinates groups and transactions, as a group coordinator wants to know it."""
+        if self.leadership.is_sole:
+            return {"owner": None, "transaction_owner": None}
+        return {"owner": self.coordinator_node, "transaction_owner": self.transaction_node}
+
+    def coordinator_node(self, log_partition: int) -> Node | None:
+        """Return the node that coordinates a partition of ``__consumer_offsets``; None while nobody does."""
+        return self.leadership.node(self.leadership.leader(self._offsets_topic, log_partition).node_id)
+
+    def transaction_node(self, transactional_id: str) -> Node | None:
+        """Return the node that coordinates the transactions of an id; None while nobody does."""
+        index = self.leadership.transaction_partition(transactional_id)
+        return self.leadership.node(self.leadership.leader(TRANSACTIONS_TOPIC, index).node_id)
+
+    def serving(self, log_partition: int) -> GroupCoordinator | None:
+        """Return the group coordinator that serves a partition of ``__consumer_offsets``."""
+        node_id = self.leadership.leader(self._offsets_topic, log_partition).node_id
+        return None if node_id == NOBODY else self.coordinators.get(node_id)
+
+    # ------------------------------------------------------------ elections
+
+    def elect(self, topic: Topic, index: int, node_id: int) -> None:
+        """Let a node lead a partition from now on, and coordinate what lies in it: given up there, loaded here.
+
+        Raises:
+            LoadError: what the new coordinator is to load can't be read; it will try again.
+        """
+        is_offsets = topic.name == OFFSETS_TOPIC
+        former = self.coordinators.get(self.leadership.leader(topic, index).node_id) if is_offsets else None
+        if former is not None:
+            self.before_unload(index)
+            former.unload(index)
+            deliver_replies(former)
+        leader = self.leadership.elect(topic, index, node_id)
+        if not topic.is_internal and self._data is not None:
+            with suppress(FailedLogError):  # whoever reads or writes it is told
+                log = self._data.log(topic, index)
+                if log is not None:
+                    log.begin_epoch(leader.epoch)
+        coordinator = self.coordinators.get(node_id) if is_offsets else None
+        if coordinator is not None:
+            coordinator.load(index, leader.epoch)
+            deliver_replies(coordinator)
+
+    def stopped(self, node_id: int) -> None:
+        """A node runs no more: others lead what it led."""
+        coordinator = self.coordinators.get(node_id)
+        if coordinator is not None:
+            for index in self.led_log_partitions(node_id):
+                self.before_unload(index)
+            del self.coordinators[node_id]
+            coordinator.close()
+            deliver_replies(coordinator)
+        self.leadership.stopped(node_id)
+        self._elect_where_nobody_leads()
+
+    def start(self, node_ids: Collection[int]) -> None:
+        """Nodes are about to run; they lead what nobody else could lead meanwhile."""
+        for node_id in node_ids:
+            self.leadership.started(node_id)
+        self._elect_where_nobody_leads()
+
+    def _elect_where_nobody_leads(self) -> None:
+        for topic, index, node_id in self.leadership.to_elect(self._topics):
+            with suppress(LoadError):  # the new leader will try again, and say what is wrong
+                self.elect(topic, index, node_id)
+
+    # ------------------------------------------------------------ topics
+
+    def topics_created(self, names: Collection[str]) -> None:
+        """There are new topics: tell all group coordinators."""
+        for coordinator in self.coordinators.values():
+            coordinator.topics_created(names)
+
+    def topics_changed(self, names: Collection[str]) -> None:
+        """Topics have more partitions than before: tell all group coordinators."""
+        for coordinator in self.coordinators.values():
+            coordinator.topics_changed(names)
+
+    def topic_deleted(self, topic: Topic) -> None:
+        """A topic is gone: tell all group coordinators, and forget who led its partitions."""
+        self.leadership.forget(topic)
+        for coordinator in self.coordinators.values():
+            coordinator.topic_deleted(topic.name, topic.topic_id)
+            deliver_replies(coordinator)
+
+
+class SpreadCoordinator:
+    """The group coordinators of several nodes, as their transaction coordinator sees them: as one.
+
+    Args:
+        nodes: the nodes.
+        partition_count: how many partitions ``__consumer_offsets`` has.
+    """
+
+    def __init__(self, nodes: Nodes, partition_count: int) -> None:
+        self._nodes = nodes
+        self._partition_count = partition_count
+
+    def partition_of(self, group_id: str) -> int:
+        """Return the log partition that holds a group."""
+        return partition_for(group_id, self._partition_count)
+
+    def partition(self, index: int) -> Any:
+        """Return the core of a log partition; None if no node serves it."""
+        coordinator = self._nodes.serving(index)
+        return None if coordinator is None else coordinator.partition(index)
+
+    def submit(self, request: Any, token: Any = None, principal: Principal = None) -> None:
+        """Have a request answered by who coordinates the group, or the log partition, that it is about.
+
+        While nobody does, any of the nodes refuses it.
+        """
+        is_marker = isinstance(request, CompleteTransaction)
+        index = request.partition if is_marker else self.partition_of(request.group_id)
+        coordinator = self._nodes.serving(index) or next(iter(self._nodes.coordinators.values()))
+        coordinator.submit(request, token, principal)
+        deliver_replies(coordinator)

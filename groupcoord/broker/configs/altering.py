@@ -1,0 +1,232 @@
+"""IncrementalAlterConfigs and AlterConfigs: changing the settings of topics and groups."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import NamedTuple
+
+from groupcoord.broker.configs.definitions import (
+    GROUP_DEFINITIONS,
+    NO_CONFIGS,
+    TOPIC_DEFINITIONS,
+    Configs,
+    Definitions,
+    checked_group_configs,
+    checked_topic_configs,
+)
+from groupcoord.broker.configs.resources import ResourceError, Resources, check_permission, is_known_type
+from groupcoord.broker.topics.registry import TopicError, check_topic_name
+from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
+from groupcoord.errors import ConfigError, ErrorCode
+from groupcoord.wire.config_messages import (
+    AlterConfigOp,
+    AlterConfigs,
+    AlterConfigsResponse,
+    AlteredResource,
+    ConfigResourceType,
+    ConfigToAlter,
+    ConfigType,
+    IncrementalAlterConfigs,
+    IncrementalAlterConfigsResponse,
+    ResourceToAlter,
+)
+from groupcoord.wire.pacing import paced
+
+logger = logging.getLogger("groupcoord.host")
+
+
+class _Altered(NamedTuple):
+    """A thing, and all the settings of its own that it shall have."""
+
+    resource: ResourceToAlter
+    configs: Configs
+
+
+def answer_incremental_alter_configs(
+    request: IncrementalAlterConfigs, resources: Resources, permissions: Permissions = UNRESTRICTED
+) -> IncrementalAlterConfigsResponse:
+    """Change some settings of each thing that is named, all of a thing's or none."""
+    return IncrementalAlterConfigsResponse(_alter(request, resources, permissions))
+
+
+def answer_alter_configs(
+    request: AlterConfigs, resources: Resources, permissions: Permissions = UNRESTRICTED
+) -> AlterConfigsResponse:
+    """Replace all settings of each thing that is named, all of a thing's or none."""
+    return AlterConfigsResponse(_alter(request, resources, permissions))
+
+
+def _alter(
+    request: IncrementalAlterConfigs | AlterConfigs, resources: Resources, permissions: Permissions
+) -> tuple[AlteredResource, ...]:
+    times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
+    replaces = isinstance(request, AlterConfigs)
+    results: list[AlteredResource | _Altered] = []
+    for resource in paced(request.resources):
+        resource_type, name, _ = resource
+        try:
+            if times[resource_type, name] > 1:
+                raise ResourceError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            _check_form(resource)
+            if resource_type not in _OF_THIS_BROKER:
+                _check_name(resource_type, name)
+            check_permission(permissions, resource_type, name, Operation.ALTER_CONFIGS)
+            if resource_type in _OF_THIS_BROKER:
+                _refuse_configs_of_this_broker(resource, resources)
+            results.append(_Altered(resource, _altered(resource, resources, replaces=replaces)))
+        except (ResourceError, TopicError) as error:
+            results.append(AlteredResource(error.error_code, error.message, resource_type, name))
+    altered = [result for result in results if isinstance(result, _Altered)]
+    failed = set() if request.validate_only else _write(altered, resources)
+    return tuple(_result(result, failed) for result in results)
+
+
+def _result(result: AlteredResource | _Altered, failed: set[int]) -> AlteredResource:
+    if isinstance(result, AlteredResource):
+        return result
+    resource_type, name, _ = result.resource
+    if resource_type in failed:
+        message = "The settings could not be written."
+        return AlteredResource(ErrorCode.KAFKA_STORAGE_ERROR, message, resource_type, name)
+    return AlteredResource(ErrorCode.NONE, None, resource_type, name)
+
+
+def _write(altered: list[_Altered], resources: Resources) -> set[int]:
+    """Write what was changed; return the types of the things for which that failed."""
+    failed = set()
+    groups = {entry.resource.resource_name: entry.configs for entry in _of_type(altered, ConfigResourceType.GROUP)}
+    try:
+        resources.groups.replace(groups)
+    except OSError as error:
+        logger.error("the settings of groups could not be written: %s", error)
+        failed.add(int(ConfigResourceType.GROUP))
+    try:
+        with resources.topics.edit() as edit:
+            for entry in _of_type(altered, ConfigResourceType.TOPIC):
+                edit.configure(entry.resource.resource_name, entry.configs)
+    except OSError as error:
+        logger.error("the settings of topics could not be written: %s", error)
+        failed.add(int(ConfigResourceType.TOPIC))
+    return failed
+
+
+def _of_type(altered: list[_Altered], resource_type: ConfigResourceType) -> list[_Altered]:
+    return [entry for entry in altered if entry.resource.resource_type == resource_type]
+
+
+# ---------------------------------------------------------------- what is refused without a look at the settings
+
+_OF_THIS_BROKER = (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER, ConfigResourceType.CLIENT_METRICS)
+
+
+def _check_form(resource: ResourceToAlter) -> None:
+    """Refuse what can't be meant, whoever asks."""
+    if not is_known_type(resource.resource_type):
+        raise ResourceError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
+    if len({config.name for config in resource.configs}) < len(resource.configs):
+        raise ResourceError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    kept = [config for config in resource.configs if config.config_operation != AlterConfigOp.DELETE]
+    nulls = [config.name for config in kept if config.value is None]
+    if nulls:
+        raise ResourceError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}")
+
+
+def _check_name(resource_type: int, name: str) -> None:
+    """Refuse a topic or a group that can't be called so."""
+    kind = ConfigResourceType(resource_type)
+    if not name:
+        raise ResourceError(ErrorCode.INVALID_REQUEST, f"Default {kind.name.lower()} resources are not allowed.")
+    if kind is ConfigResourceType.TOPIC:
+        check_topic_name(name)
+
+
+def _refuse_configs_of_this_broker(resource: ResourceToAlter, resources: Resources) -> None:
+    """Refuse to change what is fixed while the broker runs, and what it doesn't have: loggers, client metrics."""
+    resource_type, name, configs = resource
+    if resource_type == ConfigResourceType.BROKER:
+        resources.check_broker(name, may_be_all=True)
+        _refuse_broker_configs(configs)
+    elif resource_type == ConfigResourceType.BROKER_LOGGER:
+        resources.check_broker(name, may_be_all=False)
+        if configs:
+            raise ResourceError(ErrorCode.INVALID_CONFIG, f"Logger {configs[0].name} does not exist!")
+    elif configs:
+        message = f"Unknown client metrics configuration: {configs[0].name}"
+        raise ResourceError(ErrorCode.INVALID_REQUEST, message)
+
+
+def _refuse_broker_configs(configs: tuple[ConfigToAlter, ...]) -> None:
+    """Refuse to change settings of the broker; to take away what it hasn't of its own is no change."""
+    for config in configs:
+        if config.config_operation in (AlterConfigOp.APPEND, AlterConfigOp.SUBTRACT):
+            operation = AlterConfigOp(config.config_operation).name.lower()
+            message = f"Config value {operation} is not allowed for config key: {config.name}"
+            raise ResourceError(ErrorCode.INVALID_CONFIG, message)
+    changed = [config.name for config in configs if config.config_operation != AlterConfigOp.DELETE]
+    if changed:
+        message = f"Cannot update these configs dynamically: [{', '.join(changed)}]"
+        raise ResourceError(ErrorCode.INVALID_REQUEST, message)
+
+
+# ---------------------------------------------------------------- the change itself
+
+
+def _altered(resource: ResourceToAlter, resources: Resources, *, replaces: bool) -> Configs:
+    """Return all the settings of its own that a thing has after the change.
+
+    Bad values are found before it is asked whether there is such a topic.
+    """
+    resource_type, name, configs = resource
+    try:
+        if resource_type == ConfigResourceType.TOPIC:
+            topic = resources.topics.get(name)
+            before = NO_CONFIGS if topic is None or replaces else topic.configs
+            own = checked_topic_configs(_changed(configs, before, TOPIC_DEFINITIONS))
+            resources.find(resource_type, name)
+            return own
+        if resource_type == ConfigResourceType.GROUP:
+            before = NO_CONFIGS if replaces else resources.groups.own(name)
+            return checked_group_configs(_changed(configs, before, GROUP_DEFINITIONS), resources.config)
+    except ConfigError as error:
+        raise ResourceError(ErrorCode.INVALID_CONFIG, str(error)) from None
+    return NO_CONFIGS
+
+
+def _changed(configs: tuple[ConfigToAlter, ...], before: Configs, definitions: Definitions) -> Configs:
+    """Return what these changes make of the settings before them."""
+    own = dict(before)
+    for name, value, operation in configs:
+        match operation:
+            case AlterConfigOp.DELETE:
+                own.pop(name, None)
+            case AlterConfigOp.SET:
+                own[name] = value or ""
+            case AlterConfigOp.APPEND | AlterConfigOp.SUBTRACT:
+                own[name] = _changed_list(name, value or "", operation, own, definitions)
+            case _:
+                raise ResourceError(ErrorCode.UNKNOWN_SERVER_ERROR, None)
+    return own
+
+
+def _changed_list(name: str, value: str, operation: int, own: Configs, definitions: Definitions) -> str:
+    definition = definitions.get(name)
+    if definition is None or definition.config_type is not ConfigType.LIST:
+        verb = AlterConfigOp(operation).name
+        raise ResourceError(ErrorCode.INVALID_CONFIG, f"Can't {verb} to key {name} because its type is not LIST.")
+    parts = _parts(own.get(name, definition.kind.text(definition.default)))
+    named = _parts(value)
+    if operation == AlterConfigOp.APPEND:
+        return ",".join([*parts, *(part for part in named if part not in parts)])
+    return ",".join(part for part in parts if part not in named)
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def altered_topics(request: AlterConfigs | IncrementalAlterConfigs) -> list[str]:
+    """Return the names of the topics whose settings a request changes."""
+    return [
+        resource.resource_name for resource in request.resources if resource.resource_type == ConfigResourceType.TOPIC
+    ]

@@ -1,0 +1,536 @@
+"""One client's connection without its socket: bytes in, bytes out.
+
+Requests of a connection are handled one at a time and in order, as a Kafka broker does: while one waits for its
+answer (a join, a long poll), the frames behind it wait as well. Long ones are read, and long answers are written, a
+portion whenever it is the connection's turn. Sources: ``NetworkReceive``, ``SocketServer`` of Apache Kafka 4.4.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from inspect import GEN_RUNNING, getgeneratorstate
+from typing import Any, Protocol, TypeVar
+
+from groupcoord.broker.portions import CAN_BE_LONG, Answer, Work, is_long
+from groupcoord.broker.turns import Turns
+from groupcoord.core.front.authorization import Principal
+from groupcoord.core.messages import Node
+from groupcoord.wire import (
+    ProtocolError,
+    RequestHeader,
+    WireRequest,
+    WireResponse,
+    decode_request,
+    encode_response,
+    encode_response_parts,
+)
+from groupcoord.wire.broker_messages import FetchResponse
+from groupcoord.wire.pacing import NotShortError, Pace, in_portions
+from groupcoord.wire.protocol import decode_short_request
+
+logger = logging.getLogger("groupcoord.host")
+
+SIZE_BYTES = 4
+TLS_PREFIX = b"\x16\x03"
+HTTP_PREFIXES = (b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI")
+
+_SIZE_FROM = struct.Struct(">I").unpack_from
+_SIGNED_SIZE_FROM = struct.Struct(">i").unpack_from
+
+LONG_REQUEST_BYTES = 16 * 1024
+"""Requests of this size and more are read in portions, unless they name little: that can take longer than a peer may
+hold up the others."""
+
+BACKLOG_LIMIT_BYTES = 256 * 1024
+"""Reading goes on until this many bytes of requests wait."""
+
+OUTPUT_PORTION_BYTES = 256 * 1024
+"""Answers are handed out in portions of about this size."""
+
+OUTPUT_LIMIT_BYTES = 1024 * 1024
+"""No further request is handled while this many bytes of answers have not been taken."""
+
+
+class Interceptor(Protocol):
+    """Somebody who sees requests before they are handled, and answers before they leave: for tests that meddle.
+
+    A broker has none unless somebody sets it; that is looked at once for each request.
+    """
+
+    def takes(self, connection: Connection, header: RequestHeader, request: Any) -> bool:
+        """Look at a request that has come whole, and is about to be handled.
+
+        Who takes it sees to it that it goes on, now or later: :meth:`Connection.go_on` has it handled, as it is or
+        changed; :meth:`Connection.answer` answers it without that; :meth:`Connection.refuse` closes the connection. One
+        that is left alone is never answered, and nothing behind it on its connection is handled. To see the answer, set
+        :attr:`Connection.on_answer`.
+
+        Returns:
+            True if it is taken; False: it is handled as if nobody had looked.
+        """
+
+    def disconnected(self, connection: Connection) -> None:
+        """Forget a connection that was closed."""
+
+    def next_deadline_ms(self) -> int | None:
+        """Return when :meth:`tick` is wanted, in milliseconds of the broker's clock; None if nothing waits."""
+
+    def tick(self, now_ms: int) -> None:
+        """Let go on what is due."""
+
+
+Decode = Callable[[bytes | memoryview, str], tuple[RequestHeader, WireRequest]]
+"""Reads a request."""
+
+ConnectionT = TypeVar("ConnectionT", bound="Connection")
+
+
+class RequestHandler(Protocol):
+    """Whoever answers the requests of connections, in turns: a :class:`~groupcoord.broker.broker.Broker`.
+
+    Attributes:
+        dirty: connections that have something to say.
+        turns: connections whose requests wait.
+        pace: how long the work of a turn may go on.
+        now_s: the stopwatch.
+        interceptor: looks at requests before they are handled; None: nobody does.
+    """
+
+    dirty: list[Connection]
+    interceptor: Interceptor | None
+    turns: Turns
+    pace: Pace
+    now_s: Callable[[], float]
+
+    def handle(self, connection: Connection, request: Any) -> None:
+        """Answer a request, now or later."""
+
+    def handle_long(self, connection: Connection, request: Any) -> Work[None]:
+        """Answer a request that took long to read, in portions."""
+
+    def disconnected(self, connection: Connection) -> None:
+        """Forget a connection."""
+
+    def connection_type(self, usual: type[ConnectionT]) -> type[ConnectionT]:
+        """Return what is made instead of a connection of the usual type."""
+
+
+class Connection:
+    """A connection as :meth:`Broker.connect` makes it.
+
+    Feed it with :meth:`receive_data`, write what :meth:`take_output` gives, and when :attr:`closing` is set, write
+    the rest and close. One request is handled at once; those behind it when :meth:`Broker.run_turn` gives the
+    connection its turn. An answer may come at any time: :meth:`Broker.take_dirty` names the connections that have
+    output.
+
+    Attributes:
+        client_host: where the client is, in Kafka's form (``/127.0.0.1``).
+        principal: for whom it speaks.
+        nodes: what its client is told of the nodes, by their ids, where that isn't the same for all; else None.
+        closing: why the host must close the connection; None while it may go on.
+        client_id: what the client called itself when it asked for the APIs there are, as clients do first; "" before.
+        on_answer: is given the answer of the request that waits, instead of the client; returns False if it shall leave
+            as it is. None: nobody wants to see it.
+        active_at_s: when something was received or sent, by the broker's stopwatch.
+        cost_s: what its requests have cost lately, in seconds; see :class:`~groupcoord.broker.turns.Turns`.
+        cost_at_s: when that was counted.
+        output_bytes: how many bytes wait for :meth:`take_output`.
+        is_queued: True while it waits for its turn.
+        queued_at_s: since when.
+    """
+
+    closing_level = logging.WARNING
+    """How important it is, for the log, why the connection is closed."""
+
+    __slots__ = (
+        "_awaited",
+        "_broker",
+        "_buffer",
+        "_header",
+        "_is_dirty",
+        "_is_long",
+        "_is_paused",
+        "_max_request_bytes",
+        "_now_s",
+        "_output",
+        "_turns",
+        "_work",
+        "active_at_s",
+        "client_host",
+        "client_id",
+        "closing",
+        "cost_at_s",
+        "cost_s",
+        "is_queued",
+        "nodes",
+        "on_answer",
+        "output_bytes",
+        "principal",
+        "queued_at_s",
+    )
+
+    def __init__(self, broker: RequestHandler, client_host: str, principal: Principal, max_request_bytes: int) -> None:
+        self.client_host = client_host
+        self.principal = principal
+        self.nodes: Mapping[int, Node] | None = None
+        self.closing: str | None = None
+        self.active_at_s = broker.now_s()
+        self.cost_s = 0.0
+        self.cost_at_s = 0.0
+        self.is_queued = False
+        self.queued_at_s = 0.0
+        self._broker = broker
+        self._now_s = broker.now_s
+        self._turns = broker.turns
+        self._max_request_bytes = max_request_bytes
+        self._buffer = bytearray()
+        self._header: RequestHeader | None = None  # of the request that has no answer yet
+        self.client_id = ""
+        self.on_answer: Callable[[WireResponse], bool] | None = None
+        self._work: Work[None] | None = None  # on a long request, or a long answer
+        self._awaited: Answer | None = None  # without which that can't go on
+        self._output: deque[bytes | memoryview] = deque()
+        self.output_bytes = 0
+        self._is_dirty = False
+        self._is_long = False  # whether the request that has no answer yet is, and so its answer may be
+        self._is_paused = False
+
+    # ------------------------------------------------------------ for the host
+
+    def receive_data(self, data: bytes) -> bool:
+        """Take bytes from the peer, and handle the request in them if nobody else has to go before it.
+
+        Returns:
+            True if they were one request, which was handled: nothing has to wait.
+        """
+        # Nearly always this is exactly one request, and nothing waits.
+        self.active_at_s = now_s = self._now_s()
+        size = len(data) - SIZE_BYTES
+        if (
+            self._header is None
+            and not self._buffer
+            and 0 < size <= self._max_request_bytes
+            and _SIZE_FROM(data)[0] == size
+            and self.output_bytes < OUTPUT_LIMIT_BYTES
+            and not self._is_paused
+            and self.closing is None
+            and self._work is None
+            and self._turns.go_first(self, now_s)
+        ):
+            if size < LONG_REQUEST_BYTES:
+                self._handle(data[SIZE_BYTES:])
+                return True
+            self._handle_large(memoryview(data)[SIZE_BYTES:])
+            return self._work is None
+        if self.closing is None:
+            self._buffer += data
+            self._wait_for_turn()
+        return False
+
+    def take_turn(self) -> bool:
+        """Handle what has been received, or a portion of a long request, until the broker's pace says that time is up.
+
+        Returns:
+            True if there is more to do now.
+        """
+        pace = self._broker.pace
+        while self._can_handle():
+            if self._work is not None:
+                self._go_on(self._work)
+            else:
+                self._handle_next()
+            if pace.now_s() >= pace.until_s:
+                return self._can_handle()
+        return False
+
+    def take_output(self) -> bytes:
+        """Return bytes to send now, once; empty if there are none.
+
+        Of much output it is a part. Requests that were held back because there was too much of it wait for their turn
+        then, so call it, and :meth:`Broker.run_turn`, until both have nothing more.
+        """
+        parts = self.take_output_parts()
+        return parts[0] if len(parts) == 1 and type(parts[0]) is bytes else b"".join(parts)
+
+    def take_output_parts(self) -> list[bytes | memoryview]:
+        """Do as :meth:`take_output`, for a host that sends several pieces without putting them together."""
+        self._is_dirty = False
+        output = self._output
+        if not output:
+            return []
+        if len(output) == 1 and self.output_bytes < OUTPUT_LIMIT_BYTES:  # nearly always
+            self.output_bytes = 0
+            return [output.pop()]
+        was_blocked = self.output_bytes >= OUTPUT_LIMIT_BYTES
+        parts = [output.popleft()]
+        size = len(parts[0])
+        while output and size < OUTPUT_PORTION_BYTES:
+            size += len(output[0])
+            parts.append(output.popleft())
+        self.output_bytes -= size
+        if was_blocked and self.output_bytes < OUTPUT_LIMIT_BYTES:
+            self._wait_for_turn()
+        return parts
+
+    @property
+    def wants_reading(self) -> bool:
+        """False while the host should not read: paused, or many bytes wait to be handled."""
+        return not self._is_paused and (len(self._buffer) < BACKLOG_LIMIT_BYTES or not self._has_frame())
+
+    def note_client_id(self) -> None:
+        """Remember what the client calls itself in the request that is handled."""
+        if self._header is not None:
+            self.client_id = self._header.client_id
+
+    @property
+    def is_waiting(self) -> bool:
+        """True while a request has no answer yet."""
+        return self._header is not None or self._work is not None
+
+    def end(self, reason: str) -> None:
+        """Take no further request: the host closes the connection when it has sent what there is."""
+        self.closing = self.closing or reason
+        self._buffer.clear()
+        self._drop_work()
+
+    @property
+    def is_busy(self) -> bool:
+        """True while something that was received can be handled, without anything else happening before."""
+        return self.is_queued or self._work is not None
+
+    def pause(self) -> None:
+        """Handle no further request: the peer does not take its answers."""
+        self._is_paused = True
+
+    def resume(self) -> None:
+        """Go on after :meth:`pause`."""
+        self._is_paused = False
+        self._wait_for_turn()
+
+    def close(self) -> None:
+        """Forget everything: the peer is gone. The answer to a waiting request will be dropped."""
+        self.closing = self.closing or "closed"
+        self._header = None
+        self._buffer.clear()
+        self._output.clear()
+        self._drop_work()
+        self._broker.disconnected(self)
+
+    # ------------------------------------------------------------ for the broker
+
+    def answer(self, response: WireResponse | None) -> None:
+        """Answer the waiting request.
+
+        None stands for *never answered*: the connection then waits until it is closed.
+        """
+        header = self._header
+        if response is None or header is None:
+            return
+        if self.on_answer is not None:
+            on_answer, self.on_answer = self.on_answer, None
+            if on_answer(response):
+                return
+        if self._is_long or (type(response) in CAN_BE_LONG and is_long(response)):
+            self._is_long = False
+            self._work_on(self._write_long(header, response))
+            return
+        try:
+            if type(response) is FetchResponse:
+                self._put_out(encode_response_parts(header, response))
+            else:
+                frame = encode_response(header, response)
+                self._output.append(frame)
+                self.output_bytes += len(frame)
+        except ProtocolError as error:
+            self.refuse(str(error))
+            return
+        except Exception:
+            self._fail("the answer could not be encoded")
+            return
+        self._header = None
+        if not self._is_dirty:
+            self._is_dirty = True
+            self._broker.dirty.append(self)
+        if self._buffer:
+            self._wait_for_turn()
+
+    def skip_answer(self) -> None:
+        """Take the request that is being handled as done: its client wants no answer."""
+        self._header = None
+        self._is_long = False
+        self.on_answer = None
+
+    def go_on(self, request: Any) -> None:
+        """Have the waiting request handled, which an interceptor took, or another one in its place."""
+        if self._header is None:
+            return
+        if self._is_long:
+            self._work_on(self._broker.handle_long(self, request))
+            return
+        try:
+            self._broker.handle(self, request)
+        except Exception:
+            self._fail("a request could not be handled")
+
+    def answer_in_portions(self, work: Work[WireResponse | None]) -> None:
+        """Have the waiting request answered with what ``work`` returns, of which a portion is done at each turn.
+
+        None: the answer comes later.
+        """
+        self._is_long = True
+        self._work_on(self._answer_when_done(work))
+
+    def refuse(self, reason: str) -> None:
+        """Have the connection closed: its request is none, or can't be answered."""
+        self.closing = reason
+        self._buffer.clear()
+        self._drop_work()
+        self._mark_dirty()
+
+    # ------------------------------------------------------------ inside
+
+    def _work_on(self, work: Work[None]) -> None:
+        self._work = work
+        self._turns.add(self)
+
+    def _mark_dirty(self) -> None:
+        if not self._is_dirty:
+            self._is_dirty = True
+            self._broker.dirty.append(self)
+
+    def _wait_for_turn(self) -> None:
+        if not self.is_queued and self._can_handle():
+            self._turns.add(self)
+
+    def _can_handle(self) -> bool:
+        """Tell whether there is something to do that waits for nothing but the connection's turn."""
+        if self._is_paused or self.closing is not None or self.output_bytes >= OUTPUT_LIMIT_BYTES:
+            return False
+        if self._work is not None:
+            return self._awaited is None
+        return self._header is None and self._has_frame()
+
+    def _has_frame(self) -> bool:
+        """Tell whether the buffer begins with a whole request, or with a size that no request has."""
+        buffer = self._buffer
+        if len(buffer) < SIZE_BYTES:
+            return False
+        size = _SIGNED_SIZE_FROM(buffer)[0]
+        return len(buffer) - SIZE_BYTES >= size or not 0 <= size <= self._max_request_bytes
+
+    def _handle_next(self) -> None:
+        buffer = self._buffer
+        (size,) = _SIGNED_SIZE_FROM(buffer)
+        if not 0 <= size <= self._max_request_bytes:
+            self.refuse(_bad_size(size, bytes(buffer[:SIZE_BYTES]), self._max_request_bytes))
+            return
+        if len(buffer) >= BACKLOG_LIMIT_BYTES:
+            self._mark_dirty()  # so that the host reads on, even if nothing is answered
+        end = SIZE_BYTES + size
+        if size >= LONG_REQUEST_BYTES and len(buffer) == end:
+            self._buffer = bytearray()
+            self._handle_large(memoryview(buffer)[SIZE_BYTES:])
+            return
+        frame = bytes(memoryview(buffer)[SIZE_BYTES:end])
+        del buffer[:end]
+        if size < LONG_REQUEST_BYTES:
+            self._handle(frame)
+        else:
+            self._handle_large(frame)
+
+    def _handle_large(self, frame: bytes | memoryview) -> None:
+        """Handle a request of many bytes: at once if it names little, else in portions."""
+        try:
+            self._handle(frame, decode_short_request)
+        except NotShortError:
+            self._work_on(self._read_long(bytes(frame)))
+
+    def _handle(self, frame: bytes | memoryview, decode: Decode = decode_request) -> None:
+        try:
+            self._header, request = decode(frame, self.client_host)
+            broker = self._broker
+            if broker.interceptor is None or not broker.interceptor.takes(self, self._header, request):
+                broker.handle(self, request)
+        except ProtocolError as error:
+            self.refuse(str(error))
+        except NotShortError:
+            raise
+        except Exception:
+            self._fail("a request could not be handled")
+
+    def _fail(self, what: str) -> None:
+        logger.exception("%s, so the connection of %s is closed", what, self.client_host)
+        self.refuse(f"internal error: {what}")
+
+    # ------------------------------------------------------------ long requests and answers
+
+    def _go_on(self, work: Work[None]) -> None:
+        """Do a portion of long work: until it is done, it has to wait for an answer, or time is up."""
+        pace = self._broker.pace
+        try:
+            while self._work is work:
+                awaited = next(work)
+                if awaited is not None and awaited.response is None:
+                    self._awaited = awaited
+                    awaited.on_answer = self._awaited_has_come
+                    return
+                if pace.now_s() >= pace.until_s:
+                    return
+            work.close()
+        except StopIteration:
+            if self._work is work:
+                self._work = None
+        except ProtocolError as error:
+            self.refuse(str(error))
+        except Exception:
+            self._fail("a long request could not be handled")
+
+    def _awaited_has_come(self) -> None:
+        self._awaited = None
+        self._wait_for_turn()
+
+    def _read_long(self, frame: bytes) -> Work[None]:
+        self._is_long = True
+        broker = self._broker
+        self._header, request = yield from in_portions(broker.pace, decode_request, frame, self.client_host)
+        yield None  # what follows can take long as well
+        if broker.interceptor is None or not broker.interceptor.takes(self, self._header, request):
+            yield from broker.handle_long(self, request)
+
+    def _answer_when_done(self, work: Work[WireResponse | None]) -> Work[None]:
+        self.answer((yield from work))
+
+    def _write_long(self, header: RequestHeader, response: WireResponse) -> Work[None]:
+        parts = yield from in_portions(self._broker.pace, encode_response_parts, header, response)
+        self._header = None
+        self._put_out(parts)
+        self._mark_dirty()
+
+    def _put_out(self, parts: Iterable[bytes | memoryview]) -> None:
+        for part in parts:
+            if len(part) <= OUTPUT_PORTION_BYTES:
+                self._output.append(part)
+            else:
+                view = memoryview(part)
+                self._output += (
+                    view[start : start + OUTPUT_PORTION_BYTES] for start in range(0, len(part), OUTPUT_PORTION_BYTES)
+                )
+            self.output_bytes += len(part)
+
+    def _drop_work(self) -> None:
+        work, self._work, self._awaited = self._work, None, None
+        if work is not None and getgeneratorstate(work) != GEN_RUNNING:
+            work.close()
+
+
+def _bad_size(size: int, prefix: bytes, max_request_bytes: int) -> str:
+    if prefix[:2] == TLS_PREFIX:
+        return "this is not Kafka's protocol: the peer speaks TLS"
+    if prefix in HTTP_PREFIXES:
+        return "this is not Kafka's protocol: the peer speaks HTTP"
+    if size < 0:
+        return f"a request of negative size ({size})"
+    return f"a request of {size} bytes is larger than socket.request.max.bytes ({max_request_bytes})"

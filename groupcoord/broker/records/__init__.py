@@ -1,0 +1,1 @@
+"""What topics hold, as clients write and read it: Produce, Fetch, ListOffsets, DeleteRecords."""

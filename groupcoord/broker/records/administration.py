@@ -1,0 +1,102 @@
+"""DeleteRecords and OffsetForLeaderEpoch: looking after the logs of partitions.
+
+Sources: ``KafkaApis`` and ``ReplicaManager`` of Apache Kafka 4.4, as recorded.
+"""
+
+from __future__ import annotations
+
+from groupcoord.broker.records.topic_data import TopicData, check_leader_epoch
+from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
+from groupcoord.errors import ErrorCode
+from groupcoord.topic_logs.errors import FailedLogError, TopicLogError
+from groupcoord.topic_logs.settings import NO_LEADER_EPOCH
+from groupcoord.wire.broker_messages import (
+    DeletedRecordsPartition,
+    DeletedRecordsTopic,
+    DeleteRecords,
+    DeleteRecordsPartition,
+    DeleteRecordsResponse,
+    LeaderEpochEnd,
+    LeaderEpochEnds,
+    LeaderEpochPartition,
+    OffsetForLeaderEpoch,
+    OffsetForLeaderEpochResponse,
+)
+from groupcoord.wire.pacing import paced
+
+HIGH_WATERMARK = -1
+
+
+def answer_delete_records(
+    request: DeleteRecords, data: TopicData, permissions: Permissions = UNRESTRICTED
+) -> DeleteRecordsResponse:
+    """Let the logs of partitions start later."""
+    return DeleteRecordsResponse(
+        tuple(
+            DeletedRecordsTopic(
+                topic.name,
+                tuple(_delete(partition, topic.name, data, permissions) for partition in paced(topic.partitions)),
+            )
+            for topic in paced(request.topics)
+        )
+    )
+
+
+def _delete(
+    partition: DeleteRecordsPartition, name: str, data: TopicData, permissions: Permissions
+) -> DeletedRecordsPartition:
+    index, offset = partition
+    error_code = permissions.topic_error(name, Operation.DELETE)
+    topic = data.topics.get(name)
+    if error_code is not ErrorCode.NONE:
+        return DeletedRecordsPartition(index, error_code)
+    if topic is None or not topic.has_partition(index):
+        return DeletedRecordsPartition(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if topic.is_internal:
+        return DeletedRecordsPartition(index, ErrorCode.INVALID_TOPIC_EXCEPTION)
+    try:
+        log = data.log(topic, index)
+        end_offset = 0 if log is None else log.end_offset
+        if offset == HIGH_WATERMARK:
+            offset = end_offset
+        if not 0 <= offset <= end_offset:
+            return DeletedRecordsPartition(index, ErrorCode.OFFSET_OUT_OF_RANGE)
+        return DeletedRecordsPartition(index, ErrorCode.NONE, 0 if log is None else log.delete_before(offset))
+    except TopicLogError as error:
+        return DeletedRecordsPartition(index, error.error_code)
+
+
+def answer_offset_for_leader_epoch(
+    request: OffsetForLeaderEpoch, data: TopicData, permissions: Permissions = UNRESTRICTED
+) -> OffsetForLeaderEpochResponse:
+    """Tell where leaders' epochs end; the current one has not ended."""
+    return OffsetForLeaderEpochResponse(
+        tuple(
+            LeaderEpochEnds(
+                topic.name,
+                tuple(_find_end(partition, topic.name, data, permissions) for partition in paced(topic.partitions)),
+            )
+            for topic in paced(request.topics)
+        )
+    )
+
+
+def _find_end(partition: LeaderEpochPartition, name: str, data: TopicData, permissions: Permissions) -> LeaderEpochEnd:
+    index, epoch = partition.partition_index, partition.leader_epoch
+    error_code = permissions.topic_error(name, Operation.DESCRIBE)
+    topic = data.topics.get(name)
+    if error_code is ErrorCode.NONE and (topic is None or not topic.has_partition(index)):
+        error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if error_code is not ErrorCode.NONE or topic is None:
+        return LeaderEpochEnd(index, error_code)
+    leader_epoch = data.leader_epoch(topic, index)
+    error_code = check_leader_epoch(partition.current_leader_epoch, leader_epoch)
+    if error_code is not ErrorCode.NONE or epoch == NO_LEADER_EPOCH or epoch > leader_epoch:
+        return LeaderEpochEnd(index, error_code)
+    try:
+        log = data.log(topic, index)
+    except FailedLogError as error:
+        return LeaderEpochEnd(index, error.error_code)
+    if log is None:
+        return LeaderEpochEnd(index, ErrorCode.NONE, epoch, 0)
+    return LeaderEpochEnd(index, ErrorCode.NONE, *(log.end_of_epoch(epoch) or ()))

@@ -1,0 +1,239 @@
+"""Fetch sessions (KIP-227): a client names its partitions once, then only what changes, and learns only what is new.
+
+Sources: ``FetchManager``, ``FetchSessionCache`` and ``FetchContext`` of Apache Kafka 4.4.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import NamedTuple
+from uuid import UUID
+
+from attrs import define
+
+from groupcoord.config.settings import INT32_MAX
+from groupcoord.core.interpreter import maker
+from groupcoord.errors import ErrorCode
+from groupcoord.wire.broker_messages import (
+    Fetch,
+    FetchedPartitionData,
+    FetchedTopicData,
+    FetchPartition,
+    FetchResponse,
+)
+from groupcoord.wire.pacing import paced
+
+INITIAL_EPOCH, FINAL_EPOCH = 0, -1
+NO_SESSION = 0
+
+EVICTION_MS = 120_000
+"""A session that was not used for so long makes room for another (``min.incremental.fetch.session.eviction.ms``)."""
+
+SESSION_PARTITIONS_MAX = 200_000
+"""All sessions together keep no more partitions. Who would need more gets no session, and names all each time."""
+
+
+def _random_session_id(first: int, end: int) -> int:
+    return first + int.from_bytes(os.urandom(8), "big") % (end - first)
+
+
+class Target(NamedTuple):
+    """A partition as it is named: by topic name, or (``name`` None) by topic id."""
+
+    name: str | None
+    topic_id: UUID
+    partition_index: int
+
+
+_make_target = maker(Target)
+
+Targets = Sequence[tuple[Target, FetchPartition]]
+Fetched = Sequence[tuple[Target, FetchedPartitionData]]
+
+
+@define(eq=False)
+class _Known:
+    """A partition of a session, and what its client was last told."""
+
+    partition: FetchPartition
+    high_watermark: int = -1
+    log_start_offset: int = -1
+
+    def note(self, data: FetchedPartitionData) -> bool:
+        """Note what a client is told now; tell whether any of it is new."""
+        is_failed = data.error_code is not ErrorCode.NONE
+        told = self.high_watermark, self.log_start_offset
+        self.high_watermark = -1 if is_failed else data.high_watermark
+        self.log_start_offset = data.log_start_offset
+        is_known = not is_failed and data.diverging_epoch is None and not data.records
+        return not is_known or told != (self.high_watermark, self.log_start_offset)
+
+
+@define(eq=False)
+class _Session:
+    """What one client reads. ``epoch`` is that of its next request."""
+
+    session_id: int
+    uses_topic_ids: bool
+    used_at_ms: int
+    epoch: int
+    partitions: dict[Target, _Known]
+
+
+@define(eq=False)
+class FetchContext:
+    """What one request wants to read, and how its answer is put.
+
+    Attributes:
+        targets: the partitions.
+        session: whose they are; None without a session.
+    """
+
+    targets: Targets
+    session: _Session | None = None
+    wants_session: Callable[[Fetched], int] | None = None
+
+    def respond(self, fetched: Fetched) -> FetchResponse:
+        """Return the answer: of a session's partitions only those with news."""
+        session = self.session
+        if session is None:
+            session_id = NO_SESSION if self.wants_session is None else self.wants_session(fetched)
+            return FetchResponse(session_id=session_id, topics=_by_topic(fetched))
+        news: list[tuple[Target, FetchedPartitionData]] = []
+        for target, data in paced(fetched):
+            known = session.partitions.get(target)
+            if known is None or known.note(data):
+                news.append((target, data))
+                if known is not None and data.records:  # the others come first next time
+                    del session.partitions[target]
+                    session.partitions[target] = known
+        return FetchResponse(session_id=session.session_id, topics=_by_topic(news))
+
+
+def _by_topic(fetched: Fetched) -> tuple[FetchedTopicData, ...]:
+    """Gather what was fetched; one topic comes several times if others lie between its partitions."""
+    if len(fetched) == 1:
+        ((target, partition),) = fetched
+        return (FetchedTopicData(target.name, target.topic_id, (partition,)),)
+    return tuple(
+        FetchedTopicData(name, topic_id, tuple(partition for _, partition in found))
+        for (name, topic_id), found in groupby(paced(fetched), lambda entry: entry[0][:2])
+    )
+
+
+class FetchSessions:
+    """The sessions of all clients.
+
+    Args:
+        slots: how many there may be (``max.incremental.fetch.session.cache.slots``).
+        now_ms: gives the time.
+        new_id: makes an id from one up to a limit that it does not reach.
+    """
+
+    def __init__(
+        self, slots: int, now_ms: Callable[[], int], new_id: Callable[[int, int], int] = _random_session_id
+    ) -> None:
+        self._slots = slots
+        self._now_ms = now_ms
+        self._new_id = new_id
+        self._sessions: OrderedDict[int, _Session] = OrderedDict()  # who was used last comes last
+        self._partition_count = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open(self, request: Fetch) -> FetchContext | ErrorCode:
+        """Find out what a request wants, and bring its session up to date.
+
+        Returns:
+            That; or FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or FETCH_SESSION_TOPIC_ID_ERROR.
+        """
+        if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            if request.session_id != NO_SESSION:
+                self._forget(request.session_id)
+            targets = _targets(request)
+            if request.session_epoch == FINAL_EPOCH or not targets:
+                return FetchContext(list(targets.items()))
+            uses_topic_ids = request.topics[0].name is None
+            return FetchContext(
+                list(targets.items()),
+                wants_session=lambda fetched: self._create(targets, fetched, uses_topic_ids=uses_topic_ids),
+            )
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        if session.epoch != request.session_epoch:
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        if any((topic.name is None) != session.uses_topic_ids for topic in paced(request.topics)):
+            return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+        session.epoch = session.epoch % INT32_MAX + 1
+        session.used_at_ms = self._now_ms()
+        self._sessions.move_to_end(session.session_id)
+        return self._update(session, request)
+
+    def _update(self, session: _Session, request: Fetch) -> FetchContext | ErrorCode:
+        partitions = session.partitions
+        before = len(partitions)
+        for target, partition in paced(list(_targets(request).items())):
+            known = partitions.get(target)
+            if known is None:
+                partitions[target] = _Known(partition)
+            else:
+                known.partition = partition
+        for topic in paced(request.forgotten_topics):
+            for index in paced(topic.partition_indexes):
+                partitions.pop(Target(topic.name, topic.topic_id, index), None)
+        self._partition_count += len(partitions) - before
+        if self._partition_count > SESSION_PARTITIONS_MAX:
+            self._forget(session.session_id)
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND  # so that the client begins anew, without a session
+        if not partitions:
+            self._forget(session.session_id)
+            return FetchContext(())
+        return FetchContext([(target, known.partition) for target, known in paced(list(partitions.items()))], session)
+
+    def _create(self, targets: dict[Target, FetchPartition], fetched: Fetched, *, uses_topic_ids: bool) -> int:
+        """Make a session of a full request that was answered; return its id, 0 if there is no room for it."""
+        now_ms = self._now_ms()
+        if not self._make_room(len(targets), now_ms):
+            return NO_SESSION
+        session_id = self._new_id(1, INT32_MAX)
+        while session_id in self._sessions:
+            session_id = self._new_id(1, INT32_MAX)
+        partitions = {target: _Known(partition) for target, partition in paced(list(targets.items()))}
+        for target, data in paced(fetched):
+            partitions[target].note(data)
+        self._sessions[session_id] = _Session(session_id, uses_topic_ids, now_ms, INITIAL_EPOCH + 1, partitions)
+        self._partition_count += len(partitions)
+        return session_id
+
+    def _make_room(self, partition_count: int, now_ms: int) -> bool:
+        while (
+            len(self._sessions) >= self._slots or self._partition_count + partition_count > SESSION_PARTITIONS_MAX
+        ) and self._sessions:
+            oldest = next(iter(self._sessions.values()))
+            if now_ms - oldest.used_at_ms <= EVICTION_MS:
+                return False
+            self._forget(oldest.session_id)
+        return len(self._sessions) < self._slots and partition_count <= SESSION_PARTITIONS_MAX
+
+    def _forget(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._partition_count -= len(session.partitions)
+
+
+def _targets(request: Fetch) -> dict[Target, FetchPartition]:
+    """Return the partitions of a request by their names; of one that comes twice the last."""
+    topics = request.topics
+    if len(topics) == 1 and len(topics[0].partitions) == 1:  # as most are that are sent without a session
+        ((name, topic_id, (partition,)),) = topics
+        return {_make_target((name, topic_id, partition.partition_index)): partition}
+    return {
+        Target(topic.name, topic.topic_id, partition.partition_index): partition
+        for topic in paced(request.topics)
+        for partition in paced(topic.partitions)
+    }

@@ -1,0 +1,226 @@
+"""Fetch: what there is to read at once, and for what to wait.
+
+As in Kafka, a Fetch that finds too little waits ``max_wait_ms``, unless it wants no bytes, asks for no partition that
+can be read, or one of them fails. What can't be read comes behind what can, unknown topic ids first. Sources:
+``KafkaApis.handleFetchRequest``, ``ReplicaManager.fetchMessages``, ``DelayedFetch`` of Apache Kafka 4.4, as recorded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
+
+from attrs import define
+
+from groupcoord.broker.records.fetch_sessions import Fetched, Target, Targets
+from groupcoord.broker.records.topic_data import (
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    TopicData,
+    check_leader_epoch,
+)
+from groupcoord.broker.topics.registry import Topic
+from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
+from groupcoord.core.interpreter import maker
+from groupcoord.errors import ErrorCode
+from groupcoord.topic_logs.errors import FailedLogError, TopicLogError
+from groupcoord.topic_logs.settings import NO_LEADER_EPOCH
+from groupcoord.wire.broker_messages import (
+    NO_LEADER,
+    Fetch,
+    FetchedPartitionData,
+    FetchedTopicData,
+    FetchPartition,
+    FetchResponse,
+)
+from groupcoord.wire.pacing import paced
+
+if TYPE_CHECKING:
+    from groupcoord.topic_logs.leader_epochs import EpochEnd
+    from groupcoord.topic_logs.partition_log import PartitionLog
+
+
+NO_REPLICA = -1
+_make_fetched = maker(FetchedPartitionData)
+
+
+class Readable(NamedTuple):
+    """A partition that exists, and may be read. ``log`` None: it holds nothing, for ever."""
+
+    target: Target
+    partition: FetchPartition
+    log: PartitionLog | None
+    leader_epoch: int
+
+
+@define(eq=False)
+class FetchPlan:
+    """What a request reads, now and perhaps once more when it has waited.
+
+    Attributes:
+        request: the request.
+        bytes_max: how much to read in all.
+        readable: the partitions to read.
+        refused: what the others are answered.
+    """
+
+    request: Fetch
+    bytes_max: int
+    readable: list[Readable]
+    refused: Fetched
+
+    @property
+    def min_bytes(self) -> int:
+        """With how much the request doesn't wait any longer."""
+        return min(self.request.min_bytes, self.bytes_max)
+
+    def end_of(self, log: PartitionLog) -> int:
+        """Return up to where the request may read."""
+        return log.last_stable_offset if self.request.isolation_level == READ_COMMITTED else log.end_offset
+
+
+def unexpected_fetch(request: Fetch) -> FetchResponse | None:
+    """Return the answer to a request whose isolation level there isn't; None if there is it."""
+    if request.isolation_level in (READ_UNCOMMITTED, READ_COMMITTED):
+        return None
+    error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+    fetched = [
+        FetchedTopicData(
+            topic.name,
+            topic.topic_id,
+            tuple(FetchedPartitionData(partition.partition_index, error_code) for partition in paced(topic.partitions)),
+        )
+        for topic in paced(request.topics)
+        if topic.name is not None
+    ]
+    return FetchResponse(error_code, topics=tuple(fetched))
+
+
+def plan_fetch(request: Fetch, targets: Targets, data: TopicData, permissions: Permissions = UNRESTRICTED) -> FetchPlan:
+    """Sort out which partitions can be read.
+
+    Args:
+        request: what holds for all of them.
+        targets: the partitions.
+        data: what there is.
+        permissions: who may read what.
+    """
+    readable: list[Readable] = []
+    without_topic: list[tuple[Target, FetchedPartitionData]] = []
+    refused: list[tuple[Target, FetchedPartitionData]] = []
+    topics: dict[str | UUID, tuple[Topic | None, ErrorCode]] = {}
+    for target, partition in paced(targets):
+        key = target.topic_id if target.name is None else target.name
+        if key not in topics:
+            topics[key] = _find(request, target, data, permissions)
+        topic, error_code = topics[key]
+        index = target.partition_index
+        if topic is not None and topic.has_partition(index):
+            try:
+                log = data.log(topic, index)
+                leader_epoch = data.leader_epoch(topic, index) if log is None else log.leader_epoch
+                readable.append(Readable(target, partition, log, leader_epoch))
+            except FailedLogError as error:
+                refused.append((target, FetchedPartitionData(index, error.error_code)))
+        else:
+            errors = without_topic if error_code is ErrorCode.UNKNOWN_TOPIC_ID else refused
+            errors.append((target, FetchedPartitionData(index, error_code)))
+    bytes_max = min(request.max_bytes, data.config.fetch_max_bytes)
+    return FetchPlan(request, bytes_max, readable, without_topic + refused)
+
+
+def _find(request: Fetch, target: Target, data: TopicData, permissions: Permissions) -> tuple[Topic | None, ErrorCode]:
+    """Return a topic if it may be read, and what is said of a partition that isn't there."""
+    known = data.find(target.name, target.topic_id)
+    name = target.name if known is None else known.name
+    if name is None:
+        return None, ErrorCode.UNKNOWN_TOPIC_ID
+    is_follower = request.replica_id >= 0
+    is_allowed = (
+        permissions.on_cluster(Operation.CLUSTER_ACTION) if is_follower else permissions.on_topic(name, Operation.READ)
+    )
+    if not is_allowed:
+        return None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return known, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+class FetchResult(NamedTuple):
+    """What was read.
+
+    Attributes:
+        fetched: an entry for each partition.
+        waits: whether it is too little, and worth waiting.
+    """
+
+    fetched: Fetched
+    waits: bool
+
+
+def read(plan: FetchPlan) -> FetchResult:
+    """Read what there is now."""
+    left, has_read, has_failed = plan.bytes_max, False, False
+    read_bytes = 0
+    found: list[tuple[Target, FetchedPartitionData]] = []
+    for readable in paced(plan.readable):
+        fetched, size_bytes = _read(readable, plan, left, takes_first=not has_read)
+        found.append((readable.target, fetched))
+        has_failed = has_failed or fetched.error_code is not ErrorCode.NONE or fetched.diverging_epoch is not None
+        has_read = has_read or bool(size_bytes)
+        left = max(left - size_bytes, 0)
+        read_bytes += size_bytes
+    waits = bool(found) and not has_failed and read_bytes < plan.min_bytes and plan.request.max_wait_ms > 0
+    return FetchResult([*found, *plan.refused], waits)
+
+
+def _read(readable: Readable, plan: FetchPlan, left: int, *, takes_first: bool) -> tuple[FetchedPartitionData, int]:
+    index, partition, log = readable.target.partition_index, readable.partition, readable.log
+    is_committed = plan.request.isolation_level == READ_COMMITTED
+    error_code = _check(readable, plan.request)
+    if error_code is not ErrorCode.NONE:
+        return FetchedPartitionData(index, error_code, aborted_transactions=None), 0
+    if log is None:
+        end = partition.fetch_offset
+        return FetchedPartitionData(index, error_code, end, end, 0, () if is_committed else None), 0
+    diverging = None if partition.last_fetched_epoch < 0 else _diverging(partition, log)
+    if diverging is not None:
+        numbers = index, error_code, log.end_offset, log.last_stable_offset, log.start_offset
+        return FetchedPartitionData(*numbers, None, diverging_epoch=diverging), 0
+    try:
+        batches = log.read(
+            partition.fetch_offset,
+            plan.end_of(log),
+            min(partition.partition_max_bytes, left),
+            takes_first=takes_first,
+            lists_aborted=is_committed,
+        )
+    except TopicLogError as error:
+        return FetchedPartitionData(index, error.error_code, aborted_transactions=None), 0
+    aborted = tuple(transaction[:2] for transaction in batches.aborted) if is_committed else None
+    numbers = index, error_code, log.end_offset, log.last_stable_offset, log.start_offset
+    return _make_fetched((*numbers, aborted, NO_REPLICA, batches.parts, NO_LEADER, None)), batches.size_bytes
+
+
+def _check(readable: Readable, request: Fetch) -> ErrorCode:
+    partition, log = readable.partition, readable.log
+    if log is not None and log.is_closed:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    error_code = check_leader_epoch(max(partition.current_leader_epoch, NO_LEADER_EPOCH), readable.leader_epoch)
+    if error_code is not ErrorCode.NONE:
+        return error_code
+    if request.replica_id >= 0:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER  # there are no followers here
+    leader_epoch = readable.leader_epoch if log is None else log.leader_epoch
+    offset, last_epoch = partition.fetch_offset, partition.last_fetched_epoch
+    # Who says of which epoch its last record is, is told where that ends.
+    is_beyond = log is not None and (offset < log.start_offset or (offset > log.end_offset and last_epoch < 0))
+    if is_beyond or offset < 0 or last_epoch > leader_epoch:
+        return ErrorCode.OFFSET_OUT_OF_RANGE
+    return ErrorCode.NONE
+
+
+def _diverging(partition: FetchPartition, log: PartitionLog) -> EpochEnd | None:
+    """Return where the epoch of a reader's last record ends, if that record isn't in the log."""
+    end = log.end_of_epoch(partition.last_fetched_epoch)
+    if end is None or (end.epoch == partition.last_fetched_epoch and end.end_offset >= partition.fetch_offset):
+        return None
+    return end

@@ -1,0 +1,223 @@
+"""What the topics of a host hold: the log of each partition, and the settings that apply to it.
+
+With ``records.enable=false`` there are no logs, and every partition is empty: it starts and ends at offset 0. Yet
+groups commit offsets such as 42, and their consumers go on reading there; Kafka would answer OFFSET_OUT_OF_RANGE, and
+the consumers would jump back to 0. So then a Fetch at any offset from 0 on is answered as if the log ended exactly
+there: nothing to read yet, high watermark = the offset asked for, lag 0. ListOffsets still answers 0 for start and end,
+and producing is refused, though answered: librdkafka fetches from no broker that does not list Produce.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from groupcoord.broker.configs.definitions import TOPIC_DEFINITIONS
+from groupcoord.broker.limited_log import LimitedLog
+from groupcoord.broker.topics.registry import Topic, TopicRegistry
+from groupcoord.clock import Clock
+from groupcoord.config import Config
+from groupcoord.config.settings import INT64_MAX
+from groupcoord.core.records import TransactionMarker
+from groupcoord.errors import ErrorCode
+from groupcoord.topic_logs.errors import FailedLogError, TopicLogError
+from groupcoord.topic_logs.settings import LEADER_EPOCH, NO_LEADER_EPOCH, TopicLogSettings
+from groupcoord.topic_logs.topic_logs import COMPACTION_BUDGET, TopicLogs
+
+if TYPE_CHECKING:
+    from groupcoord.topic_logs.data_directory import DataDirectory
+    from groupcoord.topic_logs.partition_log import PartitionLog
+
+logger = logging.getLogger("groupcoord.host")
+
+RETAINED_AT_ONCE = 100
+"""So many logs are looked at, for what need not be kept, without a pause."""
+
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+
+
+class TopicData:
+    """The logs of a host's topics.
+
+    Args:
+        config: what holds for topics that have no settings of their own.
+        clock: where the time comes from.
+        topics: the topics that exist.
+        directory: where their logs are; None keeps them in memory.
+        logs: the logs themselves, where somebody else has opened them.
+
+    Attributes:
+        logs: what they hold; None if they hold nothing.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        clock: Clock,
+        topics: TopicRegistry,
+        directory: DataDirectory | None = None,
+        *,
+        logs: TopicLogs | None = None,
+    ) -> None:
+        self.config = config
+        self.clock = clock
+        self.topics = topics
+        self._lines = LimitedLog(logger)
+        self.logs = logs
+        if config.records_enable and logs is None:
+            self.logs = TopicLogs(config.records_memory_max_bytes, directory, now_ms=clock.now_ms, report=self._report)
+            self.logs.open_found(topics)
+        self._retention_due_ms = clock.now_ms() + config.log_retention_check_interval_ms
+        self._to_retain: list[tuple[UUID, int]] = []
+        self._settings: dict[UUID, tuple[Topic, TopicLogSettings]] = {}
+
+    def _report(self, kind: str, line: str) -> None:
+        self._lines.error(kind, self.clock.now_ms() / 1000, "%s", line)
+
+    def find(self, name: str | None, topic_id: UUID) -> Topic | None:
+        """Return the topic that a request names, by name or (None) by id."""
+        return self.topics.get_by_id(topic_id) if name is None else self.topics.get(name)
+
+    def log(self, topic: Topic, partition_index: int) -> PartitionLog | None:
+        """Return the log of a partition that exists, for clients; None if topics hold nothing.
+
+        Raises:
+            FailedLogError: its files can't be used.
+        """
+        return None if self.logs is None else self.logs.log(topic, partition_index)
+
+    @property
+    def whole(self) -> TopicData:
+        """What topics hold, whichever node leads their partitions."""
+        return self
+
+    def leader_epoch(self, topic: Topic, partition_index: int) -> int:
+        """Return the epoch of the leader of a partition that exists."""
+        return self.latest_epoch(topic, partition_index) or LEADER_EPOCH
+
+    def latest_epoch(self, topic: Topic, partition_index: int) -> int | None:
+        """Return the epoch of the newest leader that a partition's log knows; None if its files can't be used."""
+        if self.logs is None or topic.is_internal:
+            return LEADER_EPOCH
+        return self.logs.leader_epoch(topic, partition_index)
+
+    def settings_of(self, topic: Topic) -> TopicLogSettings:
+        """Return what holds for the logs of a topic."""
+        known = self._settings.get(topic.topic_id)
+        if known is None or known[0] is not topic:
+            known = self._settings[topic.topic_id] = topic, self._read_settings(topic)
+        return known[1]
+
+    def _read_settings(self, topic: Topic) -> TopicLogSettings:
+        def value(name: str) -> int:
+            return int(self._text(topic, name))
+
+        policies = self._text(topic, "cleanup.policy").split(",")
+        return TopicLogSettings(
+            max_message_bytes=value("max.message.bytes"),
+            uses_append_time=self._text(topic, "message.timestamp.type") == "LogAppendTime",
+            is_compacted="compact" in policies,
+            timestamp_before_max_ms=value("message.timestamp.before.max.ms"),
+            timestamp_after_max_ms=value("message.timestamp.after.max.ms"),
+            segment_bytes=value("segment.bytes"),
+            segment_ms=value("segment.ms"),
+            retention_ms=value("retention.ms"),
+            retention_bytes=value("retention.bytes"),
+            is_deleted="delete" in policies,
+            flush_messages=value("flush.messages"),
+            flush_ms=value("flush.ms"),
+            min_cleanable_ratio=float(self._text(topic, "min.cleanable.dirty.ratio")),
+            delete_retention_ms=value("delete.retention.ms"),
+            min_compaction_lag_ms=value("min.compaction.lag.ms"),
+            max_compaction_lag_ms=value("max.compaction.lag.ms"),
+            dedupe_buffer_bytes=self.config.log_cleaner_dedupe_buffer_size,
+        )
+
+    def _text(self, topic: Topic, name: str) -> str:
+        own = topic.configs.get(name)
+        return TOPIC_DEFINITIONS[name].inherited(self.config)[0] if own is None else own
+
+    def append_marker(self, name: str, partition_index: int, marker: TransactionMarker) -> ErrorCode:
+        """Append the end of a transaction to the log of a partition; to one that is gone nothing, which is fine.
+
+        Returns:
+            What :meth:`PartitionLog.append_marker` returns; KAFKA_STORAGE_ERROR if the log's files can't be used.
+        """
+        topic = self.topics.get(name)
+        if self.logs is None or topic is None or not topic.has_partition(partition_index):
+            return ErrorCode.NONE
+        try:
+            log = self.logs.log(topic, partition_index)
+        except FailedLogError as error:
+            return error.error_code
+        return log.append_marker(marker, self.clock.now_ms(), self.settings_of(topic))
+
+    def delete(self, topic: Topic) -> None:
+        """Forget what a topic held."""
+        self._settings.pop(topic.topic_id, None)
+        if self.logs is not None:
+            self.logs.delete(topic)
+
+    # ------------------------------------------------------------ time
+
+    def next_deadline_ms(self) -> int | None:
+        """Return when :meth:`tick` is wanted; None if topics hold nothing. Only that call brings it nearer."""
+        if self.logs is None:
+            return None
+        return self._retention_due_ms if not self._to_retain else self.clock.now_ms()
+
+    def tick(self, now_ms: int) -> None:
+        """Delete what need not be kept any more, of some logs now and of the others at once again."""
+        if self.logs is None or (not self._to_retain and now_ms < self._retention_due_ms):
+            return
+        if not self._to_retain:
+            self._retention_due_ms = now_ms + self.config.log_retention_check_interval_ms
+            try:
+                self._to_retain = [(topic.topic_id, index) for topic, index in self.logs.existing(self.topics)]
+            except OSError as error:
+                self._report("the data directory can't be read", str(error))
+        due, self._to_retain = self._to_retain[:RETAINED_AT_ONCE], self._to_retain[RETAINED_AT_ONCE:]
+        for topic_id, index in due:
+            topic = self.topics.get_by_id(topic_id)
+            if topic is not None and not topic.is_internal:
+                with suppress(TopicLogError):  # that was said, and is tried again
+                    self.logs.log(topic, index).retain(self.settings_of(topic), now_ms)
+
+    def compact_some(self, now_ms: int, budget: int = COMPACTION_BUDGET) -> bool:
+        """Compact what topics hold a little further: this takes a millisecond or two.
+
+        Returns:
+            True if it should soon be called again; False if all is clean enough for now.
+        """
+        return self.logs is not None and self.logs.compact_some(self._compacted_topics, now_ms, budget)
+
+    def _compacted_topics(self) -> list[tuple[Topic, TopicLogSettings]]:
+        found = [(topic, self.settings_of(topic)) for topic in self.topics if not topic.is_internal]
+        return [(topic, settings) for topic, settings in found if settings.is_compacted]
+
+    def look_after(self) -> None:
+        """See to it that files are as they should be, and durable when they should. Worth calling every second."""
+        if self.logs is not None:
+            self.logs.check_some()
+            for topic in self.topics:
+                settings = self.settings_of(topic)
+                if settings.flush_ms != INT64_MAX:
+                    self.logs.flush_due(topic, settings)
+        self._lines.report(self.clock.now_ms() / 1000)
+
+    def close(self) -> None:
+        """Close what is open."""
+        if self.logs is not None:
+            self.logs.close()
+        self._lines.report(self.clock.now_ms() / 1000, ends=True)
+
+
+def check_leader_epoch(epoch: int, current: int) -> ErrorCode:
+    """Return UNKNOWN_LEADER_EPOCH or FENCED_LEADER_EPOCH for a leader's epoch that isn't the current one, or NONE."""
+    if epoch > current:
+        return ErrorCode.UNKNOWN_LEADER_EPOCH
+    if epoch < current and epoch != NO_LEADER_EPOCH:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    return ErrorCode.NONE

@@ -1,0 +1,250 @@
+"""A connection of a listener with SASL: nothing is handled before its client has logged in.
+
+The order of things is Kafka's, as recorded: ApiVersions at most once, SaslHandshake, then the mechanism's tokens, in
+SaslAuthenticate requests or, after a handshake of version 0, as they are. Who is refused is answered late, and its
+connection closed; whoever says something else has it closed at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from enum import Enum, auto
+from typing import Any
+
+from groupcoord.broker.connection import Connection, Decode, RequestHandler
+from groupcoord.broker.portions import Work
+from groupcoord.broker.security.client_principal import ClientPrincipal
+from groupcoord.broker.security.mechanisms import BrokenExchangeError, Exchange, LoginFailedError, Step
+from groupcoord.broker.security.sasl import Refusal, SaslServer
+from groupcoord.core.front.authorization import Principal
+from groupcoord.errors import ErrorCode
+from groupcoord.wire import Answered, ProtocolError, WireResponse, decode_request
+from groupcoord.wire.broker_messages import ApiVersions, ApiVersionsResponse
+from groupcoord.wire.login_messages import (
+    SaslAuthenticate,
+    SaslAuthenticateResponse,
+    SaslHandshake,
+    SaslHandshakeResponse,
+)
+
+SASL_HANDSHAKE = b"\x00\x11"
+BEFORE_LOGIN = frozenset((b"\x00\x12", SASL_HANDSHAKE, b"\x00\x24"))
+"""The keys of the APIs that there are before the log-in: ApiVersions, SaslHandshake, SaslAuthenticate."""
+
+SHORTEST_PAUSE_MS = 1_000
+"""A session can't be begun anew more often."""
+
+_SIZE = struct.Struct(">i")
+_ILLEGAL = ErrorCode.ILLEGAL_SASL_STATE
+
+
+class _State(Enum):
+    """What may come next."""
+
+    BEGUN = auto()
+    """ApiVersions or SaslHandshake."""
+
+    TOLD_VERSIONS = auto()
+    """SaslHandshake."""
+
+    EXCHANGING = auto()
+    """Tokens of the mechanism."""
+
+    REFUSED = auto()
+    """Nothing: the client waits to be turned away."""
+
+    LOGGED_IN = auto()
+    """Anything."""
+
+
+class LoginConnection(Connection):
+    """A connection whose client has to log in. See :class:`~groupcoord.broker.connection.Connection`."""
+
+    __slots__ = (
+        "_exchange",
+        "_expires_at_ms",
+        "_max_bytes_after",
+        "_mechanism",
+        "_sasl",
+        "_state",
+        "_took_up_again_at_ms",
+        "_uses_requests",
+        "closing_level",
+    )
+
+    def __init__(
+        self,
+        broker: RequestHandler,
+        client_host: str,
+        principal: Principal,
+        max_request_bytes: int,
+        sasl: SaslServer,
+    ) -> None:
+        super().__init__(broker, client_host, principal, min(max_request_bytes, sasl.max_receive_bytes))
+        self.closing_level = logging.WARNING
+        self._sasl = sasl
+        self._state = _State.BEGUN
+        self._mechanism = ""
+        self._exchange: Exchange
+        self._uses_requests = True
+        self._expires_at_ms: int | None = None
+        self._took_up_again_at_ms: int | None = None  # when the client last began to log in anew
+        self._max_bytes_after = max_request_bytes
+
+    # ------------------------------------------------------------ requests
+
+    def _handle(self, frame: bytes | memoryview, decode: Decode = decode_request) -> None:
+        if self._may_pass(frame):
+            super()._handle(frame, decode)
+            return
+        try:
+            self._log_in(bytes(frame))
+        except (ProtocolError, BrokenExchangeError) as error:
+            self.refuse(f"its log-in can't go on: {error}")
+        except Exception:
+            self._fail("a log-in could not be handled")
+
+    def _read_long(self, frame: bytes) -> Work[None]:
+        if self._may_pass(frame):
+            yield from super()._read_long(frame)
+        else:
+            self._handle(frame)
+
+    def _may_pass(self, frame: bytes | memoryview) -> bool:
+        """Tell whether a request is handled like those of any connection."""
+        if self._state is not _State.LOGGED_IN:
+            return False
+        if self._expires_at_ms is None:
+            return True
+        now_ms = self._sasl.now_ms()
+        if frame[:2] == SASL_HANDSHAKE:
+            begun_ms = self._took_up_again_at_ms
+            if begun_ms is not None and now_ms - begun_ms < SHORTEST_PAUSE_MS:
+                return True  # and is answered as where nobody has to log in
+            self._took_up_again_at_ms = now_ms
+            self._state = _State.TOLD_VERSIONS
+            return False
+        return now_ms <= self._expires_at_ms
+
+    @property
+    def _is_again(self) -> bool:
+        """True for a client that was logged in before."""
+        return self._took_up_again_at_ms is not None
+
+    def _log_in(self, frame: bytes) -> None:
+        if self._state is _State.REFUSED:
+            return
+        if self._state is _State.LOGGED_IN:
+            raise BrokenExchangeError("its session has ended, and it has not logged in again")
+        if self._state is _State.EXCHANGING and not self._uses_requests:
+            self._take_token(frame)
+            return
+        if frame[:2] not in BEFORE_LOGIN:
+            raise BrokenExchangeError("a request of another kind")
+        self._header, request = decode_request(frame, self.client_host)
+        match request:
+            case ApiVersions() | Answered():
+                self._tell_versions(request)
+            case SaslHandshake():
+                self._begin_exchange(request)
+            case SaslAuthenticate() if self._state is _State.EXCHANGING:
+                self._take_token(request.auth_bytes)
+            case _:
+                raise BrokenExchangeError("a token without a handshake")
+
+    def _tell_versions(self, request: Any) -> None:
+        if self._state is _State.EXCHANGING:
+            self._refuse_later(ApiVersionsResponse(_ILLEGAL, {}), "asked for versions in the middle of a log-in")
+        elif self._state is not _State.BEGUN:
+            raise BrokenExchangeError("it asks for versions again")
+        else:
+            if isinstance(request, ApiVersions) and not request.unsupported_version:
+                self._state = _State.TOLD_VERSIONS
+            self._broker.handle(self, request)
+
+    def _begin_exchange(self, request: SaslHandshake) -> None:
+        mechanisms = tuple(self._sasl.mechanisms)
+        if self._state is _State.EXCHANGING:
+            self._refuse_later(SaslHandshakeResponse(_ILLEGAL), "a second handshake")
+        elif request.mechanism in mechanisms:
+            was_other = self._is_again and request.mechanism != self._mechanism
+            self._exchange = _Changed() if was_other else self._sasl.mechanisms[request.mechanism]()
+            self._mechanism, self._uses_requests = request.mechanism, request.uses_requests
+            self._state = _State.EXCHANGING
+            self.answer(SaslHandshakeResponse(ErrorCode.NONE, mechanisms))
+        elif self._is_again:
+            raise BrokenExchangeError("another mechanism, which isn't enabled")
+        else:
+            response = SaslHandshakeResponse(ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms)
+            self._refuse_later(response, "a mechanism that isn't enabled")
+
+    # ------------------------------------------------------------ tokens
+
+    def _take_token(self, token: bytes) -> None:
+        try:
+            step = self._exchange.evaluate(token)
+        except LoginFailedError as error:
+            self._fail_login(error.told, error.user)
+            return
+        if step.user is None:
+            self._answer_token(step.challenge)
+        else:
+            self._finish(step, f"User:{step.user}")
+
+    def _finish(self, step: Step, principal: str) -> None:
+        if self._is_again and principal != self.principal:
+            told = "Cannot change principals during re-authentication from {}: {}"
+            names = (str(name).replace("User:", "User.", 1) for name in (self.principal, principal))
+            self._fail_login(told.format(*names), step.user or "")
+            return
+        lifetime_ms = self._sasl.session_lifetime_ms(step.expires_at_ms)
+        is_endless = step.expires_at_ms is None and not lifetime_ms
+        self._expires_at_ms = None if is_endless else self._sasl.now_ms() + lifetime_ms
+        self.principal = ClientPrincipal(principal, self.client_host)
+        self._state = _State.LOGGED_IN
+        self._max_request_bytes = self._max_bytes_after
+        self._answer_token(step.challenge, lifetime_ms)
+
+    def _answer_token(self, challenge: bytes, lifetime_ms: int = 0) -> None:
+        if self._uses_requests:
+            self.answer(SaslAuthenticateResponse(auth_bytes=challenge, session_lifetime_ms=lifetime_ms))
+        else:
+            self._put_out([_SIZE.pack(len(challenge)) + challenge])
+            self._mark_dirty()
+
+    def _fail_login(self, told: str, user: str) -> None:
+        self._sasl.failures.tell(self.client_host, self._mechanism, user, told)
+        self.closing_level = logging.DEBUG  # it has been told
+        is_answered = self._uses_requests and not isinstance(self._exchange, _Changed)
+        error_code = ErrorCode.SASL_AUTHENTICATION_FAILED
+        self._refuse_later(SaslAuthenticateResponse(error_code, told) if is_answered else None, "its log-in failed")
+
+    # ------------------------------------------------------------ the end
+
+    def _refuse_later(self, response: WireResponse | None, reason: str) -> None:
+        sasl = self._sasl
+        self._state = _State.REFUSED
+        self.pause()
+        self._buffer.clear()
+        deadline_ms = sasl.now_ms() + sasl.failure_delay_ms
+        sasl.refusals.add(Refusal(deadline_ms, self, response, reason))
+
+    def turn_away(self, response: WireResponse | None, reason: str) -> None:
+        """Say the last word, and have the connection closed.
+
+        Args:
+            response: the answer to its request; None: there is none.
+            reason: why, for the server's log.
+        """
+        if self.closing is None:
+            self.answer(response)
+            self.refuse(reason)
+
+
+class _Changed:
+    """The exchange of a client that logs in again by another mechanism: it can't, and isn't told why."""
+
+    def evaluate(self, token: bytes) -> Step:
+        """See :class:`~groupcoord.broker.security.mechanisms.Exchange`."""
+        raise LoginFailedError("another mechanism than before")

@@ -1,0 +1,73 @@
+"""Requests about log-in by those who are logged in, or need not be: who answers which."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from groupcoord.broker.connection import Connection
+from groupcoord.broker.security.sasl import Refusals
+from groupcoord.core.front.authorization import Permissions
+from groupcoord.errors import ErrorCode
+from groupcoord.wire import WireResponse
+from groupcoord.wire.login_messages import (
+    AlterUserScramCredentials,
+    DescribeUserScramCredentials,
+    SaslAuthenticate,
+    SaslAuthenticateResponse,
+    SaslHandshake,
+    SaslHandshakeResponse,
+)
+
+if TYPE_CHECKING:
+    from groupcoord.broker.security.credentials import ScramCredentials
+    from groupcoord.broker.security.security import Security
+
+LOGIN_REQUESTS = (SaslHandshake, SaslAuthenticate, AlterUserScramCredentials, DescribeUserScramCredentials)
+
+TOO_LATE = "SaslAuthenticate request received after successful authentication"
+
+
+class LoginRequests:
+    """Answers who wants to log in where that isn't its turn, and changes and tells credentials.
+
+    Args:
+        security: of the server; None: nobody has to log in.
+        permissions_of: returns what a connection's client may do.
+        wake_earlier: called when a refusal falls due before everything else may.
+
+    Attributes:
+        refusals: clients that were refused and wait to be told.
+    """
+
+    def __init__(
+        self,
+        security: Security | None,
+        permissions_of: Callable[[Connection], Permissions],
+        wake_earlier: Callable[[], None],
+    ) -> None:
+        self.refusals = Refusals() if security is None else security.refusals
+        self.refusals.on_add = wake_earlier
+        self._security = security
+        self._permissions_of = permissions_of
+
+    def handlers(self) -> dict[type, Callable[[Connection, Any], WireResponse | None]]:
+        """Return what answers each request."""
+        return dict.fromkeys(LOGIN_REQUESTS, self._answer)
+
+    @cached_property
+    def _credentials(self) -> ScramCredentials:
+        from groupcoord.broker.security.credentials import ScramCredentials
+
+        return ScramCredentials() if self._security is None else self._security.credentials
+
+    def _answer(self, connection: Connection, request: Any) -> WireResponse | None:
+        match request:
+            case SaslHandshake():
+                return SaslHandshakeResponse(ErrorCode.ILLEGAL_SASL_STATE)
+            case SaslAuthenticate():
+                return SaslAuthenticateResponse(ErrorCode.ILLEGAL_SASL_STATE, TOO_LATE)
+            case AlterUserScramCredentials():
+                return self._credentials.answer_alter(request, self._permissions_of(connection))
+        return self._credentials.answer_describe(request, self._permissions_of(connection))

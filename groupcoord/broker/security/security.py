@@ -1,0 +1,180 @@
+"""The security of one server, put together from its settings: listeners, and how clients log in there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from time import perf_counter
+from types import MappingProxyType
+from typing import TYPE_CHECKING, TypeVar
+
+from groupcoord.broker.connection import Connection, RequestHandler
+from groupcoord.broker.security.client_principal import ClientPrincipal
+from groupcoord.broker.security.sasl import FailedLogins, Refusals, SaslServer
+from groupcoord.clock import Clock
+from groupcoord.config import key_of
+from groupcoord.core.front.authorization import Authorize, Principal
+from groupcoord.core.messages import Node
+from groupcoord.errors import ConfigError
+
+if TYPE_CHECKING:
+    from groupcoord.broker.security.acls import Acls
+    from groupcoord.broker.security.credentials import ScramCredentials
+    from groupcoord.broker.security.listeners import Listener
+    from groupcoord.broker.security.mechanism_factory import MechanismFactory
+    from groupcoord.broker.security.settings import SecuritySettings
+    from groupcoord.broker.security.tls_context import TlsListener
+
+T = TypeVar("T")
+
+KEYS = (
+    *("listener", "advertised.listeners", "sasl.", "ssl."),
+    *("connection.failed.", "connections.max.reauth.", "super.users", "allow.everyone.", "authorizer."),
+)
+"""How the keys of the settings begin."""
+
+
+def is_security_key(key: str) -> bool:
+    """Tell whether a key of ``server.properties`` is one of these settings."""
+    return key_of(key.strip()).startswith(KEYS)
+
+
+def split_properties(properties: Mapping[str, T]) -> tuple[dict[str, T], dict[str, T]]:
+    """Return the settings of ``server.properties`` that are :class:`~groupcoord.config.Config`'s, and these here."""
+    secure = {key: value for key, value in properties.items() if is_security_key(key)}
+    return {key: value for key, value in properties.items() if key not in secure}, secure
+
+
+class Security:
+    """What a server knows of listeners, log-in and credentials.
+
+    What is only there for listeners with log-in is loaded when there are some.
+
+    Args:
+        clock: the broker's.
+        directory: where credentials are kept; None keeps them in memory.
+        properties: Kafka's settings for it (:func:`split_properties`).
+        users: passwords by name, besides those of ``sasl.users.file``.
+
+    Raises:
+        ConfigError: settings are unknown, contradict each other, or need a package that isn't installed.
+        CredentialFileError: the file of credentials does not hold what it should.
+
+    Attributes:
+        listeners: in the order of the settings; empty: the caller has one of its own, without log-in.
+        tls: what listeners with TLS need, by their names.
+        acls: who may do what; None: that isn't decided by ACLs.
+        refusals: clients that were refused and wait to be told.
+        failures: the log of failed log-ins.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        directory: Path | None = None,
+        properties: Mapping[str, str | int | float] = MappingProxyType({}),
+        users: Mapping[str, str] | None = None,
+    ) -> None:
+        self.listeners: tuple[Listener, ...] = ()
+        self.refusals = Refusals()
+        self.failures = FailedLogins(perf_counter)
+        self._clock = clock
+        self._directory = directory
+        self._nodes: dict[str, dict[int, Node]] = {}
+        self._sasl: dict[str, SaslServer] = {}
+        self.tls: dict[str, TlsListener] = {}
+        self.acls: Acls | None = None
+        if properties:
+            from groupcoord.broker.security.listeners import listeners_of
+            from groupcoord.broker.security.settings import SecuritySettings
+
+            settings = SecuritySettings.from_properties(properties)
+            self.listeners = listeners_of(settings)
+            self._prepare_acls(settings)
+            self._prepare_tls(settings)
+            self._prepare_log_in(settings, users or {})
+
+    @cached_property
+    def credentials(self) -> ScramCredentials:
+        """The credentials of SCRAM, read when they are first wanted."""
+        from groupcoord.broker.security.credentials import ScramCredentials
+
+        return ScramCredentials(self._directory)
+
+    @property
+    def addresses(self) -> dict[str, tuple[str, int]]:
+        """Where to listen, by the listener's name: host and port."""
+        return {listener.name: (listener.host, listener.port) for listener in self.listeners}
+
+    @property
+    def authorize(self) -> Authorize | None:
+        """What decides who may do what, if that is for ACLs."""
+        return None if self.acls is None else self.acls.authorize
+
+    def _prepare_acls(self, settings: SecuritySettings) -> None:
+        if settings.authorizer_class_name:
+            from groupcoord.broker.security.acls import Acls
+
+            super_users = [user.strip() for user in settings.super_users.split(";") if user.strip()]
+            by_default = settings.allow_everyone_if_no_acl_found
+            self.acls = Acls(self._directory, super_users, allows_by_default=by_default)
+
+    def _prepare_tls(self, settings: SecuritySettings) -> None:
+        for name, protocol in ((listener.name, listener.protocol) for listener in self.listeners):
+            if protocol.uses_tls:
+                from groupcoord.broker.security.tls_context import tls_listener
+
+                self.tls[name] = tls_listener(settings.of_listener(name), uses_sasl=protocol.uses_sasl)
+
+    def _prepare_log_in(self, settings: SecuritySettings, users: Mapping[str, str]) -> None:
+        listeners = [listener for listener in self.listeners if listener.protocol.uses_sasl]
+        used = {listener.name: settings.of_listener(listener.name) for listener in listeners}
+        if not used:
+            return
+        from groupcoord.broker.security.credentials import ScramCredentials
+        from groupcoord.broker.security.mechanism_factory import MechanismFactory, check_packages
+        from groupcoord.broker.security.users import read_users
+
+        enabled = {mechanism for own in used.values() for mechanism in own.sasl_enabled_mechanisms}
+        check_packages(enabled)
+        passwords = {**users, **read_users(settings.sasl_users_file)}
+        self.credentials = ScramCredentials(self._directory, passwords, tuple(sorted(enabled)))
+        factory = MechanismFactory(passwords, self.credentials, self._clock)
+        self._sasl = {name: self._sasl_server(name, own, factory) for name, own in used.items()}
+
+    def advertise(self, listener: str, node: Node) -> None:
+        """Have the clients of a listener told this node."""
+        self._nodes.setdefault(listener, {})[node.node_id] = node
+
+    def connect(
+        self, broker: RequestHandler, listener: str, client_host: str, principal: Principal, max_request_bytes: int
+    ) -> Connection:
+        """Return a new connection of a listener."""
+        sasl = self._sasl.get(listener)
+        if self.acls is not None and isinstance(principal, str):
+            principal = ClientPrincipal(principal, client_host)
+        if sasl is None:
+            connection = broker.connection_type(Connection)(broker, client_host, principal, max_request_bytes)
+        else:
+            from groupcoord.broker.security.login import LoginConnection
+
+            make_connection = broker.connection_type(LoginConnection)
+            connection = make_connection(broker, client_host, principal, max_request_bytes, sasl)
+        connection.nodes = self._nodes.get(listener)
+        return connection
+
+    def _sasl_server(self, name: str, settings: SecuritySettings, factory: MechanismFactory) -> SaslServer:
+        if not settings.sasl_enabled_mechanisms:
+            raise ConfigError(f"listener {name} needs mechanisms to log in by: set 'sasl.enabled.mechanisms'")
+        return SaslServer(
+            mechanisms={
+                mechanism: factory.new_exchange(mechanism, settings) for mechanism in settings.sasl_enabled_mechanisms
+            },
+            now_ms=self._clock.now_ms,
+            refusals=self.refusals,
+            failures=self.failures,
+            max_receive_bytes=settings.sasl_server_max_receive_size,
+            failure_delay_ms=settings.connection_failed_authentication_delay_ms,
+            max_reauth_ms=settings.connections_max_reauth_ms,
+        )

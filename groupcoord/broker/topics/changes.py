@@ -1,0 +1,332 @@
+"""CreateTopics, CreatePartitions and DeleteTopics: the answers and messages of Apache Kafka 4.4 (KRaft).
+
+Replicas are on every node, whatever number of them is asked for, if there are so many nodes.
+
+Settings of a topic are kept and told.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+from uuid import UUID
+
+from groupcoord.broker.cluster.leadership import preferred_leader
+from groupcoord.broker.configs.definitions import Configs, checked_topic_configs
+from groupcoord.broker.configs.describing import created_configs
+from groupcoord.broker.topics.registry import (
+    MAX_PARTITIONS_PER_REQUEST,
+    TOO_MANY_ADDITIONAL_PARTITIONS,
+    TOO_MANY_PARTITIONS,
+    Topic,
+    TopicEdit,
+    TopicError,
+    TopicRegistry,
+    check_replicas,
+)
+from groupcoord.config import Config
+from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
+from groupcoord.core.records import OFFSETS_TOPIC, ZERO_UUID
+from groupcoord.errors import ConfigError, ErrorCode
+from groupcoord.wire.broker_messages import (
+    CreatableTopic,
+    CreatedPartitions,
+    CreatedTopic,
+    CreatePartitions,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreateTopics,
+    CreateTopicsResponse,
+    DeletedTopic,
+    DeleteTopics,
+    DeleteTopicsResponse,
+    TopicReference,
+)
+
+Wanted = TypeVar("Wanted")
+Result = TypeVar("Result")
+
+logger = logging.getLogger("groupcoord.host")
+
+DEFAULT = -1
+METADATA_TOPIC = "__cluster_metadata"
+TOPIC_DENIED = "Topic authorization failed."
+
+
+def answer_create_topics(
+    request: CreateTopics,
+    topics: TopicRegistry,
+    node_ids: Sequence[int],
+    config: Config,
+    permissions: Permissions = UNRESTRICTED,
+) -> CreateTopicsResponse:
+    """Create topics. A name that comes twice is refused, with one entry for all; as in Kafka, refusals come last."""
+    asked = Counter(topic.name for topic in request.topics)
+    refusals = _creation_refusals(asked, permissions)
+    distinct = {topic.name: topic for topic in request.topics}
+    counts = {name: _partition_count(topic, config.num_partitions) for name, topic in distinct.items()}
+    total = sum(max(counts[name], 0) for name in distinct if name not in refusals)
+
+    def create(edit: TopicEdit, topic: CreatableTopic) -> CreatedTopic:
+        if topic.name in refusals:
+            raise refusals[topic.name]
+        if total > MAX_PARTITIONS_PER_REQUEST:
+            raise TopicError(ErrorCode.POLICY_VIOLATION, TOO_MANY_PARTITIONS)
+        edit.check_new(topic.name)
+        configs = _configs_of(topic)
+        _check_layout(topic, node_ids)
+        made = edit.create(topic.name, counts[topic.name], configs=configs)
+        config_error = permissions.topic_error(topic.name, Operation.DESCRIBE_CONFIGS)
+        if config_error is not ErrorCode.NONE:
+            return CreatedTopic(topic.name, ErrorCode.NONE, None, made.topic_id, topic_config_error_code=config_error)
+        told = created_configs(made, config)
+        return CreatedTopic(topic.name, ErrorCode.NONE, None, made.topic_id, made.partition_count, len(node_ids), told)
+
+    def refused(topic: CreatableTopic, error: TopicError) -> CreatedTopic:
+        return CreatedTopic(topic.name, error.error_code, error.message)
+
+    ordered = sorted(distinct.values(), key=lambda topic: topic.name in refusals)
+    return CreateTopicsResponse(_change(topics, ordered, create, refused, dry_run=request.validate_only))
+
+
+def _creation_refusals(asked: Counter[str], permissions: Permissions) -> dict[str, TopicError]:
+    may_create_all = permissions.on_cluster(Operation.CREATE)
+    refusals = {}
+    for name, count in asked.items():
+        if count > 1:
+            refusals[name] = TopicError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        elif name == METADATA_TOPIC:
+            message = f"Creation of internal topic {METADATA_TOPIC} is prohibited."
+            refusals[name] = TopicError(ErrorCode.INVALID_REQUEST, message)
+        elif not may_create_all and not permissions.on_topic(name, Operation.CREATE):
+            refusals[name] = TopicError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
+    return refusals
+
+
+def answer_create_partitions(
+    request: CreatePartitions, topics: TopicRegistry, node_ids: Sequence[int], permissions: Permissions = UNRESTRICTED
+) -> CreatePartitionsResponse:
+    """Add partitions to topics. A name that comes twice is refused, with one entry for all; refusals come first."""
+    asked = Counter(topic.name for topic in request.topics)
+    refusals = {}
+    for name, times in asked.items():
+        if times > 1:
+            refusals[name] = TopicError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        elif not permissions.on_topic(name, Operation.ALTER):
+            refusals[name] = TopicError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
+    distinct = {topic.name: topic for topic in request.topics}
+    total = sum(
+        max(topic.count - (topics.partition_count(topic.name) or topic.count), 0)
+        for topic in distinct.values()
+        if topic.name not in refusals
+    )
+
+    def extend(edit: TopicEdit, topic: CreatePartitionsTopic) -> CreatedPartitions:
+        if topic.name in refusals:
+            raise refusals[topic.name]
+        before = topics.partition_count(topic.name)
+        if before is not None and total > MAX_PARTITIONS_PER_REQUEST:
+            raise TopicError(ErrorCode.POLICY_VIOLATION, TOO_MANY_ADDITIONAL_PARTITIONS)
+        if topic.name == OFFSETS_TOPIC:
+            raise TopicError(ErrorCode.INVALID_REQUEST, f"Topic '{OFFSETS_TOPIC}' keeps its number of partitions.")
+        edit.check_extension(topic.name, topic.count)
+        if topic.assignments is not None:
+            _check_new_assignments(topic.assignments, before or 0, topic.count - (before or 0), node_ids)
+        edit.extend(topic.name, topic.count)
+        return CreatedPartitions(topic.name, ErrorCode.NONE)
+
+    def refused(topic: CreatePartitionsTopic, error: TopicError) -> CreatedPartitions:
+        return CreatedPartitions(topic.name, error.error_code, error.message)
+
+    ordered = sorted(distinct.values(), key=lambda topic: topic.name not in refusals)
+    return CreatePartitionsResponse(_change(topics, ordered, extend, refused, dry_run=request.validate_only))
+
+
+def answer_delete_topics(
+    request: DeleteTopics, topics: TopicRegistry, permissions: Permissions = UNRESTRICTED
+) -> tuple[DeleteTopicsResponse, list[Topic]]:
+    """Delete topics by name or id.
+
+    Returns:
+        The answer, and the topics that are gone.
+    """
+    if permissions.on_cluster(Operation.DELETE):
+        permissions = UNRESTRICTED
+    asked = Counter(request.topics)
+    ids = {reference.topic_id for reference in request.topics if reference.name is None}
+    # An id whose topic is named as well is answered with the name.
+    named = {
+        topics.topic_id(name)
+        for name, topic_id in request.topics
+        if name is not None and topic_id == ZERO_UUID and _may_delete(name, permissions)
+    }
+    well_formed = dict.fromkeys(
+        reference
+        for reference in request.topics
+        if _names_once(reference) and (reference.name is not None or reference.topic_id not in named)
+    )
+    # Each of the others is answered, however often it comes.
+    malformed = [reference for reference in request.topics if not _names_once(reference)]
+    gone: list[Topic] = []
+
+    def delete(edit: TopicEdit, reference: TopicReference) -> DeletedTopic:
+        topic = _to_delete(reference, asked[reference], ids, topics, permissions)
+        edit.delete(topic.name)
+        gone.append(topic)
+        return DeletedTopic(topic.name, topic.topic_id, ErrorCode.NONE)
+
+    def refused(reference: TopicReference, error: TopicError) -> DeletedTopic:
+        name, topic_id = reference
+        if error.error_code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            # Whoever may describe a topic is told the name that belongs to an id.
+            known = topics.topic_name(topic_id)
+            if known is not None and permissions.on_topic(known, Operation.DESCRIBE):
+                name = known
+        elif name is not None and topic_id == ZERO_UUID and asked[reference] == 1:
+            topic_id = topics.topic_id(name) or ZERO_UUID
+        return DeletedTopic(name, topic_id, error.error_code, error.message)
+
+    results = _change(topics, [*malformed, *well_formed], delete, refused)
+    return DeleteTopicsResponse(results), [topic for topic in gone if topics.get_by_id(topic.topic_id) is None]
+
+
+def _names_once(reference: TopicReference) -> bool:
+    return (reference.name is None) != (reference.topic_id == ZERO_UUID)
+
+
+def _may_delete(name: str, permissions: Permissions) -> bool:
+    return permissions.on_topic(name, Operation.DESCRIBE) and permissions.on_topic(name, Operation.DELETE)
+
+
+def _to_delete(
+    reference: TopicReference, count: int, ids: set[UUID], topics: TopicRegistry, permissions: Permissions
+) -> Topic:
+    name, topic_id = reference
+    if name is not None and topic_id != ZERO_UUID:
+        raise TopicError(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
+    if name is None and topic_id == ZERO_UUID:
+        raise TopicError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
+    if count > 1:
+        raise TopicError(ErrorCode.INVALID_REQUEST, f"Duplicate topic {'id' if name is None else 'name'}.")
+    if name is not None and not permissions.on_topic(name, Operation.DESCRIBE):
+        raise TopicError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, TOPIC_DENIED)
+    topic = topics.get_by_id(topic_id) if name is None else topics.get(name)
+    if topic is None and name is None:
+        raise TopicError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+    if topic is None:
+        raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+    if not permissions.on_topic(topic.name, Operation.DELETE):
+        raise TopicError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, TOPIC_DENIED)
+    if name is not None and topic.topic_id in ids:
+        message = "The provided topic name maps to an ID that was already supplied."
+        raise TopicError(ErrorCode.INVALID_REQUEST, message)
+    if topic.name == OFFSETS_TOPIC:
+        raise TopicError(ErrorCode.INVALID_REQUEST, f"Topic '{OFFSETS_TOPIC}' can't be deleted: the offsets are in it.")
+    return topic
+
+
+def _change(
+    topics: TopicRegistry,
+    wanted: Iterable[Wanted],
+    change: Callable[[TopicEdit, Wanted], Result],
+    refused: Callable[[Wanted, TopicError], Result],
+    *,
+    dry_run: bool = False,
+) -> tuple[Result, ...]:
+    """Make the changes that are possible, in one edit; answer each with its result or its error."""
+    wanted = list(wanted)
+    results = []
+    try:
+        with topics.edit(dry_run=dry_run) as edit:
+            for item in wanted:
+                try:
+                    results.append(change(edit, item))
+                except TopicError as error:
+                    results.append(refused(item, error))
+    except OSError as error:
+        logger.error("the topics could not be written: %s", error)
+        failure = TopicError(ErrorCode.KAFKA_STORAGE_ERROR, "The topics could not be written.")
+        return tuple(refused(item, failure) for item in wanted)
+    return tuple(results)
+
+
+def _partition_count(topic: CreatableTopic, default_partition_count: int) -> int:
+    if topic.assignments:
+        return len(topic.assignments)
+    return default_partition_count if topic.num_partitions == DEFAULT else topic.num_partitions
+
+
+def _configs_of(topic: CreatableTopic) -> Configs:
+    """Return the settings that a new topic shall have; of a name that comes twice, the last value counts."""
+    for config in topic.configs:
+        if config.value is None:
+            message = f"Null value not supported for topic configs: {config.name}"
+            raise TopicError(ErrorCode.INVALID_CONFIG, message)
+    try:
+        return checked_topic_configs({config.name: config.value or "" for config in topic.configs})
+    except ConfigError as error:
+        raise TopicError(ErrorCode.INVALID_CONFIG, str(error)) from None
+
+
+def _check_layout(topic: CreatableTopic, node_ids: Sequence[int]) -> None:
+    if topic.assignments:
+        _check_manual_layout(topic, node_ids)
+        return
+    factor = topic.replication_factor
+    if factor < DEFAULT or factor == 0:
+        message = "Replication factor must be larger than 0, or -1 to use the default value."
+        raise TopicError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
+    if topic.num_partitions < DEFAULT or topic.num_partitions == 0:
+        message = "Number of partitions was set to an invalid non-positive value."
+        raise TopicError(ErrorCode.INVALID_PARTITIONS, message)
+    if factor > len(node_ids):
+        message = (
+            f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} cannot be "
+            f"reached because only {len(node_ids)} broker(s) are registered."
+        )
+        raise TopicError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
+
+
+def _check_manual_layout(topic: CreatableTopic, node_ids: Sequence[int]) -> None:
+    prefix = "A manual partition assignment was specified, but"
+    if topic.replication_factor != DEFAULT:
+        raise TopicError(ErrorCode.INVALID_REQUEST, f"{prefix} replication factor was not set to -1.")
+    if topic.num_partitions != DEFAULT:
+        raise TopicError(ErrorCode.INVALID_REQUEST, f"{prefix} numPartitions was not set to -1.")
+    seen: set[int] = set()
+    for partition_index, broker_ids in topic.assignments:
+        if partition_index in seen:
+            message = f"Found multiple manual partition assignments for partition {partition_index}"
+            raise TopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+        seen.add(partition_index)
+        _check_assignment(partition_index, broker_ids, node_ids)
+    if seen != set(range(len(seen))):
+        message = "partitions should be a consecutive 0-based integer sequence"
+        raise TopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+
+
+def _check_new_assignments(
+    assignments: tuple[tuple[int, ...], ...], first: int, added: int, node_ids: Sequence[int]
+) -> None:
+    if len(assignments) != added:
+        message = (
+            f"Attempted to add {added} additional partition(s), "
+            f"but only {len(assignments)} assignment(s) were specified."
+        )
+        raise TopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+    for partition_index, broker_ids in enumerate(assignments, first):
+        _check_assignment(partition_index, broker_ids, node_ids)
+
+
+def _check_assignment(partition_index: int, broker_ids: tuple[int, ...], node_ids: Sequence[int]) -> None:
+    """Check a manual assignment, of which nothing is kept: so it must begin with who leads the partition anyway."""
+    check_replicas(broker_ids, node_ids)
+    leader_id = preferred_leader(node_ids, partition_index)
+    if broker_ids[0] != leader_id:
+        message = (
+            f"This server keeps no manual assignments: partition {partition_index} is led by node {leader_id} first, "
+            f"not by node {broker_ids[0]}. Move its leader when the topic is there."
+        )
+        raise TopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)

@@ -1,0 +1,146 @@
+"""DescribeTopicPartitions and DescribeLogDirs: topics a limited number of partitions at a time, and where logs lie.
+
+Sources: ``DescribeTopicPartitionsRequestHandler``, ``KRaftMetadataCache``, ``ReplicaManager.describeLogDirs`` of Apache
+Kafka 4.4, as recorded.
+"""
+
+from __future__ import annotations
+
+import shutil
+
+from groupcoord.broker.cluster.leadership import Leadership
+from groupcoord.broker.records.topic_data import TopicData
+from groupcoord.broker.topics.registry import Topic, TopicError, TopicRegistry, check_topic_name
+from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
+from groupcoord.core.java.hashing import string_sort_key
+from groupcoord.errors import ErrorCode
+from groupcoord.topic_logs.errors import FailedLogError
+from groupcoord.wire.cluster_messages import (
+    DescribeLogDirs,
+    DescribeLogDirsResponse,
+    DescribeTopicPartitions,
+    DescribeTopicPartitionsResponse,
+    LogDir,
+    LogDirPartition,
+    LogDirTopic,
+    PartitionCursor,
+    TopicPartitionDescription,
+    TopicPartitionsDescription,
+)
+from groupcoord.wire.pacing import paced
+
+PARTITIONS_MAX = 2_000
+"""Kafka's ``max.request.partition.size.limit``."""
+
+IN_MEMORY = "memory"
+"""What stands for the folder of logs that lie in none."""
+
+
+def answer_describe_topic_partitions(
+    request: DescribeTopicPartitions,
+    topics: TopicRegistry,
+    leadership: Leadership,
+    permissions: Permissions = UNRESTRICTED,
+) -> DescribeTopicPartitionsResponse:
+    """Describe topics in the order of their names, from the cursor on. Those that may not be described come last."""
+    cursor = request.cursor
+    names = set(request.names) or {topic.name for topic in topics}
+    begin = "" if cursor is None else cursor.topic_name
+    begin_key = string_sort_key(begin)
+    wanted = [name for name in sorted(names, key=string_sort_key) if string_sort_key(name) >= begin_key]
+    if cursor is not None and (cursor.partition_index < 0 or (request.names and begin not in names)):
+        return _refused(request, ErrorCode.INVALID_REQUEST)
+    if "" in wanted:
+        return _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR)
+    allowed = [name for name in wanted if permissions.on_topic(name, Operation.DESCRIBE)]
+    hidden = set(wanted).difference(allowed) if request.names else set()
+    denied = [
+        TopicPartitionsDescription(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name) for name in wanted if name in hidden
+    ]
+    left = max(min(request.response_partition_limit, PARTITIONS_MAX), 1)
+    described: list[TopicPartitionsDescription] = []
+    for name in paced(allowed):
+        if left == 0:
+            return DescribeTopicPartitionsResponse((*described, *denied), PartitionCursor(name, 0))
+        topic = topics.get(name)
+        first = cursor.partition_index if cursor is not None and name == begin else 0
+        end = first if topic is None else min(max(topic.partition_count, first), first + left)
+        described.append(_describe(name, topic, range(first, end), leadership, permissions))
+        if topic is not None and end < topic.partition_count:
+            return DescribeTopicPartitionsResponse((*described, *denied), PartitionCursor(name, end))
+        left -= end - first
+    return DescribeTopicPartitionsResponse((*described, *denied))
+
+
+def _refused(request: DescribeTopicPartitions, error_code: ErrorCode) -> DescribeTopicPartitionsResponse:
+    refused = tuple(TopicPartitionsDescription(error_code, name) for name in paced(request.names))
+    return DescribeTopicPartitionsResponse(refused)
+
+
+def _describe(
+    name: str, topic: Topic | None, indexes: range, leadership: Leadership, permissions: Permissions
+) -> TopicPartitionsDescription:
+    operations = permissions.topic_operations(name)
+    if topic is None:
+        error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        try:
+            check_topic_name(name)
+        except TopicError as error:
+            error_code = error.error_code
+        return TopicPartitionsDescription(error_code, name, authorized_operations=operations)
+    partitions = tuple(_partition(topic, index, leadership) for index in indexes)
+    return TopicPartitionsDescription(ErrorCode.NONE, name, topic.topic_id, topic.is_internal, partitions, operations)
+
+
+def _partition(topic: Topic, index: int, leadership: Leadership) -> TopicPartitionDescription:
+    leader_id, leader_epoch = leadership.leader(topic, index)
+    replicas = leadership.replicas(topic, index)
+    in_sync = leadership.in_sync(replicas)
+    offline = tuple(node_id for node_id in replicas if node_id not in in_sync)
+    error_code = ErrorCode.NONE if in_sync else ErrorCode.LEADER_NOT_AVAILABLE
+    return TopicPartitionDescription(index, leader_id, leader_epoch, replicas, in_sync, offline, error_code)
+
+
+def answer_describe_log_dirs(
+    request: DescribeLogDirs, data: TopicData, permissions: Permissions = UNRESTRICTED
+) -> DescribeLogDirsResponse:
+    """Tell how large the logs of partitions are; partitions that there aren't are left out, each is told once.
+
+    What the data directory's volume has and is left of it is told, too; of what lies in memory it isn't. If one of the
+    logs can't be read, the folder is answered KAFKA_STORAGE_ERROR, as one that a broker has taken out of service.
+    """
+    if not permissions.on_cluster(Operation.DESCRIBE):
+        return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    asked: dict[str, dict[int, None]] = {}
+    if request.topics is None:
+        asked = {topic.name: dict.fromkeys(range(topic.partition_count)) for topic in data.topics}
+    else:
+        for wanted in paced(request.topics):
+            asked.setdefault(wanted.topic, {}).update(dict.fromkeys(wanted.partition_indexes))
+    folder = data.topics.directory
+    log_dir = IN_MEMORY if folder is None else str(folder.absolute())
+    try:
+        told = _log_sizes(asked, data)
+        volume = None if folder is None else shutil.disk_usage(folder)
+    except (FailedLogError, OSError):
+        return DescribeLogDirsResponse((LogDir(log_dir, (), error_code=ErrorCode.KAFKA_STORAGE_ERROR),))
+    if volume is None:
+        return DescribeLogDirsResponse((LogDir(log_dir, told),))
+    return DescribeLogDirsResponse((LogDir(log_dir, told, volume.total, volume.free),))
+
+
+def _log_sizes(asked: dict[str, dict[int, None]], data: TopicData) -> tuple[LogDirTopic, ...]:
+    told = []
+    for name, indexes in paced(list(asked.items())):
+        topic = data.topics.get(name)
+        if topic is not None and not topic.is_internal:
+            found = [index for index in paced(list(indexes)) if topic.has_partition(index)]
+            if found:
+                sizes = tuple(LogDirPartition(index, _size_bytes(data, topic, index)) for index in paced(found))
+                told.append(LogDirTopic(name, sizes))
+    return tuple(told)
+
+
+def _size_bytes(data: TopicData, topic: Topic, index: int) -> int:
+    log = data.whole.log(topic, index)
+    return 0 if log is None else log.readable_bytes(log.start_offset, log.end_offset)

@@ -1,0 +1,345 @@
+"""The topics of a host: their names, ids and partition counts, kept in one file of the data directory.
+
+What they hold is elsewhere (:mod:`groupcoord.broker.records.topic_data`). Rules and messages are those of Apache Kafka
+4.4 (``Topic``, ``ReplicationControlManager``).
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import re
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import UUID, uuid4
+
+from groupcoord.broker.configs.definitions import NO_CONFIGS, Configs
+from groupcoord.broker.json_file import DataFileError, JsonFile
+from groupcoord.core.records import OFFSETS_TOPIC
+from groupcoord.errors import ErrorCode, GroupcoordError
+
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})
+MAX_NAME_LENGTH = 249
+MAX_PARTITIONS_PER_REQUEST = 10_000
+TOO_MANY_PARTITIONS = "Excessively large number of partitions per request."
+TOO_MANY_ADDITIONAL_PARTITIONS = "Excessively large number of additional partitions per request."
+
+FILE_NAME = "topics.json"
+
+_LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
+
+
+class Topic(NamedTuple):
+    """One topic, with the settings that it has of its own."""
+
+    name: str
+    topic_id: UUID
+    partition_count: int
+    configs: Configs = NO_CONFIGS
+
+    @property
+    def is_internal(self) -> bool:
+        """True for the topics that Kafka keeps its own state in."""
+        return self.name in INTERNAL_TOPICS
+
+    def has_partition(self, index: int) -> bool:
+        """Tell whether there is a partition of this number."""
+        return 0 <= index < self.partition_count
+
+
+class TopicError(GroupcoordError):
+    """A topic can't be made or changed as asked: the code and the message that a client is answered with."""
+
+    def __init__(self, error_code: ErrorCode, message: str | None) -> None:
+        super().__init__(message or error_code.name)
+        self.error_code = error_code
+        self.message = message
+
+
+class TopicFileError(DataFileError):
+    """The file of topics can't be read or does not hold what it should; the message names the file and the reason."""
+
+
+def check_topic_name(name: str) -> None:
+    """Check a topic's name by Kafka's rules: 1 to 249 of ASCII letters, digits, dot, underscore and dash; not ``.``
+    or ``..``.
+
+    Raises:
+        TopicError: INVALID_TOPIC_EXCEPTION, with the reason.
+    """
+    reason = None
+    if not name:
+        reason = "the empty string is not allowed"
+    elif name in (".", ".."):
+        reason = f"'{name}' is not allowed"
+    elif len(name) > MAX_NAME_LENGTH:
+        reason = f"the length of '{name}' is longer than the max allowed length {MAX_NAME_LENGTH}"
+    elif not _LEGAL_NAME.fullmatch(name):
+        reason = f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    if reason is not None:
+        raise TopicError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+
+
+def check_replicas(broker_ids: tuple[int, ...], node_ids: Collection[int]) -> None:
+    """Check that replicas shall be where they can be, on nodes that there are.
+
+    Raises:
+        TopicError: INVALID_REPLICA_ASSIGNMENT.
+    """
+    reason = None
+    strangers = sorted(broker_id for broker_id in broker_ids if broker_id not in node_ids)
+    repeated = [broker_id for broker_id in broker_ids if broker_ids.count(broker_id) > 1]
+    if not broker_ids:
+        reason = "an empty replica list."
+    elif strangers:
+        reason = f"broker {strangers[0]}, but no such broker is registered."
+    elif repeated:
+        reason = f"the broker {repeated[0]} more than once."
+    if reason is not None:
+        message = f"The manual partition assignment includes {reason}"
+        raise TopicError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+
+
+def _collision_key(name: str) -> str:
+    return name.replace(".", "_")
+
+
+class TopicEdit:
+    """Changes to a :class:`TopicRegistry` that take effect together, see :meth:`TopicRegistry.edit`.
+
+    Each method makes one change or raises :class:`TopicError` and makes none.
+    """
+
+    def __init__(self, topics: dict[str, Topic], new_id: Callable[[], UUID]) -> None:
+        self.topics = dict(topics)
+        # Kafka checks for collisions against the topics there were before the request, not against each other.
+        self._names_by_collision_key = {_collision_key(name): name for name in topics}
+        self._new_id = new_id
+        self._partitions_added = 0
+
+    def check_new(self, name: str) -> None:
+        """Check that a topic of this name can be added.
+
+        Raises:
+            TopicError: INVALID_TOPIC_EXCEPTION (a bad name, or it differs from another only in ``.`` and ``_``) or
+                TOPIC_ALREADY_EXISTS.
+        """
+        check_topic_name(name)
+        if name in self.topics:
+            raise TopicError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        other = self._names_by_collision_key.get(_collision_key(name))
+        if other is not None:
+            message = f"Topic '{name}' collides with existing topic: {other}"
+            raise TopicError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
+
+    def create(
+        self, name: str, partition_count: int, topic_id: UUID | None = None, configs: Configs = NO_CONFIGS
+    ) -> Topic:
+        """Add a topic, with a new id unless one is given. Its settings were checked.
+
+        Raises:
+            TopicError: what :meth:`check_new` finds, INVALID_PARTITIONS, or POLICY_VIOLATION for more than 10,000
+                new partitions in one edit.
+        """
+        self.check_new(name)
+        if partition_count <= 0:
+            message = "Number of partitions was set to an invalid non-positive value."
+            raise TopicError(ErrorCode.INVALID_PARTITIONS, message)
+        self._count_added(partition_count, TOO_MANY_PARTITIONS)
+        topic = Topic(name, topic_id or self._new_id(), partition_count, configs)
+        self.topics[name] = topic
+        return topic
+
+    def check_extension(self, name: str, partition_count: int) -> Topic:
+        """Check that a topic can be given more partitions, and return it.
+
+        Raises:
+            TopicError: UNKNOWN_TOPIC_OR_PARTITION, or INVALID_PARTITIONS (not more than it has).
+        """
+        topic = self.topics.get(name)
+        if topic is None:
+            raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+        if partition_count == topic.partition_count:
+            raise TopicError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {partition_count} partition(s).")
+        if partition_count < topic.partition_count:
+            message = (
+                f"The topic {name} currently has {topic.partition_count} partition(s); "
+                f"{partition_count} would not be an increase."
+            )
+            raise TopicError(ErrorCode.INVALID_PARTITIONS, message)
+        return topic
+
+    def extend(self, name: str, partition_count: int) -> Topic:
+        """Give a topic more partitions, ``partition_count`` in all.
+
+        Raises:
+            TopicError: what :meth:`check_extension` finds, or POLICY_VIOLATION.
+        """
+        topic = self.check_extension(name, partition_count)
+        added = partition_count - topic.partition_count
+        self._count_added(added, TOO_MANY_ADDITIONAL_PARTITIONS)
+        self.topics[name] = topic = topic._replace(partition_count=partition_count)
+        return topic
+
+    def configure(self, name: str, configs: Configs) -> None:
+        """Give a topic all the settings of its own that it shall have, which were checked.
+
+        Raises:
+            TopicError: UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        topic = self.topics.get(name)
+        if topic is None:
+            raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+        self.topics[name] = topic._replace(configs=configs)
+
+    def delete(self, name: str) -> Topic:
+        """Remove a topic.
+
+        Raises:
+            TopicError: UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        topic = self.topics.pop(name, None)
+        if topic is None:
+            raise TopicError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+        return topic
+
+    def _count_added(self, partition_count: int, message: str) -> None:
+        if self._partitions_added + partition_count > MAX_PARTITIONS_PER_REQUEST:
+            raise TopicError(ErrorCode.POLICY_VIOLATION, message)
+        self._partitions_added += partition_count
+
+
+class TopicRegistry:
+    """The topics of a host, and the id of its cluster. The coordinator's ``TopicResolver``.
+
+    Args:
+        directory: where ``topics.json`` lies or will lie; None keeps everything in memory.
+        new_id: makes the ids of topics and of the cluster; random by default.
+
+    Raises:
+        TopicFileError: the file is there but can't be read or is not a list of topics.
+
+    Attributes:
+        directory: where they are kept.
+    """
+
+    def __init__(self, directory: Path | None = None, *, new_id: Callable[[], UUID] = uuid4) -> None:
+        self._new_id = new_id
+        self.directory = None if directory is None else Path(directory)
+        self._file = JsonFile(directory, FILE_NAME, "a list of topics", TopicFileError)
+        self._topics: dict[str, Topic] = {}
+        self._by_id: dict[UUID, Topic] = {}
+        self._cluster_id: UUID | None = None
+        kept = self._file.read(_parsed)
+        if kept is not None:
+            self._cluster_id, topics = kept
+            self._set(topics)
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's id as Kafka writes ids: 22 characters of URL-safe base64."""
+        if self._cluster_id is None:
+            self._cluster_id = self._new_id()
+        return base64.urlsafe_b64encode(self._cluster_id.bytes).decode().rstrip("=")
+
+    def __len__(self) -> int:
+        return len(self._topics)
+
+    def __iter__(self) -> Iterator[Topic]:
+        return iter(self._topics.values())
+
+    def get(self, name: str) -> Topic | None:
+        """Return the topic of this name, or None."""
+        return self._topics.get(name)
+
+    def get_by_id(self, topic_id: UUID) -> Topic | None:
+        """Return the topic with this id, or None."""
+        return self._by_id.get(topic_id)
+
+    def partition_count(self, name: str) -> int | None:
+        """Return how many partitions a topic has; None if there is no such topic."""
+        topic = self._topics.get(name)
+        return None if topic is None else topic.partition_count
+
+    def topic_id(self, name: str) -> UUID | None:
+        """Return the id of a topic; None if there is no such topic."""
+        topic = self._topics.get(name)
+        return None if topic is None else topic.topic_id
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        """Return the name of the topic with this id; None if there is none."""
+        topic = self._by_id.get(topic_id)
+        return None if topic is None else topic.name
+
+    @contextlib.contextmanager
+    def edit(self, *, dry_run: bool = False) -> Iterator[TopicEdit]:
+        """Change topics: all changes made in the ``with`` block are written at its end, or none if it raises.
+
+        Args:
+            dry_run: only check the changes, make none.
+
+        >>> registry = TopicRegistry()
+        >>> with registry.edit() as edit:
+        ...     _ = edit.create("orders", 12)
+        >>> registry.partition_count("orders")
+        12
+
+        Raises:
+            OSError: the file can't be written; nothing has changed then.
+        """
+        edit = TopicEdit(self._topics, self._new_id)
+        yield edit
+        if not dry_run and edit.topics != self._topics:
+            self._file.write(partial(self._content, edit.topics))
+            self._set(edit.topics)
+
+    def ensure(self, name: str, partition_count: int) -> None:
+        """Create a topic, or extend it to this many partitions if it has fewer.
+
+        Raises:
+            TopicError: it has more partitions than that (INVALID_PARTITIONS), or can't be made.
+            OSError: the file can't be written.
+        """
+        with self.edit() as edit:
+            topic = self.get(name)
+            if topic is None:
+                edit.create(name, partition_count)
+            elif topic.partition_count != partition_count:
+                edit.extend(name, partition_count)
+
+    def _set(self, topics: dict[str, Topic]) -> None:
+        self._topics = topics
+        self._by_id = {topic.topic_id: topic for topic in topics.values()}
+
+    def _content(self, topics: dict[str, Topic]) -> dict[str, object]:
+        return {
+            "cluster_id": self.cluster_id,
+            "topics": {topic.name: _entry(topic) for topic in topics.values()},
+        }
+
+
+def _entry(topic: Topic) -> dict[str, object]:
+    entry: dict[str, object] = {"id": str(topic.topic_id), "partitions": topic.partition_count}
+    return entry | {"configs": dict(topic.configs)} if topic.configs else entry
+
+
+def _parsed(content: dict[str, Any]) -> tuple[UUID, dict[str, Topic]]:
+    cluster_id = UUID(bytes=base64.urlsafe_b64decode(content["cluster_id"] + "=="))
+    try:
+        topics = {name: _topic(name, entry) for name, entry in content["topics"].items()}
+    except TopicError as error:
+        raise TopicFileError(str(error)) from error
+    if len({topic.topic_id for topic in topics.values()}) != len(topics):
+        raise TopicFileError("two topics have the same id")
+    return cluster_id, topics
+
+
+def _topic(name: str, entry: dict[str, Any]) -> Topic:
+    check_topic_name(name)
+    configs = {str(key): str(value) for key, value in entry.get("configs", {}).items()}
+    partition_count = entry["partitions"]
+    if not isinstance(partition_count, int) or isinstance(partition_count, bool) or partition_count < 1:
+        raise ValueError(f"topic {name} has {partition_count!r} partitions")
+    return Topic(name, UUID(str(entry["id"])), partition_count, configs)

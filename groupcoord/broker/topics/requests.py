@@ -1,0 +1,146 @@
+"""Requests about topics and settings: who answers which, and who is told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from groupcoord.broker.cluster.metadata import answer_metadata, topics_to_create
+from groupcoord.broker.cluster.nodes import Nodes
+from groupcoord.broker.configs.altering import altered_topics, answer_alter_configs, answer_incremental_alter_configs
+from groupcoord.broker.configs.describing import answer_describe_configs, answer_list_config_resources
+from groupcoord.broker.configs.groups import GroupConfigs
+from groupcoord.broker.configs.resources import Resources
+from groupcoord.broker.connection import Connection
+from groupcoord.broker.notices import Notices
+from groupcoord.broker.records.topic_data import TopicData
+from groupcoord.broker.topics.changes import answer_create_partitions, answer_create_topics, answer_delete_topics
+from groupcoord.broker.topics.registry import Topic
+from groupcoord.config import Config
+from groupcoord.core.front.authorization import Permissions
+from groupcoord.errors import ErrorCode
+from groupcoord.wire import WireResponse
+from groupcoord.wire.broker_messages import (
+    CreatableTopic,
+    CreatePartitions,
+    CreateTopics,
+    CreateTopicsResponse,
+    DeleteTopics,
+    Metadata,
+)
+from groupcoord.wire.config_messages import AlterConfigs, DescribeConfigs, IncrementalAlterConfigs, ListConfigResources
+
+
+class TopicRequests:
+    """Answers what clients ask of topics and settings, and tells the group coordinators of what has changed.
+
+    Args:
+        config: the settings.
+        node_id: of the node that answers.
+        data: the topics and what they hold.
+        group_configs: the settings that groups have of their own.
+        nodes: who leads what, and who is told of changes.
+        notices: where settings without effect are told.
+        permissions_of: returns what a connection's client may do.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: Config,
+        node_id: int,
+        data: TopicData,
+        group_configs: GroupConfigs,
+        nodes: Nodes,
+        notices: Notices,
+        permissions_of: Callable[[Connection], Permissions],
+    ) -> None:
+        self._config = config
+        self._data = data
+        self._topics = data.topics
+        self._nodes = nodes
+        self._notices = notices
+        self._permissions_of = permissions_of
+        self._resources = Resources(config, node_id, data.topics, group_configs)
+
+    def handlers(self) -> dict[type, Callable[[Connection, Any], WireResponse | None]]:
+        """Return what answers each request."""
+        return {
+            Metadata: self._metadata,
+            CreateTopics: self._create_topics,
+            CreatePartitions: self._create_partitions,
+            DeleteTopics: self._delete_topics,
+            DescribeConfigs: self._describe_configs,
+            IncrementalAlterConfigs: self._alter_some_configs,
+            AlterConfigs: self._alter_configs,
+            ListConfigResources: self._list_config_resources,
+        }
+
+    # ------------------------------------------------------------ topics
+
+    def _metadata(self, connection: Connection, request: Metadata) -> WireResponse | None:
+        auto_creates, leadership = self._config.auto_create_topics_enable, self._nodes.leadership
+        response = answer_metadata(
+            request,
+            leadership,
+            self._topics,
+            self._permissions_of(connection),
+            auto_creates=auto_creates,
+            told=connection.nodes,
+        )
+        missing = topics_to_create(request, response) if auto_creates else []
+        if missing:
+            wanted = CreateTopics(tuple(CreatableTopic(name) for name in missing))
+            self._tell_created(answer_create_topics(wanted, self._topics, leadership.node_ids, self._config))
+        return response
+
+    def _create_topics(self, connection: Connection, request: CreateTopics) -> WireResponse | None:
+        before = self._present([topic.name for topic in request.topics if topic.configs])
+        node_ids, permissions = self._nodes.leadership.node_ids, self._permissions_of(connection)
+        response = answer_create_topics(request, self._topics, node_ids, self._config, permissions)
+        if not request.validate_only:
+            self._tell_created(response)
+            self._notices.topics_changed(before)
+        return response
+
+    def _present(self, names: list[str]) -> dict[str, Topic | None]:
+        """Return topics as they are now, by name."""
+        return {name: self._topics.get(name) for name in names}
+
+    def _tell_created(self, response: CreateTopicsResponse) -> None:
+        created = [topic.name for topic in response.topics if topic.error_code is ErrorCode.NONE]
+        if created:
+            self._nodes.topics_created(created)
+
+    def _create_partitions(self, connection: Connection, request: CreatePartitions) -> WireResponse | None:
+        node_ids, permissions = self._nodes.leadership.node_ids, self._permissions_of(connection)
+        response = answer_create_partitions(request, self._topics, node_ids, permissions)
+        self._nodes.topics_changed([topic.name for topic in request.topics])
+        return response
+
+    def _delete_topics(self, connection: Connection, request: DeleteTopics) -> WireResponse | None:
+        response, gone = answer_delete_topics(request, self._topics, self._permissions_of(connection))
+        for topic in gone:
+            self._nodes.topic_deleted(topic)
+            self._data.delete(topic)
+        return response
+
+    # ------------------------------------------------------------ settings
+
+    def _describe_configs(self, connection: Connection, request: DescribeConfigs) -> WireResponse | None:
+        return answer_describe_configs(request, self._resources, self._permissions_of(connection))
+
+    def _alter_some_configs(self, connection: Connection, request: IncrementalAlterConfigs) -> WireResponse | None:
+        before = self._present(altered_topics(request))
+        response = answer_incremental_alter_configs(request, self._resources, self._permissions_of(connection))
+        self._notices.topics_changed(before)
+        return response
+
+    def _alter_configs(self, connection: Connection, request: AlterConfigs) -> WireResponse | None:
+        before = self._present(altered_topics(request))
+        response = answer_alter_configs(request, self._resources, self._permissions_of(connection))
+        self._notices.topics_changed(before)
+        return response
+
+    def _list_config_resources(self, connection: Connection, request: ListConfigResources) -> WireResponse | None:
+        return answer_list_config_resources(request, self._resources, self._permissions_of(connection))

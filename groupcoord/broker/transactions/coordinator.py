@@ -1,0 +1,587 @@
+"""The transaction coordinator of a server, without sockets: producer ids, epochs, and how transactions end.
+
+It serves what is written in transactions (KIP-98, KIP-447, KIP-890): a producer adds partitions and groups to its
+transaction, writes to the ones and commits offsets of the others; when the transaction ends, markers go to the log
+partitions of those groups through the :class:`~groupcoord.GroupCoordinator`, and to the logs of those partitions.
+Answers and their order are those of Apache Kafka 4.4 (``TransactionCoordinator``), as recorded.
+
+What a restart must know is in the transaction log before anything is answered. A transaction that was open stays
+open; one whose outcome was decided gets its markers at the start, some perhaps a second time, which changes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Collection
+from typing import Any
+
+from attrs import define, field
+
+from groupcoord.broker.limited_log import LimitedLog
+from groupcoord.broker.records.topic_data import TopicData
+from groupcoord.broker.topics.registry import INTERNAL_TOPICS, TopicRegistry
+from groupcoord.broker.transactions.log import NEXT_PRODUCER_ID, MemoryTransactionLog, TransactionLogError, Value
+from groupcoord.broker.transactions.markers import Answerable, Coordinating, MarkerToken
+from groupcoord.broker.transactions.state import TopicPartition, Transaction, TransactionState, Writer
+from groupcoord.clock import Clock
+from groupcoord.config import Config
+from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions, Principal
+from groupcoord.core.messages import CompleteTransaction, PartitionResult, TopicResult, TxnOffsetCommit
+from groupcoord.core.records import OFFSETS_TOPIC, ZERO_UUID, TransactionMarker
+from groupcoord.errors import ErrorCode
+from groupcoord.wire.pacing import paced
+from groupcoord.wire.transaction_messages import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    AddedPartitions,
+    AddOffsetsToTxn,
+    AddOffsetsToTxnResponse,
+    AddPartitionsToTxn,
+    AddPartitionsToTxnResponse,
+    DescribedTransaction,
+    DescribeTransactions,
+    DescribeTransactionsResponse,
+    EndTxn,
+    EndTxnResponse,
+    InitProducerId,
+    InitProducerIdResponse,
+    PartitionsToAdd,
+)
+
+logger = logging.getLogger("groupcoord.host")
+
+PRODUCER_ID_BLOCK = 1_000
+"""So many producer ids are set aside with one entry of the log; those that a restart leaves over are not used."""
+
+RETRY_MS = 1_000
+"""After this time markers that could not be written are tried again."""
+
+ENDED = (ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+"""What the answer to a marker may be when a transaction is over there: somebody else may have ended it already."""
+
+NOT_WRITTEN = ErrorCode.COORDINATOR_NOT_AVAILABLE
+"""What a client is told whose change could not be written."""
+
+KEY_PREFIX = "transaction:"
+
+
+@define(eq=False)
+class _Completion:
+    """A prepared transaction whose markers are on their way."""
+
+    transaction: Transaction
+    missing: int = 0
+    has_failed: bool = False
+    waiting: list[tuple[Answerable, EndTxnResponse]] = field(factory=list)
+
+
+@define(eq=False)
+class _CommitInTransaction:
+    """Stands for the token of a TxnOffsetCommit while it is on its way to the log."""
+
+    token: Answerable
+    transactional_id: str
+    in_flight: Counter[str]
+
+    def answer(self, response: Any) -> None:
+        """Take the group coordinator's answer: from now on the transaction may end."""
+        self.in_flight[self.transactional_id] -= 1
+        if not self.in_flight[self.transactional_id]:
+            del self.in_flight[self.transactional_id]
+        self.token.answer(response)
+
+
+class TransactionCoordinator:
+    """Coordinates all transactions of a server, whose nodes share one if there are several.
+
+    A handler that takes a ``token`` may return None: then ``token.answer(response)`` is called, now or later. Answers
+    of the group coordinator must be passed on to their tokens, as :meth:`Broker.deliver_replies` does, after each
+    call of such a handler, of :meth:`recover` and of :meth:`tick`.
+
+    Args:
+        config: the settings whose keys begin with ``transaction``.
+        clock: where the time comes from.
+        log: what is durable.
+        coordinator: takes offsets and markers.
+        topics: the topics that exist.
+        data: what they hold, and where markers go, too.
+
+    Raises:
+        TransactionLogError: the log has an entry that is no transaction.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: Config,
+        clock: Clock,
+        log: MemoryTransactionLog,
+        coordinator: Coordinating,
+        topics: TopicRegistry,
+        data: TopicData,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._log = log
+        self._lines = LimitedLog(logger, burst=1)
+        self._refused_count = 0
+        self._coordinator = coordinator
+        self._topics = topics
+        self._data = data
+        self._transactions: dict[str, Transaction] = {}
+        self._open: dict[str, None] = {}
+        self._completions: dict[str, _Completion] = {}
+        self._in_flight: Counter[str] = Counter()
+        now_ms = clock.now_ms()
+        self._timeout_check_ms = now_ms + self._timeout_check_interval_ms
+        self._expiration_check_ms = now_ms + self._expiration_check_interval_ms
+        self._retry_ms: int | None = None
+        self._read_log()
+
+    def _read_log(self) -> None:
+        entries = self._log.entries
+        for key, value in entries.items():
+            if key.startswith(KEY_PREFIX):
+                transactional_id = key.removeprefix(KEY_PREFIX)
+                try:
+                    transaction = Transaction.from_entry(transactional_id, value)  # type: ignore[arg-type]
+                except (KeyError, TypeError, ValueError, AttributeError) as error:
+                    raise TransactionLogError(f"entry {key!r} is no transaction: {error!r}") from error
+                self._take(transaction)
+        reserved = entries.get(NEXT_PRODUCER_ID)
+        self._next_producer_id = self._reserved_producer_id = reserved if isinstance(reserved, int) else None
+
+    def _first_unused_producer_id(self) -> int:
+        """Return an id above those in the offsets' log, which may come from a broker whose transactions are unknown."""
+        highest = NO_PRODUCER_ID
+        for index in range(self._config.offsets_topic_num_partitions):
+            partition = self._coordinator.partition(index)
+            if partition is not None:
+                highest = max(highest, partition.highest_producer_id())
+                for _, record in partition.snapshot():
+                    highest = max(highest, getattr(record, "producer_id", NO_PRODUCER_ID))
+        return highest + 1
+
+    # ------------------------------------------------------------ time
+
+    @property
+    def _timeout_check_interval_ms(self) -> int:
+        return self._config.transaction_abort_timed_out_transaction_cleanup_interval_ms
+
+    @property
+    def _expiration_check_interval_ms(self) -> int:
+        return self._config.transaction_remove_expired_transaction_cleanup_interval_ms
+
+    def next_deadline_ms(self) -> int | None:
+        """Return when :meth:`tick` is wanted at the latest, in milliseconds of the clock; None if nothing waits."""
+        if not self._transactions:
+            return None
+        deadline_ms = self._expiration_check_ms
+        if self._open and self._timeout_check_ms < deadline_ms:
+            deadline_ms = self._timeout_check_ms
+        if self._retry_ms is not None and self._retry_ms < deadline_ms:
+            deadline_ms = self._retry_ms
+        return deadline_ms
+
+    def tick(self) -> None:
+        """Time has passed: abort what is open for too long, write markers that failed, forget unused ids."""
+        now_ms = self._clock.now_ms()
+        if now_ms >= self._timeout_check_ms:
+            self._timeout_check_ms = _next_after(self._timeout_check_ms, self._timeout_check_interval_ms, now_ms)
+            self._abort_timed_out(now_ms)
+        if self._retry_ms is not None and now_ms >= self._retry_ms:
+            self._retry_ms = None
+            for completion in list(self._completions.values()):
+                if not completion.missing:
+                    self._write_markers(completion)
+        if now_ms >= self._expiration_check_ms:
+            self._expiration_check_ms = _next_after(
+                self._expiration_check_ms, self._expiration_check_interval_ms, now_ms
+            )
+            self._forget_unused(now_ms)
+
+    def tell(self) -> None:
+        """Log how many lines about failed changes were left out, when that is due. Call it every second or so."""
+        self._lines.report(self._clock.now_ms() / 1000)
+
+    def recover(self) -> None:
+        """Write the markers of the transactions that were prepared when the last process ended."""
+        for transaction in list(self._transactions.values()):
+            if transaction.state.is_prepared:
+                self._complete(transaction)
+
+    def _abort_timed_out(self, now_ms: int) -> None:
+        for transactional_id in list(self._open):
+            transaction = self._transactions[transactional_id]
+            if transaction.has_timed_out(now_ms) and not self._in_flight[transactional_id]:
+                logger.info("transaction of %r timed out after %d ms", transactional_id, transaction.timeout_ms)
+                try:
+                    self._store(transaction.fenced(now_ms))
+                except TransactionLogError:
+                    continue
+                self._complete(self._transactions[transactional_id])
+
+    def _forget_unused(self, now_ms: int) -> None:
+        for transactional_id, transaction in list(self._transactions.items()):
+            is_idle = transaction.state.is_complete or transaction.state is TransactionState.EMPTY
+            if is_idle and transaction.update_time_ms + self._config.transactional_id_expiration_ms <= now_ms:
+                try:
+                    self._put(KEY_PREFIX + transactional_id, None)
+                except TransactionLogError:
+                    return
+                del self._transactions[transactional_id]
+
+    # ------------------------------------------------------------ producers
+
+    def init_producer_id(self, request: InitProducerId) -> InitProducerIdResponse:
+        """Give a producer id, and with a transactional id the next epoch. An open transaction is aborted first."""
+        has_id, has_epoch = request.producer_id != NO_PRODUCER_ID, request.producer_epoch != NO_PRODUCER_EPOCH
+        if has_id != has_epoch or request.transactional_id == "":
+            return InitProducerIdResponse(ErrorCode.INVALID_REQUEST)
+        try:
+            if request.transactional_id is None:
+                return InitProducerIdResponse(ErrorCode.NONE, self._new_producer_id(), 0)
+            if not 0 < request.transaction_timeout_ms <= self._config.transaction_max_timeout_ms:
+                return InitProducerIdResponse(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+            return self._initialise(request.transactional_id, request)
+        except TransactionLogError:
+            return InitProducerIdResponse(NOT_WRITTEN)
+
+    def _initialise(self, transactional_id: str, request: InitProducerId) -> InitProducerIdResponse:
+        now_ms = self._clock.now_ms()
+        transaction = self._transactions.get(transactional_id)
+        if transaction is None:
+            transaction = Transaction(transactional_id, self._new_producer_id(), request.transaction_timeout_ms)
+        expected_epoch = None
+        if request.producer_id != NO_PRODUCER_ID:
+            expected_epoch = request.producer_epoch
+            if not transaction.may_resume(request.producer_id, expected_epoch):
+                return InitProducerIdResponse(ErrorCode.PRODUCER_FENCED)
+        if transaction.state.is_prepared:
+            return InitProducerIdResponse(ErrorCode.CONCURRENT_TRANSACTIONS)
+        if transaction.state is TransactionState.ONGOING:
+            if not self._in_flight[transactional_id]:
+                self._complete(self._store(transaction.fenced(now_ms)))
+            return InitProducerIdResponse(ErrorCode.CONCURRENT_TRANSACTIONS)
+        initialised = transaction.initialised(
+            expected_epoch, request.transaction_timeout_ms, now_ms, self._new_producer_id
+        )
+        if initialised is None:
+            return InitProducerIdResponse(ErrorCode.PRODUCER_FENCED)
+        self._store(initialised)
+        return InitProducerIdResponse(ErrorCode.NONE, initialised.producer_id, initialised.producer_epoch)
+
+    def _new_producer_id(self) -> int:
+        first, end = self._next_producer_id, self._reserved_producer_id
+        if first is None or end is None or first >= end:
+            first = self._first_unused_producer_id() if first is None else first
+            end = first + PRODUCER_ID_BLOCK
+            self._put(NEXT_PRODUCER_ID, end)
+            self._reserved_producer_id = end
+        self._next_producer_id = first + 1
+        return first
+
+    # ------------------------------------------------------------ what a transaction has
+
+    def add_partitions(
+        self, request: AddPartitionsToTxn, permissions: Permissions = UNRESTRICTED
+    ) -> AddPartitionsToTxnResponse:
+        """Add partitions to transactions: all of a transaction's or none. Clients must be allowed to write there."""
+        return AddPartitionsToTxnResponse(
+            tuple(
+                AddedPartitions(
+                    wanted.transactional_id,
+                    self._add_partitions(wanted, None if request.is_from_broker else permissions),
+                )
+                for wanted in paced(request.transactions)
+            )
+        )
+
+    def _add_partitions(self, wanted: PartitionsToAdd, permissions: Permissions | None) -> tuple[TopicResult, ...]:
+        partitions = frozenset(
+            TopicPartition(topic.name, index)
+            for topic in paced(wanted.topics)
+            for index in paced(topic.partition_indexes)
+        )
+        errors = {partition: self._existence_error(partition, permissions) for partition in partitions}
+        if any(errors.values()):
+            errors = {partition: error or ErrorCode.OPERATION_NOT_ATTEMPTED for partition, error in errors.items()}
+        else:
+            producer = (wanted.producer_id, wanted.producer_epoch)
+            error_code = self._check(wanted.transactional_id, *producer)
+            if error_code is ErrorCode.NONE and wanted.verify_only:
+                missing = partitions - self._transactions[wanted.transactional_id].partitions
+                errors = {
+                    partition: ErrorCode.TRANSACTION_ABORTABLE if partition in missing else ErrorCode.NONE
+                    for partition in partitions
+                }
+            else:
+                if error_code is ErrorCode.NONE:
+                    error_code = self._add(wanted.transactional_id, partitions)
+                errors = dict.fromkeys(partitions, error_code)
+        return tuple(
+            TopicResult(
+                name,
+                ZERO_UUID,
+                tuple(PartitionResult(index, errors[TopicPartition(name, index)]) for index in paced(indexes)),
+            )
+            for name, indexes in paced(wanted.topics)
+        )
+
+    def _existence_error(self, partition: TopicPartition, permissions: Permissions | None) -> ErrorCode:
+        if permissions is not None and (
+            partition.topic in INTERNAL_TOPICS or not permissions.on_topic(partition.topic, Operation.WRITE)
+        ):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return ErrorCode.NONE if self._exists(partition) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def _exists(self, partition: TopicPartition) -> bool:
+        return 0 <= partition.partition_index < (self._topics.partition_count(partition.topic) or 0)
+
+    def add_offsets(self, request: AddOffsetsToTxn) -> AddOffsetsToTxnResponse:
+        """Add a group, that is the log partition of its offsets, to a transaction."""
+        error_code = self._check(request.transactional_id, request.producer_id, request.producer_epoch)
+        if error_code is ErrorCode.NONE:
+            error_code = self._add(request.transactional_id, frozenset((self._partition_of(request.group_id),)))
+        return AddOffsetsToTxnResponse(error_code)
+
+    def _partition_of(self, group_id: str) -> TopicPartition:
+        return TopicPartition(OFFSETS_TOPIC, self._coordinator.partition_of(group_id))
+
+    def _check(self, transactional_id: str, producer_id: int, producer_epoch: int) -> ErrorCode:
+        """Return NONE if this is the current producer, and its transaction is not just ending."""
+        if not transactional_id:
+            return ErrorCode.INVALID_REQUEST
+        transaction = self._transactions.get(transactional_id)
+        if transaction is None:
+            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        error_code = transaction.check_producer(producer_id, producer_epoch)
+        if error_code is ErrorCode.NONE and transaction.state.is_prepared:
+            return ErrorCode.CONCURRENT_TRANSACTIONS
+        return error_code
+
+    def _add(self, transactional_id: str, partitions: frozenset[TopicPartition]) -> ErrorCode:
+        """Add partitions to the transaction, which begins if it is not open yet."""
+        transaction = self._transactions[transactional_id]
+        if transaction.state is not TransactionState.ONGOING or not partitions <= transaction.partitions:
+            try:
+                self._store(transaction.with_partitions(partitions, self._clock.now_ms()))
+            except TransactionLogError:
+                return NOT_WRITTEN
+        return ErrorCode.NONE
+
+    # ------------------------------------------------------------ offsets
+
+    def commit_offsets(self, request: TxnOffsetCommit, token: Answerable, principal: Principal = None) -> None:
+        """Pass a TxnOffsetCommit on to the group coordinator; its transaction can't end before that has answered.
+
+        Args:
+            request: what to commit.
+            token: who gets the answer.
+            principal: for whom the request speaks.
+        """
+        self._in_flight[request.transactional_id] += 1
+        waiting = _CommitInTransaction(token, request.transactional_id, self._in_flight)
+        self._coordinator.submit(request, waiting, principal)
+
+    def verify(self, request: TxnOffsetCommit) -> ErrorCode:
+        """Return NONE if a producer may commit offsets of a group: what the group coordinator asks first.
+
+        A group that the request may add to the transaction is added (KIP-890).
+        """
+        error_code = self._check(request.transactional_id, request.producer_id, request.producer_epoch)
+        if error_code is ErrorCode.PRODUCER_FENCED:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if error_code is not ErrorCode.NONE:
+            return error_code
+        partition = self._partition_of(request.group_id)
+        if request.adds_group:
+            return self._add(request.transactional_id, frozenset((partition,)))
+        return self._membership_error(request.transactional_id, partition)
+
+    def verify_writer(self, writer: Writer) -> ErrorCode:
+        """Return NONE if a producer may write to a partition, which is added to its transaction if it may be."""
+        error_code = self._check(writer.transactional_id, writer.producer_id, writer.producer_epoch)
+        if error_code is ErrorCode.PRODUCER_FENCED:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if error_code is not ErrorCode.NONE:
+            return error_code
+        if writer.adds_partition:
+            return self._add(writer.transactional_id, frozenset((writer.partition,)))
+        return self._membership_error(writer.transactional_id, writer.partition)
+
+    def _membership_error(self, transactional_id: str, partition: TopicPartition) -> ErrorCode:
+        transaction = self._transactions[transactional_id]
+        is_in = transaction.state is TransactionState.ONGOING and partition in transaction.partitions
+        return ErrorCode.NONE if is_in else ErrorCode.TRANSACTION_ABORTABLE
+
+    # ------------------------------------------------------------ ends
+
+    def end(self, request: EndTxn, token: Answerable) -> EndTxnResponse | None:
+        """Commit or abort a transaction. Once that is decided and the markers are written, the answer is NONE."""
+        if not request.transactional_id:
+            return EndTxnResponse(ErrorCode.INVALID_REQUEST)
+        transaction = self._transactions.get(request.transactional_id)
+        if transaction is None:
+            return EndTxnResponse(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        error_code = _end_error(transaction, request)
+        if error_code is None and self._in_flight[request.transactional_id]:
+            error_code = ErrorCode.CONCURRENT_TRANSACTIONS
+        if error_code is ErrorCode.NONE:
+            return _ended(transaction)
+        if error_code is not None:
+            return EndTxnResponse(error_code)
+        try:
+            prepared = self._store(
+                transaction.prepared(
+                    committed=request.committed,
+                    bumps_epoch=request.bumps_epoch,
+                    now_ms=self._clock.now_ms(),
+                    new_producer_id=self._new_producer_id,
+                )
+            )
+        except TransactionLogError:
+            return EndTxnResponse(NOT_WRITTEN)
+        self._complete(prepared, (token, _ended(prepared)))
+        return None
+
+    def _complete(self, transaction: Transaction, *waiting: tuple[Answerable, EndTxnResponse]) -> None:
+        """Write the markers of a prepared transaction; then it is complete, and whoever waits is answered."""
+        completion = _Completion(transaction, waiting=list(waiting))
+        self._completions[transaction.transactional_id] = completion
+        self._write_markers(completion)
+
+    def _write_markers(self, completion: _Completion) -> None:
+        transaction = completion.transaction
+        partitions = sorted(transaction.partitions)
+        completion.has_failed, completion.missing = False, len(partitions)
+
+        def on_answer(error_code: ErrorCode) -> None:
+            completion.missing -= 1
+            completion.has_failed = completion.has_failed or error_code not in ENDED
+            if not completion.missing:
+                self._end_completion(completion)
+
+        producer = transaction.producer_id, transaction.producer_epoch
+        is_commit = transaction.state is TransactionState.PREPARE_COMMIT
+        for topic, index in partitions:
+            if topic == OFFSETS_TOPIC:
+                marker = CompleteTransaction(index, *producer, is_commit)
+                self._coordinator.submit(marker, MarkerToken(on_answer))
+            else:
+                on_answer(self._data.append_marker(topic, index, TransactionMarker(*producer, is_commit)))
+        if not partitions:
+            self._end_completion(completion)
+
+    def _end_completion(self, completion: _Completion) -> None:
+        """All markers are answered for. If one was not written, try again later: the outcome is decided anyway."""
+        transaction = completion.transaction
+        try:
+            if not completion.has_failed:
+                self._store(transaction.completed(self._clock.now_ms()))
+                del self._completions[transaction.transactional_id]
+        except TransactionLogError:
+            completion.has_failed = True
+        if completion.has_failed:
+            now_ms, unwritten = self._clock.now_ms(), "markers of %r are not all written; the next try is soon"
+            self._lines.warning("markers", now_ms / 1000, unwritten, transaction.transactional_id)
+            self._retry_ms = now_ms + RETRY_MS
+        waiting, completion.waiting = completion.waiting, []
+        for token, response in waiting:
+            token.answer(response)
+
+    # ------------------------------------------------------------ looking
+
+    @property
+    def all(self) -> Collection[Transaction]:
+        """Every transactional id, and its last transaction."""
+        return self._transactions.values()
+
+    def describe(
+        self, request: DescribeTransactions, permissions: Permissions = UNRESTRICTED
+    ) -> DescribeTransactionsResponse:
+        """Describe transactions as they stand, without the topics that the asker may not describe."""
+        described = [self._describe(transactional_id, permissions) for transactional_id in request.transactional_ids]
+        return DescribeTransactionsResponse(tuple(described))
+
+    def _describe(self, transactional_id: str, permissions: Permissions) -> DescribedTransaction:
+        if not permissions.on_transactional_id(transactional_id, Operation.DESCRIBE):
+            return DescribedTransaction(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, transactional_id)
+        if not transactional_id:
+            return DescribedTransaction(ErrorCode.INVALID_REQUEST, transactional_id)
+        transaction = self._transactions.get(transactional_id)
+        if transaction is None:
+            return DescribedTransaction(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, transactional_id)
+        return DescribedTransaction(
+            error_code=ErrorCode.NONE,
+            transactional_id=transactional_id,
+            transaction_state=transaction.state.value,
+            transaction_timeout_ms=transaction.timeout_ms,
+            transaction_start_time_ms=transaction.start_time_ms,
+            producer_id=transaction.producer_id,
+            producer_epoch=transaction.producer_epoch,
+            topics=tuple(topic for topic in transaction.topics if permissions.on_topic(topic.name, Operation.DESCRIBE)),
+        )
+
+    # ------------------------------------------------------------ state
+
+    def _put(self, key: str, value: Value | None) -> None:
+        """Make a change durable, and log when that fails and when it works again."""
+        try:
+            self._log.put(key, value)
+        except TransactionLogError as error:
+            self._refused_count += 1
+            self._lines.error(
+                "refused", self._clock.now_ms() / 1000, "a change of a transaction was refused: %s", error
+            )
+            raise
+        if self._refused_count:
+            again = "transactions can be written again (changes refused in the meantime: %d)"
+            self._lines.warning("written again", self._clock.now_ms() / 1000, again, self._refused_count)
+            self._refused_count = 0
+
+    def _store(self, transaction: Transaction) -> Transaction:
+        """Make a transaction durable, then the current one."""
+        self._put(KEY_PREFIX + transaction.transactional_id, transaction.to_entry())
+        self._take(transaction)
+        return transaction
+
+    def _take(self, transaction: Transaction) -> None:
+        transactional_id = transaction.transactional_id
+        self._transactions[transactional_id] = transaction
+        if transaction.state is TransactionState.ONGOING:
+            self._open[transactional_id] = None
+        else:
+            self._open.pop(transactional_id, None)
+
+
+def _end_error(transaction: Transaction, request: EndTxn) -> ErrorCode | None:
+    """Return what an EndTxn is answered at once, or None if there is something to end."""
+    is_repeated = request.bumps_epoch and transaction.is_repeated_end(request.producer_id, request.producer_epoch)
+    if not is_repeated:
+        error_code = transaction.check_producer(request.producer_id, request.producer_epoch)
+        if error_code is not ErrorCode.NONE:
+            return error_code
+    state = transaction.state
+    if state is TransactionState.ONGOING:
+        return None
+    if state.is_prepared:
+        is_same = request.committed == (state is TransactionState.PREPARE_COMMIT)
+        return ErrorCode.CONCURRENT_TRANSACTIONS if is_same else ErrorCode.INVALID_TXN_STATE
+    if request.bumps_epoch and not is_repeated:
+        # A producer may abort without having begun anything, to get a new epoch (KIP-890).
+        return ErrorCode.INVALID_TXN_STATE if request.committed else None
+    is_same = state is (TransactionState.COMPLETE_COMMIT if request.committed else TransactionState.COMPLETE_ABORT)
+    return ErrorCode.NONE if is_same else ErrorCode.INVALID_TXN_STATE
+
+
+def _ended(transaction: Transaction) -> EndTxnResponse:
+    if transaction.next_producer_id != NO_PRODUCER_ID:
+        return EndTxnResponse(ErrorCode.NONE, transaction.next_producer_id, 0)
+    return EndTxnResponse(ErrorCode.NONE, transaction.producer_id, transaction.producer_epoch)
+
+
+def _next_after(moment_ms: int, interval_ms: int, now_ms: int) -> int:
+    """Return the first moment after now of those that are whole intervals from a given one."""
+    return moment_ms + ((now_ms - moment_ms) // interval_ms + 1) * interval_ms

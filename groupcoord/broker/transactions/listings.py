@@ -1,0 +1,90 @@
+"""ListTransactions and DescribeProducers: looking for transactions that hang (KIP-664).
+
+Sources: ``TransactionStateManager.listTransactionStates`` and ``ReplicaManager.activeProducerState`` of Apache Kafka
+4.4, as recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from groupcoord.broker.records.topic_data import TopicData
+from groupcoord.broker.regexes import ExpressionError, compile_expression
+from groupcoord.broker.transactions.state import Transaction, TransactionState
+from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
+from groupcoord.errors import ErrorCode
+from groupcoord.topic_logs.errors import FailedLogError
+from groupcoord.wire.pacing import paced
+from groupcoord.wire.transaction_messages import (
+    DescribedPartition,
+    DescribedPartitions,
+    DescribedProducer,
+    DescribeProducers,
+    DescribeProducersResponse,
+    ListedTransaction,
+    ListTransactions,
+    ListTransactionsResponse,
+)
+
+NOT_TAKEN = frozenset(("Dead", "PrepareEpochFence"))
+"""States that Kafka knows and no transaction is listed in."""
+
+STATES = frozenset(state.value for state in TransactionState) | NOT_TAKEN
+
+
+def answer_list_transactions(
+    request: ListTransactions, transactions: Iterable[Transaction], now_ms: int, permissions: Permissions = UNRESTRICTED
+) -> ListTransactionsResponse:
+    """List the transactional ids that the filters let through, and that the asker may describe.
+
+    Kafka's error for a pattern that is none is INVALID_REGULAR_EXPRESSION.
+    """
+    try:
+        pattern = compile_expression(request.id_pattern) if request.id_pattern else None
+    except ExpressionError:
+        return ListTransactionsResponse(ErrorCode.INVALID_REGULAR_EXPRESSION)
+    states, producer_ids = frozenset(request.state_filters), frozenset(request.producer_id_filters)
+    duration_ms = request.duration_filter_ms
+    listed = [
+        ListedTransaction(transaction.transactional_id, transaction.producer_id, transaction.state.value)
+        for transaction in paced(list(transactions))
+        if (not states or transaction.state.value in states)
+        and (not producer_ids or transaction.producer_id in producer_ids)
+        and (duration_ms < 0 or now_ms - transaction.start_time_ms > duration_ms)
+        and (pattern is None or pattern.fullmatch(transaction.transactional_id))
+        and permissions.on_transactional_id(transaction.transactional_id, Operation.DESCRIBE)
+    ]
+    unknown = tuple(state for state in dict.fromkeys(request.state_filters) if state not in STATES)
+    return ListTransactionsResponse(ErrorCode.NONE, unknown, tuple(listed))
+
+
+def answer_describe_producers(
+    request: DescribeProducers, data: TopicData, permissions: Permissions = UNRESTRICTED
+) -> DescribeProducersResponse:
+    """Describe who wrote to partitions. One that is named twice is described once: many may have written to it."""
+    asked: dict[str, dict[int, None]] = {}
+    for topic in paced(request.topics):
+        asked.setdefault(topic.name, {}).update(dict.fromkeys(paced(topic.partition_indexes)))
+    return DescribeProducersResponse(
+        tuple(
+            DescribedPartitions(
+                name, tuple(_describe(name, index, data, permissions) for index in paced(list(indexes)))
+            )
+            for name, indexes in paced(list(asked.items()))
+        )
+    )
+
+
+def _describe(name: str, index: int, data: TopicData, permissions: Permissions) -> DescribedPartition:
+    error_code = permissions.topic_error(name, Operation.READ)
+    if error_code is not ErrorCode.NONE:
+        return DescribedPartition(index, error_code)
+    topic = data.topics.get(name)
+    if topic is None or not topic.has_partition(index):
+        return DescribedPartition(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    try:
+        log = data.log(topic, index)
+    except FailedLogError as error:
+        return DescribedPartition(index, error.error_code)
+    producers = () if log is None else tuple(DescribedProducer(*producer) for producer in log.producers.active())
+    return DescribedPartition(index, ErrorCode.NONE, producers)

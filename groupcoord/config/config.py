@@ -1,0 +1,221 @@
+"""Every limit and time-out under Kafka's own key, validated.
+
+An attribute is the key with underscores for dots: ``group.max.size`` is ``Config.group_max_size``. Defaults and
+bounds are those of Apache Kafka 4.4; ``records.…`` are groupcoord's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any
+
+from attrs import field, fields, fields_dict, frozen
+
+from groupcoord.config.settings import INT32_MAX, INT64_MAX, Choice, Flag, Kind, Names, Number
+from groupcoord.errors import ConfigError
+
+ASSIGNOR_CLASSES = MappingProxyType(
+    {
+        "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
+        "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
+    }
+)
+"""A broker's configuration may name assignors by class; here they go by the names that members ask for."""
+
+
+class RebalanceProtocol(StrEnum):
+    """What a group may be made of: members that assign among themselves, or one of the newer kinds."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+    SHARE = "share"
+    STREAMS = "streams"
+
+
+SERVED_PROTOCOLS = frozenset((RebalanceProtocol.CLASSIC, RebalanceProtocol.CONSUMER))
+"""The protocols of the groups that there are. Another may stand in a configuration; its requests are refused."""
+
+
+class MigrationPolicy(StrEnum):
+    """Which groups may change their protocol while they have members (KIP-848)."""
+
+    DISABLED = "disabled"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    BIDIRECTIONAL = "bidirectional"
+
+    @property
+    def allows_upgrade(self) -> bool:
+        """Tell whether a classic group may become a consumer group."""
+        return self in (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL)
+
+    @property
+    def allows_downgrade(self) -> bool:
+        """Tell whether a consumer group may become a classic one."""
+        return self in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
+
+
+def _setting(default: float, *, at_least: int | None = None, at_most: int = INT32_MAX) -> Any:
+    lowest = -at_most - 1 if at_least is None else at_least
+    return _of_kind(default, Number(lowest, at_most, isinstance(default, float)))
+
+
+def _of_kind(default: Any, kind: Kind) -> Any:
+    return field(default=default, metadata={"kind": kind})
+
+
+def key_of(attribute_name: str) -> str:
+    """Return Kafka's dotted key for an attribute of :class:`Config`."""
+    return attribute_name.replace("_", ".")
+
+
+@frozen
+class Config:
+    """The settings of a coordinator and of the host around it.
+
+    Raises:
+        ConfigError: a value has the wrong type or is out of bounds, or two don't go together.
+    """
+
+    # classic groups
+    group_min_session_timeout_ms: int = _setting(6_000)
+    group_max_session_timeout_ms: int = _setting(1_800_000)
+    group_initial_rebalance_delay_ms: int = _setting(3_000)
+    group_max_size: int = _setting(INT32_MAX, at_least=1)
+    # KIP-848 groups
+    group_coordinator_rebalance_protocols: tuple[RebalanceProtocol, ...] = _of_kind(
+        (RebalanceProtocol.CLASSIC, RebalanceProtocol.CONSUMER, RebalanceProtocol.STREAMS),
+        Names(tuple(RebalanceProtocol)),
+    )
+    group_consumer_session_timeout_ms: int = _setting(45_000, at_least=1)
+    group_consumer_min_session_timeout_ms: int = _setting(45_000, at_least=1)
+    group_consumer_max_session_timeout_ms: int = _setting(60_000, at_least=1)
+    group_consumer_heartbeat_interval_ms: int = _setting(5_000, at_least=1)
+    group_consumer_min_heartbeat_interval_ms: int = _setting(5_000, at_least=1)
+    group_consumer_max_heartbeat_interval_ms: int = _setting(15_000, at_least=1)
+    group_consumer_max_size: int = _setting(INT32_MAX, at_least=1)
+    group_consumer_assignors: tuple[str, ...] = _of_kind(("uniform", "range"), Names(aliases=ASSIGNOR_CLASSES))
+    group_consumer_migration_policy: MigrationPolicy = field(
+        default=MigrationPolicy.BIDIRECTIONAL, metadata={"kind": Choice(tuple(MigrationPolicy), ignores_case=True)}
+    )
+    group_consumer_assignment_interval_ms: int = _setting(1_000, at_least=0)
+    group_consumer_min_assignment_interval_ms: int = _setting(0, at_least=0)
+    group_consumer_max_assignment_interval_ms: int = _setting(15_000, at_least=0)
+    group_consumer_assignor_offload_enable: bool = _of_kind(True, Flag())
+    group_consumer_regex_refresh_interval_ms: int = _setting(600_000, at_least=10_000)
+    # offsets
+    offset_metadata_max_bytes: int = _setting(4_096)
+    offsets_topic_num_partitions: int = _setting(50, at_least=1)
+    offsets_topic_segment_bytes: int = _setting(104_857_600, at_least=1)
+    message_max_bytes: int = _setting(1_048_588, at_least=0)
+    offsets_commit_timeout_ms: int = _setting(5_000, at_least=1)
+    offsets_retention_minutes: int = _setting(10_080, at_least=1)
+    offsets_retention_check_interval_ms: int = _setting(600_000, at_least=1, at_most=INT64_MAX)
+    # transactions
+    transaction_max_timeout_ms: int = _setting(900_000, at_least=1)
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = _setting(10_000, at_least=1)
+    transactional_id_expiration_ms: int = _setting(604_800_000, at_least=1)
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = _setting(3_600_000, at_least=1)
+    # the host
+    num_partitions: int = _setting(1, at_least=1)
+    auto_create_topics_enable: bool = _of_kind(True, Flag())
+    fetch_max_bytes: int = _setting(57_671_680, at_least=1_024)
+    max_incremental_fetch_session_cache_slots: int = _setting(1_000, at_least=0)
+    records_enable: bool = _of_kind(True, Flag())  # this one and the next are groupcoord's own
+    records_memory_max_bytes: int = _setting(268_435_456, at_least=0, at_most=INT64_MAX)
+    socket_request_max_bytes: int = _setting(104_857_600, at_least=1)
+    connections_max_idle_ms: int = _setting(600_000, at_most=INT64_MAX)
+    max_connections: int = _setting(INT32_MAX, at_least=0)
+    log_segment_bytes: int = _setting(1_073_741_824, at_least=1_048_576)
+    log_roll_ms: int = _setting(604_800_000, at_least=1, at_most=INT64_MAX)
+    log_retention_ms: int = _setting(604_800_000, at_least=-1, at_most=INT64_MAX)
+    log_retention_bytes: int = _setting(-1, at_most=INT64_MAX)
+    log_retention_check_interval_ms: int = _setting(300_000, at_least=1, at_most=INT64_MAX)
+    log_cleanup_policy: tuple[str, ...] = _of_kind(("delete",), Names(("compact", "delete"), may_be_empty=True))
+    log_flush_interval_messages: int = _setting(INT64_MAX, at_least=1, at_most=INT64_MAX)
+    log_flush_interval_ms: int = _setting(INT64_MAX, at_least=0, at_most=INT64_MAX)
+    log_cleaner_min_cleanable_ratio: float = _setting(0.5, at_least=0, at_most=1)
+    log_cleaner_delete_retention_ms: int = _setting(86_400_000, at_least=0, at_most=INT64_MAX)
+    log_cleaner_min_compaction_lag_ms: int = _setting(0, at_least=0, at_most=INT64_MAX)
+    log_cleaner_dedupe_buffer_size: int = _setting(134_217_728, at_least=1, at_most=INT64_MAX)
+    log_cleaner_backoff_ms: int = _setting(15_000, at_least=1, at_most=INT64_MAX)
+
+    def __attrs_post_init__(self) -> None:
+        for attribute in fields(Config):
+            kind_of(attribute.name).check(key_of(attribute.name), getattr(self, attribute.name))
+        if RebalanceProtocol.CLASSIC not in self.group_coordinator_rebalance_protocols:
+            raise ConfigError("setting 'group.coordinator.rebalance.protocols' can't leave out 'classic'")
+        for name in ("session_timeout_ms", "heartbeat_interval_ms", "assignment_interval_ms"):
+            lowest, highest = f"group_consumer_min_{name}", f"group_consumer_max_{name}"
+            self._check_order(lowest, highest)
+            self._check_order(lowest, f"group_consumer_{name}")
+            self._check_order(f"group_consumer_{name}", highest)
+        if self.group_consumer_heartbeat_interval_ms >= self.group_consumer_session_timeout_ms:
+            raise ConfigError(
+                f"setting 'group.consumer.heartbeat.interval.ms' ({self.group_consumer_heartbeat_interval_ms}) must be "
+                f"lower than 'group.consumer.session.timeout.ms' ({self.group_consumer_session_timeout_ms})"
+            )
+
+    def _check_order(self, lower: str, higher: str) -> None:
+        """Refuse two settings of which the lower one is above the higher one."""
+        low, high = getattr(self, lower), getattr(self, higher)
+        if low > high:
+            raise ConfigError(f"setting {key_of(lower)!r} ({low}) must not be above {key_of(higher)!r} ({high})")
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str | int | float]) -> Config:
+        """Make a configuration from keys and values as they stand in ``server.properties``.
+
+        Args:
+            properties: keys dotted as Kafka spells them, or with underscores; values as text or numbers.
+
+        Raises:
+            ConfigError: a key is unknown, given in both spellings, or its value is not allowed.
+        """
+        parsers = {attribute.name: kind_of(attribute.name).parse for attribute in fields(cls)}
+        return cls(**read_properties(properties, parsers))
+
+    def to_properties(self) -> dict[str, str | int | float]:
+        """Return every setting under Kafka's key: numbers as they are, all else as text."""
+        properties: dict[str, str | int | float] = {}
+        for attribute in fields(Config):
+            kind, value = kind_of(attribute.name), getattr(self, attribute.name)
+            properties[key_of(attribute.name)] = value if isinstance(kind, Number) else kind.text(value)
+        return properties
+
+
+def kind_of(attribute_name: str) -> Kind:
+    """Return the kind of a setting of :class:`Config`, by its attribute's name."""
+    kind: Kind = fields_dict(Config)[attribute_name].metadata["kind"]
+    return kind
+
+
+def read_properties(properties: Mapping[str, Any], parsers: Mapping[str, Callable[[str, Any], Any]]) -> dict[str, Any]:
+    """Return values by the names of settings.
+
+    Args:
+        properties: keys dotted as Kafka spells them, or with underscores, and values.
+        parsers: for each setting there is, by name, what turns Kafka's key and a value into the setting's own.
+
+    Raises:
+        ConfigError: a key is unknown or given in both spellings, or a parser says so.
+    """
+    values: dict[str, Any] = {}
+    for key, raw in properties.items():
+        name = key.strip().replace(".", "_")
+        if name not in parsers:
+            raise ConfigError(f"unknown setting {key!r}{suggestion(name, set(parsers))}")
+        if name in values:
+            raise ConfigError(f"setting {key_of(name)!r} is given twice")
+        values[name] = parsers[name](key_of(name), raw)
+    return values
+
+
+def suggestion(name: str, known: set[str]) -> str:
+    """Return words for an error message that propose the known name nearest to ``name``; empty if none is near."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, sorted(known), n=1)
+    return f"; did you mean {key_of(close[0])!r}?" if close else ""

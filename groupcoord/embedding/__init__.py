@@ -1,0 +1,1 @@
+"""What programs share that embed a coordinator: loading, waiting for answers, threads."""

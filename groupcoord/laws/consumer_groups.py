@@ -1,0 +1,309 @@
+"""The laws of consumer groups (KIP-848), beside those of :mod:`groupcoord.laws`: for random tests and simulators.
+
+Each function raises :class:`~groupcoord.laws.LawBrokenError` with what it found. That hard state is the replay of the
+log, also of a compacted one, and that a group is what its records say, hold for these groups as for all:
+:func:`~groupcoord.laws.check_hard_state_is_the_log`, :meth:`GroupCoordinator.check`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from uuid import UUID
+
+from groupcoord.coordinator import GroupCoordinator
+from groupcoord.core.consumer.conversion import WhenConverted
+from groupcoord.core.consumer.draft import Draft
+from groupcoord.core.consumer.group import ConsumerGroup, ConsumerGroupState
+from groupcoord.core.consumer.heartbeat import beat
+from groupcoord.core.consumer.membership import WhenDrafted
+from groupcoord.core.consumer.refusal import RefusedError
+from groupcoord.core.consumer.state import ConsumerState
+from groupcoord.core.messages import ConsumerGroupHeartbeat, DescribeGroups
+from groupcoord.core.partition import Partition
+from groupcoord.core.record_keys import RecordKey
+from groupcoord.core.records import (
+    CLASSIC_GROUP_KEY,
+    CommitRecords,
+    ConsumerGroupMetadataRecord,
+    ConsumerGroupTargetAssignmentMetadataRecord,
+    GroupMetadataRecord,
+    GroupRecord,
+    GroupTombstone,
+    OffsetCommitRecord,
+    OffsetTombstone,
+    OpaqueRecord,
+    Record,
+    TransactionMarker,
+)
+from groupcoord.laws.coordinator import require
+from groupcoord.log_store import LogStore
+
+__all__ = [
+    "OF_NO_GROUP",
+    "check_append",
+    "check_consumer_group_is_served",
+    "check_epochs_grow",
+    "check_member_sees_what_is_durable",
+    "check_restart_writes_the_same",
+    "check_writes_in_flight",
+    "consumer_group_of",
+]
+
+UNIFORM = "uniform"
+STRANGER = "a-stranger"
+OF_NO_GROUP = (OffsetCommitRecord, OffsetTombstone, CommitRecords, TransactionMarker, OpaqueRecord)
+"""Records that say nothing of a group itself."""
+
+
+def consumer_group_of(coordinator: GroupCoordinator, group_id: str) -> ConsumerGroup | None:
+    """Return the consumer group with an id as requests meet it; None if there is none, or its log isn't served."""
+    partition = coordinator.partition(coordinator.partition_of(group_id))
+    group = None if partition is None else partition.groups.get(group_id)
+    return group if isinstance(group, ConsumerGroup) else None
+
+
+# ---------------------------------------------------------------- what is written
+
+
+def check_append(records: Iterable[Record]) -> None:
+    """An append about groups is about one; and one that makes another kind of it leaves its offsets alone.
+
+    Raises:
+        LawBrokenError: it isn't, or doesn't.
+    """
+    kinds: dict[str, set[tuple[bool, bool]]] = {}
+    with_offsets = set()
+    for record in records:
+        if isinstance(record, OffsetCommitRecord | OffsetTombstone):
+            with_offsets.add(record.group_id)
+        elif not isinstance(record, OF_NO_GROUP):
+            is_tombstone = isinstance(record, GroupTombstone)
+            kinds.setdefault(record.group_id, set()).add((record.key == CLASSIC_GROUP_KEY, is_tombstone))
+    for group_id, found in kinds.items():
+        for is_classic in (False, True):
+            is_converted = {(is_classic, True), (not is_classic, False)} <= found
+            require(
+                not is_converted or (group_id not in with_offsets and len(kinds) == 1),
+                f"one append makes another kind of group of {group_id!r}, and concerns offsets or other groups",
+            )
+
+
+def check_writes_in_flight(coordinator: GroupCoordinator) -> None:
+    """A group has one write in flight, built on what is durable; whatever the log takes of all, groups are sound.
+
+    Raises:
+        LawBrokenError: a group has two, or one that builds on something else, or that would leave an unsound group.
+    """
+    for partition in _served(coordinator):
+        writes: dict[str, Sequence[Record]] = {}
+        drafted = set()
+        for append in partition._journal.in_flight:
+            continuation = append.continuation
+            if isinstance(continuation, WhenDrafted | WhenConverted):
+                group_id = continuation.group.group_id
+                require(group_id not in writes, f"group {group_id!r} has two writes in flight")
+                writes[group_id] = append.records
+                if isinstance(continuation, WhenDrafted):
+                    drafted.add(group_id)
+        for group_id, group in partition.groups.items():
+            if isinstance(group, ConsumerGroup):
+                _check_sound(group.state)
+                draft = group.writing
+                require(
+                    (draft is not None) == (group_id in drafted) and (draft is None or draft.base is group.state),
+                    f"{group!r} does not write what it has drafted, or has drafted it on something that is not durable",
+                )
+        for group_id, records in writes.items():
+            _check_sound_records(group_id, partition.hard.groups.get(group_id, {}).values(), records)
+
+
+def _check_sound_records(group_id: str, durable: Iterable[tuple[int, GroupRecord]], written: Iterable[Record]) -> None:
+    left: dict[RecordKey, GroupRecord] = {record.key: record for _, record in durable}
+    for record in written:
+        if isinstance(record, GroupTombstone):
+            left.pop(record.key, None)
+        elif not isinstance(record, OF_NO_GROUP):
+            left[record.key] = record
+    if CLASSIC_GROUP_KEY in left:
+        require(len(left) == 1, f"what is written makes group {group_id!r} one of two kinds: {sorted(left)}")
+    elif left:
+        _check_sound(ConsumerState.of(group_id, left.values()))
+
+
+def _check_sound(state: ConsumerState) -> None:
+    """Members are whole, nobody has what is another's, and nothing is kept of who is gone."""
+    owners: dict[tuple[UUID, int], str] = {}
+    for member_id, member in state.members.items():
+        require(
+            member.has_left or member.assignment.member_epoch <= state.assignment_epoch <= state.epoch,
+            f"epochs of group {state.group_id!r} are {state.epoch} and {state.assignment_epoch}, of {member}",
+        )
+        for partition in member.partitions():
+            other = owners.setdefault(partition, member_id)
+            require(other == member_id, f"{partition} in group {state.group_id!r} is of {other!r} and {member_id!r}")
+    statics = {m.metadata.instance_id: member_id for member_id, m in state.members.items() if m.metadata.instance_id}
+    require(statics == state.static_members, f"static members of {state.group_id!r}: {state.static_members}")
+    require(
+        state.targets.keys() <= state.members.keys() and state.resolved.keys() <= state.regex_subscribers.keys(),
+        f"group {state.group_id!r} remembers {[*state.targets]}, {[*state.resolved]} of members {[*state.members]}",
+    )
+
+
+def check_epochs_grow(log_store: LogStore, partition: int) -> None:
+    """In the log the epochs of a consumer group and of its target never go back as long as it lives.
+
+    Raises:
+        LawBrokenError: one does, or the target is ahead of its group.
+    """
+    epochs: dict[str, int] = {}
+    targets: dict[str, int] = {}
+    for entry in log_store.read(partition):
+        record = entry.record
+        match record:
+            case ConsumerGroupMetadataRecord(group_id=group_id, epoch=epoch):
+                # A classic group that has not completed a rebalance yet becomes a consumer group of epoch 0.
+                holds, epochs[group_id] = epoch > epochs.get(group_id, -1), epoch
+            case ConsumerGroupTargetAssignmentMetadataRecord(group_id=group_id, assignment_epoch=epoch):
+                holds = targets.get(group_id, 0) <= epoch <= epochs.get(group_id, epoch)
+                targets[group_id] = epoch
+            case GroupTombstone(group_id=group_id, key=ConsumerGroupMetadataRecord.key):
+                holds = True
+                epochs.pop(group_id, None)
+            case GroupTombstone(group_id=group_id, key=ConsumerGroupTargetAssignmentMetadataRecord.key):
+                holds = True
+                targets.pop(group_id, None)
+            case GroupMetadataRecord(group_id=group_id):
+                holds = group_id not in epochs
+            case _:
+                continue
+        require(holds, f"log partition {partition}, offset {entry.offset}: {record!r} goes back, or ahead")
+
+
+# ---------------------------------------------------------------- members, and restarts
+
+
+def check_member_sees_what_is_durable(
+    coordinator: GroupCoordinator, group_id: str, member_id: str, epoch: int, owned: Iterable[tuple[UUID, int]]
+) -> None:
+    """A member was told nothing that is not durable, and nobody else can be given what it believes to have.
+
+    Args:
+        coordinator: the coordinator.
+        group_id: a group; of one that isn't served here, or that is no consumer group, nothing is known.
+        member_id: a member; who isn't one will learn it.
+        epoch: the epoch that it was told last.
+        owned: the partitions that it has, by topic id and index.
+
+    Raises:
+        LawBrokenError: it was, or somebody can.
+    """
+    group = consumer_group_of(coordinator, group_id)
+    member = None if group is None else group.state.members.get(member_id)
+    if member is None or member.has_left:
+        return
+    require(epoch <= member.assignment.member_epoch, f"{member_id!r} was told epoch {epoch}; durable is {member}")
+    lost = set(owned) - set(member.partitions())
+    require(not lost, f"{member_id!r} of group {group_id!r} has {lost}, which others can be given")
+
+
+def check_restart_writes_the_same(coordinator: GroupCoordinator, requests: Iterable[ConsumerGroupHeartbeat]) -> None:
+    """A group that a load made of its records, in whatever order, writes what the live one would.
+
+    Args:
+        coordinator: the coordinator.
+        requests: what both are asked. It has no effect.
+
+    Raises:
+        LawBrokenError: it doesn't.
+    """
+    for request in requests:
+        group = consumer_group_of(coordinator, request.group_id)
+        if group is None or group.writing is not None:
+            continue
+        partition = coordinator.partition(coordinator.partition_of(request.group_id))
+        assert partition is not None
+        records = [record for _, record in partition.hard.groups.get(request.group_id, {}).values()]
+        live = _drafted(coordinator, group.state, request)
+        loaded = _drafted(coordinator, ConsumerState.of(request.group_id, reversed(records)), request)
+        require(live == loaded, f"asked {request!r}, {group!r} writes {live}; after a load {loaded}")
+
+
+def stranger(group_id: str, topics: Collection[str]) -> ConsumerGroupHeartbeat:
+    """Return the join of somebody new, for :func:`check_restart_writes_the_same`."""
+    return ConsumerGroupHeartbeat(
+        group_id, STRANGER, rebalance_timeout_ms=60_000, subscribed_topic_names=tuple(topics), topic_partitions=()
+    )
+
+
+def _drafted(coordinator: GroupCoordinator, state: ConsumerState, request: ConsumerGroupHeartbeat) -> object:
+    draft = Draft(state)
+    try:
+        response, _ = beat(
+            draft,
+            request,
+            request.member_id,
+            coordinator._rules,
+            topics_changed=True,
+            now_ms=coordinator.clock.now_ms(),
+        )
+    except RefusedError as error:
+        return error.error_code
+    return response, draft.records
+
+
+# ---------------------------------------------------------------- at the end
+
+
+def check_consumer_group_is_served(coordinator: GroupCoordinator, group_id: str, member_ids: Collection[str]) -> None:
+    """When faults have stopped, members have what their target says, and all partitions have an owner.
+
+    Not so where all that are left use the classic protocol, and the group may not become a classic one: in Kafka they
+    are never told that there is more to have. And where a static member's restart has made the group of a classic one,
+    nobody has assigned anything yet: members go on with what their leader gave them, without what is new since then.
+
+    Args:
+        coordinator: the coordinator.
+        group_id: a consumer group.
+        member_ids: who is alive: the members, but for those for whom there is no room.
+
+    Raises:
+        LawBrokenError: they don't, somebody else is a member, or uniform's assignment is uneven.
+    """
+    group = consumer_group_of(coordinator, group_id)
+    assert group is not None
+    state, rules = group.state, coordinator._rules
+    (described,) = coordinator.call(DescribeGroups((group_id,))).groups
+    require(described.group_state == "Dead", f"{group_id!r} is described as a classic group: {described!r}")
+    places = min(len(member_ids), rules.config.group_consumer_max_size)
+    require(
+        state.members.keys() <= set(member_ids) and len(state.members) == places,
+        f"the members of {group_id!r} are {sorted(state.members)}; alive are {sorted(member_ids)}",
+    )
+    if state.members and state.classic_member_count == len(state.members):
+        # Whoever leaves makes a new epoch, but no new target; and heartbeats of the classic protocol make none either.
+        return
+    expected = ConsumerGroupState.STABLE if state.members else ConsumerGroupState.EMPTY
+    require(group.group_state is expected, f"{group!r} does not come to rest: {state.facts()}")
+    given = sorted(state.owner_epochs)
+    topics = rules.existing_topics(state.subscribed_topics()).values()
+    wanted = sorted((topic.topic_id, index) for topic in topics for index in range(topic.partition_count))
+    is_assigned = state.assignment_timestamp_ms > 0
+    require(
+        given == wanted or (not is_assigned and set(given) <= set(wanted)),
+        f"in {group!r} {set(wanted) - set(given)} are nobody's, {set(given) - set(wanted)} gone",
+    )
+    sizes = [len(list(member.partitions())) for member in state.members.values()]
+    is_uniform = (
+        is_assigned
+        and rules.default_assignor == UNIFORM
+        and not state.votes
+        and state.subscription_type().name == "HOMOGENEOUS"
+    )
+    require(not is_uniform or max(sizes, default=0) - min(sizes, default=0) <= 1, f"{group!r} has shares of {sizes}")
+
+
+def _served(coordinator: GroupCoordinator) -> Iterator[Partition]:
+    for index in range(coordinator.config.offsets_topic_num_partitions):
+        partition = coordinator.partition(index)
+        if partition is not None:
+            yield partition

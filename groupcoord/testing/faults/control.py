@@ -1,0 +1,389 @@
+"""The words in which a test says what shall go wrong, for all that runs in the server's thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from groupcoord.broker.broker import Broker
+from groupcoord.broker.cluster.leadership import TRANSACTIONS_TOPIC
+from groupcoord.broker.cluster.nodes import Nodes
+from groupcoord.broker.topics.registry import Topic
+from groupcoord.clock import LeapingClock, ManualClock
+from groupcoord.core.records import OFFSETS_TOPIC
+from groupcoord.errors import ErrorCode, GroupcoordError
+from groupcoord.host.node_servers import NodeServers, NoSuchNodeError
+from groupcoord.host.server import Server
+from groupcoord.testing.faults.calls import Call
+from groupcoord.testing.faults.log_faults import LogFaults, append_error
+from groupcoord.testing.faults.rules import Rule, Rules
+from groupcoord.testing.faults.words import Where, error_named
+
+LONGEST_ADVANCE_MS = 3_653 * 24 * 3_600_000
+"""What is due every ten minutes would otherwise keep the server for as long as somebody likes."""
+
+
+class NoSuchMemberError(GroupcoordError, LookupError):
+    """There is no such group or member, or it is in no state for that. The message says why."""
+
+
+class NoSuchPartitionError(GroupcoordError, LookupError):
+    """There is no such topic, or it has no such partition."""
+
+
+class Control:
+    """Faults on purpose for a running server. Call everything from the server's thread, and flush afterwards.
+
+    ``node`` says of which node something is, by its id; None means all of them.
+
+    Args:
+        servers: the nodes of the server, whether they run or not.
+        rules: rules that were made before; they outlast crashes.
+
+    Attributes:
+        rules: those that hold.
+    """
+
+    def __init__(self, servers: NodeServers, rules: Rules | None = None) -> None:
+        self.rules = Rules() if rules is None else rules
+        self._servers = servers
+        self._nodes: Nodes | None = None
+        self._log_faults = LogFaults(servers.running)
+        servers.on_start = self._has_started
+        for server in servers.running.values():
+            self._has_started(server)
+
+    def _has_started(self, server: Server) -> None:
+        broker = server.broker
+        if broker.nodes is not self._nodes:
+            self._nodes = broker.nodes
+            self._nodes.before_unload = self._log_faults.fence
+            self._log_faults.forget()
+        self._log_faults.stand_before(broker)
+        self.rules.follow(broker)
+
+    @property
+    def broker(self) -> Broker:
+        """The first node that runs.
+
+        Raises:
+            NoSuchNodeError: none does.
+        """
+        return self._brokers[0]
+
+    @property
+    def _brokers(self) -> list[Broker]:
+        brokers = [self._servers.running[node_id].broker for node_id in sorted(self._servers.running)]
+        if not brokers:
+            raise NoSuchNodeError("no node runs")
+        return brokers
+
+    def flush(self) -> None:
+        """Send what there is to say."""
+        for server in list(self._servers.running.values()):
+            server.flush()
+
+    # ------------------------------------------------------------ requests
+
+    def on(
+        self,
+        api: str,
+        function: Callable[[Call], object],
+        *,
+        where: Where | None = None,
+        times: int | None = None,
+        after: bool = False,
+        node: int | None = None,
+    ) -> Rule:
+        """Call a function for requests of an API; see :meth:`groupcoord.testing.ServerThread.on`."""
+
+        def act(call: Call) -> None:
+            answer = function(call)
+            if isinstance(answer, ErrorCode):
+                call.fail(answer)
+            elif answer is not None:
+                call.answer(answer)  # type: ignore[arg-type]  # which checks it
+
+        return self._add(Rule(api, act, where=where, times=times, after=after, node=node))
+
+    def fail_next(
+        self,
+        api: str,
+        error: ErrorCode | str,
+        *,
+        times: int | None = 1,
+        where: Where | None = None,
+        after: bool = False,
+        node: int | None = None,
+    ) -> Rule:
+        """Answer the next requests of an API with an error."""
+        rule = Rule(api, lambda call: call.fail(code), where=where, times=times, after=after, node=node)
+        code = error_named(error)
+        return self._add(rule)
+
+    def delay(
+        self,
+        api: str,
+        duration_ms: int,
+        *,
+        times: int | None = None,
+        where: Where | None = None,
+        after: bool = False,
+        node: int | None = None,
+    ) -> Rule:
+        """Let requests of an API wait before they are handled, or their answers before they leave."""
+        if duration_ms < 0:
+            raise ValueError(f"time cannot go back: delay({duration_ms})")
+        return self._add(
+            Rule(api, lambda call: call.delay(duration_ms), where=where, times=times, after=after, node=node)
+        )
+
+    def drop_next(
+        self,
+        api: str,
+        *,
+        times: int | None = 1,
+        where: Where | None = None,
+        after: bool = False,
+        node: int | None = None,
+    ) -> Rule:
+        """Never answer the next requests of an API."""
+        return self._add(Rule(api, Call.drop, where=where, times=times, after=after, node=node))
+
+    def disconnect_next(
+        self,
+        api: str,
+        *,
+        times: int | None = 1,
+        where: Where | None = None,
+        after: bool = False,
+        node: int | None = None,
+    ) -> Rule:
+        """Close the connections of the next requests of an API instead of an answer."""
+        return self._add(Rule(api, Call.disconnect, where=where, times=times, after=after, node=node))
+
+    def hold(
+        self,
+        api: str,
+        *,
+        times: int | None = None,
+        where: Where | None = None,
+        after: bool = False,
+        node: int | None = None,
+    ) -> Rule:
+        """Let requests of an API wait until the rule is removed."""
+        rule = Rule(api, lambda call: rule.hold(call), where=where, times=times, after=after, node=node)
+        return self._add(rule)
+
+    def _add(self, rule: Rule) -> Rule:
+        if rule.node is not None:
+            self._servers.check_node(rule.node)
+        self.rules.add(rule)
+        return rule
+
+    def drop_connections(self, client_id: str | None = None, *, node: int | None = None) -> int:
+        """Break connections off without a word; return how many there were.
+
+        Raises:
+            NoSuchNodeError: there is no such node.
+        """
+        if node is not None:
+            self._servers.check_node(node)
+        running = self._servers.running.items()
+        return sum(server.drop_connections(client_id) for node_id, server in running if node in (None, node_id))
+
+    # ------------------------------------------------------------ nodes
+
+    def crash(self, node: int | None = None) -> None:
+        """Let a node, or all, stop as a process does that is killed; others lead and coordinate what it did.
+
+        Raises:
+            NoSuchNodeError: there is no such node, or it does not run.
+        """
+        self._servers.crash(node)
+        for node_id in self._servers.addresses:
+            if node_id not in self._servers.running:
+                self.rules.forget_node(node_id)
+
+    def restart(self, node: int | None = None) -> None:
+        """Let a node, or all, run again on the same ports, soon; one that runs is stopped in order before.
+
+        Raises:
+            NoSuchNodeError: there is no such node.
+        """
+        self._servers.restart_soon(node)
+
+    def leader(self, topic: str, partition: int = 0) -> int:
+        """Return which node leads a partition; -1 while nobody does.
+
+        Raises:
+            NoSuchPartitionError: there is no such topic, or partition.
+            NoSuchNodeError: no node runs.
+        """
+        return self._servers.nodes.leadership.leader(self._topic(topic, partition), partition).node_id
+
+    def move_leader(self, topic: str, partition: int = 0, to: int | None = None) -> int:
+        """Let another node lead a partition, with the next leader epoch; return which.
+
+        Raises:
+            NoSuchPartitionError: there is no such topic, or partition.
+            NoSuchNodeError: there is no such node, or it does not run, or leads it already.
+        """
+        return self._servers.move(self._topic(topic, partition), partition, to)
+
+    def _topic(self, name: str, partition: int) -> Topic:
+        topic = self._servers.storage.topics.get(name)
+        if topic is None or not topic.has_partition(partition):
+            raise NoSuchPartitionError(f"there is no partition {name}-{partition}")
+        return topic
+
+    def coordinator(self, group_id: str) -> int:
+        """Return which node coordinates a group; -1 while nobody does.
+
+        Raises:
+            NoSuchNodeError: no node runs.
+        """
+        return self.leader(OFFSETS_TOPIC, self.broker.coordinator.partition_of(group_id))
+
+    def transaction_coordinator(self, transactional_id: str) -> int:
+        """Return which node coordinates the transactions of an id; -1 while nobody does.
+
+        Raises:
+            NoSuchNodeError: no node runs.
+        """
+        leadership = self._servers.nodes.leadership
+        return leadership.leader(TRANSACTIONS_TOPIC, leadership.transaction_partition(transactional_id)).node_id
+
+    def move_transaction_coordinator(self, transactional_id: str, to: int | None = None) -> int:
+        """Let another node coordinate the transactions of an id; return which.
+
+        Raises:
+            NoSuchNodeError: there is no such node, or it does not run, or coordinates them already.
+        """
+        index = self._servers.nodes.leadership.transaction_partition(transactional_id)
+        return self._servers.move(TRANSACTIONS_TOPIC, index, to)
+
+    # ------------------------------------------------------------ groups
+
+    def expire_member(self, group_id: str, member_id: str) -> None:
+        """Let a member's session end now, as if it had been silent for too long.
+
+        Raises:
+            NoSuchMemberError: the group has no such member.
+        """
+        if not any(broker.coordinator.end_session(group_id, member_id) for broker in self._brokers):
+            raise NoSuchMemberError(f"group {group_id!r} has no member {member_id!r}")
+        self._deliver_replies()
+
+    def begin_rebalance(self, group_id: str) -> None:
+        """Let a group rebalance though nothing has happened to it.
+
+        Raises:
+            NoSuchMemberError: nobody is in the group, it rebalances already, or a write of it is in flight.
+        """
+        if not any(broker.coordinator.begin_rebalance(group_id) for broker in self._brokers):
+            raise NoSuchMemberError(
+                f"group {group_id!r} can't begin a rebalance: nobody is in it, it rebalances already, "
+                "or the log is awaited"
+            )
+        self._deliver_replies()
+
+    def _deliver_replies(self) -> None:
+        for broker in self._brokers:
+            broker.deliver_replies()
+
+    def move_coordinator(self, group_id: str, to: int | None = None) -> int:
+        """Let the log partition of a group be given up, and loaded from the log by another node; return which.
+
+        With one node it is loaded there again.
+
+        Args:
+            group_id: the group.
+            to: the node; None: the next one that runs.
+
+        Raises:
+            NoSuchMemberError: the log partition isn't served.
+            NoSuchNodeError: there is no such node, or it does not run, or coordinates the group already.
+            LoadError: its log can't be read.
+        """
+        coordinator = self.broker.coordinator
+        index = coordinator.partition_of(group_id)
+        if not self.broker.nodes.leadership.is_sole:
+            return self.move_leader(OFFSETS_TOPIC, index, to)
+        if to is not None:
+            self._servers.check_node(to)
+        if coordinator.partition(index) is None:
+            raise NoSuchMemberError(f"the log partition of group {group_id!r} isn't served")
+        self._log_faults.fence(index)
+        coordinator.unload(index)
+        self.broker.deliver_replies()
+        coordinator.load(index)
+        self.broker.deliver_replies()
+        return self.broker.node.node_id
+
+    # ------------------------------------------------------------ time
+
+    def advance(self, duration_ms: int) -> None:
+        """Let time pass on the server's clock; whatever falls due on the way happens at its moment.
+
+        Raises:
+            ValueError: the duration is negative, or longer than ten years.
+            TypeError: the clock can't be turned.
+        """
+        clock = self._brokers[0].clock
+        if not isinstance(clock, ManualClock | LeapingClock):
+            raise TypeError(f"a {type(clock).__name__} can't be turned")
+        if duration_ms < 0:
+            raise ValueError(f"time cannot go back: advance({duration_ms})")
+        if duration_ms > LONGEST_ADVANCE_MS:
+            raise ValueError(f"that is longer than ten years: advance({duration_ms})")
+        end_ms = clock.now_ms() + duration_ms
+        while (due_ms := self._next_deadline_ms()) is not None and due_ms <= end_ms:
+            clock.advance_to(max(due_ms, clock.now_ms()))
+            for broker in self._brokers:
+                broker.tick()
+                broker.handle_waiting()
+            self.flush()
+        clock.advance_to(max(end_ms, clock.now_ms()))
+        for server in list(self._servers.running.values()):
+            server.clock_has_leapt()
+
+    def _next_deadline_ms(self) -> int | None:
+        deadlines_ms = [broker.next_deadline_ms() for broker in self._brokers]
+        return min((deadline_ms for deadline_ms in deadlines_ms if deadline_ms is not None), default=None)
+
+    # ------------------------------------------------------------ the log
+
+    def fail_next_append(self, error: ErrorCode | str = ErrorCode.NOT_ENOUGH_REPLICAS, *, times: int = 1) -> None:
+        """Let the next appends of records of groups and offsets fail."""
+        self._log_faults.fail_next(*(append_error(error) for _ in range(times)))
+
+    def hold_appends(self) -> None:
+        """Let appends of records of groups and offsets wait from now on."""
+        self._log_faults.hold()
+
+    def held_appends(self) -> int:
+        """Return how many appends wait."""
+        return self._log_faults.waiting()
+
+    def release_appends(self) -> None:
+        """Write what waits, and let appends wait no longer."""
+        self._log_faults.release()
+
+    def refuse_appends(self, error: ErrorCode | str = ErrorCode.NOT_ENOUGH_REPLICAS) -> None:
+        """Refuse the appends that wait."""
+        self._log_faults.refuse(append_error(error))
+
+    def clear(self) -> None:
+        """Remove every rule, forget the faults of the log that are to come, and let go on whatever waits."""
+        self.rules.clear()
+        self._log_faults.clear()
+
+    def raise_errors(self) -> None:
+        """Raise what a function of the test raised, if anything, once.
+
+        Raises:
+            FaultFunctionError: what it raised is its cause.
+        """
+        error = self.rules.take_error()
+        if error is not None:
+            raise error

@@ -1,0 +1,89 @@
+"""Names as tests write them: of APIs, of errors, of what a request must be like. What is unknown is said in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from groupcoord.errors import ErrorCode, GroupcoordError
+from groupcoord.testing.faults.calls import Call
+from groupcoord.testing.faults.error_answers import REFUSALS
+from groupcoord.wire.api import Api
+from groupcoord.wire.broker_messages import Metadata
+from groupcoord.wire.registry import APIS
+
+Where = Callable[[Call], object] | Mapping[str, object]
+"""Which requests are meant: a function that tells, or attributes of :class:`Call` and fields of the request with the
+values that they must have; also ``group_id`` and ``topic``, one of those that the request names."""
+
+APIS_BY_NAME: Mapping[str, Api] = {api.name: api for api in APIS.values()}
+
+OF_THE_CALL = ("version", "client_id", "client_host", "principal", "node_id")
+NAMED_BY_REQUESTS = {"group_id": "group_ids", "topic": "topics"}
+
+
+class UnknownNameError(GroupcoordError, ValueError):
+    """There is no such API, error or field. The message says what there is."""
+
+
+def _unknown(kind: str, name: object, known: Iterable[str]) -> UnknownNameError:
+    close = get_close_matches(str(name), list(known), 1, 0.6)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    return UnknownNameError(f"there is no {kind} {name!r}{hint}")
+
+
+def api_named(name: str) -> Api:
+    """Return an API by Kafka's name for it.
+
+    Raises:
+        UnknownNameError: it isn't served.
+    """
+    api = APIS_BY_NAME.get(name)
+    if api is None:
+        raise _unknown("API", name, APIS_BY_NAME)
+    return api
+
+
+def error_named(error: ErrorCode | str) -> ErrorCode:
+    """Return an error that is given as such or by Kafka's name.
+
+    Raises:
+        UnknownNameError: there is no such error, or it is none.
+    """
+    code = error if isinstance(error, ErrorCode) else ErrorCode.__members__.get(error)
+    if code is None:
+        raise _unknown("error", error, ErrorCode.__members__)
+    if code is ErrorCode.NONE:
+        raise UnknownNameError("NONE is no error")
+    return code
+
+
+def matcher(api: str, where: Where | None) -> Callable[[Call], object]:
+    """Return what tells whether a request of this API is meant.
+
+    Raises:
+        UnknownNameError: requests of this API have no such field.
+    """
+    if where is None:
+        return lambda call: True
+    if callable(where):
+        return where
+    fields = _request_fields(api)
+    for name in where:
+        if name not in fields and name not in OF_THE_CALL and name not in NAMED_BY_REQUESTS:
+            known = dict.fromkeys((*OF_THE_CALL, *NAMED_BY_REQUESTS, *fields))
+            raise UnknownNameError(f"requests of {api} have no {name!r}; they have {', '.join(known)}")
+    wanted = dict(where)
+    return lambda call: all(_has(call, name, value) for name, value in wanted.items())
+
+
+def _request_fields(api: str) -> tuple[str, ...]:
+    request_type: Any = next(kind for kind in (*REFUSALS, Metadata) if kind.__name__ == api)
+    return tuple(attribute.name for attribute in request_type.__attrs_attrs__)
+
+
+def _has(call: Call, name: str, value: object) -> bool:
+    if name in NAMED_BY_REQUESTS:
+        return value in getattr(call, NAMED_BY_REQUESTS[name])
+    return bool(getattr(call if name in OF_THE_CALL else call.request, name) == value)
