@@ -24,7 +24,7 @@ class DirectoryLockedError(LogDirectoryError):
     """Another process, or another store of this one, holds the lock of the directory."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, "another process is using it (its .lock file is locked)")
+        super().__init__(path, "another process is using it")
 
 
 class CorruptLogError(LogStoreError):

@@ -1,9 +1,8 @@
-"""A log directory as Kafka lays it out: its lock, the folders of log partitions and the small files in them."""
+"""A log directory as Kafka lays it out: the folders of log partitions and the small files in them."""
 
 from __future__ import annotations
 
 import base64
-import fcntl
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -12,11 +11,9 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 from groupcoord.core.records import OFFSETS_TOPIC
-from groupcoord.storage.errors import DirectoryLockedError, LogDirectoryError
 from groupcoord.storage.file_names import SEGMENT_SUFFIX
 from groupcoord.storage.whole_files import replace_file
 
-LOCK_FILE = ".lock"
 PARTITION_METADATA_FILE = "partition.metadata"
 LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
 CLEANER_OFFSET_FILE = "cleaner-offset-checkpoint"
@@ -28,49 +25,6 @@ _PARTITION_FOLDER = re.compile(rf"{OFFSETS_TOPIC}-(0|[1-9][0-9]{{0,9}})")
 _SEGMENT_FILE = re.compile(r"([0-9]{20})\.log")
 _CHECKPOINT_LINE = re.compile(r"^(\S+) ([0-9]+) ([0-9]+)$", re.MULTILINE)
 _TOPIC_ID_LINE = re.compile(r"^topic_id: ([A-Za-z0-9_-]{22})$", re.MULTILINE)
-
-
-def lock_directory(directory: Path, *, against_brokers: bool = True) -> int:
-    """Create the directory if need be and lock it for this store alone.
-
-    Args:
-        directory: what to lock.
-        against_brokers: lock JVM brokers out too. Over NFS their kind of lock and ours may stand in each other's way.
-
-    Returns:
-        The file descriptor that holds the lock, until it is closed.
-
-    Raises:
-        DirectoryLockedError: somebody else holds the lock.
-        LogDirectoryError: it is not a directory, or can't be created or written to.
-    """
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except FileExistsError:
-        raise LogDirectoryError(directory, "it is not a directory") from None
-    except OSError as error:
-        raise LogDirectoryError(directory, error.strerror or str(error)) from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if against_brokers:
-            # A JVM broker takes a POSIX lock on this same file, which flock neither sees nor hinders.
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise DirectoryLockedError(directory) from None
-    except OSError as error:
-        os.close(descriptor)
-        raise LogDirectoryError(directory, f"it can't be locked: {error.strerror or error}") from error
-    return descriptor
-
-
-def is_locked(directory: Path, descriptor: int) -> bool:
-    """Tell whether the lock of :func:`lock_directory` still keeps others out: not if its file is no longer there."""
-    try:
-        return os.path.samestat((directory / LOCK_FILE).stat(), os.fstat(descriptor))
-    except OSError:
-        return False
 
 
 def partition_folder(directory: Path, partition: int) -> Path:

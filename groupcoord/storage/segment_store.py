@@ -37,15 +37,14 @@ from groupcoord.records.commit_batch import encode_commit_batch
 from groupcoord.records.tombstone_batch import encode_tombstone_batch
 from groupcoord.storage.cleaner import Cleaner, CleanerCheckpoint, Logs
 from groupcoord.storage.compaction import CompactionSettings
+from groupcoord.storage.directory_lock import DirectoryLock
 from groupcoord.storage.errors import CorruptLogError, LogDirectoryError, LostSegmentError
 from groupcoord.storage.loading import last_records
 from groupcoord.storage.log_directory import (
     find_topic_id,
     forget_clean_shutdown,
-    is_locked,
     list_partitions,
     list_segments,
-    lock_directory,
     note_leader_epoch,
     partition_folder,
     segment_path,
@@ -151,7 +150,7 @@ class SegmentLogStore:
         self._acknowledged: dict[int, _Acknowledged] = {}  # of partitions that have failed
         self._failed: dict[int, StorageError] = {}  # those that nobody was told of yet
         self._to_check: list[int] = []
-        self._lock = lock_directory(self.directory)
+        self._lock = DirectoryLock(self.directory)
         self._compaction = compaction._replace(segment_bytes=segment_bytes)
         self._cleaner = Cleaner(CleanerCheckpoint(self.directory))
         #: The id of ``__consumer_offsets`` in this directory.
@@ -272,7 +271,7 @@ class SegmentLogStore:
             StorageError: the disk failed half way; that partition must be loaded again.
             StoreContractError: the store is closed.
         """
-        if self._lock < 0:
+        if not self._lock.is_open:
             raise StoreContractError("the log store is closed")
         try:
             return self._cleaner.step(self._compactable, now_ms, budget)
@@ -305,6 +304,7 @@ class SegmentLogStore:
             The log partitions that have failed since the last call, other than in an append, and why: a file is lost,
             or :meth:`flush_due`, :meth:`flush` or :meth:`compact_some` raised. Load them again.
         """
+        self._lock.still_holds()  # makes a lock file anew that was deleted
         if not self._to_check:
             self._to_check = list(self._partitions)
         checked, self._to_check = self._to_check[:CHECKED_AT_ONCE], self._to_check[CHECKED_AT_ONCE:]
@@ -324,7 +324,7 @@ class SegmentLogStore:
         Raises:
             StorageError: an fsync failed; everything is closed nevertheless.
         """
-        if self._lock < 0:
+        if not self._lock.is_open:
             return
         self._cleaner.stop()
         try:
@@ -334,15 +334,14 @@ class SegmentLogStore:
 
     def abandon(self) -> None:
         """Let go of the files as a process does that is killed: nothing is flushed. For tests of what follows then."""
-        if self._lock >= 0:
+        if self._lock.is_open:
             self._cleaner.stop()  # what it has begun must not be deleted later, when the next store has begun the same
             self._let_go()
 
     def _let_go(self) -> None:
         for partition in list(self._partitions):
             self._forget(partition)
-        os.close(self._lock)
-        self._lock = -1
+        self._lock.close()
 
     def __enter__(self) -> SegmentLogStore:
         return self
@@ -374,7 +373,7 @@ class SegmentLogStore:
 
     def _find(self, partition: int) -> _Partition:
         """Find the segments of a log partition that isn't open; where it ends is not known yet."""
-        if self._lock < 0:
+        if not self._lock.is_open:
             raise StoreContractError("the log store is closed")
         if partition < 0:
             raise StoreContractError(f"there is no log partition {partition}")
@@ -388,8 +387,8 @@ class SegmentLogStore:
         if acknowledged is not None and not acknowledged.segments.issubset(segments):
             path = segment_path(folder, min(acknowledged.segments.difference(segments)))
             raise LostSegmentError(f"{path} is missing; put it back, or restart to go on without it")
-        if not is_locked(self.directory, self._lock):
-            raise StorageError(f"{self.directory}: its .lock file was deleted, so others may write there; restart")
+        if not self._lock.still_holds():
+            raise StorageError(f"{self.directory} is no longer locked, so others may write there; restart")
         return _Partition(folder, segments, 0, 0)
 
     def _check_end(self, partition: int, log: _Partition) -> None:

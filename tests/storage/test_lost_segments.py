@@ -128,7 +128,7 @@ def test_a_log_of_somebody_else_is_not_opened(tmp_path: Path) -> None:
         with SegmentLogStore(tmp_path / "data") as other:
             for offset in range(5):
                 append(other, commit(offset))
-            with pytest.raises(StorageError, match=r"\.lock file was deleted"):
+            with pytest.raises(StorageError, match="no longer locked"):
                 read(store)
             assert append(other, commit(5)) == 5
 

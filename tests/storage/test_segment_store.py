@@ -486,26 +486,6 @@ def test_lock_keeps_other_processes_out(tmp_path: Path) -> None:
     SegmentLogStore(tmp_path).close()
 
 
-def test_lock_of_a_broker_is_respected(tmp_path: Path) -> None:
-    """A JVM broker locks the same file with a POSIX lock; its directory is not opened meanwhile."""
-    script = (
-        "import fcntl, sys\n"
-        "file = open(sys.argv[1] + '/.lock', 'w')\n"
-        "fcntl.lockf(file, fcntl.LOCK_EX)\n"
-        "print('locked', flush=True)\n"
-        "sys.stdin.read()\n"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", script, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as broker:
-        assert broker.stdout is not None
-        assert broker.stdout.readline() == "locked\n"
-        with pytest.raises(DirectoryLockedError):
-            SegmentLogStore(tmp_path)
-        broker.communicate()
-    SegmentLogStore(tmp_path).close()
-
-
 def test_useless_directories(tmp_path: Path) -> None:
     """A file in place of the directory, or a place where nothing can be made, gives an error naming the path."""
     file = tmp_path / "file"

@@ -17,8 +17,8 @@ from fsspec.implementations.local import LocalFileSystem
 from groupcoord.analysis.columns.errors import InputError
 from groupcoord.analysis.columns.files import refusals_told
 from groupcoord.analysis.columns.parquet import TableFile
+from groupcoord.storage.directory_lock import LOCK_FILE, DirectoryLock
 from groupcoord.storage.errors import DirectoryLockedError, LogDirectoryError
-from groupcoord.storage.log_directory import LOCK_FILE, lock_directory
 
 HOLDER_MAX = 500
 """So many characters of what a lock's file says who holds it are told."""
@@ -174,18 +174,17 @@ class ResultDirectory:
             return
         place = Path(self._at(folder))
         try:
-            descriptor = lock_directory(place, against_brokers=False)
+            lock = DirectoryLock(place, against_brokers=False)
         except DirectoryLockedError:
             with open(place / LOCK_FILE, encoding="utf-8", errors="replace") as file:
                 raise InputError(f"{self.name} is in use: {file.read(HOLDER_MAX)}") from None
         except LogDirectoryError as error:
             raise InputError(f"{place}: {error.reason}") from error
         try:
-            os.ftruncate(descriptor, 0)
-            os.write(descriptor, f"process {os.getpid()} on {gethostname()} {deed}".encode())
+            lock.note(f"process {os.getpid()} on {gethostname()} {deed}")
             yield
         finally:
-            os.close(descriptor)
+            lock.close()
 
     def _at(self, name: str) -> str:
         return f"{self._root.rstrip('/')}/{name}"
