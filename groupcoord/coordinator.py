@@ -254,7 +254,7 @@ class GroupCoordinator:
         if partition is None:
             return
         if not isinstance(error, RecordTooLargeError):
-            self._observer.append_failed(ticket.partition, str(error), partition.next_log_offset)
+            self._observer.append_failed(ticket.partition, str(error), partition.journal.next_log_offset)
         try:
             partition.append_failed(ticket.number, error.error_code, self.clock.now_ms())
         except StoreContractError:
@@ -314,7 +314,7 @@ class GroupCoordinator:
             if base_offset is not None:
                 self._appended(partition, number, base_offset, now_ms)
             elif self._partitions.active[index] is partition:
-                partition.append_waits(number, now_ms)
+                partition.append_timeouts.begin(number, now_ms)
 
     def fail(self, partition: int, error: LogStoreError) -> None:
         """Give a log partition up whose log can't be trusted any more: :meth:`load` it again.
@@ -418,7 +418,7 @@ class GroupCoordinator:
     def topic_deleted(self, name: str, topic_id: UUID = ZERO_UUID) -> None:
         """A topic is gone from the cluster: delete the offsets that were committed for it, in every group."""
         for partition in self._partitions:
-            partition.forget_topic(name, topic_id)
+            partition.retention.forget_topic(name, topic_id)
             partition.topics_changed((name,))
         self._settle(self.clock.now_ms())
 

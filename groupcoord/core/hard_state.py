@@ -33,13 +33,11 @@ class HardState:
     Attributes:
         groups: group id → the last record of each of its keys; empty for a group that only has (or had) offsets.
         offsets: committed offsets and open transactions.
-        opaque_count: records of unknown kinds that were passed over.
     """
 
     def __init__(self) -> None:
         self.groups: dict[str, RecordsOfGroup] = {}
         self.offsets = OffsetCache()
-        self.opaque_count = 0
 
     def apply(self, record: Record | CommitRecords, log_offset: int) -> None:
         """Take over one durable record, found at ``log_offset``, or those of one commit, found from there on."""
@@ -81,9 +79,6 @@ class HardState:
             if not records:
                 del self.groups[tombstone.group_id]
 
-    def _pass_over(self, record: OpaqueRecord, log_offset: int) -> None:
-        self.opaque_count += 1
-
     def classic_record(self, group_id: str) -> GroupMetadataRecord | None:
         """Return the last record of a classic group; None if it has none."""
         _, record = self.groups.get(group_id, {}).get(CLASSIC_GROUP_KEY, (None, None))
@@ -116,6 +111,6 @@ _APPLY: dict[type, Callable[[HardState, Any, int], None]] = {
     OffsetTombstone: lambda hard, record, log_offset: hard.offsets.apply_tombstones((record,)),
     GroupTombstone: HardState._forget,
     TransactionMarker: lambda hard, record, log_offset: hard.offsets.apply_marker(record),
-    OpaqueRecord: HardState._pass_over,
+    OpaqueRecord: lambda hard, record, log_offset: None,
 }
 """What is done with a record that isn't a group's, by its type; those of groups are remembered."""

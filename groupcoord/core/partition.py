@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
-from uuid import UUID
 
 from attrs import evolve, frozen
 
@@ -30,16 +29,10 @@ from groupcoord.core.events import Cause, Trigger
 from groupcoord.core.groups import AnyGroup, Group
 from groupcoord.core.hard_state import HardState
 from groupcoord.core.messages import (
-    CompleteTransaction,
     ConsumerGroupHeartbeat,
-    DescribedConsumerGroup,
-    DescribedGroup,
-    FetchedGroup,
-    GroupToFetch,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
-    ListedGroup,
     OffsetCommit,
     OffsetDelete,
     SyncGroup,
@@ -85,6 +78,12 @@ class Partition:
     and timers) is a full snapshot.
 
     Attributes:
+        index: the number of the log partition.
+        administration: lists, describes and deletes its groups.
+        append_timeouts: is told of each append that the log store answers later.
+        commits: offsets and transactions.
+        journal: the way to the log, and what the log says.
+        retention: expiry, and what follows when topics are deleted.
         beat_again: answers heartbeats of the consumer protocol that change nothing; see
             :meth:`.ConsumerMembership.beat_again`.
     """
@@ -114,13 +113,13 @@ class Partition:
             first_append=first_append,
         )
         self._effects = effects
-        self._journal = self._context.journal
+        self.journal = self._context.journal
         self._writings = self._context.writings
         self._rebalance = Rebalance(self._context)
         self._static_members = StaticMembers(self._context, self._rebalance)
-        self._administration = Administration(self._context)
-        self._retention = Retention(self._context, self._administration)
-        self._creation = Creation(self._context, self._retention)
+        self.administration = Administration(self._context)
+        self.retention = Retention(self._context, self.administration)
+        self._creation = Creation(self._context, self.retention)
         self._membership = Membership(self._context, self._creation, self._rebalance, self._static_members)
         member_timers = MemberTimers(timers, rules)
         self._consumer_membership = ConsumerMembership(
@@ -128,8 +127,8 @@ class Partition:
         )
         self.beat_again = self._consumer_membership.beat_again
         self._classic_requests = ClassicRequests(self._context, rules, member_timers)
-        self._commits = Commits(self._context, self._creation)
-        self._append_timeouts = AppendTimeouts(self._context)
+        self.commits = Commits(self._context, self._creation)
+        self.append_timeouts = AppendTimeouts(self._context)
         self._handlers = self._handlers_by_request()
         self._consumer_handlers = self._handlers_in_consumer_groups()
         self._timer_handlers = self._handlers_by_timer()
@@ -143,9 +142,9 @@ class Partition:
             Heartbeat: self._membership.heartbeat,
             LeaveGroup: self._membership.leave,
             ConsumerGroupHeartbeat: self._consumer_membership.heartbeat,
-            OffsetCommit: self._commits.commit,
-            TxnOffsetCommit: self._commits.commit_transactional,
-            OffsetDelete: self._commits.delete,
+            OffsetCommit: self.commits.commit,
+            TxnOffsetCommit: self.commits.commit_transactional,
+            OffsetDelete: self.commits.delete,
         }
 
     def _handlers_in_consumer_groups(self) -> dict[type, Callable[[Any, Token, int], None]]:
@@ -168,14 +167,14 @@ class Partition:
             TimerKind.MEMBER_JOIN: self._consumer_membership.on_timer,
             TimerKind.MEMBER_SYNC: self._consumer_membership.on_timer,
             TimerKind.APPEND: self._on_append_timer,
-            TimerKind.EXPIRY: self._retention.on_timer,
+            TimerKind.EXPIRY: self.retention.on_timer,
         }
 
     def _outcomes_by_continuation(self) -> dict[type[Continuation], Outcome]:
         """Return what follows each kind of append."""
         return {
-            WhenCommitted: Outcome(self._commits.on_durable),
-            WhenWritten: Outcome(self._commits.on_written),
+            WhenCommitted: Outcome(self.commits.on_durable),
+            WhenWritten: Outcome(self.commits.on_written),
             WhenDeleted: Outcome(self._on_deleted, self._on_deletion_failed),
             WhenCreated: Outcome(),
             WhenEmptied: Outcome(),
@@ -215,31 +214,7 @@ class Partition:
         if self._writings and request.group_id in self._writings:
             self.handle(evolve(request, topics=topics), token, now_ms)
         else:
-            self._commits.commit_topics(request, topics, token, now_ms)
-
-    def fetch(self, wanted: GroupToFetch, *, require_stable: bool) -> FetchedGroup:
-        """Return a group's committed offsets."""
-        return self._commits.fetch(wanted, require_stable=require_stable)
-
-    def describe_group(self, group_id: str) -> DescribedGroup:
-        """Describe a group."""
-        return self._administration.describe_group(group_id)
-
-    def describe_consumer_group(self, group_id: str) -> DescribedConsumerGroup:
-        """Describe a consumer group (KIP-848)."""
-        return self._administration.describe_consumer_group(group_id)
-
-    def list_groups(self, states: frozenset[str], types: frozenset[str]) -> list[ListedGroup]:
-        """List the groups that pass the filters (lower case; empty: all)."""
-        return self._administration.list_groups(states, types)
-
-    def delete_groups(self, group_ids: list[str], token: Token) -> None:
-        """Delete groups; the answer to ``token`` is a :class:`DeleteGroupsResponse` for just these."""
-        self._administration.delete_groups(group_ids, token)
-
-    def complete_transaction(self, request: CompleteTransaction, token: Token) -> None:
-        """End a producer's transaction here."""
-        self._commits.complete_transaction(request, token)
+            self.commits.commit_topics(request, topics, token, now_ms)
 
     def regexes_resolved(self, resolved: ResolvedRegexes, now_ms: int) -> None:
         """The host has matched regular expressions against the topics."""
@@ -267,10 +242,6 @@ class Partition:
         self._rebalance.start(group, Trigger(Cause.LEADER_REJOIN), now_ms)
         return True
 
-    def forget_topic(self, topic: str, topic_id: UUID) -> None:
-        """A topic was deleted: write tombstones for its offsets."""
-        self._retention.forget_topic(topic, topic_id)
-
     # ------------------------------------------------------------ time
 
     def on_timer(self, key: TimerKey, now_ms: int) -> None:
@@ -282,22 +253,13 @@ class Partition:
 
     # ------------------------------------------------------------ the log's answers
 
-    @property
-    def next_log_offset(self) -> int:
-        """Where the log has got to: every later record lies at this offset or behind it."""
-        return self._journal.next_log_offset
-
-    def append_waits(self, number: int, now_ms: int) -> None:
-        """The log store answers the append ``number`` later; until then ``offsets.commit.timeout.ms`` runs."""
-        self._append_timeouts.begin(number, now_ms)
-
     def appended(self, number: int, base_offset: int, now_ms: int) -> None:
         """The appends up to ``number`` are durable; the first record of ``number`` lies at ``base_offset``.
 
         Raises:
             StoreContractError: the log store broke its contract.
         """
-        for append in self._journal.acknowledge(number, base_offset):
+        for append in self.journal.acknowledge(number, base_offset):
             self._effects.replies += append.held
             written = append.continuation
             self._outcomes[type(written)].durable(written, now_ms)
@@ -308,16 +270,16 @@ class Partition:
         Raises:
             StoreContractError: it isn't the oldest append in flight.
         """
-        append = self._journal.fail(number)
+        append = self.journal.fail(number)
         if append is not None:
             self._creation.undo(number, for_client(error_code), now_ms)
             self._refuse_held(append, error_code)
             written = append.continuation
             self._outcomes[type(written)].refused(written, for_client(error_code), now_ms)
-            self._retention.wake(now_ms)
+            self.retention.wake(now_ms)
 
     def _on_append_timer(self, key: TimerKey, now_ms: int) -> None:
-        for append in self._append_timeouts.take_overdue(now_ms):
+        for append in self.append_timeouts.take_overdue(now_ms):
             self._stop_waiting(append, now_ms)
 
     def _stop_waiting(self, append: Append, now_ms: int) -> None:
@@ -334,11 +296,11 @@ class Partition:
         append.held.clear()
 
     def _on_deleted(self, written: WhenDeleted, now_ms: int) -> None:
-        self._administration.on_durable(written, now_ms)
+        self.administration.on_durable(written, now_ms)
         self._end_writings(written.groups, now_ms)
 
     def _on_deletion_failed(self, written: WhenDeleted, error_code: ErrorCode, now_ms: int) -> None:
-        self._administration.on_failure(written, now_ms)
+        self.administration.on_failure(written, now_ms)
         self._go_on_as_before(written.groups, now_ms)
 
     def _on_converted(self, written: WhenConverted, now_ms: int) -> None:
@@ -375,17 +337,17 @@ class Partition:
         Raises:
             StoreContractError: the offset does not grow.
         """
-        self._journal.load(record, log_offset)
+        self.journal.load(record, log_offset)
 
     def loaded(self, now_ms: int) -> None:
         """The log was replayed: bring the groups to life and start the clocks."""
-        hard = self._journal.hard
+        hard = self.journal.hard
         for group_id in hard.groups:
             if hard.has_consumer_group(group_id):
                 self._consumer_membership.load(group_id, now_ms)
             else:
                 self._membership.load(group_id, now_ms)
-        self._retention.start(now_ms)
+        self.retention.start(now_ms)
 
     def take_waiting(self) -> list[Waiting]:
         """Return the requests that wait for a write of their group; they are not handled any more."""
@@ -403,7 +365,7 @@ class Partition:
 
         Requests that wait for a write of their group are to be taken before.
         """
-        for entry in list(self._journal.in_flight):
+        for entry in list(self.journal.in_flight):
             self.append_failed(entry.number, error_code, now_ms)
         for group in self._context.groups.values():
             self._context.disarm(group)
@@ -412,13 +374,8 @@ class Partition:
             group.end(now_ms)
             self._context.observer.group_removed(group, Cause.UNLOAD, now_ms)
         self._context.groups.clear()
-        self._context.timers.cancel(self._retention.timer)
-        self._context.timers.cancel(self._append_timeouts.timer)
-
-    @property
-    def next_append(self) -> int:
-        """The number that the next append will have."""
-        return self._journal.next_number
+        self._context.timers.cancel(self.retention.timer)
+        self._context.timers.cancel(self.append_timeouts.timer)
 
     # ------------------------------------------------------------ looking inside
 
@@ -430,24 +387,16 @@ class Partition:
     @property
     def hard(self) -> HardState:
         """What a restart would know. For observers and tests: change nothing."""
-        return self._journal.hard
-
-    def highest_producer_id(self) -> int:
-        """Return the highest id of the producers whose transactions are remembered here; -1 if there is none."""
-        return self._journal.hard.offsets.producers.highest_id()
+        return self.journal.hard
 
     def offset_count(self) -> int:
         """Return how many offsets are committed."""
-        committed = self._journal.hard.offsets.committed
+        committed = self.journal.hard.offsets.committed
         return sum(len(partitions) for topics in committed.values() for partitions in topics.values())
-
-    def hard_facts(self) -> dict[str, object]:
-        """Return hard state as plain values that compare equal for equal states."""
-        return self._journal.hard.facts()
 
     def snapshot(self) -> Iterator[tuple[int, Record]]:
         """Return the fewest records that rebuild hard state, with their log offsets: what compaction would leave."""
-        hard = self._journal.hard
+        hard = self.journal.hard
         found: list[tuple[int, Record]] = list(hard.group_records())
         for topics in hard.offsets.committed_records().values():
             found += [entry for partitions in topics.values() for entry in partitions.values()]
@@ -458,9 +407,9 @@ class Partition:
     def parked_tokens(self) -> list[Token]:
         """Return the token of every request that waits here, for joins, syncs and the log."""
         tokens = [token for group in self._context.groups.values() for token in group.parked_tokens()]
-        tokens += [reply.token for append in self._journal.in_flight for reply in append.held]
+        tokens += [reply.token for append in self.journal.in_flight for reply in append.held]
         tokens += [entry.token for writing in self._writings.values() for entry in writing.waiting]
-        conversions = [e.continuation for e in self._journal.in_flight if isinstance(e.continuation, WhenConverted)]
+        conversions = [e.continuation for e in self.journal.in_flight if isinstance(e.continuation, WhenConverted)]
         tokens += [conversion.joiner.token for conversion in conversions if conversion.joiner is not None]
         return tokens
 
@@ -473,29 +422,29 @@ class Partition:
         Raises:
             InvariantError: one does not hold.
         """
-        self._journal.check()
-        owned: set[int] = {id(self._retention.timer), id(self._append_timeouts.timer)}
+        self.journal.check()
+        owned: set[int] = {id(self.retention.timer), id(self.append_timeouts.timer)}
         for group_id, group in self._context.groups.items():
             if group_id != group.group_id:
                 raise InvariantError(f"group {group.group_id!r} is kept under {group_id!r}")
             group.check()
             self._check_seen(group)
-            group.check_durable(self._journal.hard.groups.get(group_id))
+            group.check_durable(self.journal.hard.groups.get(group_id))
             owned.update(id(timer) for timer in group.timers())
         for writing in self._writings.values():
             owned.update(id(timer) for timer in writing.group.timers())
-        if self._retention.timer.deadline_ms is None and self._context.groups:
+        if self.retention.timer.deadline_ms is None and self._context.groups:
             raise InvariantError("there are groups, but no sweep will come")
         for timer in armed:
             if id(timer) not in owned:
                 raise InvariantError(f"{timer!r} has no owner")
-        forgotten = self._journal.hard.groups.keys() - self._context.groups.keys() - self._writings.keys()
+        forgotten = self.journal.hard.groups.keys() - self._context.groups.keys() - self._writings.keys()
         if forgotten:
             raise InvariantError(f"the log has groups that memory lacks: {forgotten}")
 
     def _check_seen(self, group: Group) -> None:
         is_seen = self._context.is_seen(group)
-        if is_seen == (group in self._journal.unseen.get(group.first_append, ())):
+        if is_seen == (group in self.journal.unseen.get(group.first_append, ())):
             raise InvariantError(f"{group!r} is seen and waits to be, or neither")
-        if group.group_id in self._journal.hard.groups and not is_seen:
+        if group.group_id in self.journal.hard.groups and not is_seen:
             raise InvariantError(f"{group!r} is not seen, but the log has it")

@@ -97,7 +97,7 @@ def check_writes_in_flight(coordinator: GroupCoordinator) -> None:
     for partition in _served(coordinator):
         writes: dict[str, Sequence[Record]] = {}
         drafted = set()
-        for append in partition._journal.in_flight:
+        for append in partition.journal.in_flight:
             continuation = append.continuation
             if isinstance(continuation, WhenDrafted | WhenConverted):
                 group_id = continuation.group.group_id

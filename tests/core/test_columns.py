@@ -88,7 +88,7 @@ def test_a_commit_is_its_records(commits: list[tuple[str, list[Row]]], is_transa
         expected.apply(record, log_offset)
     partition = coordinator.partition(index)
     assert partition is not None
-    assert partition.hard_facts() == expected.facts()
+    assert partition.hard.facts() == expected.facts()
     results = [tuple(result) for topic in response.topics for result in topic.partitions]
     assert results == [(record.partition, ErrorCode.NONE) for record in records]
 

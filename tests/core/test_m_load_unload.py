@@ -252,7 +252,7 @@ def test_loading_in_steps() -> None:
     assert coordinator.continue_load(0, 2)
     assert coordinator.status(0) is PartitionStatus.ACTIVE
     assert coordinator.continue_load(0)
-    assert coordinator.partition(0).hard_facts() == driver.coordinator.partition(0).hard_facts()
+    assert coordinator.partition(0).hard.facts() == driver.coordinator.partition(0).hard.facts()
 
 
 class BrokenStore(MemoryLogStore):

@@ -158,7 +158,7 @@ class TransactionCoordinator:
         for index in range(self._config.offsets_topic_num_partitions):
             partition = self._coordinator.partition(index)
             if partition is not None:
-                highest = max(highest, partition.highest_producer_id())
+                highest = max(highest, partition.hard.offsets.producers.highest_id())
                 for _, record in partition.snapshot():
                     highest = max(highest, getattr(record, "producer_id", NO_PRODUCER_ID))
         return highest + 1

@@ -273,7 +273,7 @@ class Front:
     ) -> None:
         partition = self._partitions.active[request.partition]
         if partition is not None:
-            partition.complete_transaction(request, token)
+            partition.commits.complete_transaction(request, token)
         else:
             self._effects.reply(token, CompleteTransactionResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
@@ -302,7 +302,7 @@ class Front:
             partition = self._partition_of(group_id or None, Operation.DESCRIBE, permissions)
             if isinstance(partition, Partition):
                 assert group_id is not None
-                group = partition.describe_consumer_group(group_id)
+                group = partition.administration.describe_consumer_group(group_id)
                 described.append(self._shown(group, request, permissions))
             else:
                 described.append(DescribedConsumerGroup(group_id or "", partition))
@@ -355,7 +355,7 @@ class Front:
                 return FetchedGroup(wanted.group_id or "", found, ())
             partition = found
         named, refused = resolve_fetch(wanted, self._topics, permissions)
-        fetched = partition.fetch(named, require_stable=request.require_stable)
+        fetched = partition.commits.fetch(named, require_stable=request.require_stable)
         if wanted.topics is None or isinstance(wanted, PortionOfAll):
             if permissions is not None:
                 fetched = hide_topics(fetched, permissions)
@@ -374,7 +374,7 @@ class Front:
                 (refused if partition is ErrorCode.GROUP_AUTHORIZATION_FAILED else described).append(group)
                 continue
             assert group_id is not None
-            group = partition.describe_group(group_id)
+            group = partition.administration.describe_group(group_id)
             if request.include_authorized_operations:
                 group = evolve(group, authorized_operations=self._operations_on(group_id, permissions))
             described.append(group)
@@ -395,7 +395,7 @@ class Front:
         types = frozenset(group_type.lower() for group_type in request.types_filter)
         groups: list[ListedGroup] = []
         for partition in self._partitions:
-            groups += partition.list_groups(states, types)
+            groups += partition.administration.list_groups(states, types)
         if permissions is not None and not permissions.on_cluster(Operation.DESCRIBE):
             groups = [group for group in groups if permissions.on_group(group.group_id, Operation.DESCRIBE)]
         self._effects.reply(token, ListGroupsResponse(ErrorCode.NONE, tuple(groups)))
@@ -414,7 +414,7 @@ class Front:
             self._effects.reply(token, DeleteGroupsResponse(tuple(results)))
         deletion = self._split_requests.deletion(token, results, len(served))
         for partition, group_ids in served.items():
-            partition.delete_groups(group_ids, deletion)
+            partition.administration.delete_groups(group_ids, deletion)
 
     def _find_coordinators(
         self, request: FindCoordinator, token: Token, permissions: Permissions | None, now_ms: int

@@ -8,7 +8,6 @@ from uuid import UUID
 from groupcoord.core.consumer.records import (
     AssignedTopicPartitions,
     ConsumerGroupCurrentMemberAssignmentRecord,
-    ConsumerGroupMetadataRecord,
 )
 from groupcoord.core.hard_state import HardState
 from groupcoord.errors import ErrorCode
@@ -55,12 +54,6 @@ def check_told(
         for record in records
     )
     require(holds, f"{member_id} of {request.group_id!r} is told {response!r}, the log has {records!r}")
-
-
-def epoch_in(hard: HardState, group_id: str) -> int:
-    """Return the epoch of a consumer group in the log; 0 if there is none."""
-    _, record = hard.groups.get(group_id, {}).get(ConsumerGroupMetadataRecord.key, (None, None))
-    return record.epoch if isinstance(record, ConsumerGroupMetadataRecord) else 0
 
 
 def check_described_consumer_group(group: DescribedConsumerGroup) -> None:
