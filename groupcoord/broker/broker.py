@@ -12,10 +12,11 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from groupcoord.broker.answering import AnswerTable, answers, table_of
 from groupcoord.broker.cluster.leadership import Leadership
 from groupcoord.broker.cluster.metadata import answer_api_versions
 from groupcoord.broker.cluster.nodes import Nodes, deliver_replies
-from groupcoord.broker.cluster.requests import CLUSTER_REQUESTS, ClusterRequests
+from groupcoord.broker.cluster.requests import ClusterRequests
 from groupcoord.broker.configs.definitions import offsets_topic_configs
 from groupcoord.broker.configs.groups import GroupConfigs
 from groupcoord.broker.connection import Connection, ConnectionT, Interceptor
@@ -46,18 +47,10 @@ from groupcoord.log_store import AbandonableStore, ClosableStore, CompactingStor
 from groupcoord.wire import Answered, WireResponse
 from groupcoord.wire.broker_messages import (
     ApiVersions,
-    DeleteRecords,
-    Fetch,
-    ListOffsets,
-    OffsetForLeaderEpoch,
-    Produce,
 )
-from groupcoord.wire.config_messages import DescribeConfigs
 from groupcoord.wire.pacing import Pace, in_portions
 from groupcoord.wire.transaction_messages import (
-    AddPartitionsToTxn,
     DescribeTransactions,
-    WriteTxnMarkers,
 )
 
 if TYPE_CHECKING:
@@ -67,26 +60,8 @@ if TYPE_CHECKING:
 
 DEFAULT_NODE = Node(1, "127.0.0.1", 9092)
 
-PACED = frozenset(
-    (
-        AddPartitionsToTxn,
-        DeleteRecords,
-        DescribeConfigs,
-        Fetch,
-        ListOffsets,
-        OffsetForLeaderEpoch,
-        Produce,
-        WriteTxnMarkers,
-        *CLUSTER_REQUESTS,
-    )
-)
-"""Requests that name many things, and whose handlers pause between them before they change anything."""
-
 ANONYMOUS = "User:ANONYMOUS"
 """Kafka's principal of connections without a log-in."""
-
-
-Handler = Callable[[Connection, Any], WireResponse | None]
 
 
 def anonymous(client_host: str) -> Principal:
@@ -185,7 +160,7 @@ class Broker:
         self._transaction_requests = TransactionRequests(self, node.node_id, self._permissions)
         self._seen_advances = -1
         self._seen_transactions_ms: int | None = None
-        self._handlers = self._handlers_by_request()
+        self._handlers, self._pausing = self._answer_table()
         self._ensure_offsets_topic()
         self.coordinator = GroupCoordinator(
             config=config,
@@ -231,9 +206,8 @@ class Broker:
                 configs = offsets_topic_configs(self.config)
                 edit.create(OFFSETS_TOPIC, self.config.offsets_topic_num_partitions, store_id, configs)
 
-    def _handlers_by_request(self) -> dict[type, Handler]:
-        """Return what answers each request that doesn't go to the group coordinator as it is."""
-        refused = () if serves_consumer_groups(self.config) else (ConsumerGroupHeartbeat,)
+    def _answer_table(self) -> AnswerTable:
+        """Return who answers each request that doesn't go to the group coordinator as it is."""
         topic_requests = TopicRequests(
             config=self.config,
             node_id=self._node.node_id,
@@ -243,18 +217,19 @@ class Broker:
             notices=self._notices,
             permissions_of=self._permissions,
         )
-        return {
-            **dict.fromkeys(refused, self._refuse_consumer_protocol),
-            Answered: lambda connection, request: request.response,
-            ApiVersions: self._api_versions,
-            **topic_requests.handlers(),
-            **self._data_requests.handlers(),
-            **ClusterRequests(self.data, self.nodes, self._node_for, self._permissions).handlers(),
-            **self._login_requests.handlers(),
-            **AclRequests(None if self.security is None else self.security.acls, self._permissions).handlers(),
-            **self._transaction_requests.handlers(),
-            **dict.fromkeys(DIVISIBLE, self._answer_divisible),
-        }
+        acls = None if self.security is None else self.security.acls
+        table = table_of(
+            self,
+            topic_requests,
+            self._data_requests,
+            ClusterRequests(self.data, self.nodes, self._node_for, self._permissions),
+            self._login_requests,
+            AclRequests(acls, self._permissions),
+            self._transaction_requests,
+        )
+        if not serves_consumer_groups(self.config):
+            table.handlers[ConsumerGroupHeartbeat] = self._refuse_consumer_protocol
+        return table
 
     @property
     def node(self) -> Node:
@@ -396,7 +371,7 @@ class Broker:
     def handle_long(self, connection: Connection, request: Any) -> Work[None]:
         """Handle a request that took long to read: in portions, where that can be."""
         handler = self._handlers.get(type(request))
-        if handler is not None and type(request) in PACED:
+        if handler is not None and type(request) in self._pausing:
             connection.answer((yield from in_portions(self.pace, handler, connection, request)))
         elif not self._answer_in_portions(connection, request):
             self.handle(connection, request)
@@ -432,12 +407,18 @@ class Broker:
 
     # ------------------------------------------------------------ what is answered here
 
+    @answers(Answered)
+    def _already_answered(self, connection: Connection, request: Answered) -> WireResponse | None:
+        return request.response
+
+    @answers(ApiVersions)
     def _api_versions(self, connection: Connection, request: ApiVersions) -> WireResponse | None:
         connection.note_client_id()
         return answer_api_versions(request, self._node_for(connection), self.topics.cluster_id)
 
     # ------------------------------------------------------------ what can be answered in portions
 
+    @answers(*DIVISIBLE)
     def _answer_divisible(self, connection: Connection, request: Any) -> None:
         kind = type(request)
         if DIVISIBLE[kind](request) > FEW or (kind is OffsetFetch and self._fetches_many(request)):

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from groupcoord import Config, ErrorCode, ManualClock
+from groupcoord.broker.answering import table_of
 from groupcoord.broker.broker import DEFAULT_NODE
 from groupcoord.broker.cluster.leadership import Leadership
 from groupcoord.broker.records.requests import DataRequests
@@ -102,7 +103,7 @@ class DataWorld:
         directory = None if path is None else DataDirectory(path, descriptors_max=8)
         self.data = TopicData(Config(**settings), self.clock, self.topics, directory)
         self.requests = DataRequests(self.data, Pace(), lambda _: permissions, verify, Leadership((DEFAULT_NODE,)))
-        self._handlers = self.requests.handlers()
+        self._handlers = table_of(self.requests).handlers
 
     def send(self, request: Any) -> FakeConnection:
         """Send a request on a new connection."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
+from groupcoord.broker.answering import answers
 from groupcoord.broker.cluster.administration import (
     answer_alter_partition_reassignments,
     answer_describe_client_quotas,
@@ -31,18 +31,6 @@ from groupcoord.wire.cluster_messages import (
     ListPartitionReassignments,
 )
 
-CLUSTER_REQUESTS = (
-    AlterPartitionReassignments,
-    DescribeClientQuotas,
-    DescribeCluster,
-    DescribeLogDirs,
-    DescribeQuorum,
-    DescribeTopicPartitions,
-    ElectLeaders,
-    ListPartitionReassignments,
-)
-"""These change nothing, or one thing after the other, so they can be answered in portions."""
-
 
 class ClusterRequests:
     """Answers what administrators ask of the cluster.
@@ -66,28 +54,60 @@ class ClusterRequests:
         self._node_of = node_of
         self._permissions_of = permissions_of
 
-    def handlers(self) -> dict[type, Callable[[Connection, Any], WireResponse | None]]:
-        """Return what answers each request."""
-        return dict.fromkeys(CLUSTER_REQUESTS, self._answer)
+    @answers(DescribeCluster, may_pause=True)
+    def describe_cluster(self, connection: Connection, request: DescribeCluster) -> WireResponse | None:
+        """Describe the nodes."""
+        return answer_describe_cluster(
+            request,
+            self._nodes.leadership,
+            self._data.topics.cluster_id,
+            self._permissions_of(connection),
+            connection.nodes,
+        )
 
-    def _answer(self, connection: Connection, request: Any) -> WireResponse | None:
-        permissions, topics, nodes = self._permissions_of(connection), self._data.topics, self._nodes
-        leadership = nodes.leadership
-        match request:
-            case DescribeCluster():
-                return answer_describe_cluster(request, leadership, topics.cluster_id, permissions, connection.nodes)
-            case DescribeTopicPartitions():
-                return answer_describe_topic_partitions(request, topics, leadership, permissions)
-            case DescribeLogDirs():
-                return answer_describe_log_dirs(request, self._data, permissions)
-            case ElectLeaders():
-                return answer_elect_leaders(request, nodes, topics, permissions)
-            case AlterPartitionReassignments():
-                return answer_alter_partition_reassignments(request, topics, leadership.node_ids, permissions)
-            case ListPartitionReassignments():
-                return answer_list_partition_reassignments(request, permissions)
-            case DescribeQuorum():
-                return answer_describe_quorum(
-                    request, self._node_of(connection), self._data.clock.now_ms(), permissions
-                )
-        return answer_describe_client_quotas(request, permissions)
+    @answers(DescribeTopicPartitions, may_pause=True)
+    def describe_topic_partitions(
+        self, connection: Connection, request: DescribeTopicPartitions
+    ) -> WireResponse | None:
+        """Describe topics, a limited number of partitions at a time."""
+        return answer_describe_topic_partitions(
+            request, self._data.topics, self._nodes.leadership, self._permissions_of(connection)
+        )
+
+    @answers(DescribeLogDirs, may_pause=True)
+    def describe_log_dirs(self, connection: Connection, request: DescribeLogDirs) -> WireResponse | None:
+        """Tell where logs are, and how large."""
+        return answer_describe_log_dirs(request, self._data, self._permissions_of(connection))
+
+    @answers(ElectLeaders, may_pause=True)
+    def elect_leaders(self, connection: Connection, request: ElectLeaders) -> WireResponse | None:
+        """Let the preferred nodes lead again."""
+        return answer_elect_leaders(request, self._nodes, self._data.topics, self._permissions_of(connection))
+
+    @answers(AlterPartitionReassignments, may_pause=True)
+    def alter_partition_reassignments(
+        self, connection: Connection, request: AlterPartitionReassignments
+    ) -> WireResponse | None:
+        """Say where partitions shall be."""
+        return answer_alter_partition_reassignments(
+            request, self._data.topics, self._nodes.leadership.node_ids, self._permissions_of(connection)
+        )
+
+    @answers(ListPartitionReassignments, may_pause=True)
+    def list_partition_reassignments(
+        self, connection: Connection, request: ListPartitionReassignments
+    ) -> WireResponse | None:
+        """List partitions that are on their way."""
+        return answer_list_partition_reassignments(request, self._permissions_of(connection))
+
+    @answers(DescribeQuorum, may_pause=True)
+    def describe_quorum(self, connection: Connection, request: DescribeQuorum) -> WireResponse | None:
+        """Describe the quorum of controllers."""
+        return answer_describe_quorum(
+            request, self._node_of(connection), self._data.clock.now_ms(), self._permissions_of(connection)
+        )
+
+    @answers(DescribeClientQuotas, may_pause=True)
+    def describe_client_quotas(self, connection: Connection, request: DescribeClientQuotas) -> WireResponse | None:
+        """Tell quotas."""
+        return answer_describe_client_quotas(request, self._permissions_of(connection))

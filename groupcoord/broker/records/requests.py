@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from groupcoord.broker.answering import answers
 from groupcoord.broker.cluster.leadership import Leadership
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.portions import FEW, Work
@@ -66,16 +67,6 @@ class DataRequests:
         )
         self.waits = FetchWaits()
 
-    def handlers(self) -> dict[type, Callable[[Connection, Any], WireResponse | None]]:
-        """Return what answers each request."""
-        return {
-            Produce: self.produce,
-            Fetch: self.fetch,
-            ListOffsets: self.list_offsets,
-            OffsetForLeaderEpoch: self._offset_for_leader_epoch,
-            DeleteRecords: self._delete_records,
-        }
-
     @cached_property
     def _producing(self) -> ModuleType:
         """What answers a Produce, with all that reads batches: imported when the first one comes."""
@@ -83,6 +74,7 @@ class DataRequests:
 
         return producing
 
+    @answers(Produce, may_pause=True)
     def produce(self, connection: Connection, request: Produce) -> WireResponse | None:
         """Append records; where batches have to be looked into, in portions."""
         if self._data.logs is None or not self._producing.looks_into_batches(request, self._data):
@@ -110,6 +102,7 @@ class DataRequests:
             connection.refuse(f"Produce with acks=0 failed: {first.error_message or first.error_code.name}")
         return None
 
+    @answers(ListOffsets, may_pause=True)
     def list_offsets(self, connection: Connection, request: ListOffsets) -> WireResponse | None:
         """Look up offsets; where batches may have to be read, in portions."""
         permissions = self._permissions_of(connection)
@@ -118,14 +111,19 @@ class DataRequests:
         connection.answer_in_portions(in_portions(self._pace, answer_list_offsets, request, self._data, permissions))
         return None
 
-    def _offset_for_leader_epoch(self, connection: Connection, request: OffsetForLeaderEpoch) -> WireResponse | None:
+    @answers(OffsetForLeaderEpoch, may_pause=True)
+    def offset_for_leader_epoch(self, connection: Connection, request: OffsetForLeaderEpoch) -> WireResponse | None:
+        """Tell where leaders' epochs end."""
         return answer_offset_for_leader_epoch(request, self._data, self._permissions_of(connection))
 
-    def _delete_records(self, connection: Connection, request: DeleteRecords) -> WireResponse | None:
+    @answers(DeleteRecords, may_pause=True)
+    def delete_records(self, connection: Connection, request: DeleteRecords) -> WireResponse | None:
+        """Delete what is before an offset."""
         return answer_delete_records(request, self._data, self._permissions_of(connection))
 
     # ------------------------------------------------------------ Fetch
 
+    @answers(Fetch, may_pause=True)
     def fetch(self, connection: Connection, request: Fetch) -> WireResponse | None:
         """Read, or wait; a session may name many partitions with few words, which then are read in portions."""
         unexpected = unexpected_fetch(request)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from groupcoord.broker.answering import answers
 from groupcoord.broker.connection import Connection
 from groupcoord.core.front.authorization import CLUSTER, Operation, Permissions, ResourceType
 from groupcoord.errors import ErrorCode
@@ -31,7 +32,6 @@ from groupcoord.wire.pacing import paced
 if TYPE_CHECKING:
     from groupcoord.broker.security.acls import Acls
 
-ACL_REQUESTS = (CreateAcls, DescribeAcls, DeleteAcls)
 NO_AUTHORIZER = (ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
 NOT_ALLOWED = (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
 NOT_WRITTEN = (ErrorCode.UNKNOWN_SERVER_ERROR, "The ACLs could not be written.")
@@ -57,11 +57,9 @@ class AclRequests:
         self._acls = acls
         self._permissions_of = permissions_of
 
-    def handlers(self) -> dict[type, Callable[[Connection, Any], WireResponse | None]]:
-        """Return what answers each request."""
-        return dict.fromkeys(ACL_REQUESTS, self._answer)
-
-    def _answer(self, connection: Connection, request: Any) -> WireResponse | None:
+    @answers(CreateAcls, DescribeAcls, DeleteAcls)
+    def answer(self, connection: Connection, request: Any) -> WireResponse | None:
+        """Make, tell or delete ACLs."""
         acls = self._acls
         operation = Operation.DESCRIBE if isinstance(request, DescribeAcls) else Operation.ALTER
         if acls is None:

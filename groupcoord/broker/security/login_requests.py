@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from groupcoord.broker.answering import answers
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.security.sasl import Refusals
 from groupcoord.core.front.authorization import Permissions
@@ -23,8 +24,6 @@ from groupcoord.wire.login_messages import (
 if TYPE_CHECKING:
     from groupcoord.broker.security.credentials import ScramCredentials
     from groupcoord.broker.security.security import Security
-
-LOGIN_REQUESTS = (SaslHandshake, SaslAuthenticate, AlterUserScramCredentials, DescribeUserScramCredentials)
 
 TOO_LATE = "SaslAuthenticate request received after successful authentication"
 
@@ -52,22 +51,30 @@ class LoginRequests:
         self._security = security
         self._permissions_of = permissions_of
 
-    def handlers(self) -> dict[type, Callable[[Connection, Any], WireResponse | None]]:
-        """Return what answers each request."""
-        return dict.fromkeys(LOGIN_REQUESTS, self._answer)
-
     @cached_property
     def _credentials(self) -> ScramCredentials:
         from groupcoord.broker.security.credentials import ScramCredentials
 
         return ScramCredentials() if self._security is None else self._security.credentials
 
-    def _answer(self, connection: Connection, request: Any) -> WireResponse | None:
-        match request:
-            case SaslHandshake():
-                return SaslHandshakeResponse(ErrorCode.ILLEGAL_SASL_STATE)
-            case SaslAuthenticate():
-                return SaslAuthenticateResponse(ErrorCode.ILLEGAL_SASL_STATE, TOO_LATE)
-            case AlterUserScramCredentials():
-                return self._credentials.answer_alter(request, self._permissions_of(connection))
+    @answers(SaslHandshake)
+    def handshake(self, connection: Connection, request: SaslHandshake) -> WireResponse | None:
+        """Refuse to begin a log-in: it is done, or not wanted."""
+        return SaslHandshakeResponse(ErrorCode.ILLEGAL_SASL_STATE)
+
+    @answers(SaslAuthenticate)
+    def authenticate(self, connection: Connection, request: SaslAuthenticate) -> WireResponse | None:
+        """Refuse to go on with a log-in: it is done, or not wanted."""
+        return SaslAuthenticateResponse(ErrorCode.ILLEGAL_SASL_STATE, TOO_LATE)
+
+    @answers(AlterUserScramCredentials)
+    def alter_credentials(self, connection: Connection, request: AlterUserScramCredentials) -> WireResponse | None:
+        """Change credentials."""
+        return self._credentials.answer_alter(request, self._permissions_of(connection))
+
+    @answers(DescribeUserScramCredentials)
+    def describe_credentials(
+        self, connection: Connection, request: DescribeUserScramCredentials
+    ) -> WireResponse | None:
+        """Tell who has which credentials."""
         return self._credentials.answer_describe(request, self._permissions_of(connection))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
+from groupcoord.broker.answering import answers
 from groupcoord.broker.cluster.metadata import answer_metadata, topics_to_create
 from groupcoord.broker.cluster.nodes import Nodes
 from groupcoord.broker.configs.altering import altered_topics, answer_alter_configs, answer_incremental_alter_configs
@@ -63,22 +63,11 @@ class TopicRequests:
         self._permissions_of = permissions_of
         self._resources = Resources(config, node_id, data.topics, group_configs)
 
-    def handlers(self) -> dict[type, Callable[[Connection, Any], WireResponse | None]]:
-        """Return what answers each request."""
-        return {
-            Metadata: self._metadata,
-            CreateTopics: self._create_topics,
-            CreatePartitions: self._create_partitions,
-            DeleteTopics: self._delete_topics,
-            DescribeConfigs: self._describe_configs,
-            IncrementalAlterConfigs: self._alter_some_configs,
-            AlterConfigs: self._alter_configs,
-            ListConfigResources: self._list_config_resources,
-        }
-
     # ------------------------------------------------------------ topics
 
-    def _metadata(self, connection: Connection, request: Metadata) -> WireResponse | None:
+    @answers(Metadata)
+    def metadata(self, connection: Connection, request: Metadata) -> WireResponse | None:
+        """Describe nodes and topics, and make topics that are missing where settings say so."""
         auto_creates, leadership = self._config.auto_create_topics_enable, self._nodes.leadership
         response = answer_metadata(
             request,
@@ -94,7 +83,9 @@ class TopicRequests:
             self._tell_created(answer_create_topics(wanted, self._topics, leadership.node_ids, self._config))
         return response
 
-    def _create_topics(self, connection: Connection, request: CreateTopics) -> WireResponse | None:
+    @answers(CreateTopics)
+    def create_topics(self, connection: Connection, request: CreateTopics) -> WireResponse | None:
+        """Make topics."""
         before = self._present([topic.name for topic in request.topics if topic.configs])
         node_ids, permissions = self._nodes.leadership.node_ids, self._permissions_of(connection)
         response = answer_create_topics(request, self._topics, node_ids, self._config, permissions)
@@ -112,13 +103,17 @@ class TopicRequests:
         if created:
             self._nodes.topics_created(created)
 
-    def _create_partitions(self, connection: Connection, request: CreatePartitions) -> WireResponse | None:
+    @answers(CreatePartitions)
+    def create_partitions(self, connection: Connection, request: CreatePartitions) -> WireResponse | None:
+        """Let topics grow."""
         node_ids, permissions = self._nodes.leadership.node_ids, self._permissions_of(connection)
         response = answer_create_partitions(request, self._topics, node_ids, permissions)
         self._nodes.topics_changed([topic.name for topic in request.topics])
         return response
 
-    def _delete_topics(self, connection: Connection, request: DeleteTopics) -> WireResponse | None:
+    @answers(DeleteTopics)
+    def delete_topics(self, connection: Connection, request: DeleteTopics) -> WireResponse | None:
+        """Delete topics, and what they hold."""
         response, gone = answer_delete_topics(request, self._topics, self._permissions_of(connection))
         for topic in gone:
             self._nodes.topic_deleted(topic)
@@ -127,20 +122,28 @@ class TopicRequests:
 
     # ------------------------------------------------------------ settings
 
-    def _describe_configs(self, connection: Connection, request: DescribeConfigs) -> WireResponse | None:
+    @answers(DescribeConfigs, may_pause=True)
+    def describe_configs(self, connection: Connection, request: DescribeConfigs) -> WireResponse | None:
+        """Tell settings."""
         return answer_describe_configs(request, self._resources, self._permissions_of(connection))
 
-    def _alter_some_configs(self, connection: Connection, request: IncrementalAlterConfigs) -> WireResponse | None:
+    @answers(IncrementalAlterConfigs)
+    def alter_some_configs(self, connection: Connection, request: IncrementalAlterConfigs) -> WireResponse | None:
+        """Change settings, and leave those that are not named."""
         before = self._present(altered_topics(request))
         response = answer_incremental_alter_configs(request, self._resources, self._permissions_of(connection))
         self._notices.topics_changed(before)
         return response
 
-    def _alter_configs(self, connection: Connection, request: AlterConfigs) -> WireResponse | None:
+    @answers(AlterConfigs)
+    def alter_configs(self, connection: Connection, request: AlterConfigs) -> WireResponse | None:
+        """Change settings, and reset those that are not named."""
         before = self._present(altered_topics(request))
         response = answer_alter_configs(request, self._resources, self._permissions_of(connection))
         self._notices.topics_changed(before)
         return response
 
-    def _list_config_resources(self, connection: Connection, request: ListConfigResources) -> WireResponse | None:
+    @answers(ListConfigResources)
+    def list_config_resources(self, connection: Connection, request: ListConfigResources) -> WireResponse | None:
+        """List what has settings."""
         return answer_list_config_resources(request, self._resources, self._permissions_of(connection))

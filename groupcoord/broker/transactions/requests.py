@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from functools import wraps
+from typing import Any, Protocol, TypeVar
 
+from groupcoord.broker.answering import answers
 from groupcoord.broker.cluster.nodes import Nodes, deliver_replies
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.records.topic_data import TopicData
@@ -36,8 +38,6 @@ from groupcoord.wire.transaction_messages import (
     WriteTxnMarkers,
 )
 
-Handler = Callable[[Connection, Any], WireResponse | None]
-
 ELSEWHERE = ErrorCode.NOT_COORDINATOR
 
 
@@ -59,6 +59,23 @@ class Transactional(Protocol):
     pace: Pace
 
 
+RequestT = TypeVar("RequestT")
+Method = Callable[["TransactionRequests", Connection, RequestT], WireResponse | None]
+
+
+def _guarded(method: Method[RequestT]) -> Method[RequestT]:
+    """Have whole requests refused that are not allowed, or belong to another node, and leave the others to a method."""
+
+    @wraps(method)
+    def handle(requests: TransactionRequests, connection: Connection, request: Any) -> WireResponse | None:
+        refusal = refuse(request, requests.permissions_of(connection), requests.node.data.topics)
+        return (
+            refusal or requests.refuse_elsewhere(request) or requests.delivered(method(requests, connection, request))
+        )
+
+    return handle
+
+
 class TransactionRequests:
     """Answers what clients ask of transactions, and says NOT_COORDINATOR of those that another node coordinates.
 
@@ -66,31 +83,80 @@ class TransactionRequests:
         node: the node.
         node_id: its id.
         permissions_of: returns what a connection's client may do.
+
+    Attributes:
+        node: as given.
+        permissions_of: as given.
     """
 
     def __init__(self, node: Transactional, node_id: int, permissions_of: Callable[[Connection], Permissions]) -> None:
-        self._node = node
+        self.node = node
         self._node_id = node_id
-        self._permissions_of = permissions_of
+        self.permissions_of = permissions_of
 
-    def handlers(self) -> dict[type, Handler]:
-        """Return what answers each request; :class:`DescribeTransactions` is for :meth:`describe`."""
-        node = self._node
-        return {
-            InitProducerId: self._guarded(lambda _, request: node.transactions.init_producer_id(request)),
-            AddPartitionsToTxn: self._guarded(self._add_partitions),
-            AddOffsetsToTxn: self._guarded(lambda _, request: node.transactions.add_offsets(request)),
-            TxnOffsetCommit: self._commit,
-            EndTxn: self._guarded(lambda connection, request: node.transactions.end(request, connection)),
-            WriteTxnMarkers: self._guarded(self._write_markers),
-            ListTransactions: self._list,
-            DescribeProducers: self._describe_producers,
-        }
+    @answers(InitProducerId)
+    @_guarded
+    def init_producer_id(self, connection: Connection, request: InitProducerId) -> WireResponse | None:
+        """Give out a producer id."""
+        return self.node.transactions.init_producer_id(request)
+
+    @answers(AddPartitionsToTxn, may_pause=True)
+    @_guarded
+    def add_partitions(self, connection: Connection, request: AddPartitionsToTxn) -> WireResponse | None:
+        """Let transactions write to partitions."""
+        return self.node.transactions.add_partitions(request, self.permissions_of(connection))
+
+    @answers(AddOffsetsToTxn)
+    @_guarded
+    def add_offsets(self, connection: Connection, request: AddOffsetsToTxn) -> WireResponse | None:
+        """Let a transaction commit offsets of a group."""
+        return self.node.transactions.add_offsets(request)
+
+    @answers(EndTxn)
+    @_guarded
+    def end(self, connection: Connection, request: EndTxn) -> WireResponse | None:
+        """Commit or abort a transaction."""
+        return self.node.transactions.end(request, connection)
+
+    @answers(WriteTxnMarkers, may_pause=True)
+    @_guarded
+    def write_markers(self, connection: Connection, request: WriteTxnMarkers) -> WireResponse | None:
+        """Write the ends of transactions, as another coordinator asks for."""
+        return answer_write_txn_markers(request, connection, self.node.coordinator, self.node.data)
+
+    @answers(TxnOffsetCommit)
+    def commit_offsets(self, connection: Connection, request: TxnOffsetCommit) -> WireResponse | None:
+        """Commit offsets in a transaction."""
+        coordinator = self.node.coordinator
+        if coordinator.partition(coordinator.partition_of(request.group_id)) is None:
+            coordinator.submit(request, connection, connection.principal)  # which refuses it
+        else:
+            self.node.transactions.commit_offsets(request, connection, connection.principal)
+        return self.delivered(None)
+
+    @answers(ListTransactions)
+    def list(self, connection: Connection, request: ListTransactions) -> WireResponse | None:
+        """List the transactions that are coordinated here."""
+        node, permissions = self.node, self.permissions_of(connection)
+        here = [found for found in node.transactions.all if self._is_here(found.transactional_id)]
+        connection.answer_in_portions(
+            in_portions(node.pace, answer_list_transactions, request, here, node.data.clock.now_ms(), permissions)
+        )
+        return None
+
+    @answers(DescribeProducers)
+    def describe_producers(self, connection: Connection, request: DescribeProducers) -> WireResponse | None:
+        """Tell who writes to partitions."""
+        node, permissions = self.node, self.permissions_of(connection)
+        connection.answer_in_portions(
+            in_portions(node.pace, answer_describe_producers, request, node.data, permissions)
+        )
+        return None
 
     def describe(self, connection: Connection, request: DescribeTransactions) -> DescribeTransactionsResponse:
         """Describe transactions as they stand."""
-        response = self._node.transactions.describe(request, self._permissions_of(connection))
-        if self._node.nodes.leadership.is_sole:
+        response = self.node.transactions.describe(request, self.permissions_of(connection))
+        if self.node.nodes.leadership.is_sole:
             return response
         return DescribeTransactionsResponse(
             tuple(
@@ -102,20 +168,11 @@ class TransactionRequests:
         )
 
     def _is_here(self, transactional_id: str) -> bool:
-        return self._node.nodes.leadership.coordinates_transactions(self._node_id, transactional_id)
+        return self.node.nodes.leadership.coordinates_transactions(self._node_id, transactional_id)
 
-    def _guarded(self, handler: Handler) -> Handler:
-        """Return a handler that refuses whole requests that are not allowed, and leaves the others to ``handler``."""
-
-        def handle(connection: Connection, request: Any) -> WireResponse | None:
-            refusal = refuse(request, self._permissions_of(connection), self._node.data.topics)
-            return refusal or self._refuse_elsewhere(request) or self._delivered(handler(connection, request))
-
-        return handle
-
-    def _refuse_elsewhere(self, request: Any) -> WireResponse | None:
+    def refuse_elsewhere(self, request: Any) -> WireResponse | None:
         """Return the refusal of a request about what another node coordinates, or None."""
-        if self._node.nodes.leadership.is_sole:
+        if self.node.nodes.leadership.is_sole:
             return None
         match request:
             case InitProducerId(transactional_id=str(transactional_id)) if not self._is_here(transactional_id):
@@ -134,36 +191,7 @@ class TransactionRequests:
                     )
         return None
 
-    def _delivered(self, response: WireResponse | None) -> WireResponse | None:
+    def delivered(self, response: WireResponse | None) -> WireResponse | None:
         """Pass on what the group coordinator answered to what came before this response."""
-        deliver_replies(self._node.coordinator)
+        deliver_replies(self.node.coordinator)
         return response
-
-    def _add_partitions(self, connection: Connection, request: AddPartitionsToTxn) -> WireResponse | None:
-        return self._node.transactions.add_partitions(request, self._permissions_of(connection))
-
-    def _commit(self, connection: Connection, request: TxnOffsetCommit) -> WireResponse | None:
-        coordinator = self._node.coordinator
-        if coordinator.partition(coordinator.partition_of(request.group_id)) is None:
-            coordinator.submit(request, connection, connection.principal)  # which refuses it
-        else:
-            self._node.transactions.commit_offsets(request, connection, connection.principal)
-        return self._delivered(None)
-
-    def _write_markers(self, connection: Connection, request: WriteTxnMarkers) -> WireResponse | None:
-        return answer_write_txn_markers(request, connection, self._node.coordinator, self._node.data)
-
-    def _list(self, connection: Connection, request: ListTransactions) -> WireResponse | None:
-        node, permissions = self._node, self._permissions_of(connection)
-        here = [found for found in node.transactions.all if self._is_here(found.transactional_id)]
-        connection.answer_in_portions(
-            in_portions(node.pace, answer_list_transactions, request, here, node.data.clock.now_ms(), permissions)
-        )
-        return None
-
-    def _describe_producers(self, connection: Connection, request: DescribeProducers) -> WireResponse | None:
-        node, permissions = self._node, self._permissions_of(connection)
-        connection.answer_in_portions(
-            in_portions(node.pace, answer_describe_producers, request, node.data, permissions)
-        )
-        return None
