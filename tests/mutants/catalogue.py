@@ -164,14 +164,14 @@ MUTANTS = (
     Mutant(
         "the size limit is not looked at",
         "classic/group.py",
-        "return member is not None or len(self.members) < max_size",
-        "return True",
+        "is_counted, count = member is not None, len(self.members)",
+        "is_counted, count = True, 0",
     ),
     Mutant(
         "waiting joins may exceed the size limit",
         "classic/group.py",
-        "return (member is not None and member.parked_join is not None) or self.waiting_joins < max_size",
-        "return True",
+        "is_counted, count = member is not None and member.parked_join is not None, self.waiting_joins",
+        "is_counted, count = True, 0",
     ),
     Mutant(
         "an unchanged follower starts a rebalance",
@@ -451,7 +451,7 @@ MUTANTS = (
     Mutant(
         "an oversized group is served after a load",
         "classic/membership.py",
-        "if len(group.members) > self._config.group_max_size:",
+        "if check_group_size(len(group.members), self._config.group_max_size) is not ErrorCode.NONE:",
         "if False:",
     ),
     Mutant(

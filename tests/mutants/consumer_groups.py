@@ -275,8 +275,8 @@ CONSUMER_GROUP_MUTANTS = (
     Mutant(
         "groups have room for one more",
         "consumer/heartbeat.py",
-        "len(state.members) >= rules.config.group_consumer_max_size",
-        "len(state.members) > rules.config.group_consumer_max_size",
+        "error_code = check_group_size(len(state.members) + 1, max_size)",
+        "error_code = check_group_size(len(state.members), max_size)",
     ),
     # ---------------------------------------------------------------- timers
     Mutant(

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from groupcoord.core.classic.member import MemberMetadata, Parked
 from groupcoord.core.classic.states import GroupState, check_transition
 from groupcoord.core.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from groupcoord.core.group_size import check_group_size
 from groupcoord.core.hard_state import RecordsOfGroup
 from groupcoord.core.java.hashing import hash_map_order
 from groupcoord.core.messages import (
@@ -153,14 +154,16 @@ class GroupMetadata:
                 return ErrorCode.FENCED_INSTANCE_ID
         return self.members.get(member_id, ErrorCode.UNKNOWN_MEMBER_ID)
 
-    def accepts(self, member_id: str, max_size: int) -> bool:
-        """Tell whether ``group.max.size`` leaves room for a join with this member id (KIP-389)."""
-        if self.state is GroupState.EMPTY:
-            return True
+    def join_error(self, member_id: str, max_size: int) -> ErrorCode:
+        """Return NONE if ``group.max.size`` leaves room for a join with this member id (KIP-389)."""
         member = self.members.get(member_id)
+        if self.state is GroupState.EMPTY:
+            return ErrorCode.NONE
         if self.state is GroupState.PREPARING_REBALANCE:
-            return (member is not None and member.parked_join is not None) or self.waiting_joins < max_size
-        return member is not None or len(self.members) < max_size
+            is_counted, count = member is not None and member.parked_join is not None, self.waiting_joins
+        else:
+            is_counted, count = member is not None, len(self.members)
+        return ErrorCode.NONE if is_counted else check_group_size(count + 1, max_size)
 
     def add(self, member: MemberMetadata) -> None:
         """Take a member in; the first one leads."""

@@ -13,6 +13,7 @@ from groupcoord.core.context import HandlerContext
 from groupcoord.core.creation import Creation
 from groupcoord.core.effects import Append
 from groupcoord.core.events import Cause, Trigger
+from groupcoord.core.group_size import check_group_size
 from groupcoord.core.messages import (
     Heartbeat,
     HeartbeatResponse,
@@ -81,9 +82,10 @@ class Membership:
 
     def _join_group(self, group: GroupMetadata, request: JoinGroup, token: Token, now_ms: int) -> None:
         member_id = request.member_id
-        if not group.accepts(member_id, self._config.group_max_size):
+        size_error = group.join_error(member_id, self._config.group_max_size)
+        if size_error is not ErrorCode.NONE:
             self._forget(group, member_id, now_ms)
-            self._refuse_join(token, ErrorCode.GROUP_MAX_SIZE_REACHED)
+            self._refuse_join(token, size_error)
         elif not group.supports(request.protocol_type, request.protocols):
             self._refuse_join(token, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
         elif not member_id:
@@ -278,7 +280,7 @@ class Membership:
         """
         group = self.bring_to_life(group_id, now_ms)
         self._context.observer.group_loaded(group_id, group.generation_id, len(group.members), now_ms)
-        if len(group.members) > self._config.group_max_size:
+        if check_group_size(len(group.members), self._config.group_max_size) is not ErrorCode.NONE:
             self._rebalance.start(group, Trigger(Cause.LOAD), now_ms)
 
     def bring_to_life(self, group_id: str, now_ms: int) -> GroupMetadata:

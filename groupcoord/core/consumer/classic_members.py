@@ -15,7 +15,7 @@ from attrs import evolve, frozen
 
 from groupcoord.config import MigrationPolicy
 from groupcoord.core.consumer.draft import Draft
-from groupcoord.core.consumer.heartbeat import Step, check_size, move_on
+from groupcoord.core.consumer.heartbeat import Step, check_capacity, move_on
 from groupcoord.core.consumer.identity import find_member, find_static_member, new_member, replace_member
 from groupcoord.core.consumer.reconciliation import MemberState
 from groupcoord.core.consumer.records import (
@@ -50,7 +50,7 @@ def check_join(state: ConsumerState, request: JoinGroup, rules: Rules) -> None:
     """
     if rules.config.group_consumer_migration_policy is MigrationPolicy.DISABLED:
         raise RefusedError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "The group uses the consumer protocol.")
-    check_size(state, request.group_instance_id, request.member_id, rules)
+    check_capacity(state, request.group_instance_id, request.member_id, rules)
     if request.protocol_type != CONSUMER_PROTOCOL_TYPE or not _is_supported(state, request.protocols):
         raise RefusedError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "No protocol is supported by all classic members.")
 

@@ -27,6 +27,7 @@ from groupcoord.core.consumer.state import ConsumerMember, ConsumerState, assign
 from groupcoord.core.consumer.target import changed_targets
 from groupcoord.core.consumer.votes import preferred_assignor, preferred_assignor_after
 from groupcoord.core.events import Cause, MemberAdded, Trigger
+from groupcoord.core.group_size import check_group_size
 from groupcoord.core.messages import (
     JOIN_GROUP_MEMBER_EPOCH,
     ConsumerGroupHeartbeat,
@@ -68,7 +69,7 @@ def beat(
     Raises:
         RefusedError: the request can't be granted; forget the draft.
     """
-    check_size(draft.state, request.instance_id, member_id, rules)
+    check_capacity(draft.state, request.instance_id, member_id, rules)
     member = resolve_member(draft, request, member_id)
     updated = _update(member.metadata, request)
     owned = _by_topic(request.topic_partitions)
@@ -166,21 +167,19 @@ def _reason(draft: Draft, member: ConsumerMember, *, is_new: bool) -> Trigger:
     return Trigger(Cause.METADATA_CHANGE if is_known else Cause.STATIC_REPLACE, member.member_id)
 
 
-def check_size(state: ConsumerState, instance_id: str | None, member_id: str, rules: Rules) -> None:
+def check_capacity(state: ConsumerState, instance_id: str | None, member_id: str, rules: Rules) -> None:
     """Refuse newcomers to a full group. A static member that comes back is none (Kafka 4.4).
 
     Raises:
         RefusedError: GROUP_MAX_SIZE_REACHED.
     """
-    if (
-        len(state.members) >= rules.config.group_consumer_max_size
-        and member_id not in state.members
-        and (instance_id is None or instance_id not in state.static_members)
-    ):
-        raise RefusedError(
-            ErrorCode.GROUP_MAX_SIZE_REACHED,
-            f"The consumer group has reached its maximum capacity of {rules.config.group_consumer_max_size} members.",
-        )
+    if member_id in state.members or (instance_id is not None and instance_id in state.static_members):
+        return
+    max_size = rules.config.group_consumer_max_size
+    error_code = check_group_size(len(state.members) + 1, max_size)
+    if error_code is not ErrorCode.NONE:
+        message = f"The consumer group has reached its maximum capacity of {max_size} members."
+        raise RefusedError(error_code, message)
 
 
 def _update(

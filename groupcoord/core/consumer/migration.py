@@ -36,6 +36,7 @@ from groupcoord.core.consumer_protocol import (
     encode_assignment,
 )
 from groupcoord.core.events import Trigger
+from groupcoord.core.group_size import check_group_size
 from groupcoord.core.java.hashing import hash_map_order, timeline_map_order
 from groupcoord.core.messages import JoinProtocol
 from groupcoord.core.records import GroupMetadataRecord, MemberRecord
@@ -85,7 +86,7 @@ def _upgrade_problem(group: GroupMetadata, rules: Rules) -> str | None:
         return "group.consumer.migration.policy does not allow to convert it"
     if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         return "its members are no consumers"
-    if len(group.members) > rules.config.group_consumer_max_size:
+    if check_group_size(len(group.members), rules.config.group_consumer_max_size) is not ErrorCode.NONE:
         return "it is larger than group.consumer.max.size"
     return None
 
@@ -160,7 +161,7 @@ def can_downgrade(state: ConsumerState, without: Collection[str], rules: Rules, 
         count > 0
         and classic_left == left
         and rules.config.group_consumer_migration_policy in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
-        and count <= rules.config.group_max_size
+        and check_group_size(count, rules.config.group_max_size) is ErrorCode.NONE
     )
 
 
