@@ -451,7 +451,7 @@ def _print_troubled(console: Console, report: Report) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from groupcoord.analysis.report.text import clipped, told_time
+    from groupcoord.analysis.report.text import clipped, format_time
 
     rows = [story.row for story in report.troubled if story.row.trouble]
     if not rows:
@@ -464,7 +464,7 @@ def _print_troubled(console: Console, report: Report) -> None:
     for row in rows:
         numbers = (row.trouble, row.rebalances, row.joined, row.left, row.anomalies)
         group_id = Text(clipped(row.group_id, 60) if console.is_terminal else row.group_id)
-        table.add_row(group_id, *(f"{number:,}" for number in numbers), told_time(row.last_rebalance_ms))
+        table.add_row(group_id, *(f"{number:,}" for number in numbers), format_time(row.last_rebalance_ms))
     console.print(table)
 
 

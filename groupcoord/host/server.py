@@ -57,8 +57,8 @@ def advertised(node: Node, listener: Listener, port: int, number: int) -> Node:
         port: where it listens.
         number: so much is added to a port that the settings say, for one of several nodes.
     """
-    told_port = listener.advertised_port + number if listener.advertised_port else port
-    return node._replace(host=listener.advertised_host, port=told_port)
+    advertised_port = listener.advertised_port + number if listener.advertised_port else port
+    return node._replace(host=listener.advertised_host, port=advertised_port)
 
 
 class Server:

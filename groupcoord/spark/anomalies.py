@@ -26,7 +26,7 @@ from groupcoord.analysis.history.causes import REBALANCE_TIMEOUT
 from groupcoord.analysis.history.lag import has_stopped, stands_still
 from groupcoord.analysis.history.rows import DUPLICATE
 from groupcoord.analysis.history.views import CLASSIC
-from groupcoord.analysis.report.text import told_limit
+from groupcoord.analysis.report.text import format_limit
 from groupcoord.core.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from groupcoord.core.offsets.retention import MS_PER_MINUTE
 from groupcoord.spark.group_schemas import ANOMALIES, STALE_GROUPS
@@ -262,7 +262,7 @@ def _rebalance_storms(folded: History, limits: Thresholds) -> DataFrame:
             F.count(F.lit(1)).alias("count"),
         )
     )
-    worst = F.format_string(f"%,d rebalances within {told_limit(limits.rebalance_window_ms)}", F.col("value"))
+    worst = F.format_string(f"%,d rebalances within {format_limit(limits.rebalance_window_ms)}", F.col("value"))
     return _anomaly(table, REBALANCE_STORM, evidence=worst)
 
 
@@ -294,7 +294,7 @@ def _flapping_members(folded: History, limits: Thresholds) -> DataFrame:
         )
     )
     worst = F.format_string(
-        f"%s left and joined %,d times within {told_limit(limits.rebalance_window_ms)}",
+        f"%s left and joined %,d times within {format_limit(limits.rebalance_window_ms)}",
         *(F.col("client_id"), F.col("value")),
     )
     return _anomaly(table, FLAPPING_MEMBER, evidence=worst)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from groupcoord.analysis.columns.told import told_kind
+from groupcoord.analysis.columns.kind_names import describe_kind
 from groupcoord.analysis.history.causes import EXPIRY_OR_LEAVE, REBALANCE_TIMEOUT, SESSION_EXPIRY
 from groupcoord.analysis.history.lag import LagStatus
 from groupcoord.analysis.report import model
@@ -265,7 +265,7 @@ def read_rows(read_counts: DataFrame) -> tuple[model.ReadCount, ...]:
     )
     return tuple(
         model.ReadCount(
-            told_kind(row.kind, row.record_type, row.control_type), row.problem, row["count"], row.size_bytes or 0
+            describe_kind(row.kind, row.record_type, row.control_type), row.problem, row["count"], row.size_bytes or 0
         )
         for row in found
     )

@@ -17,7 +17,7 @@ from groupcoord.core.messages import Request, Response
 from groupcoord.log_store import LogRecord
 from groupcoord.testing.consumers import ClassicConsumer, Consumer
 from groupcoord.testing.fleet import Sent
-from groupcoord.testing.modern_consumers import ModernConsumer
+from groupcoord.testing.kip848_consumers import Kip848Consumer
 from groupcoord.testing.world import World
 
 __all__ = ["Exchange", "History", "histories"]
@@ -27,7 +27,7 @@ CONSUMERS_MAX = 6
 
 CONSUMERS: dict[str, Callable[[str, str, str | None], Consumer]] = {
     "classic": ClassicConsumer,
-    "consumer": ModernConsumer,
+    "consumer": Kip848Consumer,
 }
 """Values of ``group.protocol``, and what makes a consumer that uses it: of a name, a group and an instance id."""
 

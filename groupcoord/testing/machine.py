@@ -38,7 +38,7 @@ from groupcoord.log_store import (
     RecordTooLargeError,
 )
 from groupcoord.testing.consumers import PARTITIONS, TOPIC, ClassicConsumer, Consumer
-from groupcoord.testing.modern_consumers import ModernConsumer
+from groupcoord.testing.kip848_consumers import Kip848Consumer
 from groupcoord.testing.world import LOG_PARTITIONS, OTHER_TOPICS, World
 
 __all__ = ["CoordinatorMachine"]
@@ -167,7 +167,7 @@ class CoordinatorMachine(World, RuleBasedStateMachine):
             return self.fleet.consumers[-1]
         topics, regex = subscription
         name = f"m{len(self.fleet.consumers)}"
-        started = ModernConsumer(
+        started = Kip848Consumer(
             name,
             group_id,
             instance_id,
@@ -204,7 +204,7 @@ class CoordinatorMachine(World, RuleBasedStateMachine):
         """A static member comes back without its member id (KIP-345); its old self may still wait."""
         if not (consumer.is_alive and consumer.instance_id and consumer.member_id):
             return consumer
-        if isinstance(consumer, ModernConsumer):
+        if isinstance(consumer, Kip848Consumer):
             return self.restart_static(consumer)
         return self.restart_static(consumer, protocols=protocols)
 
@@ -235,9 +235,9 @@ class CoordinatorMachine(World, RuleBasedStateMachine):
             return consumer
         if says == "goodbye":
             self.leave(consumer)
-        elif says == "see you" and isinstance(consumer, ModernConsumer) and consumer.instance_id is not None:
+        elif says == "see you" and isinstance(consumer, Kip848Consumer) and consumer.instance_id is not None:
             self.submit(consumer.leave_request(for_good=False))
-        kind = ModernConsumer if isinstance(consumer, ClassicConsumer) else ClassicConsumer
+        kind = Kip848Consumer if isinstance(consumer, ClassicConsumer) else ClassicConsumer
         consumer.is_alive = False
         changed = self.start_consumer(kind(f"x{len(self.fleet.consumers)}", consumer.group_id, consumer.instance_id))
         self.go_on(changed)
@@ -306,9 +306,9 @@ class CoordinatorMachine(World, RuleBasedStateMachine):
         """A consumer leaves its group in an orderly way."""
         self.leave(consumer)
 
-    def _one_of_the_members(self, who: int) -> list[ModernConsumer]:
+    def _one_of_the_members(self, who: int) -> list[Kip848Consumer]:
         """Return one of those who were told that they are in a consumer group; nobody if there is nobody."""
-        found = [c for c in self.fleet.consumers if isinstance(c, ModernConsumer) and c.is_alive and c.epoch > 0]
+        found = [c for c in self.fleet.consumers if isinstance(c, Kip848Consumer) and c.is_alive and c.epoch > 0]
         return [found[who % len(found)]] if found else []
 
     def _is_crowded(self) -> bool:

@@ -51,7 +51,7 @@ from groupcoord.log_store import LogRecord, LogStore, LogStoreError, MemoryLogSt
 from groupcoord.testing.consumers import PARTITIONS, TOPIC, ClassicConsumer, Consumer, decode_share
 from groupcoord.testing.faulty_store import Answer, FaultyLogStore
 from groupcoord.testing.fleet import Fleet, Sent
-from groupcoord.testing.modern_consumers import ModernConsumer
+from groupcoord.testing.kip848_consumers import Kip848Consumer
 from groupcoord.testing.topics import Topics, readable
 
 START_MS = 1_700_000_000_000
@@ -424,7 +424,7 @@ class World:
         check_writes_in_flight(coordinator)
         check_restart_writes_the_same(coordinator, self._what_could_come())
         for consumer in self.fleet.consumers:
-            if isinstance(consumer, ModernConsumer) and consumer.is_alive and consumer.epoch > 0:
+            if isinstance(consumer, Kip848Consumer) and consumer.is_alive and consumer.epoch > 0:
                 owned = [(topic_id, index) for topic_id, indexes in consumer.owned.items() for index in indexes]
                 check_member_sees_what_is_durable(
                     coordinator, consumer.group_id, consumer.member_id, consumer.epoch, owned
@@ -438,7 +438,7 @@ class World:
         members = [
             consumer.heartbeat()
             for consumer in self.fleet.consumers
-            if isinstance(consumer, ModernConsumer) and consumer.is_alive and consumer.epoch > 0
+            if isinstance(consumer, Kip848Consumer) and consumer.is_alive and consumer.epoch > 0
         ]
         return members + [stranger(group_id, (TOPIC,)) for group_id in self.group_ids]
 
@@ -493,7 +493,7 @@ class World:
         """
         for number in range(rounds):
             for consumer in list(self.fleet.consumers):
-                is_joining = isinstance(consumer, ModernConsumer) and consumer.phase == "joining"
+                is_joining = isinstance(consumer, Kip848Consumer) and consumer.phase == "joining"
                 may_join = (
                     is_joining and number % ROUNDS_BETWEEN_JOINS == 0 and not self._is_rebalancing(consumer.group_id)
                 )
@@ -516,7 +516,7 @@ class World:
         if consumer_group_of(self.coordinator, group_id) is not None:
             self._check_members_are_served(group_id, living)
             return
-        living = [consumer for consumer in living if not self.is_kept_out(consumer, ModernConsumer)]
+        living = [consumer for consumer in living if not self.is_kept_out(consumer, Kip848Consumer)]
         (described,) = self.coordinator.call(DescribeGroups((group_id,))).groups
         if not living:
             require(described.group_state in ("Empty", "Dead"), f"without members {group_id!r} is {described!r}")
@@ -534,7 +534,7 @@ class World:
     def is_kept_out(self, consumer: Consumer, kind: type[Consumer]) -> bool:
         """Tell whether it is a consumer of this kind, and can't get into a group of the other: settings say so."""
         policy = self.config.group_consumer_migration_policy
-        allowed = policy.allows_upgrade if kind is ModernConsumer else policy is not MigrationPolicy.DISABLED
+        allowed = policy.allows_upgrade if kind is Kip848Consumer else policy is not MigrationPolicy.DISABLED
         return isinstance(consumer, kind) and not allowed
 
     def _check_members_are_served(self, group_id: str, living: list[Consumer]) -> None:
@@ -546,7 +546,7 @@ class World:
         assert group is not None
         for consumer in serving:
             member = group.state.members.get(consumer.member_id)
-            if member is None or not isinstance(consumer, ModernConsumer):
+            if member is None or not isinstance(consumer, Kip848Consumer):
                 continue
             held = {(topic_id, index) for topic_id, indexes in consumer.owned.items() for index in indexes}
             require(held == set(member.partitions()), f"{consumer} does not have what it was given: {member}")

@@ -27,7 +27,7 @@ from groupcoord.messages import (
 )
 from groupcoord.testing import ServerThread
 from groupcoord.testing.faults import NoSuchMemberError, UnknownNameError
-from groupcoord.testing.modern_consumers import ModernConsumer
+from groupcoord.testing.kip848_consumers import Kip848Consumer
 
 COMMIT = OffsetCommit("g", (TopicToCommit("orders", (OffsetToCommit(0, 42),)),))
 
@@ -99,7 +99,7 @@ def test_an_id_that_was_handed_out_can_expire(server: ServerThread) -> None:
 
 def test_consumer_groups_expire_and_rebalance_too(server: ServerThread) -> None:
     """A consumer group begins a new epoch, which its member gets with the next heartbeat; then the member expires."""
-    consumer = ModernConsumer("a", "g")
+    consumer = Kip848Consumer("a", "g")
     answer = server.run(lambda broker: broker.coordinator.call(consumer.join_request()))
     assert answer.member_id is not None
     server.begin_rebalance("g")
@@ -150,7 +150,7 @@ def test_a_coordinator_moves_while_its_log_is_slow(server: ServerThread) -> None
 def test_a_consumer_group_that_writes_is_not_disturbed(server: ServerThread) -> None:
     """While a write of it is in flight a consumer group begins no epoch on request."""
     with server.hold_appends():
-        server.run(lambda broker: broker.coordinator.submit(ModernConsumer("a", "g").join_request(), Answer()))
+        server.run(lambda broker: broker.coordinator.submit(Kip848Consumer("a", "g").join_request(), Answer()))
         with pytest.raises(NoSuchMemberError, match="the log is awaited"):
             server.begin_rebalance("g")
     server.begin_rebalance("g")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from groupcoord.analysis.history.lag import (
-    EndLook,
+    EndOffsetSample,
     LagMethod,
     LagStatus,
     TimeLag,
@@ -71,7 +71,7 @@ def test_a_group_is_as_bad_as_its_worst_partition() -> None:
 
 def test_lag_as_time_is_read_from_the_looks() -> None:
     """Between two looks records came evenly; before the first as fast as since then; 0 at the end."""
-    first, middle, last = EndLook(1_000, 100), EndLook(2_000, 150), EndLook(10_000, 200)
+    first, middle, last = EndOffsetSample(1_000, 100), EndOffsetSample(2_000, 150), EndOffsetSample(10_000, 200)
 
     assert time_lag(125, first, last, first, middle) == TimeLag(8_500, LagMethod.INTERPOLATED)
     assert time_lag(100, first, last, first, middle) == TimeLag(9_000, LagMethod.INTERPOLATED)
@@ -83,7 +83,7 @@ def test_lag_as_time_is_read_from_the_looks() -> None:
 
 def test_lag_as_time_needs_a_log_that_grew() -> None:
     """One look, or looks at the same end, tell no pace."""
-    first, last = EndLook(1_000, 100), EndLook(2_000, 100)
+    first, last = EndOffsetSample(1_000, 100), EndOffsetSample(2_000, 100)
 
     assert time_lag(50, first, first, None, None) is None
     assert time_lag(50, first, last, None, None) is None

@@ -44,8 +44,8 @@ from groupcoord.messages import (
     TxnOffsetCommit,
 )
 from groupcoord.testing.consumers import PARTITIONS, REBALANCE_TIMEOUT_MS, ClassicConsumer, Consumer, subscription
+from groupcoord.testing.kip848_consumers import Kip848Consumer
 from groupcoord.testing.machine import CONSUMERS_MAX, PROTOCOLS
-from groupcoord.testing.modern_consumers import ModernConsumer
 from groupcoord.testing.world import LOG_PARTITIONS
 from tests.laws.full_world import CLERK, ELSEWHERE, GROUPS, HERE, NOBODY, PRODUCER, UNREADABLE, WORKERS, FullWorld
 from tests.laws.refusals import expected_refusal, is_allowed, requests_of_every_kind, requests_that_are_wrong
@@ -100,7 +100,7 @@ class MemberActions(FullWorld):
 
     def offsets_of(self, consumer: Consumer, *, by_id: bool = False) -> tuple[TopicToCommit, ...]:
         """Return offsets for what a consumer owns (for partition 0, if it owns nothing), of both topics."""
-        if isinstance(consumer, ModernConsumer):
+        if isinstance(consumer, Kip848Consumer):
             return consumer.offsets() or self.offsets("orders", 0, by_id=by_id)
         return self.offsets("orders", *sorted(consumer.owned or {0}), by_id=by_id) + self.offsets("audit", 0)
 

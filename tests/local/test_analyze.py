@@ -272,7 +272,7 @@ def test_who_has_stopped_goes_by_when_the_log_was_read(tmp_path: Path) -> None:
 def test_the_limit_is_that_of_the_help() -> None:
     """What the command tells of the limit is what holds."""
     from groupcoord.analysis.local.analysis import BYTES_MAX
-    from groupcoord.analysis.report.text import told_size
+    from groupcoord.analysis.report.text import format_size
 
-    assert told_size(BYTES_MAX) == "256.0 MiB"
+    assert format_size(BYTES_MAX) == "256.0 MiB"
     assert "256 MiB" in str(command.EngineOption.__metadata__[0].help)

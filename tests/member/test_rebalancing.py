@@ -35,7 +35,7 @@ from .script import CLUSTER, FOREVER_MS, GROUP, MEMBER_ID, NODE, TOPIC, Script, 
 COOPERATIVE = {"partition_assignment_strategy": "cooperative-sticky"}
 
 
-def told_of_rebalance(script: Script) -> None:
+def describe_rebalance(script: Script) -> None:
     """Let the coordinator say that a rebalance is under way."""
     script.wait(script.config.heartbeat_interval_ms)
     script.answer(Heartbeat, HeartbeatResponse(ErrorCode.REBALANCE_IN_PROGRESS))
@@ -110,7 +110,7 @@ def test_an_assignment_that_does_not_fit() -> None:
 def test_eager_gives_up_everything_first() -> None:
     """Revoked before the join, assigned after the sync; the join owns nothing."""
     script = Script().stable(0, 1)
-    told_of_rebalance(script)
+    describe_rebalance(script)
     assert script.events == [RejoinRequested("group is already rebalancing"), PartitionsRevoked(partitions(0, 1))]
     assert script.member.assignment == ()
     join = script.request(JoinGroup)
@@ -124,7 +124,7 @@ def test_eager_gives_up_everything_first() -> None:
 def test_eager_tells_of_nothing_too() -> None:
     """A member without partitions is told that nothing was revoked and nothing assigned, as Java's listener is."""
     script = Script().stable()
-    told_of_rebalance(script)
+    describe_rebalance(script)
     assert script.told(PartitionsRevoked) == [PartitionsRevoked(())]
     script.join(2)
     script.sync()
@@ -135,7 +135,7 @@ def test_a_rebalance_is_told_once_by_many_heartbeats() -> None:
     """While the application does not poll, further heartbeats say the same; nothing is revoked before the poll."""
     script = Script().stable(0, poll_ms=0)
     for _ in range(3):
-        told_of_rebalance(script)
+        describe_rebalance(script)
     assert script.events == [RejoinRequested("group is already rebalancing")]
     assert script.member.assignment == partitions(0)
     script.poll()
@@ -148,7 +148,7 @@ def test_a_rebalance_is_told_once_by_many_heartbeats() -> None:
 def test_cooperative_keeps_what_it_has() -> None:
     """Nothing is revoked before the join, which names what is owned and since when; only new partitions are told."""
     script = Script(**COOPERATIVE).stable(0, 1)
-    told_of_rebalance(script)
+    describe_rebalance(script)
     assert script.told(PartitionsRevoked) == []
     assert script.member.fetchable == partitions(0, 1)
     owned = decode_subscription(script.request(JoinGroup).protocols[0].metadata)
@@ -167,7 +167,7 @@ def test_cooperative_keeps_what_it_has() -> None:
 def test_cooperative_revokes_after_the_sync_and_joins_again() -> None:
     """Revoked, then assigned, then a join that does not own what was revoked any more."""
     script = Script(**COOPERATIVE).stable(0, 1)
-    told_of_rebalance(script)
+    describe_rebalance(script)
     script.forget()
     script.join(2)
     script.sync(0)
@@ -209,7 +209,7 @@ def test_positions_stay_with_partitions_that_stay() -> None:
     script = Script(**COOPERATIVE, enable_auto_commit=True).stable(0, 1)
     script.member.consumed({partitions(0)[0]: 5, partitions(1)[0]: 6, partitions(3)[0]: 7})
     script.member.pause(partitions(0))
-    told_of_rebalance(script)
+    describe_rebalance(script)
     script.committed()
     script.join(2)
     script.sync(0, 2)
@@ -229,7 +229,7 @@ def test_positions_stay_with_partitions_that_stay() -> None:
 def test_the_highest_common_protocol() -> None:
     """With assignors of which one is eager only, the member is eager."""
     script = Script(partition_assignment_strategy=("range", "cooperative-sticky")).stable(0)
-    told_of_rebalance(script)
+    describe_rebalance(script)
     assert script.told(PartitionsRevoked) == [PartitionsRevoked(partitions(0))]
     assert [protocol.name for protocol in script.request(JoinGroup).protocols] == ["range", "cooperative-sticky"]
 
@@ -405,7 +405,7 @@ def test_a_pattern_is_looked_at_anew_before_each_join() -> None:
     script.sync(0)
     script.cluster = None
     script.forget()
-    told_of_rebalance(script)
+    describe_rebalance(script)
     assert script.told(MetadataNeeded) == [MetadataNeeded(None)]
     assert script.kinds() == []
     script.member.update_metadata(CLUSTER, script.now_ms)

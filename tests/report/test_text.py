@@ -14,13 +14,13 @@ from groupcoord.analysis.report.text import (
     TEXT_LENGTH_MAX,
     clipped,
     counted,
+    format_clock,
+    format_limit,
+    format_share,
+    format_size,
+    format_span,
+    format_time,
     listed,
-    told_clock,
-    told_limit,
-    told_share,
-    told_size,
-    told_span,
-    told_time,
 )
 
 from . import reports
@@ -95,22 +95,22 @@ def test_story_of_a_group_with_many_causes() -> None:
 )
 def test_times_are_iso_in_utc(at_ms: int | None, told: str) -> None:
     """A moment is ISO 8601 to the second; what no calendar holds stays a number."""
-    assert told_time(at_ms) == told
+    assert format_time(at_ms) == told
 
 
 def test_numbers_are_told_with_their_units() -> None:
     """Sizes, spans, shares and counts as people read them."""
-    assert [told_size(size) for size in (None, 0, 1_023, 1_536, 5 * 2**40)] == [
+    assert [format_size(size) for size in (None, 0, 1_023, 1_536, 5 * 2**40)] == [
         *("-", "0 bytes", "1,023 bytes", "1.5 KiB", "5.0 TiB")
     ]
-    assert [told_span(span) for span in (None, 999, 90_000, 3 * DAY_MS)] == ["-", "999 ms", "1.5 min", "3.0 days"]
-    assert [told_share(share) for share in (None, 0.456)] == ["-", "46%"]
+    assert [format_span(span) for span in (None, 999, 90_000, 3 * DAY_MS)] == ["-", "999 ms", "1.5 min", "3.0 days"]
+    assert [format_share(share) for share in (None, 0.456)] == ["-", "46%"]
     assert [counted(number, "group") for number in (1, 2_000)] == ["1 group", "2,000 groups"]
     assert [listed(list(words)) for words in ("a", "ab", "abc")] == ["a", "a and b", "a, b and c"]
-    assert [told_clock(DAY_MS, span) for span in (1_000, 600_000, 2 * DAY_MS, 4 * DAY_MS)] == [
+    assert [format_clock(DAY_MS, span) for span in (1_000, 600_000, 2 * DAY_MS, 4 * DAY_MS)] == [
         *("00:00:00", "00:00", "01-02 00:00", "1970-01-02")
     ]
-    assert [told_limit(limit) for limit in (250, 2_000, 600_000, 5_400_000, DAY_MS, 7 * DAY_MS)] == [
+    assert [format_limit(limit) for limit in (250, 2_000, 600_000, 5_400_000, DAY_MS, 7 * DAY_MS)] == [
         *("250 ms", "2 s", "10 min", "90 min", "1 day", "7 days")
     ]
 

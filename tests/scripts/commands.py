@@ -68,7 +68,7 @@ from groupcoord.messages import (
     TxnOffsetCommit,
 )
 from groupcoord.testing.fleet import Sent
-from groupcoord.testing.modern_consumers import ModernConsumer
+from groupcoord.testing.kip848_consumers import Kip848Consumer
 from groupcoord.testing.topics import Topics
 from tests.core.driver import Driver
 
@@ -127,7 +127,7 @@ class RecordingDriver(Driver):
     def __init__(self, lines: list[str], topics: Topics | None, **settings: int) -> None:
         self.lines = lines
         self.clients: dict[str, Client] = {}
-        self.told: list[tuple[ModernConsumer, Client]] = []
+        self.told: list[tuple[Kip848Consumer, Client]] = []
         self.labels: dict[int, tuple[str, Client | None]] = {}
         self._written = 0
         self._held = -1
@@ -139,7 +139,7 @@ class RecordingDriver(Driver):
         self.lines.append(line)
 
     def ask(
-        self, label: str, request: Request, client: Client | None = None, consumer: ModernConsumer | None = None
+        self, label: str, request: Request, client: Client | None = None, consumer: Kip848Consumer | None = None
     ) -> None:
         """Send a request, and say so if it has to wait."""
         self.labels[id(request)] = (label, client)
@@ -173,7 +173,7 @@ class RecordingDriver(Driver):
                 client.generation = response.generation_id
             if response.error_code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
                 client.member_id = response.member_id
-        if client is not None and isinstance(sent.consumer, ModernConsumer):
+        if client is not None and isinstance(sent.consumer, Kip848Consumer):
             self.told.append((sent.consumer, client))
 
     def groups(self) -> dict[str, GroupMetadata | ConsumerGroup]:

@@ -22,7 +22,7 @@ from attrs import evolve
 
 from groupcoord.core.consumer.group import ConsumerGroup
 from groupcoord.messages import ConsumerGroupDescribe, ConsumerGroupHeartbeat, TopicPartitions
-from groupcoord.testing.modern_consumers import ModernConsumer
+from groupcoord.testing.kip848_consumers import Kip848Consumer
 
 from .rendering import partitions_of, words
 
@@ -37,16 +37,16 @@ class ConsumerGroupCommands:
 
     world: RecordingDriver
 
-    def _member(self, name: str) -> ModernConsumer:
+    def _member(self, name: str) -> Kip848Consumer:
         """Return the consumer of this name; there is one from the first time on."""
         for consumer in self.world.fleet.consumers:
-            if consumer.name == name and isinstance(consumer, ModernConsumer):
+            if consumer.name == name and isinstance(consumer, Kip848Consumer):
                 return consumer
-        started = ModernConsumer(name, GROUP, member_id=name)
+        started = Kip848Consumer(name, GROUP, member_id=name)
         self.world.fleet.consumers.append(started)
         return started
 
-    def _ask(self, label: str, request: ConsumerGroupHeartbeat, consumer: ModernConsumer) -> None:
+    def _ask(self, label: str, request: ConsumerGroupHeartbeat, consumer: Kip848Consumer) -> None:
         client: Any = self._client(consumer.name)  # type: ignore[attr-defined]
         self.world.ask(label, request, client, consumer)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from groupcoord.analysis.report.durations import parse_duration, told_duration
+from groupcoord.analysis.report.durations import format_duration, parse_duration
 from groupcoord.sim import (
     AdminAction,
     Administrator,
@@ -291,7 +291,7 @@ def test_durations() -> None:
         *(0, 250, 90_000),
         *(5_400_000, 172_800_000),
     ]
-    assert [told_duration(ms) for ms in (5, 1_500, 90_000, 5_400_000)] == ["5 ms", "1.5 s", "1.5 min", "1.5 h"]
+    assert [format_duration(ms) for ms in (5, 1_500, 90_000, 5_400_000)] == ["5 ms", "1.5 s", "1.5 min", "1.5 h"]
 
 
 @pytest.mark.parametrize("text", ["", "1", "s", "-1s", "1 s", "1.5s", "1s?", "367d", "9" * 13 + "d"])

@@ -11,7 +11,7 @@ import pytest
 from groupcoord.broker.broker import Broker
 from groupcoord.messages import Heartbeat, JoinGroup, JoinProtocol, OffsetCommit, OffsetToCommit, TopicToCommit
 from groupcoord.testing import CommittedOffset, GroupDescription, MemberDescription, ServerThread
-from groupcoord.testing.modern_consumers import ModernConsumer
+from groupcoord.testing.kip848_consumers import Kip848Consumer
 
 CLIENTS_TIMEOUT_S = 60.0
 SOON_S = 0.02
@@ -108,7 +108,7 @@ def test_what_members_say_need_not_be_a_consumers(kind: str, protocol: JoinProto
 def test_a_wait_in_vain_tells_how_it_stood() -> None:
     """The message names the group's state and each member, or the groups there are, or what a condition is about."""
     with ServerThread(topics={"orders": 1}) as server:
-        server.run(lambda broker: broker.coordinator.call(ModernConsumer("a", "bills").join_request()))
+        server.run(lambda broker: broker.coordinator.call(Kip848Consumer("a", "bills").join_request()))
         with pytest.raises(TimeoutError) as unknown:
             server.wait_until_stable("bill", members=2, timeout_s=SOON_S)
         with pytest.raises(TimeoutError) as small:
@@ -124,7 +124,7 @@ def test_a_wait_in_vain_tells_how_it_stood() -> None:
 
 def test_any_number_of_members_will_do() -> None:
     """Without a number a group must only have somebody; 0 waits until all are gone."""
-    member = ModernConsumer("a", "billing")
+    member = Kip848Consumer("a", "billing")
     with ServerThread(topics={"orders": 1}) as server:
         server.run(lambda broker: broker.coordinator.call(member.join_request()))
         assert server.wait_until_stable("billing").members[0].client_id == "a"

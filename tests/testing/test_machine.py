@@ -16,7 +16,7 @@ from groupcoord.log_store import LogStore, LogStoreError, NotEnoughReplicasError
 from groupcoord.messages import OffsetCommit, Request
 from groupcoord.testing import CoordinatorMachine, FaultyLogStore
 from groupcoord.testing.faulty_store import Answer
-from groupcoord.testing.modern_consumers import ModernConsumer
+from groupcoord.testing.kip848_consumers import Kip848Consumer
 
 SETTINGS = settings(
     max_examples=300, stateful_step_count=30, deadline=None, database=None, phases=[Phase.generate], derandomize=True
@@ -36,7 +36,7 @@ def started_machine(kind: type[CoordinatorMachine] = CoordinatorMachine) -> Coor
     return machine
 
 
-def modern_consumer(machine: CoordinatorMachine, instance_id: str | None, brings_id: bool) -> ModernConsumer:
+def modern_consumer(machine: CoordinatorMachine, instance_id: str | None, brings_id: bool) -> Kip848Consumer:
     """Start a consumer of group ``alpha`` that speaks the consumer protocol and reads ``orders``."""
     consumer = machine.modern_consumer_starts(
         group_id="alpha",
@@ -46,7 +46,7 @@ def modern_consumer(machine: CoordinatorMachine, instance_id: str | None, brings
         gives_back=None,
         brings_id=brings_id,
     )
-    assert isinstance(consumer, ModernConsumer)
+    assert isinstance(consumer, Kip848Consumer)
     return consumer
 
 

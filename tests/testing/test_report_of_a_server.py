@@ -48,7 +48,7 @@ from groupcoord.testing.asserting.report import report_on
 from groupcoord.testing.asserting.requests import RequestLog
 from groupcoord.testing.asserting.summaries import describe_answer, describe_request
 from groupcoord.testing.faults.words import APIS_BY_NAME
-from groupcoord.testing.modern_consumers import ModernConsumer
+from groupcoord.testing.kip848_consumers import Kip848Consumer
 from groupcoord.wire import RequestHeader, WireResponse
 from groupcoord.wire.broker_messages import (
     ApiVersions,
@@ -239,7 +239,7 @@ def test_the_report_stays_short() -> None:
 def test_groups_are_told_with_members_and_progress(caplog: pytest.LogCaptureFixture) -> None:
     """While a server runs its report has its warnings, and each group with its members and what it has committed."""
     offsets = (TopicToCommit("orders", (OffsetToCommit(0, 2),)), TopicToCommit("bills", (OffsetToCommit(0, 2),)))
-    member = ModernConsumer("a", "modern")
+    member = Kip848Consumer("a", "modern")
     with ServerThread(topics=["bills", "orders"]) as server:
         assert server.report() == "no groups\nno requests"
         server.produce("orders", ["x"] * 5)
@@ -266,9 +266,9 @@ def test_many_groups_and_members_are_counted() -> None:
     """Of groups, and of the members of one, the first eight are told."""
     with ServerThread(topics=["orders"]) as server:
         for number in range(10):
-            join = ModernConsumer(f"m{number}", "big").join_request()
+            join = Kip848Consumer(f"m{number}", "big").join_request()
             server.run(lambda broker, join=join: broker.coordinator.call(join))
-            other = ModernConsumer("a", f"small-{number}").join_request()
+            other = Kip848Consumer("a", f"small-{number}").join_request()
             server.run(lambda broker, other=other: broker.coordinator.call(other))
         lines = server.report().splitlines()
 

@@ -23,7 +23,7 @@ from groupcoord.messages import (
     TopicToCommit,
 )
 from groupcoord.testing import ServerThread
-from groupcoord.testing.modern_consumers import ModernConsumer
+from groupcoord.testing.kip848_consumers import Kip848Consumer
 
 TIMEOUT_S = 10.0
 CLIENTS_TIMEOUT_S = 60.0
@@ -69,7 +69,7 @@ def test_consumer_groups_assign_at_once() -> None:
     def target_epochs(**settings: int) -> list[int]:
         with ServerThread(topics={"orders": 3}, settings=settings) as server:
             for name in ("a", "b"):
-                join = ModernConsumer(name, "g").join_request()
+                join = Kip848Consumer(name, "g").join_request()
                 server.run(lambda broker, join=join: broker.coordinator.call(join))
             described = server.run(lambda broker: broker.coordinator.call(ConsumerGroupDescribe(("g",)))).groups[0]
             return [described.group_epoch, described.assignment_epoch]

@@ -22,7 +22,7 @@ NO_TIMEOUT = -1
 _STABLE_MEMBER = 0
 
 
-class ModernTypes(NamedTuple):
+class Kip848Types(NamedTuple):
     """The record types of one kind of group.
 
     Attributes:
@@ -47,7 +47,7 @@ class ModernTypes(NamedTuple):
 
 
 _KINDS = (
-    ModernTypes(
+    Kip848Types(
         CONSUMER,
         RecordType.CONSUMER_GROUP_METADATA,
         RecordType.CONSUMER_GROUP_MEMBER_METADATA,
@@ -57,7 +57,7 @@ _KINDS = (
         (RecordType.CONSUMER_GROUP_PARTITION_METADATA, RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION),
         first_epoch=1,
     ),
-    ModernTypes(
+    Kip848Types(
         SHARE,
         RecordType.SHARE_GROUP_METADATA,
         RecordType.SHARE_GROUP_MEMBER_METADATA,
@@ -66,7 +66,7 @@ _KINDS = (
         RecordType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT,
         (RecordType.SHARE_GROUP_STATE_PARTITION_METADATA,),
     ),
-    ModernTypes(
+    Kip848Types(
         STREAMS,
         RecordType.STREAMS_GROUP_METADATA,
         RecordType.STREAMS_GROUP_MEMBER_METADATA,
@@ -89,12 +89,12 @@ _OTHER_TOPICS = (TOPIC_CHANGE, "the topics that it subscribes to changed, or how
 _UNREVOKED_PARTITIONS = 1
 
 
-def types_of(record_type: RecordType) -> ModernTypes:
+def types_of(record_type: RecordType) -> Kip848Types:
     """Return the kind of group that a record type belongs to."""
     return _KIND_OF[record_type]
 
 
-def types_named(group_type: str) -> ModernTypes:
+def types_named(group_type: str) -> Kip848Types:
     """Return the record types of the kind of group that Kafka calls so."""
     return next(types for types in _KINDS if types.group_type == group_type)
 
@@ -114,7 +114,7 @@ class EpochGroup:
         duplicates: partitions that a member got while another had them, with both; whoever reads it clears it.
     """
 
-    types: ModernTypes
+    types: Kip848Types
     epoch: int = 0
     assignment_epoch: int = 0
     last_view: GroupView | None = None

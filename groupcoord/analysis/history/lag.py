@@ -43,7 +43,7 @@ class WindowCommit(NamedTuple):
     lag: int | None
 
 
-class EndLook(NamedTuple):
+class EndOffsetSample(NamedTuple):
     """A look at where a log ends.
 
     Attributes:
@@ -130,7 +130,11 @@ def time_lag_by_record(record_timestamp_ms: int, now_ms: int) -> TimeLag:
 
 
 def time_lag(
-    committed_offset: int, first: EndLook, last: EndLook, before: EndLook | None, after: EndLook | None
+    committed_offset: int,
+    first: EndOffsetSample,
+    last: EndOffsetSample,
+    before: EndOffsetSample | None,
+    after: EndOffsetSample | None,
 ) -> TimeLag | None:
     """Return how old the next record to read is at the last look; None if that can't be told.
 
@@ -181,8 +185,8 @@ def _time_lag(row: Mapping[str, Any]) -> dict[str, Any]:
     return {} if found is None else {"lag_ms": found.lag_ms, "lag_ms_method": found.method.value}
 
 
-def _look(row: Mapping[str, Any]) -> EndLook:
-    return EndLook(row["at_ms"], row["end_offset"])
+def _look(row: Mapping[str, Any]) -> EndOffsetSample:
+    return EndOffsetSample(row["at_ms"], row["end_offset"])
 
 
 def _status(row: Mapping[str, Any]) -> dict[str, Any]:

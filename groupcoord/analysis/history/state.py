@@ -16,7 +16,7 @@ import attrs
 from attrs import define, field
 
 from groupcoord.analysis.history.embedded import TopicPartition
-from groupcoord.analysis.history.epochs import EpochGroup, ModernTypes, types_named
+from groupcoord.analysis.history.epochs import EpochGroup, Kip848Types, types_named
 from groupcoord.analysis.history.fold import FoldOptions, GroupFold, OpenRebalance
 from groupcoord.analysis.history.ownership import Move, Ownership, Revocation
 from groupcoord.analysis.history.trace import ConsumerTrace, Membership
@@ -122,7 +122,7 @@ def _plain(value: Any) -> Any:
         return [_plain(one) for one in value]
     if isinstance(value, bytes):
         return {"b": b64encode(value).decode("ascii")}
-    if isinstance(value, ModernTypes):
+    if isinstance(value, Kip848Types):
         return {"k": value.group_type}
     if isinstance(value, tuple):
         return {"t": [_plain(one) for one in value]}

@@ -48,7 +48,7 @@ from groupcoord.analysis.report.model import (
     Verification,
 )
 from groupcoord.analysis.report.rows import load_totals, partition_rows, report_title
-from groupcoord.analysis.report.text import told_size
+from groupcoord.analysis.report.text import format_size
 from groupcoord.clock import Clock, SystemClock
 
 BYTES_MAX = 268_435_456
@@ -98,8 +98,8 @@ class LocalAnalysis:
         size_bytes = self._source.check()
         if size_bytes > bytes_max:
             raise InputError(
-                f"these logs have {told_size(size_bytes)}, and without Spark all of it is held in memory, up to "
-                f"{told_size(bytes_max)}: use --engine spark, or --partition"
+                f"these logs have {format_size(size_bytes)}, and without Spark all of it is held in memory, up to "
+                f"{format_size(bytes_max)}: use --engine spark, or --partition"
             )
         self._results = ResultDirectory(out)
         self.steps = steps(has_ends=self._source.has_ends, verifies=verifies)

@@ -26,7 +26,7 @@ from groupcoord.analysis.local.arrow import integers
 from groupcoord.analysis.local.groups import Histories, Place
 from groupcoord.analysis.local.lag import Ends
 from groupcoord.analysis.local.silences import about_offsets
-from groupcoord.analysis.report.text import told_limit
+from groupcoord.analysis.report.text import format_limit
 from groupcoord.core.offsets.retention import MS_PER_MINUTE
 
 Row = dict[str, Any]
@@ -164,7 +164,7 @@ def _rebalance_storms(rebalances: Iterable[Row], limits: Thresholds) -> Iterator
             events.append(((row["log_partition"], row["group_id"]), at_ms, 1))
     window_ms = limits.rebalance_window_ms
     for row in _worst(_peaks(events, window_ms, limits.rebalances, is_both=False)).values():
-        worst = f"{row['value']:,} rebalances within {told_limit(window_ms)}"
+        worst = f"{row['value']:,} rebalances within {format_limit(window_ms)}"
         yield row | {"kind": REBALANCE_STORM, "evidence": worst}
 
 
@@ -180,7 +180,7 @@ def _flapping_members(rebalances: Iterable[Row], limits: Thresholds) -> Iterator
     window_ms = limits.rebalance_window_ms
     for (_, _, client), row in _worst(_peaks(events, window_ms, limits.comebacks, is_both=True)).items():
         told = "null" if client is None else client
-        worst = f"{told} left and joined {row['value']:,} times within {told_limit(window_ms)}"
+        worst = f"{told} left and joined {row['value']:,} times within {format_limit(window_ms)}"
         yield row | {"kind": FLAPPING_MEMBER, "client_id": client, "evidence": worst}
 
 

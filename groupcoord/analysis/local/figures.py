@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from groupcoord.analysis.columns.told import told_kind
+from groupcoord.analysis.columns.kind_names import describe_kind
 from groupcoord.analysis.history.causes import EXPIRY_OR_LEAVE, REBALANCE_TIMEOUT, SESSION_EXPIRY
 from groupcoord.analysis.history.lag import LagStatus
 from groupcoord.analysis.local.arrow import every, known, none_first
@@ -269,7 +269,7 @@ def read_rows(read_counts: pa.Table) -> tuple[model.ReadCount, ...]:
         found[1] += row["size_bytes"] or 0
     rows = sorted(counts.items(), key=lambda one: (-one[1][0], none_first(*one[0])))[: model.READ_COUNTS_MAX]
     return tuple(
-        model.ReadCount(told_kind(kind, record_type, control_type), problem, count, size_bytes)
+        model.ReadCount(describe_kind(kind, record_type, control_type), problem, count, size_bytes)
         for (kind, record_type, control_type, problem), (count, size_bytes) in rows
     )
 

@@ -20,7 +20,7 @@ from groupcoord.analysis.report.model import (
 from groupcoord.analysis.report.pictures import Axis, cause_class, epoch_lines, group_picture, in_order
 from groupcoord.analysis.report.sections import card_id
 from groupcoord.analysis.report.story import story_of
-from groupcoord.analysis.report.text import counted, told_number, told_share, told_span, told_time
+from groupcoord.analysis.report.text import counted, format_number, format_share, format_span, format_time
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
@@ -96,11 +96,11 @@ def _rebalance_cells(one: RebalanceRow) -> tuple[str, ...]:
     before = "" if one.from_generation is None else f"{one.from_generation:,}"
     took_ms = None if one.started_ms is None or one.ended_ms is None else one.ended_ms - one.started_ms
     return (
-        told_time(one.ended_ms if one.ended_ms is not None else one.started_ms),
-        f"{before} → {told_number(one.to_generation)}",
+        format_time(one.ended_ms if one.ended_ms is not None else one.started_ms),
+        f"{before} → {format_number(one.to_generation)}",
         joined((key(cause_class(one.cause)), text(one.cause))),
-        told_share(one.confidence),
-        told_span(took_ms),
+        format_share(one.confidence),
+        format_span(took_ms),
         f"{one.joined:,} / {one.left:,}",
         text(one.evidence),
     )
@@ -115,5 +115,5 @@ def _findings(anomalies: Sequence[AnomalyRow]) -> Iterator[Html]:
         subject = joined((" of ", text(first.subject))) if first.subject else ""
         more = f" (and {len(others):,} more)" if others else ""
         yield joined(
-            (f"{told_time(first.first_ms)}: ", element("b", text(kind)), subject, ": ", text(first.evidence), more)
+            (f"{format_time(first.first_ms)}: ", element("b", text(kind)), subject, ": ", text(first.evidence), more)
         )

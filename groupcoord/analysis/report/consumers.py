@@ -6,7 +6,7 @@ from groupcoord.analysis.report.html import EMPTY, Html, joined, text
 from groupcoord.analysis.report.layout import paragraph, soft, table
 from groupcoord.analysis.report.model import Report
 from groupcoord.analysis.report.sections import group_name
-from groupcoord.analysis.report.text import counted, told_number, told_span, told_time
+from groupcoord.analysis.report.text import counted, format_number, format_span, format_time
 
 
 def consumer_groups(report: Report) -> Html:
@@ -30,16 +30,16 @@ def _groups(report: Report) -> Html:
     rows = [
         (
             group_name(row.group_id, report),
-            told_number(row.epoch),
-            told_number(row.epochs),
-            told_number(row.members_seen),
-            told_number(row.fenced),
-            told_number(row.moved),
-            told_number(row.swapped),
-            told_span(row.unowned_ms),
-            told_number(row.revocations),
-            told_span(row.median_ms),
-            told_span(row.slowest_ms),
+            format_number(row.epoch),
+            format_number(row.epochs),
+            format_number(row.members_seen),
+            format_number(row.fenced),
+            format_number(row.moved),
+            format_number(row.swapped),
+            format_span(row.unowned_ms),
+            format_number(row.revocations),
+            format_span(row.median_ms),
+            format_span(row.slowest_ms),
         )
         for row in report.consumer_groups
     ]
@@ -60,12 +60,12 @@ def _assignors(report: Report) -> Html:
     rows = [
         (
             text(row.assignor or "the broker's first"),
-            told_number(row.groups),
-            told_number(row.targets),
-            told_number(row.moved),
-            told_number(row.swapped),
-            told_span(row.median_ms),
-            told_span(row.unowned_ms),
+            format_number(row.groups),
+            format_number(row.targets),
+            format_number(row.moved),
+            format_number(row.swapped),
+            format_span(row.median_ms),
+            format_span(row.unowned_ms),
         )
         for row in report.assignors
     ]
@@ -81,12 +81,12 @@ def _slow(report: Report) -> Html:
         (
             group_name(row.group_id, report),
             text(row.client_id),
-            told_number(row.revocations),
-            told_span(row.median_ms),
-            told_span(row.slowest_ms),
-            told_time(row.asked_ms),
-            told_span(row.rebalance_timeout_ms),
-            told_number(row.fenced),
+            format_number(row.revocations),
+            format_span(row.median_ms),
+            format_span(row.slowest_ms),
+            format_time(row.asked_ms),
+            format_span(row.rebalance_timeout_ms),
+            format_number(row.fenced),
         )
         for row in report.slow_members
     ]

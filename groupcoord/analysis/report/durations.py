@@ -25,7 +25,7 @@ def parse_duration(text: str) -> int:
     return duration_ms
 
 
-def told_duration(duration_ms: float) -> str:
+def format_duration(duration_ms: float) -> str:
     """Return a duration in few words, rounded to what matters."""
     if duration_ms < 1_000:
         return f"{duration_ms:.0f} ms"

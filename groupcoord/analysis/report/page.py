@@ -15,7 +15,7 @@ from groupcoord.analysis.report.html import EMPTY, Html, element, joined, name, 
 from groupcoord.analysis.report.layout import Section, enumeration, listing, paragraph, soft, tile
 from groupcoord.analysis.report.model import Polls, Report
 from groupcoord.analysis.report.sections import group_name
-from groupcoord.analysis.report.text import counted, noun, told_number, told_size, told_span, told_time
+from groupcoord.analysis.report.text import counted, format_number, format_size, format_span, format_time, noun
 
 WORST_NAMED_MAX = 3
 INPUTS_NAMED_MAX = 20
@@ -43,7 +43,10 @@ def report_page(report: Report) -> str:
     shown = {section.name for section in made if section.body}
     overview = Section("overview", "Overview", _overview(report, shown))
     lead = soft(
-        _span(report), f"Made {told_time(report.made_ms)} by groupcoord ", text(report.version), ". All times are UTC."
+        _span(report),
+        f"Made {format_time(report.made_ms)} by groupcoord ",
+        text(report.version),
+        ". All times are UTC.",
     )
     return layout.page(text(report.title), [lead], [overview, *made])
 
@@ -53,17 +56,17 @@ def _span(report: Report) -> str:
     first_ms, last_ms = report.overview.first_timestamp_ms, report.overview.last_timestamp_ms
     if first_ms is None or last_ms is None:
         return ""
-    first, last = told_time(first_ms), told_time(last_ms)
-    return f"{first}. " if first == last else f"{first} to {last} ({told_span(last_ms - first_ms)}). "
+    first, last = format_time(first_ms), format_time(last_ms)
+    return f"{first}. " if first == last else f"{first} to {last} ({format_span(last_ms - first_ms)}). "
 
 
 def _overview(report: Report, shown: Collection[str]) -> Html:
     """Return the figures, each leading to its section if that is ``shown``, and what to know before reading on."""
     found = report.overview
     tiles = [
-        tile(told_number(found.groups), noun(found.groups, "group"), "states", shown),
-        tile(told_number(found.members), noun(found.members, "member"), "groups", shown),
-        tile(told_number(found.rebalances), noun(found.rebalances, "rebalance"), "rebalances", shown),
+        tile(format_number(found.groups), noun(found.groups, "group"), "states", shown),
+        tile(format_number(found.members), noun(found.members, "member"), "groups", shown),
+        tile(format_number(found.rebalances), noun(found.rebalances, "rebalance"), "rebalances", shown),
         *(_tiles_of_log(report, shown) if report.polls is None else _tiles_of_polls(report, report.polls, shown)),
     ]
     notes = [_inputs(report), _verification(report), _most_troubled(report), *_doubts(report)]
@@ -72,13 +75,13 @@ def _overview(report: Report, shown: Collection[str]) -> Html:
 
 def _tiles_of_log(report: Report, shown: Collection[str]) -> list[Html]:
     found = report.overview
-    corrupt = (told_number(found.corrupt_ranges), noun(found.corrupt_ranges, "corrupt range"))
-    anomalies = (told_number(found.anomalies), noun(found.anomalies, "anomaly", "anomalies"))
+    corrupt = (format_number(found.corrupt_ranges), noun(found.corrupt_ranges, "corrupt range"))
+    anomalies = (format_number(found.anomalies), noun(found.anomalies, "anomaly", "anomalies"))
     return [
         tile(*anomalies, "anomalies", shown, is_bad=found.anomalies > 0),
-        tile(told_number(found.current_offsets), noun(found.current_offsets, "committed offset"), "stale", shown),
-        tile(told_number(found.records), noun(found.records, "record"), "read", shown),
-        tile(told_size(found.size_bytes), f"in {counted(found.log_partitions, 'log partition')}", "load", shown),
+        tile(format_number(found.current_offsets), noun(found.current_offsets, "committed offset"), "stale", shown),
+        tile(format_number(found.records), noun(found.records, "record"), "read", shown),
+        tile(format_size(found.size_bytes), f"in {counted(found.log_partitions, 'log partition')}", "load", shown),
         tile(*corrupt, "read", shown, is_bad=found.corrupt_ranges > 0),
     ]
 
@@ -86,9 +89,9 @@ def _tiles_of_log(report: Report, shown: Collection[str]) -> list[Html]:
 def _tiles_of_polls(report: Report, polls: Polls, shown: Collection[str]) -> list[Html]:
     offsets, count = report.overview.current_offsets, polls.problem_count
     return [
-        tile(told_number(offsets), noun(offsets, "committed offset"), "lag", shown),
-        tile(told_number(polls.count), noun(polls.count, "poll"), "polls", shown),
-        tile(told_number(count), "not told", "polls", shown, is_bad=count > 0),
+        tile(format_number(offsets), noun(offsets, "committed offset"), "lag", shown),
+        tile(format_number(polls.count), noun(polls.count, "poll"), "polls", shown),
+        tile(format_number(count), "not told", "polls", shown, is_bad=count > 0),
     ]
 
 
@@ -119,7 +122,7 @@ def _doubts(report: Report) -> list[Html]:
             )
         )
     if found.corrupt_ranges:
-        ranges = f"{counted(found.corrupt_ranges, 'byte range')} ({told_size(found.corrupt_bytes)})"
+        ranges = f"{counted(found.corrupt_ranges, 'byte range')} ({format_size(found.corrupt_bytes)})"
         link = element("a", "what was read", href="#read")
         notes.append(
             paragraph(f"{ranges} could not be read: see ", link, ". Figures may be too low.", style="note bad")

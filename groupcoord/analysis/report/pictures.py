@@ -13,13 +13,13 @@ from groupcoord.analysis.report.model import STATES, Bins, GroupStory, Partition
 from groupcoord.analysis.report.svg import label, line, picture, rect, titled
 from groupcoord.analysis.report.text import (
     counted,
-    told_clock,
-    told_limit,
-    told_number,
-    told_share,
-    told_size,
-    told_span,
-    told_time,
+    format_clock,
+    format_limit,
+    format_number,
+    format_share,
+    format_size,
+    format_span,
+    format_time,
 )
 
 WIDTH = 960
@@ -102,7 +102,7 @@ def _column(axis: Axis, bins: Bins, place: int, counts: Mapping[str, int], floor
     for name, count in counts.items():
         y -= count * scale
         parts.append(rect(left, y, right - left, count * scale, cause_class(name)))
-    return titled(f"{told_time(bins.start_ms + place * bins.width_ms)}: {told}", parts)
+    return titled(f"{format_time(bins.start_ms + place * bins.width_ms)}: {told}", parts)
 
 
 def churn_time_line(bins: Bins) -> Html:
@@ -119,7 +119,7 @@ def churn_time_line(bins: Bins) -> Html:
     for place, (up, down) in enumerate(zip(joined, left, strict=True)):
         if up or down:
             start, end = _edges(axis, bins, place)
-            told = f"{told_time(bins.start_ms + place * bins.width_ms)}: {up:,} joined, {down:,} left"
+            told = f"{format_time(bins.start_ms + place * bins.width_ms)}: {up:,} joined, {down:,} left"
             shapes = [rect(start, middle - up * scale, end - start, up * scale, "joined")] if up else []
             shapes += [rect(start, middle, end - start, down * scale, "left")] if down else []
             parts.append(titled(told, shapes))
@@ -150,9 +150,9 @@ def load_columns(partitions: Sequence[PartitionRow]) -> Html:
         x = LEFT + place * width
         hot = row.records * (row.hottest_group_share or 0.0)
         gap = min(width * 0.25, 6)
-        told = f"log partition {_partition_name(row)}: {counted(row.records, 'record')}, {told_size(row.size_bytes)}"
+        told = f"log partition {_partition_name(row)}: {counted(row.records, 'record')}, {format_size(row.size_bytes)}"
         if row.hottest_group is not None:
-            told += f"; {told_share(row.hottest_group_share)} of group {row.hottest_group}"
+            told += f"; {format_share(row.hottest_group_share)} of group {row.hottest_group}"
         shapes = [
             rect(x + gap / 2, floor - row.records * scale, width - gap, (row.records - hot) * scale, "load"),
             rect(x + gap / 2, floor - hot * scale, width - gap, hot * scale, "hot"),
@@ -257,8 +257,8 @@ def _rebalance_marks(story: GroupStory, axis: Axis, top: float, bottom: float) -
         start_ms = end_ms if one.started_ms is None else min(one.started_ms, end_ms)
         start, end = axis.x(start_ms), axis.x(end_ms)
         generation = "" if one.to_generation is None else f" to generation {one.to_generation:,}"
-        took = "" if start_ms == end_ms else f", {told_span(end_ms - start_ms)}"
-        told = f"{told_time(end_ms)}{generation}: {one.cause}{took}"
+        took = "" if start_ms == end_ms else f", {format_span(end_ms - start_ms)}"
+        told = f"{format_time(end_ms)}{generation}: {one.cause}{took}"
         width = max(end - start, 3.0)
         parts.append(titled(told, [rect(end - width, top, width, bottom - top, cause_class(one.cause))]))
     return parts
@@ -272,7 +272,7 @@ def _anomaly_marks(story: GroupStory, axis: Axis, top: float) -> list[Html]:
         x = axis.x(anomaly.first_ms)
         shape = element("path", class_="finding", d=f"M{x - 5:.1f},{top}h10l-5,8z")
         parts.append(
-            titled(f"{told_time(anomaly.first_ms)}: {anomaly.kind} {anomaly.subject}: {anomaly.evidence}", [shape])
+            titled(f"{format_time(anomaly.first_ms)}: {anomaly.kind} {anomaly.subject}: {anomaly.evidence}", [shape])
         )
     return parts
 
@@ -288,9 +288,9 @@ def _commit_columns(story: GroupStory, axis: Axis, top: float, bottom: float) ->
         if count:
             start, end = _edges(axis, bins, place)
             height = (bottom - top) * count / highest
-            told = f"{told_time(bins.start_ms + place * bins.width_ms)}: {counted(count, 'commit')}"
+            told = f"{format_time(bins.start_ms + place * bins.width_ms)}: {counted(count, 'commit')}"
             parts.append(titled(told, [rect(start, bottom - height, end - start, height, "commits")]))
-    most = f"at most {counted(highest, 'commit')} in {told_limit(bins.width_ms)}"
+    most = f"at most {counted(highest, 'commit')} in {format_limit(bins.width_ms)}"
     return [*parts, label(WIDTH - RIGHT, top - 3, most, "end")]
 
 
@@ -315,7 +315,7 @@ def _levels(highest: int, top: float, floor: float) -> Html:
     for level in sorted({0, most // 2, most}):
         y = floor - (floor - top) * level / most
         parts.append(line(LEFT, y, WIDTH - RIGHT, y, "axis" if level == 0 else "grid"))
-        parts.append(label(LEFT - 6, y + 4, told_number(level), "end"))
+        parts.append(label(LEFT - 6, y + 4, format_number(level), "end"))
     return joined(parts)
 
 
@@ -324,7 +324,7 @@ def _times(axis: Axis, top: float, floor: float) -> Html:
     for at_ms in axis.ticks():
         x = axis.x(at_ms)
         parts.append(line(x, top, x, floor, "grid"))
-        told = told_clock(at_ms, axis.span_ms)
+        told = format_clock(at_ms, axis.span_ms)
         reach = len(told) * _CHARACTER_WIDTH / 2
         parts.append(label(min(x, WIDTH - reach), floor + 16, told, "middle"))
     return joined(parts)

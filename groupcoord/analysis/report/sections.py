@@ -19,13 +19,13 @@ from groupcoord.analysis.report.pictures import (
 )
 from groupcoord.analysis.report.text import (
     counted,
+    format_limit,
+    format_number,
+    format_share,
+    format_size,
+    format_span,
+    format_time,
     noun,
-    told_limit,
-    told_number,
-    told_share,
-    told_size,
-    told_span,
-    told_time,
 )
 
 MS_PER_MINUTE = 60_000
@@ -56,7 +56,8 @@ def states(report: Report) -> Html:
         counts[row.state] += row.groups
     colours = legend((f"{state} {counts[state]:,}", state_class(state)) for state in in_order(counts, STATES))
     rows = [
-        (text(row.type), text(row.state), told_number(row.groups), told_number(row.members)) for row in report.states
+        (text(row.type), text(row.state), format_number(row.groups), format_number(row.members))
+        for row in report.states
     ]
     return joined((state_bar(counts), colours, table(("type", "state", "#groups", "#members"), rows)))
 
@@ -70,19 +71,19 @@ def rebalances(report: Report) -> Html:
     if report.rebalances is not None:
         names = in_order((one for one in report.rebalances.series if report.rebalances.total(one)), CAUSES)
         parts += [
-            soft(f"When they ended; a column is {told_limit(report.rebalances.width_ms)}."),
+            soft(f"When they ended; a column is {format_limit(report.rebalances.width_ms)}."),
             cause_time_line(report.rebalances),
             legend((cause, cause_class(cause)) for cause in names),
         ]
     rows = [
         (
             joined((key(cause_class(row.cause)), text(row.cause))),
-            told_number(row.rebalances),
-            told_number(row.groups),
-            told_number(row.proven),
-            told_share(row.confidence),
-            told_span(row.median_ms),
-            told_span(row.longest_ms),
+            format_number(row.rebalances),
+            format_number(row.groups),
+            format_number(row.proven),
+            format_share(row.confidence),
+            format_span(row.median_ms),
+            format_span(row.longest_ms),
         )
         for row in report.causes
     ]
@@ -107,16 +108,16 @@ def churn(report: Report) -> Html:
     rows = [
         (
             group_name(row.group_id, report),
-            told_number(row.joined),
-            told_number(row.left),
-            told_number(row.members),
-            told_number(row.partitions_moved),
-            told_number(row.rebalances),
+            format_number(row.joined),
+            format_number(row.left),
+            format_number(row.members),
+            format_number(row.partitions_moved),
+            format_number(row.rebalances),
         )
         for row in report.churning
     ]
     head = ("group", "#joined", "#left", "#members now", "#partitions moved", "#rebalances")
-    width = element("span", f"A column is {told_limit(report.churn.width_ms)}.", class_="soft")
+    width = element("span", f"A column is {format_limit(report.churn.width_ms)}.", class_="soft")
     told = f"{counted(joined_count, 'member')} joined and {left_count:,} left, by expiry or on their own. "
     return joined(
         (
@@ -136,20 +137,20 @@ def anomalies(report: Report) -> Html:
         (
             text(row.kind),
             element("span", text(row.status), class_="pill") if row.status else "",
-            told_number(row.count),
-            told_number(row.groups),
-            told_time(row.first_ms),
-            told_time(row.last_ms),
+            format_number(row.count),
+            format_number(row.groups),
+            format_time(row.first_ms),
+            format_time(row.last_ms),
         )
         for row in report.anomaly_counts
     ]
     rows = [
         (
-            told_time(row.first_ms),
+            format_time(row.first_ms),
             group_name(row.group_id, report),
             text(row.kind),
             text(row.subject),
-            told_number(row.count),
+            format_number(row.count),
             text(row.evidence),
         )
         for row in report.anomalies
@@ -166,19 +167,19 @@ def stale(report: Report) -> Html:
         return EMPTY
     rows = [
         (
-            told_time(row.next_ms),
+            format_time(row.next_ms),
             group_name(row.group_id, report),
             text(row.state),
-            told_number(row.offsets),
-            told_number(row.expiring),
-            told_number(row.expired),
-            told_time(row.last_commit_ms),
-            told_time(row.group_ms),
+            format_number(row.offsets),
+            format_number(row.expiring),
+            format_number(row.expired),
+            format_time(row.last_commit_ms),
+            format_time(row.group_ms),
         )
         for row in report.stale
     ]
     head = ("@next expiry", "group", "state", "#offsets", "#expiring", "#due", "@last commit", "@group goes")
-    kept = told_limit(report.retention_minutes * MS_PER_MINUTE)
+    kept = format_limit(report.retention_minutes * MS_PER_MINUTE)
     source = "as the cluster says" if report.is_retention_told else "Kafka's default"
     told = (
         f"{counted(report.stale_count, 'group')} will lose offsets by a retention of {kept}, {source}, if nobody uses "
@@ -197,15 +198,15 @@ def lag(report: Report) -> Html:
         (
             group_name(row.group_id, report),
             name(row.topic),
-            told_number(row.partitions),
-            told_number(row.lag),
-            told_number(row.worst),
-            told_span(row.lag_ms),
+            format_number(row.partitions),
+            format_number(row.lag),
+            format_number(row.worst),
+            format_span(row.lag_ms),
             text(row.status),
         )
         for row in report.lag
     ]
-    statuses = [(text(row.status), told_number(row.partitions), told_number(row.groups)) for row in report.statuses]
+    statuses = [(text(row.status), format_number(row.partitions), format_number(row.groups)) for row in report.statuses]
     of_statuses = table(("@Burrow's status", "#partitions", "#groups"), statuses) if statuses else EMPTY
     head = (
         "group",
@@ -226,16 +227,16 @@ def load(report: Report) -> Html:
         return EMPTY
     cells = [
         (
-            told_number(row.log_partition),
-            told_number(row.records),
-            told_number(row.commits),
-            told_number(row.group_records),
-            told_number(row.tombstones),
-            told_size(row.size_bytes),
-            told_number(row.groups),
+            format_number(row.log_partition),
+            format_number(row.records),
+            format_number(row.commits),
+            format_number(row.group_records),
+            format_number(row.tombstones),
+            format_size(row.size_bytes),
+            format_number(row.groups),
             group_name(row.hottest_group, report),
-            told_share(row.hottest_group_share),
-            told_size(row.superseded_bytes),
+            format_share(row.hottest_group_share),
+            format_size(row.superseded_bytes),
         )
         for row in sorted(rows, key=lambda row: (-row.records, row.log_partition or 0))
     ]
@@ -257,10 +258,12 @@ def _load_words(report: Report) -> Html:
     if mean and len(rows) > 1:
         words.append(f"The fullest log partition holds {max(records) / mean:.1f} times the mean.")
     if hottest.hottest_group is not None:
-        share = f"{told_share(hottest.hottest_group_share)} of log partition {told_number(hottest.log_partition)}."
+        share = f"{format_share(hottest.hottest_group_share)} of log partition {format_number(hottest.log_partition)}."
         words.append(joined(("The hottest group, ", group_name(hottest.hottest_group, report), f", wrote {share}")))
     if total:
-        words.append(f"Compaction would save {told_size(saved)} of {told_size(total)} ({told_share(saved / total)}).")
+        words.append(
+            f"Compaction would save {format_size(saved)} of {format_size(total)} ({format_share(saved / total)})."
+        )
     return element("p", joined(words, " "))
 
 
@@ -281,16 +284,16 @@ def _group_cells(row: GroupRow, report: Report) -> tuple[str, ...]:
     state = "gone" if row.state is None else text(row.state)
     return (
         group_name(row.group_id, report),
-        told_number(row.trouble),
+        format_number(row.trouble),
         text(row.type or "-"),
         joined((key(state_class(row.state or "Dead")), state)),
-        told_number(row.generation),
-        told_number(row.members),
-        told_number(row.rebalances),
+        format_number(row.generation),
+        format_number(row.members),
+        format_number(row.rebalances),
         f"{row.joined:,} / {row.left:,}",
-        told_number(row.anomalies),
-        told_number(row.commits),
-        told_time(row.last_commit_ms),
+        format_number(row.anomalies),
+        format_number(row.commits),
+        format_time(row.last_commit_ms),
     )
 
 
@@ -316,7 +319,8 @@ def read(report: Report) -> Html:
         return EMPTY
     told = "Everything in the files is counted here once: records by type, and what was passed over with the reason."
     rows = [
-        (text(row.what), text(row.problem), told_number(row.count), told_size(row.size_bytes)) for row in report.read
+        (text(row.what), text(row.problem), format_number(row.count), format_size(row.size_bytes))
+        for row in report.read
     ]
     parts = [paragraph(told), table(("what", "problem", "#count", "#size"), rows)]
     if report.corrupt:
@@ -335,7 +339,7 @@ def _tables(report: Report) -> Html:
 
 def _corrupt(report: Report) -> list[Html]:
     cells = [
-        (text(row.file), told_number(row.position), told_number(row.size_bytes), text(row.reason), _lost(row))
+        (text(row.file), format_number(row.position), format_number(row.size_bytes), text(row.reason), _lost(row))
         for row in report.corrupt
     ]
     head = ("file", "#position", "#bytes", "what is wrong", "offsets that may be lost")

@@ -21,7 +21,7 @@ from groupcoord.analysis.history.causes import (
     UNKNOWN,
 )
 from groupcoord.analysis.report.model import GroupRow, GroupStory, RebalanceRow
-from groupcoord.analysis.report.text import counted, listed, told_share, told_span, told_time
+from groupcoord.analysis.report.text import counted, format_share, format_span, format_time, listed
 
 _BECAUSE = {
     JOIN: "because a member joined",
@@ -84,10 +84,10 @@ def _how_often(row: GroupRow) -> str:
     first, last = row.first_rebalance_ms, row.last_rebalance_ms
     times = _times(row.rebalances)
     if first is None or last is None or row.rebalances == 1:
-        return f"It rebalanced {times}" + (f", at {told_time(last)}." if last is not None else ".")
+        return f"It rebalanced {times}" + (f", at {format_time(last)}." if last is not None else ".")
     every = (last - first) / (row.rebalances - 1)
-    pace = f", every {told_span(round(every))} on average" if row.rebalances > 2 else ""
-    return f"It rebalanced {times} from {told_time(first)} to {told_time(last)}{pace}."
+    pace = f", every {format_span(round(every))} on average" if row.rebalances > 2 else ""
+    return f"It rebalanced {times} from {format_time(first)} to {format_time(last)}{pace}."
 
 
 def _times(number: int) -> str:
@@ -117,14 +117,14 @@ def _how_long(row: GroupRow, rebalances: tuple[RebalanceRow, ...]) -> list[str]:
     if not known:
         return []
     longest_ms, longest = max(known, key=lambda pair: pair[0])
-    middle = told_span(round(median(duration for duration, _ in known)))
+    middle = format_span(round(median(duration for duration, _ in known)))
     is_classic = row.type is None or row.type.lower() == "classic"
     what = "From the last join to the assignments" if is_classic else "Until all members had come to a new epoch"
     generation = "generation" if is_classic else "epoch"
     where = "" if longest.to_generation is None else f", to {generation} {longest.to_generation:,},"
-    if told_span(longest_ms) == middle:
+    if format_span(longest_ms) == middle:
         return [f"{what}, {'it' if len(known) == 1 else 'each'} took {middle}."]
-    return [f"{what}, half of them took {middle} or less, and the longest{where} took {told_span(longest_ms)}."]
+    return [f"{what}, half of them took {middle} or less, and the longest{where} took {format_span(longest_ms)}."]
 
 
 def _churn(row: GroupRow) -> list[str]:
@@ -152,8 +152,8 @@ def _repeated(rebalances: tuple[RebalanceRow, ...]) -> list[str]:
     spans_more = len(times) > 1 and times[-1] - times[0] > _OFTEN_MS
     if most < 3 or not spans_more or most * 2 <= len(times):
         return []
-    share = told_share(most / len(times))
-    return [f"{most:,} of the rebalances ({share}) fell into the five minutes after {told_time(times[start])}."]
+    share = format_share(most / len(times))
+    return [f"{most:,} of the rebalances ({share}) fell into the five minutes after {format_time(times[start])}."]
 
 
 def _commits(row: GroupRow, end_ms: int | None) -> str:
@@ -164,5 +164,5 @@ def _commits(row: GroupRow, end_ms: int | None) -> str:
         return f"{text}."
     ago = ""
     if end_ms is not None and end_ms >= row.last_commit_ms:
-        ago = f", {told_span(end_ms - row.last_commit_ms)} before the log ends"
-    return f"{text}; the last was at {told_time(row.last_commit_ms)}{ago}."
+        ago = f", {format_span(end_ms - row.last_commit_ms)} before the log ends"
+    return f"{text}; the last was at {format_time(row.last_commit_ms)}{ago}."

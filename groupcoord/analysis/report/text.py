@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from groupcoord.analysis.report.durations import UNITS_MS, told_duration
+from groupcoord.analysis.report.durations import UNITS_MS, format_duration
 
 TEXT_LENGTH_MAX = 280
 NOTHING = "-"
@@ -16,7 +16,7 @@ _SECONDS_MATTER_MS = 4 * UNITS_MS["m"]
 _SIZES = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
-def told_time(at_ms: int | None) -> str:
+def format_time(at_ms: int | None) -> str:
     """Return a moment as ISO 8601 in UTC, to the second; what no calendar holds as the number it is."""
     if at_ms is None or at_ms < 0:
         return NOTHING
@@ -25,7 +25,7 @@ def told_time(at_ms: int | None) -> str:
     return (_EPOCH + timedelta(milliseconds=at_ms)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def told_clock(at_ms: int, span_ms: int) -> str:
+def format_clock(at_ms: int, span_ms: int) -> str:
     """Return a label for an axis that is ``span_ms`` long: as much of the moment as tells its labels apart."""
     if not 0 <= at_ms <= _LATEST_MS:
         return NOTHING
@@ -37,16 +37,16 @@ def told_clock(at_ms: int, span_ms: int) -> str:
     return at.strftime("%H:%M:%S" if span_ms <= _SECONDS_MATTER_MS else "%H:%M")
 
 
-def told_span(duration_ms: int | None) -> str:
+def format_span(duration_ms: int | None) -> str:
     """Return a duration in few words, days included."""
     if duration_ms is None or duration_ms < 0:
         return NOTHING
     if duration_ms >= 2 * UNITS_MS["d"]:
         return f"{duration_ms / UNITS_MS['d']:,.1f} days"
-    return told_duration(duration_ms)
+    return format_duration(duration_ms)
 
 
-def told_limit(duration_ms: int) -> str:
+def format_limit(duration_ms: int) -> str:
     """Return a round duration, such as a limit or the width of a column, in its own unit: ``2 s``, ``10 min``."""
     for unit, name in (("d", "days"), ("h", "h"), ("m", "min"), ("s", "s")):
         number, rest = divmod(duration_ms, UNITS_MS[unit])
@@ -55,7 +55,7 @@ def told_limit(duration_ms: int) -> str:
     return f"{duration_ms:,} ms"
 
 
-def told_size(size_bytes: int | None) -> str:
+def format_size(size_bytes: int | None) -> str:
     """Return a size in the unit that fits."""
     if size_bytes is None:
         return NOTHING
@@ -65,12 +65,12 @@ def told_size(size_bytes: int | None) -> str:
     return f"{size_bytes:,} bytes" if unit == 0 else f"{size:,.1f} {_SIZES[unit]}"
 
 
-def told_number(number: int | None) -> str:
+def format_number(number: int | None) -> str:
     """Return a number with its thousands apart."""
     return NOTHING if number is None else f"{number:,}"
 
 
-def told_share(share: float | None) -> str:
+def format_share(share: float | None) -> str:
     """Return a share of 1 in percent."""
     return NOTHING if share is None else f"{share:.0%}"
 

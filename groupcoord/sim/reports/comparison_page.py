@@ -51,13 +51,13 @@ def difference_rows(comparison: Comparison) -> list[tuple[str, ...]]:
     """Return a row for each measure: its title, and for each variant but the first by how much it differs."""
     others = [{each.measure.key: each for each in comparison.differences(report)} for report in comparison.reports[1:]]
     return [
-        (measure.title, *(told_difference(each.get(measure.key)) for each in others))
+        (measure.title, *(format_difference(each.get(measure.key)) for each in others))
         for measure in MEASURES
         if any(measure.key in each for each in others)
     ]
 
 
-def told_difference(difference: Difference | None) -> str:
+def format_difference(difference: Difference | None) -> str:
     """Return a mean difference with its confidence interval; a star: the interval has 0 outside."""
     if difference is None:
         return ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from groupcoord.analysis.report import layout
-from groupcoord.analysis.report.durations import told_duration
+from groupcoord.analysis.report.durations import format_duration
 from groupcoord.analysis.report.html import EMPTY, Html, element, joined
 from groupcoord.analysis.report.layout import Section, listing, paragraph, soft
 from groupcoord.analysis.report.text import counted
@@ -34,7 +34,7 @@ def report_page(report: FleetReport, command: str) -> str:
     """
     figures = report.to_json()
     told = (
-        f"{describe_seeds(report)}, {told_duration(figures['virtual_ms'])} of virtual time in all, "
+        f"{describe_seeds(report)}, {format_duration(figures['virtual_ms'])} of virtual time in all, "
         f"{figures['heartbeats']:,} heartbeats, {figures['commits']:,} commits of consumers."
     )
     sections = [Section(name, title, make(report)) for name, title, make in _SECTIONS]

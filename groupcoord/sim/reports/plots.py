@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import chain
 
 from groupcoord.analysis.report import svg
-from groupcoord.analysis.report.durations import told_duration
+from groupcoord.analysis.report.durations import format_duration
 from groupcoord.analysis.report.html import EMPTY, Html, element
 from groupcoord.analysis.report.layout import paragraph
 from groupcoord.sim.reports.axes import ticks
@@ -21,7 +21,7 @@ X_TICKS_MAX, Y_TICKS_MAX = 5, 4
 def format_value(measure: Measure, value: float) -> str:
     """Return a value with its unit, as people read it."""
     if measure.unit == "ms":
-        return told_duration(value) if value > -0.5 else f"-{told_duration(-value)}"
+        return format_duration(value) if value > -0.5 else f"-{format_duration(-value)}"
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from attrs import frozen
 
 from groupcoord.analysis.report import svg
-from groupcoord.analysis.report.durations import told_duration
+from groupcoord.analysis.report.durations import format_duration
 from groupcoord.analysis.report.html import EMPTY, Html, element, joined
 from groupcoord.analysis.report.layout import soft
 from groupcoord.analysis.report.text import counted
@@ -63,11 +63,11 @@ def draw_timeline(timeline: Timeline) -> Html:
         x = LEFT + at_ms * scale
         parts += [
             svg.line(x, TOP - 4, x, height - BOTTOM, "grid"),
-            svg.label(x, height - 8, told_duration(at_ms) if at_ms else "0", "middle"),
+            svg.label(x, height - 8, format_duration(at_ms) if at_ms else "0", "middle"),
         ]
     parts.append(svg.label(LEFT - 6, TOP + ROW - 3, "rebalances", "end"))
     for start_ms, end_ms in timeline.rebalances:
-        told = f"rebalance, {told_duration(end_ms - start_ms)}, from {told_duration(start_ms)} on"
+        told = f"rebalance, {format_duration(end_ms - start_ms)}, from {format_duration(start_ms)} on"
         bar = svg.rect(LEFT + start_ms * scale, TOP, max((end_ms - start_ms) * scale, 1.5), ROW - 2, "finding")
         parts.append(svg.titled(told, [bar]))
     consumers = sorted({consumer for _, spans in timeline.rows for consumer, _, _ in spans}, key=_in_order)
@@ -76,7 +76,7 @@ def draw_timeline(timeline: Timeline) -> Html:
         y = TOP + place * ROW
         parts.append(svg.label(LEFT - 6, y + ROW - 3, name, "end"))
         for consumer, start_ms, end_ms in spans:
-            told = f"{name}: {consumer}, {told_duration(start_ms)} to {told_duration(end_ms)}"
+            told = f"{name}: {consumer}, {format_duration(start_ms)} to {format_duration(end_ms)}"
             bar = svg.rect(
                 LEFT + start_ms * scale, y, (end_ms - start_ms) * scale, ROW - 2, f"owner-{colours[consumer]}"
             )

@@ -14,7 +14,7 @@ from groupcoord.messages import (
     TopicPartitions,
 )
 from groupcoord.testing.fleet import Sent
-from groupcoord.testing.modern_consumers import ModernConsumer
+from groupcoord.testing.kip848_consumers import Kip848Consumer
 from tests.core.driver import Driver
 
 LONG_MS = 3_600_000
@@ -47,9 +47,9 @@ class Members:
         """The ids of the members that administrators see."""
         return [member.member_id for member in self.described.members]
 
-    def consumer(self, member_id: str, epoch: int = 0, **what: object) -> ModernConsumer:
+    def consumer(self, member_id: str, epoch: int = 0, **what: object) -> Kip848Consumer:
         """A consumer with this id and epoch."""
-        return ModernConsumer("", self.group_id, member_id=member_id, epoch=epoch, **what)
+        return Kip848Consumer("", self.group_id, member_id=member_id, epoch=epoch, **what)
 
     def join(
         self, member_id: str, *names: str, instance: str | None = None, rebalance_ms: int = 60_000, regex: str = ""

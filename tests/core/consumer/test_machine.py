@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from groupcoord.log_store import NotEnoughReplicasError
 from groupcoord.testing.consumers import ClassicConsumer
-from groupcoord.testing.modern_consumers import ModernConsumer
+from groupcoord.testing.kip848_consumers import Kip848Consumer
 from groupcoord.testing.topics import Topics
 from tests.core.driver import Driver
 from tests.laws.event_laws import EventLaws
@@ -46,13 +46,13 @@ class BadDay(ObservedDriver):
             group_consumer_assignment_interval_ms=0,
         )
         for name, topics, instance in (("a", ("orders",), None), ("b", BOTH, None), ("c", BOTH, "instance")):
-            self.start_consumer(ModernConsumer(name, GROUP, instance, topics, gives_back=1 if instance else None))
+            self.start_consumer(Kip848Consumer(name, GROUP, instance, topics, gives_back=1 if instance else None))
 
     # ------------------------------------------------------------ what consumers do
 
-    def consumer(self, number: int) -> ModernConsumer:
+    def consumer(self, number: int) -> Kip848Consumer:
         """One of the consumers that there are now."""
-        living = [c for c in self.fleet.living(GROUP) if isinstance(c, ModernConsumer)]
+        living = [c for c in self.fleet.living(GROUP) if isinstance(c, Kip848Consumer)]
         return living[number % len(living)]
 
     def beat(self, number: int) -> None:

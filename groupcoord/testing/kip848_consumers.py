@@ -44,7 +44,7 @@ Partitions = Mapping[UUID, tuple[int, ...]]
 
 
 @define(eq=False)
-class ModernConsumer(Consumer):
+class Kip848Consumer(Consumer):
     """A consumer of a consumer group (KIP-848): it says what has changed, and follows what it is told.
 
     Attributes:

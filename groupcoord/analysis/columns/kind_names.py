@@ -9,7 +9,7 @@ _NAMES = {int(known): known.name for known in RecordType}
 _CONTROLS = {0: "control records: aborted", 1: "control records: committed"}
 
 
-def told_kind(kind: str, record_type: int | None, control_type: int | None) -> str:
+def describe_kind(kind: str, record_type: int | None, control_type: int | None) -> str:
     """Return what rows of a kind and type are called in a report."""
     if kind == KIND_RECORD:
         if record_type is None:
