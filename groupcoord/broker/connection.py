@@ -425,7 +425,7 @@ class Connection:
         buffer = self._buffer
         (size,) = _SIGNED_SIZE_FROM(buffer)
         if not 0 <= size <= self._max_request_bytes:
-            self.refuse(_bad_size(size, bytes(buffer[:SIZE_BYTES]), self._max_request_bytes))
+            self.refuse(_bad_size(size, bytes(buffer[:SIZE_BYTES]), self._size_limit()))
             return
         if len(buffer) >= BACKLOG_LIMIT_BYTES:
             self._mark_dirty()  # so that the host reads on, even if nothing is answered
@@ -440,6 +440,10 @@ class Connection:
             self._handle(frame)
         else:
             self._handle_large(frame)
+
+    def _size_limit(self) -> str:
+        """Return what limits the size of a request now: the setting, and its value."""
+        return f"socket.request.max.bytes ({self._max_request_bytes})"
 
     def _handle_large(self, frame: bytes | memoryview) -> None:
         """Handle a request of many bytes: at once if it names little, else in portions."""
@@ -526,11 +530,11 @@ class Connection:
             work.close()
 
 
-def _bad_size(size: int, prefix: bytes, max_request_bytes: int) -> str:
+def _bad_size(size: int, prefix: bytes, limit: str) -> str:
     if prefix[:2] == TLS_PREFIX:
         return "this is not Kafka's protocol: the peer speaks TLS"
     if prefix in HTTP_PREFIXES:
         return "this is not Kafka's protocol: the peer speaks HTTP"
     if size < 0:
         return f"a request of negative size ({size})"
-    return f"a request of {size} bytes is larger than socket.request.max.bytes ({max_request_bytes})"
+    return f"a request of {size} bytes is larger than {limit}"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,6 +12,8 @@ from typing import Any, TypeVar
 from groupcoord.errors import GroupcoordError
 from groupcoord.storage.log_directory import sync_path
 from groupcoord.storage.whole_files import replace_file
+
+logger = logging.getLogger("groupcoord.host")
 
 FILE_VERSION = 1
 
@@ -28,12 +32,22 @@ class JsonFile:
         name: of the file.
         holds: what it holds, in words.
         error_type: of the errors that are raised.
+        is_secret: nobody but its owner may read it, or has a right to it from the next :meth:`read` on.
     """
 
-    def __init__(self, directory: Path | None, name: str, holds: str, error_type: type[DataFileError]) -> None:
+    def __init__(
+        self,
+        directory: Path | None,
+        name: str,
+        holds: str,
+        error_type: type[DataFileError],
+        *,
+        is_secret: bool = False,
+    ) -> None:
         self._path = None if directory is None else Path(directory) / name
         self._holds = holds
         self._error_type = error_type
+        self._is_secret = is_secret
 
     def read(self, parse: Callable[[dict[str, Any]], T]) -> T | None:
         """Return what the file holds; None if there is none.
@@ -49,6 +63,8 @@ class JsonFile:
         path = self._path
         if path is None or not path.exists():
             return None
+        if self._is_secret:
+            self._shut_out_others(path)
         try:
             content = self._content(path)
             if content["version"] != FILE_VERSION:
@@ -70,8 +86,16 @@ class JsonFile:
         """
         if self._path is not None:
             versioned = {"version": FILE_VERSION, **make_content()}
-            replace_file(self._path, (json.dumps(versioned, indent=2) + "\n").encode())
+            replace_file(self._path, (json.dumps(versioned, indent=2) + "\n").encode(), is_secret=self._is_secret)
             sync_path(self._path.parent)
+
+    def _shut_out_others(self, path: Path) -> None:
+        mode = stat.S_IMODE(path.stat().st_mode)
+        if mode & (stat.S_IRWXG | stat.S_IRWXO):
+            try:
+                path.chmod(mode & stat.S_IRWXU)
+            except OSError as error:
+                logger.warning("%s holds %s, and others may read it: %s", path, self._holds, error.strerror)
 
     def _content(self, path: Path) -> dict[str, Any]:
         try:

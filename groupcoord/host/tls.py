@@ -11,7 +11,7 @@ import ssl
 from typing import Any, cast
 
 from groupcoord.broker.security.client_principal import ClientPrincipal
-from groupcoord.broker.security.principals import NewPrincipal
+from groupcoord.broker.security.principals import NewPrincipal, UnmappedNameError
 from groupcoord.host.peer import Listener, Peer
 
 HANDSHAKE_TIMEOUT_S = 10.0
@@ -108,6 +108,8 @@ class TlsPeer(Peer):
             self._send_pending()
             what = "the TLS handshake failed" if self._is_shaking_hands else "TLS failed"
             self._give_up(f"{what}: {error.reason or error}")
+        except UnmappedNameError as error:
+            self._give_up(str(error))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone."""

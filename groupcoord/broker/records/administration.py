@@ -69,7 +69,12 @@ def _delete(
 def answer_offset_for_leader_epoch(
     request: OffsetForLeaderEpoch, data: TopicData, permissions: Permissions = UNRESTRICTED
 ) -> OffsetForLeaderEpochResponse:
-    """Tell where leaders' epochs end; the current one has not ended."""
+    """Tell where leaders' epochs end; the current one has not ended.
+
+    Asked by brokers, who may act on the cluster, and by consumers, who may describe the topic (KIP-320).
+    """
+    if permissions.on_cluster(Operation.CLUSTER_ACTION):
+        permissions = UNRESTRICTED
     return OffsetForLeaderEpochResponse(
         tuple(
             LeaderEpochEnds(

@@ -4,15 +4,23 @@ administrators. Sources: ``ScramControlManager``, ``KafkaApis`` of Apache Kafka 
 
 from __future__ import annotations
 
+import secrets
 from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from groupcoord.broker.json_file import DataFileError, JsonFile
 from groupcoord.broker.security.mechanisms import SCRAM_SHA_256, SCRAM_SHA_512
-from groupcoord.broker.security.scram import ScramCredential, credential_of_password, credential_of_salted
+from groupcoord.broker.security.scram import (
+    SECRET_BYTES,
+    SHORTEST_SALT_BYTES,
+    Nobody,
+    ScramCredential,
+    credential_of_password,
+    credential_of_salted,
+)
 from groupcoord.core.front.authorization import Operation, Permissions
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.login_messages import (
@@ -45,6 +53,13 @@ Credentials = dict[tuple[str, str], ScramCredential]
 """By user and mechanism."""
 
 
+class _Kept(NamedTuple):
+    """What the file holds."""
+
+    credentials: Credentials
+    secret: bytes
+
+
 class CredentialFileError(DataFileError):
     """The file of credentials can't be read or does not hold what it should; the message names file and reason."""
 
@@ -67,19 +82,28 @@ class ScramCredentials:
         passwords: Mapping[str, str] | None = None,
         mechanisms: tuple[str, ...] = (),
     ) -> None:
-        self._file = JsonFile(directory, FILE_NAME, "credentials of users", CredentialFileError)
+        self._file = JsonFile(directory, FILE_NAME, "credentials of users", CredentialFileError, is_secret=True)
+        kept = self._file.read(_parsed) or _Kept({}, secrets.token_bytes(SECRET_BYTES))
+        self._secret = kept.secret
+        self._nobody = Nobody(kept.secret)
         self._fixed: Credentials = {
-            (user, mechanism): credential_of_password(mechanism, password)
+            (user, mechanism): credential_of_password(mechanism, password, self._nobody.salt(mechanism, user))
             for user, password in (passwords or {}).items()
             for mechanism in mechanisms
             if mechanism in NUMBER_OF
         }
-        self._altered: Credentials = self._file.read(_parsed) or {}
+        self._set(kept.credentials)
 
     def find(self, mechanism: str, user: str) -> ScramCredential | None:
         """Return a user's credential for a mechanism, if there is one."""
         key = (user, mechanism)
         return self._altered.get(key) or self._fixed.get(key)
+
+    def find_or_feign(self, mechanism: str, user: str) -> ScramCredential:
+        """Return a user's credential, or for everybody else one that looks like a user's and that no proof fits."""
+        # Both are looked up for everybody, so that it takes the same time.
+        feigned, found = self._nobody.credential(mechanism, user), self.find(mechanism, user)
+        return feigned if found is None or len(found.salt) < SHORTEST_SALT_BYTES else found
 
     def answer_alter(
         self, request: AlterUserScramCredentials, permissions: Permissions
@@ -125,11 +149,21 @@ class ScramCredentials:
 
     def _keep(self, altered: Credentials) -> bool:
         try:
-            self._file.write(partial(_content, altered))
+            self._file.write(partial(_content, _Kept(altered, self._secret)))
         except OSError:
             return False
-        self._altered = altered
+        self._set(altered)
         return True
+
+    def _set(self, altered: Credentials) -> None:
+        self._altered = altered
+        for mechanism in NUMBER_OF:
+            usable = (
+                credential
+                for (_, own), credential in (self._fixed | altered).items()
+                if own == mechanism and len(credential.salt) >= SHORTEST_SALT_BYTES
+            )
+            self._nobody.resemble(mechanism, usable)
 
 
 def _refusal(change: Change) -> tuple[ErrorCode, str | None]:
@@ -168,16 +202,16 @@ def _described(user: str, count: int, infos: list[ScramCredentialInfo] | None) -
     return DescribedUser(user, credential_infos=tuple(infos))
 
 
-def _content(credentials: Credentials) -> dict[str, object]:
+def _content(kept: _Kept) -> dict[str, object]:
     entries = [
         {"user": user, "mechanism": mechanism, "iterations": credential.iterations}
         | {field: getattr(credential, field).hex() for field in BYTE_FIELDS}
-        for (user, mechanism), credential in credentials.items()
+        for (user, mechanism), credential in kept.credentials.items()
     ]
-    return {"credentials": entries}
+    return {"secret": kept.secret.hex(), "credentials": entries}
 
 
-def _parsed(content: dict[str, Any]) -> Credentials:
+def _parsed(content: dict[str, Any]) -> _Kept:
     credentials: Credentials = {}
     for entry in content["credentials"]:
         if entry["mechanism"] not in NUMBER_OF:
@@ -185,4 +219,4 @@ def _parsed(content: dict[str, Any]) -> Credentials:
         salt, stored_key, server_key = (bytes.fromhex(entry[field]) for field in BYTE_FIELDS)
         credential = ScramCredential(salt, stored_key, server_key, int(entry["iterations"]))
         credentials[entry["user"], entry["mechanism"]] = credential
-    return credentials
+    return _Kept(credentials, bytes.fromhex(content.get("secret", "")) or secrets.token_bytes(SECRET_BYTES))

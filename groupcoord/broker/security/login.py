@@ -105,6 +105,11 @@ class LoginConnection(Connection):
         except Exception:
             self._fail("a log-in could not be handled")
 
+    def _size_limit(self) -> str:
+        if self._max_request_bytes < self._max_bytes_after:
+            return f"sasl.server.max.receive.size ({self._max_request_bytes}) before its log-in"
+        return super()._size_limit()
+
     def _read_long(self, frame: bytes) -> Work[None]:
         if self._may_pass(frame):
             yield from super()._read_long(frame)

@@ -9,7 +9,7 @@ from groupcoord.broker.security.credentials import ScramCredentials
 from groupcoord.broker.security.mechanisms import OAUTHBEARER, PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, NewExchange
 from groupcoord.broker.security.oauthbearer import ClaimChecks, OAuthBearerExchange, ValidateToken, unsecured_validator
 from groupcoord.broker.security.plain import PlainExchange
-from groupcoord.broker.security.scram import Nobody, ScramExchange
+from groupcoord.broker.security.scram import ScramExchange
 from groupcoord.broker.security.settings import SecuritySettings
 from groupcoord.broker.security.users import Users
 from groupcoord.clock import Clock
@@ -30,7 +30,6 @@ class MechanismFactory:
     def __init__(self, passwords: Mapping[str, str], credentials: ScramCredentials, clock: Clock) -> None:
         self._users = Users(passwords)
         self._credentials = credentials
-        self._nobody = Nobody()
         self._clock = clock
 
     def new_exchange(self, mechanism: str, settings: SecuritySettings) -> NewExchange:
@@ -43,7 +42,7 @@ class MechanismFactory:
             return partial(PlainExchange, self._users)
         if mechanism == OAUTHBEARER:
             return partial(OAuthBearerExchange, self._token_validator(settings))
-        return partial(ScramExchange, mechanism, self._credentials.find, self._nobody)
+        return partial(ScramExchange, mechanism, self._credentials.find_or_feign)
 
     def _token_validator(self, settings: SecuritySettings) -> ValidateToken:
         checks = ClaimChecks(self._clock.now_ms, settings.sasl_oauthbearer_sub_claim_name)

@@ -6,10 +6,11 @@ Sources: ``SslPrincipalMapper`` (KIP-371), ``X500Principal.getName``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from groupcoord.errors import ConfigError
+from groupcoord.errors import ConfigError, GroupcoordError
 
 ANONYMOUS = "User:ANONYMOUS"
 
@@ -27,29 +28,52 @@ _KEYWORDS = {
 _IA5_STRINGS = {"emailAddress": "1.2.840.113549.1.9.1"}
 """Names without a keyword, which Java writes as the bytes of their value."""
 
-_ESCAPED = re.compile(r'[,+"\\<>;=]|^[# ]| $')
-_RULE = re.compile(r"RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)(?:,\s*|$)|DEFAULT(?:,\s*|$)")
+_ESCAPED = re.compile(r'[,+"\\<>;=#]|^ +| +$')
+_RULE = re.compile(r"\s*(?:(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)|)\s*(?:,\s*|$)")
+_GROUP_NAME = re.compile(r"\(\?<(?=[A-Za-z])")
+_DOLLAR_DIGIT = re.compile(r"\$([0-9])")
+_REPLACEMENT = re.compile(r"\\(.)|\$([0-9]+)|\$\{([A-Za-z][A-Za-z0-9]*)\}|([^\\$]+)", re.DOTALL)
+
+Replacement = tuple[int | str, ...]
+"""Text, and the numbers of groups whose text is put between."""
 
 NewPrincipal = Callable[[Mapping[str, Any] | None], str]
 """Makes a principal of what ``SSLObject.getpeercert`` gives."""
+
+
+class UnmappedNameError(GroupcoordError):
+    """No rule is for the name of a client's certificate."""
 
 
 class MappingRule(NamedTuple):
     """One rule of ``ssl.principal.mapping.rules``; without a pattern it takes every name as it is."""
 
     pattern: re.Pattern[str] | None = None
-    replacement: str = ""
+    replacement: Replacement = ()
     case: str = ""
 
     def apply(self, name: str) -> str | None:
-        """Return what a name becomes; None if the rule isn't for it."""
+        """Return what a name becomes; None if the rule isn't for it.
+
+        As in Java the pattern must match the whole name (``matches``), and is then replaced wherever it is found in it
+        (``replaceAll``), which may be in shorter pieces.
+        """
         if self.pattern is None:
             return name
-        match = self.pattern.match(name)
-        if match is None or match.end() != len(name):
+        if self.pattern.fullmatch(name) is None:
             return None
-        mapped = match.expand(self.replacement)
+        mapped = "".join(self._replaced(self.pattern, name))
         return {"L": mapped.lower(), "U": mapped.upper()}.get(self.case, mapped)
+
+    def _replaced(self, pattern: re.Pattern[str], name: str) -> Iterator[str]:
+        end = position = 0
+        # re.sub looks at a place again where nothing was found, and Java doesn't.
+        while position <= len(name) and (match := pattern.search(name, position)) is not None:
+            yield name[end : match.start()]
+            yield from (part if isinstance(part, str) else match[part] or "" for part in self.replacement)
+            end = match.end()
+            position = end + (match.start() == end)
+        yield name[end:]
 
 
 def parse_rules(text: str) -> tuple[MappingRule, ...]:
@@ -65,29 +89,81 @@ def parse_rules(text: str) -> tuple[MappingRule, ...]:
         if match is None:
             raise ConfigError(f"setting 'ssl.principal.mapping.rules': {text[position:]!r} is no rule")
         position = match.end()
-        if match[1] is None:
+        if match[1]:
             rules.append(MappingRule())
-            continue
-        try:
-            replacement = re.sub(r"\$(\d+)", r"\\g<\1>", match[2])
-            rules.append(MappingRule(re.compile(match[1]), replacement, match[3]))
-        except re.error as error:
-            raise ConfigError(f"setting 'ssl.principal.mapping.rules': {match[1]!r}: {error}") from None
+        elif match[2] is not None:
+            try:
+                pattern = _compiled(match[2])
+                rules.append(MappingRule(pattern, _parsed(match[3], pattern), match[4]))
+            except ValueError as error:
+                raise ConfigError(f"setting 'ssl.principal.mapping.rules': {match[0]!r}: {error}") from None
     return tuple(rules)
+
+
+def _compiled(text: str) -> re.Pattern[str]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FutureWarning)  # what Java takes for an intersection of sets, re does not
+        try:
+            return re.compile(_GROUP_NAME.sub("(?P<", text), re.ASCII)
+        except (re.error, FutureWarning) as error:
+            raise ValueError(str(error)) from None
+
+
+def _parsed(text: str, pattern: re.Pattern[str]) -> Replacement:
+    """Return a replacement as Java reads it, where a dollar before a digit that no group has stands for itself."""
+    text = _DOLLAR_DIGIT.sub(lambda match: match[0] if int(match[1]) <= pattern.groups else rf"\{match[0]}", text)
+    parts: list[int | str] = []
+    position = 0
+    while position < len(text):
+        match = _REPLACEMENT.match(text, position)
+        if match is None:
+            raise ValueError(f"{text[position:]!r} names no group")
+        position = match.end()
+        escaped, digits, name, plain = match.groups()
+        if digits:
+            parts += _numbered(digits, pattern.groups)
+        elif name:
+            if name not in pattern.groupindex:
+                raise ValueError(f"there is no group {name!r}")
+            parts.append(pattern.groupindex[name])
+        else:
+            parts.append(escaped or plain)
+    return tuple(parts)
+
+
+def _numbered(digits: str, groups: int) -> tuple[int | str, ...]:
+    """Return the group that the longest beginning of digits names, and the rest of them."""
+    fitting = (length for length in range(len(digits), 0, -1) if int(digits[:length]) <= groups)
+    length = next(fitting, 0)
+    if not length:
+        raise ValueError(f"there is no group {digits}")
+    return int(digits[:length]), digits[length:]
+
+
+def map_name(rules: tuple[MappingRule, ...], name: str) -> str:
+    """Return what the first rule that is for a name makes of it.
+
+    Raises:
+        UnmappedNameError: there is none.
+    """
+    mapped = (rule.apply(name) for rule in rules)
+    result = next((result for result in mapped if result is not None), None)
+    if result is None:
+        raise UnmappedNameError(f"no rule of ssl.principal.mapping.rules is for the name {name!r}")
+    return result
 
 
 def certificate_principal(rules: tuple[MappingRule, ...]) -> NewPrincipal:
     """Return what makes a principal of a certificate: by the first rule that is for its name.
 
-    A client without a certificate is ``User:ANONYMOUS``, as is one whose name no rule is for.
+    A client without a certificate is ``User:ANONYMOUS``. For a name that no rule is for, what is returned raises
+    :class:`UnmappedNameError`.
     """
 
     def new_principal(certificate: Mapping[str, Any] | None) -> str:
         if not certificate:
             return ANONYMOUS
-        name = distinguished_name(certificate["subject"])
-        mapped = (rule.apply(name) for rule in rules)
-        return next((f"User:{result}" for result in mapped if result is not None), ANONYMOUS)
+        return f"User:{map_name(rules, distinguished_name(certificate['subject']))}"
 
     return new_principal
 
@@ -101,4 +177,5 @@ def _attribute(kind: str, value: str) -> str:
     if kind in _IA5_STRINGS:
         content = value.encode("ascii", "replace")
         return f"{_IA5_STRINGS[kind]}=#16{len(content):02x}{content.hex()}"
-    return f"{_KEYWORDS.get(kind, kind)}={_ESCAPED.sub(lambda match: chr(92) + match[0], value)}"
+    escaped = _ESCAPED.sub(lambda match: "".join(f"\\{character}" for character in match[0]), value)
+    return f"{_KEYWORDS.get(kind, kind)}={escaped}"

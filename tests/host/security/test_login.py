@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import errno
 import logging
+import stat
 from pathlib import Path
 
 import jwt
@@ -12,6 +15,7 @@ from scramp import ScramClient
 from groupcoord import ManualClock
 from groupcoord.broker.security.credentials import CredentialFileError
 from groupcoord.broker.security.sasl import ADDRESSES_MAX
+from groupcoord.broker.security.scram import Nobody, ScramCredential
 from groupcoord.broker.security.security import Security, is_security_key
 from groupcoord.broker.security.users import read_users
 from groupcoord.errors import ConfigError
@@ -63,17 +67,61 @@ def test_an_unknown_user_fails_like_a_wrong_password() -> None:
     assert refusals[0]["error_message"] == INVALID
 
 
-def test_an_unknown_user_has_one_salt() -> None:
-    """Who asks twice gets the same salt, as of a user that there is."""
-    world = World()
-    salts = []
-    for _ in range(2):
-        client = world.connect()
-        client.shake_hands("SCRAM-SHA-512")
-        answer = client.show(b"n,,n=nobody,r=abcdef")
-        salts.append(bytes.fromhex(answer["auth_bytes"]["hex"]).decode().split(",")[1])
+def shown_to(world: World, user: str) -> tuple[bytes, int]:
+    """Return the salt and the iterations that somebody is shown who calls himself this."""
+    client = world.connect()
+    client.shake_hands("SCRAM-SHA-256")
+    answer = client.show(f"n,,n={user},r=abcdef".encode())
+    _, salt, iterations = bytes.fromhex(answer["auth_bytes"]["hex"]).decode().split(",")
+    return base64.b64decode(salt[2:]), int(iterations[2:])
 
-    assert salts[0] == salts[1]
+
+def test_an_unknown_user_has_one_salt(tmp_path: Path) -> None:
+    """Who asks twice gets the same salt, also after a restart, as of users that there are: made ones and the file's."""
+    world = World(directory=tmp_path)
+    world.add_scram_user("carol", "carol-secret")
+    names = ("carol", "alice", "nobody")
+    before = [shown_to(world, name) for name in names]
+
+    assert [shown_to(world, name) for name in names] == before
+    assert [shown_to(World(directory=tmp_path), name) for name in names] == before
+    assert len(set(before)) == len({shown_to(World(), "nobody"), *before}) - 1 == 3
+
+
+def test_an_unknown_user_looks_like_those_that_there_are() -> None:
+    """By salt and iterations nobody can be told from a user: he has those of some user, and none that can't log in."""
+    world = World(passwords={})
+    world.add_scram_user("short", "secret", b"short", 5000)
+    for number, salt in enumerate((b"a binary salt, 64 bytes".ljust(64, b"\0"), b"1hz3nspj7d2r6amlfmbi4ad7yj")):
+        world.add_scram_user(f"user-{number}", "secret", salt, 4096 << number)
+    unknown = [shown_to(world, f"nobody-{number}") for number in range(64)]
+
+    kinds = {(len(salt) == 64, iterations) for salt, iterations in (shown_to(world, "short"), *unknown)}
+    assert kinds == {(True, 4096), (False, 8192)}
+    java_salts = [salt for salt, iterations in unknown if iterations == 8192]
+    assert all(
+        24 <= len(salt) <= 26 and set(salt) <= set(b"0123456789abcdefghijklmnopqrstuvwxyz") for salt in java_salts
+    )
+    assert len({salt for salt, _ in unknown}) == len(unknown)
+
+
+def test_shapes_are_as_frequent_as_among_users_and_stay() -> None:
+    """Of 2,000 unknown names every fourth looks like every fourth user; a new kind of user moves nobody else."""
+    key = b"k" * 32
+    usual, rare, new = (ScramCredential(b"s" * 32, key, key, iterations) for iterations in (4096, 8192, 16384))
+    nobody = Nobody(b"a secret")
+    names = [f"name-{number}" for number in range(2_000)]
+
+    def looks() -> list[int]:
+        return [nobody.credential("SCRAM-SHA-256", name).iterations for name in names]
+
+    nobody.resemble("SCRAM-SHA-256", [usual] * 3 + [rare])
+    before = looks()
+    assert 450 < before.count(8192) < 550
+    nobody.resemble("SCRAM-SHA-256", [usual] * 3 + [rare, new])
+    moved = [pair for pair in zip(before, looks(), strict=True) if pair[0] != pair[1]]
+    assert {after for _, after in moved} == {16384}
+    assert 350 < len(moved) < 450
 
 
 def test_users_of_the_file_log_in_by_scram() -> None:
@@ -90,6 +138,42 @@ def test_credentials_are_kept(tmp_path: Path) -> None:
 
     assert scram_answers(again.connect(), "carol", "carol-secret") == ["NONE", "NONE"]
     assert "carol-secret" not in (tmp_path / "scram-credentials.json").read_text()
+
+
+def test_nobody_else_may_read_credentials(tmp_path: Path) -> None:
+    """The file is its owner's alone: when it is new, written again, left half done, or was made wider by somebody."""
+    path, left = tmp_path / "scram-credentials.json", tmp_path / "scram-credentials.json.tmp"
+
+    def mode() -> int:
+        return stat.S_IMODE(path.stat().st_mode)
+
+    left.touch(0o666)
+    world = World(directory=tmp_path)
+    modes = []
+    for name in ("carol", "dan"):
+        world.add_scram_user(name, "secret")
+        modes.append(mode())
+    path.chmod(0o644)
+    World(directory=tmp_path)
+
+    assert [*modes, mode()] == [0o600] * 3
+
+
+def test_credentials_that_others_may_read_are_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the mode can't be changed the server starts, and the log says so."""
+    World(directory=tmp_path).add_scram_user("carol", "carol-secret")
+    (tmp_path / "scram-credentials.json").chmod(0o644)
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "chmod", refuse)
+    with caplog.at_level(logging.WARNING, "groupcoord.host"):
+        again = World(directory=tmp_path)
+    assert "others may read it: Operation not permitted" in caplog.text
+    assert scram_answers(again.connect(), "carol", "carol-secret") == ["NONE", "NONE"]
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"version": 1}', '{"version": 1, "credentials": [{"user": "a"}]}'])
@@ -158,6 +242,7 @@ def test_nothing_long_is_taken_before_the_log_in() -> None:
         client.send("DescribeGroups", 5, {"groups": group_ids, "include_authorized_operations": False})
 
     assert early.is_closed
+    assert "is larger than sasl.server.max.receive.size (100) before its log-in" in (early.connection.closing or "")
     answer = late.receive("DescribeGroups", 5)
     assert answer is not None
     assert len(answer["groups"]) == 10

@@ -17,7 +17,6 @@ import trustme
 
 from groupcoord import Config, ConfigError, ManualClock, MemoryLogStore
 from groupcoord.broker.broker import Broker
-from groupcoord.broker.security.principals import certificate_principal, distinguished_name, parse_rules
 from groupcoord.broker.security.security import Security
 from groupcoord.core.messages import Node
 from groupcoord.host import tls
@@ -216,6 +215,19 @@ def test_plaintext_on_a_tls_listener_is_refused(certificates: Certificates, capl
     assert "the TLS handshake failed" in caplog.text
 
 
+def test_whom_no_rule_is_for_is_not_let_in(certificates: Certificates, caplog: pytest.LogCaptureFixture) -> None:
+    """As in Kafka the connection is closed: nobody becomes ANONYMOUS, who may be a super user, by a name of his own."""
+
+    async def test(server: Server) -> None:
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+            await ask_for_versions(server, "SSL", certificates.client_context(has_certificate=True))
+
+    rules = {"ssl.client.auth": "required", "ssl.principal.mapping.rules": "RULE:^CN=nobody$/x/"}
+    with caplog.at_level(logging.WARNING, "groupcoord.host"):
+        run_with_server(certificates.properties() | rules, test)
+    assert "no rule of ssl.principal.mapping.rules is for the name 'CN=ann," in caplog.text
+
+
 def test_a_handshake_that_never_ends(certificates: Certificates, monkeypatch: pytest.MonkeyPatch) -> None:
     """It counts for ``max.connections``, keeps nobody waiting, and is given up after its time."""
     monkeypatch.setattr(tls, "HANDSHAKE_TIMEOUT_S", 0.05)
@@ -272,38 +284,3 @@ def test_wrong_settings_are_refused(
         Security(ManualClock(), properties=certificates.properties() | changed)
 
     assert message in str(caught.value)
-
-
-NAME = "CN=kafka1,OU=SME,O=mycp,L=Fulton,ST=MD,C=US"
-
-
-@pytest.mark.parametrize(
-    ("rules", "principal"),
-    [
-        ("DEFAULT", f"User:{NAME}"),
-        ("RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/,RULE:^CN=(.*?),OU=(.*?),.*$/$1@$2/L,DEFAULT", "User:kafka1@sme"),
-        ("RULE:^CN=(.*?),.*$/$1/U", "User:KAFKA1"),
-        ("RULE:^.*[Cc][Nn]=([a-zA-Z0-9.]*).*$/$1/", "User:kafka1"),
-        ("RULE:^CN=nobody$/x/", "User:ANONYMOUS"),
-    ],
-)
-def test_rules_map_names(rules: str, principal: str) -> None:
-    """The first rule that is for a name makes the principal (KIP-371)."""
-    subject = tuple(
-        ((kind, value),)
-        for kind, value in (
-            *(("countryName", "US"), ("stateOrProvinceName", "MD"), ("localityName", "Fulton")),
-            *(("organizationName", "mycp"), ("organizationalUnitName", "SME"), ("commonName", "kafka1")),
-        )
-    )
-
-    assert distinguished_name(subject) == NAME
-    assert certificate_principal(parse_rules(rules))({"subject": subject}) == principal
-
-
-def test_names_are_escaped_as_in_java() -> None:
-    """What RFC 2253 escapes, and attributes without a keyword as bytes of their value."""
-    subject = ((("commonName", ' #a,b+"c\\<>;= '),), (("emailAddress", "a@b"),))
-
-    expected = '1.2.840.113549.1.9.1=#1603614062,CN=\\ #a\\,b\\+\\"c\\\\\\<\\>\\;\\=\\ '
-    assert distinguished_name(subject) == expected

@@ -78,11 +78,13 @@ class World:
         self.clock.advance(duration_ms)
         self.broker.tick()
 
-    def add_scram_user(self, name: str, password: str, salt: bytes = b"a-fixed-salt-of-mine") -> None:
+    def add_scram_user(
+        self, name: str, password: str, salt: bytes = b"a-fixed-salt-of-mine", iterations: int = 4096
+    ) -> None:
         """Have an administrator make credentials of both mechanisms."""
         for mechanism, hash_name in ((1, "sha256"), (2, "sha512")):
-            salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), salt, 4096)
-            upsertion = {"name": name, "mechanism": mechanism, "iterations": 4096, "salt": salt}
+            salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), salt, iterations)
+            upsertion = {"name": name, "mechanism": mechanism, "iterations": iterations, "salt": salt}
             body = {"deletions": (), "upsertions": (upsertion | {"salted_password": salted},)}
             answer = self.connect("PLAINTEXT").ask("AlterUserScramCredentials", 0, body)
             assert answer["results"][0]["error_code"] == "NONE"
