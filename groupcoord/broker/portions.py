@@ -255,7 +255,7 @@ def _find_coordinators(request: FindCoordinator, ask: Ask) -> Work[FindCoordinat
 
 def _describe_transactions(request: DescribeTransactions, ask: Ask) -> Work[DescribeTransactionsResponse]:
     def describe(transactional_id: str) -> DescribedTransaction:
-        described: DescribedTransaction = ask(DescribeTransactions((transactional_id,))).response.transactions[0]
+        described: DescribedTransaction = ask(DescribeTransactions((transactional_id,))).response.transaction_states[0]
         return described
 
     transactions = yield from _one_by_one(request.transactional_ids, _itself, describe)

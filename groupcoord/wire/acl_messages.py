@@ -71,16 +71,23 @@ class CreateAclsResponse(NamedTuple):
     results: tuple[AclResult, ...]
 
 
-class DescribeAcls(NamedTuple):
+class DescribeAcls(AclFilter):
     """Describe ACLs (API key 29)."""
 
-    filter: AclFilter
+
+class AclsOfResource(NamedTuple):
+    """The ACLs for a pattern of names."""
+
+    resource_type: int
+    resource_name: str
+    pattern_type: int
+    acls: tuple[Acl, ...]
 
 
 class DescribeAclsResponse(NamedTuple):
     """The ACLs, or why they aren't told."""
 
-    acls: tuple[Acl, ...] = ()
+    resources: tuple[AclsOfResource, ...] = ()
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str | None = ""
 
@@ -94,7 +101,7 @@ class DeleteAcls(NamedTuple):
 class DeletedAcls(NamedTuple):
     """What a filter has found, which is gone, or why nothing is."""
 
-    acls: tuple[Acl, ...] = ()
+    matching_acls: tuple[Acl, ...] = ()
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str | None = None
 
@@ -102,7 +109,7 @@ class DeletedAcls(NamedTuple):
 class DeleteAclsResponse(NamedTuple):
     """One entry for each filter."""
 
-    results: tuple[DeletedAcls, ...]
+    filter_results: tuple[DeletedAcls, ...]
 
 
 AclRequest = CreateAcls | DescribeAcls | DeleteAcls

@@ -4,27 +4,19 @@
 without adding (KIP-890); meant for brokers, while clients use 3 at most.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 from groupcoord.core.messages import TopicResult
-from groupcoord.wire import schema
-from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
-from groupcoord.wire.fencing import fenced
+from groupcoord.wire.by_schema import by_schema
+from groupcoord.wire.cluster_messages import TopicPartitions
 from groupcoord.wire.header import RequestHeader
 from groupcoord.wire.pacing import paced
-from groupcoord.wire.transaction_messages import (
-    AddPartitionsToTxn,
-    AddPartitionsToTxnResponse,
-    PartitionsToAdd,
-    TopicPartitions,
-)
+from groupcoord.wire.schema import Values
+from groupcoord.wire.transaction_messages import AddPartitionsToTxn, AddPartitionsToTxnResponse, PartitionsToAdd
+from groupcoord.wire.version_differences import fenced
 
-_KEY = 24
 _CLIENTS_PREFIX = "v3_and_below_"
 
 
-def _request(values: Mapping[str, Any], header: RequestHeader, client_host: str) -> AddPartitionsToTxn:
+def _request(values: Values, header: RequestHeader, client_host: str) -> AddPartitionsToTxn:
     if header.api_version >= 4:
         transactions = tuple(_transaction(transaction) for transaction in paced(values["transactions"]))
         return AddPartitionsToTxn(transactions, is_from_broker=True)
@@ -32,7 +24,7 @@ def _request(values: Mapping[str, Any], header: RequestHeader, client_host: str)
     return AddPartitionsToTxn((_transaction(own),))
 
 
-def _transaction(values: Mapping[str, Any]) -> PartitionsToAdd:
+def _transaction(values: Values) -> PartitionsToAdd:
     return PartitionsToAdd(
         transactional_id=values["transactional_id"],
         producer_id=values["producer_id"],
@@ -42,7 +34,7 @@ def _transaction(values: Mapping[str, Any]) -> PartitionsToAdd:
     )
 
 
-def _response(response: AddPartitionsToTxnResponse, header: RequestHeader) -> schema.Values:
+def _response(response: AddPartitionsToTxnResponse, header: RequestHeader) -> Values:
     version = header.api_version
     if version < 4:
         (result,) = response.results
@@ -54,7 +46,7 @@ def _response(response: AddPartitionsToTxnResponse, header: RequestHeader) -> sc
     return {"throttle_time_ms": 0, "error_code": response.error_code, "results_by_transaction": results}
 
 
-def _topics(topics: tuple[TopicResult, ...], version: int) -> list[schema.Values]:
+def _topics(topics: tuple[TopicResult, ...], version: int) -> list[Values]:
     return [
         {
             "name": topic.name,
@@ -67,12 +59,4 @@ def _topics(topics: tuple[TopicResult, ...], version: int) -> list[schema.Values
     ]
 
 
-def _decoder(version: int) -> Decoder:
-    return schema.request_decoder(_KEY, version, _request)
-
-
-def _encoder(version: int) -> Encoder:
-    return schema.response_encoder(_KEY, version, _response)
-
-
-API = Api(_KEY, "AddPartitionsToTxn", VersionRange(0, 5), 3, _decoder, _encoder)
+API = by_schema(24, AddPartitionsToTxn, AddPartitionsToTxnResponse, (0, 5), 3, to_request=_request, to_values=_response)

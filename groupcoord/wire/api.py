@@ -1,4 +1,4 @@
-"""What one file per API declares, and the answer that needs no coordinator."""
+"""What the server knows of an API: its versions, and how it is read and written."""
 
 from __future__ import annotations
 

@@ -5,7 +5,6 @@ A field has the meaning of its newest version in Kafka 4.4; what an older reques
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 from uuid import UUID
 
@@ -36,23 +35,39 @@ class ApiVersions:
     unsupported_version: bool = False
 
 
-class Feature(NamedTuple):
-    """A feature (KIP-584) and the levels that are supported, or the one finalized."""
+class ServedApi(NamedTuple):
+    """An API and the versions of it that are served."""
+
+    api_key: int
+    min_version: int
+    max_version: int
+
+
+class SupportedFeature(NamedTuple):
+    """A feature (KIP-584) and the levels that are supported."""
 
     name: str
     min_version: int
     max_version: int
 
 
+class FinalizedFeature(NamedTuple):
+    """A feature and the levels that the cluster uses."""
+
+    name: str
+    min_version_level: int
+    max_version_level: int
+
+
 @frozen
 class ApiVersionsResponse:
-    """``api_versions`` maps an API key to ``(min_version, max_version)``; epoch -1: there are no finalized features."""
+    """What is served; epoch -1: there are no finalized features."""
 
     error_code: ErrorCode
-    api_versions: Mapping[int, tuple[int, int]]
-    supported_features: tuple[Feature, ...] = ()
+    api_keys: tuple[ServedApi, ...]
+    supported_features: tuple[SupportedFeature, ...] = ()
     finalized_features_epoch: int = -1
-    finalized_features: tuple[Feature, ...] = ()
+    finalized_features: tuple[FinalizedFeature, ...] = ()
 
 
 # ---------------------------------------------------------------- Metadata
@@ -105,7 +120,7 @@ class MetadataTopic:
     topic_id: UUID = ZERO_UUID
     is_internal: bool = False
     partitions: tuple[MetadataPartition, ...] = ()
-    authorized_operations: int = AUTHORIZED_OPERATIONS_OMITTED
+    topic_authorized_operations: int = AUTHORIZED_OPERATIONS_OMITTED
 
 
 @frozen
@@ -482,7 +497,7 @@ class ProduceResponse:
 class LeaderEpochPartition(NamedTuple):
     """A leader's epoch whose end is asked for."""
 
-    partition_index: int
+    partition: int
     leader_epoch: int
     current_leader_epoch: int = -1
 
@@ -490,7 +505,7 @@ class LeaderEpochPartition(NamedTuple):
 class LeaderEpochTopic(NamedTuple):
     """Partitions of one topic."""
 
-    name: str
+    topic: str
     partitions: tuple[LeaderEpochPartition, ...]
 
 
@@ -505,7 +520,7 @@ class OffsetForLeaderEpoch:
 class LeaderEpochEnd(NamedTuple):
     """The end of an epoch; -1: there is no such epoch."""
 
-    partition_index: int
+    partition: int
     error_code: ErrorCode
     leader_epoch: int = -1
     end_offset: int = -1
@@ -514,7 +529,7 @@ class LeaderEpochEnd(NamedTuple):
 class LeaderEpochEnds(NamedTuple):
     """The partitions of one topic."""
 
-    name: str
+    topic: str
     partitions: tuple[LeaderEpochEnd, ...]
 
 

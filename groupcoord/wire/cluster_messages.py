@@ -68,13 +68,13 @@ class PartitionCursor(NamedTuple):
 class DescribeTopicPartitions:
     """Describe topics, a limited number of partitions at a time (API key 75, KIP-966). No name at all: all topics."""
 
-    names: tuple[str, ...]
+    topics: tuple[str, ...]
     response_partition_limit: int = 2_000
     cursor: PartitionCursor | None = None
 
 
 class TopicPartitionDescription(NamedTuple):
-    """One partition, and where its replicas are."""
+    """One partition, and where its replicas are: all in sync here, so none is left to be elected in need."""
 
     partition_index: int
     leader_id: int
@@ -83,6 +83,8 @@ class TopicPartitionDescription(NamedTuple):
     isr_nodes: tuple[int, ...]
     offline_replicas: tuple[int, ...] = ()
     error_code: ErrorCode = ErrorCode.NONE
+    eligible_leader_replicas: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
 
 
 class TopicPartitionsDescription(NamedTuple):
@@ -93,7 +95,7 @@ class TopicPartitionsDescription(NamedTuple):
     topic_id: UUID = ZERO_UUID
     is_internal: bool = False
     partitions: tuple[TopicPartitionDescription, ...] = ()
-    authorized_operations: int = AUTHORIZED_OPERATIONS_OMITTED
+    topic_authorized_operations: int = AUTHORIZED_OPERATIONS_OMITTED
 
 
 @frozen
@@ -111,6 +113,13 @@ class PartitionsOfTopic(NamedTuple):
     """Partitions of one topic."""
 
     topic: str
+    partitions: tuple[int, ...]
+
+
+class TopicPartitions(NamedTuple):
+    """Partitions of one topic, by the names that some requests have for them."""
+
+    name: str
     partition_indexes: tuple[int, ...]
 
 
@@ -149,7 +158,7 @@ class LogDir(NamedTuple):
 class DescribeLogDirsResponse:
     """One entry for each folder."""
 
-    log_dirs: tuple[LogDir, ...] = ()
+    results: tuple[LogDir, ...] = ()
     error_code: ErrorCode = ErrorCode.NONE
 
 
@@ -164,7 +173,7 @@ class ElectionType(IntEnum):
 class ElectLeaders:
     """Elect leaders of partitions (API key 43, KIP-183). None: of all partitions."""
 
-    topics: tuple[PartitionsOfTopic, ...] | None
+    topic_partitions: tuple[PartitionsOfTopic, ...] | None
     election_type: int = ElectionType.PREFERRED
     timeout_ms: int = 60_000
 
@@ -172,7 +181,7 @@ class ElectLeaders:
 class ElectedPartition(NamedTuple):
     """What became of the election in one partition."""
 
-    partition_index: int
+    partition_id: int
     error_code: ErrorCode
     error_message: str | None = None
 
@@ -181,7 +190,7 @@ class ElectedTopic(NamedTuple):
     """Partitions of one topic."""
 
     topic: str
-    partitions: tuple[ElectedPartition, ...]
+    partition_result: tuple[ElectedPartition, ...]
 
 
 @frozen
@@ -189,7 +198,7 @@ class ElectLeadersResponse:
     """One entry for each topic."""
 
     error_code: ErrorCode
-    topics: tuple[ElectedTopic, ...] = ()
+    replica_election_results: tuple[ElectedTopic, ...] = ()
 
 
 # ---------------------------------------------------------------- reassignments (KIP-455)
@@ -237,7 +246,7 @@ class ReassignedTopic(NamedTuple):
 class AlterPartitionReassignmentsResponse:
     """One entry for each topic."""
 
-    topics: tuple[ReassignedTopic, ...]
+    responses: tuple[ReassignedTopic, ...]
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str | None = None
     allow_replication_factor_change: bool = True
@@ -247,8 +256,22 @@ class AlterPartitionReassignmentsResponse:
 class ListPartitionReassignments:
     """List the reassignments that go on (API key 46). None: of all topics."""
 
-    topics: tuple[PartitionsOfTopic, ...] | None
+    topics: tuple[TopicPartitions, ...] | None
     timeout_ms: int = 60_000
+
+
+class OngoingReassignment(NamedTuple):
+    """A partition that is being moved; here none ever is, so that the replicas are none."""
+
+    partition_index: int
+    replicas: tuple[int, ...] = ()
+
+
+class OngoingReassignments(NamedTuple):
+    """Partitions of one topic."""
+
+    name: str
+    partitions: tuple[OngoingReassignment, ...]
 
 
 @frozen
@@ -260,17 +283,24 @@ class ListPartitionReassignmentsResponse:
 
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str | None = None
-    topics: tuple[PartitionsOfTopic, ...] = ()
+    topics: tuple[OngoingReassignments, ...] = ()
 
 
 # ---------------------------------------------------------------- DescribeQuorum
+
+
+class QuorumTopicToDescribe(NamedTuple):
+    """Partitions of one topic."""
+
+    topic_name: str
+    partitions: tuple[int, ...]
 
 
 @define
 class DescribeQuorum:
     """Describe the voters of a partition that is kept by a quorum (API key 55, KIP-595)."""
 
-    topics: tuple[PartitionsOfTopic, ...]
+    topics: tuple[QuorumTopicToDescribe, ...]
 
 
 class QuorumVoter(NamedTuple):
@@ -300,13 +330,19 @@ class QuorumTopic(NamedTuple):
     partitions: tuple[QuorumPartition, ...]
 
 
-class QuorumNode(NamedTuple):
-    """A voter's address."""
+class QuorumListener(NamedTuple):
+    """Where a voter is reached."""
 
-    node_id: int
-    listener: str
+    name: str
     host: str
     port: int
+
+
+class QuorumNode(NamedTuple):
+    """A voter's addresses."""
+
+    node_id: int
+    listeners: tuple[QuorumListener, ...]
 
 
 @frozen
@@ -346,12 +382,34 @@ class DescribeClientQuotas:
     strict: bool = False
 
 
+class QuotaEntity(NamedTuple):
+    """Whom a quota is for, or one part of that; ``entity_name`` None: whoever has no quota of its own."""
+
+    entity_type: str
+    entity_name: str | None
+
+
+class QuotaValue(NamedTuple):
+    """One limit."""
+
+    key: str
+    value: float
+
+
+class DescribedQuotas(NamedTuple):
+    """The limits of one entity."""
+
+    entity: tuple[QuotaEntity, ...]
+    values: tuple[QuotaValue, ...]
+
+
 @frozen
 class DescribeClientQuotasResponse:
-    """There are no quotas; or why they aren't told."""
+    """The quotas, or None and why they aren't told."""
 
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str | None = None
+    entries: tuple[DescribedQuotas, ...] | None = None
 
 
 ClusterRequest = (

@@ -174,7 +174,7 @@ class AlterConfigsResponse:
 class ListConfigResources:
     """List what has settings (API key 74, KIP-1142), by :class:`ConfigResourceType`; no type at all: all types."""
 
-    resource_types: tuple[int, ...]
+    resource_types: tuple[int, ...] = ()
 
 
 class ConfigResource(NamedTuple):
@@ -189,7 +189,7 @@ class ListConfigResourcesResponse:
     """What has settings."""
 
     error_code: ErrorCode = ErrorCode.NONE
-    resources: tuple[ConfigResource, ...] = ()
+    config_resources: tuple[ConfigResource, ...] = ()
 
 
 ConfigRequest = DescribeConfigs | IncrementalAlterConfigs | AlterConfigs | ListConfigResources

@@ -7,9 +7,6 @@ The error message is a broker's: to version 3 "NONE" on success, from 4 on empty
 refused (an unknown key type; no permission for share keys, while an invalid one is not the whole).
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 from groupcoord.core.messages import (
     CoordinatorType,
     FindCoordinator,
@@ -17,12 +14,11 @@ from groupcoord.core.messages import (
     FoundCoordinator,
 )
 from groupcoord.errors import ErrorCode
-from groupcoord.wire import schema
-from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
+from groupcoord.wire.by_schema import by_schema
 from groupcoord.wire.header import RequestHeader
 from groupcoord.wire.pacing import paced
+from groupcoord.wire.schema import Values
 
-_KEY = 10
 _MESSAGES = {
     ErrorCode.NONE: "NONE",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
@@ -36,14 +32,14 @@ _MESSAGES = {
 }
 
 
-def _request(values: Mapping[str, Any], header: RequestHeader, client_host: str) -> FindCoordinator:
+def _request(values: Values, header: RequestHeader, client_host: str) -> FindCoordinator:
     keys = values["coordinator_keys"] if header.api_version >= 4 else (values["key"],)
     key_type = values.get("key_type", CoordinatorType.GROUP)
     header.reply_context = key_type
     return FindCoordinator(key_type, keys, supports_share_keys=header.api_version >= 6)
 
 
-def _response(response: FindCoordinatorResponse, header: RequestHeader) -> schema.Values:
+def _response(response: FindCoordinatorResponse, header: RequestHeader) -> Values:
     if header.api_version >= 4:
         return {
             "throttle_time_ms": 0,
@@ -54,7 +50,7 @@ def _response(response: FindCoordinatorResponse, header: RequestHeader) -> schem
     return {"throttle_time_ms": 0, **_coordinator(found, header), "error_message": message}
 
 
-def _coordinator(found: FoundCoordinator, header: RequestHeader) -> schema.Values:
+def _coordinator(found: FoundCoordinator, header: RequestHeader) -> Values:
     is_of_whole = found.error_code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED or (
         found.error_code is ErrorCode.INVALID_REQUEST and header.reply_context != CoordinatorType.SHARE
     )
@@ -68,12 +64,4 @@ def _coordinator(found: FoundCoordinator, header: RequestHeader) -> schema.Value
     }
 
 
-def _decoder(version: int) -> Decoder:
-    return schema.request_decoder(_KEY, version, _request)
-
-
-def _encoder(version: int) -> Encoder:
-    return schema.response_encoder(_KEY, version, _response)
-
-
-API = Api(_KEY, "FindCoordinator", VersionRange(0, 6), 3, _decoder, _encoder)
+API = by_schema(10, FindCoordinator, FindCoordinatorResponse, (0, 6), 3, to_request=_request, to_values=_response)

@@ -7,21 +7,21 @@ where there is none (KIP-559); before, it is "". 8: a reason (KIP-800). 9: skip-
 The answer is written by hand: a leader of a large group is sent everybody's metadata.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 from groupcoord.core.messages import JoinedMember, JoinGroup, JoinGroupResponse, JoinProtocol
-from groupcoord.wire import primitives, schema
+from groupcoord.wire import primitives
 from groupcoord.wire.api import Api, Decoder, Encoder, VersionRange
+from groupcoord.wire.by_schema import decoder_of
 from groupcoord.wire.header import RequestHeader
+from groupcoord.wire.newer_schemas import request_schema
 from groupcoord.wire.pacing import paced
 from groupcoord.wire.primitives import INT16, INT32
+from groupcoord.wire.schema import Values
 
 _KEY = 11
 
 
-def _request(values: Mapping[str, Any], header: RequestHeader, client_host: str) -> JoinGroup:
-    session_timeout_ms = values["session_timeout_ms"]
+def _request(values: Values, header: RequestHeader, client_host: str) -> JoinGroup:
+    session_timeout_ms: int = values["session_timeout_ms"]
     return JoinGroup(
         group_id=values["group_id"],
         member_id=values["member_id"],
@@ -41,7 +41,7 @@ def _request(values: Mapping[str, Any], header: RequestHeader, client_host: str)
 
 
 def _decoder(version: int) -> Decoder:
-    return schema.request_decoder(_KEY, version, _request)
+    return decoder_of(request_schema(_KEY, version), _request)
 
 
 def _encoder(version: int) -> Encoder:

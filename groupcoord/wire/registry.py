@@ -1,122 +1,221 @@
-"""The APIs that are served. A new one is a file beside this, and a line here."""
+"""The APIs that are served. A new one is a class for the request, one for the answer, and a line here.
+
+Nine are read or written by hand, each in a file of its own, since they are nearly all of what a server does: heartbeats
+of both protocols, joins and syncs, commits and fetches of offsets, records. Measured, that is two to six times as fast
+as by the schema.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from groupcoord.core.messages import (
+    ConsumerGroupDescribe,
+    ConsumerGroupDescribeResponse,
+    DeleteGroups,
+    DeleteGroupsResponse,
+    DescribeGroups,
+    DescribeGroupsResponse,
+    LeaveGroup,
+    LeaveGroupResponse,
+    ListGroups,
+    ListGroupsResponse,
+    OffsetDelete,
+    OffsetDeleteResponse,
+)
+from groupcoord.wire import acl_messages as acls
 from groupcoord.wire import (
-    add_offsets_to_txn,
     add_partitions_to_txn,
-    alter_configs,
-    alter_partition_reassignments,
-    alter_user_scram_credentials,
     api_versions,
-    consumer_group_describe,
     consumer_group_heartbeat,
-    create_acls,
-    create_partitions,
-    create_topics,
-    delete_acls,
-    delete_groups,
-    delete_records,
-    delete_topics,
-    describe_acls,
-    describe_client_quotas,
-    describe_cluster,
-    describe_configs,
-    describe_groups,
-    describe_log_dirs,
-    describe_producers,
-    describe_quorum,
-    describe_topic_partitions,
-    describe_transactions,
-    describe_user_scram_credentials,
-    elect_leaders,
-    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
-    incremental_alter_configs,
-    init_producer_id,
     join_group,
-    leave_group,
-    list_config_resources,
-    list_groups,
-    list_offsets,
-    list_partition_reassignments,
-    list_transactions,
-    metadata,
-    offset_commit,
-    offset_delete,
-    offset_fetch,
-    offset_for_leader_epoch,
-    produce,
-    sasl_authenticate,
-    sasl_handshake,
-    sync_group,
-    txn_offset_commit,
-    write_txn_markers,
-)
-from groupcoord.wire.api import Api, VersionRange
-
-_MODULES = (
-    produce,
-    fetch,
-    list_offsets,
     metadata,
     offset_commit,
     offset_fetch,
-    find_coordinator,
-    join_group,
-    heartbeat,
-    leave_group,
+    produce,
     sync_group,
-    describe_groups,
-    list_groups,
-    sasl_handshake,
-    api_versions,
-    create_topics,
-    delete_topics,
-    delete_records,
-    init_producer_id,
-    offset_for_leader_epoch,
-    add_partitions_to_txn,
-    add_offsets_to_txn,
-    end_txn,
-    write_txn_markers,
     txn_offset_commit,
-    describe_acls,
-    create_acls,
-    delete_acls,
-    describe_configs,
-    alter_configs,
-    describe_log_dirs,
-    sasl_authenticate,
-    create_partitions,
-    delete_groups,
-    elect_leaders,
-    incremental_alter_configs,
-    alter_partition_reassignments,
-    list_partition_reassignments,
-    offset_delete,
-    describe_client_quotas,
-    describe_user_scram_credentials,
-    alter_user_scram_credentials,
-    describe_quorum,
-    describe_cluster,
-    describe_producers,
-    describe_transactions,
-    list_transactions,
-    consumer_group_heartbeat,
-    consumer_group_describe,
-    list_config_resources,
-    describe_topic_partitions,
+)
+from groupcoord.wire import broker_messages as broker
+from groupcoord.wire import cluster_messages as cluster
+from groupcoord.wire import config_messages as configs
+from groupcoord.wire import login_messages as login
+from groupcoord.wire import transaction_messages as transactions
+from groupcoord.wire import version_differences as differences
+from groupcoord.wire.api import NEVER_FLEXIBLE, Api, VersionRange
+from groupcoord.wire.by_schema import Entries, by_schema
+
+_FILTER_NAMES = {
+    f"{name}_filter": name for name in ("resource_type", "resource_name", "pattern_type", "principal", "host")
+}
+
+_APIS = (
+    produce.API,
+    fetch.API,
+    by_schema(2, broker.ListOffsets, broker.ListOffsetsResponse, (1, 11), 6, adapt_request=differences.list_offsets),
+    metadata.API,
+    offset_commit.API,
+    offset_fetch.API,
+    find_coordinator.API,
+    join_group.API,
+    heartbeat.API,
+    by_schema(
+        13,
+        LeaveGroup,
+        LeaveGroupResponse,
+        (0, 5),
+        4,
+        to_request=differences.leave_group,
+        adapt_response=differences.left_group,
+    ),
+    sync_group.API,
+    by_schema(
+        15,
+        DescribeGroups,
+        DescribeGroupsResponse,
+        (0, 6),
+        5,
+        request_names={"groups": "group_ids"},
+        entries=Entries("groups", differences.described_group),
+    ),
+    by_schema(16, ListGroups, ListGroupsResponse, (0, 5), 3),
+    by_schema(
+        17,
+        login.SaslHandshake,
+        login.SaslHandshakeResponse,
+        (0, 1),
+        NEVER_FLEXIBLE,
+        adapt_request=differences.sasl_handshake,
+    ),
+    api_versions.API,
+    by_schema(19, broker.CreateTopics, broker.CreateTopicsResponse, (2, 7), 5),
+    by_schema(20, broker.DeleteTopics, broker.DeleteTopicsResponse, (1, 6), 4, to_request=differences.delete_topics),
+    by_schema(21, broker.DeleteRecords, broker.DeleteRecordsResponse, (0, 2), 2),
+    # Version 6 (two-phase commit, KIP-939) is not listed by a 4.4 broker.
+    by_schema(
+        22,
+        transactions.InitProducerId,
+        transactions.InitProducerIdResponse,
+        (0, 5),
+        2,
+        adapt_response=differences.initialised_producer,
+    ),
+    by_schema(23, broker.OffsetForLeaderEpoch, broker.OffsetForLeaderEpochResponse, (2, 4), 4),
+    add_partitions_to_txn.API,
+    by_schema(
+        25,
+        transactions.AddOffsetsToTxn,
+        transactions.AddOffsetsToTxnResponse,
+        (0, 4),
+        3,
+        adapt_response=differences.added_offsets,
+    ),
+    by_schema(
+        26,
+        transactions.EndTxn,
+        transactions.EndTxnResponse,
+        (0, 5),
+        3,
+        adapt_request=differences.end_txn,
+        adapt_response=differences.ended_txn,
+    ),
+    # The transaction version (2, KIP-1228) only concerns checks of partitions that hold data; it is not kept.
+    by_schema(27, transactions.WriteTxnMarkers, transactions.WriteTxnMarkersResponse, (1, 2), 1),
+    txn_offset_commit.API,
+    by_schema(
+        29,
+        acls.DescribeAcls,
+        acls.DescribeAclsResponse,
+        (1, 3),
+        2,
+        request_names=_FILTER_NAMES,
+        adapt_request=differences.describe_acls,
+    ),
+    by_schema(
+        30,
+        acls.CreateAcls,
+        acls.CreateAclsResponse,
+        (1, 3),
+        2,
+        request_names={"resource_pattern_type": "pattern_type"},
+        adapt_request=differences.create_acls,
+    ),
+    by_schema(
+        31,
+        acls.DeleteAcls,
+        acls.DeleteAclsResponse,
+        (1, 3),
+        2,
+        request_names=_FILTER_NAMES,
+        adapt_request=differences.delete_acls,
+    ),
+    by_schema(32, configs.DescribeConfigs, configs.DescribeConfigsResponse, (1, 4), 4, entries=Entries("results")),
+    by_schema(33, configs.AlterConfigs, configs.AlterConfigsResponse, (0, 2), 2),
+    by_schema(35, cluster.DescribeLogDirs, cluster.DescribeLogDirsResponse, (1, 5), 2),
+    by_schema(36, login.SaslAuthenticate, login.SaslAuthenticateResponse, (0, 2), 2),
+    by_schema(37, broker.CreatePartitions, broker.CreatePartitionsResponse, (0, 3), 2),
+    by_schema(42, DeleteGroups, DeleteGroupsResponse, (0, 3), 2, request_names={"groups_names": "group_ids"}),
+    by_schema(43, cluster.ElectLeaders, cluster.ElectLeadersResponse, (0, 2), 2),
+    by_schema(44, configs.IncrementalAlterConfigs, configs.IncrementalAlterConfigsResponse, (0, 1), 1),
+    by_schema(45, cluster.AlterPartitionReassignments, cluster.AlterPartitionReassignmentsResponse, (0, 1), 0),
+    by_schema(46, cluster.ListPartitionReassignments, cluster.ListPartitionReassignmentsResponse, (0, 0), 0),
+    by_schema(
+        47,
+        OffsetDelete,
+        OffsetDeleteResponse,
+        (0, 0),
+        NEVER_FLEXIBLE,
+        request_names={"partitions": "partition_indexes"},
+    ),
+    by_schema(48, cluster.DescribeClientQuotas, cluster.DescribeClientQuotasResponse, (0, 1), 1),
+    by_schema(50, login.DescribeUserScramCredentials, login.DescribeUserScramCredentialsResponse, (0, 0), 0),
+    by_schema(51, login.AlterUserScramCredentials, login.AlterUserScramCredentialsResponse, (0, 0), 0),
+    by_schema(55, cluster.DescribeQuorum, cluster.DescribeQuorumResponse, (0, 2), 0),
+    by_schema(60, cluster.DescribeCluster, cluster.DescribeClusterResponse, (0, 2), 0),
+    by_schema(
+        61,
+        transactions.DescribeProducers,
+        transactions.DescribeProducersResponse,
+        (0, 0),
+        0,
+        response_names={"last_timestamp": "last_timestamp_ms"},
+    ),
+    by_schema(
+        65,
+        transactions.DescribeTransactions,
+        transactions.DescribeTransactionsResponse,
+        (0, 0),
+        0,
+        entries=Entries("transaction_states"),
+    ),
+    by_schema(
+        66,
+        transactions.ListTransactions,
+        transactions.ListTransactionsResponse,
+        (0, 2),
+        0,
+        request_names={"duration_filter": "duration_filter_ms"},
+    ),
+    consumer_group_heartbeat.API,
+    by_schema(69, ConsumerGroupDescribe, ConsumerGroupDescribeResponse, (0, 1), 0, entries=Entries("groups")),
+    by_schema(
+        74,
+        configs.ListConfigResources,
+        configs.ListConfigResourcesResponse,
+        (0, 1),
+        0,
+        adapt_request=differences.list_config_resources,
+    ),
+    by_schema(75, cluster.DescribeTopicPartitions, cluster.DescribeTopicPartitionsResponse, (0, 0), 0),
 )
 
-APIS: Mapping[int, Api] = MappingProxyType({module.API.key: module.API for module in _MODULES})
+APIS: Mapping[int, Api] = MappingProxyType({api.key: api for api in _APIS})
 """Every API by its key."""
 
-API_VERSIONS: Mapping[int, VersionRange] = MappingProxyType({api.key: api.listed_versions for api in APIS.values()})
+API_VERSIONS: Mapping[int, VersionRange] = MappingProxyType({api.key: api.listed_versions for api in _APIS})
 """The versions of every API that is read and written here, by its key: what an answer to ApiVersions lists where all of
 them are served."""

@@ -5,28 +5,36 @@ declarations are used here. kio's native decoder is not: it reserves memory for 
 claims (a frame of 20 bytes can end the process), and refuses tagged fields it does not know, which the protocol says
 to ignore.
 
-Bodies are read into and written from dicts, keyed by kio's field names; times are integers, their names end in ``_ms``.
-A schema is loaded when its version is first used.
+What is read and written are messages, or dicts where a function turns these into messages. A message's fields have
+kio's names; times are integers, their names end in ``_ms``. Fields that a message lacks are passed over, and written as
+nothing at all; what a version lacks is the field's default. A structure of a single field is that field, where the
+message says so: ``tuple[str, ...]`` for ``[{name}]``. A schema is loaded when its version is first used.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from functools import partial
-from types import UnionType
+from operator import attrgetter, itemgetter
+from types import MappingProxyType, UnionType
 from typing import Any
+
+from attrs import has
 
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.wire import primitives
 from groupcoord.wire.errors import ProtocolError
-from groupcoord.wire.header import RequestHeader
 from groupcoord.wire.pacing import paced
-from groupcoord.wire.parts import write_each
 from groupcoord.wire.primitives import FLOAT64, INT8, INT16, INT32, INT64, UINT16, Reader, Writer
 
 Values = dict[str, Any]
+Names = Mapping[str, str]
+"""What a message calls fields that have another name in kio, by that."""
+
+SAME_NAMES: Names = MappingProxyType({})
 
 _FIXED_SIZE = {
     "int8": INT8,
@@ -41,108 +49,58 @@ _FIXED_SIZE = {
     "float64": FLOAT64,
 }
 _TIMES = ("timedelta_i32", "timedelta_i64", "datetime_i64")
+_NOTHING = {"string": "", "bytes": b"", "records": b"", "bool": False, "uuid": ZERO_UUID}
 
 
-class _FieldType(typing.NamedTuple):
-    """What one field holds: ``element`` is a kio type name or the dataclass of a nested structure."""
+class _Field(typing.NamedTuple):
+    """A field: ``element`` is a kio type name or the dataclass of a nested structure; ``tag`` None: it has none."""
 
+    name: str
     element: str | type
     is_array: bool
     is_nullable: bool
+    tag: int | None
+    default: Any
 
 
-def request_decoder(
-    api_key: int, version: int, to_request: Callable[[Values, RequestHeader, str], Any]
-) -> Callable[[bytes, int, RequestHeader, str], Any]:
-    """Give the decoder of a request version: the schema's reader, then ``to_request(values, header, client_host)``."""
-    from kio.index import load_request_schema
+class _Message:
+    """What a message has: the annotations of its fields, and how one is made and looked into. None: it is a dict."""
 
-    return decoder_of(load_request_schema(api_key, version), to_request)
+    def __init__(self, message: type | None, names: Names) -> None:
+        self._names = names
+        self.make: Callable[..., Any] | None = message
+        self.annotations = None if message is None else typing.get_type_hints(message)
 
+    def name_of(self, field: _Field) -> str:
+        return self._names.get(field.name, field.name)
 
-def decoder_of(
-    schema: type, to_request: Callable[[Values, RequestHeader, str], Any]
-) -> Callable[[bytes, int, RequestHeader, str], Any]:
-    """Like :func:`request_decoder`, for a schema at hand."""
-    read = struct_reader(schema)
+    def has(self, field: _Field) -> bool:
+        return self.annotations is None or self.name_of(field) in self.annotations
 
-    def decode(frame: bytes, position: int, header: RequestHeader, client_host: str) -> Any:
-        values, _ = read(frame, position)
-        return to_request(values, header, client_host)
+    def annotation(self, field: _Field) -> Any:
+        return None if self.annotations is None else self.annotations.get(self.name_of(field))
 
-    return decode
-
-
-def response_encoder(
-    api_key: int, version: int, to_values: Callable[[Any, RequestHeader], Values]
-) -> Callable[[Any, RequestHeader], bytes]:
-    """Give the encoder of one response version. ``to_values`` may name more fields than the version has."""
-    from kio.index import load_response_schema
-
-    return encoder_of(load_response_schema(api_key, version), to_values)
+    def getter(self, field: _Field) -> Callable[[Any], Any]:
+        return (itemgetter if self.annotations is None else attrgetter)(self.name_of(field))
 
 
-def encoder_of(
-    schema: type, to_values: Callable[[Any, RequestHeader], Values]
-) -> Callable[[Any, RequestHeader], bytes]:
-    """Like :func:`response_encoder`, for a schema at hand."""
-    write = struct_writer(schema)
-
-    def encode(response: Any, header: RequestHeader) -> bytes:
-        return write(to_values(response, header))
-
-    return encode
-
-
-def response_parts_encoder(
-    api_key: int,
-    version: int,
-    array: str,
-    to_values: Callable[[Any, RequestHeader], Values],
-    element_values: Callable[[Any, RequestHeader], Values],
-) -> Callable[[Any, RequestHeader], list[bytes]]:
-    """Like :func:`response_encoder`, in parts: one for each element of the answer's main array.
+def struct_reader(schema: type, message: type | None = None, names: Names = SAME_NAMES) -> Reader[Any]:
+    """Make the reader of a structure and all in it.
 
     Args:
-        api_key, version: which response.
-        array: the main array's name. What ``to_values`` gives for it are the elements as they are.
-        to_values: as in :func:`response_encoder`.
-        element_values: gives the fields of one element.
+        schema: kio's dataclass.
+        message: what is made of it; None: a dict, in which tagged fields are absent that are absent.
+        names: what the message and those in it call fields that have another name in kio.
     """
-    from kio.index import load_response_schema
-
-    schema = load_response_schema(api_key, version)
-    flexible: bool = schema.__flexible__
-    plain, _ = _fields_of(schema)
-    writers = [
-        (name, _element_writer(field.element, False, flexible) if name == array else _field_writer(field, flexible))
-        for name, field in plain
-    ]
-
-    def write_element(write: Writer, header: RequestHeader, element: Any) -> bytes:
-        return write(element_values(element, header))
-
-    def encode(response: Any, header: RequestHeader) -> list[bytes]:
-        values = to_values(response, header)
-        parts: list[bytes] = []
-        for name, write in writers:
-            if name == array:
-                elements = values[name]
-                parts.append(primitives.write_uvarint(len(elements) + 1) if flexible else INT32.pack(len(elements)))
-                parts += write_each(elements, partial(write_element, write, header))
-            else:
-                parts.append(write(values[name]))
-        return [*parts, b"\x00"] if flexible else parts
-
-    return encode
-
-
-def struct_reader(schema: type) -> Reader[Values]:
-    """Make the reader of a structure and all in it. Tagged fields that are absent are absent from the dict."""
     flexible: bool = schema.__flexible__  # type: ignore[attr-defined]
-    plain, tagged = _fields_of(schema)
-    readers = [(name, _field_reader(name, field, flexible)) for name, field in plain]
-    readers_by_tag = {tag: (name, _field_reader(name, field, flexible)) for tag, name, field in tagged}
+    made = _Message(message, names)
+    entries = [
+        (made.name_of(field) if made.has(field) else "", _field_reader(field, made.annotation(field), flexible, names))
+        for field in _fields_of(schema)
+    ]
+    tags = [field.tag for field in _fields_of(schema)]
+    readers = [entry for entry, tag in zip(entries, tags, strict=True) if tag is None]
+    readers_by_tag = {tag: entry for entry, tag in zip(entries, tags, strict=True) if tag is not None}
 
     def read(frame: bytes, position: int) -> tuple[Values, int]:
         values: Values = {}
@@ -152,64 +110,160 @@ def struct_reader(schema: type) -> Reader[Values]:
             position = _read_tagged_fields(frame, position, readers_by_tag, values)
         return values, position
 
-    return read
+    make = made.make
+    if make is None:
+        return read
+
+    def read_message(frame: bytes, position: int) -> tuple[Any, int]:
+        values, position = read(frame, position)
+        values.pop("", None)
+        return make(**values), position
+
+    return read_message
 
 
-def struct_writer(schema: type) -> Writer:
-    """Make the writer of a structure and all in it. A tagged field that is absent from the dict is left out."""
-    flexible: bool = schema.__flexible__  # type: ignore[attr-defined]
-    plain, tagged = _fields_of(schema)
-    writers = [(name, _field_writer(field, flexible)) for name, field in plain]
-    tagged_writers = [(tag, name, _field_writer(field, flexible)) for tag, name, field in sorted(tagged)]
+def struct_writer(schema: type, message: type | None = None, names: Names = SAME_NAMES) -> Writer:
+    """Make the writer of a structure and all in it; arguments are as in :func:`struct_reader`.
 
-    def write(values: Mapping[str, Any]) -> bytes:
-        parts = [write_field(values[name]) for name, write_field in writers]
-        if flexible:
-            present = [(tag, write_field(values[name])) for tag, name, write_field in tagged_writers if name in values]
-            parts.append(primitives.write_uvarint(len(present)))
-            for tag, content in present:
-                parts += (primitives.write_uvarint(tag), primitives.write_uvarint(len(content)), content)
+    A tagged field is left out that is absent from the dict, or has its default in the message.
+    """
+    fields = struct_writers(schema, message, names)
+    writers = [(field.get, field.write) for field in fields.plain]
+    if not fields.is_flexible:
+        return lambda value: b"".join([write_field(get(value)) for get, write_field in writers])
+    write_tagged = fields.write_tagged
+
+    def write(value: Any) -> bytes:
+        parts = [write_field(get(value)) for get, write_field in writers]
+        parts += write_tagged(value)
         return b"".join(parts)
 
     return write
 
 
-def _fields_of(schema: type) -> tuple[list[tuple[str, _FieldType]], list[tuple[int, str, _FieldType]]]:
-    """Split a dataclass into its plain fields, in order, and its tagged ones."""
-    types = typing.get_type_hints(schema)
-    plain: list[tuple[str, _FieldType]] = []
-    tagged: list[tuple[int, str, _FieldType]] = []
-    for field in dataclasses.fields(schema):
-        kafka_type = field.metadata.get("kafka_type")
-        name = field.name
-        if kafka_type in _TIMES:
-            name += "_ms"
-        field_type = _classify(types[field.name], kafka_type)
-        if "tag" in field.metadata:
-            tagged.append((field.metadata["tag"], name, field_type))
+class FieldWriter(typing.NamedTuple):
+    """How a field is found and written; ``write_entry``: an entry of an array, of which it is one."""
+
+    name: str
+    get: Callable[[Any], Any]
+    write: Writer
+    write_entry: Writer
+
+
+class _TaggedWriter(typing.NamedTuple):
+    tag: int
+    name: str
+    get: Callable[[Any], Any]
+    write: Writer
+    default: Any
+
+
+class StructWriters(typing.NamedTuple):
+    """How the fields of a structure are written, one by one."""
+
+    is_flexible: bool
+    plain: list[FieldWriter]
+    tagged: list[_TaggedWriter]
+    is_dict: bool
+
+    def write_tagged(self, value: Any) -> list[bytes]:
+        """Return the tagged fields behind the others, in parts."""
+        if not self.is_flexible:
+            return []
+        if not self.tagged:
+            return [b"\x00"]
+        is_dict = self.is_dict
+        said = [
+            (field.tag, field.write(field.get(value)))
+            for field in self.tagged
+            if (field.name in value if is_dict else field.get(value) != field.default)
+        ]
+        parts = [primitives.write_uvarint(len(said))]
+        for tag, content in said:
+            parts += (primitives.write_uvarint(tag), primitives.write_uvarint(len(content)), content)
+        return parts
+
+
+def struct_writers(schema: type, message: type | None, names: Names) -> StructWriters:
+    """Make the writers of the fields of a structure; arguments are as in :func:`struct_reader`."""
+    flexible: bool = schema.__flexible__  # type: ignore[attr-defined]
+    given = _Message(message, names)
+    writers = StructWriters(flexible, [], [], message is None)
+    for field in _fields_of(schema):
+        name, annotation = given.name_of(field), given.annotation(field)
+        write_entry = _element_writer(field, annotation, flexible, names)
+        write = _array_writer(write_entry, flexible) if field.is_array else write_entry
+        if not given.has(field):
+            if field.tag is None:
+                constant = write(field.default)
+                writers.plain.append(FieldWriter(name, _itself, partial(_constantly, constant), write_entry))
+        elif field.tag is None:
+            writers.plain.append(FieldWriter(name, given.getter(field), write, write_entry))
         else:
-            plain.append((name, field_type))
-    return plain, tagged
+            writers.tagged.append(_TaggedWriter(field.tag, name, given.getter(field), write, field.default))
+    writers.tagged.sort(key=lambda field: field.tag)
+    return writers
 
 
-def _classify(annotation: Any, kafka_type: str | None) -> _FieldType:
+def _constantly(constant: bytes, value: Any) -> bytes:
+    return constant
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def _fields_of(schema: type) -> list[_Field]:
+    """Return the fields of a dataclass of kio's, in order."""
+    types = typing.get_type_hints(schema)
+    return [_field_of(field, types[field.name]) for field in dataclasses.fields(schema)]
+
+
+def _field_of(field: dataclasses.Field[Any], annotation: Any) -> _Field:
     """Read a field's annotation: ``X``, ``X | None``, ``tuple[X, ...]`` or ``tuple[X, ...] | None``."""
-    is_nullable = typing.get_origin(annotation) in (UnionType, typing.Union)
-    if is_nullable:
-        (annotation,) = (argument for argument in typing.get_args(annotation) if argument is not type(None))
-    is_array = typing.get_origin(annotation) is tuple
-    if is_array:
-        annotation = typing.get_args(annotation)[0]
-    return _FieldType(kafka_type or annotation, is_array, is_nullable)
+    kafka_type: str | None = field.metadata.get("kafka_type")
+    name = f"{field.name}_ms" if kafka_type in _TIMES else field.name
+    bare, is_nullable = _without_none(annotation)
+    is_array = typing.get_origin(bare) is tuple
+    element = kafka_type or (typing.get_args(bare)[0] if is_array else bare)
+    default = field.default
+    if default is dataclasses.MISSING:
+        default = () if is_array else None if is_nullable or kafka_type is None else _NOTHING.get(kafka_type, 0)
+    elif isinstance(default, timedelta):
+        default = default // timedelta(milliseconds=1)
+    return _Field(name, element, is_array, is_nullable, field.metadata.get("tag"), default)
 
 
-def _field_reader(name: str, field: _FieldType, flexible: bool) -> Reader[Any]:
-    if not field.is_array:
-        return _element_reader(field.element, field.is_nullable, flexible)
-    return _array_reader(name, _element_reader(field.element, False, flexible), field.is_nullable, flexible)
+def _without_none(annotation: Any) -> tuple[Any, bool]:
+    if typing.get_origin(annotation) not in (UnionType, typing.Union):
+        return annotation, False
+    (bare,) = (argument for argument in typing.get_args(annotation) if argument is not type(None))
+    return bare, True
 
 
-def _array_reader(name: str, read_element: Reader[Any], is_nullable: bool, flexible: bool) -> Reader[Any]:
+def _entries_of(annotation: Any) -> Any:
+    """Return what is said of a sequence's entries; None if it is none."""
+    bare, _ = _without_none(annotation)
+    is_sequence = typing.get_origin(bare) in (tuple, Sequence)
+    return typing.get_args(bare)[0] if is_sequence else None
+
+
+def _message_of(annotation: Any) -> type | None:
+    bare, _ = _without_none(annotation)
+    return bare if isinstance(bare, type) and (has(bare) or hasattr(bare, "_fields")) else None
+
+
+def _only_field(schema: type) -> _Field:
+    (field,) = _fields_of(schema)
+    return field
+
+
+def _field_reader(field: _Field, annotation: Any, flexible: bool, names: Names) -> Reader[Any]:
+    read_element = _element_reader(field, annotation, flexible, names)
+    return _array_reader(read_element, field.is_nullable, flexible) if field.is_array else read_element
+
+
+def _array_reader(read_element: Reader[Any], is_nullable: bool, flexible: bool) -> Reader[Any]:
     read_length = primitives.read_compact_length if flexible else primitives.read_int32_length
 
     def read(frame: bytes, position: int) -> tuple[tuple[Any, ...] | None, int]:
@@ -225,9 +279,17 @@ def _array_reader(name: str, read_element: Reader[Any], is_nullable: bool, flexi
     return read
 
 
-def _element_reader(element: str | type, is_nullable: bool, flexible: bool) -> Reader[Any]:
+def _element_reader(field: _Field, annotation: Any, flexible: bool, names: Names) -> Reader[Any]:
+    """Return what reads a field, or an entry of it if it is an array."""
+    element, is_nullable = field.element, field.is_nullable and not field.is_array
+    if field.is_array and annotation is not None:
+        annotation = _entries_of(annotation)
     if isinstance(element, type):
-        return _nullable_struct_reader(struct_reader(element)) if is_nullable else struct_reader(element)
+        message = _message_of(annotation)
+        if annotation is not None and message is None:
+            return _only_field_reader(_only_field(element), annotation, flexible, names)
+        read_struct = struct_reader(element, message, names)
+        return _nullable_struct_reader(read_struct) if is_nullable else read_struct
     if element in _FIXED_SIZE:
         return _fixed_size_reader(element)
     if element == "string" and is_nullable:
@@ -241,8 +303,21 @@ def _element_reader(element: str | type, is_nullable: bool, flexible: bool) -> R
     return {"bool": _read_bool, "uuid": primitives.read_uuid}[element]
 
 
-def _nullable_struct_reader(read_struct: Reader[Values]) -> Reader[Values | None]:
-    def read(frame: bytes, position: int) -> tuple[Values | None, int]:
+def _only_field_reader(field: _Field, annotation: Any, flexible: bool, names: Names) -> Reader[Any]:
+    """Return what reads a structure of a single field as that field."""
+    read_field = _field_reader(field, annotation, flexible, names)
+    if not flexible:
+        return read_field
+
+    def read(frame: bytes, position: int) -> tuple[Any, int]:
+        value, position = read_field(frame, position)
+        return value, primitives.skip_tagged_fields(frame, position)
+
+    return read
+
+
+def _nullable_struct_reader(read_struct: Reader[Any]) -> Reader[Any]:
+    def read(frame: bytes, position: int) -> tuple[Any, int]:
         (sign,) = INT8.unpack_from(frame, position)
         return read_struct(frame, position + 1) if sign >= 0 else (None, position + 1)
 
@@ -302,12 +377,8 @@ def _read_tagged_fields(
     return position
 
 
-def _field_writer(field: _FieldType, flexible: bool) -> Writer:
-    if not field.is_array:
-        return _element_writer(field.element, field.is_nullable, flexible)
-    write_element = _element_writer(field.element, False, flexible)
-
-    def write(elements: tuple[Any, ...] | None) -> bytes:
+def _array_writer(write_element: Writer, flexible: bool) -> Writer:
+    def write(elements: Sequence[Any] | None) -> bytes:
         if elements is None:
             return b"\x00" if flexible else b"\xff\xff\xff\xff"
         length = primitives.write_uvarint(len(elements) + 1) if flexible else INT32.pack(len(elements))
@@ -316,23 +387,40 @@ def _field_writer(field: _FieldType, flexible: bool) -> Writer:
     return write
 
 
-def _element_writer(element: str | type, is_nullable: bool, flexible: bool) -> Writer:
+def _element_writer(field: _Field, annotation: Any, flexible: bool, names: Names) -> Writer:
+    """Return what writes a field, or an entry of it if it is an array."""
+    element, is_nullable = field.element, field.is_nullable and not field.is_array
+    if field.is_array and annotation is not None:
+        annotation = _entries_of(annotation)
     if isinstance(element, type):
-        return _nullable_struct_writer(struct_writer(element)) if is_nullable else struct_writer(element)
+        message = _message_of(annotation)
+        if annotation is not None and message is None:
+            return _only_field_writer(_only_field(element), annotation, flexible, names)
+        write_struct = struct_writer(element, message, names)
+        return _nullable_struct_writer(write_struct) if is_nullable else write_struct
     if element in _FIXED_SIZE:
         return _FIXED_SIZE[element].pack
     if element == "string" and is_nullable:
         return primitives.write_compact_nullable_string if flexible else primitives.write_nullable_string
     if element == "string":
-        return primitives.write_compact_string if flexible else primitives.write_string
+        write_string = primitives.write_compact_string if flexible else primitives.write_string
+        return lambda text: write_string(text or "")  # where a version has no null, there is nothing
     if element in ("bytes", "records"):
         return _write_compact_nullable_bytes if flexible else _write_nullable_bytes
     return {"bool": _write_bool, "uuid": _write_uuid}[element]
 
 
+def _only_field_writer(field: _Field, annotation: Any, flexible: bool, names: Names) -> Writer:
+    """Return what writes a field as a structure that has no other."""
+    write = _element_writer(field, annotation, flexible, names)
+    if field.is_array:
+        write = _array_writer(write, flexible)
+    return (lambda value: write(value) + b"\x00") if flexible else write
+
+
 def _nullable_struct_writer(write_struct: Writer) -> Writer:
-    def write(values: Mapping[str, Any] | None) -> bytes:
-        return b"\xff" if values is None else b"\x01" + write_struct(values)
+    def write(value: Any) -> bytes:
+        return b"\xff" if value is None else b"\x01" + write_struct(value)
 
     return write
 

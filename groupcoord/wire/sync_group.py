@@ -7,22 +7,22 @@ answered here.
 The answer is written by hand: there is one for every member in every round.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 from groupcoord.core.messages import SyncAssignment, SyncGroup, SyncGroupResponse
 from groupcoord.errors import ErrorCode
-from groupcoord.wire import primitives, schema
+from groupcoord.wire import primitives
 from groupcoord.wire.api import Answered, Api, Decoder, Encoder, VersionRange
+from groupcoord.wire.by_schema import decoder_of
 from groupcoord.wire.header import RequestHeader
+from groupcoord.wire.newer_schemas import request_schema
 from groupcoord.wire.pacing import paced
 from groupcoord.wire.primitives import INT16
+from groupcoord.wire.schema import Values
 
 _KEY = 14
 _INCONSISTENT = Answered(SyncGroupResponse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
 
 
-def _request(values: Mapping[str, Any], header: RequestHeader, client_host: str) -> SyncGroup | Answered:
+def _request(values: Values, header: RequestHeader, client_host: str) -> SyncGroup | Answered:
     protocol_type, protocol_name = values.get("protocol_type"), values.get("protocol_name")
     if header.api_version >= 5 and (protocol_type is None or protocol_name is None):
         return _INCONSISTENT
@@ -40,7 +40,7 @@ def _request(values: Mapping[str, Any], header: RequestHeader, client_host: str)
 
 
 def _decoder(version: int) -> Decoder:
-    return schema.request_decoder(_KEY, version, _request)
+    return decoder_of(request_schema(_KEY, version), _request)
 
 
 def _encoder(version: int) -> Encoder:

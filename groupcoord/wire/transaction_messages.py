@@ -11,16 +11,10 @@ from attrs import define, frozen
 
 from groupcoord.core.messages import TopicResult
 from groupcoord.errors import ErrorCode
+from groupcoord.wire.cluster_messages import PartitionsOfTopic, TopicPartitions
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
-
-
-class TopicPartitions(NamedTuple):
-    """Some partitions of one topic."""
-
-    name: str
-    partition_indexes: tuple[int, ...]
 
 
 @define
@@ -127,11 +121,11 @@ class EndTxnResponse:
 
 
 class MarkerToWrite(NamedTuple):
-    """The end of one producer's transaction on some partitions."""
+    """The end of one producer's transaction on some partitions; ``transaction_result``: it was committed."""
 
     producer_id: int
     producer_epoch: int
-    committed: bool
+    transaction_result: bool
     topics: tuple[TopicPartitions, ...]
     coordinator_epoch: int = 0
 
@@ -175,14 +169,14 @@ class DescribedTransaction:
     transaction_start_time_ms: int = 0
     producer_id: int = 0
     producer_epoch: int = 0
-    topics: tuple[TopicPartitions, ...] = ()
+    topics: tuple[PartitionsOfTopic, ...] = ()
 
 
 @frozen
 class DescribeTransactionsResponse:
     """One entry for each id asked for."""
 
-    transactions: tuple[DescribedTransaction, ...]
+    transaction_states: tuple[DescribedTransaction, ...]
 
 
 @define
@@ -193,13 +187,14 @@ class ListTransactions:
         state_filters: only those in these states; empty: in any.
         producer_id_filters: only those of these producers; empty: of any.
         duration_filter_ms: only those that began longer ago; negative: all (request version 1, KIP-994).
-        id_pattern: only those whose whole transactional id it matches; None or "": all (version 2, KIP-1152).
+        transactional_id_pattern: only those whose whole transactional id it matches; None or "": all (version 2,
+            KIP-1152).
     """
 
     state_filters: tuple[str, ...] = ()
     producer_id_filters: tuple[int, ...] = ()
     duration_filter_ms: int = -1
-    id_pattern: str | None = None
+    transactional_id_pattern: str | None = None
 
 
 class ListedTransaction(NamedTuple):
@@ -216,7 +211,7 @@ class ListTransactionsResponse:
 
     error_code: ErrorCode
     unknown_state_filters: tuple[str, ...] = ()
-    transactions: tuple[ListedTransaction, ...] = ()
+    transaction_states: tuple[ListedTransaction, ...] = ()
 
 
 @define
@@ -242,7 +237,7 @@ class DescribedPartition(NamedTuple):
 
     partition_index: int
     error_code: ErrorCode
-    producers: tuple[DescribedProducer, ...] = ()
+    active_producers: tuple[DescribedProducer, ...] = ()
 
 
 class DescribedPartitions(NamedTuple):

@@ -13,10 +13,11 @@ GAPS = DOCS / "gaps.md"
 
 def test_the_apis_are_those_that_are_served() -> None:
     """Each API with its key and versions, by key; nothing else."""
+    announced = {api.api_key for api in ANNOUNCED.api_keys}
     expected = [
         [api.name, str(key), f"{api.versions[0]}–{api.versions[1]}"]  # noqa: RUF001
         for key, api in sorted(APIS.items())
-        if key in ANNOUNCED.api_versions
+        if key in announced
     ]
 
     assert list(table_rows(GAPS, "The host")) == expected

@@ -27,7 +27,7 @@ from groupcoord.wire.broker_messages import (
     CreatePartitionsTopic,
     CreateTopics,
     DeleteTopics,
-    Feature,
+    FinalizedFeature,
     Metadata,
     TopicReference,
 )
@@ -275,19 +275,23 @@ def test_metadata_as_recorded(
 def test_authorized_operations(topics: TopicRegistry) -> None:
     """They are told when asked for: everything is allowed, since nothing is protected."""
     plain = answer_metadata(Metadata((TopicReference("one"),)), ALONE, topics)
-    assert plain.cluster_authorized_operations == plain.topics[0].authorized_operations == AUTHORIZED_OPERATIONS_OMITTED
+    assert (
+        plain.cluster_authorized_operations
+        == plain.topics[0].topic_authorized_operations
+        == AUTHORIZED_OPERATIONS_OMITTED
+    )
     asked = answer_metadata(Metadata((TopicReference("one"), TopicReference("nope")), True, True, True), ALONE, topics)
     assert asked.cluster_authorized_operations == 8096
-    assert [topic.authorized_operations for topic in asked.topics] == [3576, 3576]
+    assert [topic.topic_authorized_operations for topic in asked.topics] == [3576, 3576]
 
 
 def test_api_versions() -> None:
     """Produce is listed as a 4.4 broker lists it; wrong versions and wrong clusters are told so."""
-    listed = answer_api_versions(ApiVersions(), NODE, "me").api_versions
-    assert listed[0] == (0, 13)
+    listed = answer_api_versions(ApiVersions(), NODE, "me").api_keys
+    assert listed[0] == (0, 0, 13)
     unknown = answer_api_versions(ApiVersions(unsupported_version=True), NODE, "me")
     assert unknown.error_code is ErrorCode.UNSUPPORTED_VERSION
-    assert list(unknown.api_versions) == [18]
+    assert [api.api_key for api in unknown.api_keys] == [18]
     assert answer_api_versions(ApiVersions(cluster_id="me", node_id=1), NODE, "me").error_code is ErrorCode.NONE
     for cluster_id, node_id in (("me", 2), ("other", 1)):
         other = answer_api_versions(ApiVersions(cluster_id=cluster_id, node_id=node_id), NODE, "me")
@@ -298,5 +302,5 @@ def test_consumer_groups_are_announced_when_they_are_served() -> None:
     """Their APIs and the feature group.version come together, or not at all."""
     announced = answer_api_versions(ApiVersions(), NODE, "me")
     is_served = RebalanceProtocol.CONSUMER in SERVED_PROTOCOLS
-    assert announced.api_versions.keys() == API_VERSIONS.keys() - (set() if is_served else {68, 69})
-    assert (Feature("group.version", 1, 1) in announced.finalized_features) == is_served
+    assert {api.api_key for api in announced.api_keys} == API_VERSIONS.keys() - (set() if is_served else {68, 69})
+    assert (FinalizedFeature("group.version", 1, 1) in announced.finalized_features) == is_served

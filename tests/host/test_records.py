@@ -23,7 +23,8 @@ from groupcoord.wire.broker_messages import (
     ProducePartition,
     ProduceTopic,
 )
-from groupcoord.wire.transaction_messages import DescribeProducers, TopicPartitions
+from groupcoord.wire.cluster_messages import TopicPartitions
+from groupcoord.wire.transaction_messages import DescribeProducers
 from tests.host.data_world import NO_ID, START_MS, DataWorld, batch, fetch_of, part, partitions_of, records_of
 
 
@@ -234,7 +235,7 @@ def test_describe_producers(world: DataWorld) -> None:
         "UNKNOWN_TOPIC_OR_PARTITION",
         "UNKNOWN_TOPIC_OR_PARTITION",
     ]
-    assert one.partitions[0].producers == ((7, 0, 0, START_MS, -1, 0),)
+    assert one.partitions[0].active_producers == ((7, 0, 0, START_MS, -1, 0),)
 
 
 # ---------------------------------------------------------------- who may

@@ -10,12 +10,12 @@ from groupcoord.broker.transactions.listings import answer_list_transactions
 from groupcoord.broker.transactions.markers import answer_write_txn_markers
 from groupcoord.topic_logs.partition_log import PartitionLog
 from groupcoord.wire.broker_messages import Produce, ProducedPartition, ProducePartition, ProduceTopic
+from groupcoord.wire.cluster_messages import TopicPartitions
 from groupcoord.wire.transaction_messages import (
     EndTxn,
     InitProducerId,
     ListTransactions,
     MarkerToWrite,
-    TopicPartitions,
     WriteTxnMarkers,
 )
 from tests.host.data_world import NO_ID, START_MS, FakeConnection, batch
@@ -155,19 +155,21 @@ def test_markers_from_outside(world: World) -> None:
         (ListTransactions(producer_id_filters=(99,)), []),
         (ListTransactions(duration_filter_ms=4_999), [WRITER]),
         (ListTransactions(duration_filter_ms=5_000), []),
-        (ListTransactions(id_pattern="w.*r"), [WRITER]),
-        (ListTransactions(id_pattern="rite"), []),
+        (ListTransactions(transactional_id_pattern="w.*r"), [WRITER]),
+        (ListTransactions(transactional_id_pattern="rite"), []),
     ],
 )
 def test_list_transactions(world: World, request_: ListTransactions, ids: list[str]) -> None:
     """By state, producer, how long ago they began, and a pattern that has to match all of the id."""
     world.produce()
     response = answer_list_transactions(request_, world.broker.transactions.all, START_MS + 5_000)
-    assert [transaction.transactional_id for transaction in response.transactions] == ids
+    assert [transaction.transactional_id for transaction in response.transaction_states] == ids
     assert response.unknown_state_filters == (("Odd",) if "Odd" in request_.state_filters else ())
 
 
 def test_a_bad_pattern(world: World) -> None:
     """It is an error of its own."""
-    response = answer_list_transactions(ListTransactions(id_pattern="("), world.broker.transactions.all, 0)
+    response = answer_list_transactions(
+        ListTransactions(transactional_id_pattern="("), world.broker.transactions.all, 0
+    )
     assert response.error_code is ErrorCode.INVALID_REGULAR_EXPRESSION

@@ -28,8 +28,8 @@ from groupcoord.wire.broker_messages import (
     ListOffsetsTopic,
     OffsetForLeaderEpoch,
 )
-from groupcoord.wire.cluster_messages import DescribeLogDirs
-from groupcoord.wire.transaction_messages import DescribeProducers, TopicPartitions
+from groupcoord.wire.cluster_messages import DescribeLogDirs, TopicPartitions
+from groupcoord.wire.transaction_messages import DescribeProducers
 from tests.crash.harness import ask
 from tests.crash.record_requests import TOPIC, Sender, fetch, fetched, produce, produced
 from tests.crash.requests import init_producer_id
@@ -115,7 +115,7 @@ def test_a_log_that_cannot_be_used(tmp_path: Path, caplog: pytest.LogCaptureFixt
     described = answer_describe_producers(DescribeProducers((TopicPartitions("one", (0,)),)), world.data)
     for answer in (listed, deleted, ended, described):
         assert answer.topics[0].partitions[0].error_code is FAILED
-    (log_dir,) = answer_describe_log_dirs(DescribeLogDirs(None), world.data).log_dirs
+    (log_dir,) = answer_describe_log_dirs(DescribeLogDirs(None), world.data).results
     assert (log_dir.error_code, log_dir.topics) == (FAILED, ())
     assert world.data.append_marker("one", 0, TransactionMarker(1, 0, committed=True)) is FAILED
     assert world.produce(batch(b"a"), "two").error_code is ErrorCode.NONE

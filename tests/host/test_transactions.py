@@ -13,8 +13,8 @@ from groupcoord.broker.transactions.state import LAST_EPOCH
 from groupcoord.core.messages import Node, OffsetToCommit, TopicToCommit, TxnOffsetCommit
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
-from groupcoord.wire.broker_messages import ApiVersions, Feature
-from groupcoord.wire.transaction_messages import TopicPartitions
+from groupcoord.wire.broker_messages import ApiVersions, FinalizedFeature
+from groupcoord.wire.cluster_messages import TopicPartitions
 from tests.host.driving import drain, feed
 from tests.host.transaction_world import CHECK_INTERVAL_MS, WRITER, Client, World, names
 from tests.wire.kio_client import read_response, request_frame
@@ -404,5 +404,5 @@ def test_the_version_decides_whether_the_group_is_added(client: Client, version:
 def test_clients_are_told_of_the_epochs() -> None:
     """The feature transaction.version is finalized at level 2, so that Java clients raise their epochs (KIP-890)."""
     response = answer_api_versions(ApiVersions(), Node(1, "h", 1), "cluster")
-    assert Feature("transaction.version", 2, 2) in response.finalized_features
+    assert FinalizedFeature("transaction.version", 2, 2) in response.finalized_features
     assert response.finalized_features_epoch == 0

@@ -17,11 +17,8 @@ from groupcoord.broker.transactions.markers import answer_write_txn_markers
 from groupcoord.core.records import ZERO_UUID, OffsetCommitRecord, Record, TransactionMarker
 from groupcoord.errors import ErrorCode
 from groupcoord.storage.segment_store import SegmentLogStore
-from groupcoord.wire.transaction_messages import (
-    MarkerToWrite,
-    TopicPartitions,
-    WriteTxnMarkers,
-)
+from groupcoord.wire.cluster_messages import TopicPartitions
+from groupcoord.wire.transaction_messages import MarkerToWrite, WriteTxnMarkers
 from tests.host.transaction_world import CHECK_INTERVAL_MS, WRITER, Client, World
 
 

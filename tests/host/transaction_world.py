@@ -20,6 +20,7 @@ from groupcoord.core.messages import (
     TxnOffsetCommit,
     TxnOffsetCommitResponse,
 )
+from groupcoord.wire.cluster_messages import TopicPartitions
 from groupcoord.wire.transaction_messages import (
     AddOffsetsToTxn,
     AddPartitionsToTxn,
@@ -28,7 +29,6 @@ from groupcoord.wire.transaction_messages import (
     EndTxn,
     InitProducerId,
     PartitionsToAdd,
-    TopicPartitions,
 )
 
 CHECK_INTERVAL_MS = 500
@@ -95,7 +95,7 @@ class Client:
         return None if response is None else (response.error_code.name, response.producer_id, response.producer_epoch)
 
     def describe(self, name: str = WRITER) -> DescribedTransaction:
-        (described,) = self.broker.transactions.describe(DescribeTransactions((name,))).transactions
+        (described,) = self.broker.transactions.describe(DescribeTransactions((name,))).transaction_states
         return described
 
     def state(self, name: str = WRITER) -> str:

@@ -41,7 +41,13 @@ from groupcoord.wire.broker_messages import (
     ProducePartition,
     ProduceTopic,
 )
-from groupcoord.wire.cluster_messages import DescribeCluster, ElectionType, ElectLeaders, PartitionsOfTopic
+from groupcoord.wire.cluster_messages import (
+    DescribeCluster,
+    ElectionType,
+    ElectLeaders,
+    PartitionsOfTopic,
+    TopicPartitions,
+)
 from groupcoord.wire.transaction_messages import (
     AddOffsetsToTxn,
     AddPartitionsToTxn,
@@ -50,7 +56,6 @@ from groupcoord.wire.transaction_messages import (
     InitProducerId,
     ListTransactions,
     PartitionsToAdd,
-    TopicPartitions,
 )
 from tests.host.data_world import batch
 
@@ -178,7 +183,7 @@ def test_preferred_leaders_are_elected(server: ServerThread) -> None:
     """ElectLeaders brings partitions back to the first of their replicas, if that runs."""
     server.move_leader("orders", 1, to=1)
     request = ElectLeaders((PartitionsOfTopic("orders", (0, 1)),), ElectionType.PREFERRED)
-    first, second = ask(server, 3, request).topics[0].partitions
+    first, second = ask(server, 3, request).replica_election_results[0].partition_result
     assert first.error_code is ErrorCode.ELECTION_NOT_NEEDED
     assert second.error_code is ErrorCode.NONE
     assert server.leader("orders", 1) == 2
@@ -251,13 +256,15 @@ def test_transactions_have_a_coordinator(server: ServerThread) -> None:
     refused = {ask(server, other, request).error_code for request in requests}
     assert refused == {ErrorCode.NOT_COORDINATOR}
     assert ask(server, other, AddPartitionsToTxn((wanted,))).results[0].topics[0].partitions[0].error_code == 16
-    assert ask(server, other, DescribeTransactions(("tx",))).transactions[0].error_code is ErrorCode.NOT_COORDINATOR
-    assert ask(server, other, ListTransactions()).transactions == ()
+    assert (
+        ask(server, other, DescribeTransactions(("tx",))).transaction_states[0].error_code is ErrorCode.NOT_COORDINATOR
+    )
+    assert ask(server, other, ListTransactions()).transaction_states == ()
 
     assert ask(server, coordinator, requests[1]).error_code is ErrorCode.NONE
     assert server.move_transaction_coordinator("tx", to=other) == other
     assert ask(server, other, requests[2]).error_code is ErrorCode.NONE
-    described = ask(server, other, DescribeTransactions(("tx",))).transactions[0]
+    described = ask(server, other, DescribeTransactions(("tx",))).transaction_states[0]
     assert described.transaction_state == "CompleteCommit"
 
 

@@ -24,8 +24,8 @@ from groupcoord.wire.broker_messages import (
     ProducePartition,
     ProduceTopic,
 )
+from groupcoord.wire.by_schema import decoder_of
 from groupcoord.wire.registry import APIS
-from groupcoord.wire.schema import request_decoder
 from tests.wire.kio_client import entity, versions_of
 from tests.wire.sample_requests import BODIES
 
@@ -97,7 +97,7 @@ def read(decode: Callable[..., Any], api: tuple[int, int], body: bytes) -> Any:
 
 def both(api: tuple[int, int], body: bytes) -> tuple[Any, Any]:
     """Return what is read by hand, and what is read by the definitions."""
-    by_definition = request_decoder(*api, produce_of if api[0] == PRODUCE else fetch_of)
+    by_definition = decoder_of(load_request_schema(*api), produce_of if api[0] == PRODUCE else fetch_of)
     return read(APIS[api[0]].make_decoder(api[1]), api, body), read(by_definition, api, body)
 
 

@@ -33,17 +33,22 @@ from groupcoord.wire.cluster_messages import (
     LogDir,
     LogDirPartition,
     LogDirTopic,
+    OngoingReassignment,
+    OngoingReassignments,
     PartitionCursor,
     PartitionsOfTopic,
     PartitionToReassign,
+    QuorumListener,
     QuorumNode,
     QuorumPartition,
     QuorumTopic,
+    QuorumTopicToDescribe,
     QuorumVoter,
     QuotaComponent,
     ReassignedPartition,
     ReassignedTopic,
     TopicPartitionDescription,
+    TopicPartitions,
     TopicPartitionsDescription,
     TopicToReassign,
 )
@@ -155,7 +160,7 @@ def test_described_log_dirs(version: int) -> None:
 def test_elect_leaders(version: int) -> None:
     """The type of election comes with version 1; before, the preferred replica is elected."""
     assert decode(43, version) == ElectLeaders(TOPICS, int(version >= 1), 1234)
-    assert decode(43, version, BODIES[43] | {"topic_partitions": None}).topics is None
+    assert decode(43, version, BODIES[43] | {"topic_partitions": None}).topic_partitions is None
 
 
 @pytest.mark.parametrize("version", versions_of(43))
@@ -193,9 +198,11 @@ def test_altered_partition_reassignments(version: int) -> None:
 
 def test_list_partition_reassignments() -> None:
     """All topics are asked for by null; with an error the partitions are echoed, without replicas."""
-    assert decode(46, 0) == ListPartitionReassignments(TOPICS, 1234)
+    topics = (TopicPartitions("orders", (3, 0)), TopicPartitions("bills", ()))
+    assert decode(46, 0) == ListPartitionReassignments(topics, 1234)
     assert decode(46, 0, BODIES[46] | {"topics": None}).topics is None
-    response = ListPartitionReassignmentsResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "why", TOPICS[:1])
+    ongoing = OngoingReassignments("orders", (OngoingReassignment(3), OngoingReassignment(0)))
+    response = ListPartitionReassignmentsResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "why", (ongoing,))
     nowhere: dict[str, Any] = {"replicas": [], "adding_replicas": [], "removing_replicas": []}
     assert answer(46, 0, response) == {
         "error_code": 31,
@@ -207,7 +214,8 @@ def test_list_partition_reassignments() -> None:
 @pytest.mark.parametrize("version", versions_of(55))
 def test_describe_quorum(version: int) -> None:
     """Topics and partitions."""
-    assert decode(55, version) == DescribeQuorum(TOPICS)
+    topics = (QuorumTopicToDescribe("orders", (3, 0)), QuorumTopicToDescribe("bills", ()))
+    assert decode(55, version) == DescribeQuorum(topics)
 
 
 @pytest.mark.parametrize("version", versions_of(55))
@@ -215,7 +223,8 @@ def test_described_quorum(version: int) -> None:
     """Times come with version 1; messages, folders and addresses with version 2."""
     partition = QuorumPartition(0, ErrorCode.NONE, 7, 5, 12, (QuorumVoter(7, 12, 2**40, 2**41),))
     response = DescribeQuorumResponse(
-        topics=(QuorumTopic("metadata", (partition,)),), nodes=(QuorumNode(7, "NAME", "host", 65_535),)
+        topics=(QuorumTopic("metadata", (partition,)),),
+        nodes=(QuorumNode(7, (QuorumListener("NAME", "host", 65_535),)),),
     )
     told = answer(55, version, response)
     voter: dict[str, Any] = {"replica_id": 7, "log_end_offset": 12}
@@ -242,7 +251,7 @@ def test_describe_client_quotas(version: int) -> None:
     """Without an error there is an empty list; with one there is none."""
     components = (QuotaComponent("user", 0, "größe"), QuotaComponent("ip", 2, None))
     assert decode(48, version) == DescribeClientQuotas(components, True)
-    assert answer(48, version, DescribeClientQuotasResponse())["entries"] == []
+    assert answer(48, version, DescribeClientQuotasResponse(entries=()))["entries"] == []
     refused = answer(48, version, DescribeClientQuotasResponse(ErrorCode.INVALID_REQUEST, "why"))
     assert refused == {"error_code": 42, "error_message": "why", "entries": None}
 

@@ -45,10 +45,10 @@ from groupcoord.wire.broker_messages import (
     CreateTopicsResponse,
     DeletedTopic,
     DeleteTopicsResponse,
-    Feature,
     FetchedPartitionData,
     FetchedTopicData,
     FetchResponse,
+    FinalizedFeature,
     ListedOffsetsPartition,
     ListedOffsetsTopic,
     ListOffsetsResponse,
@@ -56,6 +56,8 @@ from groupcoord.wire.broker_messages import (
     MetadataPartition,
     MetadataResponse,
     MetadataTopic,
+    ServedApi,
+    SupportedFeature,
 )
 from tests.wire.kio_client import CORRELATION_ID, read_response, versions_of
 from tests.wire.sample_requests import TOPIC_ID
@@ -332,7 +334,11 @@ def test_offset_fetch_error_of_a_group(version: int) -> None:
 def test_api_versions(version: int) -> None:
     """Features from version 3, those with a lowest level of 0 from version 4."""
     response = ApiVersionsResponse(
-        ErrorCode.NONE, {12: (0, 4)}, (Feature("a", 0, 1), Feature("b", 1, 2)), 9, (Feature("b", 1, 2),)
+        ErrorCode.NONE,
+        (ServedApi(12, 0, 4),),
+        (SupportedFeature("a", 0, 1), SupportedFeature("b", 1, 2)),
+        9,
+        (FinalizedFeature("b", 1, 2),),
     )
     values = answer(18, version, response)
     assert values["error_code"] == 0

@@ -37,6 +37,7 @@ from groupcoord.wire.broker_messages import (
     MetadataBroker,
     MetadataResponse,
     MetadataTopic,
+    ServedApi,
 )
 
 
@@ -207,7 +208,7 @@ def test_metadata(version: int, expected: str) -> None:
     """A broker, and a topic that does not exist."""
     response = MetadataResponse(
         (MetadataBroker(1, "127.0.0.1", 29492),),
-        (MetadataTopic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "nope", authorized_operations=0xDF8),),
+        (MetadataTopic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "nope", topic_authorized_operations=0xDF8),),
         "AAAAAAAAAAAAAAAAAAAAAQ",
         1,
         0x1FA0,
@@ -292,7 +293,7 @@ def test_create_existing_topic(version: int, expected: str) -> None:
 @pytest.mark.parametrize("version", [-1, 6, 99])
 def test_unsupported_api_versions(version: int) -> None:
     """A version that is not served is answered in version 0, with ApiVersions' own range only."""
-    response = ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, {18: (0, 5)})
+    response = ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, (ServedApi(18, 0, 5),))
     frame = encode_response(RequestHeader(18, version, 7), response)
     assert frame.hex() == "0000001000000007002300000001001200000005"
 
@@ -300,6 +301,6 @@ def test_unsupported_api_versions(version: int) -> None:
 @pytest.mark.parametrize(("version", "error_code"), [(3, "002a"), (5, "0081")])
 def test_refused_api_versions(version: int, error_code: str) -> None:
     """A refusal has an empty list, and the short header in flexible versions too."""
-    response = ApiVersionsResponse(ErrorCode(int(error_code, 16)), {})
+    response = ApiVersionsResponse(ErrorCode(int(error_code, 16)), ())
     frame = encode_response(RequestHeader(18, version, 7), response)
     assert frame.hex() == f"0000000c00000007{error_code}010000000000"

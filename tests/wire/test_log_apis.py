@@ -27,6 +27,7 @@ from groupcoord.wire.broker_messages import (
     OffsetForLeaderEpoch,
     OffsetForLeaderEpochResponse,
 )
+from groupcoord.wire.cluster_messages import TopicPartitions
 from groupcoord.wire.fetch import COPIED_BYTES
 from groupcoord.wire.transaction_messages import (
     DescribedPartition,
@@ -37,7 +38,6 @@ from groupcoord.wire.transaction_messages import (
     ListedTransaction,
     ListTransactions,
     ListTransactionsResponse,
-    TopicPartitions,
 )
 from tests.wire.kio_client import CORRELATION_ID, read_response, request_frame, versions_of
 from tests.wire.sample_requests import BODIES, TOPIC_ID

@@ -28,7 +28,7 @@ from tests.wire.kio_client import CORRELATION_ID, read_response, request_frame, 
 from tests.wire.sample_requests import BODIES
 
 REQUESTS: dict[int, Any] = {
-    29: DescribeAcls(AclFilter(2, "größe", 3, None, "10.0.0.1", 1, 3)),
+    29: DescribeAcls(2, "größe", 3, None, "10.0.0.1", 1, 3),
     30: CreateAcls((Acl(3, "größe", 4, "User:alice", "*", 3, 2),)),
     31: DeleteAcls((AclFilter(1, None, 2, "User:alice", None, 2, 1),)),
     36: SaslAuthenticate(b"\0alice\0secret"),

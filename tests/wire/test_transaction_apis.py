@@ -22,6 +22,7 @@ from groupcoord.core.messages import (
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import RequestHeader, decode_request, encode_response
+from groupcoord.wire.cluster_messages import PartitionsOfTopic, TopicPartitions
 from groupcoord.wire.transaction_messages import (
     AddedPartitions,
     AddOffsetsToTxn,
@@ -37,7 +38,6 @@ from groupcoord.wire.transaction_messages import (
     InitProducerIdResponse,
     MarkerToWrite,
     PartitionsToAdd,
-    TopicPartitions,
     WriteTxnMarkers,
     WriteTxnMarkersResponse,
     WrittenMarker,
@@ -168,7 +168,14 @@ def test_describe_transactions() -> None:
     """All that is known of a transactional id."""
     assert decode(65, 0) == DescribeTransactions(("writer", ""))
     described = DescribedTransaction(
-        ErrorCode.NONE, "writer", "Ongoing", 60_000, 1_700_000_000_123, PRODUCER_ID, 3, (TopicPartitions("t", (0, 2)),)
+        ErrorCode.NONE,
+        "writer",
+        "Ongoing",
+        60_000,
+        1_700_000_000_123,
+        PRODUCER_ID,
+        3,
+        (PartitionsOfTopic("t", (0, 2)),),
     )
     (state,) = answer(65, 0, DescribeTransactionsResponse((described,)))["transaction_states"]
     assert _listed(state) == {

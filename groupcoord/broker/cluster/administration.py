@@ -32,11 +32,14 @@ from groupcoord.wire.cluster_messages import (
     EndpointType,
     ListPartitionReassignments,
     ListPartitionReassignmentsResponse,
-    PartitionsOfTopic,
+    OngoingReassignment,
+    OngoingReassignments,
     PartitionToReassign,
+    QuorumListener,
     QuorumNode,
     QuorumPartition,
     QuorumTopic,
+    QuorumTopicToDescribe,
     QuorumVoter,
     QuotaComponent,
     QuotaMatch,
@@ -89,15 +92,15 @@ def answer_describe_quorum(
     """
     if not permissions.on_cluster(Operation.DESCRIBE):
         return DescribeQuorumResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED)
-    if request.topics == (PartitionsOfTopic(METADATA_TOPIC, (0,)),):
+    if request.topics == (QuorumTopicToDescribe(METADATA_TOPIC, (0,)),):
         voter = QuorumVoter(node.node_id, 0, now_ms, now_ms)
         partition = QuorumPartition(0, ErrorCode.NONE, node.node_id, METADATA_EPOCH, 0, (voter,))
-        listener = QuorumNode(node.node_id, CONTROLLER_LISTENER, node.host, node.port)
-        return DescribeQuorumResponse(topics=(QuorumTopic(METADATA_TOPIC, (partition,)),), nodes=(listener,))
+        address = QuorumNode(node.node_id, (QuorumListener(CONTROLLER_LISTENER, node.host, node.port),))
+        return DescribeQuorumResponse(topics=(QuorumTopic(METADATA_TOPIC, (partition,)),), nodes=(address,))
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return DescribeQuorumResponse(
         topics=tuple(
-            QuorumTopic(topic.topic, tuple(QuorumPartition(index, unknown) for index in paced(topic.partition_indexes)))
+            QuorumTopic(topic.topic_name, tuple(QuorumPartition(index, unknown) for index in paced(topic.partitions)))
             for topic in paced(request.topics)
         )
     )
@@ -119,7 +122,7 @@ def answer_elect_leaders(
         message = f"Value {request.election_type} must be one of [0, 1]"
         return _refused_election(request, ErrorCode.INVALID_REQUEST, message)
     elects = request.election_type == ElectionType.PREFERRED
-    if request.topics is None:
+    if request.topic_partitions is None:
         everything = ((topic.name, tuple(range(topic.partition_count))) for topic in list(topics))
         elected = (_elect_in(name, indexes, nodes, topics, elects=elects) for name, indexes in everything)
         return ElectLeadersResponse(
@@ -132,8 +135,8 @@ def answer_elect_leaders(
     return ElectLeadersResponse(
         ErrorCode.NONE,
         tuple(
-            _elect_in(topic.topic, topic.partition_indexes, nodes, topics, elects=elects)
-            for topic in paced(request.topics)
+            _elect_in(topic.topic, topic.partitions, nodes, topics, elects=elects)
+            for topic in paced(request.topic_partitions)
         ),
     )
 
@@ -141,9 +144,9 @@ def answer_elect_leaders(
 def _refused_election(request: ElectLeaders, error_code: ErrorCode, message: str) -> ElectLeadersResponse:
     refused = tuple(
         ElectedTopic(
-            topic.topic, tuple(ElectedPartition(index, error_code, message) for index in paced(topic.partition_indexes))
+            topic.topic, tuple(ElectedPartition(index, error_code, message) for index in paced(topic.partitions))
         )
-        for topic in paced(request.topics or ())
+        for topic in paced(request.topic_partitions or ())
     )
     return ElectLeadersResponse(error_code, refused)
 
@@ -220,9 +223,11 @@ def answer_list_partition_reassignments(
     """List no reassignment."""
     if permissions.on_cluster(Operation.DESCRIBE):
         return ListPartitionReassignmentsResponse()
-    return ListPartitionReassignmentsResponse(
-        ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED, request.topics or ()
+    echoed = tuple(
+        OngoingReassignments(topic.name, tuple(OngoingReassignment(index) for index in paced(topic.partition_indexes)))
+        for topic in paced(request.topics or ())
     )
+    return ListPartitionReassignmentsResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED, echoed)
 
 
 # ---------------------------------------------------------------- quotas
@@ -243,7 +248,7 @@ def answer_describe_client_quotas(
     if IP in seen and len(seen) > 1:
         message = "An IP can't be asked for together with a user or a client id."
         return DescribeClientQuotasResponse(ErrorCode.INVALID_REQUEST, message)
-    return DescribeClientQuotasResponse()
+    return DescribeClientQuotasResponse(entries=())
 
 
 def _component_refusal(component: QuotaComponent, seen: set[str]) -> DescribeClientQuotasResponse | None:

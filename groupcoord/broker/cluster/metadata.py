@@ -17,12 +17,14 @@ from groupcoord.wire import API_VERSIONS
 from groupcoord.wire.broker_messages import (
     ApiVersions,
     ApiVersionsResponse,
-    Feature,
+    FinalizedFeature,
     Metadata,
     MetadataBroker,
     MetadataPartition,
     MetadataResponse,
     MetadataTopic,
+    ServedApi,
+    SupportedFeature,
 )
 
 API_VERSIONS_KEY = 18
@@ -58,10 +60,12 @@ def _announced() -> ApiVersionsResponse:
     unserved = {key for feature in FEATURES if not feature.is_served for key in feature.api_keys}
     return ApiVersionsResponse(
         ErrorCode.NONE,
-        {key: versions for key, versions in API_VERSIONS.items() if key not in unserved},
-        supported_features=() if unserved else tuple(Feature(feature.name, 0, feature.level) for feature in served),
+        tuple(ServedApi(key, *versions) for key, versions in API_VERSIONS.items() if key not in unserved),
+        supported_features=()
+        if unserved
+        else tuple(SupportedFeature(feature.name, 0, feature.level) for feature in served),
         finalized_features_epoch=0,
-        finalized_features=tuple(Feature(feature.name, feature.level, feature.level) for feature in served),
+        finalized_features=tuple(FinalizedFeature(feature.name, feature.level, feature.level) for feature in served),
     )
 
 
@@ -71,10 +75,10 @@ ANNOUNCED = _announced()
 def answer_api_versions(request: ApiVersions, node: Node, cluster_id: str) -> ApiVersionsResponse:
     """Name the APIs that are served; an unknown version of this API learns its range only (KIP-511)."""
     if request.unsupported_version:
-        known = {API_VERSIONS_KEY: API_VERSIONS[API_VERSIONS_KEY]}
-        return ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, known)
+        known = ServedApi(API_VERSIONS_KEY, *API_VERSIONS[API_VERSIONS_KEY])
+        return ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, (known,))
     if request.cluster_id is not None and (request.cluster_id, request.node_id) != (cluster_id, node.node_id):
-        return ApiVersionsResponse(ErrorCode.REBOOTSTRAP_REQUIRED, {})
+        return ApiVersionsResponse(ErrorCode.REBOOTSTRAP_REQUIRED, ())
     return ANNOUNCED
 
 
@@ -188,7 +192,7 @@ class _View(NamedTuple):
             check_topic_name(name)
         except TopicError as error:
             error_code = error.error_code
-        return MetadataTopic(error_code, name, authorized_operations=self.operations(name))
+        return MetadataTopic(error_code, name, topic_authorized_operations=self.operations(name))
 
     def known(self, topic: Topic) -> MetadataTopic:
         leader = self.leadership.leader_of_all(topic)

@@ -78,8 +78,8 @@ def answer_offset_for_leader_epoch(
     return OffsetForLeaderEpochResponse(
         tuple(
             LeaderEpochEnds(
-                topic.name,
-                tuple(_find_end(partition, topic.name, data, permissions) for partition in paced(topic.partitions)),
+                topic.topic,
+                tuple(_find_end(partition, topic.topic, data, permissions) for partition in paced(topic.partitions)),
             )
             for topic in paced(request.topics)
         )
@@ -87,7 +87,7 @@ def answer_offset_for_leader_epoch(
 
 
 def _find_end(partition: LeaderEpochPartition, name: str, data: TopicData, permissions: Permissions) -> LeaderEpochEnd:
-    index, epoch = partition.partition_index, partition.leader_epoch
+    index, epoch = partition.partition, partition.leader_epoch
     error_code = permissions.topic_error(name, Operation.DESCRIBE)
     topic = data.topics.get(name)
     if error_code is ErrorCode.NONE and (topic is None or not topic.has_partition(index)):

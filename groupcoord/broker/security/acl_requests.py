@@ -5,7 +5,7 @@ Sources: ``AclApis``, ``AclControlManager`` of Apache Kafka 4.4, as recorded.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from groupcoord.broker.answering import answers
@@ -17,6 +17,7 @@ from groupcoord.wire.acl_messages import (
     ANY,
     Acl,
     AclResult,
+    AclsOfResource,
     CreateAcls,
     CreateAclsResponse,
     DeleteAcls,
@@ -71,7 +72,7 @@ class AclRequests:
                 return _create(request, acls)
             case DeleteAcls():
                 return _delete(request, acls)
-        return DescribeAclsResponse(tuple(acls.find(request.filter)))
+        return DescribeAclsResponse(_by_resource(acls.find(request)))
 
 
 def _create(request: CreateAcls, acls: Acls) -> CreateAclsResponse:
@@ -87,10 +88,17 @@ def _create(request: CreateAcls, acls: Acls) -> CreateAclsResponse:
 def _delete(request: DeleteAcls, acls: Acls) -> DeleteAclsResponse:
     results = [DeletedAcls(tuple(acls.find(wanted))) for wanted in paced(request.filters)]
     try:
-        acls.change((), (acl for result in results for acl in result.acls))
+        acls.change((), (acl for result in results for acl in result.matching_acls))
     except OSError:
         results = [DeletedAcls((), *NOT_WRITTEN) for _ in results]
     return DeleteAclsResponse(tuple(results))
+
+
+def _by_resource(found: Iterable[Acl]) -> tuple[AclsOfResource, ...]:
+    resources: dict[tuple[int, str, int], list[Acl]] = {}
+    for acl in found:
+        resources.setdefault((acl.resource_type, acl.resource_name, acl.pattern_type), []).append(acl)
+    return tuple(AclsOfResource(*resource, tuple(acls)) for resource, acls in resources.items())
 
 
 def _checked(acl: Acl) -> AclResult:

@@ -160,7 +160,7 @@ class LoginConnection(Connection):
 
     def _tell_versions(self, request: Any) -> None:
         if self._state is _State.EXCHANGING:
-            self._refuse_later(ApiVersionsResponse(_ILLEGAL, {}), "asked for versions in the middle of a log-in")
+            self._refuse_later(ApiVersionsResponse(_ILLEGAL, ()), "asked for versions in the middle of a log-in")
         elif self._state is not _State.BEGUN:
             raise BrokenExchangeError("it asks for versions again")
         else:

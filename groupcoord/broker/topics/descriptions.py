@@ -44,16 +44,16 @@ def answer_describe_topic_partitions(
 ) -> DescribeTopicPartitionsResponse:
     """Describe topics in the order of their names, from the cursor on. Those that may not be described come last."""
     cursor = request.cursor
-    names = set(request.names) or {topic.name for topic in topics}
+    names = set(request.topics) or {topic.name for topic in topics}
     begin = "" if cursor is None else cursor.topic_name
     begin_key = string_sort_key(begin)
     wanted = [name for name in sorted(names, key=string_sort_key) if string_sort_key(name) >= begin_key]
-    if cursor is not None and (cursor.partition_index < 0 or (request.names and begin not in names)):
+    if cursor is not None and (cursor.partition_index < 0 or (request.topics and begin not in names)):
         return _refused(request, ErrorCode.INVALID_REQUEST)
     if "" in wanted:
         return _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR)
     allowed = [name for name in wanted if permissions.on_topic(name, Operation.DESCRIBE)]
-    hidden = set(wanted).difference(allowed) if request.names else set()
+    hidden = set(wanted).difference(allowed) if request.topics else set()
     denied = [
         TopicPartitionsDescription(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name) for name in wanted if name in hidden
     ]
@@ -73,7 +73,7 @@ def answer_describe_topic_partitions(
 
 
 def _refused(request: DescribeTopicPartitions, error_code: ErrorCode) -> DescribeTopicPartitionsResponse:
-    refused = tuple(TopicPartitionsDescription(error_code, name) for name in paced(request.names))
+    refused = tuple(TopicPartitionsDescription(error_code, name) for name in paced(request.topics))
     return DescribeTopicPartitionsResponse(refused)
 
 
@@ -87,7 +87,7 @@ def _describe(
             check_topic_name(name)
         except TopicError as error:
             error_code = error.error_code
-        return TopicPartitionsDescription(error_code, name, authorized_operations=operations)
+        return TopicPartitionsDescription(error_code, name, topic_authorized_operations=operations)
     partitions = tuple(_partition(topic, index, leadership) for index in indexes)
     return TopicPartitionsDescription(ErrorCode.NONE, name, topic.topic_id, topic.is_internal, partitions, operations)
 
@@ -116,7 +116,7 @@ def answer_describe_log_dirs(
         asked = {topic.name: dict.fromkeys(range(topic.partition_count)) for topic in data.topics}
     else:
         for wanted in paced(request.topics):
-            asked.setdefault(wanted.topic, {}).update(dict.fromkeys(wanted.partition_indexes))
+            asked.setdefault(wanted.topic, {}).update(dict.fromkeys(wanted.partitions))
     folder = data.topics.directory
     log_dir = IN_MEMORY if folder is None else str(folder.absolute())
     try:

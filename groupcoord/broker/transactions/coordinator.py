@@ -30,6 +30,7 @@ from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permiss
 from groupcoord.core.messages import CompleteTransaction, PartitionResult, TopicResult, TxnOffsetCommit
 from groupcoord.core.records import OFFSETS_TOPIC, ZERO_UUID, TransactionMarker
 from groupcoord.errors import ErrorCode
+from groupcoord.wire.cluster_messages import PartitionsOfTopic
 from groupcoord.wire.pacing import paced
 from groupcoord.wire.transaction_messages import (
     NO_PRODUCER_EPOCH,
@@ -521,7 +522,11 @@ class TransactionCoordinator:
             transaction_start_time_ms=transaction.start_time_ms,
             producer_id=transaction.producer_id,
             producer_epoch=transaction.producer_epoch,
-            topics=tuple(topic for topic in transaction.topics if permissions.on_topic(topic.name, Operation.DESCRIBE)),
+            topics=tuple(
+                PartitionsOfTopic(*topic)
+                for topic in transaction.topics
+                if permissions.on_topic(topic.name, Operation.DESCRIBE)
+            ),
         )
 
     # ------------------------------------------------------------ state

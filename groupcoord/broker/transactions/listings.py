@@ -40,7 +40,7 @@ def answer_list_transactions(
     Kafka's error for a pattern that is none is INVALID_REGULAR_EXPRESSION.
     """
     try:
-        pattern = compile_expression(request.id_pattern) if request.id_pattern else None
+        pattern = compile_expression(request.transactional_id_pattern) if request.transactional_id_pattern else None
     except ExpressionError:
         return ListTransactionsResponse(ErrorCode.INVALID_REGULAR_EXPRESSION)
     states, producer_ids = frozenset(request.state_filters), frozenset(request.producer_id_filters)

@@ -125,12 +125,14 @@ def answer_write_txn_markers(
 
 def _completion(index: int, marker: MarkerToWrite) -> CompleteTransaction:
     return CompleteTransaction(
-        index, marker.producer_id, marker.producer_epoch, marker.committed, marker.coordinator_epoch
+        index, marker.producer_id, marker.producer_epoch, marker.transaction_result, marker.coordinator_epoch
     )
 
 
 def _record(marker: MarkerToWrite) -> TransactionMarker:
-    return TransactionMarker(marker.producer_id, marker.producer_epoch, marker.committed, marker.coordinator_epoch)
+    return TransactionMarker(
+        marker.producer_id, marker.producer_epoch, marker.transaction_result, marker.coordinator_epoch
+    )
 
 
 def _error(marker: MarkerToWrite, index: int, count: int) -> ErrorCode:

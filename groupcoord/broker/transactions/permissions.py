@@ -7,6 +7,7 @@ from groupcoord.core.front.authorization import Operation, Permissions
 from groupcoord.core.messages import PartitionResult, TopicResult
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
+from groupcoord.wire.cluster_messages import TopicPartitions
 from groupcoord.wire.pacing import paced
 from groupcoord.wire.transaction_messages import (
     AddedPartitions,
@@ -18,7 +19,6 @@ from groupcoord.wire.transaction_messages import (
     EndTxnResponse,
     InitProducerId,
     InitProducerIdResponse,
-    TopicPartitions,
     TransactionResponse,
     WriteTxnMarkers,
     WriteTxnMarkersResponse,

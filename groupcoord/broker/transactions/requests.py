@@ -163,7 +163,7 @@ class TransactionRequests:
                 described
                 if self._is_here(described.transactional_id)
                 else DescribedTransaction(ELSEWHERE, described.transactional_id)
-                for described in response.transactions
+                for described in response.transaction_states
             )
         )
 

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from attrs import evolve, frozen
 
 from groupcoord.errors import ErrorCode
-from groupcoord.wire.transaction_messages import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartitions
+from groupcoord.wire.cluster_messages import TopicPartitions
+from groupcoord.wire.transaction_messages import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 LAST_EPOCH = 2**15 - 2
 """The highest epoch a producer is given; the one above it is left for fencing it."""

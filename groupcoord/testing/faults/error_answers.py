@@ -77,7 +77,7 @@ def _commit_results(topics: tuple[TopicToCommit, ...], error: ErrorCode) -> tupl
     )
 
 
-def _named_results(topics: tuple[transactions.TopicPartitions, ...], error: ErrorCode) -> tuple[TopicResult, ...]:
+def _named_results(topics: tuple[cluster.TopicPartitions, ...], error: ErrorCode) -> tuple[TopicResult, ...]:
     return tuple(
         TopicResult(topic.name, ZERO_UUID, refused_partitions(topic.partition_indexes, error)) for topic in topics
     )
@@ -115,7 +115,8 @@ _OF_GROUPS: dict[type, Refusal] = {
 
 def _refuse_api_versions(request: broker.ApiVersions, error: ErrorCode) -> broker.ApiVersionsResponse:
     tells_range = error is ErrorCode.UNSUPPORTED_VERSION  # of this API alone, so that clients can ask again (KIP-511)
-    return broker.ApiVersionsResponse(error, {API_VERSIONS_KEY: API_VERSIONS[API_VERSIONS_KEY]} if tells_range else {})
+    known = broker.ServedApi(API_VERSIONS_KEY, *API_VERSIONS[API_VERSIONS_KEY])
+    return broker.ApiVersionsResponse(error, (known,) if tells_range else ())
 
 
 def _refuse_fetch(request: broker.Fetch, error: ErrorCode) -> broker.FetchResponse:
@@ -153,7 +154,10 @@ _OF_TOPICS: dict[type, Refusal] = {
     ),
     broker.OffsetForLeaderEpoch: lambda request, error: broker.OffsetForLeaderEpochResponse(
         tuple(
-            broker.LeaderEpochEnds(topic.name, _each(broker.LeaderEpochEnd, topic, error)) for topic in request.topics
+            broker.LeaderEpochEnds(
+                topic.topic, tuple(broker.LeaderEpochEnd(one.partition, error) for one in topic.partitions)
+            )
+            for topic in request.topics
         )
     ),
     broker.DeleteRecords: lambda request, error: broker.DeleteRecordsResponse(
@@ -192,10 +196,8 @@ _OF_CONFIGS: dict[type, Refusal] = {
 
 def _refuse_elections(request: cluster.ElectLeaders, error: ErrorCode) -> cluster.ElectLeadersResponse:
     topics = tuple(
-        cluster.ElectedTopic(
-            topic.topic, tuple(cluster.ElectedPartition(index, error) for index in topic.partition_indexes)
-        )
-        for topic in request.topics or ()
+        cluster.ElectedTopic(topic.topic, tuple(cluster.ElectedPartition(index, error) for index in topic.partitions))
+        for topic in request.topic_partitions or ()
     )
     return cluster.ElectLeadersResponse(error, topics)
 
@@ -213,7 +215,7 @@ def _refuse_reassignments(
 _OF_THE_CLUSTER: dict[type, Refusal] = {
     cluster.DescribeCluster: lambda request, error: cluster.DescribeClusterResponse(error),
     cluster.DescribeTopicPartitions: lambda request, error: cluster.DescribeTopicPartitionsResponse(
-        tuple(cluster.TopicPartitionsDescription(error, name) for name in request.names)
+        tuple(cluster.TopicPartitionsDescription(error, name) for name in request.topics)
     ),
     cluster.DescribeLogDirs: lambda request, error: cluster.DescribeLogDirsResponse(error_code=error),
     cluster.ElectLeaders: _refuse_elections,

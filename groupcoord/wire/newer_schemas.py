@@ -1,0 +1,60 @@
+"""Schemas by API and version: kio's, and those that Kafka 4.4 has and kio does not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiVersionsRequestV5:
+    """Whom the client means to talk to (KIP-1242)."""
+
+    __flexible__: ClassVar[bool] = True
+    client_software_name: str = field(metadata={"kafka_type": "string"})
+    client_software_version: str = field(metadata={"kafka_type": "string"})
+    cluster_id: str | None = field(metadata={"kafka_type": "string"})
+    node_id: int = field(metadata={"kafka_type": "int32"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletableGroupResultV3:
+    """One group, with a message."""
+
+    __flexible__: ClassVar[bool] = True
+    group_id: str = field(metadata={"kafka_type": "string"})
+    error_code: int = field(metadata={"kafka_type": "error_code"})
+    error_message: str | None = field(metadata={"kafka_type": "string"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteGroupsResponseV3:
+    """The groups; a 4.4 broker tells no message of those of this library's types."""
+
+    __flexible__: ClassVar[bool] = True
+    throttle_time: int = field(metadata={"kafka_type": "timedelta_i32"})
+    results: tuple[DeletableGroupResultV3, ...]
+
+
+_API_VERSIONS, _DELETE_GROUPS = 18, 42
+_REQUESTS: Mapping[tuple[int, int], type] = {(_API_VERSIONS, 5): ApiVersionsRequestV5}
+_RESPONSES: Mapping[tuple[int, int], type] = {(_DELETE_GROUPS, 3): DeleteGroupsResponseV3}
+_NEWEST_KNOWN = {_API_VERSIONS: 4, _DELETE_GROUPS: 2}
+"""Newer versions are like this one, but for the schemas above."""
+
+
+def request_schema(api_key: int, version: int) -> type:
+    """Return the schema of a request."""
+    from kio.index import load_request_schema
+
+    own = _REQUESTS.get((api_key, version))
+    return own or load_request_schema(api_key, min(version, _NEWEST_KNOWN.get(api_key, version)))
+
+
+def response_schema(api_key: int, version: int) -> type:
+    """Return the schema of an answer."""
+    from kio.index import load_response_schema
+
+    own = _RESPONSES.get((api_key, version))
+    return own or load_response_schema(api_key, min(version, _NEWEST_KNOWN.get(api_key, version)))
