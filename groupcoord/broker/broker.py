@@ -45,9 +45,7 @@ from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.errors import ErrorCode
 from groupcoord.log_store import AbandonableStore, ClosableStore, CompactingStore, IdentifiedStore, LogStore
 from groupcoord.wire import Answered, WireResponse
-from groupcoord.wire.broker_messages import (
-    ApiVersions,
-)
+from groupcoord.wire.feature_messages import ApiVersions
 from groupcoord.wire.pacing import Pace, in_portions
 from groupcoord.wire.transaction_messages import (
     DescribeTransactions,

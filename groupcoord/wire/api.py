@@ -9,6 +9,7 @@ from attrs import frozen
 
 from groupcoord.core.messages import Response
 from groupcoord.wire.broker_messages import BrokerResponse
+from groupcoord.wire.feature_messages import FeatureResponse
 from groupcoord.wire.header import RequestHeader
 
 Decoder = Callable[[bytes, int, RequestHeader, str], Any]
@@ -67,4 +68,4 @@ class Api:
 class Answered:
     """A request whose answer follows from its form alone: send ``response``, ask nobody."""
 
-    response: Response | BrokerResponse
+    response: Response | BrokerResponse | FeatureResponse

@@ -13,8 +13,8 @@ from attrs import evolve
 
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.api import Answered
-from groupcoord.wire.broker_messages import ApiVersions, ApiVersionsResponse
 from groupcoord.wire.by_schema import by_schema
+from groupcoord.wire.feature_messages import ApiVersions, ApiVersionsResponse
 from groupcoord.wire.header import RequestHeader
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")

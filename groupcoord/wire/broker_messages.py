@@ -14,62 +14,6 @@ from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 
-# ---------------------------------------------------------------- ApiVersions
-
-
-@define
-class ApiVersions:
-    """Ask which APIs are served (API key 18).
-
-    Attributes:
-        cluster_id, node_id: whom the client means to talk to (KIP-1242, version 5): both or neither. A host that is
-            not the one answers REBOOTSTRAP_REQUIRED. unsupported_version: the request has a version that is not
-            served. Answer UNSUPPORTED_VERSION with ApiVersions' own range and nothing else; the answer is written in
-            version 0 (KIP-511).
-    """
-
-    client_software_name: str = ""
-    client_software_version: str = ""
-    cluster_id: str | None = None
-    node_id: int = -1
-    unsupported_version: bool = False
-
-
-class ServedApi(NamedTuple):
-    """An API and the versions of it that are served."""
-
-    api_key: int
-    min_version: int
-    max_version: int
-
-
-class SupportedFeature(NamedTuple):
-    """A feature (KIP-584) and the levels that are supported."""
-
-    name: str
-    min_version: int
-    max_version: int
-
-
-class FinalizedFeature(NamedTuple):
-    """A feature and the levels that the cluster uses."""
-
-    name: str
-    min_version_level: int
-    max_version_level: int
-
-
-@frozen
-class ApiVersionsResponse:
-    """What is served; epoch -1: there are no finalized features."""
-
-    error_code: ErrorCode
-    api_keys: tuple[ServedApi, ...]
-    supported_features: tuple[SupportedFeature, ...] = ()
-    finalized_features_epoch: int = -1
-    finalized_features: tuple[FinalizedFeature, ...] = ()
-
-
 # ---------------------------------------------------------------- Metadata
 
 
@@ -585,8 +529,7 @@ class DeleteRecordsResponse:
 
 
 BrokerRequest = (
-    ApiVersions
-    | Metadata
+    Metadata
     | CreateTopics
     | CreatePartitions
     | DeleteTopics
@@ -598,8 +541,7 @@ BrokerRequest = (
 )
 
 BrokerResponse = (
-    ApiVersionsResponse
-    | MetadataResponse
+    MetadataResponse
     | CreateTopicsResponse
     | CreatePartitionsResponse
     | DeleteTopicsResponse

@@ -10,10 +10,11 @@ from groupcoord.core.messages import Request, Response
 from groupcoord.wire import api_versions, consumer_group_heartbeat, heartbeat, offset_fetch, produce
 from groupcoord.wire.acl_messages import AclRequest, AclResponse
 from groupcoord.wire.api import Answered, Api, Decoder, Encoder, PartsEncoder
-from groupcoord.wire.broker_messages import ApiVersions, BrokerRequest, BrokerResponse, Produce
+from groupcoord.wire.broker_messages import BrokerRequest, BrokerResponse, Produce
 from groupcoord.wire.cluster_messages import ClusterRequest, ClusterResponse
 from groupcoord.wire.config_messages import ConfigRequest, ConfigResponse
 from groupcoord.wire.errors import ProtocolError, UnknownApiError, UnsupportedVersionError
+from groupcoord.wire.feature_messages import ApiVersions, FeatureRequest, FeatureResponse
 from groupcoord.wire.header import RequestHeader
 from groupcoord.wire.login_messages import LoginRequest, LoginResponse
 from groupcoord.wire.pacing import SHORT, NotShortError, if_short
@@ -23,10 +24,25 @@ from groupcoord.wire.registry import APIS
 from groupcoord.wire.transaction_messages import TransactionRequest, TransactionResponse
 
 WireRequest = (
-    Request | AclRequest | BrokerRequest | ClusterRequest | ConfigRequest | LoginRequest | TransactionRequest | Answered
+    Request
+    | AclRequest
+    | BrokerRequest
+    | ClusterRequest
+    | ConfigRequest
+    | FeatureRequest
+    | LoginRequest
+    | TransactionRequest
+    | Answered
 )
 WireResponse = (
-    Response | AclResponse | BrokerResponse | ClusterResponse | ConfigResponse | LoginResponse | TransactionResponse
+    Response
+    | AclResponse
+    | BrokerResponse
+    | ClusterResponse
+    | ConfigResponse
+    | FeatureResponse
+    | LoginResponse
+    | TransactionResponse
 )
 
 _unpack_header = struct.Struct(">hhih").unpack_from

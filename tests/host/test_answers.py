@@ -19,7 +19,6 @@ from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import API_VERSIONS
 from groupcoord.wire.broker_messages import (
-    ApiVersions,
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
@@ -27,10 +26,10 @@ from groupcoord.wire.broker_messages import (
     CreatePartitionsTopic,
     CreateTopics,
     DeleteTopics,
-    FinalizedFeature,
     Metadata,
     TopicReference,
 )
+from groupcoord.wire.feature_messages import ApiVersions, FinalizedFeature
 
 NODE = Node(1, "broker.example", 9093)
 ALONE = Leadership((NODE,))

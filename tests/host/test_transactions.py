@@ -13,8 +13,8 @@ from groupcoord.broker.transactions.state import LAST_EPOCH
 from groupcoord.core.messages import Node, OffsetToCommit, TopicToCommit, TxnOffsetCommit
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
-from groupcoord.wire.broker_messages import ApiVersions, FinalizedFeature
 from groupcoord.wire.cluster_messages import TopicPartitions
+from groupcoord.wire.feature_messages import ApiVersions, FinalizedFeature
 from tests.host.driving import drain, feed
 from tests.host.transaction_world import CHECK_INTERVAL_MS, WRITER, Client, World, names
 from tests.wire.kio_client import read_response, request_frame

@@ -51,7 +51,6 @@ from groupcoord.testing.faults.words import APIS_BY_NAME
 from groupcoord.testing.kip848_consumers import Kip848Consumer
 from groupcoord.wire import RequestHeader, WireResponse
 from groupcoord.wire.broker_messages import (
-    ApiVersions,
     CreatableTopic,
     CreateTopics,
     Fetch,
@@ -67,6 +66,7 @@ from groupcoord.wire.broker_messages import (
     ProduceResponse,
     ProduceTopic,
 )
+from groupcoord.wire.feature_messages import ApiVersions
 
 START_MS = 1_700_000_000_000
 ORDERS_ID = UUID(int=7)

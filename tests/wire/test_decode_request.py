@@ -29,7 +29,6 @@ from groupcoord.core.messages import (
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.wire import RequestHeader, decode_request
 from groupcoord.wire.broker_messages import (
-    ApiVersions,
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
@@ -47,6 +46,7 @@ from groupcoord.wire.broker_messages import (
     Metadata,
     TopicReference,
 )
+from groupcoord.wire.feature_messages import ApiVersions
 from tests.wire.kio_client import CORRELATION_ID, request_frame, versions_of
 from tests.wire.sample_requests import BODIES, OTHER_TOPIC_ID, TOPIC_ID
 

@@ -37,7 +37,6 @@ from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import RequestHeader, encode_response
 from groupcoord.wire.broker_messages import (
-    ApiVersionsResponse,
     CreatedPartitions,
     CreatedTopic,
     CreatedTopicConfig,
@@ -48,7 +47,6 @@ from groupcoord.wire.broker_messages import (
     FetchedPartitionData,
     FetchedTopicData,
     FetchResponse,
-    FinalizedFeature,
     ListedOffsetsPartition,
     ListedOffsetsTopic,
     ListOffsetsResponse,
@@ -56,9 +54,8 @@ from groupcoord.wire.broker_messages import (
     MetadataPartition,
     MetadataResponse,
     MetadataTopic,
-    ServedApi,
-    SupportedFeature,
 )
+from groupcoord.wire.feature_messages import ApiVersionsResponse, FinalizedFeature, ServedApi, SupportedFeature
 from tests.wire.kio_client import CORRELATION_ID, read_response, versions_of
 from tests.wire.sample_requests import TOPIC_ID
 

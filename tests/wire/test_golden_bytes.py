@@ -28,7 +28,6 @@ from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import RequestHeader, encode_response
 from groupcoord.wire.broker_messages import (
-    ApiVersionsResponse,
     CreatedTopic,
     CreateTopicsResponse,
     FetchedPartitionData,
@@ -37,8 +36,8 @@ from groupcoord.wire.broker_messages import (
     MetadataBroker,
     MetadataResponse,
     MetadataTopic,
-    ServedApi,
 )
+from groupcoord.wire.feature_messages import ApiVersionsResponse, ServedApi
 
 
 def body(api_key: int, version: int, response: Any, header_bytes: int = 8) -> str:

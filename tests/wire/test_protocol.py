@@ -29,7 +29,7 @@ from groupcoord.wire import (
     decode_request,
     encode_response,
 )
-from groupcoord.wire.broker_messages import ApiVersions
+from groupcoord.wire.feature_messages import ApiVersions
 from tests.wire.kio_client import VERSIONS, request_frame
 from tests.wire.sample_requests import BODIES
 

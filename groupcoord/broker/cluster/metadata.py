@@ -14,15 +14,11 @@ from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED, Node
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import API_VERSIONS
-from groupcoord.wire.broker_messages import (
+from groupcoord.wire.broker_messages import Metadata, MetadataBroker, MetadataPartition, MetadataResponse, MetadataTopic
+from groupcoord.wire.feature_messages import (
     ApiVersions,
     ApiVersionsResponse,
     FinalizedFeature,
-    Metadata,
-    MetadataBroker,
-    MetadataPartition,
-    MetadataResponse,
-    MetadataTopic,
     ServedApi,
     SupportedFeature,
 )

@@ -20,7 +20,7 @@ from groupcoord.broker.security.sasl import Refusal, SaslServer
 from groupcoord.core.front.authorization import Principal
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import Answered, ProtocolError, WireResponse, decode_request
-from groupcoord.wire.broker_messages import ApiVersions, ApiVersionsResponse
+from groupcoord.wire.feature_messages import ApiVersions, ApiVersionsResponse
 from groupcoord.wire.login_messages import (
     SaslAuthenticate,
     SaslAuthenticateResponse,

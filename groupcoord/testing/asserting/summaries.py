@@ -29,15 +29,8 @@ from groupcoord.core.messages import (
 from groupcoord.errors import ErrorCode
 from groupcoord.testing.asserting.requests import ReceivedRequest
 from groupcoord.testing.asserting.words import counted
-from groupcoord.wire.broker_messages import (
-    ApiVersions,
-    CreateTopics,
-    Fetch,
-    FetchResponse,
-    Metadata,
-    Produce,
-    ProduceResponse,
-)
+from groupcoord.wire.broker_messages import CreateTopics, Fetch, FetchResponse, Metadata, Produce, ProduceResponse
+from groupcoord.wire.feature_messages import ApiVersions
 
 NameOf = Callable[[UUID], str | None]
 """Returns the name of a topic with an id."""

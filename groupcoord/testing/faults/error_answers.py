@@ -56,6 +56,7 @@ from groupcoord.wire import acl_messages as acls
 from groupcoord.wire import broker_messages as broker
 from groupcoord.wire import cluster_messages as cluster
 from groupcoord.wire import config_messages as configs
+from groupcoord.wire import feature_messages as features
 from groupcoord.wire import login_messages as login
 from groupcoord.wire import transaction_messages as transactions
 
@@ -113,10 +114,10 @@ _OF_GROUPS: dict[type, Refusal] = {
 # ---------------------------------------------------------------- topics and what they hold
 
 
-def _refuse_api_versions(request: broker.ApiVersions, error: ErrorCode) -> broker.ApiVersionsResponse:
+def _refuse_api_versions(request: features.ApiVersions, error: ErrorCode) -> features.ApiVersionsResponse:
     tells_range = error is ErrorCode.UNSUPPORTED_VERSION  # of this API alone, so that clients can ask again (KIP-511)
-    known = broker.ServedApi(API_VERSIONS_KEY, *API_VERSIONS[API_VERSIONS_KEY])
-    return broker.ApiVersionsResponse(error, (known,) if tells_range else ())
+    known = features.ServedApi(API_VERSIONS_KEY, *API_VERSIONS[API_VERSIONS_KEY])
+    return features.ApiVersionsResponse(error, (known,) if tells_range else ())
 
 
 def _refuse_fetch(request: broker.Fetch, error: ErrorCode) -> broker.FetchResponse:
@@ -129,7 +130,7 @@ def _refuse_fetch(request: broker.Fetch, error: ErrorCode) -> broker.FetchRespon
 
 
 _OF_TOPICS: dict[type, Refusal] = {
-    broker.ApiVersions: _refuse_api_versions,
+    features.ApiVersions: _refuse_api_versions,
     broker.CreateTopics: lambda request, error: broker.CreateTopicsResponse(
         tuple(broker.CreatedTopic(topic.name, error) for topic in request.topics)
     ),
