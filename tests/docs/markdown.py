@@ -15,6 +15,7 @@ DOCS = ROOT / "docs"
 PAGES = (ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(page for page in DOCS.glob("*.md") if page.stem != "index"))
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_INLINE_CODE = re.compile(r"`[^`]+`")
 _LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
 
 
@@ -41,6 +42,13 @@ def blocks(page: Path, language: str | None = None) -> list[Block]:
 def links(page: Path) -> list[str]:
     """Return the targets of a page's links."""
     return _LINK.findall(_FENCE.sub("", page.read_text("utf-8")))
+
+
+def prose(page: Path) -> Iterator[str]:
+    """Yield the lines of a page that are text: not code, tables or headings; code inside of them is left out."""
+    for line in _FENCE.sub("", page.read_text("utf-8")).splitlines():
+        if not line.lstrip().startswith(("|", "#")) and not line.startswith("     "):
+            yield _INLINE_CODE.sub("`", line)
 
 
 def table_rows(page: Path, heading: str) -> Iterator[list[str]]:

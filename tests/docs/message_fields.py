@@ -19,9 +19,10 @@ PAGE = DOCS / "messages.md"
 
 HEAD = """# Messages, field by field
 
-What [requests, responses and their parts](reference.md#messages) of `groupcoord.messages` are made of, in the order
-of their positional arguments. A field without a default has to be given. This page is made from the classes by
-`python -m tests.docs.message_fields`, and a test compares it with them.
+What [requests, responses and their parts](reference.md#messages) of `groupcoord.messages` are made of,
+in the order of their positional arguments.
+A field without a default has to be given.
+This page is made from the classes by `python -m tests.docs.message_fields`, and a test compares it with them.
 """
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .markdown import DOCS, PAGES, blocks, links, run_page
+from .markdown import DOCS, PAGES, blocks, links, prose, run_page
 
 EXECUTED = (
     "tutorial.md",
@@ -48,6 +48,17 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert path.exists(), f"{page.name} links to {link}"
         if anchor:
             assert anchor in anchors(path), f"{page.name} links to {link}"
+
+
+SENTENCE_END = re.compile(r"(?<![.\d])[.!?] [A-Z`]")
+
+
+def test_a_line_holds_one_sentence() -> None:
+    """Lines end where sentences end, so that a change shows what was changed; the page that is made is left out."""
+    pages = [page for page in PAGES if page.stem != "messages"]
+    found = {page.name: [line for line in prose(page) if SENTENCE_END.search(line)] for page in pages}
+
+    assert {name: lines for name, lines in found.items() if lines} == {}
 
 
 def anchors(page: Path) -> set[str]:
