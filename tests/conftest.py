@@ -20,6 +20,8 @@ import pytest
 from hypothesis import Phase, settings
 from xdist.scheduler import LoadFileScheduling
 
+from .tables import Choice
+
 LONG = ("spark", "crash", "attack", "clients", "host/test_serve", "examples", "laws", "sim", "docs", "bench", "member")
 """What takes long comes first, so that no worker is left with it alone at the end; the longest begins."""
 
@@ -29,12 +31,18 @@ settings.register_profile("unshrunk", derandomize=True, deadline=None, phases=[P
 settings.load_profile("steady")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``pytest FILE --case PART``: of the tables that are one test each, try some cases alone."""
+    parser.addoption("--case", default="", metavar="PART", help="of tables, try the cases with this in their names")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Take signals as in the foreground, and keep bytecode, where none may lie beside the sources, in a folder.
 
     Background jobs of a shell ignore SIGINT, and those of nohup SIGHUP: so would all processes that tests interrupt.
     Without bytecode each of these hundreds of processes would compile all that it imports.
     """
+    Choice.part = config.getoption("--case")
     for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, usual)

@@ -10,12 +10,14 @@ import pytest
 
 from tests.beside_kafka.__main__ import main
 from tests.beside_kafka.histories import ARCHIVE, follow, read
+from tests.tables import as_one_test
 
 HISTORIES = list(read(ARCHIVE))
 ALTERED = 6
 COMMANDS = {"new", "request", "advance", "topics", "group_config", "log", "unload", "load", "loaded", "reload"}
 
 
+@as_one_test
 @pytest.mark.parametrize("history", HISTORIES, ids=lambda history: history["name"])
 def test_the_same_answers_records_and_timers(history: dict[str, Any]) -> None:
     """All that a command brings about is what it brought about with Kafka, or is different on purpose."""
@@ -54,6 +56,7 @@ def alterations(history: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield altered
 
 
+@as_one_test
 @pytest.mark.parametrize("history", HISTORIES[:ALTERED], ids=lambda history: history["name"])
 def test_what_is_altered_is_noticed(history: dict[str, Any]) -> None:
     """An answer a millisecond off, a record with another key and a timer for another moment are differences."""

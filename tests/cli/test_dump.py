@@ -32,6 +32,7 @@ from groupcoord.records.describe import describe_control, describe_record
 from groupcoord.records.salvage import SoundBatch, salvage_batches
 from groupcoord.testing.logs import GeneratedLog, logs
 from tests.records.broker_segment import segment_bytes, segment_records
+from tests.tables import as_one_test
 
 SUBSCRIPTION = bytes.fromhex("0001 00000001 0002 7431 ffffffff 00000001 0002 7431 00000001 00000003")
 ASSIGNMENT = bytes.fromhex("0000 00000001 0002 7431 00000002 00000000 00000001 00000002 abcd")
@@ -152,6 +153,7 @@ def test_raw_leaves_bytes_as_kafka_prints_them(data_directory: Path) -> None:
     assert group["value"]["data"]["members"][0]["subscription"] == "AAEAAAABAAJ0Mf////8AAAABAAJ0MQAAAAEAAAAD"
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

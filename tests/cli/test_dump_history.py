@@ -19,6 +19,7 @@ from groupcoord.core.consumer_protocol import (
 )
 from groupcoord.core.records import GroupMetadataRecord, GroupTombstone, MemberRecord, OffsetCommitRecord, Record
 from tests.history.consumer_story import crew, write_story
+from tests.tables import as_one_test
 
 from .test_dump import batch, run
 
@@ -144,6 +145,7 @@ def test_raw_keeps_the_subscription(data_directory: Path) -> None:
     assert first["subscription"]["raw"] == "AAMAAAABAAF0AAAAAqvNAAAAAP///////w=="
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

@@ -20,6 +20,7 @@ from groupcoord.analysis.columns.times import (
 )
 from groupcoord.analysis.local.polling import APPENDED, REPLACED
 from groupcoord.analysis.local.tables import TABLES
+from tests.tables import as_one_test
 
 from ..docs.markdown import DOCS
 
@@ -27,6 +28,7 @@ TOLD = {**TABLES, **{name: columns for name, columns in APPENDED.items() if name
 ALL_TABLES = {**TABLES, **{f"polled {name}": columns for name, columns in (REPLACED | APPENDED).items()}}
 
 
+@as_one_test
 @pytest.mark.parametrize("name", sorted(ALL_TABLES))
 def test_every_number_of_milliseconds_is_a_moment_or_a_duration(name: str) -> None:
     """Whoever adds a column decides; moments are long, and no timestamp takes the name of another column."""

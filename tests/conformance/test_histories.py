@@ -15,6 +15,7 @@ import pytest
 from groupcoord.conformance import Transcript, parse_transcript
 from groupcoord.conformance.transcript import Send
 from tests.conformance.exactness import ARCHIVE, CONSUMER_ARCHIVE, load_histories, main, replay_exactly
+from tests.tables import as_one_test
 
 HISTORIES = load_histories()
 CONSUMER_HISTORIES = load_histories(CONSUMER_ARCHIVE)
@@ -24,6 +25,7 @@ ALTERED = 12
 NOT_COMPARED = {"throttle_time", "node_id", "port"}
 
 
+@as_one_test
 @pytest.mark.parametrize("history", [*HISTORIES, *CONSUMER_HISTORIES], ids=str)
 def test_answers_like_kafka_to_the_millisecond(history: Transcript) -> None:
     """Every answer is Kafka's, and comes when Kafka's came."""
@@ -88,6 +90,7 @@ def fails(document: Any) -> bool:
     return not replay_exactly([parse_transcript(json.dumps(document))]).ok
 
 
+@as_one_test
 @pytest.mark.parametrize("document", documents(), ids=lambda document: document["name"])
 def test_a_value_that_is_not_kafkas_is_noticed(document: Any) -> None:
     """One value of one recorded answer is changed, and the history differs."""

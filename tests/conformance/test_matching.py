@@ -15,6 +15,7 @@ from groupcoord.conformance.matching import (
     substitute,
     variable_kind,
 )
+from tests.tables import as_one_test
 
 BOUND = {"$g": "run-1", "$topic:t4": "00000000-0000-0000-0000-000000000004"}
 
@@ -28,6 +29,7 @@ def test_equal_bodies_match_and_bind_nothing() -> None:
     assert matched({"a": 1, "b": [None, "x"]}, {"a": 1, "b": [None, "x"]}) == BOUND
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("expected", "got"),
     [(1, 2), (1, True), (True, 1), (None, 0), ("", None), ("1", 1), ({}, []), ([], {}), ({"hex": "61"}, {"hex": "62"})],
@@ -150,6 +152,7 @@ def test_substitution_of_an_unbound_variable_fails() -> None:
         substitute({"member_id": "$m1"}, BOUND)
 
 
+@as_one_test
 @pytest.mark.parametrize("text", ["$", "$m", "$mx", "$x1", "$topic:", "$anything", "$p-1"])
 def test_misspelt_variables_are_refused(text: str) -> None:
     """A text that starts with $ but is no variable is an error, not a literal."""
@@ -157,6 +160,7 @@ def test_misspelt_variables_are_refused(text: str) -> None:
         variable_kind(text)
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("expected", "got", "difference"),
     [

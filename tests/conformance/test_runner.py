@@ -9,6 +9,7 @@ import pytest
 
 from groupcoord.conformance import Difference, Outcome, Report, Transcript, Verdict, parse_transcript, run
 from groupcoord.conformance.targets import USUAL_SETTINGS, VIRTUAL_TIME
+from tests.tables import as_one_test
 
 from .scripted import ScriptedTarget
 
@@ -117,6 +118,7 @@ def test_other_early_answers_pass() -> None:
     assert only_outcome(target, HEARTBEAT, answer(1000)).verdict is Verdict.PASSED
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("reply", "message"),
     [

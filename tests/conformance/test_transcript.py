@@ -11,6 +11,7 @@ import pytest
 
 from groupcoord.conformance import TranscriptError, load_transcripts, parse_transcript
 from groupcoord.conformance.transcript import Close, Quiet, Receive, Restart, Send, Sleep
+from tests.tables import as_one_test
 
 HEARTBEAT: dict[str, Any] = {
     "do": "send",
@@ -52,6 +53,7 @@ def test_every_kind_of_step_is_read() -> None:
     assert (transcript.topics, transcript.settings) == ({"t": 2}, {"group.max.size": 2})
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("steps", "message"),
     [
@@ -88,6 +90,7 @@ def test_malformed_steps_are_refused(steps: list[Any], message: str) -> None:
         parse_transcript(text(*steps), "some.json")
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("document", "message"),
     [

@@ -33,6 +33,7 @@ from groupcoord.messages import (
 )
 from groupcoord.wire.header import RequestHeader
 from groupcoord.wire.protocol import encode_response
+from tests.tables import as_one_test
 from tests.wire.kio_client import CORRELATION_ID, read_response
 
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -159,6 +160,7 @@ def test_what_was_committed_is_fetched(
     ]
 
 
+@as_one_test
 @pytest.mark.parametrize("version", range(1, 11))
 @pytest.mark.parametrize("count", [1, 3, 256, 257])
 @pytest.mark.parametrize("metadata", ["", "m", "größe", "m" * 126, "m" * 127, "m" * 300, "of any length"])

@@ -9,6 +9,7 @@ from attrs.exceptions import FrozenInstanceError
 
 from groupcoord import Config, ConfigError
 from groupcoord.config import MigrationPolicy, key_of
+from tests.tables import as_one_test
 
 INT32, INT64 = 2**31 - 1, 2**63 - 1
 
@@ -44,6 +45,7 @@ KAFKAS_OWN = {
 }
 
 
+@as_one_test
 @pytest.mark.parametrize(("key", "bounds"), BOUNDS.items())
 def test_defaults_and_bounds(key: str, bounds: tuple[int, int, int]) -> None:
     """Defaults and bounds are Kafka's; the bounds are inclusive, and what is beyond names key, bound and value."""
@@ -57,6 +59,7 @@ def test_defaults_and_bounds(key: str, bounds: tuple[int, int, int]) -> None:
         Config.from_properties({key: str(highest + 1)})
 
 
+@as_one_test
 @pytest.mark.parametrize("key", NUMBERS)
 @pytest.mark.parametrize("value", ["", "abc", "1.5", "1e3", "0x10", None, [1]])
 def test_no_number(key: str, value: object) -> None:
@@ -72,6 +75,7 @@ def test_wrong_types(value: object) -> None:
         Config(group_max_size=value)
 
 
+@as_one_test
 @pytest.mark.parametrize("key", ["group.max.size", "group_max_size", " group.max.size "])
 @pytest.mark.parametrize("value", [7, "7", " 7 "])
 def test_spellings(key: str, value: str | int) -> None:
@@ -124,6 +128,7 @@ def test_consumer_groups_have_the_defaults_of_kafka() -> None:
     assert {key: properties[key] for key in properties if key.startswith(prefixes)} == KAFKAS_OWN
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("key", "text", "value"),
     [
@@ -142,6 +147,7 @@ def test_texts(key: str, text: str, value: object) -> None:
     assert getattr(Config.from_properties({key: text}), key.replace(".", "_")) == value
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("properties", "message"),
     [
@@ -165,6 +171,7 @@ def test_refused_texts(properties: dict[str, str], message: str) -> None:
         Config.from_properties(properties)
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("properties", "message"),
     [

@@ -27,6 +27,7 @@ from groupcoord.core.messages import (
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.core.replies import Reply
 from tests.subclasses import subclasses
+from tests.tables import as_one_test
 
 from .driver import Driver, Group
 
@@ -73,6 +74,7 @@ UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 LOG_ERROR, SEEN = ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("response", "refusal"),
     [

@@ -12,6 +12,7 @@ from groupcoord.core.classic.member import MemberMetadata, Parked
 from groupcoord.core.records import GroupMetadataRecord
 from groupcoord.core.timers import Timer, TimerKey, TimerKind
 from tests.core.driver import protocols_of
+from tests.tables import as_one_test
 
 
 def member(member_id: str, *names: str, instance: str | None = None, rebalance_ms: int = 1_000) -> MemberMetadata:
@@ -114,6 +115,7 @@ def test_waiting_joins() -> None:
     assert (group.waiting_joins, group.all_joined) == (0, False)
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("member_id", "instance", "error"),
     [
@@ -136,6 +138,7 @@ def test_identify(member_id: str, instance: str | None, error: ErrorCode | None)
 # ---------------------------------------------------------------- vote and leader
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("lists", "chosen"),
     [
@@ -239,6 +242,7 @@ BREAKS: dict[str, Callable[[GroupMetadata], object]] = {
 }
 
 
+@as_one_test
 @pytest.mark.parametrize("rule", BREAKS)
 def test_check_finds(rule: str) -> None:
     """A group that contradicts itself is found out, and the message names the rule."""

@@ -23,6 +23,7 @@ from groupcoord.core.java.hashing import (
     uuid_hash,
     uuid_sort_key,
 )
+from tests.tables import as_one_test
 
 GOLDEN = [
     ("", 0, 0),
@@ -37,6 +38,7 @@ GOLDEN = [
 ]
 
 
+@as_one_test
 @pytest.mark.parametrize(("text", "value", "partition"), GOLDEN)
 def test_golden_values(text: str, value: int, partition: int) -> None:
     """The hash counts UTF-16 units and wraps; the absolute value of -2^31 is 0."""
@@ -63,6 +65,7 @@ def test_every_group_has_a_partition(group_id: str, count: int) -> None:
     assert 0 <= partition_for(group_id, count) < count
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("names", "order"),
     [

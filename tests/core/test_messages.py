@@ -13,6 +13,7 @@ from groupcoord.core import messages
 from groupcoord.core.messages import ConsumerGroupHeartbeat
 from groupcoord.core.messages.request import GroupRequest, Request
 from tests.subclasses import subclasses
+from tests.tables import as_one_test
 
 
 def kinds(parent: type[Request] = Request) -> Iterator[type[Request]]:
@@ -50,6 +51,7 @@ def test_every_request_for_one_group_has_its_handler(coordinator: GroupCoordinat
     assert refused == of_groups
 
 
+@as_one_test
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_a_request_carries_the_type_of_its_response(kind: type[Request]) -> None:
     """It is that of its own name, and one of the responses."""
@@ -59,6 +61,7 @@ def test_a_request_carries_the_type_of_its_response(kind: type[Request]) -> None
     assert response in typing.get_args(messages.Response)
 
 
+@as_one_test
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_a_request_is_small(kind: type[Request]) -> None:
     """It has slots alone, whatever it inherits: there are very many of them."""

@@ -13,6 +13,7 @@ from groupcoord.core.records import (
     TransactionMarker,
     topic_of_record,
 )
+from tests.tables import as_one_test
 
 PLAIN, COMMIT, ABORT, TOMBSTONE = "plain", "commit", "abort", "tombstone"
 
@@ -44,6 +45,7 @@ def committed(cache: OffsetCache) -> int | None:
     return None if found is None else found.logged(0)[1].offset
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("steps", "offset", "is_unstable"),
     [

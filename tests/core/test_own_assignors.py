@@ -13,6 +13,7 @@ from groupcoord.messages import ConsumerGroupDescribe, ConsumerGroupHeartbeat, C
 from groupcoord.testing import check_assignor
 from groupcoord.testing.topics import Topics
 from tests.core.own_assignors import Deal, Uniform
+from tests.tables import as_one_test
 
 DEAL = "tests.core.own_assignors:Deal"
 
@@ -80,6 +81,7 @@ def test_the_setting_as_text() -> None:
     assert config.to_properties()["group.consumer.assignors"] == f"uniform,{DEAL}"
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("named", "problem"),
     [

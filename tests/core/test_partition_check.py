@@ -11,6 +11,7 @@ from groupcoord import InvariantError
 from groupcoord.core.records import GroupMetadataRecord
 from groupcoord.core.timers import Timer, TimerKey, TimerKind
 from tests.core.driver import Driver, Group
+from tests.tables import as_one_test
 
 
 def _misplaced(driver: Driver) -> None:
@@ -50,6 +51,7 @@ def _of_another_generation(driver: Driver) -> None:
     hard.groups["group"] = {record.key: (0, record)}
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("break_it", "message"),
     [

@@ -7,6 +7,7 @@ import pytest
 from groupcoord import ErrorCode
 from groupcoord.core.offsets import producers
 from groupcoord.core.offsets.producers import Producers
+from tests.tables import as_one_test
 
 OLD, FENCED, NONE = (
     ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -15,6 +16,7 @@ OLD, FENCED, NONE = (
 )
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("epoch", "coordinator_epoch", "error"),
     [(4, 9, OLD), (4, 2, OLD), (5, 3, NONE), (5, 4, NONE), (6, 3, NONE), (5, 2, FENCED), (6, -1, FENCED)],

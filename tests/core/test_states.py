@@ -10,6 +10,7 @@ from groupcoord import GroupState
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.classic.states import LEGAL_TRANSITIONS, check_transition
 from groupcoord.errors import IllegalTransitionError
+from tests.tables import as_one_test
 
 EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GroupState
 LEGAL = {
@@ -26,6 +27,7 @@ LEGAL = {
 }
 
 
+@as_one_test
 @pytest.mark.parametrize(("current", "target"), list(itertools.product(GroupState, GroupState)), ids=lambda s: s.value)
 def test_every_move(current: GroupState, target: GroupState) -> None:
     """A legal move is made and remembered; any other raises and leaves the group as it was."""

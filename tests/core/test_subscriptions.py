@@ -7,10 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groupcoord.core.consumer_protocol import subscribed_topics
+from tests.tables import as_one_test
 
 ORDERS = b"\x00\x00\x00\x00\x00\x01\x00\x06orders\xff\xff\xff\xff"
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("subscription", "topics"),
     [
@@ -28,6 +30,7 @@ def test_readable(subscription: bytes, topics: set[str]) -> None:
     assert subscribed_topics([subscription]) == topics
 
 
+@as_one_test
 @pytest.mark.parametrize(
     "subscription",
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from groupcoord.core.java.xxh3 import xxh3_64
+from tests.tables import as_one_test
 
 SAMPLE = bytes(number * number * 7 + number * 3 + (number >> 8) & 255 for number in range(5000))
 
@@ -45,6 +46,7 @@ GOLDEN = [
 ]
 
 
+@as_one_test
 @pytest.mark.parametrize(("size", "value"), GOLDEN)
 def test_golden_values(size: int, value: int) -> None:
     """Short, middle, long and very long input each go their own way; the borders between them are here."""

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.tables import as_one_test
+
 from .markdown import DOCS, PAGES, blocks, links, prose, run_page
 
 EXECUTED = (
@@ -24,6 +26,7 @@ EXECUTED = (
 )
 
 
+@as_one_test
 @pytest.mark.parametrize("name", EXECUTED)
 def test_code_runs_as_printed(name: str) -> None:
     """The Python blocks of a page run in order as one session, and print what the page shows."""
@@ -37,6 +40,7 @@ def test_the_tutorial_has_code() -> None:
     assert len(blocks(DOCS / "tutorial.md", "python")) >= 10
 
 
+@as_one_test
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     """Every relative link names a file of the checkout, and a heading in it."""
@@ -67,6 +71,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+@as_one_test
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_pages_are_reached_from_the_readme(page: Path) -> None:
     """Nothing is written that nobody can find."""

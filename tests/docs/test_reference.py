@@ -21,6 +21,7 @@ from groupcoord.config.settings import Number
 from groupcoord.core import events
 from groupcoord.log_store import LogStoreError
 from tests.subclasses import subclasses
+from tests.tables import as_one_test
 
 from .markdown import DOCS, ROOT, table_rows
 from .message_fields import PAGE, page
@@ -46,6 +47,7 @@ def test_the_table_of_settings_is_that_of_config() -> None:
     assert [row[:4] for row in table_rows(REFERENCE, "Settings")] == expected
 
 
+@as_one_test
 @pytest.mark.parametrize("row", list(table_rows(REFERENCE, "Settings")), ids=lambda row: row[0])
 def test_settings_without_effect_are_marked(row: list[str]) -> None:
     """A key is marked as without effect if no code reads it, and only then."""
@@ -56,6 +58,7 @@ def test_settings_without_effect_are_marked(row: list[str]) -> None:
     assert row[4].startswith(NO_EFFECT) != is_read
 
 
+@as_one_test
 @pytest.mark.parametrize(
     "module",
     [
@@ -104,6 +107,7 @@ def test_every_command_has_a_section() -> None:
         assert f"\n### groupcoord {command}\n" in TEXT
 
 
+@as_one_test
 @pytest.mark.parametrize("command", sorted(COMMANDS))
 def test_every_option_is_named(command: str) -> None:
     """What a command's ``--help`` offers is in its section."""

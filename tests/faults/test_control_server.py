@@ -24,6 +24,7 @@ from groupcoord.testing.faults.cluster import Cluster
 from groupcoord.testing.faults.control_server import BODY_BYTES_MAX, TYPES, WORDS, ControlServer
 from tests.host.serving import DEADLINE_S, serve
 from tests.host.wire_world import HEARTBEAT, wire_frame
+from tests.tables import as_one_test
 
 DAY_MS = 24 * 3_600_000
 
@@ -154,6 +155,7 @@ def answers(*asked: tuple[str, str, object, dict[str, str]]) -> list[tuple[int, 
     return asyncio.run(run())
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("path", "body", "message"),
     [

@@ -12,6 +12,7 @@ from groupcoord.testing.faults.error_answers import REFUSALS, refuse, refuse_top
 from groupcoord.wire import Answered, decode_request, encode_response
 from groupcoord.wire.broker_messages import Fetch, MetadataBroker, MetadataPartition, MetadataResponse, MetadataTopic
 from groupcoord.wire.registry import APIS
+from tests.tables import as_one_test
 from tests.wire.kio_client import read_response, versions_of
 from tests.wire.sample_frames import FRAMES
 
@@ -36,6 +37,7 @@ def test_every_api_can_fail() -> None:
     assert {kind.__name__ for kind in REFUSALS} == {api.name for api in APIS.values()} - {"Metadata"}
 
 
+@as_one_test
 @pytest.mark.parametrize("api_key", sorted(APIS.keys() - {METADATA}))
 def test_the_error_is_where_clients_look(api_key: int) -> None:
     """Whatever entries the answer has, each carries the error; one without entries carries it at the top."""

@@ -15,6 +15,7 @@ from groupcoord.analysis.history.lag import (
     partition_status,
     time_lag,
 )
+from tests.tables import as_one_test
 
 OK, WARN, ERR, STOP, STALL, REWIND = LagStatus
 
@@ -25,6 +26,7 @@ def window(*commits: tuple[int, int | None]) -> list[WindowCommit]:
     return [WindowCommit(first_ms + 1_000 * index, *commit) for index, commit in enumerate(commits)]
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("commits", "lag", "status"),
     [

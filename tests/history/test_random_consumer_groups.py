@@ -20,6 +20,7 @@ from groupcoord.analysis.history.ownership import SWAP
 from groupcoord.core.consumer.group import ConsumerGroup
 from groupcoord.core.events import Cause, Event, MemberRemoved, MemberReplaced, RebalanceStarted
 from groupcoord.records.structures import uuid_text
+from tests.tables import as_one_test
 
 from .consumer_story import CREW, NEVER_MS, Story, write_story
 from .test_consumer_groups import Rows, read
@@ -82,6 +83,7 @@ def pairs(topics: list[Row]) -> set[tuple[str, int]]:
     return {(one["topic_id"], number) for one in topics for number in one["partitions"]}
 
 
+@as_one_test
 @pytest.mark.parametrize("seed", range(8))
 def test_random_stories(seed: int, tmp_path: Path) -> None:
     """The history ends where the coordinator is, and its rows fit together."""

@@ -14,6 +14,7 @@ from groupcoord import ErrorCode, MemoryLogStore
 from groupcoord.log_store import LogStoreError
 from tests.host.rules import errors
 from tests.host.wire_world import COMMIT, FOLLOWER, JOIN, LEADER, STATIC, SYNC, Body, World, offset
+from tests.tables import as_one_test
 
 TOLD = {
     "UNKNOWN_TOPIC_OR_PARTITION": "COORDINATOR_NOT_AVAILABLE",
@@ -103,6 +104,7 @@ REQUESTS: list[tuple[str, str, Callable[[World], Body], Callable[[Body], str]]] 
 ]
 
 
+@as_one_test
 @pytest.mark.parametrize(("error", "told"), TOLD.items())
 @pytest.mark.parametrize(("state", "send", "read"), [row[1:] for row in REQUESTS], ids=[row[0] for row in REQUESTS])
 def test_refused_appends(
@@ -115,6 +117,7 @@ def test_refused_appends(
     assert read(send(world)) == told
 
 
+@as_one_test
 @pytest.mark.parametrize(("error", "told"), TOLD_OF_MARKERS.items())
 def test_refused_markers(error: str, told: str) -> None:
     """WriteTxnMarkers passes the log's trouble on, and knows no trouble of a group coordinator."""

@@ -31,6 +31,7 @@ from tests.host.kafka_bytes import (
     string,
     sync,
 )
+from tests.tables import as_one_test
 
 LIMIT = 20_000
 
@@ -162,6 +163,7 @@ def test_a_request_that_is_never_answered_leaves_the_connection_waiting() -> Non
     assert follower.closing is None
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("data", "reason"),
     [

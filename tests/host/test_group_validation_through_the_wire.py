@@ -6,6 +6,7 @@ import pytest
 
 from groupcoord import ErrorCode
 from tests.host.wire_world import Body, World
+from tests.tables import as_one_test
 
 SHARD_ERRORS = [
     ("loading", "COORDINATOR_LOAD_IN_PROGRESS"),
@@ -84,6 +85,7 @@ def test_list_groups_with_names_that_match_nothing(states: tuple[str, ...], type
     ] == ["g"]
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("state", "group_ids", "errors"),
     [
@@ -117,6 +119,7 @@ MALFORMED = (
 )
 
 
+@as_one_test
 @pytest.mark.parametrize("key_type", [-1, SHARE, 3, 127])
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_find_coordinator_of_an_unknown_type(version: int, key_type: int) -> None:

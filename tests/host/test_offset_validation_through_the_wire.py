@@ -20,6 +20,7 @@ from tests.host.wire_world import (
     World,
     offset,
 )
+from tests.tables import as_one_test
 
 SHARD_ERRORS = [
     ("loading", "COORDINATOR_LOAD_IN_PROGRESS"),
@@ -82,6 +83,7 @@ MEMBER_ERRORS = [
 ]
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("state", "changes", "error"),
     [
@@ -117,6 +119,7 @@ def test_commit_to_an_absent_group_in_old_versions(version: int) -> None:
     assert results(answer) == [("t", [(0, "ILLEGAL_GENERATION")])]
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("version", "topics", "expected"),
     [
@@ -188,6 +191,7 @@ def test_fetch_of_a_log_partition(state: str, error: str) -> None:
         assert world.ask(9, version, fetch_body()) == {"groups": [{"group_id": "g", "topics": [], "error_code": code}]}
 
 
+@as_one_test
 @pytest.mark.parametrize("state", ["absent", "stable"])
 @pytest.mark.parametrize("member", [{}, {"member_id": "m", "member_epoch": 99}, {"member_id": "", "member_epoch": -1}])
 def test_fetch_needs_no_member(state: str, member: Body) -> None:
@@ -226,6 +230,7 @@ def delete_body(*topics: tuple[str, tuple[int, ...]], group_id: str = "g") -> Bo
     }
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("state", "group_id", "error"),
     [
@@ -269,6 +274,7 @@ def plain(changes: Body) -> Body:
     return {("generation_id" if name.startswith("generation") else name): value for name, value in changes.items()}
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("state", "changes", "error"),
     [
@@ -291,6 +297,7 @@ def test_commit_in_a_transaction(state: str, changes: Body, error: str) -> None:
     assert results(answer) == [("t", [(2, error), (0, error)])]
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("version", "changes", "error"),
     [

@@ -26,6 +26,7 @@ from groupcoord.wire.broker_messages import (
 from groupcoord.wire.cluster_messages import TopicPartitions
 from groupcoord.wire.transaction_messages import DescribeProducers
 from tests.host.data_world import NO_ID, START_MS, DataWorld, batch, fetch_of, part, partitions_of, records_of
+from tests.tables import as_one_test
 
 
 @pytest.fixture
@@ -177,6 +178,7 @@ def end(world: DataWorld, *, committed: bool, epoch: int = 0) -> None:
     assert world.data.append_marker("one", 0, TransactionMarker(7, epoch, committed)) is ErrorCode.NONE
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("said", "version", "error"),
     [

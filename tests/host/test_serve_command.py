@@ -18,6 +18,7 @@ from groupcoord.storage import segment_store
 from groupcoord.storage.compaction import CompactionSettings
 from tests.host.kafka_bytes import array, correlation_ids, frame, heartbeat, metadata, string
 from tests.host.serving import COMMAND, DEADLINE_S, serve
+from tests.tables import as_one_test
 
 
 def refused(*arguments: str) -> tuple[int, str]:
@@ -88,6 +89,7 @@ def test_the_number_of_offsets_partitions_is_kept(tmp_path: Path) -> None:
     assert "offsets.topic.num.partitions is 3" in errors
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [

@@ -25,6 +25,7 @@ from groupcoord.host import server as server_module
 from groupcoord.host.server import Server
 from tests.host.kafka_bytes import correlation_ids, fetch, heartbeat, join, metadata
 from tests.host.wire_world import COMMIT, offset, wire_frame
+from tests.tables import as_one_test
 
 DEADLINE_S = 10.0
 WIDE_OFFSET = offset(0, metadata="m" * 4_000)
@@ -302,6 +303,7 @@ def test_a_large_answer_takes_little_memory(run: Any) -> None:
     run(test())
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("version", "expected"),
     [
@@ -513,6 +515,7 @@ def test_the_store_is_flushed_by_time(run: Any) -> None:
     run(test())
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("address", "expected"),
     [

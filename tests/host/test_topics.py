@@ -11,6 +11,7 @@ import pytest
 
 from groupcoord.broker.topics.registry import TopicError, TopicFileError, TopicRegistry, check_topic_name
 from groupcoord.errors import ErrorCode
+from tests.tables import as_one_test
 
 
 def create(registry: TopicRegistry, name: str, partition_count: int = 1) -> None:
@@ -24,6 +25,7 @@ def test_legal_names(name: str) -> None:
     check_topic_name(name)
 
 
+@as_one_test
 @pytest.mark.parametrize("name", ["", ".", "..", "x" * 250, "with space", "ü", "a/b", "a\n", "٣"])
 def test_illegal_names(name: str) -> None:
     """Every other name is INVALID_TOPIC_EXCEPTION."""
@@ -170,6 +172,7 @@ CLUSTER = "AAAAAAAAAAAAAAAAAAAAAQ"
 ID = "00000000-0000-0000-0000-000000000007"
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [

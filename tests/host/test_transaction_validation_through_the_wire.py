@@ -15,6 +15,7 @@ from groupcoord.wire import primitives, schema
 from tests.host.driving import drain, feed
 from tests.host.rules import errors
 from tests.host.wire_world import NO_ID, OTHER_ID, TOPIC_ID, U_ID, Body, World, offset
+from tests.tables import as_one_test
 from tests.wire.txn_offset_commit_v6 import TxnOffsetCommitRequestV6, TxnOffsetCommitResponseV6
 
 NOBODY: Body = {"producer_id": -1, "producer_epoch": -1}
@@ -29,6 +30,7 @@ def row(name: str, *values: object) -> object:
 # ---------------------------------------------------------------- InitProducerId
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("version", "changes", "error"),
     [
@@ -178,6 +180,7 @@ def mark(world: World, topic: str, *indexes: int, **changes: object) -> list[str
     return [error for _, found in errors(written["topics"]) for _, error in found]
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("state", "changes", "error"),
     [
@@ -197,6 +200,7 @@ def test_markers(state: str, changes: Body, error: str) -> None:
     assert mark(world, "nope", 0) == [UNKNOWN]
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("changes", "error"),
     [

@@ -20,6 +20,7 @@ from tests.host.wire_world import (
     Body,
     World,
 )
+from tests.tables import as_one_test
 
 OTHER_PROTOCOL = ({"name": "sticky", "metadata": b""},)
 FULL = {"group_max_size": 3}
@@ -32,6 +33,7 @@ def row(name: str, *values: object) -> object:
 # ---------------------------------------------------------------- JoinGroup
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("state", "changes", "error", "echoed"),
     [
@@ -126,6 +128,7 @@ def test_join(state: str, changes: Body, error: str, echoed: str) -> None:
     assert world.ask(11, 9, JOIN | changes) == refused_join(error, echoed)
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("state", "changes"),
     [
@@ -209,6 +212,7 @@ def test_a_new_member_that_waits_too_long_is_refused() -> None:
 # ---------------------------------------------------------------- SyncGroup
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("state", "changes", "error"),
     [
@@ -275,6 +279,7 @@ def test_a_waiting_sync_is_refused(event: Body | None, error: str, error_of_othe
 # ---------------------------------------------------------------- Heartbeat
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("state", "changes", "error"),
     [
@@ -308,6 +313,7 @@ def test_heartbeat(state: str, changes: Body, error: str) -> None:
 # ---------------------------------------------------------------- LeaveGroup
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("state", "members", "errors"),
     [

@@ -12,6 +12,7 @@ import trustme
 
 from groupcoord.config.client_properties import Address, ClientProperties, parse_address
 from groupcoord.errors import ConfigError
+from tests.tables import as_one_test
 
 SCRAM = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="ann" password="a \\"b\\";c";'
 
@@ -85,6 +86,7 @@ def test_secrets_are_hidden() -> None:
     assert "hidden" not in str(refused.value)
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("properties", "message"),
     [

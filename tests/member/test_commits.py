@@ -34,6 +34,7 @@ from groupcoord.messages import (
     SyncGroupResponse,
     TopicResult,
 )
+from tests.tables import as_one_test
 
 from .script import FOREVER_MS, GROUP, MEMBER_ID, TOPIC, Script, partitions
 
@@ -278,6 +279,7 @@ def test_the_group_rebalances_while_a_commit_is_on_its_way() -> None:
     assert script.member.assignment == (P0,)
 
 
+@as_one_test
 @pytest.mark.parametrize("code", [E.ILLEGAL_GENERATION, E.UNKNOWN_MEMBER_ID, E.FENCED_INSTANCE_ID])
 @pytest.mark.parametrize("phase", ["preparing", "completed"])
 def test_a_stale_commit_is_refused(code: ErrorCode, phase: str) -> None:

@@ -25,6 +25,7 @@ from groupcoord.messages import (
     LeaveGroupResponse,
     OffsetCommit,
 )
+from tests.tables import as_one_test
 
 from .script import GROUP, MEMBER_ID, Script, partitions
 
@@ -313,6 +314,7 @@ def test_a_consumer_without_a_group() -> None:
     assert script.names() == ["Closed"]
 
 
+@as_one_test
 @pytest.mark.parametrize("first", ["subscribe", "subscribe_pattern", "assign"])
 @pytest.mark.parametrize("second", ["subscribe", "subscribe_pattern", "assign"])
 def test_subscriptions_exclude_each_other(first: str, second: str) -> None:

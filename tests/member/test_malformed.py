@@ -34,6 +34,7 @@ from groupcoord.messages import (
     SyncGroupResponse,
     TopicResult,
 )
+from tests.tables import as_one_test
 
 from .script import GROUP, MEMBER_ID, NODE, TOPIC, Script, partitions
 
@@ -132,6 +133,7 @@ MALFORMED: list[tuple[Callable[[], Script], type, Any, str]] = [
 ]
 
 
+@as_one_test
 @pytest.mark.parametrize(("come", "kind", "answer", "words"), MALFORMED)
 def test_a_malformed_answer(come: Callable[[], Script], kind: type, answer: Any, words: str) -> None:
     """One event says what is wrong; after it the member is silent."""
@@ -145,6 +147,7 @@ def test_a_malformed_answer(come: Callable[[], Script], kind: type, answer: Any,
     assert script.kinds() == []
 
 
+@as_one_test
 @pytest.mark.parametrize("state", MemberState)
 @pytest.mark.parametrize("target", MemberState)
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 
 from groupcoord.errors import ConfigError
 from groupcoord.member import Member, MemberConfig, RebalanceProtocol
+from tests.tables import as_one_test
 
 
 def test_defaults() -> None:
@@ -50,6 +51,7 @@ def test_keys_and_values_of_a_properties_file() -> None:
     assert MemberConfig.from_properties(config.to_properties()) == config
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("properties", "words"),
     [

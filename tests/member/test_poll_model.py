@@ -34,6 +34,7 @@ from groupcoord.messages import (
     OffsetFetch,
     SyncGroup,
 )
+from tests.tables import as_one_test
 
 from .script import GROUP, MEMBER_ID, NODE, START_MS, Script, partitions
 
@@ -368,6 +369,7 @@ def test_waits_have_no_jitter_unless_a_source_is_given() -> None:
 # ---------------------------------------------------------------- back-off
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("initial_ms", "longest_ms", "attempts", "random", "expected"),
     [

@@ -45,6 +45,7 @@ from groupcoord.messages import (
     SyncGroupResponse,
     TopicResult,
 )
+from tests.tables import as_one_test
 
 from .script import GROUP, NODE, TOPIC, Script, partitions, subscription
 
@@ -199,6 +200,7 @@ def other() -> JoinedMember:
     return JoinedMember("other", None, subscription(TOPIC))
 
 
+@as_one_test
 @pytest.mark.parametrize("seed", range(LIVES))
 def test_a_random_life(seed: int) -> None:
     """Through errors, nonsense, lost connections and pauses it keeps its rules; once all is well, it gets its share."""

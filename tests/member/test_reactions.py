@@ -37,6 +37,7 @@ from groupcoord.messages import (
     SyncGroup,
     SyncGroupResponse,
 )
+from tests.tables import as_one_test
 
 from .script import GROUP, MEMBER_ID, Script, partitions
 
@@ -266,6 +267,7 @@ def check_fail(script: Script, case: Case) -> None:
     assert script.kinds() == []
 
 
+@as_one_test
 @pytest.mark.parametrize("case", cases_of(TABLE), ids=name_of)
 def test_reaction(case: Case) -> None:
     """The member does what the table says, and ``reaction_to`` tells users the same."""

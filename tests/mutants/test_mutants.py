@@ -9,6 +9,7 @@ import pytest
 from tests.mutants.catalogue import Mutant
 from tests.mutants.consumer_groups import CONSUMER_GROUP_MUTANTS
 from tests.mutants.run import ALL_MUTANTS, ROOT, try_mutant
+from tests.tables import as_one_test
 
 CONSUMER_GROUP_MUTANTS_MIN = 80
 SAMPLE = {
@@ -19,6 +20,7 @@ SAMPLE = {
 """A few bugs, and for each the part of the suite that notices it first: all that comes before would be run in vain."""
 
 
+@as_one_test
 @pytest.mark.parametrize("mutant", ALL_MUTANTS, ids=lambda mutant: mutant.name)
 def test_the_bug_can_be_made(mutant: Mutant) -> None:
     """A mutant's text stands exactly once in its file, and replacing it gives valid Python."""

@@ -27,6 +27,7 @@ from groupcoord.records.batches import (
 )
 from groupcoord.records.codec import decode_record
 from groupcoord.records.compression import Compression
+from tests.tables import as_one_test
 
 TWO_RECORDS = bytes.fromhex(
     "000000000000000a00000043ffffffff02e1e25ff800000000000100000000000003e800000000000003edffffffffffffffffffffffffffff"
@@ -228,6 +229,7 @@ def test_crc_may_go_unchecked() -> None:
     assert len(list(batch.records())) == 2
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
@@ -250,6 +252,7 @@ def test_impossible_headers(changed: bytes, reason: str) -> None:
     assert raised.value.position == 0
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("records", "reason"),
     [
@@ -295,6 +298,7 @@ COMPRESSORS: list[tuple[int, Callable[[bytes], bytes]]] = [
 ]
 
 
+@as_one_test
 @pytest.mark.parametrize(("codec", "compress"), COMPRESSORS)
 def test_compressed_records(codec: int, compress: Callable[[bytes], bytes]) -> None:
     """Each codec and framing gives the records back; cutting the compressed bytes anywhere is an error."""
@@ -307,6 +311,7 @@ def test_compressed_records(codec: int, compress: Callable[[bytes], bytes]) -> N
             list(only_batch(compressed_batch(codec, blob[:end])).records())
 
 
+@as_one_test
 @pytest.mark.parametrize(("codec", "compress"), COMPRESSORS)
 def test_decompression_is_bounded(codec: int, compress: Callable[[bytes], bytes]) -> None:
     """Records that decompress to more than the limit are refused; just the limit is fine."""

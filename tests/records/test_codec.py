@@ -21,6 +21,7 @@ from groupcoord.core.records import (
     TransactionMarker,
 )
 from groupcoord.records.codec import RecordEncodingError, decode_control, decode_record, encode_record
+from tests.tables import as_one_test
 
 TOPIC_ID = UUID(bytes=bytes(range(1, 17)))
 OFFSET_KEY = bytes.fromhex("0001 0002 6731 0002 7431 00000003")
@@ -54,6 +55,7 @@ GOLDEN_OFFSETS = [
 ]
 
 
+@as_one_test
 @pytest.mark.parametrize(("value", "record"), GOLDEN_OFFSETS)
 def test_offset_golden(value: str, record: OffsetCommitRecord) -> None:
     """Each version of an offset's value decodes and encodes to the bytes of Kafka 4.4."""
@@ -231,6 +233,7 @@ UNKNOWN_RECORDS = [
 ]
 
 
+@as_one_test
 @pytest.mark.parametrize(("key", "value"), UNKNOWN_RECORDS)
 def test_unknown_types_are_kept(key: str, value: str | None) -> None:
     """A record of a type this module does not know keeps its bytes, both ways."""
@@ -249,6 +252,7 @@ def test_unknown_value_versions_are_kept(version: int) -> None:
         assert decode_record(key, changed) == OpaqueRecord(key, changed)
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("key", "value"),
     [(OFFSET_KEY, value) for value, _ in GOLDEN_OFFSETS]
@@ -265,6 +269,7 @@ def test_cut_and_prolonged_bytes_are_opaque(key: bytes, value: str) -> None:
     assert decode_record(key + b"\x00", whole) == OpaqueRecord(key + b"\x00", whole)
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("key", "value"),
     [
@@ -325,6 +330,7 @@ def test_unknown_key_version() -> None:
             encode_record(record)
 
 
+@as_one_test
 @pytest.mark.parametrize(
     "record",
     [

@@ -19,6 +19,7 @@ from groupcoord.records.codec import RecordEncodingError, decode_control, decode
 from groupcoord.records.commit_batch import encode_commit_batch, read_commits
 from groupcoord.records.compacted_batches import emptied, raw_records, rewritten
 from groupcoord.testing.logs import GeneratedLog, logs
+from tests.tables import as_one_test
 
 Pair = tuple[bytes, bytes | None]
 TIMESTAMP_MS = 1_700_000_000_000
@@ -82,6 +83,7 @@ def test_the_bytes_are_the_same(records: list[OffsetCommitRecord], base_offset: 
     assert quick == usual_way(base_offset, records, leader_epoch)
 
 
+@as_one_test
 @pytest.mark.parametrize("count", [63, 64, 65, 8_191, 8_192, 8_193])
 def test_large_commits_are_the_same(count: int) -> None:
     """Offsets inside the batch that need two or three bytes are written as such."""
@@ -168,6 +170,7 @@ def check(batch: Batch) -> bool:
     return found is not None
 
 
+@as_one_test
 @pytest.mark.parametrize("count", [1, 2, 63, 64, 65, 200])
 @pytest.mark.parametrize(
     ("topic_id", "version"),
@@ -227,6 +230,7 @@ def test_nothing_is_found_in_an_empty_batch() -> None:
     assert found_in(batch) == {}
 
 
+@as_one_test
 @pytest.mark.parametrize(
     "other",
     [

@@ -31,6 +31,7 @@ from groupcoord.core.records import (
     TopicPartitions,
 )
 from groupcoord.records.codec import RecordEncodingError, decode_record, encode_record
+from tests.tables import as_one_test
 
 from .broker_segment import segment_records
 from .consumer_group_records import consumer_group_records, consumer_group_tombstones
@@ -118,6 +119,7 @@ GOLDEN: list[tuple[str, str, ConsumerGroupRecord]] = [
 ]
 
 
+@as_one_test
 @pytest.mark.parametrize(("key", "value", "record"), GOLDEN)
 def test_golden(key: str, value: str, record: ConsumerGroupRecord) -> None:
     """Kafka's bytes are read as values, and written again; an absent tag stands for what is empty, not for null."""
@@ -135,6 +137,7 @@ def test_golden_bytes_of_every_kind() -> None:
     }
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("key", "tombstone"),
     [
@@ -153,6 +156,7 @@ def test_tombstones(key: str, tombstone: GroupTombstone) -> None:
     assert encode_record(tombstone) == (bytes.fromhex(key), None)
 
 
+@as_one_test
 @pytest.mark.parametrize(("key", "value", "record"), GOLDEN)
 def test_cut_and_prolonged_bytes_are_opaque(key: str, value: str, record: ConsumerGroupRecord) -> None:
     """Bytes that end early or go on too long, in key or value, are malformed wherever the cut is."""
@@ -165,6 +169,7 @@ def test_cut_and_prolonged_bytes_are_opaque(key: str, value: str, record: Consum
     assert decode_record(whole_key + b"\x00", whole) == OpaqueRecord(whole_key + b"\x00", whole)
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("key", "value"),
     [
@@ -192,6 +197,7 @@ def test_malformed_bytes_are_opaque(key: str, value: str) -> None:
     assert decode_record(key_bytes, value_bytes) == OpaqueRecord(key_bytes, value_bytes)
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("key", "value", "record"),
     [
@@ -216,6 +222,7 @@ def test_what_only_the_bytes_tell_is_kept(key: str, value: str, record: Consumer
     assert encode_record(decoded) == (key_bytes, value_bytes)
 
 
+@as_one_test
 @pytest.mark.parametrize(
     "record",
     [

@@ -10,6 +10,7 @@ import pytest
 from groupcoord.records.batches import CorruptBatchError, TruncatedBatchError, encode_batch, iter_batches
 from groupcoord.records.compression import Compression, repair_lz4_header
 from groupcoord.testing.log_bytes import encode_messages
+from tests.tables import as_one_test
 
 # Three records at offsets 100, 101 and 103 as Kafka 4.4's MemoryRecordsBuilder writes them, by format, codec and kind
 # of timestamp: a commit, a tombstone and an empty group.
@@ -117,6 +118,7 @@ def wrapped(inner: bytes, *, magic: int = 1, codec: int = 1) -> bytes:
     return with_crc(entry[:17] + bytes((codec,)) + entry[18:])
 
 
+@as_one_test
 @pytest.mark.parametrize(("magic", "codec", "kind"), list(GOLDEN))
 def test_golden(magic: int, codec: str, kind: str) -> None:
     """Offsets, timestamps, keys and values come out as Kafka's reader shows them."""
@@ -132,6 +134,7 @@ def test_golden(magic: int, codec: str, kind: str) -> None:
     assert max(batch.max_timestamp_ms for batch in found) == max(TIMES[magic, kind])
 
 
+@as_one_test
 @pytest.mark.parametrize(("magic", "codec", "kind"), [key for key in GOLDEN if key[1] in ("none", "gzip")])
 def test_the_generator_writes_what_kafka_writes(magic: int, codec: str, kind: str) -> None:
     """Messages made for tests are those of Kafka's writer; compressed ones hold the same, in other bytes."""
@@ -200,6 +203,7 @@ def test_crc_may_go_unchecked() -> None:
     assert list(batch.records()) == [(5, 1000, b"k", b"v")]
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("data", "reason"),
     [

@@ -16,6 +16,7 @@ from groupcoord.records.compression import Compression
 from groupcoord.records.range_checksums import DIRECT_BYTES_MAX, RangeChecksums
 from groupcoord.records.salvage import Damage, SoundBatch, find_batch, salvage_batches
 from groupcoord.testing.log_bytes import encode_any_batch, encode_messages
+from tests.tables import as_one_test
 
 RECORDS = [(3, 1_000, b"\x00\x01key", b"a value" * 4), (4, 1_001, b"\x00\x02group", None), (6, 1_002, None, b"")]
 FORMATS = [(2, codec) for codec in Compression] + [
@@ -77,6 +78,7 @@ def check_flips(magic: int, codec: Compression, masks: Callable[[int], list[int]
                 assert touched not in sound
 
 
+@as_one_test
 @pytest.mark.parametrize(("magic", "codec"), FORMATS)
 def test_a_flipped_byte_of_any_format(magic: int, codec: Compression) -> None:
     """Each byte of a batch in turn: the batches around it are read, its own only if its CRC doesn't cover it."""

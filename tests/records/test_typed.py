@@ -20,6 +20,7 @@ from groupcoord.records.describe import (
 )
 from groupcoord.records.schemas import SCHEMAS, RecordType
 from groupcoord.records.typed import TypedRecord, build_record, parse_record
+from tests.tables import as_one_test
 
 ID = "0102030405060708090a0b0c0d0e0f10"
 ID_TEXT = "AQIDBAUGBwgJCgsMDQ4PEA"
@@ -125,6 +126,7 @@ def as_bytes(record_type: int, key: str, value: str) -> tuple[bytes, bytes]:
     return record_type.to_bytes(2, "big") + bytes.fromhex(key), bytes.fromhex(value)
 
 
+@as_one_test
 @pytest.mark.parametrize(("record_type", "key", "value", "fields"), GOLDEN)
 def test_golden(record_type: int, key: str, value: str, fields: dict[str, Any]) -> None:
     """Kafka's bytes are read field by field, and written again; an absent tag is no null."""
@@ -153,6 +155,7 @@ def test_unknown_tags_are_kept() -> None:
     assert described["data"]["unknownTaggedFields"] == [{"tag": 140, "hex": "abcd"}]
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("record_type", "key", "value"),
     [
@@ -217,6 +220,7 @@ def test_control_records() -> None:
     assert (control_name(None), control_name(b"\x00")) == ("UNKNOWN", "UNKNOWN")
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("data", "described"),
     [
@@ -308,6 +312,7 @@ def test_bytes_of_classic_members_of_consumer_groups() -> None:
 GROUP_EPOCH = TypedRecord(RecordType.CONSUMER_GROUP_METADATA, {"groupId": "g1"}, 0, {"epoch": 1})
 
 
+@as_one_test
 @pytest.mark.parametrize(
     "record",
     [

@@ -29,6 +29,7 @@ from groupcoord.analysis.report.pictures import (
     state_class,
 )
 from groupcoord.analysis.report.style import FILLS, style_sheet
+from tests.tables import as_one_test
 
 from . import reports
 
@@ -127,6 +128,7 @@ def test_a_lone_log_partition_does_not_fill_the_picture() -> None:
     assert others["width"] <= COLUMN_WIDTH_MAX
 
 
+@as_one_test
 @pytest.mark.parametrize("count", [1, 24, 25, 50, 200, model.PARTITIONS_MAX, 3_000])
 def test_labels_of_log_partitions_do_not_overlap(count: int) -> None:
     """Many log partitions are labelled at round distances, with room for four digits between two labels."""

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.tables import as_one_test
+
 from .runner import ScriptError, play, replace_output
 
 FOLDER = Path(__file__).parent
@@ -13,6 +15,7 @@ SCRIPTS = sorted(FOLDER.glob("*.txt"))
 SCRIPTS_MIN = 60
 
 
+@as_one_test
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
 def test_script_prints_what_was_recorded(path: Path, request: pytest.FixtureRequest) -> None:
     """The commands of a script print what stands below them."""
@@ -25,6 +28,7 @@ def test_script_prints_what_was_recorded(path: Path, request: pytest.FixtureRequ
     assert printed == recorded
 
 
+@as_one_test
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
 def test_script_says_what_it_shows(path: Path) -> None:
     """A script begins with what it shows, and names the source of the rule."""

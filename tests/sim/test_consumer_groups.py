@@ -48,6 +48,7 @@ from groupcoord.sim import (
     rolling_restart,
 )
 from groupcoord.sim.cluster.log import ClusterLog
+from tests.tables import as_one_test
 
 from .worlds import consumer_group_world
 
@@ -82,6 +83,7 @@ def billing_of(world: World) -> ConsumerGroup | None:
     return consumer_group_of(coordinator, "billing")
 
 
+@as_one_test
 @pytest.mark.parametrize("name", FAULTS)
 def test_skipping_what_repeats_changes_nothing(name: str) -> None:
     """A consumer group with each fault tells the same with and without fast-forwarding, heartbeats and all."""
@@ -195,6 +197,7 @@ def test_a_topic_that_goes_and_that_an_expression_has_matched() -> None:
     assert any("rebalance: regular expression change" in line for line in lines)
 
 
+@as_one_test
 @pytest.mark.parametrize("on_consumer_protocol", [0, 1, 3], ids=["classic", "mixed", "consumer"])
 @pytest.mark.parametrize("down_ms", [0, 20_000])
 def test_a_topic_that_goes_and_comes_again(on_consumer_protocol: int, down_ms: int) -> None:
@@ -225,6 +228,7 @@ def test_a_topic_that_goes_for_good(on_consumer_protocol: int) -> None:
     assert max(figure.unowned_ms for figure in figures.values()) < 20_000
 
 
+@as_one_test
 @pytest.mark.parametrize("policy", MigrationPolicy)
 @pytest.mark.parametrize("first", GroupProtocol)
 def test_who_may_meet_in_a_group(first: GroupProtocol, policy: MigrationPolicy) -> None:

@@ -18,6 +18,7 @@ from groupcoord.sim.reports.axes import ticks
 from groupcoord.sim.reports.measures import MEASURES, Distribution, Measure, histogram
 from groupcoord.sim.reports.plots import BAR_HEIGHT_MIN, BAR_WIDTH_MAX, format_value, plot
 from groupcoord.sim.reports.runs import Run as SeedRun
+from tests.tables import as_one_test
 
 from .worlds import small_world
 
@@ -218,6 +219,7 @@ def test_plots_of_variants_have_the_same_axes() -> None:
         assert both.count(tick) == 2, tick
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("least", "most", "is_time", "found"),
     [

@@ -41,6 +41,7 @@ from groupcoord.sim.actors.foreign_records import FOREIGN
 from groupcoord.sim.kernel.scheduler import WORLD_RANK
 from groupcoord.sim.scenarios.faults import ConsumerFault
 from tests.subclasses import subclasses
+from tests.tables import as_one_test
 
 from .worlds import small_world
 
@@ -80,6 +81,7 @@ def trace_of(seed: int, options: WorldOptions) -> tuple[list[str], tuple[object,
     return lines, (outcome.digest, outcome.heartbeats, outcome.commits, outcome.rest_ms)
 
 
+@as_one_test
 @pytest.mark.parametrize("name", FAULTS)
 def test_skipping_what_repeats_changes_nothing(name: str) -> None:
     """A world with each fault has the same lines, digest, heartbeats and commits with and without fast-forwarding."""
@@ -192,6 +194,7 @@ def test_the_hash_seed_does_not_matter() -> None:
     assert len(printed) == 1
 
 
+@as_one_test
 @pytest.mark.parametrize("seed", range(12))
 def test_small_fleets_keep_every_law(seed: int) -> None:
     """Worlds with all faults on keep the laws and come to rest."""

@@ -22,6 +22,7 @@ from groupcoord.sim import (
 )
 from groupcoord.sim.actors.foreign_records import FOREIGN
 from groupcoord.sim.scenarios.toml_lines import line_numbers
+from tests.tables import as_one_test
 
 SCENARIOS = sorted((Path(__file__).parents[2] / "examples" / "scenarios").glob("*.toml"))
 
@@ -249,6 +250,7 @@ BAD_VISITORS = [
 ]
 
 
+@as_one_test
 @pytest.mark.parametrize(("old", "new", "message"), BAD_VISITORS, ids=[f"{new[:30]}" for _, new, _ in BAD_VISITORS])
 def test_complaints_about_other_clients_name_key_and_line(old: str, new: str, message: str) -> None:
     """Clients that are no consumers are checked as strictly as everything else."""
@@ -259,6 +261,7 @@ def test_complaints_about_other_clients_name_key_and_line(old: str, new: str, me
         parse_scenario(text)
 
 
+@as_one_test
 @pytest.mark.parametrize(("old", "new", "message"), BAD, ids=[f"{new[:30]}" for _, new, _ in BAD])
 def test_complaints_name_key_and_line(old: str, new: str, message: str) -> None:
     """Whatever is wrong, the message says where."""
@@ -294,6 +297,7 @@ def test_durations() -> None:
     assert [format_duration(ms) for ms in (5, 1_500, 90_000, 5_400_000)] == ["5 ms", "1.5 s", "1.5 min", "1.5 h"]
 
 
+@as_one_test
 @pytest.mark.parametrize("text", ["", "1", "s", "-1s", "1 s", "1.5s", "1s?", "367d", "9" * 13 + "d"])
 def test_what_is_no_duration(text: str) -> None:
     """Anything else is refused."""
@@ -319,6 +323,7 @@ def test_exactly_once() -> None:
     assert max(billing.values["transaction_open_ms"]) > 30_000
 
 
+@as_one_test
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
 def test_the_examples_are_scenarios(path: Path) -> None:
     """Each file in examples/scenarios is read without complaint."""

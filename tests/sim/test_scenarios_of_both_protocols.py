@@ -7,6 +7,7 @@ import re
 import pytest
 
 from groupcoord.sim import GroupProtocol, ProtocolChange, ScenarioError, TopicCreation, TopicDeletion, parse_scenario
+from tests.tables import as_one_test
 
 GOOD = """
 duration = "5m"
@@ -117,6 +118,7 @@ BAD = [
 ]
 
 
+@as_one_test
 @pytest.mark.parametrize(("old", "new", "message"), BAD, ids=[message[:40] for _, _, message in BAD])
 def test_complaints_name_the_key(old: str, new: str, message: str) -> None:
     """Whatever is wrong, the message says where."""

@@ -24,6 +24,7 @@ from groupcoord.log_store import LoadedCommits
 from groupcoord.storage import loading
 from groupcoord.storage.segment_store import SegmentLogStore
 from tests.storage.storage_logs import append
+from tests.tables import as_one_test
 
 ID = UUID("9e8a4cbc-b6e6-4127-9645-17433affd7c2")
 
@@ -55,6 +56,7 @@ def loaded(directory: Path, *appends: list[Record]) -> list[tuple[int, Record]]:
     return made
 
 
+@as_one_test
 @pytest.mark.parametrize("metadata", ["", "m" * 40])
 @pytest.mark.parametrize(
     ("version", "topic_id"), [(None, ID), (None, UUID(int=0)), (3, ID)], ids=["v4", "v4 without topic id", "v3"]
@@ -68,6 +70,7 @@ def test_the_last_commit_of_a_run_stays(tmp_path: Path, version: int | None, top
     assert loaded(tmp_path, *appends) == [(147 + place, record) for place, record in enumerate(appends[-1])]
 
 
+@as_one_test
 @pytest.mark.parametrize(
     "between",
     [

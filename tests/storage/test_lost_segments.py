@@ -14,6 +14,7 @@ from groupcoord.log_store import AppendOutcomeUnknownError, StorageError
 from groupcoord.storage.errors import LostSegmentError
 from groupcoord.storage.segment_store import CHECK_INTERVAL_MS, CHECKED_AT_ONCE, SegmentLogStore
 from tests.storage.storage_logs import append, commit, log_file, read
+from tests.tables import as_one_test
 
 
 def fail(*_: object) -> None:
@@ -73,6 +74,7 @@ def move_folder(path: Path) -> None:
     path.parent.rename(path.parent.with_name("elsewhere"))
 
 
+@as_one_test
 @pytest.mark.parametrize("harm", [Path.unlink, delete_folder, move_folder, replace, truncate, extend])
 def test_a_log_that_nobody_writes_is_looked_after(tmp_path: Path, harm: Harm) -> None:
     """Looking for failed partitions finds the loss as well, once."""

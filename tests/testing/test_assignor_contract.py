@@ -16,10 +16,12 @@ from groupcoord.assignors import (
     UniformAssignor,
 )
 from groupcoord.testing import check_assignor
+from tests.tables import as_one_test
 
 Assign = Callable[[GroupSpec], GroupAssignment]
 
 
+@as_one_test
 @pytest.mark.parametrize("assignor", [RangeAssignor(), UniformAssignor()], ids=lambda assignor: assignor.name)
 @pytest.mark.parametrize("seed", range(3))
 def test_our_assignors_keep_the_contract(assignor: Assignor, seed: int) -> None:
@@ -117,6 +119,7 @@ def takes_members_away(group: GroupSpec) -> GroupAssignment:
     return assignment
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("assign", "message"),
     [

@@ -10,6 +10,7 @@ import pytest
 from groupcoord import ManualClock, SystemClock
 from groupcoord.clock import Clock, LeapingClock
 from groupcoord.testing import check_clock
+from tests.tables import as_one_test
 
 
 def test_our_clocks_keep_the_contract() -> None:
@@ -36,6 +37,7 @@ def backwards() -> Callable[[], int]:
     return lambda: next(numbers)
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("now", "message"),
     [

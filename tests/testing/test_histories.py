@@ -22,6 +22,7 @@ from groupcoord.messages import (
     SyncGroupResponse,
 )
 from groupcoord.testing import History, histories
+from tests.tables import as_one_test
 
 GROUP_KEYS = {CLASSIC_GROUP_KEY: "converted", ConsumerGroupMetadataRecord.key: "converted back"}
 """The keys of the records that a group leaves behind when it changes its kind."""
@@ -113,6 +114,7 @@ def test_histories_get_somewhere() -> None:
     assert found == shared | {"left", "left a consumer group", "converted", "converted back"}
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -17,6 +17,7 @@ from groupcoord.storage.compaction import CompactionSettings
 from groupcoord.storage.segment_store import SegmentLogStore
 from groupcoord.testing.faulty_store import Answer
 from groupcoord.testing.log_store_contract import check_log_store
+from tests.tables import as_one_test
 
 
 @pytest.fixture
@@ -214,6 +215,7 @@ class IsNotEmpty(Faulty):
         return [LogRecord(OffsetCommitRecord("g", "t", 0, 0), 1, 0), *super().read(partition)]
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("make_store", "said"),
     [

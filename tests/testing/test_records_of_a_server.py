@@ -14,6 +14,7 @@ from groupcoord.testing import ConsumerRecord, ProducerRecord, RecordsRefusedErr
 from groupcoord.testing.asserting.partitioner import murmur2
 from groupcoord.testing.asserting.record_bytes import RecordFields, decode_records, encode_records
 from groupcoord.topic_logs.produced_batch import read_produced
+from tests.tables import as_one_test
 
 START_MS = 1_700_000_000_000
 CLIENTS_TIMEOUT_S = 60.0
@@ -140,6 +141,7 @@ def test_topics_are_named_or_counted() -> None:
     assert counts == {"orders": 2, "bills": 2, "payments": 3, "refunds": 2}
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [

@@ -67,6 +67,7 @@ from groupcoord.wire.broker_messages import (
     ProduceTopic,
 )
 from groupcoord.wire.feature_messages import ApiVersions
+from tests.tables import as_one_test
 
 START_MS = 1_700_000_000_000
 ORDERS_ID = UUID(int=7)
@@ -80,6 +81,7 @@ def name_of(topic_id: UUID) -> str | None:
     return "orders" if topic_id == ORDERS_ID else None
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("request_", "words"),
     [
@@ -109,6 +111,7 @@ def test_requests_in_a_few_words(request_: object, words: str) -> None:
     assert describe_request(request_, name_of) == words
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("answer", "words"),
     [

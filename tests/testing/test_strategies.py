@@ -16,6 +16,7 @@ from groupcoord.broker.topics.registry import check_topic_name
 from groupcoord.core.consumer_protocol import subscribed_topics
 from groupcoord.messages import ConsumerGroupHeartbeat, JoinGroup, LeaveGroup, OffsetCommit, Request
 from groupcoord.testing.registration import NAMES
+from tests.tables import as_one_test
 
 ORDERS = st.just("orders")
 
@@ -53,6 +54,7 @@ def test_arguments_reach_every_kind_of_request(request: Request) -> None:
     assert all(topic.name == "t" for topic in topics)
 
 
+@as_one_test
 @pytest.mark.parametrize("kind", sorted(NAMES, key=lambda kind: kind.__name__), ids=lambda kind: kind.__name__)
 def test_hypothesis_knows_our_requests(kind: type[Any]) -> None:
     """``st.from_type`` makes requests of every kind, and what it prints is Python that makes the same one."""
@@ -136,6 +138,7 @@ def test_departures_are_as_asked_for(request: LeaveGroup) -> None:
     assert (member.member_id, member.group_instance_id) == ("m", None)
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -159,6 +162,7 @@ def test_bad_arguments_are_named(make: Callable[[], object], message: str) -> No
         make()
 
 
+@as_one_test
 @pytest.mark.parametrize("name", testing.__all__)
 def test_every_exported_name_can_be_imported(name: str) -> None:
     """The names that the package lists are loaded when they are asked for."""

@@ -25,6 +25,7 @@ from groupcoord.topic_logs.produced_batch import read_produced
 from groupcoord.topic_logs.settings import TopicLogSettings
 from groupcoord.topic_logs.topic_logs import TopicLogs
 from tests.storage.dying_disk import DyingDisk, PowerFailure
+from tests.tables import as_one_test
 from tests.topic_logs.batches import NOW_MS, TOPIC
 from tests.topic_logs.disk import MEMORY_BYTES, Disk
 
@@ -327,6 +328,7 @@ def _sealed(data: bytes) -> bytes:
 # ---------------------------------------------------------------- crashes
 
 
+@as_one_test
 @pytest.mark.parametrize("step", range(14))
 def test_a_machine_that_dies_loses_nothing(tmp_path: Path, step: int) -> None:
     """Whichever file was renamed or deleted last: the log opens, and says the same as before."""

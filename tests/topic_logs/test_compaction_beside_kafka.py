@@ -13,6 +13,7 @@ from attrs import evolve
 
 from groupcoord.storage.cleaner import CleanerCheckpoint
 from groupcoord.topic_logs.settings import TopicLogSettings
+from tests.tables import as_one_test
 from tests.topic_logs.batches import TOPIC
 from tests.topic_logs.compacted_histories import DELETE_RETENTION_MS, Files, Phase, content, load
 from tests.topic_logs.disk import Disk
@@ -54,6 +55,7 @@ def compared(ours: dict[str, list[object]], theirs: dict[str, list[object]]) -> 
     return found
 
 
+@as_one_test
 @pytest.mark.parametrize("phase", [phase for history in load(RECORDED) for phase in history])
 def test_what_kafka_left(phase: Phase, tmp_path: Path) -> None:
     """The same batches in the same segments, and the same aborted transactions beside them."""

@@ -18,6 +18,7 @@ from groupcoord.topic_logs.log_memory import LogMemory
 from groupcoord.topic_logs.partition_log import PartitionLog
 from groupcoord.topic_logs.produced_batch import COPIED_BYTES
 from groupcoord.topic_logs.settings import TopicLogSettings
+from tests.tables import as_one_test
 from tests.topic_logs.batches import NOW_MS, TOPIC, numbered, produced
 from tests.topic_logs.disk import MEMORY_BYTES, Disk
 
@@ -93,6 +94,7 @@ def test_memory_and_disk_say_the_same(tmp_path: Path) -> None:
     assert len(writer.disk.log()._segments) > 2
 
 
+@as_one_test
 @pytest.mark.parametrize("bytes_max", [0, BATCH_HEADER_BYTES, 100, 3_000, 7_000, 40_000, AHEAD_BYTES_MAX + 1])
 def test_reading_batch_by_batch(tmp_path: Path, bytes_max: int) -> None:
     """Who goes on where the last batch ended reads what memory gives, however much at a time, and up to any offset."""
@@ -168,6 +170,7 @@ def test_a_clean_start_reads_no_batches(tmp_path: Path, monkeypatch: pytest.Monk
     writer.compare()
 
 
+@as_one_test
 @pytest.mark.parametrize("suffix", [".index", ".timeindex", ".snapshot"])
 @pytest.mark.parametrize("tamper", [Path.unlink, lambda path: path.write_bytes(b"\0" * 24)], ids=["missing", "blank"])
 def test_what_is_missing_is_made_anew(tmp_path: Path, suffix: str, tamper: Callable[[Path], None]) -> None:

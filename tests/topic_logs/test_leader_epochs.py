@@ -16,6 +16,7 @@ from groupcoord.conformance.sockets import SocketServer
 from groupcoord.testing.server import ServerThread
 from groupcoord.topic_logs.leader_epochs import LeaderEpochs
 from groupcoord.topic_logs.settings import DEFAULT_SETTINGS
+from tests.tables import as_one_test
 from tests.topic_logs.batches import NOW_MS, produced
 from tests.topic_logs.batches import TOPIC as TOPIC_OF_DISK
 from tests.topic_logs.disk import Disk
@@ -148,6 +149,7 @@ def test_an_epoch_without_records_gives_way() -> None:
     assert [epochs.at(offset) for offset in (0, 3, 4, 8)] == [1, 1, 5, 5]
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("start", "end", "left"),
     [

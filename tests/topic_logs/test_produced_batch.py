@@ -11,6 +11,7 @@ from groupcoord.records.batches import iter_batches
 from groupcoord.topic_logs.errors import RefusedBatchError
 from groupcoord.topic_logs.produced_batch import COPIED_BYTES, check_produced, placed, read_produced
 from groupcoord.topic_logs.settings import TopicLogSettings
+from tests.tables import as_one_test
 from tests.topic_logs.batches import NOW_MS, encoded
 
 GOOD = encoded(b"a", b"b")
@@ -25,6 +26,7 @@ def patched(position: int, content: bytes, *, is_sealed: bool = True) -> bytes:
     return bytes(data)
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("data", "error"),
     [
@@ -54,6 +56,7 @@ def test_refused(data: bytes | None, error: str) -> None:
     assert refused.value.error_code.name == error
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("at_ms", "settings", "is_taken"),
     [
@@ -76,6 +79,7 @@ def test_timestamps(at_ms: int, settings: TopicLogSettings, is_taken: bool) -> N
             check_produced(batch, settings, NOW_MS)
 
 
+@as_one_test
 @pytest.mark.parametrize("size_bytes", [10, COPIED_BYTES - 100, COPIED_BYTES, 3 * COPIED_BYTES])
 @pytest.mark.parametrize("append_time_ms", [None, NOW_MS + 5])
 def test_its_place(size_bytes: int, append_time_ms: int | None) -> None:

@@ -26,6 +26,7 @@ from groupcoord.wire.broker_messages import (
 )
 from groupcoord.wire.by_schema import decoder_of
 from groupcoord.wire.registry import APIS
+from tests.tables import as_one_test
 from tests.wire.kio_client import entity, versions_of
 from tests.wire.sample_requests import BODIES
 
@@ -162,6 +163,7 @@ def changed(body: bytes, kind: str, place: int, content: bytes) -> bytes:
     return body[:position] + (b"" if kind == "delete" else content) + body[tail:]
 
 
+@as_one_test
 @pytest.mark.parametrize("api", API_VERSIONS)
 def test_samples_and_all_beginnings_of_them(api: tuple[int, int]) -> None:
     """A whole body is the same request; one that is cut is none, to the one as to the other."""
@@ -173,6 +175,7 @@ def test_samples_and_all_beginnings_of_them(api: tuple[int, int]) -> None:
         assert both(api, body[:length]) == (None, None)
 
 
+@as_one_test
 @pytest.mark.parametrize("api", API_VERSIONS)
 @pytest.mark.parametrize("content", TAGGED)
 def test_tagged_fields_anywhere(api: tuple[int, int], content: bytes) -> None:

@@ -22,6 +22,7 @@ from groupcoord.core.messages import (
 )
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import RequestHeader, decode_request, encode_response, encode_response_parts
+from tests.tables import as_one_test
 from tests.wire.kio_client import CORRELATION_ID, read_response, request_frame, versions_of
 from tests.wire.sample_requests import BODIES, OTHER_TOPIC_ID, TOPIC_ID
 
@@ -159,6 +160,7 @@ def test_any_answer_to_a_heartbeat(response: ConsumerGroupHeartbeatResponse, ver
     }
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("response", "frame"),
     [

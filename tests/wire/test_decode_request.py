@@ -47,6 +47,7 @@ from groupcoord.wire.broker_messages import (
     TopicReference,
 )
 from groupcoord.wire.feature_messages import ApiVersions
+from tests.tables import as_one_test
 from tests.wire.kio_client import CORRELATION_ID, request_frame, versions_of
 from tests.wire.sample_requests import BODIES, OTHER_TOPIC_ID, TOPIC_ID
 
@@ -58,6 +59,7 @@ def decode(api_key: int, version: int, **changes: Any) -> Any:
     return decode_request(request_frame(api_key, version, BODIES[api_key] | changes), HOST)[1]
 
 
+@as_one_test
 @pytest.mark.parametrize("api_key", BODIES)
 def test_header(api_key: int) -> None:
     """The header is read in every version of every API."""
@@ -76,6 +78,7 @@ def test_null_client_id(version: int) -> None:
     assert request.group_id == "group"
 
 
+@as_one_test
 @pytest.mark.parametrize("version", versions_of(11))
 def test_join_group(version: int) -> None:
     """Before version 1 the session time-out stands for the rebalance time-out; flags tell what the version can do."""
@@ -95,6 +98,7 @@ def test_join_group(version: int) -> None:
     )
 
 
+@as_one_test
 @pytest.mark.parametrize("version", versions_of(14))
 def test_sync_group(version: int) -> None:
     """Protocol type and name are None where the version has none."""
@@ -116,6 +120,7 @@ def test_heartbeat(version: int) -> None:
     assert decode(12, version, group_instance_id=None) == Heartbeat("group", 12, "member", None)
 
 
+@as_one_test
 @pytest.mark.parametrize("version", versions_of(13))
 def test_leave_group(version: int) -> None:
     """Up to version 2 one member leaves; then a batch, in version 5 with reasons."""
@@ -129,12 +134,14 @@ def test_leave_group(version: int) -> None:
     assert decode(13, version) == LeaveGroup("group", expected)
 
 
+@as_one_test
 @pytest.mark.parametrize("version", versions_of(15))
 def test_describe_groups(version: int) -> None:
     """Authorized operations can be asked for from version 3."""
     assert decode(15, version) == DescribeGroups(("group", ""), version >= 3)
 
 
+@as_one_test
 @pytest.mark.parametrize("version", versions_of(16))
 def test_list_groups(version: int) -> None:
     """States filter from version 4, types filter from version 5."""
@@ -148,6 +155,7 @@ def test_delete_groups(version: int) -> None:
     assert decode(42, version) == DeleteGroups(("group", ""))
 
 
+@as_one_test
 @pytest.mark.parametrize("version", versions_of(10))
 def test_find_coordinator(version: int) -> None:
     """One key up to version 3, then several; share keys are known to version 6."""
@@ -156,6 +164,7 @@ def test_find_coordinator(version: int) -> None:
     assert decode(10, version, key_type=-3).key_type == (-3 if version >= 1 else 0)
 
 
+@as_one_test
 @pytest.mark.parametrize("version", versions_of(8))
 def test_offset_commit(version: int) -> None:
     """Every field of every version, null and empty metadata told apart."""
@@ -186,12 +195,14 @@ def test_offset_commit(version: int) -> None:
     )
 
 
+@as_one_test
 @pytest.mark.parametrize("version", versions_of(8))
 def test_offset_commit_without_instance(version: int) -> None:
     """A null instance id is None."""
     assert decode(8, version, group_instance_id=None).group_instance_id is None
 
 
+@as_one_test
 @pytest.mark.parametrize("count", [0, 1, 2, 255, 256, 257, 1_000])
 @pytest.mark.parametrize("version", versions_of(8))
 def test_offset_commit_of_any_size(version: int, count: int) -> None:
@@ -221,6 +232,7 @@ def test_offset_commit_of_any_size(version: int, count: int) -> None:
         assert alike == [tuple([offset(index, metadata or "") for index in range(count)])] * 2
 
 
+@as_one_test
 @pytest.mark.parametrize("version", versions_of(9))
 def test_offset_fetch(version: int) -> None:
     """One group up to version 7, several after; null topics mean all; topic ids in version 10."""
@@ -239,6 +251,7 @@ def test_offset_fetch(version: int) -> None:
     assert not decode(9, version, require_stable=False).require_stable
 
 
+@as_one_test
 @pytest.mark.parametrize("version", range(2, 8))
 def test_offset_fetch_of_everything(version: int) -> None:
     """Null topics of a single group mean all of its topics."""
@@ -251,6 +264,7 @@ def test_api_versions(version: int) -> None:
     assert decode(18, version) == (ApiVersions("some-client", "1.2.3") if version >= 3 else ApiVersions())
 
 
+@as_one_test
 @pytest.mark.parametrize("version", versions_of(3))
 def test_metadata(version: int) -> None:
     """What the version lacks is at its default."""
@@ -275,6 +289,7 @@ def test_metadata_of_everything() -> None:
         assert decode(3, version, topics=[]).topics == ()
 
 
+@as_one_test
 @pytest.mark.parametrize("version", versions_of(19))
 def test_create_topics(version: int) -> None:
     """All versions have the same fields."""
@@ -295,6 +310,7 @@ def test_create_partitions(version: int) -> None:
     assert decode(37, version) == CreatePartitions(topics, 1234, True)
 
 
+@as_one_test
 @pytest.mark.parametrize("version", versions_of(20))
 def test_delete_topics(version: int) -> None:
     """Names up to version 5, then names or ids."""
@@ -302,6 +318,7 @@ def test_delete_topics(version: int) -> None:
     assert decode(20, version) == DeleteTopics((TopicReference("orders"), second), 1234)
 
 
+@as_one_test
 @pytest.mark.parametrize("version", versions_of(2))
 def test_list_offsets(version: int) -> None:
     """What the version lacks is at its default."""
@@ -311,6 +328,7 @@ def test_list_offsets(version: int) -> None:
     assert decode(2, version) == ListOffsets(topics, -1, int(version >= 2), 4000 if version >= 10 else 0, lowest)
 
 
+@as_one_test
 @pytest.mark.parametrize("version", versions_of(1))
 def test_fetch(version: int) -> None:
     """Names up to version 12, then ids; the follower's fields of newer versions are passed over."""
@@ -341,6 +359,7 @@ def test_fetch(version: int) -> None:
     )
 
 
+@as_one_test
 @pytest.mark.parametrize("version", versions_of(1))
 def test_what_stands_behind_a_fetch(version: int) -> None:
     """Each of what comes behind the topics is read, whichever of it there is, or none."""

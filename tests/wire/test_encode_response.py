@@ -56,6 +56,7 @@ from groupcoord.wire.broker_messages import (
     MetadataTopic,
 )
 from groupcoord.wire.feature_messages import ApiVersionsResponse, FinalizedFeature, ServedApi, SupportedFeature
+from tests.tables import as_one_test
 from tests.wire.kio_client import CORRELATION_ID, read_response, versions_of
 from tests.wire.sample_requests import TOPIC_ID
 
@@ -73,6 +74,7 @@ def without(values: dict[str, Any], **conditions: bool) -> dict[str, Any]:
     return {name: value for name, value in values.items() if conditions.get(name, True)}
 
 
+@as_one_test
 @pytest.mark.parametrize("version", versions_of(11))
 def test_join_group(version: int) -> None:
     """The whole answer of a leader; an instance id is dropped silently for a leader of an old version."""
@@ -103,6 +105,7 @@ def test_join_group(version: int) -> None:
     assert answer(11, version, response) == without(expected, protocol_type=version >= 7, skip_assignment=version >= 9)
 
 
+@as_one_test
 @pytest.mark.parametrize("protocol_name", [None, ""])
 @pytest.mark.parametrize("version", versions_of(11))
 def test_join_group_without_protocol(version: int, protocol_name: str | None) -> None:
@@ -114,6 +117,7 @@ def test_join_group_without_protocol(version: int, protocol_name: str | None) ->
     assert values["generation_id"] == -1
 
 
+@as_one_test
 @pytest.mark.parametrize("version", versions_of(14))
 def test_sync_group(version: int) -> None:
     """Protocol type and name are in version 5 only; long assignments too."""
@@ -127,6 +131,7 @@ def test_sync_group(version: int) -> None:
     assert answer(14, version, response) == without(expected, protocol_type=version >= 5, protocol_name=version >= 5)
 
 
+@as_one_test
 @pytest.mark.parametrize(
     "error_code", [ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_SERVER_ERROR]
 )
@@ -137,6 +142,7 @@ def test_heartbeat(version: int, error_code: ErrorCode) -> None:
     assert answer(12, version, HeartbeatResponse(error_code)) == {"error_code": error_code}
 
 
+@as_one_test
 @pytest.mark.parametrize("version", versions_of(13))
 def test_leave_group(version: int) -> None:
     """A batch is answered member by member, ids echoed."""
@@ -168,6 +174,7 @@ def test_operations_on_an_absent_group(version: int) -> None:
     assert group["authorized_operations"] == (3400 if version <= 5 else -(2**31))
 
 
+@as_one_test
 @pytest.mark.parametrize("version", versions_of(15))
 def test_describe_groups(version: int) -> None:
     """A group with a member, and one that is absent: an error only in version 6."""
@@ -216,6 +223,7 @@ def test_describe_groups(version: int) -> None:
     assert answer(15, version, response) == {"groups": [described, absent]}
 
 
+@as_one_test
 @pytest.mark.parametrize("version", versions_of(16))
 def test_list_groups(version: int) -> None:
     """State from version 4, type from version 5."""
@@ -233,6 +241,7 @@ def test_delete_groups(version: int) -> None:
     assert answer(42, version, response) == {"results": results}
 
 
+@as_one_test
 @pytest.mark.parametrize("version", versions_of(10))
 def test_find_coordinator(version: int) -> None:
     """Success says "NONE" in versions 1 to 3 and nothing from version 4 on."""
@@ -245,6 +254,7 @@ def test_find_coordinator(version: int) -> None:
     assert answer(10, version, FindCoordinatorResponse((found,))) == expected
 
 
+@as_one_test
 @pytest.mark.parametrize("version", range(1, 7))
 def test_find_coordinator_errors(version: int) -> None:
     """Errors have a text up to version 3; from then on only an invalid request has."""
@@ -261,6 +271,7 @@ def test_find_coordinator_errors(version: int) -> None:
         assert bool(values["error_message"]) == (version <= 3 or error_code == ErrorCode.INVALID_REQUEST)
 
 
+@as_one_test
 @pytest.mark.parametrize("version", versions_of(8))
 def test_offset_commit(version: int) -> None:
     """An absent group is a wrong generation up to version 8; topics are named as they were."""
@@ -288,6 +299,7 @@ def fetched_offsets(version: int) -> list[dict[str, Any]]:
     ]
 
 
+@as_one_test
 @pytest.mark.parametrize("version", versions_of(9))
 def test_offset_fetch(version: int) -> None:
     """Offsets with and without metadata; several groups from version 8."""
@@ -312,6 +324,7 @@ def test_offset_fetch(version: int) -> None:
     assert answer(9, version, OffsetFetchResponse(groups)) == expected
 
 
+@as_one_test
 @pytest.mark.parametrize("version", range(1, 8))
 def test_offset_fetch_error_of_a_group(version: int) -> None:
     """In version 1 the group's error stands at every partition asked for, then at the top."""
@@ -347,6 +360,7 @@ def test_api_versions(version: int) -> None:
         assert values["finalized_features"] == [{"name": "b", "min_version_level": 1, "max_version_level": 2}]
 
 
+@as_one_test
 @pytest.mark.parametrize("version", versions_of(3))
 def test_metadata(version: int) -> None:
     """Each field from the version on that has it."""
@@ -403,6 +417,7 @@ def test_metadata(version: int) -> None:
     assert answer(3, version, response) == expected
 
 
+@as_one_test
 @pytest.mark.parametrize("version", versions_of(19))
 def test_create_topics(version: int) -> None:
     """Numbers and settings from version 5, the id from version 7."""
@@ -435,6 +450,7 @@ def test_create_partitions(version: int) -> None:
     assert answer(37, version, CreatePartitionsResponse(results)) == {"results": expected}
 
 
+@as_one_test
 @pytest.mark.parametrize("version", versions_of(20))
 def test_delete_topics(version: int) -> None:
     """A message from version 5, the id from version 6."""
@@ -444,6 +460,7 @@ def test_delete_topics(version: int) -> None:
     assert answer(20, version, DeleteTopicsResponse((deleted,))) == {"responses": [expected]}
 
 
+@as_one_test
 @pytest.mark.parametrize("version", versions_of(2))
 def test_list_offsets(version: int) -> None:
     """Leader epochs from version 4."""
@@ -453,6 +470,7 @@ def test_list_offsets(version: int) -> None:
     assert answer(2, version, ListOffsetsResponse((ListedOffsetsTopic("orders", (listed,)),))) == {"topics": expected}
 
 
+@as_one_test
 @pytest.mark.parametrize("version", versions_of(1))
 def test_fetch(version: int) -> None:
     """Records and aborted transactions pass; topics are named as they were asked for."""

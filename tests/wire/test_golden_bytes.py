@@ -38,6 +38,7 @@ from groupcoord.wire.broker_messages import (
     MetadataTopic,
 )
 from groupcoord.wire.feature_messages import ApiVersionsResponse, ServedApi
+from tests.tables import as_one_test
 
 
 def body(api_key: int, version: int, response: Any, header_bytes: int = 8) -> str:
@@ -45,6 +46,7 @@ def body(api_key: int, version: int, response: Any, header_bytes: int = 8) -> st
     return encode_response(RequestHeader(api_key, version, 7), response)[header_bytes:].hex()
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("version", "expected"),
     [
@@ -80,6 +82,7 @@ def test_sync_group_rebalance_in_progress(version: int, expected: str) -> None:
     assert body(14, version, response, 9 if version >= 4 else 8) == expected.replace(" ", "")
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("version", "expected"),
     [
@@ -164,6 +167,7 @@ def test_offset_fetch_of_no_groups() -> None:
     assert frame.hex() == "0000000b0000000700000000000100"
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("version", "expected"),
     [

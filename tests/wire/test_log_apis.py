@@ -39,6 +39,7 @@ from groupcoord.wire.transaction_messages import (
     ListTransactions,
     ListTransactionsResponse,
 )
+from tests.tables import as_one_test
 from tests.wire.kio_client import CORRELATION_ID, read_response, request_frame, versions_of
 from tests.wire.sample_requests import BODIES, TOPIC_ID
 
@@ -110,6 +111,7 @@ def test_list_transactions(version: int) -> None:
     ]
 
 
+@as_one_test
 @pytest.mark.parametrize("version", versions_of(1))
 def test_records_go_out_as_they_are_kept(version: int) -> None:
     """An answer to Fetch in parts is the answer in one piece, and many records are not copied into it."""
@@ -127,6 +129,7 @@ def test_records_go_out_as_they_are_kept(version: int) -> None:
     assert len(parts) == 5
 
 
+@as_one_test
 @pytest.mark.parametrize("version", versions_of(1))
 def test_few_records_go_out_in_one_part(version: int) -> None:
     """An answer to Fetch of little is one piece; of very many partitions it is in some, none of them large."""
@@ -140,6 +143,7 @@ def test_few_records_go_out_in_one_part(version: int) -> None:
         assert max(map(len, parts)) < 10_000
 
 
+@as_one_test
 @pytest.mark.parametrize("version", versions_of(1))
 def test_fetch_tells_the_current_leader(version: int) -> None:
     """From version 12 on of a partition that another node leads; where that is from 16 on (KIP-951)."""

@@ -24,6 +24,7 @@ from groupcoord.wire.login_messages import (
     ScramDeletion,
     ScramUpsertion,
 )
+from tests.tables import as_one_test
 from tests.wire.kio_client import CORRELATION_ID, read_response, request_frame, versions_of
 from tests.wire.sample_requests import BODIES
 
@@ -52,6 +53,7 @@ RESPONSES: list[tuple[int, Any, dict[str, Any]]] = [
 ]  # fmt: skip
 
 
+@as_one_test
 @pytest.mark.parametrize(("api_key", "version"), [(key, version) for key in REQUESTS for version in versions_of(key)])
 def test_requests_are_read(api_key: int, version: int) -> None:
     """Every version of a request is read to the same value."""

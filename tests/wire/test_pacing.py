@@ -20,6 +20,7 @@ from groupcoord.errors import ErrorCode
 from groupcoord.wire import ProtocolError, RequestHeader, decode_request, encode_response, encode_response_parts, parts
 from groupcoord.wire.pacing import SHORT, NotShortError, Pace, if_short, in_portions, paced
 from groupcoord.wire.primitives import MANY_NUMBERS, MAX_ARRAY_LENGTH, write_uvarint
+from tests.tables import as_one_test
 from tests.wire.kio_client import request_frame
 
 
@@ -194,6 +195,7 @@ def wide_answer(count: int) -> OffsetFetchResponse:
     return OffsetFetchResponse((group,) * count)
 
 
+@as_one_test
 @pytest.mark.parametrize("version", [1, 4, 5, 6, 8, 10])
 def test_an_answer_in_parts_is_the_same(version: int) -> None:
     """Joined, the parts of an answer are the answer."""

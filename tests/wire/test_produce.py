@@ -30,12 +30,14 @@ from groupcoord.wire.broker_messages import (
 from groupcoord.wire.pacing import SHORT, NotShortError
 from groupcoord.wire.protocol import SHORT_PRODUCE_BYTES, decode_short_request
 from groupcoord.wire.registry import APIS
+from tests.tables import as_one_test
 from tests.wire.kio_client import CORRELATION_ID, read_response, request_frame, versions_of
 from tests.wire.sample_requests import BODIES, OTHER_TOPIC_ID, TOPIC_ID
 
 NO_ID = UUID(int=0)
 
 
+@as_one_test
 @pytest.mark.parametrize("version", versions_of(0))
 def test_request(version: int) -> None:
     """Topics come by name, in version 13 by id, with records or null; what is allowed goes by version."""
@@ -59,6 +61,7 @@ def test_request(version: int) -> None:
     )
 
 
+@as_one_test
 @pytest.mark.parametrize("version", versions_of(0))
 def test_a_short_request(version: int) -> None:
     """Read at once it is the same, of whatever bytes it is a view, and records are views of them."""
@@ -90,6 +93,7 @@ def test_what_is_no_short_request() -> None:
         decode_short_request(request_frame(18, 0, {}), "/127.0.0.1")
 
 
+@as_one_test
 @pytest.mark.parametrize("version", versions_of(0))
 def test_a_short_request_that_is_cut(version: int) -> None:
     """It is refused with the words that are used for any."""
@@ -101,6 +105,7 @@ def test_a_short_request_that_is_cut(version: int) -> None:
             decode_short_request(memoryview(frame)[:size], "/127.0.0.1")
 
 
+@as_one_test
 @pytest.mark.parametrize("version", versions_of(0))
 def test_response(version: int) -> None:
     """Offsets, times and starts, none with an error; messages and refused records from version 8."""

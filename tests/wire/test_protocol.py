@@ -30,6 +30,7 @@ from groupcoord.wire import (
     encode_response,
 )
 from groupcoord.wire.feature_messages import ApiVersions
+from tests.tables import as_one_test
 from tests.wire.kio_client import VERSIONS, request_frame
 from tests.wire.sample_requests import BODIES
 
@@ -75,6 +76,7 @@ def test_unknown_api(api_key: int) -> None:
     assert caught.value.header == RequestHeader(api_key, 0, 7, "c")
 
 
+@as_one_test
 @pytest.mark.parametrize("api_key", [key for key in VERSIONS if key != 18])
 def test_unsupported_version(api_key: int) -> None:
     """Versions on either side of the range close the connection; the message says which there are."""
@@ -94,6 +96,7 @@ def test_error_family() -> None:
     assert issubclass(ProtocolError, GroupcoordError)
 
 
+@as_one_test
 @pytest.mark.parametrize("length", range(10))
 def test_short_header(length: int) -> None:
     """Less than a header is an error without one."""
@@ -130,6 +133,7 @@ def test_null_where_none_may_be() -> None:
 # ---------------------------------------------------------------- lenient
 
 
+@as_one_test
 @pytest.mark.parametrize(
     "end",
     [
@@ -163,6 +167,7 @@ def test_negative_client_id_length() -> None:
     assert decode_request(frame, HOST) == (RequestHeader(12, 0, 7, ""), Heartbeat("g", 1, "m", None))
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("key", "text"),
     [
@@ -214,6 +219,7 @@ def api_versions(version: int, name: bytes, software_version: bytes, end: bytes)
     return decode_request(header(18, version, True) + content + end, HOST)[1]
 
 
+@as_one_test
 @pytest.mark.parametrize("name", [b"-", b"", b"a b", b"a_b", b"a-", "é".encode(), b"a\n"])
 def test_bad_client_software(name: bytes) -> None:
     """A name or version of the client's software that is not made as it should is INVALID_REQUEST."""

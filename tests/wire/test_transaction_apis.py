@@ -42,6 +42,7 @@ from groupcoord.wire.transaction_messages import (
     WriteTxnMarkersResponse,
     WrittenMarker,
 )
+from tests.tables import as_one_test
 from tests.wire.kio_client import CORRELATION_ID, read_response, request_frame, versions_of
 from tests.wire.sample_requests import BODIES, TXN_OFFSET_COMMIT_6
 
@@ -71,6 +72,7 @@ def fenced_code(version: int, since: int) -> ErrorCode:
 # ---------------------------------------------------------------- InitProducerId
 
 
+@as_one_test
 @pytest.mark.parametrize("version", versions_of(22))
 def test_init_producer_id_request(version: int) -> None:
     """What the producer has comes with version 3; a transactional id may be null."""
@@ -79,6 +81,7 @@ def test_init_producer_id_request(version: int) -> None:
     assert decode(22, version, transactional_id=None).transactional_id is None
 
 
+@as_one_test
 @pytest.mark.parametrize("version", versions_of(22))
 def test_init_producer_id_response(version: int) -> None:
     """Id and epoch, or an error with neither; PRODUCER_FENCED is known from version 4 on."""
@@ -91,6 +94,7 @@ def test_init_producer_id_response(version: int) -> None:
 # ---------------------------------------------------------------- AddPartitionsToTxn, AddOffsetsToTxn
 
 
+@as_one_test
 @pytest.mark.parametrize("version", versions_of(24))
 def test_add_partitions_request(version: int) -> None:
     """One transaction for clients; from version 4 several, for brokers, which may only look."""
@@ -99,6 +103,7 @@ def test_add_partitions_request(version: int) -> None:
     assert decode(24, version) == AddPartitionsToTxn((wanted,), is_from_broker=version >= 4)
 
 
+@as_one_test
 @pytest.mark.parametrize("version", versions_of(24))
 def test_add_partitions_response(version: int) -> None:
     """Results by topic, from version 4 on under their transaction; PRODUCER_FENCED is known from version 2 on."""
@@ -134,6 +139,7 @@ def test_add_offsets(version: int) -> None:
 # ---------------------------------------------------------------- EndTxn
 
 
+@as_one_test
 @pytest.mark.parametrize("version", versions_of(26))
 def test_end_request(version: int) -> None:
     """From version 5 on the epoch is raised."""
@@ -141,6 +147,7 @@ def test_end_request(version: int) -> None:
     assert decode(26, version, committed=False).committed is False
 
 
+@as_one_test
 @pytest.mark.parametrize("version", versions_of(26))
 def test_end_response(version: int) -> None:
     """Version 5 tells what to go on with; PRODUCER_FENCED is known from version 2 on."""
@@ -193,6 +200,7 @@ def test_describe_transactions() -> None:
 # ---------------------------------------------------------------- TxnOffsetCommit
 
 
+@as_one_test
 @pytest.mark.parametrize("version", versions_of(28))
 def test_txn_offset_commit_request(version: int) -> None:
     """Leader epochs come with version 2, the member and its generation with 3, groups that are added with 5."""
@@ -222,6 +230,7 @@ def test_txn_offset_commit_response_by_topic_id() -> None:
     assert frame[9:] == bytes.fromhex(body)
 
 
+@as_one_test
 @pytest.mark.parametrize("version", versions_of(28))
 @pytest.mark.parametrize(
     ("error_code", "known_from", "before"),

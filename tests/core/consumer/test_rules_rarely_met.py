@@ -18,6 +18,7 @@ from groupcoord.messages import (
 )
 from groupcoord.testing.topics import Topics
 from tests.core.own_assignors import Deal
+from tests.tables import as_one_test
 
 
 class Watching(Deal):
@@ -84,6 +85,7 @@ def test_an_expression_that_is_in_use_is_not_checked_again() -> None:
     assert after.beat("c", regex="ot.*").error_code is ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("member_id", "epoch", "error_code"),
     [

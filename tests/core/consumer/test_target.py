@@ -23,6 +23,7 @@ from groupcoord.core.consumer.assignors import (
 )
 from groupcoord.core.consumer.target import changed_targets, subscription_type
 from groupcoord.core.consumer.topics import Topic, subscribed_names
+from tests.tables import as_one_test
 
 from .recorded import Record, kafka_uuid, records
 
@@ -184,6 +185,7 @@ def test_an_assignor_sees_the_whole_group() -> None:
     assert (spec.topic_ids, spec.assigned, spec.instance_id, spec.rack_id) == ((T.topic_id,), had["a"], "i", "r")
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("count", "by_name", "by_expression", "is_equal"),
     [

@@ -10,6 +10,7 @@ import pytest
 from groupcoord.broker.security.acls import AclFileError
 from groupcoord.core.front.authorization import Resource
 from tests.host.security.world import Client, Values, World, conversations, from_json
+from tests.tables import as_one_test
 
 CONVERSATIONS = conversations("acl_conversations.json")
 ACLS: dict[str, str | int | float] = {
@@ -45,6 +46,7 @@ def reduced(answer: Any, expected: Any) -> Any:
     return "$any" if expected == "$any" else answer
 
 
+@as_one_test
 @pytest.mark.parametrize("conversation", CONVERSATIONS, ids=lambda conversation: conversation["name"])
 def test_acls_are_answered_and_decided_as_by_kafka(conversation: Values) -> None:
     """Error codes and messages, what is found and deleted, who may do what: as recorded."""

@@ -20,6 +20,7 @@ from groupcoord.broker.security.security import Security, is_security_key
 from groupcoord.broker.security.users import read_users
 from groupcoord.errors import ConfigError
 from tests.host.security.world import NOW_MS, Client, World
+from tests.tables import as_one_test
 
 HEARTBEAT = {"group_id": "g", "generation_id": 1, "member_id": "m", "group_instance_id": None}
 INVALID = "Authentication failed: Invalid username or password"
@@ -361,6 +362,7 @@ def test_a_wrong_file_of_users_is_refused(tmp_path: Path, content: str | bytes) 
         read_users(str(tmp_path / "none"))
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("properties", "message"),
     [

@@ -9,6 +9,7 @@ import pytest
 from scramp import ScramClient
 
 from tests.host.security.world import KEYS, UNTIL_2100_MS, Client, Values, World, conversations, from_json
+from tests.tables import as_one_test
 
 CONVERSATIONS = conversations("login_conversations.json")
 SASL_KEYS = (17, 36, 50, 51)
@@ -118,6 +119,7 @@ class Replay:
         self.world.pass_time(1)
 
 
+@as_one_test
 @pytest.mark.parametrize("conversation", CONVERSATIONS, ids=lambda conversation: conversation["name"])
 def test_log_in_is_answered_as_kafka_does(conversation: Values) -> None:
     """Error codes, messages, tokens, lifetimes, and when the connection is closed, are those of the recording."""

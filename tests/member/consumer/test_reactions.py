@@ -29,6 +29,7 @@ from groupcoord.messages import (
     OffsetFetch,
     OffsetFetchResponse,
 )
+from tests.tables import as_one_test
 
 from ..script import FOREVER_MS, GROUP, INTERVAL_MS, Script, partitions
 from ..test_reactions import FIND, LONGEST_PAUSE_MS, RETRIABLE, Case, Table, cases_of, name_of
@@ -150,6 +151,7 @@ def check_failed(script: Script, case: Case) -> None:
     assert script.kinds() == []
 
 
+@as_one_test
 @pytest.mark.parametrize("case", cases_of(TABLE), ids=name_of)
 def test_reaction(case: Case) -> None:
     """The member does what the table says, and ``reaction_to`` tells users the same."""

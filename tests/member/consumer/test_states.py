@@ -34,6 +34,7 @@ from groupcoord.messages import (
     OffsetCommit,
     TopicPartitions,
 )
+from tests.tables import as_one_test
 
 from ..script import CLUSTER, FOREVER_MS, GROUP, INTERVAL_MS, TOPIC, TOPIC_ID, Script, partitions
 from .scripted import MEMBER_ID, ConsumerScript
@@ -326,6 +327,7 @@ def test_an_application_that_does_not_poll(instance_id: str | None, epoch: int) 
     assert script.heartbeat.member_epoch == 0
 
 
+@as_one_test
 @pytest.mark.parametrize(
     ("instance_id", "operation", "epoch"),
     [
