@@ -429,7 +429,7 @@ class _Watch:
 
 def _print_result(report: Report, out: str) -> None:
     """Print what matters most, and where the rest is."""
-    from groupcoord.analysis.local.page import PAGE
+    from groupcoord.analysis.figures.page import PAGE
     from groupcoord.cli.console import open_console
 
     console = open_console()

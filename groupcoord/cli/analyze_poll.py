@@ -27,7 +27,7 @@ def run_polling(polling: Polling, out: str, interval_s: float | None) -> None:
     Raises:
         PipelineError: the cluster does not answer, or refuses the log-in.
     """
-    from groupcoord.analysis.local.page import PAGE
+    from groupcoord.analysis.figures.page import PAGE
     from groupcoord.cli.console import open_console
 
     console = open_console()

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib.metadata import version
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from groupcoord.analysis.columns.commits import Written
 from groupcoord.analysis.columns.tasks import RecordTask
-from groupcoord.analysis.history.anomalies import OFFSETS_RETENTION_MINUTES
-from groupcoord.analysis.history.views import CONSUMER
-from groupcoord.analysis.local.page import (
+from groupcoord.analysis.figures.finished import FinishedTables
+from groupcoord.analysis.figures.gathering import gather_report
+from groupcoord.analysis.figures.page import (
     ANOMALIES,
     COUNT,
     HISTORY,
@@ -26,19 +25,12 @@ from groupcoord.analysis.local.page import (
     steps,
     write_report,
 )
-from groupcoord.analysis.local.tables import END_OFFSETS_TABLE, TABLES_OF_KINDS
+from groupcoord.analysis.history.anomalies import OFFSETS_RETENTION_MINUTES
 from groupcoord.analysis.report.model import (
-    ANOMALIES_MAX,
-    ANOMALIES_OF_GROUP_MAX,
-    TROUBLED_MAX,
-    Overview,
     Report,
-    StateCount,
-    Verification,
 )
-from groupcoord.analysis.report.rows import load_totals, partition_rows, report_title
+from groupcoord.analysis.tables import END_OFFSETS_TABLE, TABLES_OF_KINDS
 from groupcoord.clock import Clock, SystemClock
-from groupcoord.spark import consumer_figures, figures
 from groupcoord.spark.anomalies import anomalies, stale_groups
 from groupcoord.spark.decoding import write_records
 from groupcoord.spark.groups import History, groups
@@ -147,15 +139,10 @@ class Analysis:
             tables.write("differences", verify(records, history=folded, offsets=current))
         self._output.remove(_WORKING)
         begin(REPORT)
-        verification = self._verification(tables) if self._verifies else None
-        names = self._input.names
-        report = make_report(tables.written, tables.counts, names, self._clock, verification, retention_minutes)
+        finished = FinishedTables(self._output, tables.counts)
+        report = gather_report(finished, self._input.names, self._clock, retention_minutes)
         write_report(self._output, report)
         return report
-
-    def _verification(self, tables: Tables) -> Verification:
-        differences = figures.difference_rows(tables.written["differences"])
-        return Verification(tables.counts["groups"], tables.counts["differences"], differences)
 
 
 _WORKING = "working"
@@ -217,86 +204,6 @@ def group_tables(
 def was_asked(ends: DataFrame) -> bool:
     """Tell whether ends of topics are a cluster's answer, which is worth keeping, and not what a file told."""
     return "at_ms" in ends.columns
-
-
-def make_report(
-    table: Mapping[str, DataFrame],
-    counts: Mapping[str, int],
-    paths: Sequence[str],
-    clock: Clock,
-    verification: Verification | None = None,
-    retention_minutes: int | None = None,
-) -> Report:
-    """Gather the rows of the page from tables that were written.
-
-    Args:
-        table: by name.
-        counts: how many rows each has.
-        paths: what was read.
-        clock: says when this is.
-        verification: what verifying found, if that was asked for.
-        retention_minutes: how long brokers say that offsets are kept that nobody uses, if they do.
-    """
-    found = figures.group_figures(table["groups"], table["rebalances"], table["anomalies"], table["commits"]).persist()
-    rows = figures.most_troubled(found)
-    churning = figures.most_churning(found)
-    found.unpersist()
-    states = figures.state_counts(table["groups"])
-    lines = figures.time_lines(table["rebalances"])
-    load = table["partition_load"].collect()
-    troubled = [row for row in rows[:TROUBLED_MAX] if row.trouble]
-    consumers = [row.group_id for row in troubled if row.type == CONSUMER]
-    epochs = consumer_figures.epoch_lines(table["epochs"], consumers) if consumers else {}
-    # A query of a table without rows costs as much as one of a small table.
-    has = {name for name, count in counts.items() if count}
-    moves, revocations = table["moves"], table["revocations"]
-    anomalous = (
-        figures.anomaly_rows(table["anomalies"], ANOMALIES_OF_GROUP_MAX, ANOMALIES_MAX) if "anomalies" in has else []
-    )
-    return Report(
-        title=report_title(paths),
-        inputs=tuple(paths),
-        made_ms=clock.now_ms(),
-        version=version("groupcoord"),
-        overview=_overview(counts, load, states),
-        states=states,
-        causes=figures.cause_counts(table["rebalances"]),
-        rebalances=lines and lines[0],
-        churn=lines and lines[1],
-        churning=churning,
-        consumer_groups=consumer_figures.consumer_rows(table["epochs"], table["memberships"], moves, revocations)
-        if "epochs" in has
-        else (),
-        assignors=consumer_figures.assignor_rows(moves) if "moves" in has else (),
-        slow_members=consumer_figures.slow_rows(revocations) if "revocations" in has else (),
-        groups=rows,
-        troubled=figures.stories(troubled, table["rebalances"], table["anomalies"], table["commits"], epochs),
-        partitions=partition_rows(load),
-        anomaly_counts=figures.anomaly_counts(table["anomalies"]) if "anomalies" in has else (),
-        anomalies=tuple(anomalous),
-        stale_count=counts["stale_groups"],
-        stale=figures.stale_rows(table["stale_groups"]) if "stale_groups" in has else (),
-        retention_minutes=retention_minutes or OFFSETS_RETENTION_MINUTES,
-        is_retention_told=retention_minutes is not None,
-        lag=figures.lag_rows(table["lag"]) if "lag" in table else None,
-        statuses=figures.status_counts(table["lag"]) if "lag" in has else (),
-        read=figures.read_rows(table["read_counts"]),
-        corrupt=figures.corrupt_rows(table["corrupt"]) if "corrupt" in has else (),
-        verification=verification,
-        tables=counts,
-    )
-
-
-def _overview(counts: Mapping[str, int], load: Sequence[Row], states: Iterable[StateCount]) -> Overview:
-    return Overview(
-        **load_totals(load),
-        groups=counts["groups"],
-        members=sum(row.members for row in states),
-        current_offsets=counts["current_offsets"],
-        rebalances=counts["rebalances"],
-        anomalies=counts["anomalies"],
-        corrupt_ranges=counts["corrupt"],
-    )
 
 
 class Tables:

@@ -12,11 +12,13 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from groupcoord.analysis.columns.errors import InputError
-from groupcoord.analysis.local.page import write_report
-from groupcoord.analysis.local.tables import END_OFFSETS_TABLE, TABLES_OF_KINDS
+from groupcoord.analysis.figures.finished import FinishedTables
+from groupcoord.analysis.figures.gathering import gather_report
+from groupcoord.analysis.figures.page import write_report
 from groupcoord.analysis.report.model import Report
+from groupcoord.analysis.tables import END_OFFSETS_TABLE, TABLES_OF_KINDS
 from groupcoord.clock import Clock, SystemClock
-from groupcoord.spark.analysis import COUNTS, group_tables, make_report, was_asked
+from groupcoord.spark.analysis import COUNTS, group_tables, was_asked
 from groupcoord.spark.groups import History
 from groupcoord.spark.inputs import Input, LogInput
 from groupcoord.spark.lag import lag
@@ -207,12 +209,12 @@ class Following:
         )
         for name, table in made.items():
             written[name], counts[name] = self._replace(spark, name, table)
-        written |= {"commits": committed, "records": records}
         counts |= {name: tables.row_count(name) for name in ("commits", "records")}
         history.unpersist()
         if ends is not None:
             ends.unpersist()
-        report = make_report(written, counts, self._input.names, self._clock, None, retention_minutes)
+        finished = FinishedTables(self._output, counts, {"commits": tables.folders("commits")})
+        report = gather_report(finished, self._input.names, self._clock, retention_minutes)
         write_report(self._output, report)
         return report, written.get("lag")
 

@@ -165,7 +165,7 @@ class StreamStore:
 
     def write(self, name: str, rows: DataFrame, part: Part) -> Part:
         """Write a part of a table, and return it with its rows."""
-        path = self._output.path(f"{self._folder(name)}/{part.folder}")
+        path = self._output.path(self.place(name, part))
         return evolve(part, rows=write_counted(rows.select(*self._schemas[name].fieldNames()), path, mode="overwrite"))
 
     def read(self, spark: SparkSession, name: str, parts: tuple[Part, ...]) -> DataFrame:
@@ -173,7 +173,7 @@ class StreamStore:
         schema = self._schemas[name]
         if not parts:
             return spark.createDataFrame([], schema)
-        paths = [self._output.reading_path(f"{self._folder(name)}/{part.folder}") for part in parts]
+        paths = [self._output.reading_path(self.place(name, part)) for part in parts]
         return spark.read.schema(schema).parquet(*paths).select(*schema.fieldNames())
 
     def commit(self, manifest: Manifest) -> None:
@@ -200,7 +200,7 @@ class StreamStore:
 
     def cleared_place(self, name: str, part: Part) -> str:
         """Return where workers write a part of a table themselves; what a crash left there goes."""
-        folder = f"{self._folder(name)}/{part.folder}"
+        folder = self.place(name, part)
         if self._output.has(folder):
             self._output.remove(folder)
         return self._output.place(folder)[1]
@@ -223,6 +223,10 @@ class StreamStore:
 
     def _manifest(self, number: int) -> Manifest:
         return Manifest.from_json(self._output.read_text(_manifest_name(number)))
+
+    def place(self, name: str, part: Part) -> str:
+        """Return in which folder of the directory a part of a table lies."""
+        return f"{self._folder(name)}/{part.folder}"
 
     def _folder(self, name: str) -> str:
         return f"{CHECKPOINT if name in self._inner else 'tables'}/{name}"

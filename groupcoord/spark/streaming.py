@@ -279,6 +279,10 @@ def _completeness(records: DataFrame, before: Manifest) -> dict[int, tuple[int, 
     return known
 
 
+_PARTS_OF = {"records": ("records",), "commits": ("commits", "open")}
+"""By name of a table, in which tables of the store its rows are."""
+
+
 class FollowedTables:
     """The tables that :func:`follow` keeps, as of the last whole update, or of the moment of :meth:`refresh`.
 
@@ -341,8 +345,12 @@ class FollowedTables:
 
     def row_count(self, name: str) -> int:
         """Return how many rows ``records`` or ``commits`` has, without counting them."""
-        names = ("commits", "open") if name == "commits" else (name,)
-        return sum(part.rows for table in names for part in self._manifest.tables.get(table, ()))
+        return sum(part.rows for table in _PARTS_OF[name] for part in self._manifest.tables.get(table, ()))
+
+    def folders(self, name: str) -> list[str]:
+        """Return in which folders of the directory the rows of ``records`` or ``commits`` lie, as Parquet files."""
+        tables = self._manifest.tables
+        return [self._store.place(table, part) for table in _PARTS_OF[name] for part in tables.get(table, ())]
 
     def _commits(self) -> DataFrame:
         still_open = self._read("open").withColumn("transaction", F.lit("open"))

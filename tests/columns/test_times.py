@@ -19,7 +19,7 @@ from groupcoord.analysis.columns.times import (
     with_times,
 )
 from groupcoord.analysis.local.polling import APPENDED, REPLACED
-from groupcoord.analysis.local.tables import TABLES
+from groupcoord.analysis.tables import TABLES
 from tests.tables import as_one_test
 
 from ..docs.markdown import DOCS

@@ -100,8 +100,17 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "wire",  # how requests are written, and answers read
         "core.records",  # of these only what stands for "no id"
     ),
+    "analysis.figures": (
+        *("analysis.columns", "analysis.tables", "analysis.history", "analysis.report"),
+        "clock",  # a page says when it was made
+    ),
     "analysis.polling": (
-        *("analysis.live", "analysis.history", "analysis.report"),  # from snapshots to the same rows as from logs
+        *(
+            "analysis.live",
+            "analysis.figures",
+            "analysis.history",
+            "analysis.report",
+        ),  # from snapshots to the same rows as from logs
         "core.consumer_protocol",
         "records",  # of these only how ids of topics are written
         "wire",  # of these only what the fields of an answer are
@@ -146,6 +155,7 @@ MAY_REQUIRE: dict[str, frozenset[str]] = {
     "analysis.report": BASE_REQUIREMENTS,
     "analysis.polling": BASE_REQUIREMENTS,
     "analysis.live": frozenset({"attrs", "aiokafka", "kio", "pyarrow"}),
+    "analysis.figures": frozenset({"attrs", "pyarrow"}),
     "analysis.columns": frozenset({"attrs", "numpy", "pyarrow", "fsspec", "crc32c"}),
     "analysis.local": frozenset({"attrs", "numpy", "pyarrow", "fsspec"}),
     "__init__": BASE_REQUIREMENTS,

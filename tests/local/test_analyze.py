@@ -16,7 +16,7 @@ from groupcoord.analysis.columns.results import ResultDirectory
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.local.analysis import LocalAnalysis
 from groupcoord.analysis.local.sources import ClusterSource
-from groupcoord.analysis.local.tables import END_OFFSETS_TABLE, TABLES
+from groupcoord.analysis.tables import END_OFFSETS_TABLE, TABLES
 from groupcoord.cli import USAGE_ERROR
 from groupcoord.cli import analyze as command
 from groupcoord.clock import ManualClock

@@ -9,7 +9,7 @@ import pyarrow.dataset as ds
 
 from groupcoord.analysis.columns.tables import arrow_schema
 from groupcoord.analysis.columns.times import schema_with_times
-from groupcoord.analysis.local.tables import TABLES
+from groupcoord.analysis.tables import TABLES
 
 _BY_LOG_PARTITION = ds.partitioning(pa.schema([("log_partition", pa.int32())]), flavor="hive")
 

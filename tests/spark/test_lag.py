@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import groupcoord.spark as pipeline
+from groupcoord.analysis.figures.findings import lag_rows, status_counts
 from groupcoord.analysis.report.model import LagRow
-from groupcoord.spark.figures import lag_rows, status_counts
 from groupcoord.spark.schemas import COMMITS, END_OFFSETS, LIVE_END_OFFSETS, RECORD_TIMES, RECORDS
 
 NOW_MS = 91_000
@@ -82,8 +82,9 @@ def test_statuses_come_of_commits_and_looks(spark: SparkSession) -> None:
     by_then = pipeline.lag(current, now, looks=seen, commits=committed, record_times=times, read_ms=61_500).collect()
     assert {row.topic_partition: row.status for row in by_then}[3] == "OK"
     assert {row.lag_ms for row in by_then} == {row.lag_ms for row in found.values()}
-    assert lag_rows(table) == (LagRow("g", TOPIC, 6, 900, 170, 11_000, "REWIND"),)
-    assert [(one.status, one.partitions, one.groups) for one in status_counts(table)] == [
+    rows = [row.asDict() for row in table.collect()]
+    assert lag_rows(rows) == (LagRow("g", TOPIC, 6, 900, 170, 11_000, "REWIND"),)
+    assert [(one.status, one.partitions, one.groups) for one in status_counts(rows)] == [
         *(("REWIND", 1, 1), ("STALL", 1, 1), ("STOP", 1, 1), ("WARN", 1, 1), ("OK", 2, 1)),
     ]
 

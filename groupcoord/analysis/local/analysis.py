@@ -4,24 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib.metadata import version
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from attrs import frozen
 
 from groupcoord.analysis.columns.errors import InputError, RunFailedError, first_line
 from groupcoord.analysis.columns.results import ResultDirectory
-from groupcoord.analysis.history import EPOCH, MEMBERSHIP, MOVE, REBALANCE, REVOCATION
-from groupcoord.analysis.history.anomalies import OFFSETS_RETENTION_MINUTES
-from groupcoord.analysis.history.views import CONSUMER
-from groupcoord.analysis.local import consumer_figures, figures
-from groupcoord.analysis.local.anomalies import anomalies
-from groupcoord.analysis.local.groups import Histories, groups, histories, partition_holders
-from groupcoord.analysis.local.lag import Ends, behind_ends, lag
-from groupcoord.analysis.local.load import corrupt, partition_load, read_counts
-from groupcoord.analysis.local.offsets import commits, current_offsets, transactional_commits
-from groupcoord.analysis.local.page import (
+from groupcoord.analysis.figures.finished import FinishedTables
+from groupcoord.analysis.figures.gathering import gather_report
+from groupcoord.analysis.figures.page import (
     ANOMALIES,
     COUNT,
     HISTORY,
@@ -33,22 +24,21 @@ from groupcoord.analysis.local.page import (
     steps,
     write_report,
 )
+from groupcoord.analysis.history.anomalies import OFFSETS_RETENTION_MINUTES
+from groupcoord.analysis.local.anomalies import anomalies
+from groupcoord.analysis.local.groups import Histories, groups, histories, partition_holders
+from groupcoord.analysis.local.lag import Ends, behind_ends, lag
+from groupcoord.analysis.local.load import corrupt, partition_load, read_counts
+from groupcoord.analysis.local.offsets import commits, current_offsets, transactional_commits
 from groupcoord.analysis.local.records import read_records
 from groupcoord.analysis.local.sources import LogSource, Source
 from groupcoord.analysis.local.stale import stale_groups
-from groupcoord.analysis.local.tables import END_OFFSETS_TABLE, TABLES_OF_KINDS, Row, TableFiles
 from groupcoord.analysis.local.verify import verify
 from groupcoord.analysis.report.model import (
-    ANOMALIES_MAX,
-    ANOMALIES_OF_GROUP_MAX,
-    GROUPS_MAX,
-    TROUBLED_MAX,
-    Overview,
     Report,
-    Verification,
 )
-from groupcoord.analysis.report.rows import load_totals, partition_rows, report_title
 from groupcoord.analysis.report.text import format_size
+from groupcoord.analysis.tables import END_OFFSETS_TABLE, TABLES_OF_KINDS, TableFiles
 from groupcoord.clock import Clock, SystemClock
 
 BYTES_MAX = 268_435_456
@@ -134,25 +124,23 @@ class LocalAnalysis:
         files.counts["records"] = held.written.records
         begin(COUNT)
         made: dict[str, pa.Table] = {"read_counts": read_counts(held), "corrupt": corrupt(held)}
-        load = partition_load(held)
         begin(OFFSETS)
         made["commits"] = commits(held.records)
         made["current_offsets"] = current_offsets(made["commits"])
         for name in ("read_counts", "corrupt", "current_offsets"):
             files.write(name, made[name])
-        files.write_rows("partition_load", load)
+        files.write_rows("partition_load", partition_load(held))
         files.add_commits(transactional_commits(held.records), held.written.commits)
         begin(HISTORY)
         found = histories(held)
         now_ms, retention_minutes = held.written.last_timestamp_ms, self._source.offsets_retention_minutes()
-        rows = self._about_groups(files, made, found, now_ms, read_ms, retention_minutes, begin)
-        told = _Told(made, load, found, rows, retention_minutes)
+        self._about_groups(files, made, found, now_ms, read_ms, retention_minutes, begin)
         if self._verifies:
             begin(VERIFY)
-            told.rows["differences"] = verify(held.records, found, made["current_offsets"])
-            files.write_rows("differences", told.rows["differences"])
+            files.write_rows("differences", verify(held.records, found, made["current_offsets"]))
         begin(REPORT)
-        report = _report(told, files.counts, self._source.names, self._clock)
+        tables = FinishedTables(self._results, files.counts)
+        report = gather_report(tables, self._source.names, self._clock, retention_minutes)
         write_report(self._results, report)
         return report
 
@@ -168,8 +156,8 @@ class LocalAnalysis:
         read_ms: int,
         retention_minutes: int | None,
         begin: Callable[[str], None],
-    ) -> dict[str, list[Row]]:
-        """Write the tables about groups, and return those that the page needs."""
+    ) -> None:
+        """Write the tables about groups."""
         for kind, name in TABLES_OF_KINDS.items():
             files.write_rows(name, found[kind])
         committed, current = made["commits"], made["current_offsets"]
@@ -189,76 +177,3 @@ class LocalAnalysis:
             rows["lag"] = lag(current, ends, committed, holders, now_ms, times, read_ms)
         for name, some in rows.items():
             files.write_rows(name, some)
-        return rows
-
-
-@frozen
-class _Told:
-    """What the page is made of: tables, the load of log partitions, histories, and rows about groups by table.
-
-    Attributes:
-        retention_minutes: how long brokers say that offsets are kept that nobody uses, if they do.
-    """
-
-    made: Mapping[str, pa.Table]
-    load: Sequence[Row]
-    found: Histories
-    rows: dict[str, list[Row]]
-    retention_minutes: int | None
-
-
-def _report(told: _Told, counts: Mapping[str, int], paths: Sequence[str], clock: Clock) -> Report:
-    """Gather the rows of the page."""
-    found, rows = told.found, told.rows
-    rebalances, moves, revocations = found[REBALANCE], found[MOVE], found[REVOCATION]
-    committed, anomalous = told.made["commits"], rows["anomalies"]
-    of_groups = figures.group_figures(rows["groups"], rebalances, anomalous, committed)
-    states = figures.state_counts(rows["groups"])
-    lines = figures.time_lines(rebalances)
-    troubled = [row for row in of_groups[:TROUBLED_MAX] if row.trouble]
-    consumers = {row.group_id for row in troubled if row.type == CONSUMER}
-    epochs = consumer_figures.epoch_lines(found[EPOCH], consumers)
-    return Report(
-        title=report_title(paths),
-        inputs=tuple(paths),
-        made_ms=clock.now_ms(),
-        version=version("groupcoord"),
-        overview=Overview(
-            **load_totals(told.load),
-            groups=counts["groups"],
-            members=sum(row.members for row in states),
-            current_offsets=counts["current_offsets"],
-            rebalances=counts["rebalances"],
-            anomalies=counts["anomalies"],
-            corrupt_ranges=counts["corrupt"],
-        ),
-        states=states,
-        causes=figures.cause_counts(rebalances),
-        rebalances=lines and lines[0],
-        churn=lines and lines[1],
-        churning=figures.most_churning(of_groups),
-        consumer_groups=consumer_figures.consumer_rows(found[EPOCH], found[MEMBERSHIP], moves, revocations),
-        assignors=consumer_figures.assignor_rows(moves),
-        slow_members=consumer_figures.slow_rows(revocations),
-        groups=tuple(of_groups[:GROUPS_MAX]),
-        troubled=figures.stories(troubled, rebalances, anomalous, committed, epochs),
-        partitions=partition_rows(told.load),
-        anomaly_counts=figures.anomaly_counts(anomalous),
-        anomalies=tuple(figures.anomaly_rows(anomalous, ANOMALIES_OF_GROUP_MAX, ANOMALIES_MAX)),
-        stale_count=counts["stale_groups"],
-        stale=figures.stale_rows(rows["stale_groups"]),
-        retention_minutes=told.retention_minutes or OFFSETS_RETENTION_MINUTES,
-        is_retention_told=told.retention_minutes is not None,
-        lag=figures.lag_rows(rows["lag"]) if "lag" in rows else None,
-        statuses=figures.status_counts(rows["lag"]) if "lag" in rows else (),
-        read=figures.read_rows(told.made["read_counts"]),
-        corrupt=figures.corrupt_rows(told.made["corrupt"]),
-        verification=_verification(rows, counts),
-        tables=counts,
-    )
-
-
-def _verification(rows: Mapping[str, Sequence[Row]], counts: Mapping[str, int]) -> Verification | None:
-    if "differences" not in rows:
-        return None
-    return Verification(counts["groups"], counts["differences"], figures.difference_rows(rows["differences"]))

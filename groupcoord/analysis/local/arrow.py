@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -90,13 +89,3 @@ class Runs:
 def last_rows(table: pa.Table, keys: Sequence[str]) -> pa.Table:
     """Return of the rows with the same key the one that lies last in the log."""
     return table.take(pa.array(Runs(table, keys).last_rows()))
-
-
-def none_first(*values: Any) -> tuple[tuple[bool, Any], ...]:
-    """Return a key to sort by in which None comes before everything else."""
-    return tuple((value is not None, value) for value in values)
-
-
-def known(values: Iterable[int | None]) -> list[int]:
-    """Return the numbers that are no None."""
-    return [value for value in values if value is not None]

@@ -15,17 +15,17 @@ from groupcoord.analysis.columns.group_tables import EPOCHS, GROUPS, MEMBERS, RE
 from groupcoord.analysis.columns.results import ResultDirectory
 from groupcoord.analysis.columns.schema import Column
 from groupcoord.analysis.columns.tables import CURRENT_OFFSETS, LAG, LIVE_END_OFFSETS, Columns, arrow_schema
+from groupcoord.analysis.figures.page import write_report
 from groupcoord.analysis.live.connection import connection
 from groupcoord.analysis.live.settings import ClusterAddress
 from groupcoord.analysis.live.snapshots import Snapshot, take_snapshot
-from groupcoord.analysis.local.page import write_report
-from groupcoord.analysis.local.tables import END_OFFSETS_TABLE
 from groupcoord.analysis.polling import rows
 from groupcoord.analysis.polling.figures import PolledFigures
 from groupcoord.analysis.polling.groups import PolledGroups
 from groupcoord.analysis.polling.rows import Row
 from groupcoord.analysis.polling.views import topics_of
 from groupcoord.analysis.report.model import Report
+from groupcoord.analysis.tables import END_OFFSETS_TABLE
 from groupcoord.clock import Clock, SystemClock
 
 _LONG, _STRING = pa.int64(), pa.string()

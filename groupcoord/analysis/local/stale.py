@@ -9,9 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from groupcoord.analysis.columns.commits import OPEN
+from groupcoord.analysis.figures.values import known
 from groupcoord.analysis.history.anomalies import OFFSETS_RETENTION_MINUTES
 from groupcoord.analysis.history.views import CLASSIC
-from groupcoord.analysis.local.arrow import every, known
+from groupcoord.analysis.local.arrow import every
 from groupcoord.core.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from groupcoord.core.offsets.retention import MS_PER_MINUTE
 

@@ -6,12 +6,13 @@ as it began can't be seen in a classic group, whose generation no answer tells; 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 
-from attrs import define, evolve, frozen
+from attrs import define, evolve, field, frozen
 
-from groupcoord.analysis.history.causes import EXPIRY_OR_LEAVE, UNKNOWN, Explanation, explain_difference
+from groupcoord.analysis.figures.groups import CommitCount
+from groupcoord.analysis.figures.rebalances import RebalancesOfGroup
+from groupcoord.analysis.history.causes import UNKNOWN, Explanation, explain_difference
 from groupcoord.analysis.history.views import CLASSIC, CONSUMER, GroupView
 from groupcoord.analysis.live.cluster import CommittedOffset
 from groupcoord.analysis.live.snapshots import GroupSnapshot, Snapshot
@@ -21,9 +22,6 @@ from groupcoord.analysis.polling.views import nothing_like, view_of
 GONE_MAX = 1_000
 """Of so many groups that are gone the figures are kept."""
 
-TIMES_MAX = 10_000
-"""Of so many rebalances of a cause it is kept how long they took: the newest."""
-
 _SETTLED = frozenset({"Stable", "Empty"})
 """States in which no rebalance is under way."""
 
@@ -32,19 +30,17 @@ _NOTHING_BEFORE = "what was before it was not seen"
 
 @define
 class GroupFigures:
-    """What was seen of a group so far: counts and times, by the names of ``model.GroupRow``."""
+    """What was seen of a group so far.
+
+    Attributes:
+        type: of the group.
+        rebalances: what they came to.
+        commits: how often an offset was another than the poll before, and when last.
+    """
 
     type: str
-    rebalances: int = 0
-    expiries: int = 0
-    joined: int = 0
-    left: int = 0
-    partitions_moved: int = 0
-    rebalancing_ms: int = 0
-    first_rebalance_ms: int | None = None
-    last_rebalance_ms: int | None = None
-    commits: int = 0
-    last_commit_ms: int | None = None
+    rebalances: RebalancesOfGroup = field(factory=RebalancesOfGroup)
+    commits: CommitCount = field(factory=CommitCount)
 
 
 @frozen
@@ -79,17 +75,12 @@ class _Known:
 
 
 class PolledGroups:
-    """The groups of a cluster over some snapshots.
-
-    Attributes:
-        times_ms: by cause, how long rebalances took, as far as polls show it.
-    """
+    """The groups of a cluster over some snapshots."""
 
     def __init__(self) -> None:
         self._known: dict[str, _Known] = {}
         self._gone: dict[str, GroupFigures] = {}
         self._whole_since_ms: int | None = None
-        self.times_ms: dict[str, deque[int]] = {}
 
     @property
     def ids(self) -> frozenset[str]:
@@ -153,9 +144,8 @@ class PolledGroups:
         found = {(one.topic, one.partition): one for one in group.offsets}
         if known.offsets is not None:
             moved = sum(known.offsets.get(place) != one for place, one in found.items())
-            known.figures.commits += moved
             if moved:
-                known.figures.last_commit_ms = at_ms
+                known.figures.commits = CommitCount(known.figures.commits.commits + moved, at_ms)
         known.offsets = found
 
     def _take_view(
@@ -178,21 +168,8 @@ class PolledGroups:
             explanation = explain_difference(before, view)
         row = rebalance_row(group_id, before, view, explanation, at_ms)
         row |= {"started_after_ms": known.settled_ms, "started_ms": known.opened_ms, "ended_ms": at_ms}
-        self._count(known.figures, row, at_ms)
+        known.figures.rebalances.add(row)
         return row
-
-    def _count(self, figures: GroupFigures, row: Row, at_ms: int) -> None:
-        figures.rebalances += 1
-        figures.expiries += row["cause"] == EXPIRY_OR_LEAVE
-        figures.joined += len(row["joined"])
-        figures.left += len(row["left"])
-        figures.partitions_moved += row["partitions_moved"]
-        if row["started_ms"] is not None:
-            took_ms = at_ms - row["started_ms"]
-            figures.rebalancing_ms += took_ms
-            self.times_ms.setdefault(row["cause"], deque(maxlen=TIMES_MAX)).append(took_ms)
-        figures.first_rebalance_ms = at_ms if figures.first_rebalance_ms is None else figures.first_rebalance_ms
-        figures.last_rebalance_ms = at_ms
 
     def _bury(self, group_id: str, snapshot: Snapshot) -> Iterator[Row]:
         """A group is gone; yield the row of the rebalance that took its last members away, if it had some."""

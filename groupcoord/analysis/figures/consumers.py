@@ -1,19 +1,15 @@
-"""Figures of consumer groups (KIP-848), by the rules of :mod:`groupcoord.spark.consumer_figures`."""
+"""Figures of consumer groups (KIP-848): what assignors moved, who gave partitions up slowly, epochs."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from statistics import median_low
-from typing import Any
 
+from groupcoord.analysis.figures.values import Row, at_ms, by_group, cut, known, none_first
 from groupcoord.analysis.history.causes import REBALANCE_TIMEOUT, SESSION_EXPIRY
 from groupcoord.analysis.history.ownership import SWAP
-from groupcoord.analysis.local.arrow import known, none_first
-from groupcoord.analysis.local.figures import at_ms, by_group, cut
 from groupcoord.analysis.report import model, rows
-
-Row = dict[str, Any]
 
 
 def consumer_rows(
@@ -107,7 +103,7 @@ def slow_rows(revocations: Iterable[Row]) -> tuple[model.SlowMemberRow, ...]:
     return tuple(_cut(row) for row in found[: model.SLOW_MEMBERS_MAX])
 
 
-def _slowness(row: Row) -> tuple[tuple[bool, Any], ...]:
+def _slowness(row: Row) -> tuple[tuple[bool, object], ...]:
     # The moment decides between those that took as long, so that the answer is always the same.
     return none_first(row["took_ms"], row["asked_ms"], row["rebalance_timeout_ms"])
 

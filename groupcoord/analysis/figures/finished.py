@@ -1,0 +1,67 @@
+"""Tables that were written, read row by row or batch by batch: memory is that of a batch, whoever has written them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+from pyarrow.fs import FSSpecHandler, PyFileSystem
+
+from groupcoord.analysis.columns.results import ResultDirectory
+from groupcoord.analysis.columns.tables import arrow_schema
+from groupcoord.analysis.figures.values import Row
+from groupcoord.analysis.tables import TABLES
+
+
+class FinishedTables:
+    """The tables of an analysis in its directory.
+
+    Args:
+        results: the directory.
+        counts: how many rows each table has; one that isn't named does not exist.
+        folders: where the parts of a table lie, if not in ``tables/NAME`` alone.
+    """
+
+    def __init__(
+        self,
+        results: ResultDirectory,
+        counts: Mapping[str, int],
+        folders: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
+        self._results = results
+        self._folders = folders or {}
+        self.counts = counts
+
+    def has(self, name: str) -> bool:
+        """Tell whether there is a table of this name, be it without rows."""
+        return name in self.counts
+
+    def batches(
+        self, name: str, columns: Collection[str] = (), groups: Collection[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a table; none if there is no such table.
+
+        Args:
+            name: of the table.
+            columns: which of its columns; all if empty.
+            groups: the rows of these groups alone.
+        """
+        if not self.counts.get(name):
+            return
+        file_system, _ = self._results.place("tables")
+        schema = arrow_schema(TABLES[name])
+        files = [
+            path
+            for folder in self._folders.get(name, (f"tables/{name}",))
+            for path in file_system.find(self._results.place(folder)[1])
+            if path.endswith(".parquet") and not path.rpartition("/")[2].startswith((".", "_"))
+        ]
+        found = ds.dataset(files, schema=schema, format="parquet", filesystem=PyFileSystem(FSSpecHandler(file_system)))
+        is_wanted = None if groups is None else ds.field("group_id").isin(pa.array(sorted(groups), pa.string()))
+        yield from found.to_batches(columns=list(columns) or None, filter=is_wanted)
+
+    def rows(self, name: str, columns: Collection[str] = (), groups: Collection[str] | None = None) -> Iterator[Row]:
+        """Yield the rows of a table as :meth:`batches` does, each as a mapping of names to values."""
+        for batch in self.batches(name, columns, groups):
+            yield from batch.to_pylist()
