@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         ErrorCode,
         GroupcoordError,
         InvariantError,
+        OwnershipLostError,
         StoreContractError,
         UnansweredError,
     )
@@ -48,6 +49,7 @@ __all__ = [
     "ManualClock",
     "MemoryLogStore",
     "Operation",
+    "OwnershipLostError",
     "PartitionStatus",
     "Reply",
     "Resource",
@@ -76,6 +78,7 @@ _MODULES = {
     "ManualClock": "clock",
     "MemoryLogStore": "log_store",
     "Operation": "core.front.authorization",
+    "OwnershipLostError": "errors",
     "PartitionStatus": "core.front.partition_table",
     "Reply": "core.replies",
     "Resource": "core.front.authorization",

@@ -37,7 +37,8 @@ from groupcoord.core.replies import Reply, Token
 from groupcoord.core.timers import Timer, TimerKind, TimerQueue
 from groupcoord.core.topics import AnyTopic, NoRegexes, RegexResolver, TopicResolver
 from groupcoord.embedding.loading import Loader, LoadError
-from groupcoord.errors import ErrorCode, StoreContractError
+from groupcoord.embedding.ownership import ownership_of
+from groupcoord.errors import ErrorCode, OwnershipLostError, StoreContractError
 from groupcoord.log_store import LogRecords, LogStore, LogStoreError, MemoryLogStore, RecordTooLargeError, Ticket
 
 __all__ = ["ConsumerGroupState", "GroupCoordinator", "GroupState", "LoadError", "PartitionStatus", "random_member_id"]
@@ -88,8 +89,13 @@ class GroupCoordinator:
         new_member_id: makes member ids from a prefix; random ones, as Kafka's, if left out.
         new_uuid: makes ids for members that join a consumer group without one; random ones if left out.
 
+    Attributes:
+        on_lost: is called when somebody else has taken the log over, with what the log store said; None: nobody is. It
+            had better only pass it on: the coordinator is in the middle of something.
+
     Raises:
-        ConfigError: ``group.consumer.assignors`` names what is no assignor, or two of one name.
+        ConfigError: ``group.consumer.assignors`` names what is no assignor, or two of one name; or the log store's
+            lease is longer than sessions of consumer groups.
     """
 
     def __init__(
@@ -113,6 +119,7 @@ class GroupCoordinator:
         self.config = config or Config()
         self.clock = clock or SystemClock()
         self.log_store = log_store or MemoryLogStore()
+        self.on_lost: Callable[[OwnershipLostError], None] | None = None
         self._new_member_id = new_member_id
         self._new_uuid = new_uuid
         topics = topics or AnyTopic()
@@ -127,7 +134,10 @@ class GroupCoordinator:
         self._split_requests = SplitRequests()
         self._timers = TimerQueue()
         self._observer = Observer()
-        self._loader = Loader(self._partitions, self.log_store, self.clock, self._observer, self._make_partition)
+        self._ownership = ownership_of(self.log_store, self.config, self.clock, self._lose)
+        self._loader = Loader(
+            self._partitions, self.log_store, self.clock, self._observer, self._make_partition, self._ownership
+        )
         self._cluster = Cluster(node, owner, count, transaction_owner)
         self._front = Front(
             config=self.config,
@@ -185,7 +195,16 @@ class GroupCoordinator:
     def take_replies(self) -> list[Reply]:
         """Return the answers since the last call, in the order in which they were given."""
         replies, self._effects.replies = self._effects.replies, []
-        return list(self._split_requests.join(replies)) if self._split_requests.awaited else replies
+        if self._split_requests.awaited:
+            replies = list(self._split_requests.join(replies))
+        if self._ownership is None:
+            return replies
+        replies = self._ownership.let_out(replies)
+        return replies + self.take_replies() if self._effects.replies else replies  # the log was found to be lost
+
+    def put_back(self, reply: Reply) -> None:
+        """Take an answer back that was not out in time (:meth:`may_answer`): it comes out again, or a refusal."""
+        self._effects.replies.append(reply)
 
     def call(self, request: Request[R], principal: Principal = None) -> R:
         """Return the answer of a request that is answered at once, whose type is that of the request.
@@ -206,6 +225,8 @@ class GroupCoordinator:
 
     def tick(self) -> None:
         """Time has passed: fire what is due (a bounded number of timers; the rest at the next call)."""
+        if self._ownership is not None:
+            self._ownership.tick()
         now_ms = self.clock.now_ms()
         for _ in range(MAX_TIMERS_PER_TICK):
             timer = self._timers.pop_due(now_ms)
@@ -218,7 +239,9 @@ class GroupCoordinator:
 
     def next_deadline_ms(self) -> int | None:
         """Return when :meth:`tick` is wanted at the latest, in milliseconds since the Unix epoch; None: not at all."""
-        return self._timers.next_deadline_ms()
+        deadline_ms = self._timers.next_deadline_ms()
+        look_ms = None if self._ownership is None else self._ownership.next_look_ms
+        return min((each for each in (deadline_ms, look_ms) if each is not None), default=None)
 
     @property
     def timer_advances(self) -> int:
@@ -262,7 +285,40 @@ class GroupCoordinator:
             raise
         if error.outcome_unknown:
             self._fail(ticket.partition, error.error_code)
+        if isinstance(error, OwnershipLostError) and self._ownership is not None:
+            self._ownership.lose(error)
         self._settle(self.clock.now_ms())
+
+    def ownership_checked(self, error: LogStoreError | None = None) -> None:
+        """The log store has looked whose the log is; see :class:`~groupcoord.log_store.OwnedStore`.
+
+        Args:
+            error: None if the log is owned still. Otherwise why it is lost, or why nobody knows.
+        """
+        if self._ownership is not None:
+            self._ownership.checked(error)
+            self._settle(self.clock.now_ms())
+
+    def may_answer(self) -> bool:
+        """Tell whether an answer may leave now: nobody else can have taken the log over and answered yet.
+
+        :meth:`take_replies` asks that itself; whoever holds on to answers after that asks again, and puts them back.
+        """
+        return self._ownership is None or self._ownership.may_answer()
+
+    @property
+    def lost(self) -> OwnershipLostError | None:
+        """Why nothing is served any more, if somebody else has taken the log over; None otherwise."""
+        return None if self._ownership is None else self._ownership.lost
+
+    def _lose(self, error: OwnershipLostError) -> None:
+        """Give everything up: what the new owner writes can't be followed from here."""
+        self._observer.ownership_lost(self.clock.now_ms())
+        for index in range(len(self._partitions)):
+            self._loader.abandon(index)
+            self._fail(index, error.error_code)
+        if self.on_lost is not None:
+            self.on_lost(error)
 
     def _appended(self, partition: Partition, number: int, base_offset: int, now_ms: int) -> None:
         try:
@@ -373,6 +429,8 @@ class GroupCoordinator:
         Returns:
             True if :meth:`continue_load` is wanted now; False if there is nothing to load.
         """
+        if self._ownership is not None:
+            self._ownership.claim()
         return self._loader.begin(partition, leader_epoch)
 
     def continue_load(self, partition: int, max_records: int | None = None) -> bool:
@@ -411,9 +469,12 @@ class GroupCoordinator:
 
     def close(self) -> None:
         """Unload everything; until something is loaded again, every request is COORDINATOR_NOT_AVAILABLE."""
+        self._effects.replies = self.take_replies()
         for partition in range(len(self._partitions)):
             self.unload(partition)
         self._partitions.is_closed = True
+        if self._ownership is not None:
+            self._ownership.rest()
 
     def topic_deleted(self, name: str, topic_id: UUID = ZERO_UUID) -> None:
         """A topic is gone from the cluster: delete the offsets that were committed for it, in every group."""
@@ -468,13 +529,19 @@ class GroupCoordinator:
     def take_events(self) -> list[Event]:
         """Return what happened to groups since the last call, in order; nothing while events are off.
 
-        Whoever turns them on has to take them: they are kept until then.
+        Whoever turns them on has to take them: they are kept until then, and as long as :meth:`may_answer` doesn't hold
+        unless the log is lost.
         """
         events = self._observer.events
-        if not events:
+        if not events or not (self.lost or self.may_answer()):
             return []
         self._observer.events = []
         return events
+
+    @property
+    def has_events(self) -> bool:
+        """True if :meth:`take_events` has some to give, now or later."""
+        return bool(self._observer.events)
 
     def take_append_failures(self) -> dict[int, AppendFailures]:
         """Return the appends that the log store could not write since the last call, by log partition.
@@ -503,7 +570,9 @@ class GroupCoordinator:
 
     def waiting_tokens(self) -> list[Token]:
         """Return the token of every request that is not answered yet."""
-        return original_tokens([token for partition in self._partitions for token in partition.parked_tokens()])
+        withheld = [] if self._ownership is None else self._ownership.withheld_tokens()
+        parked = [token for partition in self._partitions for token in partition.parked_tokens()]
+        return original_tokens(parked) + withheld
 
     def check(self, partitions: Collection[int] | None = None) -> None:
         """Prove the invariants of everything inside.

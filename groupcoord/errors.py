@@ -184,3 +184,61 @@ class StoreContractError(GroupcoordError):
 
 class InvariantError(GroupcoordError, AssertionError):
     """``check()`` found a structure that contradicts itself; the message says which rule and where."""
+
+
+# What log stores raise, and their contract is in :mod:`groupcoord.log_store`.
+
+
+class LogStoreError(Exception):
+    """An append or a read failed. ``error_code`` is Kafka's code for it; the coordinator translates it for clients."""
+
+    error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+    outcome_unknown = False
+
+
+class RecordTooLargeError(LogStoreError):
+    """The records are larger than the store takes; nothing was written. Clients see UNKNOWN_SERVER_ERROR."""
+
+    error_code = ErrorCode.MESSAGE_TOO_LARGE
+
+
+class NotEnoughReplicasError(LogStoreError):
+    """Too few copies to accept the write; nothing was written. Clients see COORDINATOR_NOT_AVAILABLE and retry."""
+
+    error_code = ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+class NotLeaderError(LogStoreError):
+    """Somebody else owns this log partition now; nothing was written. Clients see NOT_COORDINATOR and look anew."""
+
+    error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+class OwnershipLostError(NotLeaderError):
+    """Somebody else has taken the whole log over, and owns it from now on; nothing was written.
+
+    Memory can't follow what the new owner writes, so all that a coordinator served from this log has failed: clients
+    are told NOT_COORDINATOR. It is also raised to the program that embeds a coordinator, since that has to do something
+    about it: end, or stand by.
+    """
+
+    outcome_unknown = True
+
+
+class StorageError(LogStoreError):
+    """The disk failed or is full; what was written has been taken back. Clients see NOT_COORDINATOR."""
+
+    error_code = ErrorCode.KAFKA_STORAGE_ERROR
+
+
+class AppendOutcomeUnknownError(StorageError):
+    """The store failed; what was written could not be taken back or made durable: load the partition again."""
+
+    outcome_unknown = True
+
+
+class AppendTimedOutError(LogStoreError):
+    """No answer in time: the records may still appear, so the log partition must be loaded again."""
+
+    error_code = ErrorCode.REQUEST_TIMED_OUT
+    outcome_unknown = True

@@ -10,13 +10,15 @@ A host brings its own persistence by implementing two methods. Rules of the cont
 * Offsets grow. Gaps are allowed: other writers and compaction leave them.
 * A failure says whether the records can still appear in the log. If they can (``outcome_unknown``), the log partition
   fails and must be loaded again, since its state could otherwise miss a durable record.
+
+A store that other processes can open too has one owner at a time, and more to promise: see :class:`OwnedStore`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import NamedTuple, Protocol, overload, runtime_checkable
+from typing import NamedTuple, NoReturn, Protocol, overload, runtime_checkable
 from uuid import UUID
 
 from groupcoord.core.records import (
@@ -28,7 +30,44 @@ from groupcoord.core.records import (
     Record,
     TransactionMarker,
 )
-from groupcoord.errors import ErrorCode
+from groupcoord.errors import (
+    AppendOutcomeUnknownError,
+    AppendTimedOutError,
+    LogStoreError,
+    NotEnoughReplicasError,
+    NotLeaderError,
+    OwnershipLostError,
+    RecordTooLargeError,
+    StorageError,
+)
+
+__all__ = [
+    "AbandonableStore",
+    "AnsweringStore",
+    "AppendOutcomeUnknownError",
+    "AppendTimedOutError",
+    "ClosableStore",
+    "CompactingStore",
+    "CondensingStore",
+    "FailingStore",
+    "FlushingStore",
+    "IdentifiedStore",
+    "ListingStore",
+    "LoadedCommits",
+    "LogRecord",
+    "LogRecords",
+    "LogStore",
+    "LogStoreError",
+    "MemoryLogStore",
+    "NotEnoughReplicasError",
+    "NotLeaderError",
+    "OwnedStore",
+    "OwnershipLostError",
+    "RecordTooLargeError",
+    "StorageError",
+    "TakesAnswers",
+    "Ticket",
+]
 
 
 class Ticket(NamedTuple):
@@ -36,50 +75,6 @@ class Ticket(NamedTuple):
 
     partition: int
     number: int
-
-
-class LogStoreError(Exception):
-    """An append or a read failed. ``error_code`` is Kafka's code for it; the coordinator translates it for clients."""
-
-    error_code = ErrorCode.UNKNOWN_SERVER_ERROR
-    outcome_unknown = False
-
-
-class RecordTooLargeError(LogStoreError):
-    """The records are larger than the store takes; nothing was written. Clients see UNKNOWN_SERVER_ERROR."""
-
-    error_code = ErrorCode.MESSAGE_TOO_LARGE
-
-
-class NotEnoughReplicasError(LogStoreError):
-    """Too few copies to accept the write; nothing was written. Clients see COORDINATOR_NOT_AVAILABLE and retry."""
-
-    error_code = ErrorCode.NOT_ENOUGH_REPLICAS
-
-
-class NotLeaderError(LogStoreError):
-    """Somebody else owns this log partition now; nothing was written. Clients see NOT_COORDINATOR and look anew."""
-
-    error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-
-class StorageError(LogStoreError):
-    """The disk failed or is full; what was written has been taken back. Clients see NOT_COORDINATOR."""
-
-    error_code = ErrorCode.KAFKA_STORAGE_ERROR
-
-
-class AppendOutcomeUnknownError(StorageError):
-    """The store failed; what was written could not be taken back or made durable: load the partition again."""
-
-    outcome_unknown = True
-
-
-class AppendTimedOutError(LogStoreError):
-    """No answer in time: the records may still appear, so the log partition must be loaded again."""
-
-    error_code = ErrorCode.REQUEST_TIMED_OUT
-    outcome_unknown = True
 
 
 _OF_PRODUCERS = (OffsetCommitRecord, TransactionMarker, OpaqueRecord)
@@ -343,6 +338,9 @@ class TakesAnswers(Protocol):
     def append_failed(self, ticket: Ticket, error: LogStoreError) -> None:
         """An append is not written, or nobody knows."""
 
+    def ownership_checked(self, error: LogStoreError | None = None) -> None:
+        """The log is still owned; or it is lost, or nobody knows: ``error`` says which."""
+
 
 @runtime_checkable
 class AnsweringStore(Protocol):
@@ -350,6 +348,33 @@ class AnsweringStore(Protocol):
 
     def answer_to(self, coordinator: TakesAnswers) -> None:
         """Tell this one from now on what comes of appends."""
+
+
+@runtime_checkable
+class OwnedStore(Protocol):
+    """A log store that one process owns until another one takes it over: by force, or since it seems to be dead.
+
+    What an owner answers from memory, it may answer for the time of a lease, counted from the beginning of its last
+    look that found the log its own; a successful read counts as a look. So a store promises two things. After a
+    take-over each look, read and append of the earlier owner raises :class:`OwnershipLostError`. And the new owner gets
+    the log when the earlier one's lease is over, unless that has let go of it. So at most one owner answers at a time,
+    whatever their clocks show: only how fast they go has to agree.
+    """
+
+    @property
+    def lease_ms(self) -> int | None:
+        """How long an owner may answer after a look, in milliseconds; None: nobody can take this log over."""
+
+    def check_ownership(self) -> bool:
+        """Look whether the log is still owned.
+
+        Returns:
+            True if it is; False if the answer comes later, through :meth:`TakesAnswers.ownership_checked`.
+
+        Raises:
+            OwnershipLostError: somebody else owns it.
+            LogStoreError: nobody knows; the next look may tell.
+        """
 
 
 @runtime_checkable
@@ -365,11 +390,17 @@ class MemoryLogStore:
 
     By default every append is written at once. With ``acknowledge_late`` they wait until :meth:`write_waiting`
     writes them and returns the answers, which the caller passes on to the coordinator. :meth:`fail_next` makes
-    appends fail.
+    appends fail, and :meth:`take_over` gives the log to another owner.
+
+    Args:
+        acknowledge_late: see above.
+        lease_ms: see :class:`OwnedStore`; None: the coordinator need not look whose the log is.
     """
 
-    def __init__(self, *, acknowledge_late: bool = False) -> None:
+    def __init__(self, *, acknowledge_late: bool = False, lease_ms: int | None = None) -> None:
         self.acknowledge_late = acknowledge_late
+        self.lease_ms = lease_ms
+        self._is_lost = False
         self._logs: dict[int, list[LogRecord]] = {}
         self._end_offsets: dict[int, int] = {}
         self._waiting: list[tuple[Ticket, list[LogRecord]]] = []
@@ -377,6 +408,8 @@ class MemoryLogStore:
 
     def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int | None:
         """Append, wait or fail, as the switches say. See :meth:`LogStore.append`."""
+        if self._is_lost:
+            self._refuse()
         if self._failures:
             raise self._failures.pop(0)
         if self.acknowledge_late:
@@ -386,7 +419,25 @@ class MemoryLogStore:
 
     def read(self, partition: int) -> Iterator[LogRecord]:
         """Return the records of a log partition in order."""
+        if self._is_lost:
+            self._refuse()
         return iter(tuple(self._logs.get(partition, ())))
+
+    def check_ownership(self) -> bool:
+        """Look whether the log is still owned. See :meth:`OwnedStore.check_ownership`."""
+        if self._is_lost:
+            self._refuse()
+        return True
+
+    def take_over(self) -> MemoryLogStore:
+        """Return the same log for another owner. This one has lost it, with what waits, and finds out when it looks.
+
+        Whoever plays the other owner waits for the lease to be over, before it answers anybody.
+        """
+        successor = MemoryLogStore(acknowledge_late=self.acknowledge_late, lease_ms=self.lease_ms)
+        successor._logs, successor._end_offsets = self._logs, self._end_offsets
+        self._is_lost, self._waiting = True, []
+        return successor
 
     def end_offset(self, partition: int) -> int:
         """Return the offset that the next record of this log partition will have."""
@@ -422,6 +473,9 @@ class MemoryLogStore:
         tickets = self.waiting()
         self._waiting = []
         return tickets
+
+    def _refuse(self) -> NoReturn:
+        raise OwnershipLostError("somebody else has taken the log over")
 
     def _write(self, partition: int, records: Sequence[LogRecord]) -> int:
         log = self._logs.setdefault(partition, [])

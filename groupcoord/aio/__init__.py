@@ -7,6 +7,6 @@ Programs without asyncio have the same in :mod:`groupcoord.embedding.threads`.
 """
 
 from groupcoord.aio.coordinator import AsyncCoordinator
-from groupcoord.aio.log_store import AsyncLogStore, TaskLogStore, ThreadLogStore
+from groupcoord.aio.log_store import AsyncLogStore, AsyncOwnedStore, TaskLogStore, ThreadLogStore
 
-__all__ = ["AsyncCoordinator", "AsyncLogStore", "TaskLogStore", "ThreadLogStore"]
+__all__ = ["AsyncCoordinator", "AsyncLogStore", "AsyncOwnedStore", "TaskLogStore", "ThreadLogStore"]

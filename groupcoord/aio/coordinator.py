@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext, suppress
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 from groupcoord.aio.log_store import TaskLogStore
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.events import Event
 from groupcoord.core.front.authorization import Principal
-from groupcoord.core.messages import Request
-from groupcoord.embedding.answers import resolve, sleep_s
+from groupcoord.core.messages import Request, Response
+from groupcoord.core.replies import Reply
+from groupcoord.embedding.answers import resolve, sleep_s, tell_lost
 from groupcoord.embedding.loading import LoadError
+from groupcoord.errors import OwnershipLostError
 from groupcoord.log_store import AnsweringStore, LogStoreError, Ticket
 
 __all__ = ["AsyncCoordinator"]
@@ -29,21 +32,36 @@ class AsyncCoordinator:
     """A coordinator on the running event loop: ``async with AsyncCoordinator(GroupCoordinator(…)) as coordinator``.
 
     Entering loads all log partitions, or raises what :meth:`start` raises; leaving closes. Use it from the event loop's
-    thread; only :meth:`appended` and :meth:`append_failed` may be called from others.
+    thread; only :meth:`appended`, :meth:`append_failed` and :meth:`ownership_checked` may be called from others.
+
+    When somebody else has taken the log over, that is logged, whatever is asked is answered NOT_COORDINATOR, and the
+    body of the ``async with`` is cancelled, which then raises OwnershipLostError.
 
     Args:
         coordinator: belongs to this one from now on. If its log store answers later by itself
             (:class:`~groupcoord.log_store.AnsweringStore`), its answers come here.
         on_event: is called in the event loop for everything that happens to groups, in order; see
             :mod:`groupcoord.events`.
+        on_lost: is called in the event loop when somebody else has taken the log over.
 
     Attributes:
         coordinator: the coordinator inside. Look at it as you like; what changes it goes through :meth:`change`.
     """
 
-    def __init__(self, coordinator: GroupCoordinator, *, on_event: Callable[[Event], None] | None = None) -> None:
+    def __init__(
+        self,
+        coordinator: GroupCoordinator,
+        *,
+        on_event: Callable[[Event], None] | None = None,
+        on_lost: Callable[[OwnershipLostError], None] | None = None,
+    ) -> None:
         self.coordinator = coordinator
         self._on_event = on_event
+        self._on_lost = on_lost
+        self._body: asyncio.Task[Any] | None = None
+        self._cancelled_before = 0
+        self._is_body_cancelled = False
+        coordinator.on_lost = self._lose
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._seen_advances = -1
@@ -59,12 +77,30 @@ class AsyncCoordinator:
         except BaseException:
             await self.close()
             raise
+        self._body = asyncio.current_task()
+        assert self._body is not None
+        self._cancelled_before = self._body.cancelling()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        is_cancelled_by_us = await self._take_back_cancel(error)
         await self.close()
+        lost = self.coordinator.lost
+        if lost is not None and (error is None or is_cancelled_by_us):
+            raise lost
+
+    async def _take_back_cancel(self, error: BaseException | None) -> bool:
+        """Return whether the body has ended since it was cancelled here, and by nobody else."""
+        body, self._body = self._body, None
+        if body is None or not self._is_body_cancelled:
+            return False
+        is_only_ours = body.uncancel() <= self._cancelled_before
+        if not isinstance(error, asyncio.CancelledError):  # the body had ended before it noticed
+            with suppress(asyncio.CancelledError) if is_only_ours else nullcontext():
+                await asyncio.sleep(0)
+        return is_only_ours and isinstance(error, asyncio.CancelledError)
 
     # ------------------------------------------------------------ requests
 
@@ -83,7 +119,13 @@ class AsyncCoordinator:
             TypeError: this is no request of the coordinator.
         """
         async with asyncio.timeout(timeout_s):
-            return await self.submit(request, principal)
+            response = await self.submit(request, principal)
+            if self.coordinator.may_answer():
+                return response
+            # Between the future's result and this task's turn the process was held up.
+            late: asyncio.Future[R] = self._running_loop().create_future()
+            self.change(lambda coordinator: coordinator.put_back(Reply(late, cast(Response, response))))
+            return await late
 
     def submit(self, request: Request[R], principal: Principal = None) -> asyncio.Future[R]:
         """Take a request at once, and return the future that its answer comes to; see :meth:`ask`.
@@ -120,6 +162,10 @@ class AsyncCoordinator:
         """Take over what the log store says, from any thread: see :meth:`GroupCoordinator.append_failed`."""
         self._from_any_thread(lambda coordinator: coordinator.append_failed(ticket, error))
 
+    def ownership_checked(self, error: LogStoreError | None = None) -> None:
+        """Take over what the log store says, from any thread: see :meth:`GroupCoordinator.ownership_checked`."""
+        self._from_any_thread(lambda coordinator: coordinator.ownership_checked(error))
+
     def _from_any_thread(self, change: Callable[[GroupCoordinator], None]) -> None:
         try:
             self._running_loop().call_soon_threadsafe(self.change, change)
@@ -136,6 +182,7 @@ class AsyncCoordinator:
 
         Raises:
             LoadError: some could not be loaded; the others are served.
+            OwnershipLostError: somebody else has taken the log over meanwhile.
         """
         self._loop = asyncio.get_running_loop()
         count = self.coordinator.config.offsets_topic_num_partitions
@@ -145,6 +192,8 @@ class AsyncCoordinator:
                 await self.load(partition)
             except LoadError as error:
                 causes.update(error.causes)
+        if self.coordinator.lost is not None:
+            raise self.coordinator.lost
         if causes:
             raise LoadError(causes)
 
@@ -192,13 +241,25 @@ class AsyncCoordinator:
     def _deliver(self) -> None:
         """Pass answers and events on, and be woken when the next thing is due."""
         resolve(self.coordinator.take_replies())
-        if self._on_event is not None:
-            for event in self.coordinator.take_events():
-                self._running_loop().call_soon(self._on_event, event)
+        if self._on_event is not None and self.coordinator.has_events:
+            self._running_loop().call_soon(self._tell)
         advances = self.coordinator.timer_advances
         if self._timer is None or advances != self._seen_advances:
             self._seen_advances = advances
             self._set_timer()
+
+    def _tell(self) -> None:
+        """Tell what has happened; what was taken by now may be told, as nothing holds the process up in between."""
+        assert self._on_event is not None
+        for event in self.coordinator.take_events():
+            self._on_event(event)
+
+    def _lose(self, error: OwnershipLostError) -> None:
+        tell_lost(error)
+        if self._on_lost is not None:
+            self._running_loop().call_soon(self._on_lost, error)
+        if self._body is not None:
+            self._is_body_cancelled = self._body.cancel()
 
     def _set_timer(self) -> None:
         if self._timer is not None:

@@ -5,10 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from groupcoord.errors import StoreContractError
-from groupcoord.log_store import AppendOutcomeUnknownError, LogRecord, LogStore, LogStoreError, TakesAnswers, Ticket
+from groupcoord.log_store import (
+    AppendOutcomeUnknownError,
+    LogRecord,
+    LogStore,
+    LogStoreError,
+    OwnedStore,
+    StorageError,
+    TakesAnswers,
+    Ticket,
+)
 
 
 class AsyncLogStore(Protocol):
@@ -36,6 +45,23 @@ class AsyncLogStore(Protocol):
         """
 
 
+@runtime_checkable
+class AsyncOwnedStore(Protocol):
+    """A store with coroutines that somebody else can take over: see :class:`~groupcoord.log_store.OwnedStore`."""
+
+    @property
+    def lease_ms(self) -> int | None:
+        """How long an owner may answer after a look, in milliseconds; None: nobody can take this log over."""
+
+    async def check_ownership(self) -> None:
+        """Look whether the log is still owned.
+
+        Raises:
+            OwnershipLostError: somebody else owns it.
+            LogStoreError: nobody knows; the next look may tell. Any other exception counts as this.
+        """
+
+
 class TaskLogStore:
     """A log store for the coordinator made of one with coroutines: ``GroupCoordinator(log_store=TaskLogStore(…))``.
 
@@ -51,6 +77,7 @@ class TaskLogStore:
         self._store = store
         self._waiting: dict[int, deque[tuple[Ticket, Sequence[LogRecord]]]] = {}
         self._writers: dict[int, asyncio.Task[None]] = {}
+        self._looking: asyncio.Task[None] | None = None
         self._prepared: dict[int, list[LogRecord] | LogStoreError] = {}
         self._coordinator: TakesAnswers | None = None
 
@@ -63,6 +90,16 @@ class TaskLogStore:
         self._waiting.setdefault(partition, deque()).append((ticket, records))
         if partition not in self._writers:
             self._writers[partition] = asyncio.get_running_loop().create_task(self._write(partition))
+
+    @property
+    def lease_ms(self) -> int | None:
+        """How long an owner may answer after a look; see :class:`~groupcoord.log_store.OwnedStore`."""
+        return self._store.lease_ms if isinstance(self._store, AsyncOwnedStore) else None
+
+    def check_ownership(self) -> bool:
+        """Let the store look whether the log is still owned; the answer comes later."""
+        self._looking = asyncio.get_running_loop().create_task(self._look())
+        return False
 
     def read(self, partition: int) -> Iterable[LogRecord]:
         """Return what :meth:`prepare` has read; see :meth:`groupcoord.log_store.LogStore.read`."""
@@ -88,9 +125,20 @@ class TaskLogStore:
         self._prepared.pop(partition, None)
 
     async def finish(self) -> None:
-        """Wait until nothing is being written any more."""
-        if self._writers:
-            await asyncio.wait(self._writers.values())
+        """Wait until nothing is being written, and nobody looks, any more."""
+        busy = [*self._writers.values(), *([self._looking] if self._looking else [])]
+        if busy:
+            await asyncio.wait(busy)
+
+    async def _look(self) -> None:
+        assert isinstance(self._store, AsyncOwnedStore)
+        assert self._coordinator is not None, "an AsyncCoordinator takes the answers"
+        error: LogStoreError | None = None
+        try:
+            await self._store.check_ownership()
+        except Exception as problem:
+            error = problem if isinstance(problem, LogStoreError) else StorageError(repr(problem))
+        self._coordinator.ownership_checked(error)
 
     async def _write(self, partition: int) -> None:
         """Write what waits for a log partition, until nothing does."""
@@ -136,3 +184,13 @@ class ThreadLogStore:
         """Read in a thread; see :meth:`AsyncLogStore.read`."""
         for record in await asyncio.to_thread(lambda: list(self._store.read(partition))):
             yield record
+
+    @property
+    def lease_ms(self) -> int | None:
+        """How long an owner may answer after a look; see :class:`AsyncOwnedStore`."""
+        return self._store.lease_ms if isinstance(self._store, OwnedStore) else None
+
+    async def check_ownership(self) -> None:
+        """Look in a thread; see :meth:`AsyncOwnedStore.check_ownership`."""
+        assert isinstance(self._store, OwnedStore)
+        await asyncio.to_thread(self._store.check_ownership)

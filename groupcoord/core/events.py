@@ -159,6 +159,14 @@ class GroupRemoved(Event):
 
 
 @frozen
+class OwnershipLost(Event):
+    """Somebody else owns the log: none of its groups is coordinated here any more. ``group_id`` is empty, it's of all.
+
+    What had happened to groups and was not told before isn't told any more.
+    """
+
+
+@frozen
 class AppendFailures:
     """Appends to one log partition that the log store could not write, or does not know whether it did.
 

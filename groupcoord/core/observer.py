@@ -21,6 +21,7 @@ from groupcoord.core.events import (
     MemberAssigned,
     MemberRemoved,
     MemberReplaced,
+    OwnershipLost,
     RebalanceCompleted,
     RebalanceStarted,
     Trigger,
@@ -193,6 +194,11 @@ class Observer:
         before = self.append_failures.get(partition)
         count = 1 if before is None else before.count + 1
         self.append_failures[partition] = AppendFailures(count, reason, next_log_offset)
+
+    def ownership_lost(self, now_ms: int) -> None:
+        """The log is somebody else's: what was not told by now may not be true any more."""
+        if self.events is not None:
+            self.events = [OwnershipLost("", now_ms)]
 
     def partition_loaded(self, duration_ms: int) -> None:
         """A log partition was loaded."""

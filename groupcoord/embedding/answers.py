@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import Any, Protocol
 
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.replies import Reply
-from groupcoord.errors import UnansweredError
+from groupcoord.errors import OwnershipLostError, UnansweredError
+
+logger = logging.getLogger("groupcoord")
 
 LONGEST_SLEEP_S = 86_400.0
 """Event loops and locks don't take absurd times; who wakes for nothing sleeps again."""
@@ -44,3 +47,8 @@ def sleep_s(coordinator: GroupCoordinator) -> float | None:
     if deadline_ms is None:
         return None
     return min(max(deadline_ms - coordinator.clock.now_ms(), 0) / 1000, LONGEST_SLEEP_S)
+
+
+def tell_lost(error: OwnershipLostError) -> None:
+    """Say for whoever reads logs that somebody else has taken over."""
+    logger.error("nothing is coordinated here any more, all is answered NOT_COORDINATOR: %s", error)

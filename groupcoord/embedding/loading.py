@@ -9,6 +9,7 @@ from groupcoord.clock import Clock
 from groupcoord.core.front.partition_table import PartitionStatus, PartitionTable
 from groupcoord.core.observer import Observer
 from groupcoord.core.partition import Partition
+from groupcoord.embedding.ownership import Ownership
 from groupcoord.errors import GroupcoordError
 from groupcoord.log_store import CondensingStore, LoadedCommits, LogRecord, LogStore
 
@@ -45,6 +46,7 @@ class Loader:
         clock: says when a load begins and ends.
         observer: counts loads.
         make_partition: makes the core of a log partition, from its number and that of its first append.
+        ownership: hears of each load that succeeds; None: nobody else can take the log over.
     """
 
     def __init__(
@@ -54,12 +56,14 @@ class Loader:
         clock: Clock,
         observer: Observer,
         make_partition: Callable[[int, int], Partition],
+        ownership: Ownership | None = None,
     ) -> None:
         self._partitions = partitions
         self._log_store = log_store
         self._clock = clock
         self._observer = observer
         self._make_partition = make_partition
+        self._ownership = ownership
         self._loads: dict[int, _Load] = {}
         self._leader_epochs = [-1] * len(partitions)
         self._next_appends = [0] * len(partitions)
@@ -113,6 +117,8 @@ class Loader:
         load.partition.loaded(now_ms)
         self._observer.partition_loaded(now_ms - load.started_ms)
         self._partitions.serve(load.partition)
+        if self._ownership is not None:
+            self._ownership.proven(load.started_ms)
         return True
 
     def _read(self, index: int) -> Iterable[LogRecord | LoadedCommits]:
@@ -130,6 +136,11 @@ class Loader:
         self._leader_epochs[index] = -1 if leader_epoch is None else leader_epoch
         self._loads.pop(index, None)
         return True
+
+    def abandon(self, index: int) -> None:
+        """A load under way has failed, if there is one."""
+        if self._loads.pop(index, None) is not None:
+            self._partitions.status[index] = PartitionStatus.FAILED
 
     def withdraw(self, partition: Partition, status: PartitionStatus) -> None:
         """A log partition is served no longer; its appends are numbered on after the next load."""

@@ -13,14 +13,15 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from types import TracebackType
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.events import Event
 from groupcoord.core.front.authorization import Principal
-from groupcoord.core.messages import Request
+from groupcoord.core.messages import Request, Response
 from groupcoord.core.replies import Reply
-from groupcoord.embedding.answers import resolve, sleep_s
+from groupcoord.embedding.answers import resolve, sleep_s, tell_lost
+from groupcoord.errors import OwnershipLostError
 from groupcoord.log_store import AnsweringStore, LogStoreError, Ticket
 
 __all__ = ["ThreadSafeCoordinator"]
@@ -39,19 +40,31 @@ class ThreadSafeCoordinator:
     guards the coordinator, so one request is handled at a time; nobody holds it while waiting for an answer. All
     methods may be called from any thread, those of the log store among them.
 
+    When somebody else has taken the log over, that is logged, and whatever is asked is answered NOT_COORDINATOR; the
+    end of the ``with`` raises OwnershipLostError, unless it ends in an exception anyway.
+
     Args:
         coordinator: belongs to this one from now on. If its log store answers later by itself
             (:class:`~groupcoord.log_store.AnsweringStore`), its answers come here.
         on_event: is called for everything that happens to groups, in order, see :mod:`groupcoord.events`; by the thread
             that made it happen, with the lock held, so it had better only pass it on.
+        on_lost: is called in the same way when somebody else has taken the log over.
 
     Attributes:
         coordinator: the coordinator inside; what looks at it or changes it goes through :meth:`change`.
     """
 
-    def __init__(self, coordinator: GroupCoordinator, *, on_event: Callable[[Event], None] | None = None) -> None:
+    def __init__(
+        self,
+        coordinator: GroupCoordinator,
+        *,
+        on_event: Callable[[Event], None] | None = None,
+        on_lost: Callable[[OwnershipLostError], None] | None = None,
+    ) -> None:
         self.coordinator = coordinator
         self._on_event = on_event
+        self._on_lost = on_lost
+        coordinator.on_lost = self._lose
         self._changed = threading.Condition(threading.RLock())
         self._timekeeper: threading.Thread | None = None
         self._is_closed = False
@@ -72,6 +85,8 @@ class ThreadSafeCoordinator:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+        if error is None and self.coordinator.lost is not None:
+            raise self.coordinator.lost
 
     # ------------------------------------------------------------ requests
 
@@ -89,7 +104,13 @@ class ThreadSafeCoordinator:
             UnansweredError: Kafka never answers this one: a newer request of the same member takes its place.
             TypeError: this is no request of the coordinator.
         """
-        return self.submit(request, principal).result(timeout_s)
+        response = self.submit(request, principal).result(timeout_s)
+        if self.coordinator.may_answer():
+            return response
+        # Between the future's result and this thread's turn the process was held up.
+        late: Future[R] = Future()
+        self.change(lambda coordinator: coordinator.put_back(Reply(late, cast(Response, response))))
+        return late.result(timeout_s)
 
     def submit(self, request: Request[R], principal: Principal = None) -> Future[R]:
         """Take a request at once, and return the future that its answer comes to; it can't be cancelled.
@@ -133,6 +154,15 @@ class ThreadSafeCoordinator:
     def append_failed(self, ticket: Ticket, error: LogStoreError) -> None:
         """Take over what the log store says: see :meth:`GroupCoordinator.append_failed`."""
         self.change(lambda coordinator: coordinator.append_failed(ticket, error))
+
+    def ownership_checked(self, error: LogStoreError | None = None) -> None:
+        """Take over what the log store says: see :meth:`GroupCoordinator.ownership_checked`."""
+        self.change(lambda coordinator: coordinator.ownership_checked(error))
+
+    def _lose(self, error: OwnershipLostError) -> None:
+        tell_lost(error)
+        if self._on_lost is not None:
+            self._on_lost(error)
 
     # ------------------------------------------------------------ life cycle
 

@@ -38,6 +38,7 @@ from groupcoord.laws.coordinator import (
     replayed,
     require,
 )
+from groupcoord.laws.owners import OwnerLaws
 
 __all__ = [
     "NEWEST",
@@ -48,6 +49,7 @@ __all__ = [
     "LawBrokenError",
     "OffsetKey",
     "OffsetLedger",
+    "OwnerLaws",
     "check_acknowledged_commits",
     "check_append",
     "check_bytes",

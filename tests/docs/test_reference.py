@@ -92,7 +92,7 @@ def test_the_fields_of_messages_are_those_of_the_classes() -> None:
 
 def test_every_kind_of_failure_and_event_is_named() -> None:
     """The errors that a log store raises, and the events, have their lines."""
-    errors = [error.__name__ for error in subclasses(LogStoreError) if error.__module__ == "groupcoord.log_store"]
+    errors = [error.__name__ for error in subclasses(LogStoreError) if error.__module__ == "groupcoord.errors"]
     kinds = [event.__name__ for event in subclasses(events.Event) if not event.__name__.startswith("_")]
     missing = [name for name in [*errors, *kinds] if not is_named(name)]
 

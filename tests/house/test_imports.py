@@ -36,9 +36,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "clock",
         "log_store",
         "embedding.loading",
+        "embedding.ownership",
         "records",
     ),
-    "embedding": ("coordinator", "clock", "log_store", "errors", "core"),
+    "embedding": ("coordinator", "clock", "config", "log_store", "errors", "core"),
     "aio": ("coordinator", "embedding", "log_store", "errors", *EMBEDDED),
     "laws": ("coordinator", "core", "errors", "log_store"),
     "storage": ("records", "log_store", "errors", "core.records"),  # compaction tells records apart by what they are

@@ -22,11 +22,12 @@ from typing import NamedTuple
 
 from tests.mutants.catalogue import MUTANTS, Mutant
 from tests.mutants.consumer_groups import CONSUMER_GROUP_MUTANTS
+from tests.mutants.owners import OWNER_MUTANTS
 from tests.mutants.rarely_met import RARELY_MET_MUTANTS
 
 ROOT = Path(__file__).parents[2]
 OF_CONSUMER_GROUPS = CONSUMER_GROUP_MUTANTS + RARELY_MET_MUTANTS
-ALL_MUTANTS = MUTANTS + OF_CONSUMER_GROUPS
+ALL_MUTANTS = MUTANTS + OF_CONSUMER_GROUPS + OWNER_MUTANTS
 SUITES = ("tests/core", "tests/conformance/test_packaged.py", "tests/laws")
 SUITES_OF_CONSUMER_GROUPS = (
     "tests/core/consumer",
@@ -37,6 +38,7 @@ SUITES_OF_CONSUMER_GROUPS = (
     "tests/testing/test_machine.py",
     "tests/laws",
 )
+SUITES_OF_OWNERS = ("tests/laws/test_owners.py", "tests/storage/sql/test_owners.py", "tests/aio/test_ownership.py")
 """In this order, so that what notices a bug soonest comes first."""
 TIMEOUT_S = 300
 
@@ -80,6 +82,8 @@ def try_mutant(mutant: Mutant, *suites: str) -> Result:
         shutil.copy(ROOT / "pyproject.toml", root)
         apply(mutant, root)
         of_its_kind = SUITES_OF_CONSUMER_GROUPS if mutant in OF_CONSUMER_GROUPS else SUITES
+        if mutant in OWNER_MUTANTS:
+            of_its_kind = SUITES_OF_OWNERS
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider"]
         command += ["--hypothesis-profile=unshrunk", *(suites or of_its_kind)]
         environment = {**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"}

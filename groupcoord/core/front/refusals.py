@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 from groupcoord.config import Config
+from groupcoord.core.append_errors import refused
 from groupcoord.core.classic.membership import allows_session_timeout
 from groupcoord.core.messages import (
+    NO_NODE,
+    ConsumerGroupDescribeResponse,
+    DescribeGroupsResponse,
+    FindCoordinatorResponse,
+    FoundCoordinator,
     Heartbeat,
     HeartbeatResponse,
     JoinGroup,
     JoinGroupResponse,
+    ListGroupsResponse,
     OffsetCommit,
     OffsetCommitResponse,
+    OffsetFetchResponse,
+    SyncGroupResponse,
     TxnOffsetCommit,
     TxnOffsetCommitResponse,
 )
 from groupcoord.core.messages.request import GroupRequest
 from groupcoord.core.offsets.commits import refused_topics
+from groupcoord.core.replies import Reply
 from groupcoord.errors import ErrorCode
 
 _STATES_OF_A_PARTITION = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
@@ -59,3 +69,29 @@ def refuse_commit(request: OffsetCommit, error_code: ErrorCode) -> OffsetCommitR
 def refuse_transactional_commit(request: TxnOffsetCommit, error_code: ErrorCode) -> TxnOffsetCommitResponse:
     """Refuse a transactional commit: each partition has the error."""
     return TxnOffsetCommitResponse(refused_topics(request.topics, error_code))
+
+
+def disowned(reply: Reply) -> Reply:
+    """Return what is said in place of an answer by who may not be the coordinator any more: look for it anew.
+
+    Whether the request was carried out is left open, as it is after a connection breaks.
+    """
+    token, response = reply
+    match response:
+        case None:
+            return reply
+        case FindCoordinatorResponse():
+            unknown = [
+                FoundCoordinator(found.key, NO_NODE, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+                for found in response.coordinators
+            ]
+            return Reply(token, FindCoordinatorResponse(tuple(unknown)))
+        case OffsetFetchResponse():
+            fetched = [type(group)(group.group_id, ErrorCode.NOT_COORDINATOR, ()) for group in response.groups]
+            return Reply(token, OffsetFetchResponse(tuple(fetched)))
+        case DescribeGroupsResponse() | ConsumerGroupDescribeResponse():
+            described = [type(group)(group.group_id, ErrorCode.NOT_COORDINATOR) for group in response.groups]
+            return Reply(token, type(response)(tuple(described)))  # type: ignore[arg-type]
+        case SyncGroupResponse() | HeartbeatResponse() | ListGroupsResponse():
+            return Reply(token, type(response)(ErrorCode.NOT_COORDINATOR))
+    return refused(reply, ErrorCode.NOT_LEADER_OR_FOLLOWER)

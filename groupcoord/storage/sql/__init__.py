@@ -6,9 +6,10 @@ Both write each append in a transaction of its own. Behind a :class:`BatchingLog
 in one transaction, and a coordinator of :mod:`groupcoord.aio` or :mod:`groupcoord.embedding.threads` is answered later.
 """
 
+from groupcoord.errors import OwnershipLostError
 from groupcoord.storage.sql.batching import BatchingLogStore
 from groupcoord.storage.sql.postgres import PostgresLogStore
 from groupcoord.storage.sql.sqlite import SqliteLogStore
-from groupcoord.storage.sql.store import OwnershipLostError, SqlLogStore
+from groupcoord.storage.sql.store import SqlLogStore
 
 __all__ = ["BatchingLogStore", "OwnershipLostError", "PostgresLogStore", "SqlLogStore", "SqliteLogStore"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from groupcoord.log_store import (
     AppendOutcomeUnknownError,
@@ -42,6 +43,7 @@ class BatchingLogStore:
         self._answers: deque[tuple[Ticket, int | LogStoreError]] = deque()
         self._failed: set[int] = set()
         self._coordinator: TakesAnswers | None = None
+        self._wants_look = False
         self._is_closed = False
         self._is_busy = False
         self._thread = threading.Thread(target=self._work, name="groupcoord-log", daemon=True)
@@ -64,6 +66,18 @@ class BatchingLogStore:
                 raise StorageError("the log store was closed")
             self._waiting.append((ticket, records))
             self._changed.notify_all()
+
+    @property
+    def lease_ms(self) -> int:
+        """How long an owner may answer after a look; see :class:`~groupcoord.log_store.OwnedStore`."""
+        return self._store.lease_ms
+
+    def check_ownership(self) -> bool:
+        """Let the thread look whether the log is still owned, between two transactions; the answer comes later."""
+        with self._changed:
+            self._wants_look = True
+            self._changed.notify_all()
+        return False
 
     def read(self, partition: int) -> Iterator[LogRecord]:
         """Return the records of a log partition, with those that have waited until now.
@@ -117,7 +131,7 @@ class BatchingLogStore:
         self._thread.join()
 
     def _has_work(self) -> bool:
-        return bool(self._waiting or (self._answers and self._coordinator))
+        return bool(self._waiting or (self._coordinator and (self._answers or self._wants_look)))
 
     def _work(self) -> None:
         is_dirty = False
@@ -131,6 +145,7 @@ class BatchingLogStore:
                     return
                 has_work = self._is_busy = self._has_work()
             if has_work:
+                self._look()
                 self._write_some()
                 self._tell()
                 is_dirty = True
@@ -143,6 +158,23 @@ class BatchingLogStore:
         except Exception:
             logger.exception("compaction has failed")
             return False
+
+    def _look(self) -> None:
+        """Look whose the log is, if somebody wants to know, and tell."""
+        with self._changed:
+            coordinator = self._coordinator if self._wants_look else None
+            if coordinator is None:
+                return
+            self._wants_look = False
+        error: LogStoreError | None = None
+        try:
+            self._store.check_ownership()
+        except LogStoreError as known:
+            error = known
+        except Exception as unknown:
+            logger.exception("a look at the owner of the log has failed")
+            error = StorageError(repr(unknown))
+        self._pass_on(partial(coordinator.ownership_checked, error))
 
     def _write_some(self) -> bool:
         """Write what waits in one transaction, as far as it may have so much; return False if nothing did."""
@@ -186,10 +218,13 @@ class BatchingLogStore:
                     return
                 ticket, outcome = self._answers.popleft()
                 coordinator = self._coordinator
-            try:
-                if isinstance(outcome, LogStoreError):
-                    coordinator.append_failed(ticket, outcome)
-                else:
-                    coordinator.appended(ticket, outcome)
-            except Exception:  # of what hangs on answers, or on events
-                logger.exception("the answer to an append was not taken")
+            if isinstance(outcome, LogStoreError):
+                self._pass_on(partial(coordinator.append_failed, ticket, outcome))
+            else:
+                self._pass_on(partial(coordinator.appended, ticket, outcome))
+
+    def _pass_on(self, answer: Callable[[], None]) -> None:
+        try:
+            answer()
+        except Exception:  # of what hangs on answers, or on events
+            logger.exception("the answer of the log store was not taken")

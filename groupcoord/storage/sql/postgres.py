@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Generator
 from typing import Any, cast
 
-from groupcoord.storage.sql.store import Connection, Row, SqlLogStore
+from groupcoord.storage.sql.store import LEASE_MS, Connection, Row, SqlLogStore
 
 ROWS_AT_ONCE = 2_000
 IDLE_IN_TRANSACTION_MAX = "60s"
@@ -32,11 +32,22 @@ class PostgresLogStore(SqlLogStore):
 
     begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
     lock_owner = "FOR SHARE"
+    lock_owner_alone = "FOR UPDATE"
+    hasty = "SET synchronous_commit = off"
+    careful = "RESET synchronous_commit"
     blob = "BYTEA"
     table_options = ""
     placeholder = "%s"
 
-    def __init__(self, conninfo: str, *, name: str = "consumer_offsets", min_cleanable_ratio: float = 0.5) -> None:
+    def __init__(
+        self,
+        conninfo: str,
+        *,
+        name: str = "consumer_offsets",
+        min_cleanable_ratio: float = 0.5,
+        lease_ms: int = LEASE_MS,
+        takes_over: bool = True,
+    ) -> None:
         try:
             import psycopg
         except ModuleNotFoundError as error:
@@ -46,7 +57,7 @@ class PostgresLogStore(SqlLogStore):
         self._psycopg = psycopg
         self.error = psycopg.Error
         self._conninfo = conninfo
-        super().__init__(name=name, min_cleanable_ratio=min_cleanable_ratio)
+        super().__init__(name=name, min_cleanable_ratio=min_cleanable_ratio, lease_ms=lease_ms, takes_over=takes_over)
 
     def _connect(self) -> Connection:
         return cast(Connection, self._psycopg.connect(self._conninfo, autocommit=True))

@@ -8,7 +8,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from time import monotonic, sleep
 
-from groupcoord.storage.sql.store import Connection, Row, SqlLogStore
+from groupcoord.storage.sql.store import LEASE_MS, Connection, Row, SqlLogStore
 
 BUSY_TIMEOUT_S = 5.0
 BUSY_RETRY_S = 0.01
@@ -23,22 +23,35 @@ class SqliteLogStore(SqlLogStore):
         path: the file; created if need be.
         name: see :class:`~groupcoord.storage.sql.store.SqlLogStore`.
         min_cleanable_ratio: see there.
+        lease_ms: see there.
+        takes_over: see there.
 
     Raises:
-        ValueError: the name is none.
+        ValueError: the name is none, or the lease is no time.
         StorageError: the file can't be opened, or is no database.
     """
 
     begin = "BEGIN IMMEDIATE"
     lock_owner = ""  # who has begun is alone
+    lock_owner_alone = ""
+    hasty = "PRAGMA synchronous = NORMAL"
+    careful = "PRAGMA synchronous = FULL"
     blob = "BLOB"
     table_options = "WITHOUT ROWID"
     placeholder = "?"
     error = sqlite3.Error
 
-    def __init__(self, path: str | Path, *, name: str = "consumer_offsets", min_cleanable_ratio: float = 0.5) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        name: str = "consumer_offsets",
+        min_cleanable_ratio: float = 0.5,
+        lease_ms: int = LEASE_MS,
+        takes_over: bool = True,
+    ) -> None:
         self.path = Path(path).absolute()
-        super().__init__(name=name, min_cleanable_ratio=min_cleanable_ratio)
+        super().__init__(name=name, min_cleanable_ratio=min_cleanable_ratio, lease_ms=lease_ms, takes_over=takes_over)
 
     def _connect(self) -> Connection:
         return sqlite3.connect(self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
@@ -48,7 +61,7 @@ class SqliteLogStore(SqlLogStore):
         # A new file takes one connection to make it; the others SQLite refuses here at once, without waiting.
         while not self._uses_wal(connection, may_retry=monotonic() < deadline_s):
             sleep(BUSY_RETRY_S)
-        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(self.careful)
 
     def _uses_wal(self, connection: Connection, *, may_retry: bool) -> bool:
         try:

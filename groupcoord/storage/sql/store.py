@@ -3,6 +3,11 @@
 Who opens the log takes it over: the epoch, a number in a table of one row, grows by one. Each transaction of an owner
 begins with a look at it that keeps it from growing until the end. So an owner from whom the log was taken over writes
 nothing any more, and what it was just writing is there before the new one reads, or never.
+
+What an owner says from memory needs no transaction. So it looks at the epoch every now and then, and counts these looks
+in the same row; a look is good for a lease, whose length the row has too. Who takes the log over waits that long. Who
+stands by waits until the row has not changed for that long, and then takes it as it saw it, or not at all. Nobody
+compares clocks: each measures with its own how long something takes.
 """
 
 from __future__ import annotations
@@ -11,15 +16,16 @@ import logging
 import re
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from typing import Any, Protocol
+from time import monotonic, sleep
+from typing import Any, NamedTuple, Protocol
 
 from groupcoord.log_store import (
     AppendOutcomeUnknownError,
     LogRecord,
     LogStoreError,
-    NotLeaderError,
+    OwnershipLostError,
     RecordTooLargeError,
     StorageError,
     Ticket,
@@ -32,6 +38,9 @@ PORTION_RECORDS = 500
 """Compaction passes over so many records, or deletes so many, before others have their turn: a few milliseconds."""
 COMPACTED_RECORDS_MIN = 1_000
 """A log partition with fewer new records isn't worth a pass."""
+LEASE_MS = 1_500
+CLOCK_RATE_MARGIN = 1.01
+"""The clocks of two machines may differ by so much in how fast they go."""
 
 _TABLE_NAME = re.compile(r"[a-z_][a-z0-9_]{0,47}")
 
@@ -51,14 +60,18 @@ class Connection(Protocol):
         """Close it; what was not committed is rolled back."""
 
 
-class OwnershipLostError(NotLeaderError):
-    """Somebody else has opened the log since, and owns it now; nothing was written.
+class Owner(NamedTuple):
+    """The row of the owner.
 
-    Memory can't follow what the new owner writes, so the log partition has failed for the coordinator here: its clients
-    are told NOT_COORDINATOR.
+    Attributes:
+        epoch: how often the log was taken over.
+        lease_ms: how long a look is good for; 0: the owner has let go of the log.
+        looks: how often this owner has looked.
     """
 
-    outcome_unknown = True
+    epoch: int
+    lease_ms: int
+    looks: int
 
 
 class SqlLogStore(ABC):
@@ -72,24 +85,35 @@ class SqlLogStore(ABC):
             and underscores. Logs of several names may lie in a database, each with an owner.
         min_cleanable_ratio: :meth:`compact_some` compacts a log partition when more than this part of its records was
             not compacted before (``min.cleanable.dirty.ratio``).
+        lease_ms: how long a coordinator answers after a look that found the log its own; it looks three times as often.
+            A successor waits that long for an owner that hasn't closed the log.
+        takes_over: own the log at once, whoever owned it: see :meth:`take_over`. Otherwise stand by: see :meth:`claim`.
 
     Raises:
-        ValueError: the name is none.
+        ValueError: the name is none, or the lease is no time.
         StorageError: the database can't be opened.
     """
 
     # What differs: the words of the database, and the errors of its driver.
     begin: str
     lock_owner: str
+    lock_owner_alone: str
+    hasty: str
+    careful: str
     blob: str
     table_options: str
     placeholder: str
     error: type[Exception]
 
-    def __init__(self, *, name: str, min_cleanable_ratio: float) -> None:
+    def __init__(self, *, name: str, min_cleanable_ratio: float, lease_ms: int, takes_over: bool) -> None:
         if not _TABLE_NAME.fullmatch(name):
             raise ValueError(f"{name!r} is no name for a table: up to 48 small letters, digits and underscores")
+        if lease_ms < 1:
+            raise ValueError(f"a lease takes a millisecond at least, not {lease_ms}")
         self.name = name
+        self._lease_ms = lease_ms
+        self._seen: Owner | None = None
+        self._seen_s = 0.0
         self._min_cleanable_ratio = min_cleanable_ratio
         self._epoch: int | None = None
         self._lock = threading.RLock()
@@ -100,7 +124,10 @@ class SqlLogStore(ABC):
         self._clean: dict[int, int] = {}
         self._pass: Generator[None, None, None] | None = None
         self._is_closed = False
-        self._own_connection()
+        if takes_over:
+            self.take_over()
+        else:
+            self._become_owner(lambda owner: False)  # and yet the tables are made
 
     # ------------------------------------------------------------ the log
 
@@ -173,14 +200,85 @@ class SqlLogStore(ABC):
             return [partition for (partition,) in rows]
 
     def close(self) -> None:
-        """Close all connections. Another owner may have opened the log long before."""
+        """Let go of the log, and close all connections. Close the coordinator before: a successor needn't wait now.
+
+        Another owner may have opened the log long before.
+        """
+        with self._lock:
+            if self._connection is not None:
+                query = f"UPDATE {self.name}_owner SET lease_ms = 0 WHERE epoch = {self._epoch}"
+                with suppress(self.error):
+                    self._connection.execute(query)
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Close all connections, and let go of nothing, as a killed process does."""
         with self._lock:
             self._is_closed = True
             self._discard_connection()
             while self._idle_readers:
                 self._close(self._idle_readers.pop())
 
-    abandon = close
+    # ------------------------------------------------------------ ownership
+
+    @property
+    def lease_ms(self) -> int:
+        """How long an owner may answer after a look; see :class:`~groupcoord.log_store.OwnedStore`."""
+        return self._lease_ms
+
+    def take_over(self) -> None:
+        """Own the log from now on, whoever owned it; wait until that one's lease is over, if it hasn't let go of it.
+
+        Raises:
+            StorageError: the database can't be reached, or the store was closed.
+        """
+        before = self._become_owner(lambda owner: True)
+        assert before is not None
+        sleep(_seconds(before))
+
+    def claim(self) -> bool:
+        """Own the log if nobody does any more: the owner has let go of it, or hasn't looked for the time of its lease.
+
+        Ask again in a while, such as a tenth of a second, as long as the log is somebody else's. This waits for nobody.
+
+        Returns:
+            True if this one owns the log now, or did before.
+
+        Raises:
+            OwnershipLostError: this one has owned the log, and somebody else has taken it over.
+            StorageError: the database can't be reached, or the store was closed.
+        """
+        with self._lock:
+            if self._epoch is not None:
+                return self.check_ownership()
+            with self._lent_reader() as (_, owner):
+                now_s = monotonic()  # not before: when it was read it was no older than that
+            if owner != self._seen:
+                self._seen, self._seen_s = owner, now_s
+            if now_s - self._seen_s < _seconds(owner):
+                return False
+            return self._become_owner(lambda found: found == owner) is not None
+
+    def check_ownership(self) -> bool:
+        """Look whether the log is still owned, and let others see that; return True.
+
+        Raises:
+            OwnershipLostError: somebody else has opened the log.
+            StorageError: the database can't tell.
+        """
+        with self._lock:
+            connection = self._own_connection()
+            query = f"UPDATE {self.name}_owner SET looks = looks + 1 WHERE epoch = {self._epoch}"
+            try:
+                connection.execute(self.hasty)  # if it is lost with a crash of the database, the lease is too
+                updated = connection.execute(query)
+                connection.execute(self.careful)
+            except self.error as error:
+                self._discard_connection()
+                raise StorageError(str(error)) from error
+            if updated.rowcount == 0:
+                self._refuse_owner(None)
+            return True
 
     # ------------------------------------------------------------ compaction
 
@@ -289,8 +387,7 @@ class SqlLogStore(ABC):
         """
         connection = self._begin()
         try:
-            query = f"SELECT epoch FROM {self.name}_owner {self.lock_owner}"
-            self._check_epoch(connection.execute(query).fetchone())
+            self._refuse_owner(self._read_owner(connection, self.lock_owner))
             yield connection
         except BaseException as error:
             self._end_offsets.clear()
@@ -330,34 +427,49 @@ class SqlLogStore(ABC):
             self._discard_connection()
 
     def _own_connection(self) -> Connection:
-        """Return the connection that writes. One that had to be opened anew owns the log again, or raises.
+        """Return the connection that writes. One that had to be opened anew owns the log again, or raises."""
+        if self._connection is None:
+            is_known = self._epoch is not None or self._is_closed
+            if not is_known or self._become_owner(lambda owner: owner.epoch == self._epoch) is None:
+                self._refuse_owner(None)
+        assert self._connection is not None
+        return self._connection
 
-        To own it again waits for whatever a lost connection has begun, as that keeps the epoch from growing.
+    def _become_owner(self, may: Callable[[Owner], bool]) -> Owner | None:
+        """Connect, and let the epoch grow, if the owner that is found there allows it.
+
+        To own the log waits for whatever a lost connection has begun, as that keeps the epoch from growing.
+
+        Returns:
+            The owner of before; None if it did not allow it.
         """
-        if self._is_closed:
-            raise StorageError(f"the log {self.name} was closed")
-        if self._connection is not None:
-            return self._connection
-        try:
-            self._connection = connection = self._connect()
-            self._prepare(connection)
-            connection.execute(self.begin)
-            if self._epoch is None:
-                self._make_tables(connection)
-            condition = "" if self._epoch is None else f"WHERE epoch = {self._epoch}"
-            updated = connection.execute(f"UPDATE {self.name}_owner SET epoch = epoch + 1 {condition}")
-            if updated.rowcount == 0:
-                self._check_epoch(None)
-            (epoch,) = connection.execute(f"SELECT epoch FROM {self.name}_owner").fetchone()
-            connection.execute("COMMIT")
-            self._epoch = epoch  # not before: a commit that fails leaves the old one, and the log is still ours
-        except self.error as error:
+        with self._lock:
+            if self._is_closed:
+                raise StorageError(f"the log {self.name} was closed")
             self._discard_connection()
-            raise StorageError(str(error)) from error
-        except BaseException:
-            self._discard_connection()
-            raise
-        return connection
+            try:
+                self._connection = connection = self._connect()
+                self._prepare(connection)
+                connection.execute(self.begin)
+                if self._epoch is None:
+                    self._make_tables(connection)
+                owner = self._read_owner(connection, self.lock_owner_alone)
+                if may(owner):
+                    epoch = owner.epoch + 1
+                    query = f"UPDATE {self.name}_owner SET epoch = {epoch}, lease_ms = {self._lease_ms}, looks = 0"
+                    connection.execute(query)
+                    connection.execute("COMMIT")
+                    self._epoch = epoch  # not before: a commit that fails leaves the old one, and the log is still ours
+                    return owner
+                connection.execute("COMMIT")
+                self._discard_connection()
+                return None
+            except self.error as error:
+                self._discard_connection()
+                raise StorageError(str(error)) from error
+            except BaseException:
+                self._discard_connection()
+                raise
 
     def _make_tables(self, connection: Connection) -> None:
         connection.execute(
@@ -367,13 +479,19 @@ class SqlLogStore(ABC):
             f"PRIMARY KEY (log_partition, log_offset)) {self.table_options}"
         )
         connection.execute(
-            f"CREATE TABLE IF NOT EXISTS {self.name}_owner (id INTEGER PRIMARY KEY, epoch BIGINT NOT NULL)"
+            f"CREATE TABLE IF NOT EXISTS {self.name}_owner (id INTEGER PRIMARY KEY, epoch BIGINT NOT NULL, "
+            "lease_ms BIGINT NOT NULL, looks BIGINT NOT NULL)"
         )
-        connection.execute(f"INSERT INTO {self.name}_owner VALUES (0, 0) ON CONFLICT DO NOTHING")
+        connection.execute(f"INSERT INTO {self.name}_owner VALUES (0, 0, 0, 0) ON CONFLICT DO NOTHING")
 
-    def _check_epoch(self, row: Row | None) -> None:
-        if row is None or row[0] != self._epoch:
-            raise OwnershipLostError(f"somebody else has opened the log {self.name}")
+    def _read_owner(self, connection: Connection, lock: str = "") -> Owner:
+        return Owner(*connection.execute(f"SELECT epoch, lease_ms, looks FROM {self.name}_owner {lock}").fetchone())
+
+    def _refuse_owner(self, owner: Owner | None) -> None:
+        """Raise if the owner is somebody else."""
+        if owner is None or owner.epoch != self._epoch:
+            whose = "is not owned yet" if self._epoch is None else "was lost: somebody else has opened it"
+            raise OwnershipLostError(f"the log {self.name} {whose}")
 
     # ------------------------------------------------------------ connections
 
@@ -382,19 +500,26 @@ class SqlLogStore(ABC):
         """Lend a connection to who reads, if this is still the owner."""
         with self._lock:
             self._own_connection()
+        with self._lent_reader() as (connection, owner):
+            self._refuse_owner(owner)
+            yield connection
+
+    @contextmanager
+    def _lent_reader(self) -> Iterator[tuple[Connection, Owner]]:
+        """Lend a connection to who reads, and tell who the owner is."""
+        with self._lock:
             connection = self._idle_readers.pop() if self._idle_readers else None
-        query = f"SELECT epoch FROM {self.name}_owner"
         is_sound = False
         try:
+            owner = None
             if connection is not None:
                 try:
-                    connection.execute(query)
+                    owner = self._read_owner(connection)
                 except self.error:  # it was lost while nobody looked
                     self._close(connection)
                     connection = None
             connection = connection or self._connect()
-            self._check_epoch(connection.execute(query).fetchone())
-            yield connection
+            yield connection, owner or self._read_owner(connection)
             is_sound = True
         except GeneratorExit:
             is_sound = True
@@ -437,3 +562,8 @@ class SqlLogStore(ABC):
 def _columns(record: LogRecord) -> Row:
     key, value = record.encoded()
     return record.timestamp_ms, key, value, record.producer_id, record.producer_epoch, record.is_control
+
+
+def _seconds(owner: Owner) -> float:
+    """Return how long an owner may answer after a look that is beginning now."""
+    return owner.lease_ms * CLOCK_RATE_MARGIN / 1000

@@ -21,6 +21,10 @@ class Answers:
         """Note it."""
         self.taken.append((ticket, error))
 
+    def ownership_checked(self, error: LogStoreError | None = None) -> None:
+        """Nobody asks for that here."""
+        raise AssertionError(f"nobody has asked whose the log is: {error!r}")
+
 
 class AnsweredStore(BatchingLogStore):
     """A store that batches, with somebody who takes its answers."""

@@ -13,11 +13,16 @@ from groupcoord.storage.sql import PostgresLogStore, SqliteLogStore, SqlLogStore
 
 from .postgres_server import NoServerError, PostgresServer
 
+LEASE_MS = 1
+"""So long waits who takes over a log that wasn't closed: hardly at all, in tests of other things."""
+
 
 class OpenLog(Protocol):
     """Opens the log with a number; the same number is the same log."""
 
-    def __call__(self, number: int = 0, *, min_cleanable_ratio: float = 0.5) -> SqlLogStore:
+    def __call__(
+        self, number: int = 0, *, min_cleanable_ratio: float = 0.5, lease_ms: int = LEASE_MS, takes_over: bool = True
+    ) -> SqlLogStore:
         """Open it."""
 
 
@@ -42,13 +47,14 @@ def open_log(request: pytest.FixtureRequest, tmp_path: Path) -> OpenLog:
     if request.param == "sqlite":
 
         def open_sqlite(number: int = 0, **options: Any) -> SqlLogStore:
-            return SqliteLogStore(tmp_path / f"{number}.sqlite", **options)
+            return SqliteLogStore(tmp_path / f"{number}.sqlite", **{"lease_ms": LEASE_MS, **options})
 
         return open_sqlite
     server: PostgresServer = request.getfixturevalue("postgres")
     test = next(_numbers)
 
     def open_postgres(number: int = 0, **options: Any) -> SqlLogStore:
-        return PostgresLogStore(server.conninfo, name=f"test_{test}_{number}", **options)
+        name = f"test_{test}_{number}"
+        return PostgresLogStore(server.conninfo, name=name, **{"lease_ms": LEASE_MS, **options})
 
     return open_postgres

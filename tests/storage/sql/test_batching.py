@@ -14,7 +14,7 @@ from groupcoord.embedding.threads import ThreadSafeCoordinator
 from groupcoord.log_store import AppendOutcomeUnknownError, LogStoreError, RecordTooLargeError
 from groupcoord.storage.sql import BatchingLogStore, SqliteLogStore
 from groupcoord.storage.sql.store import COMPACTED_RECORDS_MIN
-from tests.aio.requests import CONFIG, GROUP, commit, committed, fetch
+from tests.aio.requests import CONFIG, commit, committed, fetch
 
 from .batched import AnsweredStore
 from .conftest import OpenLog
@@ -101,19 +101,20 @@ def test_in_an_event_loop(open_log: OpenLog) -> None:
     """Many commit at once and are answered; a second coordinator finds all of it, and the first one is shut out."""
 
     async def story() -> None:
-        first, second = BatchingLogStore(open_log()), None
-        async with AsyncCoordinator(GroupCoordinator(config=CONFIG, log_store=first)) as coordinator:
-            asked = [coordinator.ask(commit(number, f"group {number}")) for number in range(50)]
-            for answer in await asyncio.gather(*asked):
-                assert answer.topics[0].partitions[0].error_code is ErrorCode.NONE
-            second = BatchingLogStore(open_log())
-            async with AsyncCoordinator(GroupCoordinator(config=CONFIG, log_store=second)) as successor:
-                found = [committed(await successor.ask(fetch(f"group {number}"))) for number in range(50)]
-                assert found == [[number] for number in range(50)]
-            refused = await coordinator.ask(commit(99))
-            assert refused.topics[0].partitions[0].error_code is ErrorCode.NOT_COORDINATOR
-            partition = coordinator.coordinator.partition_of(GROUP)
-            assert coordinator.coordinator.status(partition) is PartitionStatus.FAILED
+        first = BatchingLogStore(open_log(lease_ms=200))
+        coordinator = AsyncCoordinator(GroupCoordinator(config=CONFIG, log_store=first))
+        await coordinator.start()
+        asked = [coordinator.ask(commit(number, f"group {number}")) for number in range(50)]
+        for answer in await asyncio.gather(*asked):
+            assert answer.topics[0].partitions[0].error_code is ErrorCode.NONE
+        second = BatchingLogStore(open_log(lease_ms=200))
+        async with AsyncCoordinator(GroupCoordinator(config=CONFIG, log_store=second)) as successor:
+            found = [committed(await successor.ask(fetch(f"group {number}"))) for number in range(50)]
+            assert found == [[number] for number in range(50)]
+        refused = await coordinator.ask(commit(99))
+        assert refused.topics[0].partitions[0].error_code is ErrorCode.NOT_COORDINATOR
+        assert {coordinator.coordinator.status(index) for index in range(3)} == {PartitionStatus.FAILED}
+        await coordinator.close()
         first.close()
         second.close()
 
@@ -122,7 +123,7 @@ def test_in_an_event_loop(open_log: OpenLog) -> None:
 
 def test_among_threads(open_log: OpenLog) -> None:
     """Threads commit side by side; a log partition that is loaded again while others write has everything."""
-    store = BatchingLogStore(open_log())
+    store = BatchingLogStore(open_log(lease_ms=1_500))
     with ThreadSafeCoordinator(GroupCoordinator(config=CONFIG, log_store=store)) as coordinator:
 
         def work(number: int) -> None:
@@ -143,7 +144,7 @@ def test_among_threads(open_log: OpenLog) -> None:
             assert answer.topics[0].partitions[0].error_code is ErrorCode.NONE
     store.close()
 
-    with ThreadSafeCoordinator(GroupCoordinator(config=CONFIG, log_store=open_log())) as coordinator:
+    with ThreadSafeCoordinator(GroupCoordinator(config=CONFIG, log_store=open_log(lease_ms=1_500))) as coordinator:
         assert [committed(coordinator.ask(fetch(f"group {number}"))) for number in range(6)] == [[99]] * 6
         store = coordinator.coordinator.log_store
     store.close()  # type: ignore[attr-defined]

@@ -89,7 +89,7 @@ class SqliteMachine(CoordinatorMachine):
         """Return a store on a new file."""
         self._folder = tempfile.TemporaryDirectory()
         self._path = Path(self._folder.name, "groups.sqlite")
-        return AnsweredStore(SqliteLogStore(self._path))
+        return AnsweredStore(SqliteLogStore(self._path, lease_ms=1))
 
     def settle_log_store(self, log_store: LogStore) -> list[Answer]:
         """Return what came of an append."""
@@ -100,7 +100,7 @@ class SqliteMachine(CoordinatorMachine):
         """Return what the next process opens; it compacts at once."""
         assert isinstance(log_store, AnsweredStore)
         log_store.abandon()
-        store = AnsweredStore(SqliteLogStore(self._path))
+        store = AnsweredStore(SqliteLogStore(self._path, lease_ms=1))
         store.compact()
         return store
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import sqlite3
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from groupcoord import GroupCoordinator, LogRecord, PartitionStatus, Ticket
+from groupcoord.aio import AsyncCoordinator
 from groupcoord.core.records import GroupTombstone
 from groupcoord.errors import ErrorCode
 from groupcoord.log_store import AppendOutcomeUnknownError, StorageError
-from groupcoord.storage.sql import OwnershipLostError, SqliteLogStore, SqlLogStore, sqlite
+from groupcoord.storage.sql import BatchingLogStore, OwnershipLostError, SqliteLogStore, SqlLogStore, sqlite
+from groupcoord.storage.sql import store as store_module
+from groupcoord.storage.sql.store import Owner
 from tests.aio.requests import CONFIG, commit, committed, fetch
 
 from .conftest import OpenLog
@@ -52,11 +57,11 @@ def test_the_first_owner_is_shut_out(open_log: OpenLog) -> None:
 
 def test_a_coordinator_that_lost_its_log_says_so(open_log: OpenLog) -> None:
     """Its clients are told NOT_COORDINATOR, and the log partition has failed until it owns the log again."""
-    stores = [open_log()]
+    stores = [open_log(lease_ms=200)]
     coordinator = GroupCoordinator(config=CONFIG, log_store=stores[0])
     coordinator.load_all()
     coordinator.call(commit(1))
-    stores.append(open_log())
+    stores.append(open_log(lease_ms=200))
     successor = GroupCoordinator(config=CONFIG, log_store=stores[1])
     successor.load_all()
     successor.call(commit(2))
@@ -68,6 +73,128 @@ def test_a_coordinator_that_lost_its_log_says_so(open_log: OpenLog) -> None:
     assert committed(successor.call(fetch())) == [2]
     for store in stores:
         store.close()
+
+
+@pytest.fixture
+def slept_s(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long stores have slept since, which takes no time here."""
+    slept: list[float] = []
+    monkeypatch.setattr(store_module, "sleep", slept.append)
+    return slept
+
+
+def test_who_takes_over_waits_for_the_lease_of_the_one_before(open_log: OpenLog, slept_s: list[float]) -> None:
+    """The lease is the earlier owner's own; who closed the log is not waited for, nor is nobody."""
+    first = open_log(lease_ms=2_000)
+    second = open_log(lease_ms=100)
+    assert second.check_ownership()
+    with pytest.raises(OwnershipLostError, match="somebody else"):
+        first.check_ownership()
+    first.close()  # too late to let go of anything
+    third = open_log(lease_ms=300)
+    third.close()
+    fourth = open_log()
+    fourth.abandon()
+
+    assert slept_s == pytest.approx([0, 2.02, 0.101, 0])
+    second.close()
+
+
+def test_a_connection_that_is_lost_keeps_the_log(open_log: OpenLog, slept_s: list[float]) -> None:
+    """Whoever opens it anew is still the owner, unless somebody else has come."""
+    store = open_log()
+    store._discard_connection()
+    assert store.check_ownership()
+    connection = store._connection
+    assert connection is not None
+    connection.close()
+    with pytest.raises(StorageError):
+        store.check_ownership()
+    assert store.check_ownership()
+    other = open_log()
+    store._discard_connection()
+    with pytest.raises(OwnershipLostError):
+        store.check_ownership()
+    assert slept_s == pytest.approx([0, 0.00101])
+    for each in (store, other):
+        each.close()
+
+
+def test_standing_by(open_log: OpenLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log is free when its owner hasn't looked for a lease, as far as who stands by has seen; or was closed."""
+    now_s = 0.0
+    monkeypatch.setattr(store_module, "monotonic", lambda: now_s)
+    active = open_log(lease_ms=1_000)
+    standby = open_log(lease_ms=1_000, takes_over=False)
+    with pytest.raises(OwnershipLostError, match="not owned yet"):
+        append(standby, "too early")
+    assert not standby.claim()
+    now_s = 1.0
+    active.check_ownership()
+    assert not standby.claim()
+    now_s = 2.0
+    assert not standby.claim()
+    now_s = 2.02
+    assert standby.claim()
+    assert standby.claim()
+    with pytest.raises(OwnershipLostError):
+        active.check_ownership()
+
+    third = open_log(takes_over=False)
+    assert not third.claim()
+    standby.close()
+    assert third.claim()
+    assert append(third, "mine") == 0
+    for each in (active, third):
+        each.close()
+
+
+def test_an_owner_that_looks_in_the_last_moment(open_log: OpenLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It had been silent for a lease, and looks when who stands by is about to take the log: it stays the owner."""
+    now_s = 0.0
+    monkeypatch.setattr(store_module, "monotonic", lambda: now_s)
+    active = open_log(lease_ms=1_000)
+    standby = open_log(takes_over=False)
+    assert not standby.claim()
+    now_s = 5.0
+    become_owner = standby._become_owner
+
+    def after_a_look(may: Callable[[Owner], bool]) -> Owner | None:
+        active.check_ownership()
+        return become_owner(may)
+
+    monkeypatch.setattr(standby, "_become_owner", after_a_look)
+    assert not standby.claim()
+    assert append(active, "mine") == 0
+    for each in (active, standby):
+        each.close()
+
+
+def test_a_lease_is_some_time(open_log: OpenLog) -> None:
+    """A lease of nothing is none."""
+    with pytest.raises(ValueError, match="a lease takes a millisecond at least, not 0"):
+        open_log(lease_ms=0)
+
+
+def test_a_batching_store_looks_from_its_thread(open_log: OpenLog) -> None:
+    """An idle owner finds out from its thread that the log is gone, and the one who asks the coordinator is told."""
+
+    async def story() -> None:
+        first = BatchingLogStore(open_log(lease_ms=60))
+        lost = asyncio.Event()
+        inner = GroupCoordinator(config=CONFIG, log_store=first)
+        coordinator = AsyncCoordinator(inner, on_lost=lambda error: lost.set())
+        await coordinator.start()
+        assert committed(await coordinator.ask(fetch())) == []
+        second = await asyncio.to_thread(open_log)
+        await asyncio.wait_for(lost.wait(), 20)
+        fetched = await coordinator.ask(fetch())
+        assert fetched.groups[0].error_code is ErrorCode.NOT_COORDINATOR
+        await coordinator.close()
+        first.close()
+        second.close()
+
+    asyncio.run(story())
 
 
 def test_owners_that_come_at_once(open_log: OpenLog) -> None:
