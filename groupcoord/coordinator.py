@@ -351,7 +351,7 @@ class GroupCoordinator:
         if partition is not None:
             matching = self._regexes.matching_topics
             topics = {regex: tuple(matching(regex, question.principal)) for regex in question.regexes}
-            partition.regexes_resolved(ResolvedRegexes(question, topics), now_ms)
+            partition.answered(ResolvedRegexes(question, topics), now_ms)
 
     def _append(self, append: Append, now_ms: int) -> None:
         index, number = append.partition, append.number

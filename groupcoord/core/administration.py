@@ -1,17 +1,14 @@
-"""DescribeGroups, ConsumerGroupDescribe, ListGroups and DeleteGroups inside one context."""
+"""ListGroups and DeleteGroups inside one context."""
 
 from __future__ import annotations
 
 from groupcoord.core.append_errors import refused
-from groupcoord.core.classic.states import GroupState
 from groupcoord.core.context import HandlerContext, Writing
 from groupcoord.core.events import Cause
-from groupcoord.core.groups import AnyGroup, Group
+from groupcoord.core.groups import Group
 from groupcoord.core.messages import (
     DeletedGroup,
     DeleteGroupsResponse,
-    DescribedConsumerGroup,
-    DescribedGroup,
     ListedGroup,
 )
 from groupcoord.core.offsets.continuations import WhenDeleted, count_offsets
@@ -30,21 +27,6 @@ class Administration:
 
     def __init__(self, context: HandlerContext) -> None:
         self._context = context
-
-    def describe_group(self, group_id: str) -> DescribedGroup:
-        """Describe a group as it stands."""
-        group = self._context.visible(group_id)
-        if group is None:
-            error_message = f"Group {group_id} not found."
-            return DescribedGroup(group_id, ErrorCode.GROUP_ID_NOT_FOUND, error_message, GroupState.DEAD.value)
-        return group.described()
-
-    def describe_consumer_group(self, group_id: str) -> DescribedConsumerGroup:
-        """Describe a consumer group as it stands."""
-        group = self._context.visible(group_id)
-        if group is None:
-            return DescribedConsumerGroup(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-        return group.described_as_consumer_group()
 
     def list_groups(self, states: frozenset[str], types: frozenset[str]) -> list[ListedGroup]:
         """List groups whose state and type pass the filters, which are in lower case; an empty filter passes all."""
@@ -75,7 +57,7 @@ class Administration:
             written = WhenDeleted(tuple(groups), Cause.DELETION, count_offsets(records))
             self._context.journal.begin(records, written, held)
 
-    def _tombstone_bytes_min(self, group: AnyGroup) -> int:
+    def _tombstone_bytes_min(self, group: Group) -> int:
         """Return how many bytes the tombstones of a group's committed offsets take at least."""
         group_id = group.group_id
         return sum(
@@ -92,7 +74,7 @@ class Administration:
         """Tell whether nobody is in a group, nor on the way into it: whoever converts an empty group joins it."""
         return group.is_empty and group.group_id not in self._context.writings
 
-    def begin_deletion(self, group: AnyGroup) -> list[Record]:
+    def begin_deletion(self, group: Group) -> list[Record]:
         """Let requests for a group wait; return the tombstones of its offsets and of itself."""
         context = self._context
         del context.groups[group.group_id]
@@ -107,7 +89,7 @@ class Administration:
         for group in written.groups:
             self._end(group, written.cause, now_ms)
 
-    def on_failure(self, written: WhenDeleted, now_ms: int) -> None:
+    def on_failure(self, written: WhenDeleted, error_code: ErrorCode, now_ms: int) -> None:
         """The tombstones could not be written: the groups are back.
 
         Nobody has seen a group for which nothing else was written either: that one is gone.
@@ -118,7 +100,7 @@ class Administration:
             else:
                 self._end(group, Cause.CREATION_FAILED, now_ms)
 
-    def _end(self, group: AnyGroup, cause: Cause, now_ms: int) -> None:
+    def _end(self, group: Group, cause: Cause, now_ms: int) -> None:
         self._context.disarm(group)
         group.end(now_ms)
         self._context.observer.group_removed(group, cause, now_ms)

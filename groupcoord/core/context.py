@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple
 
 from groupcoord.config import Config
-from groupcoord.core.classic.group import GroupMetadata
-from groupcoord.core.consumer.group import ConsumerGroup
 from groupcoord.core.effects import Effects
-from groupcoord.core.groups import AnyGroup, Group
+from groupcoord.core.groups import Group
 from groupcoord.core.journal import Journal
-from groupcoord.core.messages import JoinGroupResponse, SyncGroupResponse
 from groupcoord.core.observer import Observer
-from groupcoord.core.replies import Waiting
+from groupcoord.core.replies import Token, Waiting
 from groupcoord.core.timers import TimerKey, TimerQueue
-from groupcoord.errors import ErrorCode
+
+Handler = Callable[[Any, Token, int], None]
+"""Takes a request of one type: the request, its token, the time."""
 
 
 class Writing(NamedTuple):
@@ -29,7 +28,7 @@ class Writing(NamedTuple):
         overdue: timers of the group that have fired meanwhile.
     """
 
-    group: AnyGroup
+    group: Group
     waiting: list[Waiting]
     overdue: list[TimerKey]
 
@@ -40,7 +39,8 @@ class HandlerContext:
     Attributes:
         groups: group id → soft state of each group that requests meet.
         writings: group id → the write in flight that a group's requests have to wait for.
-        has_consumer_groups: there is a consumer group, or there was one.
+        has_modern_groups: there is or was a group that is no classic one: the classic protocol may meet it.
+        handle: takes a request for one group as if it came now.
         new_member_id: makes a member id from its prefix, the client's or the instance's id.
         new_uuid: makes a member id for who joins a consumer group without one.
     """
@@ -49,7 +49,8 @@ class HandlerContext:
         "config",
         "effects",
         "groups",
-        "has_consumer_groups",
+        "handle",
+        "has_modern_groups",
         "journal",
         "new_member_id",
         "new_uuid",
@@ -70,6 +71,7 @@ class HandlerContext:
         new_member_id: Callable[[str], str],
         new_uuid: Callable[[], str],
         first_append: int,
+        handle: Handler,
     ) -> None:
         self.partition = partition
         self.config = config
@@ -78,20 +80,11 @@ class HandlerContext:
         self.observer = observer
         self.new_member_id = new_member_id
         self.new_uuid = new_uuid
-        self.groups: dict[str, AnyGroup] = {}
-        self.has_consumer_groups = False
+        self.groups: dict[str, Group] = {}
+        self.has_modern_groups = False
+        self.handle = handle
         self.writings: dict[str, Writing] = {}
         self.journal = Journal(partition, effects, first_append)
-
-    @property
-    def classic_groups(self) -> dict[str, GroupMetadata]:
-        """The groups, for those who only meet classic ones: what concerns another kind does not get to them."""
-        return cast(dict[str, GroupMetadata], self.groups)
-
-    @property
-    def consumer_groups(self) -> dict[str, ConsumerGroup]:
-        """The groups, for those who only meet consumer groups."""
-        return cast(dict[str, ConsumerGroup], self.groups)
 
     def is_seen(self, group: Group) -> bool:
         """Tell whether something that was written after the group was made is durable: until then no reader sees it."""
@@ -112,19 +105,3 @@ class HandlerContext:
         """Cancel every timer of a group, which is about to be dropped or rebuilt."""
         for timer in group.timers():
             self.timers.cancel(timer)
-
-    def refuse_waiting(self, group: GroupMetadata, error_code: ErrorCode, *, names_members: bool = True) -> None:
-        """Refuse every join and every sync that waits in a classic group, which won't answer them any more.
-
-        Args:
-            group: the group.
-            error_code: what they are told.
-            names_members: a refused join is told its member's id.
-        """
-        for member in group.members.values():
-            join = group.take_join(member)
-            if join is not None:
-                self.effects.reply(join.token, JoinGroupResponse(error_code, member.member_id if names_members else ""))
-            if member.parked_sync is not None:
-                self.effects.reply(member.parked_sync.token, SyncGroupResponse(error_code))
-                member.parked_sync = None

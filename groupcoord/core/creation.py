@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.context import HandlerContext
 from groupcoord.core.events import Cause
-from groupcoord.core.groups import AnyGroup
+from groupcoord.core.groups import Group
 from groupcoord.core.offsets.retention import Retention
 from groupcoord.errors import ErrorCode
 
@@ -25,13 +24,7 @@ class Creation:
         self._context = context
         self._retention = retention
 
-    def create(self, group_id: str, now_ms: int) -> GroupMetadata:
-        """Make an empty group."""
-        group = GroupMetadata(group_id, self._context.partition, now_ms)
-        self.add(group, now_ms)
-        return group
-
-    def add(self, group: AnyGroup, now_ms: int) -> None:
+    def add(self, group: Group, now_ms: int) -> None:
         """Take in a group that the log does not know yet."""
         journal = self._context.journal
         group.first_append = journal.next_number
@@ -51,11 +44,10 @@ class Creation:
             elif self._context.groups.get(group.group_id) is group:
                 self._forget(group, error_code, now_ms)
 
-    def _forget(self, group: AnyGroup, error_code: ErrorCode, now_ms: int) -> None:
+    def _forget(self, group: Group, error_code: ErrorCode, now_ms: int) -> None:
         """Drop a group that never was."""
-        if isinstance(group, GroupMetadata):
-            # Kafka leaves joins without an answer.
-            self._context.refuse_waiting(group, error_code, names_members=False)
+        # Kafka leaves joins without an answer.
+        self._context.effects.replies += group.refuse_waiting(error_code, names_members=False)
         self._context.disarm(group)
         del self._context.groups[group.group_id]
         group.end(now_ms)

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Protocol
 
-from groupcoord.core.classic.group import GroupMetadata
-from groupcoord.core.consumer.group import ConsumerGroup
+from groupcoord.config import Config
 from groupcoord.core.hard_state import RecordsOfGroup
-from groupcoord.core.messages import (
-    DescribedConsumerGroup,
-    DescribedGroup,
-    GroupToFetch,
-    ListedGroup,
-    OffsetCommit,
-    TopicToCommit,
-    TxnOffsetCommit,
-)
+from groupcoord.core.messages import GroupToFetch, ListedGroup, OffsetCommit, TopicToCommit, TxnOffsetCommit
 from groupcoord.core.records import CommitKind, Record
-from groupcoord.core.replies import Token
+from groupcoord.core.replies import Reply, Token, Waiting
 from groupcoord.core.timers import Timer, TimerQueue
 from groupcoord.errors import ErrorCode
 
 
 class Group(Protocol):
-    """The questions that each kind of group answers: of commits, retention, administration, and checks.
+    """The questions that a group of any kind answers: of commits, retention, administration, and checks.
+
+    What there is once for all groups of a kind is in :class:`~groupcoord.core.kinds.GroupKind`.
 
     Attributes:
         group_id: its id.
@@ -65,17 +58,27 @@ class Group(Protocol):
     def listed(self) -> ListedGroup:
         """Return the group as ListGroups shows it."""
 
-    def described(self) -> DescribedGroup:
-        """Return the group as DescribeGroups shows it."""
-
-    def described_as_consumer_group(self) -> DescribedConsumerGroup:
-        """Return the group as ConsumerGroupDescribe shows it: any but a consumer group as GROUP_ID_NOT_FOUND."""
-
     def tombstones(self) -> list[Record]:
         """Return the records without which the log knows nothing of the group but its offsets."""
 
     def end(self, now_ms: int) -> None:
         """The group is gone from this coordinator. That is final; nobody waits in it any more."""
+
+    # ------------------------------------------------------------ what waits in it
+
+    def take_waiting(self) -> list[Waiting]:
+        """Return the requests that wait for a write of the group; nothing follows it any more but its own outcome."""
+
+    def refuse_waiting(self, error_code: ErrorCode, *, names_members: bool = True) -> list[Reply]:
+        """Return the refusals of all requests that wait in the group for its members, which won't answer them any more.
+
+        Args:
+            error_code: what they are told.
+            names_members: who is refused is told its member id.
+        """
+
+    def topics_changed(self, names: Collection[str]) -> None:
+        """Topics came, grew or went: if members subscribe to one of them, the group has to look at them."""
 
     # ------------------------------------------------------------ looking inside
 
@@ -85,8 +88,14 @@ class Group(Protocol):
     def parked_tokens(self) -> list[Token]:
         """Return the tokens of all requests that wait in the group."""
 
+    def member_ids(self) -> Collection[str]:
+        """Return the ids of all members."""
+
     def counted_size(self) -> int:
         """Return how many members count for the limit of the group's size."""
+
+    def max_size(self, config: Config) -> int:
+        """Return how many members a group of this kind may have."""
 
     def check(self) -> None:
         """Prove the group's invariants.
@@ -106,5 +115,11 @@ class Group(Protocol):
         """
 
 
-AnyGroup = GroupMetadata | ConsumerGroup
-"""The kinds of groups that there are."""
+def check_group_size(member_count: int, max_size: int) -> ErrorCode:
+    """Return NONE if a group may have so many members, else GROUP_MAX_SIZE_REACHED.
+
+    Args:
+        member_count: how many there are or would be, a newcomer counted in.
+        max_size: ``group.max.size`` (KIP-389) or ``group.consumer.max.size`` (KIP-848).
+    """
+    return ErrorCode.NONE if member_count <= max_size else ErrorCode.GROUP_MAX_SIZE_REACHED

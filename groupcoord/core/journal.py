@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from groupcoord.core.effects import Append, Continuation, Effects
-from groupcoord.core.groups import AnyGroup
+from groupcoord.core.groups import Group
 from groupcoord.core.hard_state import HardState
 from groupcoord.core.records import CommitRecords, Record
 from groupcoord.core.replies import Reply
@@ -30,7 +30,7 @@ class Journal:
         self.next_log_offset = 0
         self.next_number = first_number
         self.last_durable = first_number - 1
-        self.unseen: dict[int, list[AnyGroup]] = {}
+        self.unseen: dict[int, list[Group]] = {}
         self._pending = self.hard.offsets.pending
         self._first_number = first_number
         self._partition = partition

@@ -2,40 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from groupcoord.config import Config
 from groupcoord.core.administration import Administration
 from groupcoord.core.append_errors import for_client, refused
 from groupcoord.core.append_timeouts import AppendTimeouts
-from groupcoord.core.classic.continuations import WhenAssigned, WhenCreated, WhenEmptied, WhenReplaced
-from groupcoord.core.classic.group import GroupMetadata
-from groupcoord.core.classic.membership import Membership
-from groupcoord.core.classic.rebalance import CAN_REBALANCE, Rebalance
-from groupcoord.core.classic.static_members import StaticMembers
-from groupcoord.core.consumer.classic_requests import ClassicRequests
-from groupcoord.core.consumer.conversion import WhenConverted
-from groupcoord.core.consumer.group import ConsumerGroup
-from groupcoord.core.consumer.member_timers import MemberTimers
-from groupcoord.core.consumer.membership import ConsumerMembership, WhenDrafted
 from groupcoord.core.consumer.rules import Rules
-from groupcoord.core.context import HandlerContext
+from groupcoord.core.context import Handler, HandlerContext
 from groupcoord.core.creation import Creation
-from groupcoord.core.effects import Append, Continuation, Effects
-from groupcoord.core.events import Cause, Trigger
-from groupcoord.core.groups import AnyGroup, Group
+from groupcoord.core.effects import Append, Continuation, Effects, Outcome
+from groupcoord.core.events import Cause
+from groupcoord.core.groups import Group
 from groupcoord.core.hard_state import HardState
+from groupcoord.core.kinds import GroupKinds
 from groupcoord.core.messages import (
-    ConsumerGroupHeartbeat,
-    Heartbeat,
-    JoinGroup,
-    LeaveGroup,
     OffsetCommit,
     OffsetDelete,
-    SyncGroup,
     TopicToCommit,
     TxnOffsetCommit,
 )
@@ -49,25 +35,6 @@ from groupcoord.core.records import CommitRecords, Record
 from groupcoord.core.replies import Token, Waiting
 from groupcoord.core.timers import Timer, TimerKey, TimerKind, TimerQueue
 from groupcoord.errors import ErrorCode, InvariantError
-
-
-def _nothing(written: Continuation, *_: object) -> None:
-    """Nothing follows."""
-
-
-@frozen
-class Outcome:
-    """What follows an append besides the answers that it holds, as the log decides.
-
-    Attributes:
-        durable: its records are in the log.
-        refused: they are not, and never will be; the error is what clients see.
-        overdue: nobody waits longer (``offsets.commit.timeout.ms``). Durable or refused is still to come.
-    """
-
-    durable: Callable[[Any, int], None] = _nothing
-    refused: Callable[[Any, ErrorCode, int], None] = _nothing
-    overdue: Callable[[Any, ErrorCode, int], None] = _nothing
 
 
 class Partition:
@@ -84,8 +51,8 @@ class Partition:
         commits: offsets and transactions.
         journal: the way to the log, and what the log says.
         retention: expiry, and what follows when topics are deleted.
-        beat_again: answers heartbeats of the consumer protocol that change nothing; see
-            :meth:`.ConsumerMembership.beat_again`.
+        repeaters: by request, who answers one that is like its sender's last; see :class:`.GroupKind`.
+        descriptions: by the request that describes groups of one kind, what it says of a group id.
     """
 
     def __init__(
@@ -111,88 +78,44 @@ class Partition:
             new_member_id=new_member_id,
             new_uuid=new_uuid,
             first_append=first_append,
+            handle=self.handle,
         )
         self._effects = effects
         self.journal = self._context.journal
         self._writings = self._context.writings
-        self._rebalance = Rebalance(self._context)
-        self._static_members = StaticMembers(self._context, self._rebalance)
         self.administration = Administration(self._context)
         self.retention = Retention(self._context, self.administration)
         self._creation = Creation(self._context, self.retention)
-        self._membership = Membership(self._context, self._creation, self._rebalance, self._static_members)
-        member_timers = MemberTimers(timers, rules)
-        self._consumer_membership = ConsumerMembership(
-            self._context, self._creation, rules, member_timers, self._membership, self._rebalance, self.handle
-        )
-        self.beat_again = self._consumer_membership.beat_again
-        self._classic_requests = ClassicRequests(self._context, rules, member_timers)
-        self.commits = Commits(self._context, self._creation)
+        self._kinds = kinds = GroupKinds(self._context, self._creation, rules)
+        self.commits = Commits(self._context, kinds.create_for_commit)
         self.append_timeouts = AppendTimeouts(self._context)
-        self._handlers = self._handlers_by_request()
-        self._consumer_handlers = self._handlers_in_consumer_groups()
-        self._timer_handlers = self._handlers_by_timer()
-        self._outcomes = self._outcomes_by_continuation()
-
-    def _handlers_by_request(self) -> dict[type, Callable[[Any, Token, int], None]]:
-        """Return who takes each request."""
-        return {
-            JoinGroup: self._membership.join,
-            SyncGroup: self._membership.sync,
-            Heartbeat: self._membership.heartbeat,
-            LeaveGroup: self._membership.leave,
-            ConsumerGroupHeartbeat: self._consumer_membership.heartbeat,
+        self._handlers: dict[type, Handler] = {
             OffsetCommit: self.commits.commit,
             TxnOffsetCommit: self.commits.commit_transactional,
             OffsetDelete: self.commits.delete,
         }
-
-    def _handlers_in_consumer_groups(self) -> dict[type, Callable[[Any, Token, int], None]]:
-        """Return who takes requests of the classic protocol that are for a consumer group."""
-        return {
-            JoinGroup: self._consumer_membership.join,
-            SyncGroup: self._classic_requests.sync,
-            Heartbeat: self._classic_requests.heartbeat,
-            LeaveGroup: self._consumer_membership.leave,
-        }
-
-    def _handlers_by_timer(self) -> dict[TimerKind, Callable[[TimerKey, int], None]]:
-        """Return who goes on when a timer fires."""
-        return {
-            TimerKind.SESSION: self._rebalance.on_session_timer,
-            TimerKind.JOIN: self._rebalance.on_join_timer,
-            TimerKind.SYNC: self._rebalance.on_sync_timer,
-            TimerKind.CONSUMER_SESSION: self._consumer_membership.on_timer,
-            TimerKind.REVOCATION: self._consumer_membership.on_timer,
-            TimerKind.MEMBER_JOIN: self._consumer_membership.on_timer,
-            TimerKind.MEMBER_SYNC: self._consumer_membership.on_timer,
+        self._timer_handlers: dict[TimerKind, Callable[[TimerKey, int], None]] = {
             TimerKind.APPEND: self._on_append_timer,
             TimerKind.EXPIRY: self.retention.on_timer,
         }
-
-    def _outcomes_by_continuation(self) -> dict[type[Continuation], Outcome]:
-        """Return what follows each kind of append."""
-        return {
+        self._outcomes: dict[type[Continuation], Outcome] = {
             WhenCommitted: Outcome(self.commits.on_durable),
             WhenWritten: Outcome(self.commits.on_written),
-            WhenDeleted: Outcome(self._on_deleted, self._on_deletion_failed),
-            WhenCreated: Outcome(),
-            WhenEmptied: Outcome(),
-            WhenAssigned: Outcome(
-                self._rebalance.assign, self._rebalance.fail_assignment, overdue=self._rebalance.fail_assignment
-            ),
-            WhenConverted: Outcome(self._on_converted, self._on_conversion_failed),
-            WhenDrafted: Outcome(
-                self._consumer_membership.on_durable,
-                self._consumer_membership.on_failure,
-                self._consumer_membership.on_overdue,
-            ),
-            WhenReplaced: Outcome(
-                self._static_members.on_durable,
-                self._static_members.on_failure,
-                overdue=self._static_members.on_failure,
-            ),
+            WhenDeleted: Outcome(self.administration.on_durable, self.administration.on_failure),
         }
+        self._guest_handlers: dict[type, Mapping[type, Handler]] = {}
+        self._answers: dict[type, Callable[[Any, int], None]] = {}
+        self.repeaters: dict[type, Callable[[Any, Token, int], bool]] = {}
+        self.descriptions: dict[type, Callable[[str], Any]] = {}
+        for kind in kinds.rows:
+            if kind.guest_handlers:
+                self._guest_handlers[kind.group_class] = kind.guest_handlers
+            self._handlers.update(kind.handlers)
+            self._timer_handlers.update(kind.timers)
+            self._outcomes.update(kind.outcomes)
+            self._answers.update(kind.answers)
+            self.repeaters.update(kind.repeaters)
+            self.descriptions.update(kind.descriptions)
 
     # ------------------------------------------------------------ requests
 
@@ -203,10 +126,10 @@ class Partition:
         if self._writings and request.group_id in self._writings:
             self._writings[request.group_id].waiting.append(Waiting(request, token))
             return
-        if self._context.has_consumer_groups and kind in self._consumer_handlers:
-            group = self._context.groups.get(request.group_id or "")
-            if type(group) is ConsumerGroup:
-                handler = self._consumer_handlers[kind]
+        if self._context.has_modern_groups:
+            guests = self._guest_handlers.get(type(self._context.groups.get(request.group_id or "")))
+            if guests is not None and kind in guests:
+                handler = guests[kind]
         handler(request, token, now_ms)
 
     def commit(self, request: OffsetCommit, topics: tuple[TopicToCommit, ...], token: Token, now_ms: int) -> None:
@@ -216,13 +139,14 @@ class Partition:
         else:
             self.commits.commit_topics(request, topics, token, now_ms)
 
-    def regexes_resolved(self, resolved: ResolvedRegexes, now_ms: int) -> None:
-        """The host has matched regular expressions against the topics."""
-        self._consumer_membership.regexes_resolved(resolved, now_ms)
+    def answered(self, answer: ResolvedRegexes, now_ms: int) -> None:
+        """The host has found out what it was asked (see ``Effects.questions``)."""
+        self._answers[type(answer)](answer, now_ms)
 
     def topics_changed(self, names: Collection[str]) -> None:
         """Topics came, grew or went."""
-        self._consumer_membership.topics_changed(names)
+        for group in self._context.groups.values():
+            group.topics_changed(names)
 
     def begin_rebalance(self, group_id: str, now_ms: int) -> bool:
         """Let a group rebalance though nothing has happened to it: for those who test what its members do then.
@@ -232,15 +156,10 @@ class Partition:
         Returns:
             False if there is no such group, nobody is in it, it rebalances already, or a write of it is in flight.
         """
-        if group_id in self._writings:
-            return False
         group = self._context.groups.get(group_id)
-        if isinstance(group, ConsumerGroup):
-            return self._consumer_membership.begin_epoch(group, now_ms)
-        if group is None or group.is_empty or group.state not in CAN_REBALANCE:
+        if group is None or group_id in self._writings:
             return False
-        self._rebalance.start(group, Trigger(Cause.LEADER_REJOIN), now_ms)
-        return True
+        return self._kinds.of(group).begin_rebalance(group, now_ms)
 
     # ------------------------------------------------------------ time
 
@@ -263,6 +182,8 @@ class Partition:
             self._effects.replies += append.held
             written = append.continuation
             self._outcomes[type(written)].durable(written, now_ms)
+            if self._writings:
+                self._end_writings(written.suspended, now_ms)
 
     def append_failed(self, number: int, error_code: ErrorCode, now_ms: int) -> None:
         """The append ``number`` was refused, with Kafka's code for the reason.
@@ -276,6 +197,7 @@ class Partition:
             self._refuse_held(append, error_code)
             written = append.continuation
             self._outcomes[type(written)].refused(written, for_client(error_code), now_ms)
+            self._go_on_as_before(written.suspended, now_ms)
             self.retention.wake(now_ms)
 
     def _on_append_timer(self, key: TimerKey, now_ms: int) -> None:
@@ -294,22 +216,6 @@ class Partition:
     def _refuse_held(self, append: Append, append_error: ErrorCode) -> None:
         self._effects.replies += [refused(reply, append_error) for reply in append.held]
         append.held.clear()
-
-    def _on_deleted(self, written: WhenDeleted, now_ms: int) -> None:
-        self.administration.on_durable(written, now_ms)
-        self._end_writings(written.groups, now_ms)
-
-    def _on_deletion_failed(self, written: WhenDeleted, error_code: ErrorCode, now_ms: int) -> None:
-        self.administration.on_failure(written, now_ms)
-        self._go_on_as_before(written.groups, now_ms)
-
-    def _on_converted(self, written: WhenConverted, now_ms: int) -> None:
-        self._consumer_membership.on_converted(written, now_ms)
-        self._end_writings((written.group,), now_ms)
-
-    def _on_conversion_failed(self, written: WhenConverted, error_code: ErrorCode, now_ms: int) -> None:
-        self._consumer_membership.on_conversion_failed(written, error_code, now_ms)
-        self._go_on_as_before((written.group,), now_ms)
 
     def _go_on_as_before(self, groups: Collection[Group], now_ms: int) -> None:
         """Groups stay as they were; timers that have fired meanwhile do so now."""
@@ -341,12 +247,8 @@ class Partition:
 
     def loaded(self, now_ms: int) -> None:
         """The log was replayed: bring the groups to life and start the clocks."""
-        hard = self.journal.hard
-        for group_id in hard.groups:
-            if hard.has_consumer_group(group_id):
-                self._consumer_membership.load(group_id, now_ms)
-            else:
-                self._membership.load(group_id, now_ms)
+        for group_id, records in self.journal.hard.groups.items():
+            self._kinds.of_records(records).load(group_id, now_ms)
         self.retention.start(now_ms)
 
     def take_waiting(self) -> list[Waiting]:
@@ -356,8 +258,7 @@ class Partition:
             writing.waiting.clear()
             writing.overdue.clear()
         for group in self.groups.values():
-            if isinstance(group, ConsumerGroup):
-                waiting += group.take_waiting()
+            waiting += group.take_waiting()
         return waiting
 
     def unload(self, now_ms: int, error_code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
@@ -369,8 +270,7 @@ class Partition:
             self.append_failed(entry.number, error_code, now_ms)
         for group in self._context.groups.values():
             self._context.disarm(group)
-            if isinstance(group, GroupMetadata):
-                self._context.refuse_waiting(group, ErrorCode.NOT_COORDINATOR)
+            self._effects.replies += group.refuse_waiting(ErrorCode.NOT_COORDINATOR)
             group.end(now_ms)
             self._context.observer.group_removed(group, Cause.UNLOAD, now_ms)
         self._context.groups.clear()
@@ -380,7 +280,7 @@ class Partition:
     # ------------------------------------------------------------ looking inside
 
     @property
-    def groups(self) -> dict[str, AnyGroup]:
+    def groups(self) -> dict[str, Group]:
         """The groups that requests meet, by id. For observers and tests: change nothing."""
         return self._context.groups
 
@@ -409,8 +309,7 @@ class Partition:
         tokens = [token for group in self._context.groups.values() for token in group.parked_tokens()]
         tokens += [reply.token for append in self.journal.in_flight for reply in append.held]
         tokens += [entry.token for writing in self._writings.values() for entry in writing.waiting]
-        conversions = [e.continuation for e in self.journal.in_flight if isinstance(e.continuation, WhenConverted)]
-        tokens += [conversion.joiner.token for conversion in conversions if conversion.joiner is not None]
+        tokens += [token for append in self.journal.in_flight for token in append.continuation.parked_tokens()]
         return tokens
 
     def check(self, armed: Iterable[Timer]) -> None:

@@ -18,6 +18,7 @@ from groupcoord.core.consumer.heartbeat import beat
 from groupcoord.core.consumer.membership import WhenDrafted
 from groupcoord.core.consumer.refusal import RefusedError
 from groupcoord.core.consumer.state import ConsumerState
+from groupcoord.core.kinds import as_consumer_group
 from groupcoord.core.messages import ConsumerGroupHeartbeat, DescribeGroups
 from groupcoord.core.partition import Partition
 from groupcoord.core.record_keys import RecordKey
@@ -58,8 +59,7 @@ OF_NO_GROUP = (OffsetCommitRecord, OffsetTombstone, CommitRecords, TransactionMa
 def consumer_group_of(coordinator: GroupCoordinator, group_id: str) -> ConsumerGroup | None:
     """Return the consumer group with an id as requests meet it; None if there is none, or its log isn't served."""
     partition = coordinator.partition(coordinator.partition_of(group_id))
-    group = None if partition is None else partition.groups.get(group_id)
-    return group if isinstance(group, ConsumerGroup) else None
+    return None if partition is None else as_consumer_group(partition.groups.get(group_id))
 
 
 # ---------------------------------------------------------------- what is written
@@ -105,8 +105,8 @@ def check_writes_in_flight(coordinator: GroupCoordinator) -> None:
                 writes[group_id] = append.records
                 if isinstance(continuation, WhenDrafted):
                     drafted.add(group_id)
-        for group_id, group in partition.groups.items():
-            if isinstance(group, ConsumerGroup):
+        for group_id, found in partition.groups.items():
+            if (group := as_consumer_group(found)) is not None:
                 _check_sound(group.state)
                 draft = group.writing
                 require(

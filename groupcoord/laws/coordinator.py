@@ -11,7 +11,6 @@ from collections.abc import Collection, Hashable, Iterable, Iterator
 from typing import Any
 
 from groupcoord.coordinator import GroupCoordinator
-from groupcoord.core.consumer.group import ConsumerGroup
 from groupcoord.core.hard_state import HardState, RecordsOfGroup
 from groupcoord.core.messages import (
     ConsumerGroupDescribeResponse,
@@ -376,8 +375,7 @@ def check_size(coordinator: GroupCoordinator) -> None:
     config = coordinator.config
     for partition in _served(coordinator):
         for group in partition.groups.values():
-            limit = config.group_consumer_max_size if isinstance(group, ConsumerGroup) else config.group_max_size
-            size = group.counted_size()
+            limit, size = group.max_size(config), group.counted_size()
             require(size <= limit, f"{group!r} counts {size} members; {limit} may join")
 
 

@@ -25,7 +25,6 @@ from groupcoord.coordinator import GroupCoordinator, GroupState
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.consumer.group import ConsumerGroup
 from groupcoord.core.consumer.state import LEFT_MEMBER_EPOCH
-from groupcoord.core.groups import AnyGroup
 from groupcoord.core.records import OFFSETS_TOPIC, TransactionMarker
 from groupcoord.core.timers import TimerKind
 from groupcoord.log_store import (
@@ -66,6 +65,8 @@ TIMER_NAMES = {
     TimerKind.EXPIRY: "expire-group-metadata",
 }
 """How Kafka calls its timers; the group and the member stand behind."""
+
+AnyGroup = GroupMetadata | ConsumerGroup
 
 
 @frozen

@@ -79,7 +79,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "assignors",  # whether a scenario names what there is
         "analysis.report",  # how it tells what came of it
         # its laws judge what is inside
-        *("core.records", "core.hard_state", "core.offsets", "core.classic", "core.consumer", "core.timers"),
+        *("core.records", "core.hard_state", "core.offsets", "core.timers"),
+        *("core.groups", "core.kinds", "core.classic", "core.consumer"),
     ),
     "analysis": (),
     "analysis.columns": (

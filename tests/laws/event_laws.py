@@ -5,7 +5,6 @@ from __future__ import annotations
 from groupcoord import GroupCoordinator, GroupState
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.consumer.group import ConsumerGroup, ConsumerGroupState
-from groupcoord.core.groups import AnyGroup
 from groupcoord.core.records import OffsetTombstone, Record
 from groupcoord.events import (
     Cause,
@@ -25,6 +24,8 @@ from groupcoord.testing.consumers import subscription
 TOPICS_OF_METADATA = {
     subscription(*topics): frozenset(topics) for topics in [(), ("orders",), ("audit",), ("orders", "audit")]
 }
+
+AnyGroup = GroupMetadata | ConsumerGroup
 
 
 AT_REST = (ConsumerGroupState.EMPTY, ConsumerGroupState.STABLE)

@@ -444,20 +444,20 @@ MUTANTS = (
     ),
     Mutant(
         "sessions do not start with a load",
-        "classic/membership.py",
+        "classic/kind.py",
         "        for member in group.members.values():\n            self._rebalance.renew_session(member, now_ms)\n",
         "",
     ),
     Mutant(
         "an oversized group is served after a load",
-        "classic/membership.py",
-        "if check_group_size(len(group.members), self._config.group_max_size) is not ErrorCode.NONE:",
+        "classic/kind.py",
+        "if check_group_size(len(group.members), self._context.config.group_max_size) is not ErrorCode.NONE:",
         "if False:",
     ),
     Mutant(
         "waiting requests are forgotten when the partition moves",
         "partition.py",
-        "            self._context.refuse_waiting(group, ErrorCode.NOT_COORDINATOR)\n",
+        "            self._effects.replies += group.refuse_waiting(ErrorCode.NOT_COORDINATOR)\n",
         "",
     ),
     Mutant(
@@ -500,8 +500,11 @@ MUTANTS = (
     Mutant(
         "a slow deletion brings the group back",
         "partition.py",
-        "WhenDeleted: Outcome(self._on_deleted, self._on_deletion_failed),",
-        "WhenDeleted: Outcome(self._on_deleted, self._on_deletion_failed, self._on_deletion_failed),",
+        "WhenDeleted: Outcome(self.administration.on_durable, self.administration.on_failure),",
+        "WhenDeleted: Outcome(\n"
+        "                self.administration.on_durable, self.administration.on_failure, "
+        "self.administration.on_failure\n"
+        "            ),",
     ),
     Mutant(
         "a marker of an earlier transaction ends the present one",

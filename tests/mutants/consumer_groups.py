@@ -269,7 +269,7 @@ CONSUMER_GROUP_MUTANTS = (
     Mutant(
         "a static member that comes back finds the group full",
         "consumer/heartbeat.py",
-        "        and (instance_id is None or instance_id not in state.static_members)\n",
+        " or (instance_id is not None and instance_id in state.static_members)",
         "",
     ),
     Mutant(
@@ -422,9 +422,9 @@ CONSUMER_GROUP_MUTANTS = (
     ),
     Mutant(
         "topics that change are no news",
-        "consumer/membership.py",
-        "            if isinstance(group, ConsumerGroup) and any(map(group.newest_state.has_subscribers, names)):\n",
-        "            if False:\n",
+        "consumer/group.py",
+        "        if any(map(self.newest_state.has_subscribers, names)):\n",
+        "        if False:\n",
     ),
     Mutant(
         "only names tell which topics matter",
@@ -484,37 +484,37 @@ CONSUMER_GROUP_MUTANTS = (
     # ---------------------------------------------------------------- migration
     Mutant(
         "every policy allows an upgrade",
-        "consumer/migration.py",
+        "consumer/upgrade.py",
         "not in (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL):",
         "not in tuple(MigrationPolicy):",
     ),
     Mutant(
         "every policy allows a downgrade",
-        "consumer/migration.py",
+        "consumer/downgrade.py",
         "in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)",
         "in tuple(MigrationPolicy)",
     ),
     Mutant(
         "a group goes back with members of the new protocol",
-        "consumer/migration.py",
+        "consumer/downgrade.py",
         "        and classic_left == left\n",
         "        and classic_left > 0\n",
     ),
     Mutant(
         "an upgrade starts with epoch 0",
-        "consumer/migration.py",
+        "consumer/upgrade.py",
         "    epoch, members = group.generation_id, ",
         "    epoch, members = 1, ",
     ),
     Mutant(
         "upgraded members have nothing",
-        "consumer/migration.py",
+        "consumer/upgrade.py",
         "return metadata, MemberAssignment(epoch, epoch, assigned=assigned)",
         "return metadata, MemberAssignment(epoch, epoch)",
     ),
     Mutant(
         "classic members go back to what they have, not to what they should have",
-        "consumer/migration.py",
+        "consumer/downgrade.py",
         "in_hash_order(state.targets.get(member.member_id, {}))",
         "in_hash_order(member.assignment.assigned)",
     ),
@@ -538,20 +538,20 @@ CONSUMER_GROUP_MUTANTS = (
     ),
     Mutant(
         "a classic group is upgraded while it writes",
-        "consumer/membership.py",
+        "consumer/conversion.py",
         "            if self._is_written(group):\n",
         "            if False:\n",
     ),
     Mutant(
         "who waits in a classic group is forgotten when it is upgraded",
-        "consumer/membership.py",
-        "                self._context.refuse_waiting(group, ErrorCode.REBALANCE_IN_PROGRESS)\n",
+        "consumer/conversion.py",
+        "                context.effects.replies += group.refuse_waiting(ErrorCode.REBALANCE_IN_PROGRESS)\n",
         "",
     ),
     Mutant(
         "a group that went back does not rebalance",
-        "consumer/membership.py",
-        "        if downgrade.trigger is not None:\n",
+        "classic/kind.py",
+        "        if trigger is not None:\n",
         "        if False:\n",
     ),
     # ---------------------------------------------------------------- the log

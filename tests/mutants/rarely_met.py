@@ -55,13 +55,13 @@ RARELY_MET_MUTANTS = (
     ),
     Mutant(
         "a classic group that is just small enough is not upgraded",
-        "consumer/migration.py",
+        "consumer/upgrade.py",
         "check_group_size(len(group.members), rules.config.group_consumer_max_size)",
         "check_group_size(len(group.members) + 1, rules.config.group_consumer_max_size)",
     ),
     Mutant(
         "a consumer group that is just small enough is not downgraded",
-        "consumer/migration.py",
+        "consumer/downgrade.py",
         "and check_group_size(count, rules.config.group_max_size) is ErrorCode.NONE",
         "and check_group_size(count + 1, rules.config.group_max_size) is ErrorCode.NONE",
     ),

@@ -11,12 +11,11 @@ from attrs import evolve
 from groupcoord.config import MigrationPolicy
 from groupcoord.coordinator import ConsumerGroupState
 from groupcoord.core.classic.group import GroupMetadata
+from groupcoord.core.classic.kind import ClassicGroups
 from groupcoord.core.consumer.assignors import GroupAssignment, GroupSpec
 from groupcoord.core.consumer.assignors.uniform import UniformAssignor
 from groupcoord.core.consumer.conversion import Conversion
 from groupcoord.core.consumer.group import ConsumerGroup
-from groupcoord.core.consumer.membership import ConsumerMembership
-from groupcoord.core.consumer.migration import Downgrade
 from groupcoord.core.consumer.records import (
     ConsumerGroupCurrentMemberAssignmentRecord,
     ConsumerGroupMemberMetadataRecord,
@@ -343,12 +342,12 @@ def test_an_epoch_that_is_not_durable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_conversion_that_forgets_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
     """A conversion that removes an offset is caught when it is written."""
-    begin = Conversion.begin
+    begin = Conversion._begin
 
-    def forgetful(self: Conversion, group: Any, records: Iterable[Any], *args: Any, **kwargs: Any) -> None:
-        begin(self, group, [*records, OffsetTombstone("billing", "orders", 0)], *args, **kwargs)
+    def forgetful(self: Conversion, written: Any, records: Iterable[Any], *held: Any) -> None:
+        begin(self, written, [*records, OffsetTombstone("billing", "orders", 0)], *held)
 
-    monkeypatch.setattr(Conversion, "begin", forgetful)
+    monkeypatch.setattr(Conversion, "_begin", forgetful)
 
     with pytest.raises(LawBrokenError, match="makes another kind of group"):
         World(3, consumer_group_world(*UPGRADE, on_consumer_protocol=0)).run()
@@ -356,12 +355,12 @@ def test_a_conversion_that_forgets_offsets(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_conversion_that_forgets_to_rebalance(monkeypatch: pytest.MonkeyPatch) -> None:
     """A classic group that comes of a consumer group, and whose member is not told to join again, is not at rest."""
-    convert = ConsumerMembership._downgrade
+    go_on = ClassicGroups.go_on
 
-    def forgetful(self: ConsumerMembership, group: GroupMetadata, downgrade: Downgrade, now_ms: int) -> None:
-        convert(self, group, evolve(downgrade, trigger=None), now_ms)
+    def forgetful(self: ClassicGroups, group: GroupMetadata, protocols: Any, trigger: Any, now_ms: int) -> None:
+        go_on(self, group, protocols, None, now_ms)
 
-    monkeypatch.setattr(ConsumerMembership, "_downgrade", forgetful)
+    monkeypatch.setattr(ClassicGroups, "go_on", forgetful)
 
     with pytest.raises(LawBrokenError, match="billing did not come to rest"):
         World(3, consumer_group_world(WAY_BACK, on_consumer_protocol=1, members=1, settle_ms=60_000)).run()

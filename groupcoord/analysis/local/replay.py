@@ -28,6 +28,7 @@ from groupcoord.core.columns import offset_columns
 from groupcoord.core.consumer.group import ConsumerGroup
 from groupcoord.core.consumer.votes import preferred_assignor
 from groupcoord.core.consumer_protocol import CONSUMER_PROTOCOL_TYPE
+from groupcoord.core.kinds import as_classic_group, as_consumer_group
 from groupcoord.core.messages import ConsumerGroupDescribe, DescribeGroups, GroupToFetch, OffsetFetch
 from groupcoord.core.records import (
     NO_PRODUCER_EPOCH,
@@ -252,9 +253,10 @@ def _description(coordinator: GroupCoordinator, group_id: str) -> dict[str, str]
     partition = coordinator.partition(0)
     assert partition is not None
     group = partition.groups.get(group_id)
-    if isinstance(group, ConsumerGroup):
-        return _consumer_description(coordinator, group)
-    return {} if group is None else _classic_description(coordinator, group)
+    classic, modern = as_classic_group(group), as_consumer_group(group)
+    if modern is not None:
+        return _consumer_description(coordinator, modern)
+    return {} if classic is None else _classic_description(coordinator, classic)
 
 
 def _classic_description(coordinator: GroupCoordinator, group: GroupMetadata) -> dict[str, str]:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from typing import cast
 
+from groupcoord.config import Config
 from groupcoord.core.classic.member import MemberMetadata, Parked
 from groupcoord.core.classic.states import GroupState, check_transition
 from groupcoord.core.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
-from groupcoord.core.group_size import check_group_size
+from groupcoord.core.groups import Group, check_group_size
 from groupcoord.core.hard_state import RecordsOfGroup
 from groupcoord.core.java.hashing import hash_map_order
 from groupcoord.core.messages import (
-    DescribedConsumerGroup,
     DescribedGroup,
     GroupToFetch,
     JoinedMember,
+    JoinGroupResponse,
     JoinProtocol,
     ListedGroup,
     OffsetCommit,
+    SyncGroupResponse,
     TopicToCommit,
     TxnOffsetCommit,
 )
@@ -30,7 +33,7 @@ from groupcoord.core.records import (
     GroupTombstone,
     Record,
 )
-from groupcoord.core.replies import Token
+from groupcoord.core.replies import Reply, Token, Waiting
 from groupcoord.core.timers import Timer, TimerKey, TimerKind, TimerQueue
 from groupcoord.errors import NO_ERROR, ErrorCode, InvariantError
 
@@ -393,11 +396,6 @@ class GroupMetadata:
             members=tuple(member.described(shown_protocol) for member in self.members.values()),
         )
 
-    def described_as_consumer_group(self) -> DescribedConsumerGroup:
-        """Refuse to be described as what the group is not."""
-        message = f"Group {self.group_id} is not a consumer group."
-        return DescribedConsumerGroup(self.group_id, ErrorCode.GROUP_ID_NOT_FOUND, message)
-
     def tombstones(self) -> list[Record]:
         """Return the tombstone of the group's one record."""
         return [GroupTombstone(self.group_id)]
@@ -407,12 +405,36 @@ class GroupMetadata:
         self.pending_members.clear()
         self.to(GroupState.DEAD, now_ms)
 
+    def take_waiting(self) -> list[Waiting]:
+        """Return no request: those that wait do so for other members, or are held by an append."""
+        return []
+
+    def refuse_waiting(self, error_code: ErrorCode, *, names_members: bool = True) -> list[Reply]:
+        """Return the refusals of every join and every sync that waits, which nobody will answer any more."""
+        replies = []
+        for member in self.members.values():
+            join = self.take_join(member)
+            if join is not None:
+                member_id = member.member_id if names_members else ""
+                replies.append(Reply(join.token, JoinGroupResponse(error_code, member_id)))
+            if member.parked_sync is not None:
+                replies.append(Reply(member.parked_sync.token, SyncGroupResponse(error_code)))
+                member.parked_sync = None
+        return replies
+
+    def topics_changed(self, names: Collection[str]) -> None:
+        """Members look at their topics themselves."""
+
     def timers(self) -> Iterator[Timer]:
         """Return all timers of the group, armed or not."""
         yield self.join_timer
         yield self.sync_timer
         yield from self.pending_members.values()
         yield from (member.session_timer for member in self.members.values())
+
+    def member_ids(self) -> Collection[str]:
+        """Return the ids of all members."""
+        return self.members.keys()
 
     def counted_size(self) -> int:
         """Return how many members count for ``group.max.size``: those whose joins wait, or the dynamic ones.
@@ -423,6 +445,10 @@ class GroupMetadata:
         if self.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
             return self.waiting_joins
         return max(self.waiting_joins, len(self.members) - len(self.static_members))
+
+    def max_size(self, config: Config) -> int:
+        """Return ``group.max.size``."""
+        return config.group_max_size
 
     # ------------------------------------------------------------ checks
 
@@ -473,6 +499,11 @@ class GroupMetadata:
 
     def __repr__(self) -> str:
         return f"GroupMetadata({self.group_id!r}, {self.state.value}, generation_id={self.generation_id})"
+
+
+def classic_groups(groups: dict[str, Group]) -> dict[str, GroupMetadata]:
+    """Return the groups, for those who only meet classic ones: what concerns another kind does not get to them."""
+    return cast(dict[str, GroupMetadata], groups)
 
 
 def _is_anonymous(request: OffsetCommit | TxnOffsetCommit) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from groupcoord.config import Config
 from groupcoord.core.classic.continuations import WhenAssigned, WhenCreated
-from groupcoord.core.classic.group import GroupMetadata
+from groupcoord.core.classic.group import GroupMetadata, classic_groups
 from groupcoord.core.classic.member import MemberMetadata, Parked
 from groupcoord.core.classic.rebalance import CAN_REBALANCE, Rebalance
 from groupcoord.core.classic.states import GroupState
@@ -13,7 +13,6 @@ from groupcoord.core.context import HandlerContext
 from groupcoord.core.creation import Creation
 from groupcoord.core.effects import Append
 from groupcoord.core.events import Cause, Trigger
-from groupcoord.core.group_size import check_group_size
 from groupcoord.core.messages import (
     Heartbeat,
     HeartbeatResponse,
@@ -52,11 +51,17 @@ class Membership:
         self._context = context
         self._config = context.config
         self._effects = context.effects
-        self._groups = context.classic_groups
+        self._groups = classic_groups(context.groups)
         self._timers = context.timers
         self._rebalance = rebalance
         self._creation = creation
         self._static_members = static_members
+
+    def create(self, group_id: str, now_ms: int) -> GroupMetadata:
+        """Make an empty group."""
+        group = GroupMetadata(group_id, self._context.partition, now_ms)
+        self._creation.add(group, now_ms)
+        return group
 
     # ------------------------------------------------------------ JoinGroup
 
@@ -74,7 +79,7 @@ class Membership:
         elif request.member_id:
             self._refuse_join(token, ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
         else:
-            group = self._creation.create(request.group_id, now_ms)
+            group = self.create(request.group_id, now_ms)
             # The record of the empty group is written even when the join itself is refused, as Kafka 4 does.
             record = group.to_record({})
             self._join_group(group, request, token, now_ms)
@@ -270,30 +275,6 @@ class Membership:
             return member
         self._rebalance.remove_member(group, member, Cause.LEAVE, now_ms)
         return ErrorCode.NONE
-
-    # ------------------------------------------------------------ life cycle of the log partition
-
-    def load(self, group_id: str, now_ms: int) -> None:
-        """A load is over: make the group of what the log has of it.
-
-        A group that is larger than ``group.max.size`` rebalances, and the first to rejoin stay (KIP-389).
-        """
-        group = self.bring_to_life(group_id, now_ms)
-        self._context.observer.group_loaded(group_id, group.generation_id, len(group.members), now_ms)
-        if check_group_size(len(group.members), self._config.group_max_size) is not ErrorCode.NONE:
-            self._rebalance.start(group, Trigger(Cause.LOAD), now_ms)
-
-    def bring_to_life(self, group_id: str, now_ms: int) -> GroupMetadata:
-        """Make the group of what the log has of it. Every member's session starts now."""
-        record = self._context.journal.hard.classic_record(group_id)
-        if record is None:
-            group = GroupMetadata(group_id, self._context.partition, None)
-        else:
-            group = GroupMetadata.from_record(record, self._context.partition)
-        self._groups[group_id] = group
-        for member in group.members.values():
-            self._rebalance.renew_session(member, now_ms)
-        return group
 
 
 def _differs(given: str | None, current: str | None) -> bool:

@@ -7,7 +7,7 @@ Kafka's rules: KIP-134 (initial delay), KIP-345 (static members), the pending-sy
 from __future__ import annotations
 
 from groupcoord.core.classic.continuations import WhenAssigned, WhenEmptied
-from groupcoord.core.classic.group import GroupMetadata
+from groupcoord.core.classic.group import GroupMetadata, classic_groups
 from groupcoord.core.classic.member import MemberMetadata
 from groupcoord.core.classic.states import GroupState
 from groupcoord.core.context import HandlerContext
@@ -29,7 +29,7 @@ class Rebalance:
         self._observer = context.observer
         self._config = context.config
         self._effects = context.effects
-        self._groups = context.classic_groups
+        self._groups = classic_groups(context.groups)
         self._timers = context.timers
         self._journal = context.journal
 

@@ -7,7 +7,7 @@ Joins and leaves of such members write: they wait their turn in
 from __future__ import annotations
 
 from groupcoord.core.consumer.classic_members import identify, judge_heartbeat, judge_sync, synced
-from groupcoord.core.consumer.group import ConsumerGroup
+from groupcoord.core.consumer.group import ConsumerGroup, consumer_groups
 from groupcoord.core.consumer.member_timers import MemberTimers
 from groupcoord.core.consumer.refusal import RefusedError, refused
 from groupcoord.core.consumer.rules import Rules
@@ -21,16 +21,17 @@ from groupcoord.errors import ErrorCode
 class ClassicRequests:
     """Answers classic members of the consumer groups of one log partition."""
 
-    __slots__ = ("_context", "_rules", "_timers")
+    __slots__ = ("_context", "_groups", "_rules", "_timers")
 
     def __init__(self, context: HandlerContext, rules: Rules, timers: MemberTimers) -> None:
         self._context = context
+        self._groups = consumer_groups(context.groups)
         self._rules = rules
         self._timers = timers
 
     def sync(self, request: SyncGroup, token: Token, now_ms: int) -> None:
         """Take a sync: a member fetches its assignment."""
-        group, effects = self._context.consumer_groups[request.group_id], self._context.effects
+        group, effects = self._groups[request.group_id], self._context.effects
         member = self._identified(group, request, token)
         if member is None:
             return
@@ -45,7 +46,7 @@ class ClassicRequests:
 
     def heartbeat(self, request: Heartbeat, token: Token, now_ms: int) -> None:
         """Take a heartbeat."""
-        group = self._context.consumer_groups[request.group_id]
+        group = self._groups[request.group_id]
         member = self._identified(group, request, token)
         if member is None:
             return

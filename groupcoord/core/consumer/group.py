@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from enum import Enum
+from typing import cast
 from uuid import UUID
 
 from attrs import frozen
 
+from groupcoord.config import Config
 from groupcoord.config.group_settings import ConsumerGroupSettings
 from groupcoord.core.consumer.draft import Draft
 from groupcoord.core.consumer.rules import Rules
 from groupcoord.core.consumer.state import ConsumerMember, ConsumerState, group_tombstones
 from groupcoord.core.consumer.votes import preferred_assignor
+from groupcoord.core.groups import Group
 from groupcoord.core.hard_state import RecordsOfGroup
 from groupcoord.core.messages import (
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatResponse,
     DescribedConsumerGroup,
     DescribedConsumerMember,
-    DescribedGroup,
     DescribedPartitions,
     GroupToFetch,
     ListedGroup,
@@ -31,7 +33,7 @@ from groupcoord.core.messages import (
 from groupcoord.core.offsets.drafting import accept_metadata
 from groupcoord.core.questions import ResolvedRegexes
 from groupcoord.core.records import CommitKind, Record
-from groupcoord.core.replies import Token, Waiting
+from groupcoord.core.replies import Reply, Token, Waiting
 from groupcoord.core.timers import Timer, TimerKey, TimerKind, TimerQueue
 from groupcoord.errors import NO_ERROR, ErrorCode, InvariantError
 
@@ -254,12 +256,7 @@ class ConsumerGroup:
         """Return the group as ListGroups shows it."""
         return ListedGroup(self.group_id, CONSUMER_PROTOCOL_TYPE, self.group_state.value, CONSUMER_GROUP_TYPE)
 
-    def described(self) -> DescribedGroup:
-        """Return what DescribeGroups says, which is for classic groups."""
-        error_message = f"Group {self.group_id} is not a classic group."
-        return DescribedGroup(self.group_id, ErrorCode.GROUP_ID_NOT_FOUND, error_message, ConsumerGroupState.DEAD.value)
-
-    def described_as_consumer_group(self) -> DescribedConsumerGroup:
+    def described(self) -> DescribedConsumerGroup:
         """Return the group as ConsumerGroupDescribe shows it."""
         state = self.state
         return DescribedConsumerGroup(
@@ -310,15 +307,32 @@ class ConsumerGroup:
         """The group is gone from this coordinator."""
         self.is_dead = True
 
+    def refuse_waiting(self, error_code: ErrorCode, *, names_members: bool = True) -> list[Reply]:
+        """Return no refusal: members don't wait for each other."""
+        return []
+
+    def topics_changed(self, names: Collection[str]) -> None:
+        """Topics came, grew or went: if members subscribe to one of them, the next heartbeat looks at all."""
+        if any(map(self.newest_state.has_subscribers, names)):
+            self.is_topics_look_due = True
+
     # ------------------------------------------------------------ looking inside
 
     def parked_tokens(self) -> list[Token]:
         """Return the tokens of all requests that wait in the group."""
         return [entry.token for entry in self.waiting]
 
+    def member_ids(self) -> Collection[str]:
+        """Return the ids of all members."""
+        return self.state.members.keys()
+
     def counted_size(self) -> int:
         """Return how many members count for the limit of the group's size."""
         return len(self.state.members)
+
+    def max_size(self, config: Config) -> int:
+        """Return ``group.consumer.max.size``."""
+        return config.group_consumer_max_size
 
     def check(self) -> None:
         """Prove the group's invariants.
@@ -366,3 +380,8 @@ class ConsumerGroup:
 
     def __repr__(self) -> str:
         return f"ConsumerGroup({self.group_id!r}, {self.group_state.value}, epoch={self.state.epoch})"
+
+
+def consumer_groups(groups: dict[str, Group]) -> dict[str, ConsumerGroup]:
+    """Return the groups, for those who only meet consumer groups: what concerns another kind does not get to them."""
+    return cast(dict[str, ConsumerGroup], groups)

@@ -27,7 +27,7 @@ from groupcoord.core.consumer.state import ConsumerMember, ConsumerState, assign
 from groupcoord.core.consumer.target import changed_targets
 from groupcoord.core.consumer.votes import preferred_assignor, preferred_assignor_after
 from groupcoord.core.events import Cause, MemberAdded, Trigger
-from groupcoord.core.group_size import check_group_size
+from groupcoord.core.groups import check_group_size
 from groupcoord.core.messages import (
     JOIN_GROUP_MEMBER_EPOCH,
     ConsumerGroupHeartbeat,

@@ -10,9 +10,9 @@ from collections.abc import Collection
 
 from attrs import evolve
 
+from groupcoord.core.consumer.downgrade import can_downgrade, downgrade
 from groupcoord.core.consumer.draft import Draft
 from groupcoord.core.consumer.identity import find_member, find_static_member, tombstones_of
-from groupcoord.core.consumer.migration import can_downgrade, downgrade
 from groupcoord.core.consumer.records import (
     ConsumerGroupRegularExpressionRecord,
     ConsumerGroupTargetAssignmentMetadataRecord,

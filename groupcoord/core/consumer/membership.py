@@ -7,27 +7,24 @@ durable.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any
 
 from attrs import define
 
-from groupcoord.core.classic.continuations import OfGroup
 from groupcoord.core.classic.group import GroupMetadata
-from groupcoord.core.classic.membership import Membership, allows_session_timeout
-from groupcoord.core.classic.rebalance import Rebalance
-from groupcoord.core.classic.states import GroupState
+from groupcoord.core.classic.membership import allows_session_timeout
 from groupcoord.core.consumer.classic_members import check_join, join
-from groupcoord.core.consumer.conversion import Conversion, WhenConverted
-from groupcoord.core.consumer.draft import Downgrade, Draft
-from groupcoord.core.consumer.group import ConsumerGroup, SteadyHeartbeat
+from groupcoord.core.consumer.conversion import Conversion
+from groupcoord.core.consumer.downgrade import can_downgrade, downgrade
+from groupcoord.core.consumer.draft import Draft
+from groupcoord.core.consumer.group import ConsumerGroup, SteadyHeartbeat, consumer_groups
 from groupcoord.core.consumer.heartbeat import Step, beat
 from groupcoord.core.consumer.identity import find_member, find_static_member
 from groupcoord.core.consumer.leaving import leave, remove_members
 from groupcoord.core.consumer.member_timers import MemberTimers
-from groupcoord.core.consumer.migration import can_downgrade, check_upgrade, downgrade, upgraded
 from groupcoord.core.consumer.refusal import RefusedError, refused
-from groupcoord.core.consumer.regexes import next_resolution_ms, take_resolution
+from groupcoord.core.consumer.regexes import next_resolution_ms, question, take_resolution
 from groupcoord.core.consumer.rules import Rules
 from groupcoord.core.consumer.state import ConsumerMember, ConsumerState
 from groupcoord.core.context import HandlerContext
@@ -49,8 +46,7 @@ from groupcoord.core.messages import (
     Response,
 )
 from groupcoord.core.messages.request import GroupRequest
-from groupcoord.core.questions import ResolvedRegexes, ResolveRegexes
-from groupcoord.core.records import CLASSIC_GROUP_KEY
+from groupcoord.core.questions import ResolvedRegexes
 from groupcoord.core.replies import Reply, Token, Waiting
 from groupcoord.core.timers import TimerKey, TimerKind
 from groupcoord.errors import ErrorCode
@@ -82,13 +78,11 @@ class ConsumerMembership:
     """Handles heartbeats of consumer groups of one log partition, and their timers."""
 
     __slots__ = (
-        "_classic",
         "_context",
         "_conversion",
         "_creation",
-        "_handle",
+        "_groups",
         "_judges",
-        "_rebalance",
         "_rules",
         "_timers",
     )
@@ -99,18 +93,14 @@ class ConsumerMembership:
         creation: Creation,
         rules: Rules,
         timers: MemberTimers,
-        classic: Membership,
-        rebalance: Rebalance,
-        handle: Callable[[GroupRequest[Any], Token, int], None],
+        conversion: Conversion,
     ) -> None:
         self._context = context
+        self._groups = consumer_groups(context.groups)
         self._timers = timers
         self._creation = creation
         self._rules = rules
-        self._classic = classic
-        self._rebalance = rebalance
-        self._handle = handle
-        self._conversion = Conversion(context)
+        self._conversion = conversion
         self._judges: dict[type, Callable[[ConsumerGroup, Draft, Any, int], Response]] = {
             ConsumerGroupHeartbeat: self._judge_heartbeat,
             JoinGroup: self._judge_join,
@@ -130,7 +120,7 @@ class ConsumerMembership:
         """
         context = self._context
         group = context.groups.get(request.group_id)
-        if type(group) is not ConsumerGroup or request.group_id in context.writings:
+        if type(group) is not ConsumerGroup or (context.writings and request.group_id in context.writings):
             return False
         steady = group.steady.get(request.member_id)
         if (
@@ -152,17 +142,17 @@ class ConsumerMembership:
         group = self._context.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
             self._take_or_wait(group, request, token, now_ms)
-        elif request.member_epoch != JOIN_GROUP_MEMBER_EPOCH:
-            self._refuse(request, token, _no_such_group(request.group_id))
-        elif group is None:
+        elif group is None and request.member_epoch == JOIN_GROUP_MEMBER_EPOCH:
             group = ConsumerGroup(request.group_id, self._context.partition, self._rules)
             self._take_or_wait(group, request, token, now_ms)
+        elif isinstance(group, GroupMetadata) and request.member_epoch == JOIN_GROUP_MEMBER_EPOCH:
+            self._conversion.upgrade(group, request, token, now_ms)
         else:
-            self._upgrade(group, request, token, now_ms)
+            self._refuse(request, token, _no_such_group(request.group_id))
 
     def join(self, request: JoinGroup, token: Token, now_ms: int) -> None:
         """Take a join with the classic protocol. If nobody is in the group, it ends, and the joiner begins another."""
-        group = self._context.consumer_groups[request.group_id]
+        group = self._groups[request.group_id]
         if not allows_session_timeout(self._rules.config, request.session_timeout_ms):
             self._context.effects.reply(token, JoinGroupResponse(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
         elif not group.is_empty:
@@ -171,13 +161,11 @@ class ConsumerMembership:
             # Kafka forgets the group then, in memory alone: a restart brings it back.
             self._context.effects.reply(token, JoinGroupResponse(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
         else:
-            classic = GroupMetadata(group.group_id, self._context.partition, now_ms)
-            records = [*group.tombstones(), classic.to_record({})]
-            self._conversion.begin(group, records, joiner=Waiting(request, token))
+            self._conversion.replace(group, request, token, now_ms)
 
     def leave(self, request: LeaveGroup, token: Token, now_ms: int) -> None:
         """Remove members, whichever protocol they use; each entry has its own result."""
-        self._take_or_wait(self._context.consumer_groups[request.group_id], request, token, now_ms)
+        self._take_or_wait(self._groups[request.group_id], request, token, now_ms)
 
     def _take_or_wait(self, group: ConsumerGroup, request: GroupRequest[Any], token: Token, now_ms: int) -> None:
         if group.writing is not None:
@@ -293,93 +281,12 @@ class ConsumerMembership:
             group.is_topics_look_due = False
         if step.wants_resolution and not group.is_resolving:
             group.is_resolving = True
-            self._context.effects.questions.append(self._question(draft, principal, now_ms))
+            self._context.effects.questions.append(question(self._context, draft.state, self._rules, principal, now_ms))
         if step.member.member_id in group.state.members:
             self._timers.start_session(group, step.member, now_ms)
 
-    def _question(self, draft: Draft, principal: Principal, now_ms: int) -> ResolveRegexes:
-        state, version = draft.state, self._rules.topics_version
-        regexes = tuple(sorted(state.regex_subscribers))
-        return ResolveRegexes(self._context.partition, state.group_id, regexes, principal, version, now_ms)
-
     def _refuse(self, request: GroupRequest[Any], token: Token, error: RefusedError) -> None:
         self._context.effects.reply(token, refused(request, error))
-
-    # ------------------------------------------------------------ conversion
-
-    def _upgrade(self, group: GroupMetadata, request: ConsumerGroupHeartbeat, token: Token, now_ms: int) -> None:
-        """Make a consumer group of a classic one, which the joiner is the first to use."""
-        member_id = request.member_id or self._context.new_uuid()
-        draft = Draft(ConsumerState(group.group_id))
-        try:
-            if self._is_written(group):
-                raise RefusedError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-            if not group.is_empty:
-                check_upgrade(group, self._rules)
-                self._context.refuse_waiting(group, ErrorCode.REBALANCE_IN_PROGRESS)
-                draft.write(*upgraded(group, self._rules))
-            own = Draft(draft.state)
-            response, step = beat(own, request, member_id, self._rules, topics_changed=True, now_ms=now_ms)
-        except RefusedError as error:
-            self._refuse(request, token, error)
-            return
-        draft.absorb(own)
-        question = self._question(draft, request.principal, now_ms) if step.wants_resolution else None
-        records = [*group.tombstones(), *draft.records]
-        self._conversion.begin(group, records, (Reply(token, response),), question=question, news=draft.news)
-
-    def _is_written(self, group: GroupMetadata) -> bool:
-        """Tell whether a record of a classic group is on its way, of which nobody knows whether it will be."""
-        in_flight = self._context.journal.in_flight
-        return any(isinstance(e.continuation, OfGroup) and e.continuation.concerns(group) for e in in_flight)
-
-    def on_converted(self, written: WhenConverted, now_ms: int) -> None:
-        """A group is of another kind, or gone."""
-        group = written.group
-        self._conversion.end(written, now_ms)
-        records = self._context.journal.hard.groups.get(group.group_id)
-        if not records:
-            return
-        if CLASSIC_GROUP_KEY in records:
-            revived = self._classic.bring_to_life(group.group_id, now_ms)
-            self._announce_members_of(revived, now_ms)
-            if revived.state is GroupState.STABLE:
-                self._context.observer.members_assigned(revived, now_ms)
-            if written.downgrade is not None:
-                self._downgrade(revived, written.downgrade, now_ms)
-            if written.joiner is not None:
-                request, token = written.joiner
-                assert isinstance(request, JoinGroup)
-                self._classic.join(request, token, now_ms)
-            return
-        upgraded_group = self.bring_to_life(group.group_id, now_ms, uses_own_timeouts=True)
-        assert isinstance(group, GroupMetadata)
-        self._announce_members_of(group, now_ms)  # those that it had; and then who has joined it
-        self._context.observer.announce(group.group_id, written.news, now_ms)
-        self._context.observer.assignments_changed(None, upgraded_group.state, now_ms)
-        self._context.observer.look_at_rebalance(upgraded_group, now_ms)
-        if written.question is not None:
-            upgraded_group.is_resolving = True
-            self._context.effects.questions.append(written.question)
-
-    def _announce_members_of(self, group: GroupMetadata, now_ms: int) -> None:
-        """Let observers see a group again that was converted, if it has members."""
-        if group.members:
-            self._context.observer.group_loaded(group.group_id, group.generation_id, len(group.members), now_ms)
-
-    def on_conversion_failed(self, written: WhenConverted, error_code: ErrorCode, now_ms: int) -> None:
-        """A group stays what it was."""
-        if written.joiner is not None:
-            self._context.effects.reply(written.joiner.token, JoinGroupResponse(error_code))
-        if isinstance(written.group, ConsumerGroup):
-            self._timers.retry_fencing(written.group, now_ms)
-
-    def _downgrade(self, group: GroupMetadata, downgrade: Downgrade, now_ms: int) -> None:
-        for member_id, protocols in downgrade.protocols.items():
-            member = group.members[member_id]
-            group.update(member, protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
-        if downgrade.trigger is not None:
-            self._rebalance.start(group, downgrade.trigger, now_ms)
 
     # ------------------------------------------------------------ writes
 
@@ -387,11 +294,11 @@ class ConsumerMembership:
         if not draft.records:
             return
         if draft.downgrade is not None:
-            self._conversion.begin(group, draft.records, draft.held, downgrade=draft.downgrade, news=draft.news)
+            self._conversion.downgrade(group, draft)
             return
         if group.group_id not in self._context.groups:
             self._creation.add(group, now_ms)
-            self._context.has_consumer_groups = True
+            self._context.has_modern_groups = True
         group.writing = draft
         self._context.journal.begin(draft.records, WhenDrafted(group), *draft.held)
 
@@ -438,7 +345,7 @@ class ConsumerMembership:
         waiting, group.waiting = group.waiting, []
         if self._context.groups.get(group.group_id) is not group:
             for request, token in waiting:  # the group never was: the first of them may make another, of either kind
-                self._handle(request, token, now_ms)
+                self._context.handle(request, token, now_ms)
             return
         draft = Draft(group.state)
         for key in overdue:
@@ -455,7 +362,7 @@ class ConsumerMembership:
         self._write(group, draft, now_ms)
         while group.waiting and group.writing is None:  # a join after the last member has left
             request, token = group.waiting.pop(0)
-            self._handle(request, token, now_ms)
+            self._context.handle(request, token, now_ms)
 
     # ------------------------------------------------------------ timers
 
@@ -491,8 +398,9 @@ class ConsumerMembership:
             remove_members(draft, (key.member_id,), FENCING_CAUSES[key.kind], self._rules, now_ms)
             group.fencing.append(key)
 
-    def begin_epoch(self, group: ConsumerGroup, now_ms: int) -> bool:
-        """Begin a new epoch though nothing has changed; see :meth:`Partition.begin_rebalance`."""
+    def begin_rebalance(self, group: Group, now_ms: int) -> bool:
+        """Begin a new epoch though nothing has changed."""
+        assert isinstance(group, ConsumerGroup)
         if group.writing is not None or group.is_empty:
             return False
         draft = Draft(group.state)
@@ -528,40 +436,6 @@ class ConsumerMembership:
         if take_resolution(own, resolved, self._rules):
             group.is_topics_look_due = False
         draft.absorb(own)
-
-    def topics_changed(self, names: Collection[str]) -> None:
-        """Topics came, grew or went: groups that subscribe to them look at them with their next heartbeat."""
-        for group in self._context.groups.values():
-            if isinstance(group, ConsumerGroup) and any(map(group.newest_state.has_subscribers, names)):
-                group.is_topics_look_due = True
-
-    # ------------------------------------------------------------ life cycle of the log partition
-
-    def load(self, group_id: str, now_ms: int) -> None:
-        """A load is over: make the group of what the log has of it."""
-        state = self.bring_to_life(group_id, now_ms).state
-        self._context.observer.group_loaded(group_id, state.epoch, len(state.members), now_ms)
-
-    def bring_to_life(self, group_id: str, now_ms: int, *, uses_own_timeouts: bool = False) -> ConsumerGroup:
-        """Make the group of what the log has of it. Every member's session starts now.
-
-        Args:
-            group_id: the group.
-            now_ms: the time.
-            uses_own_timeouts: members of the classic protocol have the session time-outs that they brought. After a
-                load Kafka takes the group's for all.
-        """
-        context = self._context
-        group = ConsumerGroup(group_id, context.partition, self._rules)
-        group.state = ConsumerState.of(
-            group_id, [record for _, record in context.journal.hard.groups[group_id].values()]
-        )
-        context.groups[group_id] = group
-        context.has_consumer_groups = True
-        versions = [record.version for record in group.state.resolved.values()]
-        self._rules.topics_version = max(self._rules.topics_version, *versions, 0)
-        self._timers.revive(group, now_ms, uses_own_timeouts=uses_own_timeouts)
-        return group
 
 
 def _no_such_group(group_id: str) -> RefusedError:

@@ -13,10 +13,12 @@ from groupcoord.core.consumer.draft import Draft
 from groupcoord.core.consumer.records import ConsumerGroupRegularExpressionRecord
 from groupcoord.core.consumer.rules import Rules
 from groupcoord.core.consumer.state import ConsumerState
+from groupcoord.core.context import HandlerContext
 from groupcoord.core.events import Cause, Trigger
+from groupcoord.core.front.authorization import Principal
 from groupcoord.core.interpreter import plain_members
 from groupcoord.core.java.hashing import timeline_map_order
-from groupcoord.core.questions import ResolvedRegexes
+from groupcoord.core.questions import ResolvedRegexes, ResolveRegexes
 from groupcoord.core.records import GroupTombstone
 
 REFRESH_PAUSE_MS = 10_000
@@ -98,6 +100,22 @@ def _last_resolution(state: ConsumerState) -> tuple[int, int]:
         return moments.pop() if moments else (NEVER_MS, 0)
     first = state.resolved[timeline_map_order(sorted(state.resolved))[0]]
     return first.timestamp_ms, first.version
+
+
+def question(
+    context: HandlerContext, state: ConsumerState, rules: Rules, principal: Principal, now_ms: int
+) -> ResolveRegexes:
+    """Return what the host is asked of a group's expressions.
+
+    Args:
+        context: of the group's log partition.
+        state: the group.
+        rules: the topics.
+        principal: whose request this follows from: it must not learn of topics that it may not describe.
+        now_ms: the time.
+    """
+    regexes = tuple(sorted(state.regex_subscribers))
+    return ResolveRegexes(context.partition, state.group_id, regexes, principal, rules.topics_version, now_ms)
 
 
 def take_resolution(draft: Draft, resolved: ResolvedRegexes, rules: Rules) -> bool:

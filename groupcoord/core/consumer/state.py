@@ -492,3 +492,6 @@ _FORGET: dict[int, Any] = {
     8: ConsumerState._forget_assignment,
     16: ConsumerState._forget_regex,
 }
+
+RECORD_TYPES = frozenset(_FORGET)
+"""The types of a consumer group's records."""

@@ -176,8 +176,8 @@ class Front:
         }
         self.serves_consumer_groups = serves_consumer_groups(config)
         if not self.serves_consumer_groups:
-            self._routes[ConsumerGroupHeartbeat] = Route(None, self._unsupported_heartbeat, refuse_consumer_heartbeat)
-            self._routes[ConsumerGroupDescribe] = Route(None, self._unsupported_description, None)
+            self._routes[ConsumerGroupHeartbeat] = Route(None, self._unsupported, refuse_consumer_heartbeat)
+            self._routes[ConsumerGroupDescribe] = Route(None, self._unsupported, refuse_description)
 
     def handle(self, request: Request, token: Token, principal: Principal, now_ms: int) -> None:
         """Take a request.
@@ -277,14 +277,15 @@ class Front:
         else:
             self._effects.reply(token, CompleteTransactionResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
-    # ------------------------------------------------------------ the consumer protocol
+    # ------------------------------------------------------------ modern protocols
 
     def _heartbeat(
         self, request: ConsumerGroupHeartbeat, token: Token, permissions: Permissions | None, now_ms: int
     ) -> None:
+        """Take a heartbeat: what is like the member's last one had the right form, all else is looked at first."""
         request.principal = None if permissions is None else permissions.principal
         partition = self._partitions.serving(request.group_id)
-        if partition is not None and partition.beat_again(request, token, now_ms):
+        if partition is not None and partition.repeaters[type(request)](request, token, now_ms):
             return
         refusal = None
         if not self._partitions.is_closed:
@@ -302,7 +303,7 @@ class Front:
             partition = self._partition_of(group_id or None, Operation.DESCRIBE, permissions)
             if isinstance(partition, Partition):
                 assert group_id is not None
-                group = partition.administration.describe_consumer_group(group_id)
+                group = partition.descriptions[ConsumerGroupDescribe](group_id)
                 described.append(self._shown(group, request, permissions))
             else:
                 described.append(DescribedConsumerGroup(group_id or "", partition))
@@ -319,15 +320,8 @@ class Front:
             group = with_operations(group, self._operations_on(group.group_id, permissions))
         return group
 
-    def _unsupported_heartbeat(
-        self, request: ConsumerGroupHeartbeat, token: Token, permissions: Permissions | None, now_ms: int
-    ) -> None:
-        self._effects.reply(token, refuse_consumer_heartbeat(request, ErrorCode.UNSUPPORTED_VERSION))
-
-    def _unsupported_description(
-        self, request: ConsumerGroupDescribe, token: Token, permissions: Permissions | None, now_ms: int
-    ) -> None:
-        self._effects.reply(token, refuse_description(request, ErrorCode.UNSUPPORTED_VERSION))
+    def _unsupported(self, request: Request, token: Token, permissions: Permissions | None, now_ms: int) -> None:
+        self._refuse(request, token, ErrorCode.UNSUPPORTED_VERSION)
 
     # ------------------------------------------------------------ requests that name several groups, one by one
 
@@ -374,7 +368,7 @@ class Front:
                 (refused if partition is ErrorCode.GROUP_AUTHORIZATION_FAILED else described).append(group)
                 continue
             assert group_id is not None
-            group = partition.administration.describe_group(group_id)
+            group = partition.descriptions[DescribeGroups](group_id)
             if request.include_authorized_operations:
                 group = evolve(group, authorized_operations=self._operations_on(group_id, permissions))
             described.append(group)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from groupcoord.core.append_errors import refused
 from groupcoord.core.columns import NO_LEADER_EPOCH, NO_OFFSET
 from groupcoord.core.context import HandlerContext
-from groupcoord.core.creation import Creation
 from groupcoord.core.events import Cause
 from groupcoord.core.groups import Group
 from groupcoord.core.interpreter import maker
@@ -58,13 +57,18 @@ MANY_RECORDS = 1_000
 
 
 class Commits:
-    """Handles the offset requests of one context."""
+    """Handles the offset requests of one context.
 
-    __slots__ = ("_config", "_context", "_creation", "_effects", "_groups", "_journal", "_offsets", "_timers")
+    Args:
+        context: of the log partition.
+        create_group: makes the group of a commit to an id under which there is none.
+    """
 
-    def __init__(self, context: HandlerContext, creation: Creation) -> None:
+    __slots__ = ("_config", "_context", "_create_group", "_effects", "_groups", "_journal", "_offsets", "_timers")
+
+    def __init__(self, context: HandlerContext, create_group: Callable[[str, int], object]) -> None:
         self._context = context
-        self._creation = creation
+        self._create_group = create_group
         self._config = context.config
         self._effects = context.effects
         self._groups: Mapping[str, Group] = context.groups
@@ -141,7 +145,7 @@ class Commits:
             self._effects.replies.append(refused(held, ErrorCode.MESSAGE_TOO_LARGE))
             return
         if group_id not in self._groups:
-            self._creation.create(group_id, now_ms)
+            self._create_group(group_id, now_ms)
         if count:
             self._journal.begin(records, WhenCommitted(group_id, count), held)
         else:

@@ -8,7 +8,7 @@ from attrs import define
 
 from groupcoord.core.effects import Continuation
 from groupcoord.core.events import Cause
-from groupcoord.core.groups import AnyGroup, Group
+from groupcoord.core.groups import Group
 from groupcoord.core.records import OffsetTombstone, Record
 
 
@@ -33,9 +33,14 @@ def count_offsets(records: Iterable[Record]) -> int:
 class WhenDeleted(Continuation):
     """Groups and offsets are gone for good, or come back."""
 
-    groups: tuple[AnyGroup, ...]
+    groups: tuple[Group, ...]
     cause: Cause
     offset_count: int
+
+    @property
+    def suspended(self) -> tuple[Group, ...]:
+        """The groups: whether they are there is the log's to say."""
+        return self.groups
 
     def concerns(self, group: Group) -> bool:
         """Tell whether this group is to be deleted."""

@@ -7,7 +7,7 @@ from uuid import UUID
 from groupcoord.core.administration import Administration
 from groupcoord.core.context import HandlerContext
 from groupcoord.core.events import Cause
-from groupcoord.core.groups import AnyGroup, Group
+from groupcoord.core.groups import Group
 from groupcoord.core.journal import Journal
 from groupcoord.core.offsets.continuations import WhenDeleted, count_offsets
 from groupcoord.core.records import NO_TIMESTAMP, ZERO_UUID, CommitKind, OffsetTombstone, Record, topic_of_record
@@ -28,9 +28,9 @@ class _Expired:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._records: list[Record] = []
-        self._emptied: tuple[AnyGroup, ...] = ()
+        self._emptied: tuple[Group, ...] = ()
 
-    def add(self, records: list[Record], emptied: tuple[AnyGroup, ...] = ()) -> None:
+    def add(self, records: list[Record], emptied: tuple[Group, ...] = ()) -> None:
         """Add the tombstones of a group; the group itself ends with the last of them if it is ``emptied``."""
         if len(self._records) + len(records) > MAX_RECORDS_PER_APPEND:
             self.write()

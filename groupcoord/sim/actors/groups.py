@@ -8,9 +8,10 @@ from uuid import UUID
 
 from groupcoord.config import MigrationPolicy
 from groupcoord.coordinator import GroupState
-from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.consumer.group import ConsumerGroup, ConsumerGroupState
 from groupcoord.core.consumer.state import ConsumerMember
+from groupcoord.core.groups import Group
+from groupcoord.core.kinds import as_classic_group, as_consumer_group
 from groupcoord.core.timers import TimerKind
 from groupcoord.events import Cause, Event, GroupLoaded, GroupRemoved, RebalanceCompleted, RebalanceStarted
 from groupcoord.member import TopicPartition
@@ -116,7 +117,7 @@ class SimulatedGroup:
         known = self._known()
         return known is not None and self._is_made_of(alive, *known)
 
-    def _known(self) -> tuple[GroupMetadata | ConsumerGroup | None, Node] | None:
+    def _known(self) -> tuple[Group | None, Node] | None:
         """Return the group as its coordinator has it, and who that is; None while there is no coordinator."""
         group_id = self.options.group_id
         coordinator = self._stage.cluster.serving(group_id)
@@ -124,9 +125,9 @@ class SimulatedGroup:
             return None
         partition = coordinator.partition(coordinator.partition_of(group_id))
         group = None if partition is None else partition.groups.get(group_id)
-        return (group if isinstance(group, GroupMetadata | ConsumerGroup) else None), coordinator.node
+        return group, coordinator.node
 
-    def _is_made_of(self, consumers: list[Consumer], group: GroupMetadata | ConsumerGroup | None, node: Node) -> bool:
+    def _is_made_of(self, consumers: list[Consumer], group: Group | None, node: Node) -> bool:
         """Tell whether the coordinator has it Stable with just these consumers, and they see it as their group too."""
         if group is None or not self._is_stable(group):
             return False
@@ -138,9 +139,13 @@ class SimulatedGroup:
             for consumer in consumers
         )
 
-    def _is_stable(self, group: GroupMetadata | ConsumerGroup) -> bool:
-        if isinstance(group, GroupMetadata):
-            return group.state is GroupState.STABLE and not group.pending_members and not group.pending_sync
+    def _is_stable(self, group: Group) -> bool:
+        if (classic := as_classic_group(group)) is not None:
+            return classic.state is GroupState.STABLE and not classic.pending_members and not classic.pending_sync
+        modern = as_consumer_group(group)
+        return modern is not None and self._is_stable_consumer_group(modern)
+
+    def _is_stable_consumer_group(self, group: ConsumerGroup) -> bool:
         if group.writing is not None or group.waiting or group.is_resolving:
             return False
         if group.is_topics_look_due and group.state.classic_member_count < len(group.state.members):
@@ -162,17 +167,19 @@ class SimulatedGroup:
         is_theirs = bool(state.members) and state.classic_member_count == len(state.members)
         return is_theirs and all(map(state.is_settled, state.members.values()))
 
-    def _seats(self, group: GroupMetadata | ConsumerGroup) -> dict[str, Seat]:
-        if isinstance(group, ConsumerGroup):
+    def _seats(self, group: Group) -> dict[str, Seat]:
+        if (modern := as_consumer_group(group)) is not None:
             topics = self._stage.topics
             # Who is never told that a topic is gone goes on with it, also when there is another one of its name.
-            name = topics.remembered_name if self._is_left_to_classic_members(group) else topics.topic_name
-            return {member_id: self._seat_in(group, member, name) for member_id, member in group.state.members.items()}
+            name = topics.remembered_name if self._is_left_to_classic_members(modern) else topics.topic_name
+            return {key: self._seat_in(modern, member, name) for key, member in modern.state.members.items()}
+        classic = as_classic_group(group)
+        assert classic is not None
         return {
             member_id: Seat(
-                group.generation_id, _heard(member.session_timer.deadline_ms, member.session_timeout_ms), None
+                classic.generation_id, _heard(member.session_timer.deadline_ms, member.session_timeout_ms), None
             )
-            for member_id, member in group.members.items()
+            for member_id, member in classic.members.items()
         }
 
     def _seat_in(self, group: ConsumerGroup, member: ConsumerMember, topic_name: Callable[[UUID], str | None]) -> Seat:
@@ -204,12 +211,11 @@ class SimulatedGroup:
         candidates = [consumer for consumer in self.consumers if not self._is_kept_out(consumer, group)]
         inside = [consumer for consumer in candidates if consumer.is_alive]
         if group is not None and self._is_full(group):
-            members = group.state.members if isinstance(group, ConsumerGroup) else group.members
-            inside = [consumer for consumer in inside if consumer.member_id in members]
+            inside = [consumer for consumer in inside if consumer.member_id in group.member_ids()]
         elif any(consumer.will_restart for consumer in candidates):
             return False
         if not inside:
-            return group is None or (not group.members if isinstance(group, GroupMetadata) else group.is_empty)
+            return group is None or (group.is_empty if as_classic_group(group) is None else not group.member_ids())
         return self._is_made_of(inside, group, node) and self._is_shared_out(inside, group)
 
     def member_ids(self) -> list[str]:
@@ -218,31 +224,26 @@ class SimulatedGroup:
         group = None if known is None else known[0]
         return [c.member_id for c in self.consumers if c.is_alive and not self._is_kept_out(c, group)]
 
-    def _is_kept_out(self, consumer: Consumer, group: GroupMetadata | ConsumerGroup | None) -> bool:
+    def _is_kept_out(self, consumer: Consumer, group: Group | None) -> bool:
         """Tell whether a consumer can't get into the group as it is, since it uses the other protocol (KIP-848)."""
         policy = self._stage.cluster.config.group_consumer_migration_policy
-        if isinstance(group, ConsumerGroup):
+        if (modern := as_consumer_group(group)) is not None:
             is_refused = consumer.protocol is GroupProtocol.CLASSIC and policy is MigrationPolicy.DISABLED
-            return is_refused and not group.is_empty
+            return is_refused and not modern.is_empty
         is_refused = consumer.protocol is GroupProtocol.CONSUMER and not policy.allows_upgrade
-        return is_refused and group is not None and bool(group.members)
+        return is_refused and group is not None and bool(group.member_ids())
 
-    def _is_full(self, group: GroupMetadata | ConsumerGroup) -> bool:
-        config = self._stage.cluster.config
-        if isinstance(group, ConsumerGroup):
-            return len(group.state.members) >= config.group_consumer_max_size
-        return len(group.members) >= config.group_max_size
+    def _is_full(self, group: Group) -> bool:
+        return len(group.member_ids()) >= group.max_size(self._stage.cluster.config)
 
-    def _is_shared_out(self, inside: list[Consumer], group: GroupMetadata | ConsumerGroup | None) -> bool:
+    def _is_shared_out(self, inside: list[Consumer], group: Group | None) -> bool:
         """Tell whether every partition has one owner, but for :meth:`_expected`'s exceptions."""
         owned = [partition for consumer in inside for partition in consumer.owned]
         found = set(owned)
         least, most = self._expected(inside, group)
         return len(found) == len(owned) and least <= found <= most
 
-    def _expected(
-        self, inside: list[Consumer], group: GroupMetadata | ConsumerGroup | None
-    ) -> tuple[set[TopicPartition], set[TopicPartition]]:
+    def _expected(self, inside: list[Consumer], group: Group | None) -> tuple[set[TopicPartition], set[TopicPartition]]:
         """Return the partitions that must have an owner, and those that may have one.
 
         Both are all partitions of the topics that there are, as long as somebody watches these. A classic group's
@@ -262,10 +263,10 @@ class SimulatedGroup:
         topics = self._stage.topics
         wanted = set(topics.partitions_of(self.options.subscribed(topics.names())))
         remembered = set(topics.remembered_partitions_of(self.options.subscribed(topics.remembered_names())))
-        if isinstance(group, ConsumerGroup):
-            if self._is_left_to_classic_members(group):
+        if (modern := as_consumer_group(group)) is not None:
+            if self._is_left_to_classic_members(modern):
                 return set(), remembered
-            return (wanted if group.state.assignment_timestamp_ms > 0 else set()), wanted
+            return (wanted if modern.state.assignment_timestamp_ms > 0 else set()), wanted
         if any(consumer.has_assigned for consumer in inside):
             return wanted, wanted
         if self.options.is_static and not self.has_changed_protocol:

@@ -12,8 +12,8 @@ from operator import is_
 from uuid import UUID
 
 from groupcoord.coordinator import GroupCoordinator
-from groupcoord.core.consumer.group import ConsumerGroup
 from groupcoord.core.consumer.state import FIRST_EPOCH
+from groupcoord.core.kinds import as_consumer_group
 from groupcoord.core.records import ZERO_UUID
 from groupcoord.errors import ErrorCode
 from groupcoord.events import Cause, Event, GroupRemoved, MemberAdded, MemberRemoved, MemberReplaced
@@ -397,8 +397,8 @@ class RunLaws:
             group
             for index in range(self._cluster.partition_count)
             if (served := coordinator.partition(index)) is not None
-            for group in served.groups.values()
-            if isinstance(group, ConsumerGroup)
+            for group in map(as_consumer_group, served.groups.values())
+            if group is not None
         ]
         seen: list[object] = [part for group in groups for part in (group.state, group.writing)]
         before, self._seen[node.node_id] = self._seen.get(node.node_id, []), seen

@@ -15,6 +15,7 @@ from groupcoord.core.consumer_protocol import (
     decode_assignment,
     decode_subscription,
 )
+from groupcoord.core.kinds import as_classic_group
 from groupcoord.core.messages import (
     ConsumerGroupDescribe,
     DescribedConsumerMember,
@@ -111,7 +112,8 @@ def describe_group(broker: Broker, group_id: str) -> GroupDescription | None:
     group = None if partition is None else partition.groups.get(group_id)
     if group is None:
         return None
-    return _classic(coordinator, group) if isinstance(group, GroupMetadata) else _consumer(coordinator, group_id)
+    classic = as_classic_group(group)
+    return _consumer(coordinator, group_id) if classic is None else _classic(coordinator, classic)
 
 
 def _coordinator_of(broker: Broker, group_id: str) -> GroupCoordinator:

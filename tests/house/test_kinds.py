@@ -1,0 +1,102 @@
+"""A kind of group is a row in a table: nothing but its own folder and the table asks of which kind a group is."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from groupcoord import GroupCoordinator
+
+from .sources import PACKAGE, Source, check_sources, package_sources
+
+HOMES = ("core/classic/", "core/consumer/", "core/kinds.py")
+"""Who may know: the folders of the kinds, and the table."""
+
+FREE_OF_KINDS = (
+    "administration",
+    "append_timeouts",
+    "context",
+    "creation",
+    "effects",
+    "groups",
+    "journal",
+    "partition",
+)
+"""Modules of the core that serve groups of all kinds, and so import the classes of none."""
+
+
+def group_classes() -> set[str]:
+    """Return the names of the classes of groups, as the table has them."""
+    coordinator = GroupCoordinator()
+    coordinator.load_all()
+    partition = coordinator.partition(0)
+    assert partition is not None
+    return {kind.group_class.__name__ for kind in partition._kinds.rows}
+
+
+def names_in(node: ast.AST) -> set[str]:
+    """Return the last parts of all names in an expression or a pattern."""
+    found = {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
+    return found | {name.attr for name in ast.walk(node) if isinstance(name, ast.Attribute)}
+
+
+def classes_asked_for(source: Source) -> Iterator[tuple[int, ast.AST]]:
+    """Yield what a file compares the class of something with, and in which line."""
+    for node in source.nodes:
+        match node:
+            case ast.Call(func=ast.Name("isinstance" | "issubclass"), args=[_, tested]):
+                yield node.lineno, tested
+            case ast.Compare() if names_in(node) & {"type", "__class__"}:
+                yield node.lineno, node
+            case ast.MatchClass():
+                yield node.lineno, node.cls
+
+
+def questions_of_kind(source: Source, classes: set[str]) -> Iterator[str]:
+    """Yield each place at which a file asks of which kind a group is."""
+    if not source.path.relative_to(PACKAGE).as_posix().startswith(HOMES):
+        for line, tested in classes_asked_for(source):
+            for name in sorted(names_in(tested) & classes):
+                yield f"line {line} asks whether something is a {name}: let the group or its kind answer"
+
+
+def test_nobody_asks_of_which_kind_a_group_is() -> None:
+    """Outside of the kinds' own folders and the table, no test is for the class of a group."""
+    classes = group_classes()
+    assert classes == {"GroupMetadata", "ConsumerGroup"}
+    check_sources(package_sources(), lambda source: questions_of_kind(source, classes))
+
+
+def test_questions_are_found() -> None:
+    """Each way to ask for a class is one."""
+    text = (
+        "isinstance(group, GroupMetadata | Other)\n"
+        "type(group) is core.ConsumerGroup\n"
+        "match group:\n    case ConsumerGroup(): pass\n"
+        "group.__class__ == GroupMetadata\n"
+        "isinstance(group, Other)\n"
+        "group: GroupMetadata\n"
+    )
+    tree = ast.parse(text)
+    source = Source(PACKAGE / "core" / "context.py", text, tree, tuple(ast.walk(tree)))
+    found = questions_of_kind(source, {"GroupMetadata", "ConsumerGroup"})
+    assert sorted(complaint.split()[1] for complaint in found) == ["1", "2", "4", "5"]
+
+
+def test_what_serves_all_kinds_names_none() -> None:
+    """What serves groups of all kinds imports the group of none, nor its handlers."""
+
+    kinds = ("groupcoord.core.classic.", "groupcoord.core.consumer.")
+    around_all = "groupcoord.core.consumer.rules."
+
+    kinds = ("groupcoord.core.classic.", "groupcoord.core.consumer.")
+    around_all = "groupcoord.core.consumer.rules."
+
+    def complaints(source: Source) -> Iterator[str]:
+        found = (name for name in sorted(source.imports) if name.startswith(kinds) and not name.startswith(around_all))
+        yield from (f"imports {name}" for name in found)
+
+    files = {PACKAGE / "core" / f"{name}.py" for name in FREE_OF_KINDS}
+    checked = [source for source in package_sources() if source.path in files]
+    assert len(checked) == len(files)
+    check_sources(checked, complaints)
