@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import TypeVar
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar
 
 from groupcoord.errors import ErrorCode
-from groupcoord.testing.faults import Call, Control, Rule
-from groupcoord.testing.faults.words import Where
+from groupcoord.testing.faults import Control, Rule
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 WAIT_TIMEOUT_S = 30.0
@@ -95,6 +96,27 @@ class HeldAppends:
         self.release()
 
 
+def _word(method: Callable[Concatenate[Control, P], T]) -> Callable[Concatenate[FaultWords, P], T]:
+    """Return a method that has a word of :class:`~groupcoord.testing.faults.Control` said in the server's thread."""
+
+    @wraps(method)
+    def say(server: FaultWords, /, *arguments: P.args, **named: P.kwargs) -> T:
+        return server.control(lambda control: method(control, *arguments, **named))
+
+    return say
+
+
+def _fault(method: Callable[Concatenate[Control, P], Rule]) -> Callable[Concatenate[FaultWords, P], Fault]:
+    """Return a method that has a rule made in the server's thread, and gives a handle of it."""
+
+    @wraps(method)
+    def make(server: FaultWords, /, *arguments: P.args, **named: P.kwargs) -> Fault:
+        return Fault(server, lambda control: method(control, *arguments, **named))
+
+    make.__annotations__ = {**method.__annotations__, "return": Fault}
+    return make
+
+
 class FaultWords:
     """The methods of a server in a thread with which a test lets things go wrong.
 
@@ -114,230 +136,30 @@ class FaultWords:
     def remove_rule(self, rule: Rule) -> None:
         """Remove a rule, also while the server has crashed."""
 
-    def raise_errors(self) -> None:
-        """Raise what a function of the test raised in the server's thread. Stopping the server does it as well.
+    # requests
+    on = _fault(Control.on)
+    fail_next = _fault(Control.fail_next)
+    delay = _fault(Control.delay)
+    hold = _fault(Control.hold)
+    drop_next = _fault(Control.drop_next)
+    disconnect_next = _fault(Control.disconnect_next)
+    drop_connections = _word(Control.drop_connections)
+    clear_faults = _word(Control.clear)
 
-        Raises:
-            FaultFunctionError: what it raised is its cause.
-        """
-        self.control(Control.raise_errors)
+    # groups
+    expire_member = _word(Control.expire_member)
+    begin_rebalance = _word(Control.begin_rebalance)
+    coordinator = _word(Control.coordinator)
+    move_coordinator = _word(Control.move_coordinator)
 
-    # ------------------------------------------------------------ requests
+    # nodes
+    leader = _word(Control.leader)
+    move_leader = _word(Control.move_leader)
+    transaction_coordinator = _word(Control.transaction_coordinator)
+    move_transaction_coordinator = _word(Control.move_transaction_coordinator)
 
-    def on(
-        self,
-        api: str,
-        function: Callable[[Call], object],
-        *,
-        where: Where | None = None,
-        times: int | None = None,
-        after: bool = False,
-        node: int | None = None,
-    ) -> Fault:
-        """Call a function for requests of an API: it sees them, changes them, delays, drops or answers them.
-
-        It is called in the server's thread, which serves nobody meanwhile: it must not wait for anything.
-
-        Args:
-            api: Kafka's name of the API.
-            function: gets the :class:`~groupcoord.testing.faults.Call`. What it returns is the answer: a response, or
-                an
-                ``ErrorCode`` for one that carries nothing else; None lets the request go on.
-            where: which requests are meant; all by default.
-            times: how many; all by default.
-            after: call it when the request was handled, and its answer is to leave.
-
-        Returns:
-            A handle, to count them and to remove the rule.
-
-        Raises:
-            UnknownNameError: there is no such API, or its requests have no such field.
-        """
-        return Fault(self, lambda control: control.on(api, function, where=where, times=times, after=after, node=node))
-
-    def fail_next(
-        self,
-        api: str,
-        error: ErrorCode | str,
-        *,
-        times: int | None = 1,
-        where: Where | None = None,
-        after: bool = False,
-        node: int | None = None,
-    ) -> Fault:
-        """Answer the next requests of an API with an error, at every entry where the answer has entries.
-
-        They have no effect, unless ``after`` says that only the answer shall tell so.
-
-        Raises:
-            UnknownNameError: there is no such API, error or field.
-        """
-        return Fault(
-            self, lambda control: control.fail_next(api, error, times=times, where=where, after=after, node=node)
-        )
-
-    def delay(
-        self,
-        api: str,
-        duration_ms: int,
-        *,
-        times: int | None = None,
-        where: Where | None = None,
-        after: bool = False,
-        node: int | None = None,
-    ) -> Fault:
-        """Let requests of an API wait before they are handled, or (``after``) their answers before they leave.
-
-        As with Kafka, what comes behind them on their connections waits as well. Time is that of the server's clock.
-        """
-        return Fault(
-            self, lambda control: control.delay(api, duration_ms, times=times, where=where, after=after, node=node)
-        )
-
-    def hold(
-        self,
-        api: str,
-        *,
-        times: int | None = None,
-        where: Where | None = None,
-        after: bool = False,
-        node: int | None = None,
-    ) -> Fault:
-        """Let requests of an API, or their answers, wait until the fault is removed."""
-        return Fault(self, lambda control: control.hold(api, times=times, where=where, after=after, node=node))
-
-    def drop_next(
-        self,
-        api: str,
-        *,
-        times: int | None = 1,
-        where: Where | None = None,
-        after: bool = False,
-        node: int | None = None,
-    ) -> Fault:
-        """Never answer the next requests of an API, nor anything that comes behind them on their connections."""
-        return Fault(self, lambda control: control.drop_next(api, times=times, where=where, after=after, node=node))
-
-    def disconnect_next(
-        self,
-        api: str,
-        *,
-        times: int | None = 1,
-        where: Where | None = None,
-        after: bool = False,
-        node: int | None = None,
-    ) -> Fault:
-        """Close the connections of the next requests of an API instead of an answer."""
-        return Fault(
-            self, lambda control: control.disconnect_next(api, times=times, where=where, after=after, node=node)
-        )
-
-    def drop_connections(self, client_id: str | None = None, *, node: int | None = None) -> int:
-        """Break connections off without a word; return how many there were.
-
-        Args:
-            client_id: of the clients that called themselves so when they asked for ApiVersions; None: of all.
-            node: those to this node; None: to any.
-        """
-        return self.control(lambda control: control.drop_connections(client_id, node=node))
-
-    def clear_faults(self) -> None:
-        """Remove every fault; whatever waits goes on."""
-        self.control(Control.clear)
-
-    # ------------------------------------------------------------ groups
-
-    def expire_member(self, group_id: str, member_id: str) -> None:
-        """Let a member's session end now, as if it had been silent for too long.
-
-        A classic member whose join or sync waits for others is alive for Kafka, and stays.
-
-        Raises:
-            NoSuchMemberError: the group has no such member.
-        """
-        self.control(lambda control: control.expire_member(group_id, member_id))
-
-    def begin_rebalance(self, group_id: str) -> None:
-        """Let a group rebalance though nothing has happened to it.
-
-        Members of a classic group are told to join again, as when their leader has. A consumer group (KIP-848) begins a
-        new epoch, whose target its assignor makes; partitions move only if it wants them to.
-
-        Raises:
-            NoSuchMemberError: nobody is in the group, it rebalances already, or a write of it is in flight.
-        """
-        self.control(lambda control: control.begin_rebalance(group_id))
-
-    def coordinator(self, group_id: str) -> int:
-        """Return the id of the node that coordinates a group."""
-        return self.control(lambda control: control.coordinator(group_id))
-
-    def move_coordinator(self, group_id: str, to: int | None = None) -> int:
-        """Let another node coordinate a group; with one node it moves away and back again.
-
-        Whoever waits for it is told NOT_COORDINATOR and looks for it anew. Then the log partition, in which other
-        groups may live as well, is loaded from the log: members are in it, and their sessions begin again; what wasn't
-        written is lost, such as joins that waited and appends that are held.
-
-        Args:
-            group_id: the group.
-            to: the node; None: the next one that runs.
-
-        Returns:
-            The id of the node.
-
-        Raises:
-            NoSuchNodeError: there is no such node, or it does not run, or coordinates the group already.
-        """
-        return self.control(lambda control: control.move_coordinator(group_id, to))
-
-    # ------------------------------------------------------------ nodes
-
-    def leader(self, topic: str, partition: int = 0) -> int:
-        """Return the id of the node that leads a partition; -1 while nobody does."""
-        return self.control(lambda control: control.leader(topic, partition))
-
-    def move_leader(self, topic: str, partition: int = 0, to: int | None = None) -> int:
-        """Let another node lead a partition, with the next leader epoch.
-
-        Args:
-            topic: the topic.
-            partition: which of its partitions.
-            to: the node; None: the next one that runs.
-
-        Returns:
-            The id of the node.
-
-        Raises:
-            NoSuchPartitionError: there is no such topic, or partition.
-            NoSuchNodeError: there is no such node, or it does not run, or leads the partition already.
-        """
-        return self.control(lambda control: control.move_leader(topic, partition, to))
-
-    def transaction_coordinator(self, transactional_id: str) -> int:
-        """Return the id of the node that coordinates the transactions of a transactional id."""
-        return self.control(lambda control: control.transaction_coordinator(transactional_id))
-
-    def move_transaction_coordinator(self, transactional_id: str, to: int | None = None) -> int:
-        """Let another node coordinate the transactions of a transactional id, and return its id.
-
-        Raises:
-            NoSuchNodeError: there is no such node, or it does not run, or coordinates them already.
-        """
-        return self.control(lambda control: control.move_transaction_coordinator(transactional_id, to))
-
-    # ------------------------------------------------------------ the log
-
-    def fail_next_append(self, error: ErrorCode | str = ErrorCode.NOT_ENOUGH_REPLICAS, *, times: int = 1) -> None:
-        """Let the next appends to ``__consumer_offsets`` fail: nothing is written, and clients are told as by Kafka.
-
-        After KAFKA_STORAGE_ERROR and NOT_LEADER_OR_FOLLOWER clients look for their coordinator anew. After
-        REQUEST_TIMED_OUT nobody knows whether it was written, and the log partition is loaded again.
-
-        Raises:
-            UnknownNameError: there is no such error, or no append fails with it.
-        """
-        self.control(lambda control: control.fail_next_append(error, times=times))
+    # the log
+    fail_next_append = _word(Control.fail_next_append)
 
     def hold_appends(self) -> HeldAppends:
         """Let appends to ``__consumer_offsets`` wait until they are released, as a slow log does.
@@ -345,3 +167,6 @@ class FaultWords:
         Who waits longer than ``offsets.commit.timeout.ms`` is told so.
         """
         return HeldAppends(self)
+
+    # what functions of the test raised
+    raise_errors = _word(Control.raise_errors)

@@ -94,7 +94,24 @@ class Control:
         after: bool = False,
         node: int | None = None,
     ) -> Rule:
-        """Call a function for requests of an API; see :meth:`groupcoord.testing.ServerThread.on`."""
+        """Call a function for requests of an API: it sees them, changes them, delays, drops or answers them.
+
+        It is called in the server's thread, which serves nobody meanwhile: it must not wait for anything.
+
+        Args:
+            api: Kafka's name of the API.
+            function: gets the :class:`~groupcoord.testing.faults.Call`. What it returns is the answer: a response, or
+                an ``ErrorCode`` for one that carries nothing else; None lets the request go on.
+            where: which requests are meant; all by default.
+            times: how many; all by default.
+            after: call it when the request was handled, and its answer is to leave.
+
+        Returns:
+            A handle, to count them and to remove the rule.
+
+        Raises:
+            UnknownNameError: there is no such API, or its requests have no such field.
+        """
 
         def act(call: Call) -> None:
             answer = function(call)
@@ -115,7 +132,13 @@ class Control:
         after: bool = False,
         node: int | None = None,
     ) -> Rule:
-        """Answer the next requests of an API with an error."""
+        """Answer the next requests of an API with an error, at every entry where the answer has entries.
+
+        They have no effect, unless ``after`` says that only the answer shall tell so.
+
+        Raises:
+            UnknownNameError: there is no such API, error or field.
+        """
         rule = Rule(api, lambda call: call.fail(code), where=where, times=times, after=after, node=node)
         code = error_named(error)
         return self._add(rule)
@@ -130,7 +153,10 @@ class Control:
         after: bool = False,
         node: int | None = None,
     ) -> Rule:
-        """Let requests of an API wait before they are handled, or their answers before they leave."""
+        """Let requests of an API wait before they are handled, or (``after``) their answers before they leave.
+
+        As with Kafka, what comes behind them on their connections waits as well. Time is that of the server's clock.
+        """
         if duration_ms < 0:
             raise ValueError(f"time cannot go back: delay({duration_ms})")
         return self._add(
@@ -146,7 +172,7 @@ class Control:
         after: bool = False,
         node: int | None = None,
     ) -> Rule:
-        """Never answer the next requests of an API."""
+        """Never answer the next requests of an API, nor anything that comes behind them on their connections."""
         return self._add(Rule(api, Call.drop, where=where, times=times, after=after, node=node))
 
     def disconnect_next(
@@ -170,7 +196,7 @@ class Control:
         after: bool = False,
         node: int | None = None,
     ) -> Rule:
-        """Let requests of an API wait until the rule is removed."""
+        """Let requests of an API, or their answers, wait until the fault is removed."""
         rule = Rule(api, lambda call: rule.hold(call), where=where, times=times, after=after, node=node)
         return self._add(rule)
 
@@ -183,8 +209,9 @@ class Control:
     def drop_connections(self, client_id: str | None = None, *, node: int | None = None) -> int:
         """Break connections off without a word; return how many there were.
 
-        Raises:
-            NoSuchNodeError: there is no such node.
+        Args:
+            client_id: of the clients that called themselves so when they asked for ApiVersions; None: of all.
+            node: those to this node; None: to any.
         """
         if node is not None:
             self._servers.check_node(node)
@@ -213,20 +240,23 @@ class Control:
         self._servers.restart_soon(node)
 
     def leader(self, topic: str, partition: int = 0) -> int:
-        """Return which node leads a partition; -1 while nobody does.
-
-        Raises:
-            NoSuchPartitionError: there is no such topic, or partition.
-            NoSuchNodeError: no node runs.
-        """
+        """Return the id of the node that leads a partition; -1 while nobody does."""
         return self._servers.nodes.leadership.leader(self._topic(topic, partition), partition).node_id
 
     def move_leader(self, topic: str, partition: int = 0, to: int | None = None) -> int:
-        """Let another node lead a partition, with the next leader epoch; return which.
+        """Let another node lead a partition, with the next leader epoch.
+
+        Args:
+            topic: the topic.
+            partition: which of its partitions.
+            to: the node; None: the next one that runs.
+
+        Returns:
+            The id of the node.
 
         Raises:
             NoSuchPartitionError: there is no such topic, or partition.
-            NoSuchNodeError: there is no such node, or it does not run, or leads it already.
+            NoSuchNodeError: there is no such node, or it does not run, or leads the partition already.
         """
         return self._servers.move(self._topic(topic, partition), partition, to)
 
@@ -237,24 +267,16 @@ class Control:
         return topic
 
     def coordinator(self, group_id: str) -> int:
-        """Return which node coordinates a group; -1 while nobody does.
-
-        Raises:
-            NoSuchNodeError: no node runs.
-        """
+        """Return the id of the node that coordinates a group."""
         return self.leader(OFFSETS_TOPIC, self.broker.coordinator.partition_of(group_id))
 
     def transaction_coordinator(self, transactional_id: str) -> int:
-        """Return which node coordinates the transactions of an id; -1 while nobody does.
-
-        Raises:
-            NoSuchNodeError: no node runs.
-        """
+        """Return the id of the node that coordinates the transactions of a transactional id."""
         leadership = self._servers.nodes.leadership
         return leadership.leader(TRANSACTIONS_TOPIC, leadership.transaction_partition(transactional_id)).node_id
 
     def move_transaction_coordinator(self, transactional_id: str, to: int | None = None) -> int:
-        """Let another node coordinate the transactions of an id; return which.
+        """Let another node coordinate the transactions of a transactional id, and return its id.
 
         Raises:
             NoSuchNodeError: there is no such node, or it does not run, or coordinates them already.
@@ -267,6 +289,8 @@ class Control:
     def expire_member(self, group_id: str, member_id: str) -> None:
         """Let a member's session end now, as if it had been silent for too long.
 
+        A classic member whose join or sync waits for others is alive for Kafka, and stays.
+
         Raises:
             NoSuchMemberError: the group has no such member.
         """
@@ -276,6 +300,9 @@ class Control:
 
     def begin_rebalance(self, group_id: str) -> None:
         """Let a group rebalance though nothing has happened to it.
+
+        Members of a classic group are told to join again, as when their leader has. A consumer group (KIP-848) begins a
+        new epoch, whose target its assignor makes; partitions move only if it wants them to.
 
         Raises:
             NoSuchMemberError: nobody is in the group, it rebalances already, or a write of it is in flight.
@@ -292,18 +319,21 @@ class Control:
             broker.deliver_replies()
 
     def move_coordinator(self, group_id: str, to: int | None = None) -> int:
-        """Let the log partition of a group be given up, and loaded from the log by another node; return which.
+        """Let another node coordinate a group; with one node it moves away and back again.
 
-        With one node it is loaded there again.
+        Whoever waits for it is told NOT_COORDINATOR and looks for it anew. Then the log partition, in which other
+        groups may live as well, is loaded from the log: members are in it, and their sessions begin again; what wasn't
+        written is lost, such as joins that waited and appends that are held.
 
         Args:
             group_id: the group.
             to: the node; None: the next one that runs.
 
+        Returns:
+            The id of the node.
+
         Raises:
-            NoSuchMemberError: the log partition isn't served.
             NoSuchNodeError: there is no such node, or it does not run, or coordinates the group already.
-            LoadError: its log can't be read.
         """
         coordinator = self.broker.coordinator
         index = coordinator.partition_of(group_id)
@@ -354,7 +384,14 @@ class Control:
     # ------------------------------------------------------------ the log
 
     def fail_next_append(self, error: ErrorCode | str = ErrorCode.NOT_ENOUGH_REPLICAS, *, times: int = 1) -> None:
-        """Let the next appends of records of groups and offsets fail."""
+        """Let the next appends to ``__consumer_offsets`` fail: nothing is written, and clients are told as by Kafka.
+
+        After KAFKA_STORAGE_ERROR and NOT_LEADER_OR_FOLLOWER clients look for their coordinator anew. After
+        REQUEST_TIMED_OUT nobody knows whether it was written, and the log partition is loaded again.
+
+        Raises:
+            UnknownNameError: there is no such error, or no append fails with it.
+        """
         self._log_faults.fail_next(*(append_error(error) for _ in range(times)))
 
     def hold_appends(self) -> None:
