@@ -197,9 +197,10 @@ class GroupCoordinator:
         replies, self._effects.replies = self._effects.replies, []
         if self._split_requests.awaited:
             replies = list(self._split_requests.join(replies))
-        if self._ownership is None:
+        ownership = self._ownership
+        if ownership is None or (self.clock.now_ms() < ownership.lease_end_ms and not ownership.withheld):
             return replies
-        replies = self._ownership.let_out(replies)
+        replies = ownership.let_out(replies)
         return replies + self.take_replies() if self._effects.replies else replies  # the log was found to be lost
 
     def put_back(self, reply: Reply) -> None:
@@ -470,6 +471,8 @@ class GroupCoordinator:
     def close(self) -> None:
         """Unload everything; until something is loaded again, every request is COORDINATOR_NOT_AVAILABLE."""
         self._effects.replies = self.take_replies()
+        if not (self.lost or self.may_answer()):
+            self._observer.forget_untold()
         for partition in range(len(self._partitions)):
             self.unload(partition)
         self._partitions.is_closed = True
@@ -570,7 +573,7 @@ class GroupCoordinator:
 
     def waiting_tokens(self) -> list[Token]:
         """Return the token of every request that is not answered yet."""
-        withheld = [] if self._ownership is None else self._ownership.withheld_tokens()
+        withheld = [] if self._ownership is None else [reply.token for reply in self._ownership.withheld]
         parked = [token for partition in self._partitions for token in partition.parked_tokens()]
         return original_tokens(parked) + withheld
 

@@ -195,10 +195,16 @@ class Observer:
         count = 1 if before is None else before.count + 1
         self.append_failures[partition] = AppendFailures(count, reason, next_log_offset)
 
-    def ownership_lost(self, now_ms: int) -> None:
-        """The log is somebody else's: what was not told by now may not be true any more."""
+    def forget_untold(self) -> None:
+        """What was not told by now may not be true any more."""
         if self.events is not None:
-            self.events = [OwnershipLost("", now_ms)]
+            self.events = []
+
+    def ownership_lost(self, now_ms: int) -> None:
+        """The log is somebody else's."""
+        self.forget_untold()
+        if self.events is not None:
+            self.events.append(OwnershipLost("", now_ms))
 
     def partition_loaded(self, duration_ms: int) -> None:
         """A log partition was loaded."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from groupcoord.clock import Clock
 from groupcoord.config import Config
 from groupcoord.core.front.refusals import disowned
-from groupcoord.core.replies import Reply, Token
+from groupcoord.core.replies import Reply
 from groupcoord.errors import ConfigError, LogStoreError, OwnershipLostError
 from groupcoord.log_store import LogStore, OwnedStore
 
@@ -33,6 +33,8 @@ class Ownership:
 
     Attributes:
         lost: why nothing is served any more; None while the log is owned, as far as is known.
+        lease_end_ms: until then answers may leave.
+        withheld: answers that wait for a look.
         next_look_ms: when :meth:`tick` is wanted, in milliseconds since the Unix epoch; None: nothing is served.
     """
 
@@ -45,10 +47,10 @@ class Ownership:
         self._interval_ms = max(lease_ms // LOOKS_PER_LEASE, 1)
         self._clock = clock
         self._on_lost = on_lost
-        self._lease_end_ms = _NEVER_MS
+        self.lease_end_ms = _NEVER_MS
         self.next_look_ms: int | None = None
         self._asked_ms: int | None = None  # when the look began that is on its way
-        self._withheld: list[Reply] = []
+        self.withheld: list[Reply] = []
 
     # ------------------------------------------------------------ looks
 
@@ -78,7 +80,7 @@ class Ownership:
     def proven(self, since_ms: int) -> None:
         """The log was owned at some moment since then, as it could be loaded."""
         self.lost = None
-        self._lease_end_ms = max(self._lease_end_ms, since_ms + self._lease_ms)
+        self.lease_end_ms = max(self.lease_end_ms, since_ms + self._lease_ms)
         if self.next_look_ms is None:
             self.next_look_ms = since_ms + self._interval_ms
 
@@ -101,34 +103,30 @@ class Ownership:
 
     def rest(self) -> None:
         """Nothing is served: there is nothing to look for, and what is withheld comes to nothing."""
-        self._lease_end_ms, self.next_look_ms = _NEVER_MS, None
-        self._withheld = [disowned(reply) for reply in self._withheld]
+        self.lease_end_ms, self.next_look_ms = _NEVER_MS, None
+        self.withheld = [disowned(reply) for reply in self.withheld]
 
     # ------------------------------------------------------------ what is said
 
     def may_answer(self) -> bool:
         """Tell whether the lease lasts, or nothing is served and so nothing claimed."""
-        if self._clock.now_ms() < self._lease_end_ms:
+        if self._clock.now_ms() < self.lease_end_ms:
             return True
         return self.next_look_ms is None and self.lost is None
 
     def let_out(self, replies: list[Reply]) -> list[Reply]:
         """Return the answers that may leave, or what takes their place; one that is withheld comes out later."""
-        if self._withheld:
-            replies, self._withheld = self._withheld + replies, []
+        if self.withheld:
+            replies, self.withheld = self.withheld + replies, []
         if not replies or self.may_answer():
             return replies
         self.tick()
         if self.may_answer():
             return replies
         if self._asked_ms is not None and self._clock.now_ms() < self._asked_ms + self._lease_ms:
-            self._withheld = replies
+            self.withheld = replies
             return []
         return [disowned(reply) for reply in replies]
-
-    def withheld_tokens(self) -> list[Token]:
-        """Return the tokens of the answers that are withheld."""
-        return [reply.token for reply in self._withheld]
 
 
 def ownership_of(

@@ -270,6 +270,18 @@ def test_a_lease_begins_with_the_look_not_with_its_answer() -> None:
     assert not coordinator.may_answer()
 
 
+def test_who_closes_too_late_tells_of_nothing_but_the_end() -> None:
+    """Events that were held up don't come out because the coordinator is closed while nobody knows whose the log is."""
+    clock, store = ManualClock(), FailingLooks(lease_ms=LEASE_MS)
+    coordinator = coordinator_on(store, clock)
+    joined(coordinator)
+    store.error = StorageError("no connection")
+    clock.advance(LEASE_MS)
+    coordinator.close()
+
+    assert [type(event) for event in coordinator.take_events()] == [GroupRemoved]
+
+
 def test_who_can_be_followed_by_nobody_looks_at_nothing() -> None:
     """A log in memory without a lease costs nothing, and its coordinator wants to be woken for nothing new."""
     coordinator = coordinator_on(MemoryLogStore(), ManualClock())

@@ -76,8 +76,9 @@ class PlayedStore:
         self.began_ms = self._clock.now_ms()
         if self.is_late:
             return False
+        began_ms, self.began_ms = self.began_ms, None
         self.sql.check_ownership()
-        self._laws.looked(self.number, self.began_ms)
+        self._laws.looked(self.number, began_ms)
         return True
 
     def make_look(self) -> None:
@@ -219,7 +220,8 @@ class OwnersMachine(RuleBasedStateMachine):
         """It is stopped: between two requests, or with an answer in its hands."""
         if who in self.coordinators and who not in self.stalled:
             if in_the_middle:
-                self._submit(who)
+                for _ in range(5):
+                    self._submit(who)
             self.stalled.add(who)
 
     @rule(who=PROCESSES)
@@ -270,10 +272,11 @@ class OwnersMachine(RuleBasedStateMachine):
     def _submit(self, who: int) -> None:
         number = next(self._numbers)
         request: Any = Heartbeat("crew", 1, "nobody")
-        if number % 7 == 0:
+        if number % 5 == 0:
             request = OffsetCommit("crew", (TopicToCommit("rooms", (OffsetToCommit(0, number),)),))
-        elif number % 7 == 3:
-            request = JoinGroup(f"crew {number % 3}", "", "work", (JoinProtocol("deal", b""),))
+        elif number % 5 == 3:
+            protocols = (JoinProtocol("deal", b""),)
+            request = JoinGroup(f"crew {number % 4}", "", "work", protocols, requires_known_member_id=False)
         self.open[who][number] = request
         self.coordinators[who].submit(request, number)
 
@@ -281,6 +284,8 @@ class OwnersMachine(RuleBasedStateMachine):
         """Let out what a process has to say."""
         coordinator, now_ms = self.coordinators[who], self.clock.now_ms()
         owner = self.stores[who].number
+        for event in coordinator.take_events():  # before the answers, which may bring a look with them
+            self.laws.told(owner, event, now_ms)
         for token, response in coordinator.take_replies():
             del self.open[who][token]
             assert response is not None
@@ -303,9 +308,10 @@ class OwnersMachine(RuleBasedStateMachine):
             for who in range(COUNT):
                 self.a_process_wakes_up(who)
             self.a_process_takes_over(0)
-            before = len(self.acknowledged)
-            self.time_passes(LEASE_MS)
-            assert len(self.acknowledged) > before
+            for _ in range(3):
+                before = len(self.acknowledged)
+                self.time_passes(LEASE_MS)
+                assert len(self.acknowledged) > before
             for who in (1, 2):
                 if who in self.coordinators and not self.stores[who].is_late:
                     assert isinstance(self.coordinators[who].lost, OwnershipLostError)

@@ -11,7 +11,7 @@ OWNER_MUTANTS = (
     Mutant(
         "answers leave when the lease is over",
         OWNERSHIP,
-        "        if self._clock.now_ms() < self._lease_end_ms:\n            return True\n",
+        "        if self._clock.now_ms() < self.lease_end_ms:\n            return True\n",
         "        if self.lost is None:\n            return True\n",
     ),
     Mutant(
@@ -30,7 +30,7 @@ OWNER_MUTANTS = (
         "nobody looks while nothing is written",
         OWNERSHIP,
         "        if self.next_look_ms is None or now_ms < self.next_look_ms:\n",
-        "        if self.next_look_ms is None or self._lease_end_ms > 0:\n",
+        "        if self.next_look_ms is None or self.lease_end_ms > 0:\n",
     ),
     Mutant(
         "events are told when the lease is over",

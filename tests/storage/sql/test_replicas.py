@@ -1,0 +1,37 @@
+"""The example of two replicas: one is stopped and goes on, one is killed, one ends; the worker keeps what it has."""
+
+from __future__ import annotations
+
+import signal
+
+from .postgres_server import PostgresServer
+from .replicas import Replicas
+
+LEASE_MS = 300
+
+
+def test_two_replicas(postgres: PostgresServer) -> None:
+    """The other replica knows what was promised; one that was stopped says nothing that was true before."""
+    with Replicas(postgres.conninfo, LEASE_MS) as replicas:
+        promised = {"error": "NONE", "epoch": replicas.epoch}
+        assert replicas.owned == list(range(8))
+        assert replicas.standby.beat()["error"] == "NOT_COORDINATOR"
+
+        stopped = replicas.active
+        stopped.send(signal.SIGSTOP)
+        held = [stopped.begin("ann", replicas.epoch, replicas.owned) for _ in range(5)]
+        _, told = replicas.change(signal.SIGSTOP)
+        assert told | promised == told
+        stopped.send(signal.SIGCONT)
+        assert [stopped.end(each)["error"] for each in held] == ["NOT_COORDINATOR"] * 5
+
+        _, told = replicas.change(signal.SIGKILL)
+        assert told | promised == told
+        assert replicas.active is stopped, "it stands by again after it was deposed"
+
+        assert replicas.restart_standby() == "coordinating\n"
+        _, told = replicas.change(signal.SIGTERM)
+        assert told | promised == told
+        assert replicas.standby.process.wait(30) == 0
+        printed = replicas.standby.close().splitlines()
+        assert [line.split(":")[0] for line in printed] == ["coordinating", "standing by again", "coordinating"]
