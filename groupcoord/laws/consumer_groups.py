@@ -110,7 +110,7 @@ def check_writes_in_flight(coordinator: GroupCoordinator) -> None:
                 _check_sound(group.state)
                 draft = group.writing
                 require(
-                    (draft is not None) == (group_id in drafted) and (draft is None or draft.base is group.state),
+                    (draft is not None) == (group_id in drafted) and (draft is None or draft.durable is group.state),
                     f"{group!r} does not write what it has drafted, or has drafted it on something that is not durable",
                 )
         for group_id, records in writes.items():

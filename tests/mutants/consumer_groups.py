@@ -362,8 +362,8 @@ CONSUMER_GROUP_MUTANTS = (
     Mutant(
         "a half of a refused heartbeat is written",
         "consumer/membership.py",
-        "        own = Draft(draft.state)\n        try:\n            response = self._judges",
-        "        own = draft\n        try:\n            response = self._judges",
+        "            draft.roll_back()\n",
+        "",
     ),
     Mutant(
         "an old answer is given though the group has moved on",

@@ -106,12 +106,11 @@ class Conversion:
                 check_upgrade(group, rules)
                 context.effects.replies += group.refuse_waiting(ErrorCode.REBALANCE_IN_PROGRESS)
                 draft.write(*upgraded(group, rules))
-            own = Draft(draft.state)
-            response, step = beat(own, request, member_id, rules, topics_changed=True, now_ms=now_ms)
+            draft.mark()
+            response, step = beat(draft, request, member_id, rules, topics_changed=True, now_ms=now_ms)
         except RefusedError as error:
             context.effects.reply(token, refused(request, error))
             return
-        draft.absorb(own)
         asked = question(context, draft.state, rules, request.principal, now_ms) if step.wants_resolution else None
         written = WhenConverted(group, question=asked, news=draft.news)
         self._begin(written, [*group.tombstones(), *draft.records], (Reply(token, response),))

@@ -43,9 +43,13 @@ class News(NamedTuple):
 class Draft:
     """Builds on durable state, which it leaves as it is: the first write makes a copy.
 
+    Several requests share an append, one after the other: a mark is set before each, and whoever is refused is rolled
+    back to it.
+
     Attributes:
-        base: what is durable.
-        state: what will be, when the records are.
+        durable: what the log says.
+        base: what the group is to the request that is drafted: as it will be with all that was drafted before.
+        state: what will be when all records are.
         records: in the order in which they are written.
         held: the answers that wait for them.
         joined: the ids of members that have joined with the classic protocol.
@@ -53,15 +57,29 @@ class Draft:
         downgrade: the group is a classic one with this; None if it isn't.
     """
 
-    __slots__ = ("base", "downgrade", "held", "joined", "news", "records", "state")
+    __slots__ = ("_marked", "base", "downgrade", "durable", "held", "joined", "news", "records", "state")
 
-    def __init__(self, base: ConsumerState) -> None:
-        self.base = self.state = base
+    def __init__(self, durable: ConsumerState) -> None:
+        self.durable = self.base = self.state = durable
         self.records: list[ConsumerGroupRecord | GroupTombstone | GroupMetadataRecord] = []
         self.held: list[Reply] = []
         self.joined: list[str] = []
         self.news: list[News] = []
         self.downgrade: Downgrade | None = None
+        self._marked = (0, 0, 0)
+
+    def mark(self) -> None:
+        """Let the next request build on what was drafted so far."""
+        if self.base is not self.durable and self.state is not self.base:
+            self.state.succeed(self.base)
+        self.base = self.state
+        self._marked = (len(self.records), len(self.joined), len(self.news))
+
+    def roll_back(self) -> None:
+        """Forget what was drafted since the mark."""
+        record_count, joined_count, news_count = self._marked
+        del self.records[record_count:], self.joined[joined_count:], self.news[news_count:]
+        self.state, self.downgrade = self.base, None
 
     def write(self, *records: ConsumerGroupRecord | GroupTombstone) -> None:
         """Add records."""
@@ -85,14 +103,3 @@ class Draft:
         epoch = self.state.epoch
         self.write(ConsumerGroupMetadataRecord(self.state.group_id, epoch + 1, metadata_hash))
         self.tell(RebalanceStarted, epoch, trigger)
-
-    def absorb(self, other: Draft) -> None:
-        """Add what was drafted on top of this one."""
-        if other.state is not self.state:
-            if self.state is not self.base:
-                other.state.succeed(self.state)
-            self.state = other.state
-        self.records += other.records
-        self.joined += other.joined
-        self.news += other.news
-        self.downgrade = other.downgrade

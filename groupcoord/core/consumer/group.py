@@ -355,7 +355,7 @@ class ConsumerGroup:
             "the target is not newer than the group": state.assignment_epoch <= state.epoch,
             "a member is not newer than the target": all(epoch <= state.assignment_epoch for epoch in epochs),
             "requests wait for a write only": self.writing is not None or not self.waiting,
-            "what is written builds on what is durable": self.writing is None or self.writing.base is state,
+            "what is written builds on what is durable": self.writing is None or self.writing.durable is state,
             "members have sessions": self.is_dead
             or bool(self.overdue)
             or all(

@@ -178,13 +178,13 @@ class ConsumerMembership:
 
     def _take(self, group: ConsumerGroup, draft: Draft, request: GroupRequest[Any], token: Token, now_ms: int) -> None:
         """Judge one request on top of what is drafted, and answer it now or with the draft."""
-        own = Draft(draft.state)
+        draft.mark()
         try:
-            response = self._judges[type(request)](group, own, request, now_ms)
+            response = self._judges[type(request)](group, draft, request, now_ms)
         except RefusedError as error:
+            draft.roll_back()
             self._refuse(request, token, error)
             return
-        draft.absorb(own)
         if draft.records:
             draft.held.append(Reply(token, response))
             return
@@ -308,7 +308,7 @@ class ConsumerMembership:
         draft, group.writing = group.writing, None
         assert draft is not None
         self._context.observer.announce(group.group_id, draft.news, now_ms)
-        self._context.observer.assignments_changed(draft.base, draft.state, now_ms)
+        self._context.observer.assignments_changed(draft.durable, draft.state, now_ms)
         draft.state.settle()  # from here on nobody knows any more what was before
         group.state = draft.state
         group.writes += 1
@@ -341,6 +341,8 @@ class ConsumerMembership:
 
     def _go_on(self, group: ConsumerGroup, now_ms: int) -> None:
         """Handle what came in the meantime: as many as share a write, the others after it."""
+        if not (group.waiting or group.overdue or group.resolved is not None):
+            return
         overdue, group.overdue = group.overdue, []
         waiting, group.waiting = group.waiting, []
         if self._context.groups.get(group.group_id) is not group:
@@ -432,10 +434,9 @@ class ConsumerMembership:
     def _take_resolution(self, group: ConsumerGroup, draft: Draft, resolved: ResolvedRegexes) -> None:
         if draft.downgrade is not None:
             return
-        own = Draft(draft.state)
-        if take_resolution(own, resolved, self._rules):
+        draft.mark()
+        if take_resolution(draft, resolved, self._rules):
             group.is_topics_look_due = False
-        draft.absorb(own)
 
 
 def _no_such_group(group_id: str) -> RefusedError:

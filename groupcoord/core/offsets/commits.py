@@ -107,7 +107,20 @@ class Commits:
         self._write(group_id, token, committed, OffsetCommitResponse(results), now_ms)
 
     def commit_transactional(self, request: TxnOffsetCommit, token: Token, now_ms: int) -> None:
-        """Commit offsets as part of a transaction: they are durable when answered, but invisible until its marker."""
+        """Commit offsets as part of a transaction: they are durable when answered, but invisible until its marker.
+
+        The stations of such a commit (KIP-98, KIP-447, KIP-890):
+
+        1. The front asks whether the principal may write for the transactional id and read the group, and leaves out
+           topics that are not there.
+        2. The transaction coordinator verifies that the producer has this transaction open (``VerifyTransaction``).
+        3. The group says whether the member may commit (:meth:`.Group.transactional_commit_error`): here.
+        4. The records, which name the producer, are appended; until the log answers, the offsets are pending.
+        5. Durable, they are answered, and stay aside as the producer's (``OffsetCache.transactions``): a fetch that
+           requires stable offsets is told UNSTABLE_OFFSET_COMMIT for these partitions, and they don't expire.
+        6. The transaction ends: :meth:`complete_transaction` appends its marker. When that is durable, a commit makes
+           them the group's offsets where nothing newer was committed, and an abort drops them.
+        """
         group = self._groups.get(request.group_id)
         if not request.group_id:
             error_code = ErrorCode.INVALID_GROUP_ID
