@@ -22,6 +22,7 @@ from groupcoord.laws.coordinator import (
     check_acknowledged_commits,
     check_bytes,
     check_compaction_rebuilds,
+    check_expiry,
     check_fetch_is_the_log,
     check_generations_grow,
     check_hard_state_is_the_log,
@@ -37,6 +38,13 @@ from groupcoord.laws.coordinator import (
     offsets_in_log,
     replayed,
     require,
+    served_partitions,
+)
+from groupcoord.laws.membership import (
+    check_fenced,
+    check_members_are_durable,
+    check_nobody_waits_for_nobody,
+    ids_taken_back,
 )
 from groupcoord.laws.owners import OwnerLaws
 
@@ -56,10 +64,14 @@ __all__ = [
     "check_compaction_rebuilds",
     "check_consumer_group_is_served",
     "check_epochs_grow",
+    "check_expiry",
+    "check_fenced",
     "check_fetch_is_the_log",
     "check_generations_grow",
     "check_hard_state_is_the_log",
     "check_member_sees_what_is_durable",
+    "check_members_are_durable",
+    "check_nobody_waits_for_nobody",
     "check_rebuilt",
     "check_replay",
     "check_restart_writes_the_same",
@@ -72,8 +84,10 @@ __all__ = [
     "consumer_group_of",
     "error_codes",
     "errors_in",
+    "ids_taken_back",
     "offsets_in_log",
     "replayed",
     "require",
+    "served_partitions",
     "stranger",
 ]

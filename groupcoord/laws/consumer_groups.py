@@ -7,7 +7,7 @@ log, also of a compacted one, and that a group is what its records say, hold for
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from uuid import UUID
 
 from groupcoord.coordinator import GroupCoordinator
@@ -20,7 +20,6 @@ from groupcoord.core.consumer.refusal import RefusedError
 from groupcoord.core.consumer.state import ConsumerState
 from groupcoord.core.kinds import as_consumer_group
 from groupcoord.core.messages import ConsumerGroupHeartbeat, DescribeGroups
-from groupcoord.core.partition import Partition
 from groupcoord.core.record_keys import RecordKey
 from groupcoord.core.records import (
     CLASSIC_GROUP_KEY,
@@ -36,7 +35,7 @@ from groupcoord.core.records import (
     Record,
     TransactionMarker,
 )
-from groupcoord.laws.coordinator import require
+from groupcoord.laws.coordinator import require, served_partitions
 from groupcoord.log_store import LogStore
 
 __all__ = [
@@ -94,7 +93,7 @@ def check_writes_in_flight(coordinator: GroupCoordinator) -> None:
     Raises:
         LawBrokenError: a group has two, or one that builds on something else, or that would leave an unsound group.
     """
-    for partition in _served(coordinator):
+    for partition in served_partitions(coordinator):
         writes: dict[str, Sequence[Record]] = {}
         drafted = set()
         for append in partition.journal.in_flight:
@@ -300,10 +299,3 @@ def check_consumer_group_is_served(coordinator: GroupCoordinator, group_id: str,
         and state.subscription_type().name == "HOMOGENEOUS"
     )
     require(not is_uniform or max(sizes, default=0) - min(sizes, default=0) <= 1, f"{group!r} has shares of {sizes}")
-
-
-def _served(coordinator: GroupCoordinator) -> Iterator[Partition]:
-    for index in range(coordinator.config.offsets_topic_num_partitions):
-        partition = coordinator.partition(index)
-        if partition is not None:
-            yield partition

@@ -11,6 +11,7 @@ from collections.abc import Collection, Hashable, Iterable, Iterator
 from typing import Any
 
 from groupcoord.coordinator import GroupCoordinator
+from groupcoord.core.events import Cause
 from groupcoord.core.hard_state import HardState, RecordsOfGroup
 from groupcoord.core.messages import (
     ConsumerGroupDescribeResponse,
@@ -28,6 +29,7 @@ from groupcoord.core.messages import (
     TxnOffsetCommitResponse,
 )
 from groupcoord.core.offsets.cache import OffsetsOfGroup
+from groupcoord.core.offsets.continuations import WhenDeleted
 from groupcoord.core.partition import Partition
 from groupcoord.core.records import (
     CLASSIC_GROUP_KEY,
@@ -49,6 +51,7 @@ __all__ = [
     "check_acknowledged_commits",
     "check_bytes",
     "check_compaction_rebuilds",
+    "check_expiry",
     "check_fetch_is_the_log",
     "check_generations_grow",
     "check_hard_state_is_the_log",
@@ -64,6 +67,7 @@ __all__ = [
     "offsets_in_log",
     "replayed",
     "require",
+    "served_partitions",
 ]
 
 OffsetKey = tuple[str, str, int]
@@ -169,7 +173,7 @@ def check_hard_state_is_the_log(coordinator: GroupCoordinator) -> None:
     Raises:
         LawBrokenError: it would.
     """
-    for partition in _served(coordinator):
+    for partition in served_partitions(coordinator):
         check_replay(partition, _replay(coordinator.log_store, partition.index))
 
 
@@ -237,7 +241,7 @@ def check_snapshot_rebuilds(coordinator: GroupCoordinator) -> None:
     Raises:
         LawBrokenError: it makes another one.
     """
-    for partition in _served(coordinator):
+    for partition in served_partitions(coordinator):
         check_rebuilt(partition, partition.snapshot(), "its snapshot")
 
 
@@ -251,7 +255,7 @@ def check_compaction_rebuilds(coordinator: GroupCoordinator, place: float) -> No
     Raises:
         LawBrokenError: it is another one.
     """
-    for partition in _served(coordinator):
+    for partition in served_partitions(coordinator):
         entries = compacted(list(coordinator.log_store.read(partition.index)), place)
         check_rebuilt(partition, ((entry.offset, entry.record) for entry in entries), "its compacted log")
 
@@ -327,6 +331,28 @@ def _is_tombstone(record: Record) -> bool:
     return isinstance(record, OffsetTombstone | GroupTombstone)
 
 
+def check_expiry(coordinator: GroupCoordinator) -> None:
+    """Expiry neither ends a group with an open transaction nor takes an offset that one has put aside (KAFKA-19163).
+
+    So what was committed in a transaction is there when its marker comes. The law is about tombstones that are on their
+    way to the log: where the log answers at once, they are for as long as they are appended.
+
+    Raises:
+        LawBrokenError: it does.
+    """
+    for partition in served_partitions(coordinator):
+        offsets = partition.hard.offsets
+        for append in partition.journal.in_flight:
+            if not isinstance(append.continuation, WhenDeleted) or append.continuation.cause is not Cause.EXPIRY:
+                continue
+            for record in append.records:
+                if isinstance(record, OffsetTombstone):
+                    is_open = offsets.is_unstable(record.group_id, record.topic, record.partition)
+                else:
+                    is_open = isinstance(record, GroupTombstone) and offsets.has_open_transaction(record.group_id)
+                require(not is_open, f"expiry writes {record!r}, of which a transaction is open")
+
+
 def check_timers(coordinator: GroupCoordinator) -> None:
     """No timer without an owner: those of a log partition end with it.
 
@@ -373,7 +399,7 @@ def check_size(coordinator: GroupCoordinator) -> None:
         LawBrokenError: more do.
     """
     config = coordinator.config
-    for partition in _served(coordinator):
+    for partition in served_partitions(coordinator):
         for group in partition.groups.values():
             limit, size = group.max_size(config), group.counted_size()
             require(size <= limit, f"{group!r} counts {size} members; {limit} may join")
@@ -452,7 +478,8 @@ def check_bytes(log_store: LogStore, partition: int) -> None:
 # ---------------------------------------------------------------- looking, and telling
 
 
-def _served(coordinator: GroupCoordinator) -> Iterator[Partition]:
+def served_partitions(coordinator: GroupCoordinator) -> Iterator[Partition]:
+    """Return the log partitions that a coordinator serves now."""
     for index in range(coordinator.config.offsets_topic_num_partitions):
         partition = coordinator.partition(index)
         if partition is not None:

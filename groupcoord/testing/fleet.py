@@ -140,6 +140,11 @@ class Fleet:
         """Return the consumers of a group that are alive."""
         return [consumer for consumer in self.consumers if consumer.is_alive and consumer.group_id == group_id]
 
+    def successors(self, consumer: Consumer) -> list[Consumer]:
+        """Return the consumers that were started later under a static consumer's instance id, alive or not."""
+        later = self.consumers[self.consumers.index(consumer) + 1 :]
+        return [c for c in later if (c.group_id, c.instance_id) == (consumer.group_id, consumer.instance_id)]
+
     def ready(self, *phases: str) -> list[Consumer]:
         """Return the live consumers that wait for nothing, in these phases (any, if none are named)."""
         return [

@@ -13,6 +13,8 @@ from groupcoord.config import Config, MigrationPolicy
 from groupcoord.coordinator import GroupCoordinator, GroupState
 from groupcoord.core.events import Event, GroupRemoved
 from groupcoord.core.messages import (
+    CompleteTransaction,
+    CompleteTransactionResponse,
     ConsumerGroupHeartbeat,
     DescribeGroups,
     OffsetCommit,
@@ -28,6 +30,7 @@ from groupcoord.laws import (
     check_acknowledged_commits,
     check_bytes,
     check_compaction_rebuilds,
+    check_expiry,
     check_fetch_is_the_log,
     check_generations_grow,
     check_hard_state_is_the_log,
@@ -35,6 +38,7 @@ from groupcoord.laws import (
     check_snapshot_rebuilds,
     check_timers,
     check_tokens,
+    error_codes,
     require,
 )
 from groupcoord.laws.consumer_groups import (
@@ -47,11 +51,18 @@ from groupcoord.laws.consumer_groups import (
     consumer_group_of,
     stranger,
 )
+from groupcoord.laws.membership import (
+    check_fenced,
+    check_members_are_durable,
+    check_nobody_waits_for_nobody,
+    ids_taken_back,
+)
 from groupcoord.log_store import LogRecord, LogStore, LogStoreError, MemoryLogStore
 from groupcoord.testing.consumers import PARTITIONS, TOPIC, ClassicConsumer, Consumer, decode_share
 from groupcoord.testing.faulty_store import Answer, FaultyLogStore
 from groupcoord.testing.fleet import Fleet, Sent
 from groupcoord.testing.kip848_consumers import Kip848Consumer
+from groupcoord.testing.promises import PromisedOffsets
 from groupcoord.testing.topics import Topics, readable
 
 START_MS = 1_700_000_000_000
@@ -82,6 +93,7 @@ class World:
         topics: the topics of the cluster.
         fleet: the clients, and the requests that wait.
         acknowledged: every commit that was answered with NONE.
+        promised: those of transactions that go on.
         group_ids: the groups whose fetched offsets are compared with the log.
         leader_epoch: of the last move of a log partition.
     """
@@ -104,6 +116,8 @@ class World:
         self.topics = self.make_topics()
         self.fleet = Fleet(self.send, self.receive, self.on_answer)
         self.acknowledged: set[Commit] = set()
+        self.promised = PromisedOffsets()
+        self._taken_back: set[str] = set()
         self.leader_epoch = 0
         self._ids: Counter[str] = Counter()
         self._new_member_id: str | None = None
@@ -215,6 +229,7 @@ class World:
     def on_append(self, records: Sequence[LogRecord]) -> None:
         """Take note of what is to be written; some laws are about single appends."""
         check_append([entry.record for entry in records])
+        check_expiry(self.coordinator)
 
     def on_event(self, event: Event) -> None:
         """Take note of what happened to a group."""
@@ -226,6 +241,21 @@ class World:
         if isinstance(response, OffsetCommitResponse | TxnOffsetCommitResponse):
             for commit, error_code in self._answered_commits(sent.request, response):
                 self.on_commit_answered(commit, error_code)
+                if isinstance(sent.request, TxnOffsetCommit) and error_code is ErrorCode.NONE:
+                    partition = self.coordinator.partition_of(commit[0])
+                    self.promised.promise(partition, sent.request.producer_id, commit[:3])
+        elif isinstance(sent.request, CompleteTransaction):
+            assert response is None or isinstance(response, CompleteTransactionResponse)
+            self.promised.check_marker(self.store, sent.request, response)
+        if response is not None and ErrorCode.FENCED_INSTANCE_ID in error_codes(response):
+            self._check_fenced(sent)
+
+    def _check_fenced(self, sent: Sent) -> None:
+        """Who is fenced has a successor: one that was started later under its instance id."""
+        consumer = sent.consumer
+        if consumer is not None and consumer.is_alive and not self.fleet.successors(consumer):
+            partition = self.coordinator.partition_of(consumer.group_id)
+            check_fenced(self.store, partition, consumer.group_id, sent.member_id)
 
     def on_commit_answered(self, commit: Commit, error_code: ErrorCode) -> None:
         """Take note of what a commit of one partition was answered."""
@@ -248,6 +278,7 @@ class World:
         self.store.write(written)
         self.store.lose()
         self.fleet.lose_requests()
+        self.promised.forget()
         self.store.store = self.crash_log_store(self.store.store)
         self.store.forget_reads()
         self.boot()
@@ -265,6 +296,7 @@ class World:
     def submit(self, request: Request, consumer: Consumer | None = None) -> Sent:
         """Send a request, and deliver what there is to deliver; the answer goes to ``consumer``."""
         self._new_member_id = None
+        self.promised.note_request(request)
         sent = self.fleet.send(request, consumer)
         sent.member_id = self._new_member_id or sent.member_id
         self.deliver()
@@ -274,7 +306,12 @@ class World:
         """Take note of what happened to groups, and give every answer to who asked."""
         for event in self.coordinator.take_events():
             self.on_event(event)
+        self._note_taken_back()
         self.fleet.deliver()
+
+    def _note_taken_back(self) -> None:
+        """Remember the ids that static members have not got after all: the log may have them later."""
+        self._taken_back |= ids_taken_back(self.coordinator)
 
     def _answered_commits(
         self, request: Request, response: OffsetCommitResponse | TxnOffsetCommitResponse
@@ -347,6 +384,7 @@ class World:
 
     def delete_topic(self, name: str) -> None:
         """A topic goes."""
+        self.promised.note_deleted_topic(name)
         self.coordinator.topic_deleted(name, self.topics.delete(name))
         self.deliver()
 
@@ -421,6 +459,9 @@ class World:
         check_timers(coordinator)
         check_tokens(coordinator, self.fleet.outstanding)
         check_size(coordinator)
+        self._note_taken_back()
+        check_members_are_durable(coordinator, self._taken_back)
+        check_nobody_waits_for_nobody(coordinator)
         check_writes_in_flight(coordinator)
         check_restart_writes_the_same(coordinator, self._what_could_come())
         for consumer in self.fleet.consumers:

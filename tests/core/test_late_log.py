@@ -234,7 +234,7 @@ def test_a_return_that_fails_late(driver: Driver, returning: Group) -> None:
 @pytest.mark.parametrize("first_fails", [False, True])
 @pytest.mark.parametrize("second_fails", [False, True])
 def test_two_returns(driver: Driver, returning: Group, first_fails: bool, second_fails: bool) -> None:
-    """The second fences the first's join; the log's word on the first has no effect, on the second it decides."""
+    """The second fences the first's join, and the log decides about it; if it fails, the id is back that is durable."""
     first = returning.join("a", instance="a")
     second = returning.join("a", instance="a")
     assert first.joined == JoinGroupResponse(ErrorCode.FENCED_INSTANCE_ID, "a-2")
@@ -242,7 +242,8 @@ def test_two_returns(driver: Driver, returning: Group, first_fails: bool, second
     assert second.is_waiting
     finish(driver, second_fails)
     assert second.error is (UNAVAILABLE if second_fails else ErrorCode.NONE)
-    assert returning.inside.static_members == {"a": "a-2" if second_fails else "a-3"}
+    durable = "a-1" if first_fails else "a-2"
+    assert returning.inside.static_members == {"a": durable if second_fails else "a-3"}
     assert returning.state is GroupState.STABLE
 
 

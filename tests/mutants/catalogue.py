@@ -280,13 +280,13 @@ MUTANTS = (
     Mutant(
         "an old client that leads is told so",
         "classic/static_members.py",
-        "response = self._response(group, member, written.old_leader)",
+        "response = self._response(group, member, written.former.leader)",
         'response = self._response(group, member, group.leader or "")',
     ),
     Mutant(
         "a failed replacement keeps the new time-outs",
         "classic/static_members.py",
-        "written.old_rebalance_timeout_ms, written.old_session_timeout_ms)",
+        "former.rebalance_timeout_ms, former.session_timeout_ms)",
         "member.rebalance_timeout_ms, member.session_timeout_ms)",
     ),
     Mutant(

@@ -22,12 +22,13 @@ from typing import NamedTuple
 
 from tests.mutants.catalogue import MUTANTS, Mutant
 from tests.mutants.consumer_groups import CONSUMER_GROUP_MUTANTS
+from tests.mutants.historic import HISTORIC_MUTANTS
 from tests.mutants.owners import OWNER_MUTANTS
 from tests.mutants.rarely_met import RARELY_MET_MUTANTS
 
 ROOT = Path(__file__).parents[2]
 OF_CONSUMER_GROUPS = CONSUMER_GROUP_MUTANTS + RARELY_MET_MUTANTS
-ALL_MUTANTS = MUTANTS + OF_CONSUMER_GROUPS + OWNER_MUTANTS
+ALL_MUTANTS = MUTANTS + HISTORIC_MUTANTS + OF_CONSUMER_GROUPS + OWNER_MUTANTS
 SUITES = ("tests/core", "tests/conformance/test_packaged.py", "tests/laws")
 SUITES_OF_CONSUMER_GROUPS = (
     "tests/core/consumer",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from attrs import evolve
 
-from groupcoord import ErrorCode, GroupCoordinator
+from groupcoord import Config, ErrorCode, GroupCoordinator
 from groupcoord.core.classic.membership import Membership
 from groupcoord.core.classic.rebalance import Rebalance
 from groupcoord.core.consumer_protocol import Assignment, TopicPartition
@@ -14,12 +14,61 @@ from groupcoord.log_store import LogRecord, Ticket
 from groupcoord.member.assignors.range import RangeAssignor
 from groupcoord.member.topic_metadata import TopicMetadata
 from groupcoord.messages import HeartbeatResponse
-from groupcoord.sim import ConsumerPause, LawBrokenError, NodeCrash, TopicGrowth, World, run_seed
+from groupcoord.sim import (
+    ClusterOptions,
+    ConsumerCrash,
+    ConsumerPause,
+    LawBrokenError,
+    NodeCrash,
+    TopicGrowth,
+    TransactionalProducer,
+    World,
+    run_seed,
+)
 from groupcoord.sim.actors.stage import Claim
 from groupcoord.sim.cluster.log import ClusterLog
 from groupcoord.sim.laws.run_laws import RunLaws
+from tests.mutants.catalogue import Mutant
+from tests.mutants.historic import HISTORIC_MUTANTS
+from tests.mutants.plant import plant
 
 from .worlds import MEMBER, small_world
+
+STATIC_RESTART = small_world(
+    ConsumerCrash(start_ms=30_000, end_ms=32_000, consumer=1, group="billing"), group={"is_static": True}
+)
+SILENCE_IN_A_ROUND = small_world(
+    ConsumerCrash(start_ms=30_000, end_ms=90_000, consumer=1, group="billing"),
+    TopicGrowth(start_ms=30_100, end_ms=30_100, topic="orders", partition_count=8),
+)
+LONG_TRANSACTION = small_world(
+    TransactionalProducer(
+        start_ms=0,
+        end_ms=10_000,
+        producer_id=7,
+        group="billing",
+        crash_percent=100,
+        least_timeout_ms=30_000,
+        most_timeout_ms=30_000,
+    ),
+    cluster=ClusterOptions(
+        node_count=2,
+        config=Config(offsets_topic_num_partitions=2, offsets_retention_check_interval_ms=10_000),
+    ),
+    group={"start_spread_ms": 100_000},
+    members=1,
+)
+WORLDS_OF_HISTORIC_BUGS = dict(
+    zip(
+        HISTORIC_MUTANTS,
+        (
+            (STATIC_RESTART, "a restart would make"),
+            (SILENCE_IN_A_ROUND, "still waits"),
+            (LONG_TRANSACTION, "of which a transaction is open"),
+        ),
+        strict=True,
+    )
+)
 
 
 def test_two_owners_in_one_generation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,6 +157,28 @@ def test_a_load_that_leaves_something_out(monkeypatch: pytest.MonkeyPatch) -> No
 
     with pytest.raises(LawBrokenError, match="a restart would change what is known"):
         World(1, small_world(crash, other)).run()
+
+
+@pytest.mark.parametrize("mutant", HISTORIC_MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_bug_that_kafka_has_had(monkeypatch: pytest.MonkeyPatch, mutant: Mutant) -> None:
+    """What happens to these groups keeps all laws; with the bug it breaks the law that was made for it."""
+    options, broken = WORLDS_OF_HISTORIC_BUGS[mutant]
+    World(1, options).run()
+    plant(monkeypatch, mutant)
+
+    with pytest.raises(LawBrokenError, match=broken):
+        World(1, options).run()
+
+
+def test_who_is_fenced_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A coordinator that fences a member whose place nobody has taken is caught at once."""
+    fenced = HeartbeatResponse(ErrorCode.FENCED_INSTANCE_ID)
+    monkeypatch.setattr(
+        Membership, "heartbeat", lambda self, request, token, now_ms: self._effects.reply(token, fenced)
+    )
+
+    with pytest.raises(LawBrokenError, match="is fenced, and nobody has taken its place"):
+        World(1, small_world(group={"is_static": True})).run()
 
 
 def test_a_failed_run_tells_how_it_came_about(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from attrs import evolve
 
-from groupcoord import Config, GroupCoordinator, GroupState, ManualClock
+from groupcoord import Config, ErrorCode, GroupCoordinator, GroupState, ManualClock
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.laws import LawBrokenError, check_size
 from groupcoord.messages import JoinGroup, JoinGroupResponse, JoinProtocol, SyncGroup
@@ -47,7 +47,7 @@ def test_static_members_that_are_away_do_not_count() -> None:
 @pytest.mark.parametrize("is_static", [True, False], ids=["static", "dynamic"])
 def test_nobody_joins_a_full_group(monkeypatch: pytest.MonkeyPatch, is_static: bool) -> None:
     """With a coordinator that refuses nobody, a third join that waits where two may breaks the law, static or not."""
-    monkeypatch.setattr(GroupMetadata, "accepts", lambda self, member_id, max_size: True)
+    monkeypatch.setattr(GroupMetadata, "join_error", lambda self, member_id, max_size: ErrorCode.NONE)
     coordinator = GroupCoordinator(config=Config(group_max_size=2), clock=ManualClock())
     coordinator.load_all()
     joins = [join(name) for name in ("first", "second", "third")]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attrs import define
+from attrs import define, frozen
 
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.effects import Continuation
@@ -39,13 +39,20 @@ class WhenAssigned(OfGroup):
     assignments: dict[str, bytes]
 
 
+@frozen
+class FormerMember:
+    """What a static member was before it was replaced, and who led then."""
+
+    member_id: str
+    leader: str
+    protocols: tuple[JoinProtocol, ...]
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+
+
 @define(eq=False)
 class WhenReplaced(OfGroup):
-    """A restarted static member's new id is durable: answer its join; or put the old id back (KIP-345)."""
+    """A restarted static member's new id is durable: answer its join; or make it what it was (KIP-345)."""
 
-    old_member_id: str
+    former: FormerMember
     new_member_id: str
-    old_leader: str
-    old_protocols: tuple[JoinProtocol, ...]
-    old_rebalance_timeout_ms: int
-    old_session_timeout_ms: int

@@ -63,7 +63,7 @@ class ClassicGroups:
             WhenEmptied: Outcome(),
             WhenAssigned: Outcome(rebalance.assign, rebalance.fail_assignment, rebalance.fail_assignment),
             WhenReplaced: Outcome(
-                static_members.on_durable, static_members.on_failure, overdue=static_members.on_failure
+                static_members.on_durable, static_members.on_refusal, overdue=static_members.on_failure
             ),
         }
 

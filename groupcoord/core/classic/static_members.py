@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from groupcoord.core.classic.continuations import WhenReplaced
+from groupcoord.core.classic.continuations import FormerMember, WhenReplaced
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.classic.member import MemberMetadata, Parked
 from groupcoord.core.classic.rebalance import Rebalance
@@ -33,21 +33,20 @@ class StaticMembers:
         """
         assert request.group_instance_id is not None
         member = group.members[group.static_members[request.group_instance_id]]
-        written = WhenReplaced(
-            group,
+        former = FormerMember(
             member.member_id,
-            member_id,
             group.leader or "",
             member.protocols,
             member.rebalance_timeout_ms,
             member.session_timeout_ms,
         )
         self._rename(group, member, member_id, now_ms)
-        self._context.observer.member_replaced(group, written.old_member_id, member, now_ms)
+        self._context.observer.member_replaced(group, former.member_id, member, now_ms)
         group.update(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
         group.park_join(member, Parked(token, request.supports_skip_assignment))
         if group.state is GroupState.STABLE and group.select_protocol() == group.protocol_name:
             assignments = {key: other.assignment for key, other in group.members.items()}
+            written = WhenReplaced(group, former, member_id)
             self._context.journal.begin([group.to_record(assignments)], written)
         else:
             self._rebalance.start_or_complete(group, Trigger(Cause.STATIC_REPLACE, member_id), now_ms)
@@ -83,7 +82,7 @@ class StaticMembers:
             return
         if not join.supports_skip_assignment:
             # Older clients would assign again if they believed that they lead: they are told the leader's old id.
-            response = self._response(group, member, written.old_leader)
+            response = self._response(group, member, written.former.leader)
         elif group.leader == member.member_id:
             response = self._response(group, member, member.member_id, lists_members=True)
         else:
@@ -111,8 +110,9 @@ class StaticMembers:
         join = None if member is None else group.take_join(member)
         if member is None or join is None:
             return
-        group.update(member, written.old_protocols, written.old_rebalance_timeout_ms, written.old_session_timeout_ms)
-        self._rename(group, member, written.old_member_id, now_ms)
+        former = written.former
+        group.update(member, former.protocols, former.rebalance_timeout_ms, former.session_timeout_ms)
+        self._rename(group, member, former.member_id, now_ms)
         self._context.observer.member_replaced(group, written.new_member_id, member, now_ms)
         self._effects.reply(
             join.token,
@@ -121,6 +121,21 @@ class StaticMembers:
                 generation_id=group.generation_id,
                 protocol_type=group.protocol_type,
                 protocol_name=group.protocol_name,
-                leader=written.old_leader,
+                leader=written.former.leader,
             ),
         )
+
+    def on_refusal(self, written: WhenReplaced, error_code: ErrorCode, now_ms: int) -> None:
+        """As :meth:`on_failure`; if the member was replaced again and that fails, too, it is as before both.
+
+        Otherwise it would have an id that the log has never had.
+        """
+        self.on_failure(written, error_code, now_ms)
+        for append in self._context.journal.in_flight:
+            later = append.continuation
+            if (
+                isinstance(later, WhenReplaced)
+                and later.group is written.group
+                and later.former.member_id == written.new_member_id
+            ):
+                later.former = written.former

@@ -175,6 +175,14 @@ class LogLaws:
         before = self._replaced.get((group_id, member_id), []) if is_new else []
         return before if now is None else [*before, now]
 
+    def has_member(self, partition: int, group_id: str, member_id: str) -> bool:
+        """Tell whether somebody is a member of a group, of whatever kind, by what is in the log."""
+        hard = self.follow(partition)
+        record = hard.classic_record(group_id)
+        members = () if record is None else record.members
+        is_in_classic_group = any(member.member_id == member_id for member in members)
+        return is_in_classic_group or assignment_in(hard, group_id, member_id) is not None
+
     def has_just_removed(self, partition: int, group_id: str) -> bool:
         """Tell whether the tombstone of a group was written just now."""
         return any(

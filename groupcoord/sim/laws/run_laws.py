@@ -14,10 +14,19 @@ from uuid import UUID
 from groupcoord.coordinator import GroupCoordinator
 from groupcoord.core.consumer.state import FIRST_EPOCH
 from groupcoord.core.kinds import as_consumer_group
-from groupcoord.core.records import ZERO_UUID
+from groupcoord.core.records import ZERO_UUID, GroupTombstone, OffsetTombstone
 from groupcoord.errors import ErrorCode
 from groupcoord.events import Cause, Event, GroupRemoved, MemberAdded, MemberRemoved, MemberReplaced
-from groupcoord.laws import check_rebuilt, check_replay, check_size, check_tokens, compacted, require
+from groupcoord.laws import (
+    check_expiry,
+    check_rebuilt,
+    check_replay,
+    check_size,
+    check_tokens,
+    compacted,
+    error_codes,
+    require,
+)
 from groupcoord.laws.consumer_groups import (
     check_append,
     check_consumer_group_is_served,
@@ -28,6 +37,7 @@ from groupcoord.laws.consumer_groups import (
     consumer_group_of,
     stranger,
 )
+from groupcoord.laws.membership import check_members_are_durable, check_nobody_waits_for_nobody
 from groupcoord.log_store import LogRecord
 from groupcoord.messages import (
     ConsumerGroupDescribe,
@@ -81,7 +91,7 @@ class RunLaws:
 
     def __init__(self, cluster: SimulatedCluster, interval_ms: int, transactions: Transactions) -> None:
         self.log = LogLaws(cluster)
-        cluster.log.on_append = _check_append
+        cluster.log.on_append = self._check_append
         self._transactions = transactions
         self.looks = 0
         self._cluster = cluster
@@ -94,6 +104,8 @@ class RunLaws:
         self._claims: dict[str, dict[PartitionOfGroup, dict[str, Claim]]] = {}
         self._gone: dict[int, dict[str, set[str]]] = {node.node_id: {} for node in cluster.nodes}
         self._remembered: dict[int, set[str]] = {node.node_id: set() for node in cluster.nodes}
+        self._taken_back: set[str] = set()
+        self._fenced: list[tuple[CoordinatorNode, str, str]] = []
 
     # ------------------------------------------------------------ what members see
 
@@ -187,8 +199,10 @@ class RunLaws:
         elif isinstance(event, MemberRemoved):
             gone.setdefault(event.group_id, set()).add(event.member_id)
         elif isinstance(event, MemberReplaced):
-            # A replacement that the log refuses is taken back: then the other id is gone.
+            # A replacement that the log refuses, or takes too long for, is taken back: then the other id is gone.
             ids = gone.setdefault(event.group_id, set())
+            if event.member_id in ids:
+                self._taken_back.add(event.old_member_id)
             ids.add(event.old_member_id)
             ids.discard(event.member_id)
 
@@ -199,6 +213,8 @@ class RunLaws:
 
     def on_answer(self, node: CoordinatorNode, request: Request, response: Response, *, is_clean: bool) -> None:
         """Look at an answer before it travels; ``is_clean``: there is no error in it."""
+        if not is_clean and ErrorCode.FENCED_INSTANCE_ID in error_codes(response):
+            self._note_fenced(node, request)
         match request:
             case Heartbeat():
                 assert isinstance(response, HeartbeatResponse)
@@ -239,6 +255,23 @@ class RunLaws:
             member_id not in self._gone[node.node_id].get(group_id, ()) or error_code is not ErrorCode.NONE,
             f"{member_id} is out of {group_id!r}, and yet its heartbeat is taken",
         )
+
+    def _note_fenced(self, node: CoordinatorNode, request: Request) -> None:
+        """Remember who is fenced, though the log has it as a member: its node is about to tell who has come after."""
+        group_id, member_id = getattr(request, "group_id", None) or "", getattr(request, "member_id", "")
+        partition = self._cluster.partition_of(group_id)
+        if node.is_up_to_date(partition) and self.log.has_member(partition, group_id, member_id):
+            self._fenced.append((node, group_id, member_id))
+
+    def _check_fenced(self) -> None:
+        """Who is fenced has a successor, which was taken in where it was fenced.
+
+        Not so who was told an id that the log has not heard of yet (:func:`~groupcoord.laws.membership.check_fenced`).
+        """
+        for node, group_id, member_id in self._fenced:
+            is_replaced = member_id in self._gone[node.node_id].get(group_id, ())
+            require(is_replaced, f"{member_id} is fenced, and nobody has taken its place in {group_id!r}")
+        self._fenced.clear()
 
     def _is_known(self, node: CoordinatorNode, group_id: str) -> bool | None:
         """Tell whether the log has a group; None if it need not, or if the node need not know.
@@ -305,10 +338,19 @@ class RunLaws:
                     require(told == in_log, f"{key} is told as {told}, the log has {in_log}")
                     self._transactions.check_read(group_id, found.metadata)
 
+    def _check_append(self, entries: Sequence[LogRecord]) -> None:
+        """Look at what is about to be written; what expiry leaves of a group is told by the node that swept it."""
+        check_append(entry.record for entry in entries)
+        if any(isinstance(entry.record, OffsetTombstone | GroupTombstone) for entry in entries):
+            for node in self._cluster.nodes:
+                if node.coordinator is not None:
+                    check_expiry(node.coordinator)
+
     # ------------------------------------------------------------ the costly ones
 
     def after_event(self) -> None:
-        """Look at every node that has done something, if it is time."""
+        """Look at who was fenced, and at every node that has done something, if it is time."""
+        self._check_fenced()
         if self._environment.active:
             now_ms = self._cluster.scheduler.time_ms
             if now_ms >= self._next_look_ms:
@@ -378,6 +420,8 @@ class RunLaws:
         coordinator.check(touched)
         check_tokens(coordinator, node.outstanding)
         check_size(coordinator)
+        check_nobody_waits_for_nobody(coordinator)
+        check_members_are_durable(coordinator, self._taken_back)
         for index in touched:
             served = coordinator.partition(index)
             if served is None or not node.is_up_to_date(index):
@@ -419,7 +463,3 @@ def _is_refused_for_metadata(response: OffsetCommitResponse | TxnOffsetCommitRes
     """Tell whether a group has refused an offset since its metadata is too long."""
     results = (result for topic in response.topics for result in topic.partitions)
     return any(result.error_code is ErrorCode.OFFSET_METADATA_TOO_LARGE for result in results)
-
-
-def _check_append(entries: Sequence[LogRecord]) -> None:
-    check_append(entry.record for entry in entries)
