@@ -532,8 +532,7 @@ class GroupCoordinator:
     def take_events(self) -> list[Event]:
         """Return what happened to groups since the last call, in order; nothing while events are off.
 
-        Whoever turns them on has to take them: they are kept until then, and as long as :meth:`may_answer` doesn't hold
-        unless the log is lost.
+        Whoever turns them on has to take them: they are kept until then, and until they may be told.
         """
         events = self._observer.events
         if not events or not (self.lost or self.may_answer()):

@@ -119,13 +119,17 @@ class AsyncCoordinator:
             TypeError: this is no request of the coordinator.
         """
         async with asyncio.timeout(timeout_s):
-            response = await self.submit(request, principal)
-            if self.coordinator.may_answer():
-                return response
-            # Between the future's result and this task's turn the process was held up.
-            late: asyncio.Future[R] = self._running_loop().create_future()
-            self.change(lambda coordinator: coordinator.put_back(Reply(late, cast(Response, response))))
-            return await late
+            answer = self.submit(request, principal)
+            if answer.done():
+                return answer.result()
+            response = await answer
+            return response if self.coordinator.may_answer() else await self._again(response)
+
+    async def _again(self, response: R) -> R:
+        """Return an answer anew: between the future's result and the turn of who asked the process was held up."""
+        late: asyncio.Future[R] = self._running_loop().create_future()
+        self.change(lambda coordinator: coordinator.put_back(Reply(late, cast(Response, response))))
+        return await late
 
     def submit(self, request: Request[R], principal: Principal = None) -> asyncio.Future[R]:
         """Take a request at once, and return the future that its answer comes to; see :meth:`ask`.

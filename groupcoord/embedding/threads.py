@@ -105,9 +105,10 @@ class ThreadSafeCoordinator:
             TypeError: this is no request of the coordinator.
         """
         response = self.submit(request, principal).result(timeout_s)
-        if self.coordinator.may_answer():
-            return response
-        # Between the future's result and this thread's turn the process was held up.
+        return response if self.coordinator.may_answer() else self._again(response, timeout_s)
+
+    def _again(self, response: R, timeout_s: float | None) -> R:
+        """Return an answer anew: between the future's result and the turn of who asked the process was held up."""
         late: Future[R] = Future()
         self.change(lambda coordinator: coordinator.put_back(Reply(late, cast(Response, response))))
         return late.result(timeout_s)
