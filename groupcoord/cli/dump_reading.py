@@ -160,7 +160,7 @@ class ClusterReading(Reading):
     def __init__(self, address: ClusterAddress, topic: str, selection: Selection) -> None:
         super().__init__(0)
         self._address = address
-        with connection(address) as (cluster, patience):
+        with connection(address, begins_run=True) as (cluster, patience):
             ends = topic_ends(cluster, patience, topic, selection.partitions)
             check_readable(cluster, patience, ends)
         self._ranges = ends.whole()

@@ -10,10 +10,18 @@ from groupcoord.analysis.live.cluster import Cluster
 from groupcoord.analysis.live.retries import Patience
 from groupcoord.analysis.live.settings import ClusterAddress
 
+FIRST_ANSWER_MS = 4_000
+"""How long a run tries to connect at its start: where a wrong port is named, nobody ever answers."""
+
 
 @contextmanager
-def connection(address: ClusterAddress) -> Iterator[tuple[Cluster, Patience]]:
+def connection(address: ClusterAddress, *, begins_run: bool = False) -> Iterator[tuple[Cluster, Patience]]:
     """Connect to a cluster as long as the context lasts, and say how patient its settings want one to be.
+
+    Args:
+        address: where it is.
+        begins_run: it was not reached before, so that it may not be there at all. Later a broker may only be down for
+            a while, for which the settings say how long to wait.
 
     Raises:
         ClusterError: it can't be reached, or refuses the log-in.
@@ -26,7 +34,10 @@ def connection(address: ClusterAddress) -> Iterator[tuple[Cluster, Patience]]:
     except ModuleNotFoundError as error:
         raise InputError(f"{error.name} is not installed; try: pip install 'groupcoord[live]'") from error
     patience = Patience(settings.default_api_timeout_ms, settings.retry_backoff_ms)
-    cluster = patience.try_for(lambda: KafkaCluster(settings))
+    timeout_ms = (
+        min(settings.default_api_timeout_ms, FIRST_ANSWER_MS) if begins_run else settings.default_api_timeout_ms
+    )
+    cluster = Patience(timeout_ms, settings.retry_backoff_ms).try_for(lambda: KafkaCluster(settings))
     try:
         yield cluster, patience
     finally:

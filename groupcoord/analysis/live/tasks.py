@@ -74,7 +74,7 @@ def check_topic(
         InputError: the topic isn't there, holds nothing, or may not be read.
         ClusterError: the cluster can't be reached.
     """
-    with connection(address) as (cluster, patience):
+    with connection(address, begins_run=True) as (cluster, patience):
         ends = topic_ends(cluster, patience, topic, partitions)
         if not ends.whole() and not may_be_empty:
             raise InputError(f"topic {topic} of the cluster holds no records")

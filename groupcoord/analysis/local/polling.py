@@ -128,7 +128,7 @@ class Polling:
             ClusterError: the cluster can't be reached, or refuses the log-in.
             InputError: aiokafka is not installed.
         """
-        with connection(self._address) as (cluster, patience):
+        with connection(self._address, begins_run=True) as (cluster, patience):
             while True:
                 snapshot = take_snapshot(cluster, patience, self._clock.now_ms, topics_of, self._groups.ids)
                 tell(self._take(snapshot))
