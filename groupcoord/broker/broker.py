@@ -17,8 +17,10 @@ from groupcoord.broker.cluster.leadership import Leadership
 from groupcoord.broker.cluster.metadata import answer_api_versions
 from groupcoord.broker.cluster.nodes import Nodes, deliver_replies
 from groupcoord.broker.cluster.requests import ClusterRequests
+from groupcoord.broker.configs.administered import Administered
 from groupcoord.broker.configs.definitions import offsets_topic_configs
 from groupcoord.broker.configs.groups import GroupConfigs
+from groupcoord.broker.configs.resources import Resources
 from groupcoord.broker.connection import Connection, ConnectionT, Interceptor
 from groupcoord.broker.notices import Notices
 from groupcoord.broker.portions import DIVISIBLE, FEW, Answer, OffsetsOfGroup, Work, has_many_offsets, in_portions_of
@@ -84,6 +86,7 @@ class Broker:
         log_store: where ``__consumer_offsets`` is kept; all of it is loaded at once.
         topics: the topics that exist; an empty registry in memory by default.
         group_configs: the settings that groups have of their own; none, in memory, by default.
+        administered: settings of brokers, quotas and subscriptions to metrics; none, in memory, by default.
         node: the node's id, and the address that clients are told.
         new_member_id: makes a member id from its prefix; random by default.
         new_uuid: makes ids for members that join a consumer group without one; random by default.
@@ -123,6 +126,7 @@ class Broker:
         log_store: LogStore,
         topics: TopicRegistry | None = None,
         group_configs: GroupConfigs | None = None,
+        administered: Administered | None = None,
         node: Node = DEFAULT_NODE,
         new_member_id: Callable[[str], str] = random_member_id,
         new_uuid: Callable[[], str] = random_uuid,
@@ -140,6 +144,7 @@ class Broker:
         self.log_store = log_store
         self.topics = TopicRegistry() if topics is None else topics
         self.group_configs = GroupConfigs(config) if group_configs is None else group_configs
+        self._administered = Administered() if administered is None else administered
         self.dirty: list[Connection] = []
         self.now_s = now_s
         self.pace = Pace(now_s)
@@ -208,9 +213,16 @@ class Broker:
         """Return who answers each request that doesn't go to the group coordinator as it is."""
         topic_requests = TopicRequests(
             config=self.config,
-            node_id=self._node.node_id,
             data=self.data,
-            group_configs=self.group_configs,
+            resources=Resources(
+                self.config,
+                self._node.node_id,
+                self.topics,
+                self.group_configs,
+                self._administered.brokers,
+                self._administered.client_metrics,
+                self._advertised_listeners,
+            ),
             nodes=self.nodes,
             notices=self._notices,
             permissions_of=self._permissions,
@@ -220,7 +232,7 @@ class Broker:
             self,
             topic_requests,
             self._data_requests,
-            ClusterRequests(self.data, self.nodes, self._node_for, self._permissions),
+            ClusterRequests(self.data, self.nodes, self._node_for, self._permissions, self._administered),
             self._login_requests,
             AclRequests(acls, self._permissions),
             self._transaction_requests,
@@ -228,6 +240,11 @@ class Broker:
         if not serves_consumer_groups(self.config):
             table.handlers[ConsumerGroupHeartbeat] = self._refuse_consumer_protocol
         return table
+
+    def _advertised_listeners(self) -> str:
+        """Return where clients find the node, as ``advertised.listeners`` says it."""
+        told = "" if self.security is None else self.security.advertised_listeners(self._node.node_id)
+        return told or f"PLAINTEXT://{self._node.host}:{self._node.port}"
 
     @property
     def node(self) -> Node:
@@ -412,6 +429,7 @@ class Broker:
     @answers(ApiVersions)
     def _api_versions(self, connection: Connection, request: ApiVersions) -> WireResponse | None:
         connection.note_client_id()
+        connection.software = request.client_software_name, request.client_software_version
         return answer_api_versions(request, self._node_for(connection), self.topics.cluster_id)
 
     # ------------------------------------------------------------ what can be answered in portions

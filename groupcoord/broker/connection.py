@@ -140,6 +140,7 @@ class Connection:
         output_bytes: how many bytes wait for :meth:`take_output`.
         is_queued: True while it waits for its turn.
         queued_at_s: since when.
+        software: what the client is, and in which version, as it says itself.
     """
 
     closing_level = logging.WARNING
@@ -170,12 +171,14 @@ class Connection:
         "output_bytes",
         "principal",
         "queued_at_s",
+        "software",
     )
 
     def __init__(self, broker: RequestHandler, client_host: str, principal: Principal, max_request_bytes: int) -> None:
         self.client_host = client_host
         self.principal = principal
         self.nodes: Mapping[int, Node] | None = None
+        self.software = ("", "")
         self.closing: str | None = None
         self.active_at_s = broker.now_s()
         self.cost_s = 0.0

@@ -18,6 +18,7 @@ from attrs import evolve
 
 import groupcoord
 from groupcoord.broker.addresses import ANY_ADDRESS
+from groupcoord.broker.configs.administered import Administered
 from groupcoord.broker.configs.groups import GroupConfigs
 from groupcoord.broker.json_file import DataFileError
 from groupcoord.broker.records.topic_data import TopicData
@@ -280,6 +281,7 @@ class _Opening:
                 store,
                 registry,
                 GroupConfigs(config, data_dir),
+                Administered(data_dir),
                 open_transaction_log(data_dir),
                 TopicData(config, self._clock, registry, directory),
                 self._security,

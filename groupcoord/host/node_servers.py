@@ -220,6 +220,7 @@ class NodeServers:
             log_store=storage.log_store,
             topics=storage.topics,
             group_configs=storage.group_configs,
+            administered=storage.administered,
             node=self._nodes_as_told[node_id],
             transaction_log=storage.transaction_log,
             data=storage.data if leadership.is_sole else NodeData(storage.data, leadership, node_id),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
+from groupcoord.broker.configs.administered import Administered
 from groupcoord.broker.configs.groups import GroupConfigs
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import INTERNAL_TOPICS, TopicError, TopicRegistry
@@ -41,6 +42,7 @@ class Storage:
     log_store: LogStore
     topics: TopicRegistry
     group_configs: GroupConfigs
+    administered: Administered
     transaction_log: MemoryTransactionLog
     data: TopicData
     security: Security

@@ -12,8 +12,8 @@ Heartbeat(group_id='g', generation_id=1, member_id='m', group_instance_id=None)
 The coordinator's requests and responses are those of :mod:`groupcoord.core.messages`, the others those of
 :mod:`groupcoord.wire.broker_messages`, :mod:`groupcoord.wire.cluster_messages`,
 :mod:`groupcoord.wire.config_messages`, :mod:`groupcoord.wire.feature_messages`,
-:mod:`groupcoord.wire.login_messages` and
-:mod:`groupcoord.wire.transaction_messages`.
+:mod:`groupcoord.wire.login_messages`, :mod:`groupcoord.wire.quota_messages`,
+:mod:`groupcoord.wire.telemetry_messages` and :mod:`groupcoord.wire.transaction_messages`.
 """
 
 from groupcoord.wire.api import Answered, VersionRange

@@ -45,6 +45,7 @@ class Api:
         make_parts_encoder: the same in parts, for answers that may say one thing many times.
         has_flexible_response_header: False for ApiVersions alone, whose answer must be readable for any client
             (KIP-511).
+        is_listed: ApiVersions lists it.
         listed_from: the lowest version that ApiVersions lists, where that is lower than what is served (Produce).
     """
 
@@ -57,6 +58,7 @@ class Api:
     make_parts_encoder: Callable[[int], PartsEncoder] | None = None
     has_flexible_response_header: bool = True
     listed_from: int | None = None
+    is_listed: bool = True
 
     @property
     def listed_versions(self) -> VersionRange:

@@ -54,6 +54,7 @@ def by_schema(
     to_values: ToValues | None = None,
     entries: Entries | None = None,
     has_flexible_response_header: bool = True,
+    is_listed: bool = True,
 ) -> Api:
     """Return an API that is read and written by its schemas.
 
@@ -61,7 +62,7 @@ def by_schema(
         key: Kafka's number of it.
         request, response: the messages; Kafka's name is that of the request.
         versions: the lowest and the highest that are served.
-        flexible_from: as in :class:`Api`, and so is ``has_flexible_response_header``.
+        flexible_from: as in :class:`Api`, and so are ``has_flexible_response_header`` and ``is_listed``.
         request_names, response_names: what the messages call fields that have another name in kio.
         adapt_request: gives the request that is meant by one of a version.
         adapt_response: gives the response as it is in a version.
@@ -96,6 +97,7 @@ def by_schema(
         make_encoder,
         None if entries is None else make_parts_encoder,
         has_flexible_response_header,
+        is_listed=is_listed,
     )
 
 

@@ -355,61 +355,91 @@ class DescribeQuorumResponse:
     nodes: tuple[QuorumNode, ...] = ()
 
 
-# ---------------------------------------------------------------- DescribeClientQuotas
+# ---------------------------------------------------------------- folders of logs (KIP-113)
 
 
-class QuotaMatch(IntEnum):
-    """How the name of a quota's entity is asked for, by Kafka's numbers."""
+class TopicToMove(NamedTuple):
+    """Partitions of one topic."""
 
-    EXACT = 0
-    DEFAULT = 1
-    SPECIFIED = 2
+    name: str
+    partitions: tuple[int, ...]
 
 
-class QuotaComponent(NamedTuple):
-    """One part of a question for quotas: ``match_type`` is a :class:`QuotaMatch`, or an unknown number."""
+class AlterReplicaLogDir(NamedTuple):
+    """A folder, and what shall be in it."""
 
-    entity_type: str
-    match_type: int
-    match: str | None
+    path: str
+    topics: tuple[TopicToMove, ...]
 
 
 @define
-class DescribeClientQuotas:
-    """Ask for quotas (API key 48, KIP-546)."""
+class AlterReplicaLogDirs:
+    """Say in which folder the logs of partitions shall be (API key 34)."""
 
-    components: tuple[QuotaComponent, ...]
-    strict: bool = False
-
-
-class QuotaEntity(NamedTuple):
-    """Whom a quota is for, or one part of that; ``entity_name`` None: whoever has no quota of its own."""
-
-    entity_type: str
-    entity_name: str | None
+    dirs: tuple[AlterReplicaLogDir, ...]
 
 
-class QuotaValue(NamedTuple):
-    """One limit."""
+class MovedPartition(NamedTuple):
+    """What became of one partition."""
 
-    key: str
-    value: float
+    partition_index: int
+    error_code: ErrorCode
 
 
-class DescribedQuotas(NamedTuple):
-    """The limits of one entity."""
+class MovedTopic(NamedTuple):
+    """Partitions of one topic."""
 
-    entity: tuple[QuotaEntity, ...]
-    values: tuple[QuotaValue, ...]
+    topic_name: str
+    partitions: tuple[MovedPartition, ...]
 
 
 @frozen
-class DescribeClientQuotasResponse:
-    """The quotas, or None and why they aren't told."""
+class AlterReplicaLogDirsResponse:
+    """One entry for each topic."""
+
+    results: tuple[MovedTopic, ...]
+
+
+# ---------------------------------------------------------------- who belongs to the cluster
+
+
+@define
+class UnregisterBroker:
+    """Forget a broker (API key 64, KIP-589)."""
+
+    broker_id: int
+
+
+@define
+class UnregisterController:
+    """Forget a controller (API key 94)."""
+
+    controller_id: int
+
+
+@define
+class AddRaftVoter:
+    """Add a voter to the quorum of controllers (API key 80, KIP-853); None: whatever the cluster's id is."""
+
+    cluster_id: str | None
+
+
+@define
+class RemoveRaftVoter:
+    """Take a voter out of the quorum of controllers (API key 81, KIP-853); None: whatever the cluster's id is."""
+
+    cluster_id: str | None
+
+
+MembershipRequest = UnregisterBroker | UnregisterController | AddRaftVoter | RemoveRaftVoter
+
+
+@frozen
+class MembershipResponse:
+    """Whether it was done, or why not."""
 
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str | None = None
-    entries: tuple[DescribedQuotas, ...] | None = None
 
 
 ClusterRequest = (
@@ -420,7 +450,8 @@ ClusterRequest = (
     | AlterPartitionReassignments
     | ListPartitionReassignments
     | DescribeQuorum
-    | DescribeClientQuotas
+    | AlterReplicaLogDirs
+    | MembershipRequest
 )
 
 ClusterResponse = (
@@ -431,5 +462,6 @@ ClusterResponse = (
     | AlterPartitionReassignmentsResponse
     | ListPartitionReassignmentsResponse
     | DescribeQuorumResponse
-    | DescribeClientQuotasResponse
+    | AlterReplicaLogDirsResponse
+    | MembershipResponse
 )

@@ -24,8 +24,11 @@ class ConfigSource(IntEnum):
     """Where a value comes from, by Kafka's numbers: where several have one, the topic or group itself counts first."""
 
     TOPIC = 1
+    BROKER = 2
+    ALL_BROKERS = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    CLIENT_METRICS = 7
     GROUP = 8
 
 

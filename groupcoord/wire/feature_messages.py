@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import NamedTuple
 
 from attrs import define, frozen
@@ -62,5 +63,47 @@ class ApiVersionsResponse:
     finalized_features: tuple[FinalizedFeature, ...] = ()
 
 
-FeatureRequest = ApiVersions
-FeatureResponse = ApiVersionsResponse
+class UpgradeType(IntEnum):
+    """What a new level of a feature may do, by Kafka's numbers."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+class FeatureUpdate(NamedTuple):
+    """A feature, and the level that the cluster shall use. ``upgrade_type``: an :class:`UpgradeType`, or unknown."""
+
+    feature: str
+    max_version_level: int
+    upgrade_type: int = UpgradeType.UPGRADE
+
+
+@define
+class UpdateFeatures:
+    """Change the levels of features (API key 57, KIP-584), or only say what would happen."""
+
+    feature_updates: tuple[FeatureUpdate, ...]
+    timeout_ms: int = 60_000
+    validate_only: bool = False
+
+
+class UpdatedFeature(NamedTuple):
+    """What became of one feature (versions to 1)."""
+
+    feature: str
+    error_code: ErrorCode
+    error_message: str | None
+
+
+@frozen
+class UpdateFeaturesResponse:
+    """All were updated, or none."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+    results: tuple[UpdatedFeature, ...] = ()
+
+
+FeatureRequest = ApiVersions | UpdateFeatures
+FeatureResponse = ApiVersionsResponse | UpdateFeaturesResponse

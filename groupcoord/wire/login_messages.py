@@ -128,11 +128,80 @@ class DescribeUserScramCredentialsResponse(NamedTuple):
     error_message: str | None = ""
 
 
-LoginRequest = SaslHandshake | SaslAuthenticate | AlterUserScramCredentials | DescribeUserScramCredentials
+# ---------------------------------------------------------------- delegation tokens (KIP-48)
+
+
+class CreateDelegationToken(NamedTuple):
+    """Make a token for somebody (API key 38); no owner: for oneself."""
+
+    owner_principal_type: str | None = None
+    owner_principal_name: str | None = None
+    max_lifetime_ms: int = -1
+
+
+class CreateDelegationTokenResponse(NamedTuple):
+    """Why there is no token, and for whom it was asked."""
+
+    error_code: ErrorCode
+    principal_type: str = ""
+    principal_name: str = ""
+    token_requester_principal_type: str = ""
+    token_requester_principal_name: str = ""
+    issue_timestamp_ms: int = -1
+    expiry_timestamp_ms: int = -1
+    max_timestamp_ms: int = -1
+
+
+class RenewDelegationToken(NamedTuple):
+    """Let a token hold for longer (API key 39)."""
+
+    hmac: bytes
+    renew_period_ms: int
+
+
+class ExpireDelegationToken(NamedTuple):
+    """Let a token end earlier (API key 40)."""
+
+    hmac: bytes
+    expiry_time_period_ms: int
+
+
+class DelegationTokenResponse(NamedTuple):
+    """Why a token holds no other time than before."""
+
+    error_code: ErrorCode
+    expiry_timestamp_ms: int = -1
+
+
+class TokenOwner(NamedTuple):
+    """Whose tokens are meant."""
+
+    principal_type: str
+    principal_name: str
+
+
+class DescribeDelegationToken(NamedTuple):
+    """Describe tokens (API key 41). None: those of everybody."""
+
+    owners: tuple[TokenOwner, ...] | None
+
+
+class DescribeDelegationTokenResponse(NamedTuple):
+    """Why no token is described."""
+
+    error_code: ErrorCode
+
+
+TokenRequest = CreateDelegationToken | RenewDelegationToken | ExpireDelegationToken | DescribeDelegationToken
+TokenResponse = CreateDelegationTokenResponse | DelegationTokenResponse | DescribeDelegationTokenResponse
+LoginRequest = (
+    SaslHandshake | SaslAuthenticate | AlterUserScramCredentials | DescribeUserScramCredentials | TokenRequest
+)
 
 LoginResponse = (
     SaslHandshakeResponse
     | SaslAuthenticateResponse
     | AlterUserScramCredentialsResponse
     | DescribeUserScramCredentialsResponse
+    | TokenResponse
 )

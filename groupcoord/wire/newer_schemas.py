@@ -37,9 +37,33 @@ class DeleteGroupsResponseV3:
     results: tuple[DeletableGroupResultV3, ...]
 
 
-_API_VERSIONS, _DELETE_GROUPS = 18, 42
-_REQUESTS: Mapping[tuple[int, int], type] = {(_API_VERSIONS, 5): ApiVersionsRequestV5}
-_RESPONSES: Mapping[tuple[int, int], type] = {(_DELETE_GROUPS, 3): DeleteGroupsResponseV3}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnregisterControllerRequestV0:
+    """Which controller."""
+
+    __flexible__: ClassVar[bool] = True
+    controller_id: int = field(metadata={"kafka_type": "int32"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnregisterControllerResponseV0:
+    """Whether it was done."""
+
+    __flexible__: ClassVar[bool] = True
+    throttle_time: int = field(metadata={"kafka_type": "timedelta_i32"})
+    error_code: int = field(metadata={"kafka_type": "error_code"})
+    error_message: str | None = field(metadata={"kafka_type": "string"})
+
+
+_API_VERSIONS, _DELETE_GROUPS, _UNREGISTER_CONTROLLER = 18, 42, 94
+_REQUESTS: Mapping[tuple[int, int], type] = {
+    (_API_VERSIONS, 5): ApiVersionsRequestV5,
+    (_UNREGISTER_CONTROLLER, 0): UnregisterControllerRequestV0,
+}
+_RESPONSES: Mapping[tuple[int, int], type] = {
+    (_DELETE_GROUPS, 3): DeleteGroupsResponseV3,
+    (_UNREGISTER_CONTROLLER, 0): UnregisterControllerResponseV0,
+}
 _NEWEST_KNOWN = {_API_VERSIONS: 4, _DELETE_GROUPS: 2}
 """Newer versions are like this one, but for the schemas above."""
 

@@ -20,7 +20,9 @@ from groupcoord.wire.login_messages import LoginRequest, LoginResponse
 from groupcoord.wire.pacing import SHORT, NotShortError, if_short
 from groupcoord.wire.parts import FRAME_BYTES_MAX
 from groupcoord.wire.primitives import INT32_FROM, UTF8_AS_JAVA, skip_tagged_fields
+from groupcoord.wire.quota_messages import QuotaRequest, QuotaResponse
 from groupcoord.wire.registry import APIS
+from groupcoord.wire.telemetry_messages import TelemetryRequest, TelemetryResponse
 from groupcoord.wire.transaction_messages import TransactionRequest, TransactionResponse
 
 WireRequest = (
@@ -31,6 +33,8 @@ WireRequest = (
     | ConfigRequest
     | FeatureRequest
     | LoginRequest
+    | QuotaRequest
+    | TelemetryRequest
     | TransactionRequest
     | Answered
 )
@@ -42,6 +46,8 @@ WireResponse = (
     | ConfigResponse
     | FeatureResponse
     | LoginResponse
+    | QuotaResponse
+    | TelemetryResponse
     | TransactionResponse
 )
 

@@ -43,7 +43,10 @@ from groupcoord.wire import (
 from groupcoord.wire import broker_messages as broker
 from groupcoord.wire import cluster_messages as cluster
 from groupcoord.wire import config_messages as configs
+from groupcoord.wire import feature_messages as features
 from groupcoord.wire import login_messages as login
+from groupcoord.wire import quota_messages as quotas
+from groupcoord.wire import telemetry_messages as telemetry
 from groupcoord.wire import transaction_messages as transactions
 from groupcoord.wire import version_differences as differences
 from groupcoord.wire.api import NEVER_FLEXIBLE, Api, VersionRange
@@ -155,9 +158,14 @@ _APIS = (
     ),
     by_schema(32, configs.DescribeConfigs, configs.DescribeConfigsResponse, (1, 4), 4, entries=Entries("results")),
     by_schema(33, configs.AlterConfigs, configs.AlterConfigsResponse, (0, 2), 2),
+    by_schema(34, cluster.AlterReplicaLogDirs, cluster.AlterReplicaLogDirsResponse, (1, 2), 2),
     by_schema(35, cluster.DescribeLogDirs, cluster.DescribeLogDirsResponse, (1, 5), 2),
     by_schema(36, login.SaslAuthenticate, login.SaslAuthenticateResponse, (0, 2), 2),
     by_schema(37, broker.CreatePartitions, broker.CreatePartitionsResponse, (0, 3), 2),
+    by_schema(38, login.CreateDelegationToken, login.CreateDelegationTokenResponse, (1, 3), 2),
+    by_schema(39, login.RenewDelegationToken, login.DelegationTokenResponse, (1, 2), 2),
+    by_schema(40, login.ExpireDelegationToken, login.DelegationTokenResponse, (1, 2), 2),
+    by_schema(41, login.DescribeDelegationToken, login.DescribeDelegationTokenResponse, (1, 3), 2),
     by_schema(42, DeleteGroups, DeleteGroupsResponse, (0, 3), 2, request_names={"groups_names": "group_ids"}),
     by_schema(43, cluster.ElectLeaders, cluster.ElectLeadersResponse, (0, 2), 2),
     by_schema(44, configs.IncrementalAlterConfigs, configs.IncrementalAlterConfigsResponse, (0, 1), 1),
@@ -171,10 +179,12 @@ _APIS = (
         NEVER_FLEXIBLE,
         request_names={"partitions": "partition_indexes"},
     ),
-    by_schema(48, cluster.DescribeClientQuotas, cluster.DescribeClientQuotasResponse, (0, 1), 1),
+    by_schema(48, quotas.DescribeClientQuotas, quotas.DescribeClientQuotasResponse, (0, 1), 1),
+    by_schema(49, quotas.AlterClientQuotas, quotas.AlterClientQuotasResponse, (0, 1), 1),
     by_schema(50, login.DescribeUserScramCredentials, login.DescribeUserScramCredentialsResponse, (0, 0), 0),
     by_schema(51, login.AlterUserScramCredentials, login.AlterUserScramCredentialsResponse, (0, 0), 0),
     by_schema(55, cluster.DescribeQuorum, cluster.DescribeQuorumResponse, (0, 2), 0),
+    by_schema(57, features.UpdateFeatures, features.UpdateFeaturesResponse, (0, 2), 0),
     by_schema(60, cluster.DescribeCluster, cluster.DescribeClusterResponse, (0, 2), 0),
     by_schema(
         61,
@@ -184,6 +194,7 @@ _APIS = (
         0,
         response_names={"last_timestamp": "last_timestamp_ms"},
     ),
+    by_schema(64, cluster.UnregisterBroker, cluster.MembershipResponse, (0, 0), 0),
     by_schema(
         65,
         transactions.DescribeTransactions,
@@ -202,6 +213,16 @@ _APIS = (
     ),
     consumer_group_heartbeat.API,
     by_schema(69, ConsumerGroupDescribe, ConsumerGroupDescribeResponse, (0, 1), 0, entries=Entries("groups")),
+    # Answered, and not listed, as by a broker without a plugin that takes metrics (KIP-714).
+    by_schema(
+        71,
+        telemetry.GetTelemetrySubscriptions,
+        telemetry.GetTelemetrySubscriptionsResponse,
+        (0, 0),
+        0,
+        is_listed=False,
+    ),
+    by_schema(72, telemetry.PushTelemetry, telemetry.PushTelemetryResponse, (0, 0), 0, is_listed=False),
     by_schema(
         74,
         configs.ListConfigResources,
@@ -211,11 +232,16 @@ _APIS = (
         adapt_request=differences.list_config_resources,
     ),
     by_schema(75, cluster.DescribeTopicPartitions, cluster.DescribeTopicPartitionsResponse, (0, 0), 0),
+    by_schema(80, cluster.AddRaftVoter, cluster.MembershipResponse, (0, 1), 0),
+    by_schema(81, cluster.RemoveRaftVoter, cluster.MembershipResponse, (0, 0), 0),
+    by_schema(94, cluster.UnregisterController, cluster.MembershipResponse, (0, 0), 0),
 )
 
 APIS: Mapping[int, Api] = MappingProxyType({api.key: api for api in _APIS})
 """Every API by its key."""
 
-API_VERSIONS: Mapping[int, VersionRange] = MappingProxyType({api.key: api.listed_versions for api in _APIS})
-"""The versions of every API that is read and written here, by its key: what an answer to ApiVersions lists where all of
-them are served."""
+API_VERSIONS: Mapping[int, VersionRange] = MappingProxyType(
+    {api.key: api.listed_versions for api in _APIS if api.is_listed}
+)
+"""The versions of every API that is read and written here and that a broker lists, by its key: what an answer to
+ApiVersions lists where all of them are served."""

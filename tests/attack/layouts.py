@@ -20,7 +20,7 @@ from tests.wire.kio_client import VERSIONS, entity, versions_of
 from tests.wire.sample_frames import FRAMES
 from tests.wire.sample_requests import BODIES
 
-NUMBERS = {"int8": ">b", "int16": ">h", "int32": ">i", "int64": ">q", "uint16": ">H", "bool": ">?"}
+NUMBERS = {"int8": ">b", "int16": ">h", "int32": ">i", "int64": ">q", "uint16": ">H", "float64": ">d", "bool": ">?"}
 TIMES = {"timedelta_i32": "int32", "timedelta_i64": "int64"}
 BYTES = ("bytes", "records")
 CORRELATION_ID = struct.Struct(">i")

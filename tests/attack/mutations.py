@@ -22,7 +22,7 @@ BLOBS = [b"", b"\x00", b"\x00\x01\x00\x00\x00\x01\x00\x06orders\xff\xff\xff\xff"
 
 WAITING = (1, 11, 14)
 """Fetch, JoinGroup and SyncGroup: their answers may be long in coming."""
-WIDTHS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "uint16": 16}
+WIDTHS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "uint16": 16, "float64": 64}
 SMALL_NUMBERS = (-2, -1, 0, 1, 2, 3, 5, 6, 7, 100)
 REPETITIONS = (2, 2, 3, 3, 10, 10, 100, 1_000)
 LENGTHS = (-2, -1, 0, 1, 127, 128, 1_000, 32_767, 65_535, 2**24, 2**31 - 1)

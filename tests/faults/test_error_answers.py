@@ -18,6 +18,8 @@ from tests.wire.sample_frames import FRAMES
 
 ERROR = ErrorCode.NOT_COORDINATOR
 METADATA, DESCRIBE_LOG_DIRS = 3, 35
+TOKENS = frozenset((38, 39, 40))
+"""Their answers have a time that is -1 with an error, which kio can't read."""
 
 
 def error_codes(value: Any, name: str = "") -> Iterator[int]:
@@ -38,7 +40,7 @@ def test_every_api_can_fail() -> None:
 
 
 @as_one_test
-@pytest.mark.parametrize("api_key", sorted(APIS.keys() - {METADATA}))
+@pytest.mark.parametrize("api_key", sorted(APIS.keys() - {METADATA} - TOKENS))
 def test_the_error_is_where_clients_look(api_key: int) -> None:
     """Whatever entries the answer has, each carries the error; one without entries carries it at the top."""
     for version in versions_of(api_key):
@@ -53,6 +55,16 @@ def test_the_error_is_where_clients_look(api_key: int) -> None:
 
         assert ERROR in found, (version, response)
         assert found <= {ERROR, ErrorCode.NONE}
+
+
+@pytest.mark.parametrize("api_key", sorted(TOKENS))
+def test_the_error_of_tokens_comes_first(api_key: int) -> None:
+    """It is the first field in every version."""
+    for version in versions_of(api_key):
+        header, request = decode_request(FRAMES[api_key, version], "/127.0.0.1")
+        frame = encode_response(header, refuse(request, ERROR))
+        body = frame[8 + (version >= APIS[api_key].flexible_from) :]
+        assert int.from_bytes(body[:2], "big") == ERROR
 
 
 def test_a_fetch_of_a_session_fails_as_a_whole() -> None:

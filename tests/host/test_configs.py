@@ -12,9 +12,12 @@ import pytest
 
 from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
 from groupcoord.broker.configs.altering import answer_alter_configs, answer_incremental_alter_configs
-from groupcoord.broker.configs.definitions import GROUP_DEFINITIONS, TOPIC_DEFINITIONS
+from groupcoord.broker.configs.brokers import BROKER_DEFINITIONS, DYNAMIC, BrokerConfigs
+from groupcoord.broker.configs.client_metrics import ClientMetrics
+from groupcoord.broker.configs.definitions import TOPIC_DEFINITIONS
 from groupcoord.broker.configs.describing import answer_describe_configs
-from groupcoord.broker.configs.resources import BROKER_DEFINITIONS, Resources
+from groupcoord.broker.configs.group_definitions import GROUP_DEFINITIONS
+from groupcoord.broker.configs.resources import Resources
 from groupcoord.broker.topics.changes import answer_create_topics, answer_delete_topics
 from groupcoord.config.group_settings import ConsumerGroupSettings
 from groupcoord.core.front.authorization import CLUSTER, Permissions
@@ -51,11 +54,17 @@ SESSION, HEARTBEAT, OFFLOAD = (
 A_GROUP, A_TOPIC, A_BROKER = ConfigResourceType.GROUP, ConfigResourceType.TOPIC, ConfigResourceType.BROKER
 
 
+def resources_of(topics: TopicRegistry, groups: GroupConfigs | None = None, config: Config | None = None) -> Resources:
+    config = config or Config()
+    groups = groups or GroupConfigs(config)
+    return Resources(config, 1, topics, groups, BrokerConfigs(), ClientMetrics(), lambda: "PLAINTEXT://host:9092")
+
+
 @pytest.fixture
 def resources() -> Resources:
     topics = TopicRegistry()
     topics.ensure("orders", 1)
-    return Resources(Config(), 1, topics, GroupConfigs(Config()))
+    return resources_of(topics)
 
 
 def describe(
@@ -84,7 +93,8 @@ def alter(
 def test_all_settings_of_a_group(resources: Resources) -> None:
     """All but internal ones are told; an internal one as soon as the group has it of its own."""
     (told,) = describe(resources, (A_GROUP, "g"))
-    assert [config.name for config in told.configs] == [name for name in GROUP_DEFINITIONS if name != OFFLOAD]
+    usual = [name for name, definition in GROUP_DEFINITIONS.items() if not definition.is_internal]
+    assert [config.name for config in told.configs] == usual
     assert alter(resources, (A_GROUP, "g", setting(OFFLOAD, "FALSE"))) == ["NONE"]
     (told,) = describe(resources, (A_GROUP, "g"))
     own = next(config for config in told.configs if config.name == OFFLOAD)
@@ -101,14 +111,16 @@ def test_all_settings_of_a_topic(resources: Resources) -> None:
 
 
 def test_all_settings_of_the_broker(resources: Resources) -> None:
-    """Those of the configuration but for internal ones, all read-only; the cluster as a whole has none."""
+    """Those of the configuration but for internal ones, those of topics, and where it is; few can be changed."""
     (told, of_all) = describe(resources, (A_BROKER, "1"), (A_BROKER, ""))
     expected = {name for name, definition in BROKER_DEFINITIONS.items() if not definition.is_internal}
     assert {config.name for config in told.configs} == expected
     internal = {"group.consumer.assignor.offload.enable", "group.consumer.regex.refresh.interval.ms"}
     own = {"records.enable", "records.memory.max.bytes"}
-    assert expected | internal | own == {*Config().to_properties()}
-    assert all(config.read_only for config in told.configs)
+    assert expected | internal | own >= {*Config().to_properties()}
+    assert {config.name for config in told.configs if not config.read_only} == DYNAMIC & expected
+    (address,) = (config for config in told.configs if config.name == "advertised.listeners")
+    assert (address.value, address.config_source) == ("PLAINTEXT://host:9092", ConfigSource.STATIC_BROKER)
     assert of_all.configs == ()
 
 
@@ -125,22 +137,20 @@ def test_topics_inherit_from_the_broker() -> None:
     config = Config(message_max_bytes=7, log_cleaner_min_cleanable_ratio=0.25)
     topics = TopicRegistry()
     topics.ensure("orders", 1)
-    (told,) = describe(Resources(config, 1, topics, GroupConfigs(config)), (A_TOPIC, "orders"))
+    (told,) = describe(resources_of(topics, config=config), (A_TOPIC, "orders"))
     shown = {config.name: config for config in told.configs}
     assert [synonym.value for synonym in shown["max.message.bytes"].synonyms] == ["7", "1048588"]
     assert shown["max.message.bytes"].config_source == ConfigSource.STATIC_BROKER
     assert shown["min.cleanable.dirty.ratio"].value == "0.25"
 
 
-def test_loggers_and_client_metrics(resources: Resources) -> None:
+def test_loggers(resources: Resources) -> None:
     """There are none: nothing is told of them, and none can be changed."""
-    for kind in (ConfigResourceType.BROKER_LOGGER, ConfigResourceType.CLIENT_METRICS):
-        (told,) = describe(resources, (kind, "1"))
-        assert (told.error_code, told.configs) == (ErrorCode.NONE, ())
-    (unnamed,) = describe(resources, (ConfigResourceType.BROKER_LOGGER, ""))
+    logger = ConfigResourceType.BROKER_LOGGER
+    told, unnamed = describe(resources, (logger, "1"), (logger, ""))
+    assert (told.error_code, told.configs) == (ErrorCode.NONE, ())
     assert unnamed.error_code is ErrorCode.INVALID_REQUEST
-    changes = [(kind, "1", setting("x", "INFO")) for kind in (8, 16)]
-    assert alter(resources, *changes) == ["INVALID_CONFIG", "INVALID_REQUEST"]
+    assert alter(resources, (logger, "1", setting("x", "INFO"))) == ["INVALID_CONFIG"]
 
 
 # ---------------------------------------------------------------- permissions
@@ -259,7 +269,7 @@ def test_settings_of_topics_are_kept(tmp_path: Path) -> None:
     topics = TopicRegistry(tmp_path)
     topics.ensure("orders", 1)
     topics.ensure("bills", 1)
-    resources = Resources(Config(), 1, topics, GroupConfigs(Config()))
+    resources = resources_of(topics)
     changes = [(A_TOPIC, name, setting("retention.ms", " 7 ")) for name in ("orders", "bills")]
     assert alter(resources, *changes) == ["NONE", "NONE"]
     answer_delete_topics(DeleteTopics((TopicReference("bills"),)), topics)
@@ -298,7 +308,7 @@ def test_settings_that_can_not_be_written(tmp_path: Path) -> None:
     topics = TopicRegistry()
     topics.ensure("orders", 1)
     groups = GroupConfigs(Config(), tmp_path / "gone")
-    resources = Resources(Config(), 1, topics, groups)
+    resources = resources_of(topics, groups)
     changes = [(A_GROUP, "g", setting(SESSION, "50000")), (A_TOPIC, "orders", setting("retention.ms", "7"))]
     assert alter(resources, *changes) == ["KAFKA_STORAGE_ERROR", "NONE"]
     assert groups.own("g") == {}
@@ -312,7 +322,7 @@ def test_topics_that_can_not_be_written(tmp_path: Path) -> None:
     topics.ensure("orders", 1)
     (folder / "topics.json").unlink()
     folder.rmdir()
-    resources = Resources(Config(), 1, topics, GroupConfigs(Config()))
+    resources = resources_of(topics)
     assert alter(resources, (A_TOPIC, "orders", setting("retention.ms", "7"))) == ["KAFKA_STORAGE_ERROR"]
     topic = topics.get("orders")
     assert topic is not None

@@ -50,9 +50,14 @@ VERSIONS = {
     31: (1, 3),
     32: (1, 4),
     33: (0, 2),
+    34: (1, 2),
     35: (1, 5),
     36: (0, 2),
     37: (0, 3),
+    38: (1, 3),
+    39: (1, 2),
+    40: (1, 2),
+    41: (1, 3),
     42: (0, 3),
     43: (0, 2),
     44: (0, 1),
@@ -60,21 +65,32 @@ VERSIONS = {
     46: (0, 0),
     47: (0, 0),
     48: (0, 1),
+    49: (0, 1),
     50: (0, 0),
     51: (0, 0),
     55: (0, 2),
+    57: (0, 2),
     60: (0, 2),
     61: (0, 0),
+    64: (0, 0),
     65: (0, 0),
     66: (0, 2),
     68: (0, 1),
     69: (0, 1),
+    71: (0, 0),
+    72: (0, 0),
     74: (0, 1),
     75: (0, 0),
+    80: (0, 1),
+    81: (0, 0),
+    94: (0, 0),
 }
 """What a broker of Kafka 4.4 serves, of the APIs that are served here. It lists the same, and Produce from 0 on."""
 
-NOT_IN_KIO = {(18, 5), (28, 6), (42, 3)}
+UNLISTED = frozenset((71, 72))
+"""What it answers all the same, unless it has a plugin that takes clients' metrics."""
+
+NOT_IN_KIO = {(18, 5), (28, 6), (42, 3), (94, 0)}
 
 
 def versions_of(api_key: int) -> list[int]:

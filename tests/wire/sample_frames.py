@@ -13,3 +13,4 @@ FRAMES = {
 FRAMES[18, 5] = FRAMES[18, 4].replace(b"\x00\x04", b"\x00\x05", 1)[:-1] + b"\x02x\x00\x00\x00\x05\x00"
 FRAMES[28, 6] = bytes.fromhex("001c 0006 00000007 0001 63 00") + TXN_OFFSET_COMMIT_6
 FRAMES[42, 3] = FRAMES[42, 2].replace(b"\x00\x02", b"\x00\x03", 1)
+FRAMES[94, 0] = FRAMES[64, 0].replace(b"\x00\x40", b"\x00\x5e", 1)

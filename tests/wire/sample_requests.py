@@ -386,6 +386,61 @@ BODIES: dict[int, dict[str, Any]] = {
             {"topic_name": "bills", "partitions": []},
         ]
     },
+    34: {
+        "dirs": [
+            {"path": "/data", "topics": [{"name": "orders", "partitions": [3, 0]}]},
+            {"path": "/other", "topics": [{"name": "bills", "partitions": []}]},
+        ]
+    },
+    38: {
+        "owner_principal_type": "User",
+        "owner_principal_name": "größe",
+        "renewers": [{"principal_type": "User", "principal_name": "alice"}],
+        "max_lifetime": 60_000,
+    },
+    39: {"hmac": b"secret", "renew_period": 1234},
+    40: {"hmac": b"secret", "expiry_time_period": 1234},
+    41: {"owners": [{"principal_type": "User", "principal_name": "größe"}]},
+    49: {
+        "entries": [
+            {
+                "entity": [
+                    {"entity_type": "user", "entity_name": "größe"},
+                    {"entity_type": "client-id", "entity_name": None},
+                ],
+                "ops": [
+                    {"key": "producer_byte_rate", "value": 1024.0, "remove": False},
+                    {"key": "consumer_byte_rate", "value": 0.0, "remove": True},
+                ],
+            }
+        ],
+        "validate_only": True,
+    },
+    57: {
+        "timeout": 1234,
+        "feature_updates": [
+            {"feature": "group.version", "max_version_level": 1, "upgrade_type": 2, "allow_downgrade": False}
+        ],
+        "validate_only": True,
+    },
+    64: {"broker_id": 7},
+    71: {"client_instance_id": TOPIC_ID},
+    72: {
+        "client_instance_id": TOPIC_ID,
+        "subscription_id": 12,
+        "terminating": True,
+        "compression_type": 4,
+        "metrics": b"metrics",
+    },
+    80: {
+        "cluster_id": "cluster",
+        "timeout": 1234,
+        "voter_id": 7,
+        "voter_directory_id": TOPIC_ID,
+        "listeners": [{"name": "CONTROLLER", "host": "host", "port": 65_535}],
+        "ack_when_committed": False,
+    },
+    81: {"cluster_id": None, "voter_id": 7, "voter_directory_id": TOPIC_ID},
     60: {"include_cluster_authorized_operations": True, "endpoint_type": 2, "include_fenced_brokers": True},
     65: {"transactional_ids": ["writer", ""]},
     68: {

@@ -14,8 +14,6 @@ from groupcoord.wire.cluster_messages import (
     AlterPartitionReassignments,
     AlterPartitionReassignmentsResponse,
     ClusterBroker,
-    DescribeClientQuotas,
-    DescribeClientQuotasResponse,
     DescribeCluster,
     DescribeClusterResponse,
     DescribeLogDirs,
@@ -44,7 +42,6 @@ from groupcoord.wire.cluster_messages import (
     QuorumTopic,
     QuorumTopicToDescribe,
     QuorumVoter,
-    QuotaComponent,
     ReassignedPartition,
     ReassignedTopic,
     TopicPartitionDescription,
@@ -53,6 +50,7 @@ from groupcoord.wire.cluster_messages import (
     TopicToReassign,
 )
 from groupcoord.wire.config_messages import ConfigResource, ListConfigResources, ListConfigResourcesResponse
+from groupcoord.wire.quota_messages import DescribeClientQuotas, DescribeClientQuotasResponse, QuotaComponent
 from tests.wire.kio_client import CORRELATION_ID, read_response, request_frame, versions_of
 from tests.wire.sample_requests import BODIES
 

@@ -7,14 +7,15 @@ import sys
 
 CODE = """
 import sys
-from groupcoord.wire import API_VERSIONS, decode_request, load_newest
+from groupcoord.wire import decode_request, load_newest
+from groupcoord.wire.registry import APIS
 steps = list(load_newest())
 loaded = set(sys.modules)
 heartbeat = bytes.fromhex("000c0004 00000007 0001 63 00 0267 00000001 026d 00 00")
 join = bytes.fromhex("000b0009 00000007 0001 63 00 0267 00002710 00002710 01 00 02 78 01 00 00")
 for frame in (heartbeat, join):
     decode_request(frame, "/127.0.0.1")
-print(len(steps) == len(API_VERSIONS), sorted(set(sys.modules) - loaded))
+print(len(steps) == len(APIS), sorted(set(sys.modules) - loaded))
 """
 
 

@@ -1,4 +1,4 @@
-"""What administrators ask of the cluster: its node, its quorum, its quotas, and where partitions are and shall be.
+"""What administrators ask of the cluster: its nodes, its quorum, who belongs to it, where partitions are and shall be.
 
 Every partition is on every node, so none can be moved; and the metadata have one voter.
 Sources: ``KafkaApis``, ``ControllerApis`` and ``ReplicationControlManager`` of Apache Kafka 4.4, as recorded.
@@ -15,11 +15,10 @@ from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permiss
 from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED, Node
 from groupcoord.errors import ErrorCode
 from groupcoord.wire.cluster_messages import (
+    AddRaftVoter,
     AlterPartitionReassignments,
     AlterPartitionReassignmentsResponse,
     ClusterBroker,
-    DescribeClientQuotas,
-    DescribeClientQuotasResponse,
     DescribeCluster,
     DescribeClusterResponse,
     DescribeQuorum,
@@ -32,6 +31,8 @@ from groupcoord.wire.cluster_messages import (
     EndpointType,
     ListPartitionReassignments,
     ListPartitionReassignmentsResponse,
+    MembershipRequest,
+    MembershipResponse,
     OngoingReassignment,
     OngoingReassignments,
     PartitionToReassign,
@@ -41,17 +42,16 @@ from groupcoord.wire.cluster_messages import (
     QuorumTopic,
     QuorumTopicToDescribe,
     QuorumVoter,
-    QuotaComponent,
-    QuotaMatch,
     ReassignedPartition,
     ReassignedTopic,
+    UnregisterBroker,
+    UnregisterController,
 )
 from groupcoord.wire.pacing import paced
 
 METADATA_TOPIC = "__cluster_metadata"
 METADATA_EPOCH = 1
 CONTROLLER_LISTENER = "CONTROLLER"
-USER, CLIENT_ID, IP = "user", "client-id", "ip"
 CLUSTER_DENIED = "Cluster authorization failed."
 
 
@@ -230,40 +230,35 @@ def answer_list_partition_reassignments(
     return ListPartitionReassignmentsResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED, echoed)
 
 
-# ---------------------------------------------------------------- quotas
+# ---------------------------------------------------------------- who belongs to the cluster
 
 
-def answer_describe_client_quotas(
-    request: DescribeClientQuotas, permissions: Permissions = UNRESTRICTED
-) -> DescribeClientQuotasResponse:
-    """Tell that there are no quotas, whatever sensible is asked. Checks are those of ``ClientQuotaCache``, in order."""
-    if not permissions.on_cluster(Operation.DESCRIBE_CONFIGS):
-        return DescribeClientQuotasResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED)
-    seen: set[str] = set()
-    for component in paced(request.components):
-        refusal = _component_refusal(component, seen)
-        if refusal is not None:
-            return refusal
-        seen.add(component.entity_type)
-    if IP in seen and len(seen) > 1:
-        message = "An IP can't be asked for together with a user or a client id."
-        return DescribeClientQuotasResponse(ErrorCode.INVALID_REQUEST, message)
-    return DescribeClientQuotasResponse(entries=())
+def answer_membership(
+    request: MembershipRequest, node: Node, node_ids: Collection[int], cluster_id: str, permissions: Permissions
+) -> MembershipResponse:
+    """Refuse to change who belongs to the cluster; as in Kafka, a broker that runs may be unregistered, and comes back.
+
+    The quorum's voters are fixed, as with ``kraft.version`` 0.
+    """
+    if not permissions.on_cluster(Operation.ALTER):
+        return MembershipResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED)
+    match request:
+        case UnregisterBroker(broker_id):
+            if broker_id in node_ids:
+                return MembershipResponse(ErrorCode.NONE, "")
+            return _not_registered(f"Broker ID {broker_id} is not currently registered")
+        case UnregisterController(controller_id):
+            if controller_id == node.node_id:
+                message = "Controller cannot unregister itself while it is active."
+                return MembershipResponse(ErrorCode.INVALID_REQUEST, message)
+            return _not_registered(f"Controller ID {controller_id} is not currently registered.")
+    if request.cluster_id not in (None, cluster_id):
+        message = f'The given id "{request.cluster_id}" doesn\'t match the cluster id "{cluster_id}"'
+        return MembershipResponse(ErrorCode.INCONSISTENT_CLUSTER_ID, message)
+    change = "adding" if isinstance(request, AddRaftVoter) else "removing"
+    message = f"Cluster doesn't support {change} voter because the kraft.version feature is 0"
+    return MembershipResponse(ErrorCode.UNSUPPORTED_VERSION, message)
 
 
-def _component_refusal(component: QuotaComponent, seen: set[str]) -> DescribeClientQuotasResponse | None:
-    entity_type, match_type, match = component
-    error_code, message = ErrorCode.INVALID_REQUEST, None
-    if not entity_type:
-        message = "Invalid empty entity type."
-    elif entity_type in seen:
-        message = f"Entity type {entity_type} cannot appear more than once in the filter."
-    elif entity_type not in (USER, CLIENT_ID, IP):
-        error_code, message = ErrorCode.UNSUPPORTED_VERSION, f"Custom entity type '{entity_type}' not supported"
-    elif match_type == QuotaMatch.EXACT and match is None:
-        message = "Request specified MATCH_TYPE_EXACT, but set match string to null."
-    elif match_type in (QuotaMatch.DEFAULT, QuotaMatch.SPECIFIED) and match is not None:
-        message = f"Request specified {QuotaMatch(match_type).name} match, but also specified a match string."
-    elif match_type not in list(QuotaMatch):
-        message = f"Unknown match type {match_type}"
-    return None if message is None else DescribeClientQuotasResponse(error_code, message)
+def _not_registered(message: str) -> MembershipResponse:
+    return MembershipResponse(ErrorCode.BROKER_ID_NOT_REGISTERED, message)

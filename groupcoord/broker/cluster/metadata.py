@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 from uuid import UUID
 
+from groupcoord.broker.cluster.features import FEATURES
 from groupcoord.broker.cluster.leadership import Leadership
 from groupcoord.broker.topics.registry import INTERNAL_TOPICS, Topic, TopicError, TopicRegistry, check_topic_name
-from groupcoord.config import SERVED_PROTOCOLS, RebalanceProtocol
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.core.messages import AUTHORIZED_OPERATIONS_OMITTED, Node
 from groupcoord.core.records import ZERO_UUID
@@ -26,27 +26,6 @@ from groupcoord.wire.feature_messages import (
 API_VERSIONS_KEY = 18
 
 
-class ServedFeature(NamedTuple):
-    """A feature (KIP-584) that is supported up to a level and finalized at it, and the APIs that are there with it."""
-
-    name: str
-    level: int
-    protocol: RebalanceProtocol | None = None
-    api_keys: tuple[int, ...] = ()
-
-    @property
-    def is_served(self) -> bool:
-        """True unless it is about groups of a kind that isn't served."""
-        return self.protocol is None or self.protocol in SERVED_PROTOCOLS
-
-
-FEATURES = (
-    ServedFeature("group.version", 1, RebalanceProtocol.CONSUMER, (68, 69)),
-    # Producers that know it raise their epoch with each transaction, and add groups by committing offsets (KIP-890).
-    ServedFeature("transaction.version", 2),
-)
-
-
 def _announced() -> ApiVersionsResponse:
     """Return what a client is told of this host.
 
@@ -57,11 +36,11 @@ def _announced() -> ApiVersionsResponse:
     return ApiVersionsResponse(
         ErrorCode.NONE,
         tuple(ServedApi(key, *versions) for key, versions in API_VERSIONS.items() if key not in unserved),
-        supported_features=()
-        if unserved
-        else tuple(SupportedFeature(feature.name, 0, feature.level) for feature in served),
+        supported_features=tuple(SupportedFeature(each.name, each.lowest, each.level) for each in served),
         finalized_features_epoch=0,
-        finalized_features=tuple(FinalizedFeature(feature.name, feature.level, feature.level) for feature in served),
+        finalized_features=tuple(
+            FinalizedFeature(each.name, each.level, each.level) for each in served if each.is_finalized
+        ),
     )
 
 

@@ -7,29 +7,44 @@ from collections.abc import Callable
 from groupcoord.broker.answering import answers
 from groupcoord.broker.cluster.administration import (
     answer_alter_partition_reassignments,
-    answer_describe_client_quotas,
     answer_describe_cluster,
     answer_describe_quorum,
     answer_elect_leaders,
     answer_list_partition_reassignments,
+    answer_membership,
 )
+from groupcoord.broker.cluster.features import answer_update_features
 from groupcoord.broker.cluster.nodes import Nodes
+from groupcoord.broker.cluster.telemetry import Telemetry
+from groupcoord.broker.configs.administered import Administered
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.records.topic_data import TopicData
-from groupcoord.broker.topics.descriptions import answer_describe_log_dirs, answer_describe_topic_partitions
+from groupcoord.broker.topics.descriptions import (
+    answer_alter_replica_log_dirs,
+    answer_describe_log_dirs,
+    answer_describe_topic_partitions,
+)
 from groupcoord.core.front.authorization import Permissions
 from groupcoord.core.messages import Node
 from groupcoord.wire import WireResponse
 from groupcoord.wire.cluster_messages import (
+    AddRaftVoter,
     AlterPartitionReassignments,
-    DescribeClientQuotas,
+    AlterReplicaLogDirs,
     DescribeCluster,
     DescribeLogDirs,
     DescribeQuorum,
     DescribeTopicPartitions,
     ElectLeaders,
     ListPartitionReassignments,
+    MembershipRequest,
+    RemoveRaftVoter,
+    UnregisterBroker,
+    UnregisterController,
 )
+from groupcoord.wire.feature_messages import UpdateFeatures
+from groupcoord.wire.quota_messages import AlterClientQuotas, DescribeClientQuotas
+from groupcoord.wire.telemetry_messages import GetTelemetrySubscriptions, PushTelemetry
 
 
 class ClusterRequests:
@@ -40,6 +55,7 @@ class ClusterRequests:
         nodes: the nodes, and who leads what.
         node_of: returns the node as a connection's client is told of it.
         permissions_of: returns what a connection's client may do.
+        administered: what administrators have set.
     """
 
     def __init__(
@@ -48,7 +64,10 @@ class ClusterRequests:
         nodes: Nodes,
         node_of: Callable[[Connection], Node],
         permissions_of: Callable[[Connection], Permissions],
+        administered: Administered,
     ) -> None:
+        self._administered = administered
+        self._telemetry = Telemetry(administered.client_metrics, data.clock)
         self._data = data
         self._nodes = nodes
         self._node_of = node_of
@@ -107,7 +126,46 @@ class ClusterRequests:
             request, self._node_of(connection), self._data.clock.now_ms(), self._permissions_of(connection)
         )
 
+    @answers(AlterReplicaLogDirs, may_pause=True)
+    def alter_replica_log_dirs(self, connection: Connection, request: AlterReplicaLogDirs) -> WireResponse | None:
+        """Say in which folder logs shall be."""
+        return answer_alter_replica_log_dirs(request, self._data.topics, self._permissions_of(connection))
+
+    @answers(UnregisterBroker, UnregisterController, AddRaftVoter, RemoveRaftVoter)
+    def change_membership(self, connection: Connection, request: MembershipRequest) -> WireResponse | None:
+        """Say who shall belong to the cluster."""
+        return answer_membership(
+            request,
+            self._node_of(connection),
+            self._nodes.leadership.node_ids,
+            self._data.topics.cluster_id,
+            self._permissions_of(connection),
+        )
+
+    @answers(UpdateFeatures, may_pause=True)
+    def update_features(self, connection: Connection, request: UpdateFeatures) -> WireResponse | None:
+        """Say which levels features shall have."""
+        node_id = self._node_of(connection).node_id
+        return answer_update_features(request, node_id, self._permissions_of(connection))
+
     @answers(DescribeClientQuotas, may_pause=True)
     def describe_client_quotas(self, connection: Connection, request: DescribeClientQuotas) -> WireResponse | None:
         """Tell quotas."""
-        return answer_describe_client_quotas(request, self._permissions_of(connection))
+        return self._administered.quotas.answer_describe(request, self._permissions_of(connection))
+
+    @answers(AlterClientQuotas)
+    def alter_client_quotas(self, connection: Connection, request: AlterClientQuotas) -> WireResponse | None:
+        """Change quotas."""
+        return self._administered.quotas.answer_alter(request, self._permissions_of(connection))
+
+    @answers(GetTelemetrySubscriptions)
+    def get_telemetry_subscriptions(
+        self, connection: Connection, request: GetTelemetrySubscriptions
+    ) -> WireResponse | None:
+        """Tell a client which metrics are wanted."""
+        return self._telemetry.answer_subscriptions(request, connection)
+
+    @answers(PushTelemetry)
+    def push_telemetry(self, connection: Connection, request: PushTelemetry) -> WireResponse | None:
+        """Take a client's metrics."""
+        return self._telemetry.answer_push(request)

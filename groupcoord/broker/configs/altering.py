@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs and AlterConfigs: changing the settings of topics and groups."""
+"""IncrementalAlterConfigs and AlterConfigs: changing the settings of topics, groups, brokers and subscriptions."""
 
 from __future__ import annotations
 
@@ -6,15 +6,22 @@ import logging
 from collections import Counter
 from typing import NamedTuple
 
+from groupcoord.broker.configs.brokers import BROKER_DEFINITIONS, checked_broker_configs
+from groupcoord.broker.configs.client_metrics import (
+    CLIENT_METRICS_DEFINITIONS,
+    SUBSCRIPTIONS_MAX,
+    IntervalError,
+    checked_client_metrics,
+)
 from groupcoord.broker.configs.definitions import (
-    GROUP_DEFINITIONS,
     NO_CONFIGS,
     TOPIC_DEFINITIONS,
     Configs,
     Definitions,
-    checked_group_configs,
     checked_topic_configs,
 )
+from groupcoord.broker.configs.group_definitions import GROUP_DEFINITIONS, checked_group_configs
+from groupcoord.broker.configs.kept import KeptConfigs
 from groupcoord.broker.configs.resources import ResourceError, Resources, check_permission, is_known_type
 from groupcoord.broker.topics.registry import TopicError, check_topic_name
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
@@ -72,8 +79,10 @@ def _alter(
             if resource_type not in _OF_THIS_BROKER:
                 _check_name(resource_type, name)
             check_permission(permissions, resource_type, name, Operation.ALTER_CONFIGS)
-            if resource_type in _OF_THIS_BROKER:
-                _refuse_configs_of_this_broker(resource, resources)
+            if resource_type == ConfigResourceType.CLIENT_METRICS:
+                _check_subscription(resource, resources)
+            elif resource_type in _OF_THIS_BROKER:
+                _check_configs_of_this_broker(resource, resources)
             results.append(_Altered(resource, _altered(resource, resources, replaces=replaces)))
         except (ResourceError, TopicError) as error:
             results.append(AlteredResource(error.error_code, error.message, resource_type, name))
@@ -95,12 +104,17 @@ def _result(result: AlteredResource | _Altered, failed: set[int]) -> AlteredReso
 def _write(altered: list[_Altered], resources: Resources) -> set[int]:
     """Write what was changed; return the types of the things for which that failed."""
     failed = set()
-    groups = {entry.resource.resource_name: entry.configs for entry in _of_type(altered, ConfigResourceType.GROUP)}
-    try:
-        resources.groups.replace(groups)
-    except OSError as error:
-        logger.error("the settings of groups could not be written: %s", error)
-        failed.add(int(ConfigResourceType.GROUP))
+    kept: dict[ConfigResourceType, KeptConfigs] = {
+        ConfigResourceType.GROUP: resources.groups,
+        ConfigResourceType.BROKER: resources.brokers,
+        ConfigResourceType.CLIENT_METRICS: resources.client_metrics,
+    }
+    for resource_type, configs in kept.items():
+        try:
+            configs.replace({entry.resource.resource_name: entry.configs for entry in _of_type(altered, resource_type)})
+        except OSError as error:
+            logger.error("settings could not be written: %s", error)
+            failed.add(int(resource_type))
     try:
         with resources.topics.edit() as edit:
             for entry in _of_type(altered, ConfigResourceType.TOPIC):
@@ -116,6 +130,9 @@ def _of_type(altered: list[_Altered], resource_type: ConfigResourceType) -> list
 
 
 # ---------------------------------------------------------------- what is refused without a look at the settings
+
+NO_LISTS: Definitions = {}
+"""As in Kafka, nothing can be appended to the lists of a subscription."""
 
 _OF_THIS_BROKER = (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER, ConfigResourceType.CLIENT_METRICS)
 
@@ -141,32 +158,34 @@ def _check_name(resource_type: int, name: str) -> None:
         check_topic_name(name)
 
 
-def _refuse_configs_of_this_broker(resource: ResourceToAlter, resources: Resources) -> None:
-    """Refuse to change what is fixed while the broker runs, and what it doesn't have: loggers, client metrics."""
+def _check_configs_of_this_broker(resource: ResourceToAlter, resources: Resources) -> None:
+    """Refuse what is meant for another broker, and what this hasn't: loggers."""
     resource_type, name, configs = resource
     if resource_type == ConfigResourceType.BROKER:
         resources.check_broker(name, may_be_all=True)
-        _refuse_broker_configs(configs)
-    elif resource_type == ConfigResourceType.BROKER_LOGGER:
+        for config in configs:
+            if config.config_operation in (AlterConfigOp.APPEND, AlterConfigOp.SUBTRACT):
+                operation = AlterConfigOp(config.config_operation).name.lower()
+                message = f"Config value {operation} is not allowed for config key: {config.name}"
+                raise ResourceError(ErrorCode.INVALID_CONFIG, message)
+    else:
         resources.check_broker(name, may_be_all=False)
         if configs:
             raise ResourceError(ErrorCode.INVALID_CONFIG, f"Logger {configs[0].name} does not exist!")
-    elif configs:
-        message = f"Unknown client metrics configuration: {configs[0].name}"
-        raise ResourceError(ErrorCode.INVALID_REQUEST, message)
 
 
-def _refuse_broker_configs(configs: tuple[ConfigToAlter, ...]) -> None:
-    """Refuse to change settings of the broker; to take away what it hasn't of its own is no change."""
+def _check_subscription(resource: ResourceToAlter, resources: Resources) -> None:
+    """Refuse what no subscription can have, and more subscriptions than are kept."""
+    _, name, configs = resource
+    if not name:
+        raise ResourceError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
+    known = CLIENT_METRICS_DEFINITIONS
     for config in configs:
-        if config.config_operation in (AlterConfigOp.APPEND, AlterConfigOp.SUBTRACT):
-            operation = AlterConfigOp(config.config_operation).name.lower()
-            message = f"Config value {operation} is not allowed for config key: {config.name}"
-            raise ResourceError(ErrorCode.INVALID_CONFIG, message)
-    changed = [config.name for config in configs if config.config_operation != AlterConfigOp.DELETE]
-    if changed:
-        message = f"Cannot update these configs dynamically: [{', '.join(changed)}]"
-        raise ResourceError(ErrorCode.INVALID_REQUEST, message)
+        if config.name not in known and config.config_operation != AlterConfigOp.DELETE:
+            raise ResourceError(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {config.name}")
+    names = resources.client_metrics.names()
+    if len(names) >= SUBSCRIPTIONS_MAX and name not in names:
+        raise ResourceError(ErrorCode.POLICY_VIOLATION, f"There can be no more than {SUBSCRIPTIONS_MAX} subscriptions.")
 
 
 # ---------------------------------------------------------------- the change itself
@@ -188,7 +207,15 @@ def _altered(resource: ResourceToAlter, resources: Resources, *, replaces: bool)
         if resource_type == ConfigResourceType.GROUP:
             before = NO_CONFIGS if replaces else resources.groups.own(name)
             return checked_group_configs(_changed(configs, before, GROUP_DEFINITIONS), resources.config)
+        if resource_type == ConfigResourceType.BROKER:
+            before = NO_CONFIGS if replaces else resources.brokers.own(name)
+            return checked_broker_configs(_changed(configs, before, BROKER_DEFINITIONS))
+        if resource_type == ConfigResourceType.CLIENT_METRICS:
+            before = NO_CONFIGS if replaces else resources.client_metrics.own(name)
+            return checked_client_metrics(_changed(configs, before, NO_LISTS))
     except ConfigError as error:
+        if resource_type == ConfigResourceType.BROKER or isinstance(error, IntervalError):
+            raise ResourceError(ErrorCode.INVALID_REQUEST, str(error)) from None
         raise ResourceError(ErrorCode.INVALID_CONFIG, str(error)) from None
     return NO_CONFIGS
 

@@ -1,5 +1,5 @@
-"""The settings that topics and groups can have of their own, as Apache Kafka 4.4 defines them (``LogConfig``,
-``GroupConfig``), and what holds where they have none.
+"""What a setting is that things can have of their own, and those of topics as Apache Kafka 4.4 defines them
+(``LogConfig``), with what holds where they have none.
 
 A few of a topic's settings apply to what it holds (:mod:`groupcoord.broker.records.topic_data`); the others are kept
 and shown, and change nothing.
@@ -8,17 +8,19 @@ and shown, and change nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from attrs import field, fields_dict, frozen
 
 from groupcoord.config import Config, key_of, kind_of
-from groupcoord.config.group_settings import ConsumerGroupSettings, bounds_of_consumer_groups
 from groupcoord.config.settings import INT32_MAX, INT64_MAX, Choice, Flag, Kind, Number
 from groupcoord.errors import ConfigError
 from groupcoord.wire.config_messages import ConfigSource, ConfigSynonym, ConfigType
+
+Configs = Mapping[str, str]
+"""The settings that a thing has of its own, as text, by name."""
 
 
 @frozen
@@ -42,8 +44,39 @@ class ReplicaList:
 
 
 @frozen
+class FreeText:
+    """Any text: a kind of setting.
+
+    Attributes:
+        config_type: its type, as Kafka calls it.
+    """
+
+    config_type: ConfigType = ConfigType.STRING
+
+    def parse(self, key: str, raw: Any) -> Any:
+        """See :class:`~groupcoord.config.settings.Kind`."""
+        return raw
+
+    def check(self, key: str, value: object) -> None:
+        """See :class:`~groupcoord.config.settings.Kind`."""
+        if not isinstance(value, str):
+            raise ConfigError(f"setting {key!r} must be text, not {value!r}")
+
+    def text(self, value: str) -> str:
+        """See :class:`~groupcoord.config.settings.Kind`."""
+        return value
+
+
+class Layer(NamedTuple):
+    """Settings of a broker, and where they come from."""
+
+    configs: Configs
+    source: ConfigSource
+
+
+@frozen
 class Definition:
-    """One setting of a topic or a group.
+    """One setting of a topic, a group or a broker.
 
     Attributes:
         kind: what values it can have.
@@ -65,18 +98,26 @@ class Definition:
         """Its type, as Kafka calls it."""
         return type_of(self.kind)
 
-    def inherited(self, config: Config) -> tuple[str, tuple[ConfigSynonym, ...]]:
-        """Return what holds without a value of one's own, and the broker's settings that it comes from."""
+    def inherited(self, config: Config, layers: Sequence[Layer] = ()) -> tuple[str, tuple[ConfigSynonym, ...]]:
+        """Return what holds without a value of one's own, and the broker's settings that it comes from.
+
+        Args:
+            config: what the broker was started with.
+            layers: what was set since; the first counts.
+        """
+        usual = self.kind.text(self.default)
         if self.broker_key is None:
-            return self.kind.text(self.default), ()
-        default = ConfigSynonym(self.broker_key, self.kind.text(self.default), ConfigSource.DEFAULT)
-        attribute = self.broker_key.replace(".", "_")
+            return usual, ()
+        key = self.broker_key
+        synonyms = [ConfigSynonym(key, layer.configs[key], layer.source) for layer in layers if key in layer.configs]
+        attribute = key.replace(".", "_")
         value = getattr(config, attribute) if attribute in fields_dict(Config) else self.default
-        defaults = (default,) if self.tells_default else ()
-        if value == self.default:
-            return default.value, defaults
-        static = ConfigSynonym(self.broker_key, self.kind.text(value), ConfigSource.STATIC_BROKER)
-        return static.value, (static, *defaults)
+        if value != self.default:
+            synonyms.append(ConfigSynonym(key, self.kind.text(value), ConfigSource.STATIC_BROKER))
+        held = synonyms[0].value if synonyms else usual
+        if self.tells_default or value != self.default:
+            synonyms.append(ConfigSynonym(key, usual, ConfigSource.DEFAULT))
+        return held, tuple(synonyms)
 
 
 def type_of(kind: Kind) -> ConfigType:
@@ -90,54 +131,17 @@ def type_of(kind: Kind) -> ConfigType:
             return ConfigType.BOOLEAN
         case Choice():
             return ConfigType.STRING
-    return ConfigType.LIST
+    return getattr(kind, "config_type", ConfigType.LIST)
 
 
 Definitions = Mapping[str, Definition]
-Configs = Mapping[str, str]
-"""The settings that a topic or a group has of its own, as text, by name."""
 
 NO_CONFIGS: Configs = MappingProxyType({})
 
 
-def _by_name(*definitions: Definition) -> Definitions:
+def by_name(*definitions: Definition) -> Definitions:
+    """Return settings by their names."""
     return MappingProxyType({definition.name: definition for definition in definitions})
-
-
-def _of_group(name: str, *, is_internal: bool = False) -> Definition:
-    """Return the setting of a group that has the broker's setting's kind and default."""
-    attribute = f"group_{name}"
-    default = fields_dict(Config)[attribute].default
-    return Definition(key_of(name), kind_of(attribute), default, key_of(attribute), is_internal=is_internal)
-
-
-GROUP_DEFINITIONS = _by_name(
-    *(_of_group(f"consumer_{name}") for name in ConsumerGroupSettings._fields),
-    _of_group("consumer_assignor_offload_enable", is_internal=True),
-)
-
-
-def checked_group_configs(own: Configs, config: Config) -> Configs:
-    """Return the settings that a group shall have, all of them, as they are told.
-
-    Raises:
-        ConfigError: it can't have them.
-    """
-    told, values = _checked(own, GROUP_DEFINITIONS, "group")
-    for name, (lowest, highest) in bounds_of_consumer_groups(config).items():
-        key = key_of(f"consumer_{name}")
-        if key in values and not lowest <= values[key] <= highest:
-            raise ConfigError(f"{key} must be in the range {lowest} to {highest} inclusive.")
-    settings = consumer_group_settings(told, config)
-    if settings.heartbeat_interval_ms >= settings.session_timeout_ms:
-        raise ConfigError("consumer.session.timeout.ms must be greater than consumer.heartbeat.interval.ms")
-    return told
-
-
-def consumer_group_settings(own: Configs, config: Config) -> ConsumerGroupSettings:
-    """Return what holds for a group with these settings of its own."""
-    names = {key_of(f"consumer_{name}"): name for name in ConsumerGroupSettings._fields}
-    return ConsumerGroupSettings.of(config, {names[key]: int(text) for key, text in own.items() if key in names})
 
 
 def checked_topic_configs(own: Configs) -> Configs:
@@ -146,7 +150,7 @@ def checked_topic_configs(own: Configs) -> Configs:
     Raises:
         ConfigError: it can't have them.
     """
-    told, values = _checked(own, TOPIC_DEFINITIONS, "topic")
+    told, values = checked_values(own, TOPIC_DEFINITIONS, "topic")
     shortest, longest = (
         values.get(key, TOPIC_DEFINITIONS[key].default) for key in ("min.compaction.lag.ms", "max.compaction.lag.ms")
     )
@@ -163,8 +167,12 @@ def offsets_topic_configs(config: Config) -> Configs:
     return {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": segment_bytes}
 
 
-def _checked(own: Configs, definitions: Definitions, what: str) -> tuple[Configs, dict[str, Any]]:
-    """Return settings as they are told, and their values, if there are such settings and each may have its value."""
+def checked_values(own: Configs, definitions: Definitions, what: str) -> tuple[Configs, dict[str, Any]]:
+    """Return settings as they are told, and their values, if there are such settings and each may have its value.
+
+    Raises:
+        ConfigError: there are none of this name, or one can't have its value.
+    """
     told, values = {}, {}
     for name, text in own.items():
         definition = definitions.get(name)
@@ -197,7 +205,7 @@ def _of_broker(name: str, attribute: str, *, tells_default: bool = True) -> Defi
 _COMPRESSION = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 _TIMESTAMPS = ("CreateTime", "LogAppendTime")
 
-TOPIC_DEFINITIONS = _by_name(
+TOPIC_DEFINITIONS = by_name(
     _of_broker("cleanup.policy", "log_cleanup_policy"),
     Definition("compression.gzip.level", Number(1, 9, besides=-1), -1, "compression.gzip.level"),
     _int("compression.lz4.level", 9, 1, "compression.lz4.level", 17),

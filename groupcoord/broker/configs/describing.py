@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from groupcoord.broker.configs.definitions import TOPIC_DEFINITIONS, Definition
+from groupcoord.broker.configs.definitions import TOPIC_DEFINITIONS, Definition, Layer
 from groupcoord.broker.configs.resources import Resource, ResourceError, Resources, check_permission, is_known_type
 from groupcoord.broker.topics.registry import Topic, TopicError
 from groupcoord.config import Config
@@ -69,23 +69,23 @@ def _describe(wanted: ResourceToDescribe, resources: Resources, include_synonyms
 
 
 def _described(definition: Definition, resource: Resource, config: Config, include_synonyms: bool) -> DescribedConfig:
-    value, synonyms = definition.inherited(config)
+    value, synonyms = definition.inherited(config, resource.layers)
     own = resource.own.get(definition.name)
     if own is not None:
         value, synonyms = own, (ConfigSynonym(definition.name, own, resource.source), *synonyms)
     return DescribedConfig(
         definition.name,
         value,
-        resource.read_only,
+        resource.changeable is not None and definition.name not in resource.changeable,
         synonyms[0].source if synonyms else ConfigSource.DEFAULT,
         synonyms=synonyms if include_synonyms else (),
         config_type=definition.config_type,
     )
 
 
-def created_configs(topic: Topic, config: Config) -> tuple[CreatedTopicConfig, ...]:
-    """Return the settings of a new topic, as the answer of CreateTopics tells them."""
-    resource = Resource(TOPIC_DEFINITIONS, topic.configs, ConfigSource.TOPIC)
+def created_configs(topic: Topic, config: Config, layers: tuple[Layer, ...] = ()) -> tuple[CreatedTopicConfig, ...]:
+    """Return the settings of a new topic, as the answer of CreateTopics tells them; ``layers``: the broker's."""
+    resource = Resource(TOPIC_DEFINITIONS, topic.configs, ConfigSource.TOPIC, layers)
     described = [_described(definition, resource, config, False) for definition in TOPIC_DEFINITIONS.values()]
     return tuple(CreatedTopicConfig(told.name, told.value, False, told.config_source) for told in described)
 
@@ -93,7 +93,7 @@ def created_configs(topic: Topic, config: Config) -> tuple[CreatedTopicConfig, .
 def answer_list_config_resources(
     request: ListConfigResources, resources: Resources, permissions: Permissions = UNRESTRICTED
 ) -> ListConfigResourcesResponse:
-    """List what has settings: all topics, this broker, groups that have some of their own, no client metrics."""
+    """List what has settings: all topics, this broker, groups that have some of their own, subscriptions."""
     if not permissions.on_cluster(Operation.DESCRIBE_CONFIGS):
         return ListConfigResourcesResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     asked = dict.fromkeys(request.resource_types or ConfigResourceType)
@@ -104,7 +104,8 @@ def answer_list_config_resources(
         ConfigResourceType.TOPIC: [topic.name for topic in resources.topics],
         ConfigResourceType.BROKER: node,
         ConfigResourceType.BROKER_LOGGER: node,
-        ConfigResourceType.GROUP: resources.groups.group_ids(),
+        ConfigResourceType.GROUP: resources.groups.names(),
+        ConfigResourceType.CLIENT_METRICS: resources.client_metrics.names(),
     }
     listed = [
         ConfigResource(name, resource_type)

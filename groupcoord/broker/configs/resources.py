@@ -1,50 +1,30 @@
-"""What has settings that clients can ask for and change: topics, groups, and this broker.
+"""What has settings that clients can ask for and change: topics, groups, this broker, subscriptions to metrics.
 
-The rules are those of Apache Kafka 4.4 (``ConfigHelper``, ``ConfigAdminManager``, ``ConfigurationControlManager``). The
-broker's own settings are told, and can't be changed while it runs.
+The rules are those of Apache Kafka 4.4 (``ConfigHelper``, ``ConfigAdminManager``, ``ConfigurationControlManager``).
 """
 
 from __future__ import annotations
 
-from types import MappingProxyType
+from collections.abc import Callable
 
-from attrs import fields, frozen
+from attrs import evolve, frozen
 
-from groupcoord.broker.configs.definitions import (
-    GROUP_DEFINITIONS,
-    NO_CONFIGS,
-    TOPIC_DEFINITIONS,
-    Configs,
-    Definition,
-    Definitions,
+from groupcoord.broker.configs.brokers import (
+    ADVERTISED_LISTENERS,
+    ALL_BROKERS,
+    BROKER_DEFINITIONS,
+    DYNAMIC,
+    BrokerConfigs,
 )
+from groupcoord.broker.configs.client_metrics import CLIENT_METRICS_DEFINITIONS, ClientMetrics
+from groupcoord.broker.configs.definitions import NO_CONFIGS, TOPIC_DEFINITIONS, Configs, Definitions, Layer
+from groupcoord.broker.configs.group_definitions import GROUP_DEFINITIONS
 from groupcoord.broker.configs.groups import GroupConfigs
 from groupcoord.broker.topics.registry import TopicRegistry, check_topic_name
-from groupcoord.config import Config, key_of, kind_of
+from groupcoord.config import Config
 from groupcoord.core.front.authorization import Operation, Permissions
 from groupcoord.errors import ErrorCode, GroupcoordError
 from groupcoord.wire.config_messages import ConfigResourceType, ConfigSource
-
-_INTERNAL = (
-    "group_consumer_assignor_offload_enable",
-    "group_consumer_regex_refresh_interval_ms",
-    "records_enable",
-    "records_memory_max_bytes",
-)
-
-BROKER_DEFINITIONS: Definitions = MappingProxyType(
-    {
-        key_of(attribute.name): Definition(
-            key_of(attribute.name),
-            kind_of(attribute.name),
-            attribute.default,
-            key_of(attribute.name),
-            is_internal=attribute.name in _INTERNAL,
-        )
-        for attribute in fields(Config)
-    }
-)
-"""The broker's own settings: those of :class:`~groupcoord.config.Config`."""
 
 
 class ResourceError(GroupcoordError):
@@ -64,13 +44,15 @@ class Resource:
         definitions: the settings that it can have.
         own: those that it has of its own.
         source: what these are called.
-        read_only: none can be changed.
+        layers: what was set of the broker, for what it hasn't of its own.
+        changeable: those that can be changed; None: all.
     """
 
     definitions: Definitions
     own: Configs
     source: ConfigSource
-    read_only: bool = False
+    layers: tuple[Layer, ...] = ()
+    changeable: frozenset[str] | None = None
 
 
 @frozen
@@ -81,9 +63,17 @@ class Resources:
     node_id: int
     topics: TopicRegistry
     groups: GroupConfigs
+    brokers: BrokerConfigs
+    client_metrics: ClientMetrics
+    advertised: Callable[[], str]
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        """What was set of this broker since it was started; the first counts."""
+        return self.brokers.layers(self.node_id)
 
     def find(self, resource_type: int, name: str) -> Resource:
-        """Return a topic, a group, or this broker. There are neither loggers nor client metrics.
+        """Return a topic, a group, this broker, or a subscription to metrics of clients. There are no loggers.
 
         Raises:
             TopicError: INVALID_TOPIC_EXCEPTION.
@@ -96,20 +86,35 @@ class Resources:
                 if not name:
                     raise ResourceError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
                 return Resource(GROUP_DEFINITIONS, self.groups.own(name), ConfigSource.GROUP)
+            case ConfigResourceType.CLIENT_METRICS:
+                if not name:
+                    message = "Client metrics subscription name must not be empty"
+                    raise ResourceError(ErrorCode.INVALID_REQUEST, message)
+                return Resource(CLIENT_METRICS_DEFINITIONS, self.client_metrics.own(name), ConfigSource.CLIENT_METRICS)
             case ConfigResourceType.BROKER:
                 self.check_broker(name, may_be_all=True)
-                definitions = BROKER_DEFINITIONS if name else {}
-                return Resource(definitions, NO_CONFIGS, ConfigSource.STATIC_BROKER, read_only=True)
+                return self._broker() if name else self._all_brokers()
             case ConfigResourceType.BROKER_LOGGER:
                 self.check_broker(name, may_be_all=False)
         return Resource({}, NO_CONFIGS, ConfigSource.DEFAULT)
+
+    def _broker(self) -> Resource:
+        fixed = Layer({ADVERTISED_LISTENERS: self.advertised()}, ConfigSource.STATIC_BROKER)
+        own = self.brokers.own(str(self.node_id))
+        layers = self.brokers.of_all(), fixed
+        return Resource(BROKER_DEFINITIONS, own, ConfigSource.BROKER, layers, DYNAMIC)
+
+    def _all_brokers(self) -> Resource:
+        own = self.brokers.own(ALL_BROKERS)
+        definitions = {name: evolve(BROKER_DEFINITIONS[name], broker_key=None) for name in own}
+        return Resource(definitions, own, ConfigSource.ALL_BROKERS)
 
     def _topic(self, name: str) -> Resource:
         check_topic_name(name)
         topic = self.topics.get(name)
         if topic is None:
             raise ResourceError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-        return Resource(TOPIC_DEFINITIONS, topic.configs, ConfigSource.TOPIC)
+        return Resource(TOPIC_DEFINITIONS, topic.configs, ConfigSource.TOPIC, self.layers)
 
     def check_broker(self, name: str, *, may_be_all: bool) -> None:
         """Check that a broker's id is this broker's; "" stands for all of them.

@@ -10,11 +10,13 @@ and producing is refused, though answered: librdkafka fetches from no broker tha
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from groupcoord.broker.configs.definitions import TOPIC_DEFINITIONS
+from groupcoord.broker.configs.brokers import BROKER_DEFINITIONS, DEDUPE_BUFFER
+from groupcoord.broker.configs.definitions import TOPIC_DEFINITIONS, Layer
 from groupcoord.broker.limited_log import LimitedLog
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
 from groupcoord.clock import Clock
@@ -72,6 +74,7 @@ class TopicData:
         self._retention_due_ms = clock.now_ms() + config.log_retention_check_interval_ms
         self._to_retain: list[tuple[UUID, int]] = []
         self._settings: dict[UUID, tuple[Topic, TopicLogSettings]] = {}
+        self._layers: Sequence[Layer] = ()
 
     def _report(self, kind: str, line: str) -> None:
         self._lines.error(kind, self.clock.now_ms() / 1000, "%s", line)
@@ -132,12 +135,17 @@ class TopicData:
             delete_retention_ms=value("delete.retention.ms"),
             min_compaction_lag_ms=value("min.compaction.lag.ms"),
             max_compaction_lag_ms=value("max.compaction.lag.ms"),
-            dedupe_buffer_bytes=self.config.log_cleaner_dedupe_buffer_size,
+            dedupe_buffer_bytes=int(BROKER_DEFINITIONS[DEDUPE_BUFFER].inherited(self.config, self._layers)[0]),
         )
 
     def _text(self, topic: Topic, name: str) -> str:
         own = topic.configs.get(name)
-        return TOPIC_DEFINITIONS[name].inherited(self.config)[0] if own is None else own
+        return TOPIC_DEFINITIONS[name].inherited(self.config, self._layers)[0] if own is None else own
+
+    def use_broker_configs(self, layers: Sequence[Layer]) -> None:
+        """Let settings of the broker hold that were changed since it was started."""
+        self._layers = layers
+        self._settings.clear()
 
     def append_marker(self, name: str, partition_index: int, marker: TransactionMarker) -> ErrorCode:
         """Append the end of a transaction to the log of a partition; to one that is gone nothing, which is fine.

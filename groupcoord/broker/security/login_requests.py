@@ -8,13 +8,21 @@ from typing import TYPE_CHECKING
 
 from groupcoord.broker.answering import answers
 from groupcoord.broker.connection import Connection
+from groupcoord.broker.security.principals import ANONYMOUS
 from groupcoord.broker.security.sasl import Refusals
 from groupcoord.core.front.authorization import Permissions
 from groupcoord.errors import ErrorCode
 from groupcoord.wire import WireResponse
 from groupcoord.wire.login_messages import (
     AlterUserScramCredentials,
+    CreateDelegationToken,
+    CreateDelegationTokenResponse,
+    DelegationTokenResponse,
+    DescribeDelegationToken,
+    DescribeDelegationTokenResponse,
     DescribeUserScramCredentials,
+    ExpireDelegationToken,
+    RenewDelegationToken,
     SaslAuthenticate,
     SaslAuthenticateResponse,
     SaslHandshake,
@@ -78,3 +86,32 @@ class LoginRequests:
     ) -> WireResponse | None:
         """Tell who has which credentials."""
         return self._credentials.answer_describe(request, self._permissions_of(connection))
+
+    @answers(CreateDelegationToken)
+    def create_token(self, connection: Connection, request: CreateDelegationToken) -> WireResponse | None:
+        """Refuse to make a token."""
+        kind, _, name = str(connection.principal).partition(":")
+        owner = (request.owner_principal_type or kind, request.owner_principal_name or name)
+        return CreateDelegationTokenResponse(_token_refusal(connection), *owner, kind, name)
+
+    @answers(RenewDelegationToken, ExpireDelegationToken)
+    def change_token(
+        self, connection: Connection, request: RenewDelegationToken | ExpireDelegationToken
+    ) -> WireResponse | None:
+        """Refuse to let a token hold for longer, or shorter."""
+        return DelegationTokenResponse(_token_refusal(connection))
+
+    @answers(DescribeDelegationToken)
+    def describe_tokens(self, connection: Connection, request: DescribeDelegationToken) -> WireResponse | None:
+        """Refuse to describe tokens."""
+        return DescribeDelegationTokenResponse(_token_refusal(connection))
+
+
+def _token_refusal(connection: Connection) -> ErrorCode:
+    """Return why there are no tokens: as in a broker without ``delegation.token.secret.key``.
+
+    Who has not logged in is told first that tokens are not for everybody.
+    """
+    if str(connection.principal) == ANONYMOUS:
+        return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+    return ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED

@@ -147,6 +147,11 @@ class Security:
         """Have the clients of a listener told this node."""
         self._nodes.setdefault(listener, {})[node.node_id] = node
 
+    def advertised_listeners(self, node_id: int) -> str:
+        """Return where clients find a node, by listener, as ``advertised.listeners`` says it."""
+        told = ((name, nodes[node_id]) for name, nodes in self._nodes.items() if node_id in nodes)
+        return ",".join(f"{name}://{node.host}:{node.port}" for name, node in told)
+
     def connect(
         self, broker: RequestHandler, listener: str, client_host: str, principal: Principal, max_request_bytes: int
     ) -> Connection:

@@ -14,7 +14,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from groupcoord.broker.cluster.leadership import preferred_leader
-from groupcoord.broker.configs.definitions import Configs, checked_topic_configs
+from groupcoord.broker.configs.definitions import Configs, Layer, checked_topic_configs
 from groupcoord.broker.configs.describing import created_configs
 from groupcoord.broker.topics.registry import (
     MAX_PARTITIONS_PER_REQUEST,
@@ -61,6 +61,7 @@ def answer_create_topics(
     node_ids: Sequence[int],
     config: Config,
     permissions: Permissions = UNRESTRICTED,
+    layers: tuple[Layer, ...] = (),
 ) -> CreateTopicsResponse:
     """Create topics. A name that comes twice is refused, with one entry for all; as in Kafka, refusals come last."""
     asked = Counter(topic.name for topic in request.topics)
@@ -81,7 +82,7 @@ def answer_create_topics(
         config_error = permissions.topic_error(topic.name, Operation.DESCRIBE_CONFIGS)
         if config_error is not ErrorCode.NONE:
             return CreatedTopic(topic.name, ErrorCode.NONE, None, made.topic_id, topic_config_error_code=config_error)
-        told = created_configs(made, config)
+        told = created_configs(made, config, layers)
         return CreatedTopic(topic.name, ErrorCode.NONE, None, made.topic_id, made.partition_count, len(node_ids), told)
 
     def refused(topic: CreatableTopic, error: TopicError) -> CreatedTopic:

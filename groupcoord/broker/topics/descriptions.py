@@ -16,6 +16,8 @@ from groupcoord.core.java.hashing import string_sort_key
 from groupcoord.errors import ErrorCode
 from groupcoord.topic_logs.errors import FailedLogError
 from groupcoord.wire.cluster_messages import (
+    AlterReplicaLogDirs,
+    AlterReplicaLogDirsResponse,
     DescribeLogDirs,
     DescribeLogDirsResponse,
     DescribeTopicPartitions,
@@ -23,6 +25,8 @@ from groupcoord.wire.cluster_messages import (
     LogDir,
     LogDirPartition,
     LogDirTopic,
+    MovedPartition,
+    MovedTopic,
     PartitionCursor,
     TopicPartitionDescription,
     TopicPartitionsDescription,
@@ -118,7 +122,7 @@ def answer_describe_log_dirs(
         for wanted in paced(request.topics):
             asked.setdefault(wanted.topic, {}).update(dict.fromkeys(wanted.partitions))
     folder = data.topics.directory
-    log_dir = IN_MEMORY if folder is None else str(folder.absolute())
+    log_dir = _log_dir(data.topics)
     try:
         told = _log_sizes(asked, data)
         volume = None if folder is None else shutil.disk_usage(folder)
@@ -127,6 +131,41 @@ def answer_describe_log_dirs(
     if volume is None:
         return DescribeLogDirsResponse((LogDir(log_dir, told),))
     return DescribeLogDirsResponse((LogDir(log_dir, told, volume.total, volume.free),))
+
+
+def answer_alter_replica_log_dirs(
+    request: AlterReplicaLogDirs, topics: TopicRegistry, permissions: Permissions = UNRESTRICTED
+) -> AlterReplicaLogDirsResponse:
+    """Let partitions be in the one folder that there is; the last that is said of a partition counts, as in Kafka."""
+    is_allowed = permissions.on_cluster(Operation.ALTER)
+    here = _log_dir(topics)
+    wanted: dict[str, dict[int, str]] = {}
+    for folder in paced(request.dirs):
+        for named in paced(folder.topics):
+            wanted.setdefault(named.name, {}).update(dict.fromkeys(named.partitions, folder.path))
+
+    def error_of(name: str, index: int, path: str) -> ErrorCode:
+        topic = topics.get(name)
+        if not is_allowed:
+            return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        if path != here:
+            return ErrorCode.LOG_DIR_NOT_FOUND
+        is_known = topic is not None and topic.has_partition(index)
+        return ErrorCode.NONE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    return AlterReplicaLogDirsResponse(
+        tuple(
+            MovedTopic(
+                name,
+                tuple(MovedPartition(index, error_of(name, index, path)) for index, path in paced(list(paths.items()))),
+            )
+            for name, paths in paced(list(wanted.items()))
+        )
+    )
+
+
+def _log_dir(topics: TopicRegistry) -> str:
+    return IN_MEMORY if topics.directory is None else str(topics.directory.absolute())
 
 
 def _log_sizes(asked: dict[str, dict[int, None]], data: TopicData) -> tuple[LogDirTopic, ...]:

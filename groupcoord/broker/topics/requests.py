@@ -9,7 +9,6 @@ from groupcoord.broker.cluster.metadata import answer_metadata, topics_to_create
 from groupcoord.broker.cluster.nodes import Nodes
 from groupcoord.broker.configs.altering import altered_topics, answer_alter_configs, answer_incremental_alter_configs
 from groupcoord.broker.configs.describing import answer_describe_configs, answer_list_config_resources
-from groupcoord.broker.configs.groups import GroupConfigs
 from groupcoord.broker.configs.resources import Resources
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.notices import Notices
@@ -36,9 +35,8 @@ class TopicRequests:
 
     Args:
         config: the settings.
-        node_id: of the node that answers.
         data: the topics and what they hold.
-        group_configs: the settings that groups have of their own.
+        resources: everything that has settings.
         nodes: who leads what, and who is told of changes.
         notices: where settings without effect are told.
         permissions_of: returns what a connection's client may do.
@@ -48,9 +46,8 @@ class TopicRequests:
         self,
         *,
         config: Config,
-        node_id: int,
         data: TopicData,
-        group_configs: GroupConfigs,
+        resources: Resources,
         nodes: Nodes,
         notices: Notices,
         permissions_of: Callable[[Connection], Permissions],
@@ -61,7 +58,13 @@ class TopicRequests:
         self._nodes = nodes
         self._notices = notices
         self._permissions_of = permissions_of
-        self._resources = Resources(config, node_id, data.topics, group_configs)
+        self._resources = resources
+        self._apply_broker_configs()
+
+    def _apply_broker_configs(self) -> None:
+        """Have settings hold for topics that were changed in the broker; what nodes share has those of all brokers."""
+        is_sole, brokers = self._nodes.leadership.is_sole, self._resources.brokers
+        self._data.whole.use_broker_configs(brokers.layers(self._resources.node_id) if is_sole else (brokers.of_all(),))
 
     # ------------------------------------------------------------ topics
 
@@ -80,7 +83,10 @@ class TopicRequests:
         missing = topics_to_create(request, response) if auto_creates else []
         if missing:
             wanted = CreateTopics(tuple(CreatableTopic(name) for name in missing))
-            self._tell_created(answer_create_topics(wanted, self._topics, leadership.node_ids, self._config))
+            layers = self._resources.layers
+            self._tell_created(
+                answer_create_topics(wanted, self._topics, leadership.node_ids, self._config, layers=layers)
+            )
         return response
 
     @answers(CreateTopics)
@@ -88,7 +94,8 @@ class TopicRequests:
         """Make topics."""
         before = self._present([topic.name for topic in request.topics if topic.configs])
         node_ids, permissions = self._nodes.leadership.node_ids, self._permissions_of(connection)
-        response = answer_create_topics(request, self._topics, node_ids, self._config, permissions)
+        layers = self._resources.layers
+        response = answer_create_topics(request, self._topics, node_ids, self._config, permissions, layers)
         if not request.validate_only:
             self._tell_created(response)
             self._notices.topics_changed(before)
@@ -132,6 +139,7 @@ class TopicRequests:
         """Change settings, and leave those that are not named."""
         before = self._present(altered_topics(request))
         response = answer_incremental_alter_configs(request, self._resources, self._permissions_of(connection))
+        self._apply_broker_configs()
         self._notices.topics_changed(before)
         return response
 
@@ -140,6 +148,7 @@ class TopicRequests:
         """Change settings, and reset those that are not named."""
         before = self._present(altered_topics(request))
         response = answer_alter_configs(request, self._resources, self._permissions_of(connection))
+        self._apply_broker_configs()
         self._notices.topics_changed(before)
         return response
 

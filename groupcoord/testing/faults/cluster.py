@@ -10,6 +10,7 @@ from pathlib import Path
 from attrs import evolve
 
 from groupcoord.broker.broker import Broker
+from groupcoord.broker.configs.administered import Administered
 from groupcoord.broker.configs.groups import GroupConfigs
 from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.security.security import Security
@@ -198,6 +199,7 @@ class Cluster:
             store,
             topics,
             GroupConfigs(config, data_dir),
+            Administered(data_dir),
             open_transaction_log(data_dir),
             TopicData(config, self.clock, topics, directory),
             Security(self.clock, data_dir, self._secure, self._users),

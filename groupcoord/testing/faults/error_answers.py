@@ -58,6 +58,8 @@ from groupcoord.wire import cluster_messages as cluster
 from groupcoord.wire import config_messages as configs
 from groupcoord.wire import feature_messages as features
 from groupcoord.wire import login_messages as login
+from groupcoord.wire import quota_messages as quotas
+from groupcoord.wire import telemetry_messages as telemetry
 from groupcoord.wire import transaction_messages as transactions
 
 API_VERSIONS_KEY = 18
@@ -213,6 +215,16 @@ def _refuse_reassignments(
     return cluster.AlterPartitionReassignmentsResponse(topics, error)
 
 
+def _refuse_moves(request: cluster.AlterReplicaLogDirs, error: ErrorCode) -> cluster.AlterReplicaLogDirsResponse:
+    named = (topic for folder in request.dirs for topic in folder.topics)
+    return cluster.AlterReplicaLogDirsResponse(
+        tuple(
+            cluster.MovedTopic(topic.name, tuple(cluster.MovedPartition(index, error) for index in topic.partitions))
+            for topic in named
+        )
+    )
+
+
 _OF_THE_CLUSTER: dict[type, Refusal] = {
     cluster.DescribeCluster: lambda request, error: cluster.DescribeClusterResponse(error),
     cluster.DescribeTopicPartitions: lambda request, error: cluster.DescribeTopicPartitionsResponse(
@@ -223,7 +235,18 @@ _OF_THE_CLUSTER: dict[type, Refusal] = {
     cluster.AlterPartitionReassignments: _refuse_reassignments,
     cluster.ListPartitionReassignments: lambda request, error: cluster.ListPartitionReassignmentsResponse(error),
     cluster.DescribeQuorum: lambda request, error: cluster.DescribeQuorumResponse(error),
-    cluster.DescribeClientQuotas: lambda request, error: cluster.DescribeClientQuotasResponse(error),
+    cluster.AlterReplicaLogDirs: _refuse_moves,
+    cluster.UnregisterBroker: lambda request, error: cluster.MembershipResponse(error),
+    cluster.UnregisterController: lambda request, error: cluster.MembershipResponse(error),
+    cluster.AddRaftVoter: lambda request, error: cluster.MembershipResponse(error),
+    cluster.RemoveRaftVoter: lambda request, error: cluster.MembershipResponse(error),
+    features.UpdateFeatures: lambda request, error: features.UpdateFeaturesResponse(error),
+    quotas.DescribeClientQuotas: lambda request, error: quotas.DescribeClientQuotasResponse(error),
+    quotas.AlterClientQuotas: lambda request, error: quotas.AlterClientQuotasResponse(
+        tuple(quotas.AlteredQuotas(error, None, entry.entity) for entry in request.entries)
+    ),
+    telemetry.GetTelemetrySubscriptions: lambda request, error: telemetry.GetTelemetrySubscriptionsResponse(error),
+    telemetry.PushTelemetry: lambda request, error: telemetry.PushTelemetryResponse(error),
 }
 
 # ---------------------------------------------------------------- transactions
@@ -276,6 +299,10 @@ _OF_SECURITY: dict[type, Refusal] = {
     login.SaslAuthenticate: lambda request, error: login.SaslAuthenticateResponse(error),
     login.AlterUserScramCredentials: _refuse_changes,
     login.DescribeUserScramCredentials: lambda request, error: login.DescribeUserScramCredentialsResponse((), error),
+    login.CreateDelegationToken: lambda request, error: login.CreateDelegationTokenResponse(error),
+    login.RenewDelegationToken: lambda request, error: login.DelegationTokenResponse(error),
+    login.ExpireDelegationToken: lambda request, error: login.DelegationTokenResponse(error),
+    login.DescribeDelegationToken: lambda request, error: login.DescribeDelegationTokenResponse(error),
     acls.DescribeAcls: lambda request, error: acls.DescribeAclsResponse((), error),
     acls.CreateAcls: lambda request, error: acls.CreateAclsResponse((acls.AclResult(error),) * len(request.creations)),
     acls.DeleteAcls: lambda request, error: acls.DeleteAclsResponse(

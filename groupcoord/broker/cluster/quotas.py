@@ -1,0 +1,249 @@
+"""Quotas of clients, kept in one file of the data directory and described: nobody is throttled by them.
+
+Sources: ``ClientQuotaControlManager`` and ``ClientQuotaCache`` of Apache Kafka 4.4, as recorded.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from groupcoord.broker.json_file import DataFileError, JsonFile
+from groupcoord.config.settings import INT32_MAX, INT64_MAX
+from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
+from groupcoord.errors import ErrorCode, GroupcoordError
+from groupcoord.wire.pacing import paced
+from groupcoord.wire.quota_messages import (
+    AlterClientQuotas,
+    AlterClientQuotasResponse,
+    AlteredQuotas,
+    DescribeClientQuotas,
+    DescribeClientQuotasResponse,
+    DescribedQuotas,
+    QuotaComponent,
+    QuotaEntity,
+    QuotaMatch,
+    QuotaOperation,
+    QuotasToAlter,
+    QuotaValue,
+)
+
+FILE_NAME = "quotas.json"
+USER, CLIENT_ID, IP = "user", "client-id", "ip"
+TYPES = (USER, CLIENT_ID, IP)
+ENTITIES_MAX = 10_000
+"""So many entities have quotas, and no more."""
+
+CLUSTER_DENIED = "Cluster authorization failed."
+NOT_WRITTEN = "The quotas could not be written."
+
+Entity = Mapping[str, str | None]
+"""A name by type; None: whoever has no quota of its own."""
+
+_Key = tuple[tuple[str, str | None], ...]
+_Limits = dict[str, float]
+
+_WHOLE_AT_MOST = {
+    "producer_byte_rate": INT64_MAX,
+    "consumer_byte_rate": INT64_MAX,
+    "connection_creation_rate": INT32_MAX,
+}
+_LIMITS = frozenset(("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"))
+_LIMITS_OF_IPS = frozenset(("connection_creation_rate",))
+_HOST = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})*\.?|[0-9A-Fa-f:.]{2,45}")
+"""What can be an address or the name of a host; whether it has an address is not looked up."""
+
+
+class QuotaFileError(DataFileError):
+    """The file of quotas can't be read or does not hold what it should; the message names file and reason."""
+
+
+class _QuotaError(GroupcoordError):
+    """A change that can't be: the message that a client is answered with."""
+
+
+class Quotas:
+    """The quotas that there are.
+
+    Args:
+        directory: where ``quotas.json`` lies or will lie; None keeps everything in memory.
+
+    Raises:
+        QuotaFileError: the file is there but can't be read or does not hold quotas.
+    """
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self._file = JsonFile(directory, FILE_NAME, "quotas", QuotaFileError)
+        self._limits: dict[_Key, _Limits] = self._file.read(_parsed) or {}
+
+    def answer_describe(
+        self, request: DescribeClientQuotas, permissions: Permissions = UNRESTRICTED
+    ) -> DescribeClientQuotasResponse:
+        """Tell the quotas of the entities that match: each part that is asked for, and others if not ``strict``."""
+        if not permissions.on_cluster(Operation.DESCRIBE_CONFIGS):
+            return DescribeClientQuotasResponse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED)
+        seen: set[str] = set()
+        for component in paced(request.components):
+            refusal = _component_refusal(component, seen)
+            if refusal is not None:
+                return refusal
+            seen.add(component.entity_type)
+        if IP in seen and len(seen) > 1:
+            message = (
+                "Invalid entity filter component combination. IP filter component should not be used with user or "
+                "clientId filter component."
+            )
+            return DescribeClientQuotasResponse(ErrorCode.INVALID_REQUEST, message)
+        if request.strict and not request.components:
+            return DescribeClientQuotasResponse(ErrorCode.NONE, "", ())
+        found = [
+            DescribedQuotas(
+                tuple(QuotaEntity(*part) for part in entity),
+                tuple(QuotaValue(*limit) for limit in limits.items()),
+            )
+            for entity, limits in paced(list(self._limits.items()))
+            if _matches(dict(entity), request)
+        ]
+        return DescribeClientQuotasResponse(ErrorCode.NONE, "", tuple(found))
+
+    def answer_alter(
+        self, request: AlterClientQuotas, permissions: Permissions = UNRESTRICTED
+    ) -> AlterClientQuotasResponse:
+        """Change the quotas of each entity, all of its limits or none; one that comes again is passed over."""
+        changed: dict[_Key, _Limits] = {}
+        refused: dict[_Key, str] = {}
+        results = []
+        for entry in paced(request.entries):
+            entity = {part.entity_type: part.entity_name for part in entry.entity}
+            key = _key_of(entity)
+            if not permissions.on_cluster(Operation.ALTER_CONFIGS):
+                results.append(AlteredQuotas(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED, entry.entity))
+                continue
+            try:
+                if key in changed or len({operation.key for operation in entry.ops}) < len(entry.ops):
+                    told = ", ".join(f"{kind}={_told(name)}" for kind, name in entity.items())
+                    raise _QuotaError(f"Ignoring duplicate entity ClientQuotaEntity(entries={{{told}}})")
+                changed[key] = self._changed(entity, key, entry, changed)
+            except _QuotaError as error:
+                refused[key] = str(error)
+            results.append(AlteredQuotas(ErrorCode.NONE, None, tuple(QuotaEntity(*part) for part in key)))
+        if not request.validate_only:
+            try:
+                self._write(changed)
+            except OSError:
+                refused = dict.fromkeys(changed, NOT_WRITTEN)
+        return AlterClientQuotasResponse(_with_refusals(results, refused))
+
+    def _changed(self, entity: Entity, key: _Key, entry: QuotasToAlter, changed: Mapping[_Key, _Limits]) -> _Limits:
+        """Return the limits that an entity shall have."""
+        known = _check_entity(entity)
+        limits = dict(self._limits.get(key, {}))
+        for operation in paced(entry.ops):
+            if operation.remove:
+                limits.pop(operation.key, None)
+            else:
+                limits[operation.key] = _checked(operation, known)
+        if key not in self._limits and len(self._limits) + len(changed) >= ENTITIES_MAX:
+            raise _QuotaError(f"No more than {ENTITIES_MAX} entities can have quotas")
+        return limits
+
+    def _write(self, changed: Mapping[_Key, _Limits]) -> None:
+        limits = {key: of_key for key, of_key in {**self._limits, **changed}.items() if of_key}
+        if limits != self._limits:
+            self._file.write(lambda: {"quotas": [{"entity": dict(key), "limits": it} for key, it in limits.items()]})
+            self._limits = limits
+
+
+def _with_refusals(results: Iterable[AlteredQuotas], refused: Mapping[_Key, str]) -> tuple[AlteredQuotas, ...]:
+    """Return one result an entity, with what was refused first, as Kafka tells it."""
+    told: dict[_Key, AlteredQuotas] = {}
+    for result in results:
+        key = _key_of({part.entity_type: part.entity_name for part in result.entity})
+        if key in refused:
+            result = AlteredQuotas(ErrorCode.INVALID_REQUEST, refused[key], result.entity)
+        told[key] = result
+    return tuple(sorted(told.values(), key=lambda result: result.error_code is ErrorCode.NONE))
+
+
+def _key_of(entity: Entity) -> _Key:
+    return tuple(sorted(entity.items(), key=lambda part: part[0]))
+
+
+def _told(name: str | None) -> str:
+    return "<default>" if name is None else name
+
+
+def _check_entity(entity: Entity) -> frozenset[str]:
+    """Refuse what can't have quotas; return the limits that it can have."""
+    if not entity:
+        raise _QuotaError("Invalid empty client quota entity")
+    for kind, name in entity.items():
+        if kind not in TYPES:
+            raise _QuotaError(f"Unhandled client quota entity type: {kind}")
+        if name == "":
+            raise _QuotaError(f"Empty {kind} not supported")
+    if IP not in entity:
+        return _LIMITS
+    if len(entity) > 1:
+        raise _QuotaError("Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId")
+    address = entity[IP]
+    if address is not None and not _HOST.fullmatch(address):
+        raise _QuotaError(f"{address} is not a valid IP or resolvable host.")
+    return _LIMITS_OF_IPS
+
+
+def _checked(operation: QuotaOperation, known: frozenset[str]) -> float:
+    key, value, _ = operation
+    if key not in known:
+        raise _QuotaError(f"Invalid configuration key {key}")
+    if not math.isfinite(value):
+        raise _QuotaError(f"Quota {key} must be a finite number")
+    if value <= 0:
+        raise _QuotaError(f"Quota {key} must be greater than 0")
+    at_most = _WHOLE_AT_MOST.get(key)
+    if at_most is not None and value > at_most:
+        raise _QuotaError(f"Proposed value for {key} is too large for {'a LONG' if at_most > INT32_MAX else 'an INT'}.")
+    if at_most is not None and value != int(value):
+        raise _QuotaError(f"{key} cannot be a fractional value.")
+    return value
+
+
+def _matches(entity: Entity, request: DescribeClientQuotas) -> bool:
+    if request.strict and len(entity) != len(request.components):
+        return False
+    for entity_type, match_type, match in request.components:
+        if entity_type not in entity:
+            return False
+        if match_type != QuotaMatch.SPECIFIED and entity[entity_type] != match:
+            return False
+    return True
+
+
+def _component_refusal(component: QuotaComponent, seen: set[str]) -> DescribeClientQuotasResponse | None:
+    entity_type, match_type, match = component
+    error_code, message = ErrorCode.INVALID_REQUEST, None
+    if not entity_type:
+        message = "Invalid empty entity type."
+    elif entity_type in seen:
+        message = f"Entity type {entity_type} cannot appear more than once in the filter."
+    elif entity_type not in TYPES:
+        error_code, message = ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {entity_type}"
+    elif match_type == QuotaMatch.EXACT and match is None:
+        message = "Request specified MATCH_TYPE_EXACT, but set match string to null."
+    elif match_type in (QuotaMatch.DEFAULT, QuotaMatch.SPECIFIED) and match is not None:
+        message = f"Request specified MATCH_TYPE_{QuotaMatch(match_type).name}, but also specified a match string."
+    elif match_type not in list(QuotaMatch):
+        message = f"Unknown match type {match_type}"
+    return None if message is None else DescribeClientQuotasResponse(error_code, message)
+
+
+def _parsed(content: dict[str, Any]) -> dict[_Key, _Limits]:
+    return {
+        _key_of({str(kind): name for kind, name in entry["entity"].items()}): {
+            str(key): float(value) for key, value in entry["limits"].items()
+        }
+        for entry in content["quotas"]
+    }

@@ -1,0 +1,129 @@
+"""Metrics of clients (KIP-714): they are told what is wanted; what they send is checked, and not kept.
+
+Sources: ``ClientMetricsManager`` of Apache Kafka 4.4, as recorded.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable
+from uuid import UUID, uuid4
+
+from attrs import define
+
+from groupcoord.broker.configs.client_metrics import USUAL_MS, ClientMetrics
+from groupcoord.broker.connection import Connection
+from groupcoord.clock import Clock
+from groupcoord.config.settings import INT32_MAX
+from groupcoord.core.records import ZERO_UUID
+from groupcoord.errors import ErrorCode
+from groupcoord.wire.telemetry_messages import (
+    GetTelemetrySubscriptions,
+    GetTelemetrySubscriptionsResponse,
+    PushTelemetry,
+    PushTelemetryResponse,
+)
+
+ALL_METRICS = "*"
+CLIENTS_MAX = 16_384
+"""So many clients are remembered, as by Kafka; the one that was silent longest is forgotten first."""
+
+TELEMETRY_MAX_BYTES = 1_048_576
+ZSTD, LZ4, GZIP, SNAPPY = 4, 3, 1, 2
+ACCEPTED = (ZSTD, LZ4, GZIP, SNAPPY)
+
+
+@define
+class _Client:
+    subscription_id: int
+    interval_ms: int
+    asked_ms: int | None = None
+    pushed_ms: int | None = None
+    is_terminating: bool = False
+
+
+class Telemetry:
+    """Answers what clients ask about metrics.
+
+    Args:
+        metrics: what is wanted.
+        clock: where the time comes from.
+        new_id: makes ids of clients.
+    """
+
+    def __init__(self, metrics: ClientMetrics, clock: Clock, new_id: Callable[[], UUID] = uuid4) -> None:
+        self._metrics = metrics
+        self._clock = clock
+        self._new_id = new_id
+        self._clients: OrderedDict[UUID, _Client] = OrderedDict()
+
+    def answer_subscriptions(
+        self, request: GetTelemetrySubscriptions, connection: Connection
+    ) -> GetTelemetrySubscriptionsResponse:
+        """Tell a client what is wanted of it; who asks again too soon is told to wait."""
+        client_id = request.client_instance_id
+        if client_id == ZERO_UUID:
+            client_id = self._new_id()
+        wanted, interval_ms = self._wanted(client_id, connection)
+        subscription_id = _id_of(client_id, wanted, interval_ms)
+        now_ms = self._clock.now_ms()
+        client = self._clients.get(client_id)
+        if client is None or client.subscription_id != subscription_id:
+            client = _Client(subscription_id, interval_ms)
+        elif client.asked_ms is not None and now_ms - client.asked_ms < client.interval_ms:
+            return GetTelemetrySubscriptionsResponse(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+        client.asked_ms = now_ms
+        self._remember(client_id, client)
+        return GetTelemetrySubscriptionsResponse(
+            ErrorCode.NONE, client_id, subscription_id, ACCEPTED, interval_ms, TELEMETRY_MAX_BYTES, True, wanted
+        )
+
+    def answer_push(self, request: PushTelemetry) -> PushTelemetryResponse:
+        """Take a client's metrics, if it may send them now."""
+        return PushTelemetryResponse(self._error_of(request))
+
+    def _error_of(self, request: PushTelemetry) -> ErrorCode:
+        client = self._clients.get(request.client_instance_id)
+        now_ms = self._clock.now_ms()
+        if request.client_instance_id == ZERO_UUID:
+            return ErrorCode.INVALID_REQUEST
+        if client is None:
+            return ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+        if client.is_terminating:
+            return ErrorCode.INVALID_REQUEST
+        is_early = client.pushed_ms is not None and now_ms - client.pushed_ms < client.interval_ms
+        if is_early and not request.terminating:
+            return ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        client.is_terminating = request.terminating
+        client.pushed_ms = now_ms
+        if request.subscription_id != client.subscription_id:
+            return ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+        if request.compression_type and request.compression_type not in ACCEPTED:
+            return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        return ErrorCode.TELEMETRY_TOO_LARGE if len(request.metrics) > TELEMETRY_MAX_BYTES else ErrorCode.NONE
+
+    def _wanted(self, client_id: UUID, connection: Connection) -> tuple[tuple[str, ...], int]:
+        name, version = connection.software
+        client = {
+            "client_instance_id": str(client_id),
+            "client_id": connection.client_id,
+            "client_software_name": name,
+            "client_software_version": version,
+            "client_source_address": connection.client_host.removeprefix("/"),
+        }
+        found = [subscription for subscription in self._metrics.subscriptions if subscription.is_for(client)]
+        metrics = dict.fromkeys(metric for subscription in found for metric in subscription.metrics)
+        wanted = (ALL_METRICS,) if ALL_METRICS in metrics else tuple(metrics)
+        return wanted, min((subscription.interval_ms for subscription in found), default=USUAL_MS)
+
+    def _remember(self, client_id: UUID, client: _Client) -> None:
+        self._clients[client_id] = client
+        self._clients.move_to_end(client_id)
+        if len(self._clients) > CLIENTS_MAX:
+            self._clients.popitem(last=False)
+
+
+def _id_of(client_id: UUID, wanted: tuple[str, ...], interval_ms: int) -> int:
+    """Return an id that changes when something else is wanted of a client."""
+    return zlib.crc32(f"{client_id} {interval_ms} {','.join(wanted)}".encode()) & INT32_MAX

@@ -1,0 +1,25 @@
+"""What administrators have set of the cluster: settings of brokers, quotas, subscriptions to metrics of clients."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from groupcoord.broker.cluster.quotas import Quotas
+from groupcoord.broker.configs.brokers import BrokerConfigs
+from groupcoord.broker.configs.client_metrics import ClientMetrics
+
+
+class Administered:
+    """What was set, each kind in a file of its own.
+
+    Args:
+        directory: where the files lie or will lie; None keeps everything in memory.
+
+    Raises:
+        DataFileError: one of the files can't be read or does not hold what it should.
+    """
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self.brokers = BrokerConfigs(directory)
+        self.client_metrics = ClientMetrics(directory)
+        self.quotas = Quotas(directory)

@@ -1,0 +1,131 @@
+"""A broker's settings, and those that were changed while it ran (KIP-226): they hold at once, and after a restart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import MappingProxyType
+
+from attrs import evolve, fields
+
+from groupcoord.broker.configs.definitions import (
+    TOPIC_DEFINITIONS,
+    Configs,
+    Definition,
+    Definitions,
+    FreeText,
+    Layer,
+    checked_values,
+)
+from groupcoord.broker.configs.kept import KeptConfigs
+from groupcoord.broker.json_file import DataFileError, JsonFile
+from groupcoord.config import Config, key_of, kind_of
+from groupcoord.config.settings import INT32_MAX, INT64_MAX, Number
+from groupcoord.errors import ConfigError
+from groupcoord.wire.config_messages import ConfigSource, ConfigType
+
+FILE_NAME = "broker-configs.json"
+ALL_BROKERS = ""
+"""What the settings are kept under that hold for every broker that has none of its own."""
+
+ADVERTISED_LISTENERS = "advertised.listeners"
+CLEANER_THREADS = "log.cleaner.threads"
+DEDUPE_BUFFER = "log.cleaner.dedupe.buffer.size"
+
+_INTERNAL = (
+    "group_consumer_assignor_offload_enable",
+    "group_consumer_regex_refresh_interval_ms",
+    "records_enable",
+    "records_memory_max_bytes",
+)
+
+
+def _own() -> dict[str, Definition]:
+    """Return the settings of :class:`~groupcoord.config.Config`."""
+    return {
+        key_of(attribute.name): Definition(
+            key_of(attribute.name),
+            kind_of(attribute.name),
+            attribute.default,
+            key_of(attribute.name),
+            is_internal=attribute.name in _INTERNAL,
+        )
+        for attribute in fields(Config)
+    }
+
+
+def _of_topics() -> dict[str, Definition]:
+    """Return the settings that hold for topics without any of their own."""
+    return {
+        definition.broker_key: evolve(definition, name=definition.broker_key)
+        for definition in TOPIC_DEFINITIONS.values()
+        if definition.broker_key is not None
+    }
+
+
+THROTTLES = (
+    "follower.replication.throttled.rate",
+    "leader.replication.throttled.rate",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
+)
+"""Set by who moves partitions, and kept: what is on every node need not be moved."""
+
+BROKER_DEFINITIONS: Definitions = MappingProxyType(
+    {
+        **_of_topics(),
+        **_own(),
+        # Compaction is done by the one thread there is, in slices.
+        CLEANER_THREADS: Definition(CLEANER_THREADS, Number(1, INT32_MAX), 1, CLEANER_THREADS),
+        **{name: Definition(name, Number(0, INT64_MAX), INT64_MAX, name, is_internal=True) for name in THROTTLES},
+        ADVERTISED_LISTENERS: Definition(
+            ADVERTISED_LISTENERS, FreeText(ConfigType.LIST), "", ADVERTISED_LISTENERS, tells_default=False
+        ),
+    }
+)
+"""What a broker tells of its settings."""
+
+DYNAMIC = frozenset((*_of_topics(), CLEANER_THREADS, DEDUPE_BUFFER, *THROTTLES)) - {"min.insync.replicas"}
+"""The settings that can be changed while a broker runs; with ELR, the number of replicas in sync is none of them."""
+
+
+class BrokerConfigFileError(DataFileError):
+    """The file of brokers' settings can't be read or does not hold what it should; the message names both."""
+
+
+def checked_broker_configs(own: Configs) -> Configs:
+    """Return the settings that a broker shall have of its own, all of them, as they are told.
+
+    Raises:
+        ConfigError: it can't have them.
+    """
+    fixed = [name for name in own if name not in DYNAMIC]
+    if fixed:
+        raise ConfigError(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
+    return checked_values(own, BROKER_DEFINITIONS, "broker")[0]
+
+
+class BrokerConfigs(KeptConfigs):
+    """What brokers have of their own settings, by their ids.
+
+    Args:
+        directory: where ``broker-configs.json`` lies or will lie; None keeps everything in memory.
+
+    Raises:
+        BrokerConfigFileError: the file is there but can't be read or does not hold settings of brokers.
+    """
+
+    def __init__(self, directory: Path | None = None) -> None:
+        super().__init__(JsonFile(directory, FILE_NAME, "settings of brokers", BrokerConfigFileError), "brokers")
+
+    def of_all(self) -> Layer:
+        """Return what holds for every broker that has nothing of its own."""
+        return Layer(self.own(ALL_BROKERS), ConfigSource.ALL_BROKERS)
+
+    def layers(self, node_id: int) -> tuple[Layer, ...]:
+        """Return what was set while a broker ran; the first that has a setting counts."""
+        return Layer(self.own(str(node_id)), ConfigSource.BROKER), self.of_all()
+
+    def _set(self, own: dict[str, Configs]) -> None:
+        try:
+            super()._set({str(name): checked_broker_configs(configs) for name, configs in own.items()})
+        except ConfigError as error:
+            raise BrokerConfigFileError(str(error)) from None

@@ -1,0 +1,173 @@
+"""The settings that groups can have of their own, as Apache Kafka 4.4 defines them (``GroupConfig``).
+
+Those of consumer groups apply; those of share groups and of streams groups are kept and told.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+from attrs import fields_dict, frozen
+
+from groupcoord.broker.configs.definitions import Configs, Definition, Definitions, FreeText, by_name, checked_values
+from groupcoord.config import Config, key_of, kind_of
+from groupcoord.config.group_settings import ConsumerGroupSettings, bounds_of_consumer_groups
+from groupcoord.config.settings import INT32_MAX, INT64_MAX, Choice, Flag, Kind, Names, Number
+from groupcoord.errors import ConfigError
+from groupcoord.wire.config_messages import ConfigType
+
+
+@frozen
+class OffsetReset:
+    """Where a share group begins: ``earliest``, ``latest``, or a time ago (KIP-932): a kind of setting."""
+
+    _PATTERN = re.compile(
+        r"earliest|latest|by_duration:P(?=.)(?:\d+D)?(?:T(?=.)(?:\d+H)?(?:\d+M)?(?:\d+(?:\.\d{1,9})?S)?)?",
+        re.IGNORECASE,
+    )
+    config_type: ConfigType = ConfigType.STRING
+
+    def parse(self, key: str, raw: Any) -> Any:
+        """See :class:`~groupcoord.config.settings.Kind`."""
+        return raw.strip() if isinstance(raw, str) else raw
+
+    def check(self, key: str, value: object) -> None:
+        """See :class:`~groupcoord.config.settings.Kind`."""
+        if not isinstance(value, str) or not self._PATTERN.fullmatch(value):
+            raise ConfigError(
+                f"Invalid value `{value}` for configuration {key}. The value must be either 'earliest', 'latest' or of "
+                "the format 'by_duration:<PnDTnHnMn.nS>'."
+            )
+
+    def text(self, value: str) -> str:
+        """See :class:`~groupcoord.config.settings.Kind`."""
+        return value
+
+
+class _Bounds(NamedTuple):
+    """What values the broker lets groups have."""
+
+    at_least: int | None
+    at_most: int | None
+
+    def check(self, key: str, value: int) -> None:
+        lowest, highest = self
+        if (lowest is None or value >= lowest) and (highest is None or value <= highest):
+            return
+        if lowest is not None and highest is not None:
+            raise ConfigError(f"{key} must be in the range {lowest} to {highest} inclusive.")
+        bound = f"greater than or equal to {lowest}" if highest is None else f"less than or equal to {highest}"
+        raise ConfigError(f"{key} must be {bound}")
+
+
+def _of_config(name: str, *, is_internal: bool = False) -> Definition:
+    """Return the setting of a group that has the broker's setting's kind and default."""
+    attribute = f"group_{name}"
+    default = fields_dict(Config)[attribute].default
+    return Definition(key_of(name), kind_of(attribute), default, key_of(attribute), is_internal=is_internal)
+
+
+def _of_broker(name: str, kind: Kind, default: Any, *, is_internal: bool = False) -> Definition:
+    return Definition(name, kind, default, f"group.{name}", is_internal=is_internal)
+
+
+def _plain(name: str, kind: Kind, default: Any) -> Definition:
+    """Return the setting of a group that brokers call the same."""
+    return Definition(name, kind, default, name)
+
+
+def _int(at_least: int, at_most: int = INT32_MAX) -> Number:
+    return Number(at_least, at_most)
+
+
+_CONSUMER = (
+    *(_of_config(f"consumer_{name}") for name in ConsumerGroupSettings._fields),
+    _of_config("consumer_assignor_offload_enable", is_internal=True),
+)
+_SHARE = (
+    _plain("errors.deadletterqueue.copy.record.enable", Flag(), False),
+    _plain("errors.deadletterqueue.topic.name", FreeText(), ""),
+    _of_broker("share.assignment.interval.ms", _int(0), 1_000),
+    _of_broker("share.assignor.offload.enable", Flag(), True, is_internal=True),
+    _plain("share.auto.offset.reset", OffsetReset(), "latest"),
+    _of_broker("share.delivery.count.limit", _int(2), 5),
+    _of_broker("share.heartbeat.interval.ms", _int(1), 5_000),
+    _plain("share.isolation.level", Choice(("read_committed", "read_uncommitted")), "read_uncommitted"),
+    _of_broker("share.partition.max.record.locks", _int(100), 2_000),
+    _of_broker("share.record.lock.duration.ms", _int(1_000), 30_000),
+    _plain("share.renew.acknowledge.enable", Flag(), True),
+    _of_broker("share.session.timeout.ms", _int(1), 45_000),
+)
+STREAMS_ASSIGNORS = ("sticky",)
+_STREAMS = (
+    _of_broker("streams.acceptable.recovery.lag", Number(0, INT64_MAX), 10_000, is_internal=True),
+    _of_broker("streams.assignment.interval.ms", _int(0), 1_000),
+    Definition("streams.assignor.name", FreeText(), "sticky", "group.streams.assignors"),
+    _of_broker("streams.assignor.offload.enable", Flag(), True, is_internal=True),
+    _of_broker("streams.heartbeat.interval.ms", _int(1), 5_000),
+    _of_broker("streams.initial.rebalance.delay.ms", _int(0), 3_000),
+    _of_broker("streams.num.standby.replicas", _int(0), 0),
+    _of_broker("streams.num.warmup.replicas", _int(0), 2, is_internal=True),
+    _of_broker("streams.rack.aware.assignment.tags", Names(may_be_empty=True), ()),
+    _of_broker("streams.session.timeout.ms", _int(1), 45_000),
+    _of_broker("streams.task.offset.interval.ms", _int(1), 60_000, is_internal=True),
+)
+
+GROUP_DEFINITIONS: Definitions = by_name(*_CONSUMER, *_SHARE, *_STREAMS)
+
+_BOUNDS = {
+    "share.assignment.interval.ms": _Bounds(0, 15_000),
+    "share.delivery.count.limit": _Bounds(2, 10),
+    "share.heartbeat.interval.ms": _Bounds(5_000, 15_000),
+    "share.partition.max.record.locks": _Bounds(100, 4_000),
+    "share.record.lock.duration.ms": _Bounds(15_000, 60_000),
+    "share.session.timeout.ms": _Bounds(45_000, 60_000),
+    "streams.assignment.interval.ms": _Bounds(0, 15_000),
+    "streams.heartbeat.interval.ms": _Bounds(5_000, 15_000),
+    "streams.num.standby.replicas": _Bounds(None, 2),
+    "streams.num.warmup.replicas": _Bounds(None, 20),
+    "streams.session.timeout.ms": _Bounds(45_000, 60_000),
+    "streams.task.offset.interval.ms": _Bounds(15_000, None),
+}
+"""The defaults of the broker's ``group.share.min…`` and ``group.streams.max…``, which are no settings here."""
+
+_KINDS = ("consumer", "share", "streams")
+
+
+def checked_group_configs(own: Configs, config: Config) -> Configs:
+    """Return the settings that a group shall have, all of them, as they are told.
+
+    Raises:
+        ConfigError: it can't have them.
+    """
+    told, values = checked_values(own, GROUP_DEFINITIONS, "group")
+    of_consumers = {
+        key_of(f"consumer_{name}"): _Bounds(*bounds) for name, bounds in bounds_of_consumer_groups(config).items()
+    }
+    for key, bounds in {**of_consumers, **_BOUNDS}.items():
+        if key in values:
+            bounds.check(key, values[key])
+    assignor = values.get("streams.assignor.name", STREAMS_ASSIGNORS[0])
+    if assignor not in STREAMS_ASSIGNORS:
+        known = ", ".join(STREAMS_ASSIGNORS)
+        raise ConfigError(
+            f"streams.assignor.name '{assignor}' is not a registered task assignor. "
+            f"Registered assignors are: [{known}]."
+        )
+    if values.get("errors.deadletterqueue.topic.name", "").startswith("__"):
+        raise ConfigError("errors.deadletterqueue.topic.name: DLQ topic name must not start with '__'")
+    for kind in _KINDS:
+        session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
+        session_ms, heartbeat_ms = (
+            values.get(key, int(GROUP_DEFINITIONS[key].inherited(config)[0])) for key in (session, heartbeat)
+        )
+        if heartbeat_ms >= session_ms:
+            raise ConfigError(f"{session} must be greater than {heartbeat}")
+    return told
+
+
+def consumer_group_settings(own: Configs, config: Config) -> ConsumerGroupSettings:
+    """Return what holds for a group with these settings of its own."""
+    names = {key_of(f"consumer_{name}"): name for name in ConsumerGroupSettings._fields}
+    return ConsumerGroupSettings.of(config, {names[key]: int(text) for key, text in own.items() if key in names})

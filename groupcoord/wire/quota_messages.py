@@ -1,0 +1,106 @@
+"""Requests and responses about quotas of clients (KIP-546): no bytes, no versions."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from attrs import define, frozen
+
+from groupcoord.errors import ErrorCode
+
+
+class QuotaMatch(IntEnum):
+    """How the name of a quota's entity is asked for, by Kafka's numbers."""
+
+    EXACT = 0
+    DEFAULT = 1
+    SPECIFIED = 2
+
+
+class QuotaComponent(NamedTuple):
+    """One part of a question for quotas: ``match_type`` is a :class:`QuotaMatch`, or an unknown number."""
+
+    entity_type: str
+    match_type: int
+    match: str | None
+
+
+@define
+class DescribeClientQuotas:
+    """Ask for quotas (API key 48, KIP-546)."""
+
+    components: tuple[QuotaComponent, ...]
+    strict: bool = False
+
+
+class QuotaEntity(NamedTuple):
+    """Whom a quota is for, or one part of that; ``entity_name`` None: whoever has no quota of its own."""
+
+    entity_type: str
+    entity_name: str | None
+
+
+class QuotaValue(NamedTuple):
+    """One limit."""
+
+    key: str
+    value: float
+
+
+class DescribedQuotas(NamedTuple):
+    """The limits of one entity."""
+
+    entity: tuple[QuotaEntity, ...]
+    values: tuple[QuotaValue, ...]
+
+
+@frozen
+class DescribeClientQuotasResponse:
+    """The quotas, or None and why they aren't told."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+    entries: tuple[DescribedQuotas, ...] | None = None
+
+
+class QuotaOperation(NamedTuple):
+    """A limit that shall be, or (``remove``) shall go."""
+
+    key: str
+    value: float
+    remove: bool
+
+
+class QuotasToAlter(NamedTuple):
+    """One entity, and what to do with its limits."""
+
+    entity: tuple[QuotaEntity, ...]
+    ops: tuple[QuotaOperation, ...]
+
+
+@define
+class AlterClientQuotas:
+    """Change quotas (API key 49), or only say what would happen."""
+
+    entries: tuple[QuotasToAlter, ...]
+    validate_only: bool = False
+
+
+class AlteredQuotas(NamedTuple):
+    """What became of one entity's limits."""
+
+    error_code: ErrorCode
+    error_message: str | None
+    entity: tuple[QuotaEntity, ...]
+
+
+@frozen
+class AlterClientQuotasResponse:
+    """One entry for each entity."""
+
+    entries: tuple[AlteredQuotas, ...]
+
+
+QuotaRequest = DescribeClientQuotas | AlterClientQuotas
+QuotaResponse = DescribeClientQuotasResponse | AlterClientQuotasResponse
