@@ -4,6 +4,7 @@
 an order that is booked again: at least once, never less. Server and services run in the test's process; only the one
 that is killed has a process of its own, which is killed as processes are.
 
+    pip install '.[serve]' pytest aiokafka
     pytest examples/aiokafka_service_test.py
 """
 

@@ -1,6 +1,6 @@
 """A consumer on asyncio that joins a group of real ones, on a real broker or on ``groupcoord serve``.
 
-    pip install 'groupcoord[wire]'
+    pip install '.[wire]'
     python examples/asyncio_member.py 127.0.0.1:9092 my-group my-topic --set partition.assignment.strategy=range
     python examples/asyncio_member.py 127.0.0.1:9092 my-group my-topic --set group.protocol=consumer
 

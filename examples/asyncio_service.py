@@ -4,6 +4,7 @@ The coordinator runs inside the service's event loop, with real timers and witho
 every request something to await. Progress is committed after every item, so whoever takes a shard over starts at the
 first item that isn't known to be done.
 
+    pip install .
     python examples/asyncio_service.py
 """
 

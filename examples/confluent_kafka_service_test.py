@@ -3,6 +3,7 @@
 ``OrderService`` is the code under test: each one is a thread with a consumer. It books each order and then commits. The
 tests go through both protocols of groups, the classic one and that of KIP-848: one setting of the service.
 
+    pip install '.[serve]' pytest confluent-kafka
     pytest examples/confluent_kafka_service_test.py
 """
 

@@ -4,6 +4,7 @@ A crew of workers shares the rooms of a house. Each worker connects, joins the g
 one is made leader and deals the rooms out. The host below is all the embedding there is: requests in, answers out; the
 timers are ``AsyncCoordinator``'s. Any program can talk to it, in any language, without a Kafka client.
 
+    pip install .
     python examples/embed_in_30_lines.py
 """
 

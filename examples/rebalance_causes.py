@@ -1,8 +1,9 @@
 """Why groups rebalanced, from a broker's own files: how often for which cause, and each rebalance with its evidence.
 
+    pip install '.[wire]'
     python examples/rebalance_causes.py /var/lib/kafka/data
 
-It needs ``groupcoord[wire]`` and no JVM. ``groupcoord dump --history`` prints the same and more.
+It needs no JVM. ``groupcoord dump --history`` prints the same and more.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ records are there together or not at all. The program runs a group, is "killed" 
 file again and finds the group and its offsets where they were. A ready store over SQLite, which compacts and has one
 owner at a time, is in ``groupcoord.storage.sql``.
 
+    pip install .
     python examples/sqlite_log_store.py [FILE]
 """
 

@@ -4,6 +4,7 @@
 die and come back over the store while appends fail and the process is killed, and compares what the coordinator knows
 with what the store has kept. ``docs/testing.md`` shows what that looks like when it finds something.
 
+    pip install '.[testing]' pytest
     pytest examples/sqlite_log_store_test.py
 """
 

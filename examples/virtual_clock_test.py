@@ -4,6 +4,7 @@ The code under test is ``Reader``: it decides where to start reading. A group th
 lost its offsets (``offsets.retention.minutes``), and then ``Reader`` has to start at the beginning, not at the end. The
 last test shows how a silent member is dropped after exactly its session time-out.
 
+    pip install . pytest
     pytest examples/virtual_clock_test.py       (or: python examples/virtual_clock_test.py)
 """
 

@@ -2,6 +2,7 @@
 //
 // BookOrders is the code under test. It books each order and commits it, and tries a commit again that was refused.
 //
+//	pip install '.[serve]'                                    (in the checkout)
 //	GROUPCOORD=../../.venv/bin/groupcoord go test ./...     (in examples/franz_go_service)
 package service
 

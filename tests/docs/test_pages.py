@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from tests.tables import as_one_test
 
-from .markdown import DOCS, PAGES, blocks, links, prose, run_page
+from .markdown import DOCS, PAGES, ROOT, blocks, links, prose, run_page
 
 EXECUTED = (
     "tutorial.md",
@@ -54,6 +55,10 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert anchor in anchors(path), f"{page.name} links to {link}"
 
 
+INSTALL = re.compile(r"pip install (?:-q )?(?:-e )?(?:\.|'\.\[([\w,]+)\]')(?=[\s`])")
+WITHOUT_INSTALLING = ("design", "gaps")
+"""What nobody reads to run something."""
+
 SENTENCE_END = re.compile(r"(?<![.\d])[.!?] [A-Z`]")
 
 
@@ -63,6 +68,22 @@ def test_a_line_holds_one_sentence() -> None:
     found = {page.name: [line for line in prose(page) if SENTENCE_END.search(line)] for page in pages}
 
     assert {name: lines for name, lines in found.items() if lines} == {}
+
+
+def test_what_runs_says_how_to_install_it() -> None:
+    """Pages with commands or Python, and examples, have a line that works in a checkout, with extras that there are."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    pages = [
+        page for page in PAGES if page.stem not in WITHOUT_INSTALLING and (blocks(page, "python") or blocks(page, "sh"))
+    ]
+    found = {
+        path.name: INSTALL.findall(path.read_text("utf-8"))
+        for path in [*pages, *(ROOT / "examples").glob("*.py"), *(ROOT / "examples").glob("*/*.go")]
+    }
+
+    assert {name for name, lines in found.items() if not lines} == set()
+    named = {extra for lines in found.values() for line in lines for extra in line.split(",") if extra}
+    assert named <= extras.keys()
 
 
 def anchors(page: Path) -> set[str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from groupcoord.conformance.free_ports import FreePorts
+from tests.pytest_runs import WITHOUT_HYPOTHESIS, run_pytest
 
 from .markdown import ROOT, Block, blocks
 
@@ -79,13 +80,45 @@ def served(port: str, cwd: Path) -> Iterator[None]:
         process.communicate(timeout=START_TIMEOUT_S)
 
 
-STAND_ALONE = [block for block in PYTHON_BLOCKS if PORT not in block.code]
+FIXTURE = "groupcoord_server"
+STAND_ALONE = [block for block in PYTHON_BLOCKS if PORT not in block.code and FIXTURE not in block.code]
 
 
 @pytest.mark.parametrize("block", STAND_ALONE, ids=lambda block: block.heading)
 def test_examples_print_what_is_printed(block: Block, tmp_path: Path) -> None:
     """An example is a whole program, and its output is the one below it."""
     assert run_block(block, tmp_path) == expected_output(block)
+
+
+def test_the_first_example_passes(tmp_path: Path) -> None:
+    """What most readers want comes first: a test with a broker in it, which passes under pytest as printed."""
+    assert FIXTURE in PYTHON_BLOCKS[0].code
+    path = tmp_path / "test_page.py"
+    path.write_text(PYTHON_BLOCKS[0].code, "utf-8")
+    status, output = run_pytest(path, *WITHOUT_HYPOTHESIS, cwd=tmp_path)
+
+    assert status == 0, output
+    assert "1 passed" in output
+
+
+@pytest.mark.parametrize(
+    ("command", "changed", "made"),
+    [
+        ("groupcoord analyze", {}, "results/report.html"),
+        ("groupcoord simulate", {"20": "1"}, "simulation.html"),
+    ],
+)
+def test_pages_are_made_as_shown(tmp_path: Path, command: str, changed: dict[str, str], made: str) -> None:
+    """The commands above the pictures make a page; of the simulation's seeds one is enough here."""
+    for folder in ("tests", "examples"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
+    words = [changed.get(word, word) for word in shell_words(command)]
+    done = subprocess.run(
+        words, cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT_S, stdin=subprocess.DEVNULL
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / made).read_text("utf-8").startswith("<!doctype html>")
 
 
 def test_a_client_joins_the_server(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 //
 // BookOrders is the code under test. It books each order and commits it, and goes on when a commit fails.
 //
+//     pip install '.[serve]'                                (in the checkout)
 //     GROUPCOORD=../../.venv/bin/groupcoord mvn -q test     (in examples/java_service)
 package service;
 
