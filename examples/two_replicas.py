@@ -1,5 +1,6 @@
 """A service that hands out shards, in two replicas: one coordinates, the other stands by, the log is in PostgreSQL.
 
+    pip install '.[postgres]'
     python examples/two_replicas.py postgresql://user@host/database 8081 &
     python examples/two_replicas.py postgresql://user@host/database 8082 &
     curl -i localhost:8081/ready
