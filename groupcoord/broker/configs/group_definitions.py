@@ -100,6 +100,7 @@ _SHARE = (
     _of_broker("share.session.timeout.ms", _int(1), 45_000),
 )
 STREAMS_ASSIGNORS = ("sticky",)
+_TAGS = "streams.rack.aware.assignment.tags"
 _STREAMS = (
     _of_broker("streams.acceptable.recovery.lag", Number(0, INT64_MAX), 10_000, is_internal=True),
     _of_broker("streams.assignment.interval.ms", _int(0), 1_000),
@@ -109,7 +110,7 @@ _STREAMS = (
     _of_broker("streams.initial.rebalance.delay.ms", _int(0), 3_000),
     _of_broker("streams.num.standby.replicas", _int(0), 0),
     _of_broker("streams.num.warmup.replicas", _int(0), 2, is_internal=True),
-    _of_broker("streams.rack.aware.assignment.tags", Names(may_be_empty=True), ()),
+    _of_broker(_TAGS, Names(may_be_empty=True), ()),
     _of_broker("streams.session.timeout.ms", _int(1), 45_000),
     _of_broker("streams.task.offset.interval.ms", _int(1), 60_000, is_internal=True),
 )
@@ -157,6 +158,9 @@ def checked_group_configs(own: Configs, config: Config) -> Configs:
         )
     if values.get("errors.deadletterqueue.topic.name", "").startswith("__"):
         raise ConfigError("errors.deadletterqueue.topic.name: DLQ topic name must not start with '__'")
+    tags = [tag.strip() for tag in own.get(_TAGS, "").split(",")]
+    if len(set(tags)) < len(tags):
+        raise ConfigError(f"{_TAGS} must not contain duplicate tag keys.")
     for kind in _KINDS:
         session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
         session_ms, heartbeat_ms = (
