@@ -12,6 +12,8 @@ import socket
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import pytest
+
 from tests.attack import connections, disk
 from tests.attack.amplify import Amplification, amplify
 from tests.attack.flood import FLOODS, Flood, flood
@@ -58,6 +60,7 @@ def test_fuzzed_frames() -> None:
     assert result.inputs["answers read field by field"] > FRAMES / 200
 
 
+@pytest.mark.ci
 def test_floods() -> None:
     """All that is asked at a time, or by few bytes, is answered; connections that come and go leave nothing behind."""
     together = Together(SIEGE.bounds)
@@ -71,6 +74,7 @@ def test_floods() -> None:
     assert result.inputs["bytes answered"] > 10_000_000
 
 
+@pytest.mark.ci
 def test_log_ins_and_handshakes() -> None:
     """Garbage at any step of a log-in or a handshake is answered or ends its connection, and harms nobody."""
     result = attack_logins(SIEGE, LOGINS, seed=1)
@@ -78,6 +82,7 @@ def test_log_ins_and_handshakes() -> None:
     assert sum(result.inputs.values()) >= LOGINS
 
 
+@pytest.mark.ci
 def test_too_many_connections() -> None:
     """Those beyond ``max.connections``, or beyond the descriptors, are refused; a few lines say so, and it passes."""
     together = Together(SIEGE.bounds)
@@ -87,6 +92,7 @@ def test_too_many_connections() -> None:
     assert not together.carry_out(replace(SIEGE, settings=settings, connects=False)).faults
 
 
+@pytest.mark.ci
 def test_a_log_that_can_not_be_written() -> None:
     """Commits are refused while no file may grow or the segments are gone; none is acknowledged that no file holds."""
     together = Together(SIEGE.bounds)

@@ -71,6 +71,7 @@ def check_moments(folder: Path, command: tuple[str, ...], log: Path, sample_size
             assert run.result() == (expected_status(command, number), ""), f"{number.name} at moment {moment}"
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("command", [SERVE, SIMULATE, CONFORMANCE, DUMP, DEMO], ids=lambda command: command[0])
 def test_a_signal_while_it_starts(folder: Path, log: Path, command: tuple[str, ...]) -> None:
     """At any import, file or child of its start a signal ends a command with its status and nothing on stderr."""
@@ -138,6 +139,7 @@ def test_a_signal_while_it_prints(folder: Path, log: Path) -> None:
         assert run.result() == (130, "")
 
 
+@pytest.mark.ci
 def test_a_simulation_ends_with_its_workers(folder: Path) -> None:
     """Ctrl-C in a terminal reaches them all: the bar goes, the cursor comes back, no process stays."""
     with on_a_terminal(folder, "simulate", "--seeds", "1000", "--jobs", "2") as (run, shown):
@@ -163,6 +165,7 @@ def test_workers_end_when_nobody_can_end_them(folder: Path) -> None:
 LAUNCH = shlex.join([sys.executable, "-c", "from groupcoord.cli import main; main()", "serve", "--port", "{port}"])
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("pattern", "number"), [("", signal.SIGTERM), (r" [1-9]\d*/", signal.SIGINT)], ids=["launch", "midst"]
 )

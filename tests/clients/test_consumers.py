@@ -32,6 +32,7 @@ def test_offsets_across_libraries(server: ServerProcess) -> None:
             assert [consumer.committed(p) for p in range(7)] == [OFFSET, OFFSET + 1, OFFSET + 2, 0, 1, 2, None]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("how", ["seek", "committed"])
 def test_reading_beyond_the_end_rests(tmp_path: Path, how: str) -> None:
     """Consumers at offsets far beyond our empty logs neither reset nor spin: one fetch per waiting time, no more."""

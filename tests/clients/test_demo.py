@@ -23,7 +23,7 @@ RUN = "from groupcoord.cli import main; main()"
 HIDE_LIBRARIES = "import sys; sys.modules.update(dict.fromkeys(['kafka', 'aiokafka', 'confluent_kafka'])); "
 LOSE_OFFSETS = "import groupcoord.cli.demo as demo; demo.committed_offsets = lambda *_: {0: 1}; "
 
-pytestmark = pytest.mark.usefixtures("client_libraries")
+pytestmark = [pytest.mark.ci, pytest.mark.usefixtures("client_libraries")]
 
 
 class Run:

@@ -70,6 +70,7 @@ def test_a_killed_member(tmp_path: Path) -> None:
         commit_more(groups)
 
 
+@pytest.mark.ci
 def test_a_killed_server(tmp_path: Path) -> None:
     """kill -9 under load loses no acknowledged offset, twice; the same members then own and commit everything again."""
     server = open_server(tmp_path)

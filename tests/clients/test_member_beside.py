@@ -25,7 +25,7 @@ group.consumer.min.heartbeat.interval.ms=300
 group.consumer.heartbeat.interval.ms=300
 """
 
-pytestmark = pytest.mark.usefixtures("client_libraries")
+pytestmark = [pytest.mark.ci, pytest.mark.usefixtures("client_libraries")]
 
 
 def wait_for(condition: Callable[[], bool], expected: str, *consumers: Consumer) -> None:

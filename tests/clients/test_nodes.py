@@ -12,7 +12,7 @@ import pytest
 
 from groupcoord.testing import ServerThread
 
-pytestmark = pytest.mark.usefixtures("client_libraries")
+pytestmark = [pytest.mark.ci, pytest.mark.usefixtures("client_libraries")]
 
 TOPIC, GROUP = "orders", "billing"
 COUNT = 60

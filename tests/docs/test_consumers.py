@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 import groupcoord
 from tests.pytest_runs import WITHOUT_HYPOTHESIS, run_pytest
 
@@ -15,6 +17,7 @@ TIMEOUT_S = 400
 TEST_LINES_MAX = 12
 
 
+@pytest.mark.ci
 def test_its_tests_pass(tmp_path: Path) -> None:
     """Services with three clients pass the tests that are printed, one after the other, away from our settings."""
     code = "\n\n".join(block.code for block in blocks(PAGE, "python"))

@@ -132,6 +132,7 @@ def test_a_client_joins_the_server(tmp_path: Path) -> None:
     assert printed == expected_output(block)
 
 
+@pytest.mark.ci
 def test_conformance_passes_as_shown(tmp_path: Path) -> None:
     """The conformance command of the README runs and finds no difference."""
     done = subprocess.run(

@@ -11,6 +11,8 @@ import pytest
 
 from .markdown import DOCS, PAGES, ROOT, blocks
 
+pytestmark = pytest.mark.ci
+
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -12,6 +12,8 @@ from tests.pytest_runs import run_pytest
 
 from .markdown import DOCS, ROOT, blocks, run_block
 
+pytestmark = pytest.mark.ci
+
 PAGE = DOCS / "testing.md"
 STORY_LINES_MAX = 15
 MEMORY = Path("/dev/shm")

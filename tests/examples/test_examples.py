@@ -122,6 +122,7 @@ def test_virtual_clock_test_tells_how_long_it_took(tmp_path: Path) -> None:
     assert float(week[1]) < 1000
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_asyncio_member(tmp_path: Path, protocol: str) -> None:
     """It joins, is given every partition, commits, and leaves when it is interrupted."""
@@ -184,6 +185,7 @@ def test_sqlite_log_store_test_passes(tmp_path: Path, monkeypatch: pytest.Monkey
     assert output.splitlines()[-1].startswith("2 passed in ")
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("name", "count"), [("aiokafka_service_test.py", 4), ("confluent_kafka_service_test.py", 5)])
 def test_services_pass_their_tests(name: str, count: int, tmp_path: Path) -> None:
     """Services with real clients rebalance, commit, die and go on, in tests of the server's fixture."""

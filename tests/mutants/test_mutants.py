@@ -46,6 +46,7 @@ def test_the_bug_is_noticed(mutant: Mutant) -> None:
     assert try_mutant(mutant).noticed_by is not None
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("name", "suite"), SAMPLE.items())
 def test_a_sample_of_the_bugs_is_noticed(name: str, suite: str) -> None:
     """As above, for a few of them, so that a suite that bites no longer is noticed every time."""

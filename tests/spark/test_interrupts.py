@@ -9,6 +9,8 @@ import pytest
 
 from tests.cli.interrupted import DEADLINE_S, children, interrupted, is_gone, on_a_terminal
 
+pytestmark = pytest.mark.ci
+
 LAUNCH = "bin/spark-submit"
 """What Spark runs to start Java."""
 

@@ -392,6 +392,7 @@ def test_a_full_disk_leaves_the_old_segments(
 # ---------------------------------------------------------------- in a host
 
 
+@pytest.mark.ci
 def test_the_host_compacts_in_the_background(tmp_path: Path) -> None:
     """A running server compacts without being asked, and pauses when there is nothing left to do."""
     store = open_store(tmp_path)
