@@ -92,6 +92,7 @@ class GroupCoordinator:
     Attributes:
         on_lost: is called when somebody else has taken the log over, with what the log store said; None: nobody is. It
             had better only pass it on: the coordinator is in the middle of something.
+        on_durable: is called with the number of a log partition to which something was appended; None: nobody is.
 
     Raises:
         ConfigError: ``group.consumer.assignors`` names what is no assignor, or two of one name; or the log store's
@@ -150,6 +151,7 @@ class GroupCoordinator:
             authorize=authorize,
             verify_transaction=verify_transaction,
         )
+        self.on_durable: Callable[[int], None] | None = None
         self._is_settling = False
 
     def _make_partition(self, index: int, first_append: int) -> Partition:
@@ -327,6 +329,8 @@ class GroupCoordinator:
         except StoreContractError:
             self._fail(partition.index, ErrorCode.UNKNOWN_SERVER_ERROR)
             raise
+        if self.on_durable is not None:
+            self.on_durable(partition.index)
 
     def _partition_of_ticket(self, ticket: Ticket) -> Partition | None:
         if not 0 <= ticket.partition < len(self._partitions):

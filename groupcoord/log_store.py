@@ -16,8 +16,10 @@ A store that other processes can open too has one owner at a time, and more to p
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from operator import attrgetter
 from typing import NamedTuple, NoReturn, Protocol, overload, runtime_checkable
 from uuid import UUID
 
@@ -281,6 +283,18 @@ class CondensingStore(Protocol):
 
 
 @runtime_checkable
+class PositionedStore(Protocol):
+    """A log store that need not read a log partition from its beginning."""
+
+    def read_from(self, partition: int, offset: int) -> Iterable[LogRecord]:
+        """Do as :meth:`LogStore.read`, for the records at this offset and behind it.
+
+        Raises:
+            LogStoreError: the log can't be read.
+        """
+
+
+@runtime_checkable
 class FlushingStore(Protocol):
     """A log store that wants to be told when a flush by time is due (``log.flush.interval.ms``)."""
 
@@ -422,6 +436,13 @@ class MemoryLogStore:
         if self._is_lost:
             self._refuse()
         return iter(tuple(self._logs.get(partition, ())))
+
+    def read_from(self, partition: int, offset: int) -> Iterator[LogRecord]:
+        """Return the records of a log partition from an offset on, in order."""
+        if self._is_lost:
+            self._refuse()
+        records = self._logs.get(partition, [])
+        return iter(records[bisect_left(records, offset, key=attrgetter("offset")) :])
 
     def check_ownership(self) -> bool:
         """Look whether the log is still owned. See :meth:`OwnedStore.check_ownership`."""

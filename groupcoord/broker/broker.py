@@ -45,7 +45,7 @@ from groupcoord.core.front.authorization import Authorize, Permissions, Principa
 from groupcoord.core.messages import ConsumerGroupHeartbeat, FindCoordinator, Node, OffsetFetch
 from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.errors import ErrorCode
-from groupcoord.log_store import AbandonableStore, ClosableStore, CompactingStore, IdentifiedStore, LogStore
+from groupcoord.log_store import AbandonableStore, ClosableStore, CompactingStore, LogStore
 from groupcoord.wire import Answered, WireResponse
 from groupcoord.wire.feature_messages import ApiVersions
 from groupcoord.wire.pacing import Pace, in_portions
@@ -180,6 +180,7 @@ class Broker:
             verify_transaction=lambda request: self.transactions.verify(request),
         )
         self.nodes.coordinators[node.node_id] = self.coordinator
+        self.coordinator.on_durable = self.data.serve_offsets(log_store)
         self._reloading = Reloading(self.coordinator, clock)
         self._reloading.load_all(self.nodes.led_log_partitions(node.node_id))
         self._transaction_log = MemoryTransactionLog() if transaction_log is None else transaction_log
@@ -202,9 +203,9 @@ class Broker:
 
     def _ensure_offsets_topic(self) -> None:
         """Have the topic that the log store keeps."""
-        if self.topics.get(OFFSETS_TOPIC) is None:
-            store = self.log_store
-            store_id = store.topic_id if isinstance(store, IdentifiedStore) else None
+        topic = self.topics.get(OFFSETS_TOPIC)
+        store_id = self.data.offsets_topic_id(topic, self.log_store)
+        if topic is None:
             with self.topics.edit() as edit:
                 configs = offsets_topic_configs(self.config)
                 edit.create(OFFSETS_TOPIC, self.config.offsets_topic_num_partitions, store_id, configs)

@@ -47,6 +47,10 @@ class Storage:
     data: TopicData
     security: Security
 
+    def __attrs_post_init__(self) -> None:
+        """Know from the start which leaders the logs of ``__consumer_offsets`` have had."""
+        self.data.serve_offsets(self.log_store)
+
     def close(self) -> None:
         """Close everything."""
         self.data.close()

@@ -89,38 +89,3 @@ class CleanedTransactions:
         """Return the aborted transactions whose markers have stayed since the last call."""
         kept, self._kept = self._kept, []
         return kept
-
-
-class TransactionScan:
-    """Finds, batch by batch, which transactions were aborted, and which are open.
-
-    Attributes:
-        aborted: those that were.
-    """
-
-    def __init__(self) -> None:
-        self._open: dict[int, int] = {}
-        self.aborted: list[AbortedTransaction] = []
-
-    def note(self, batch: Batch) -> None:
-        """Note a batch.
-
-        Raises:
-            CorruptBatchError: it is a control batch whose records don't fit.
-        """
-        if not batch.is_transactional:
-            return
-        producer_id = batch.producer_id
-        if not batch.is_control:
-            self._open.setdefault(producer_id, batch.base_offset)
-            return
-        for _, _, key, value in batch.records():
-            marker = decode_control(key or b"", value, producer_id, batch.producer_epoch)
-            if isinstance(marker, TransactionMarker):
-                begin, end = self._open.pop(producer_id, None), batch.base_offset
-                if begin is not None and not marker.committed:
-                    self.aborted.append(AbortedTransaction(producer_id, begin, end, end + 1))
-
-    def first_open_offset(self) -> int | None:
-        """Return where the oldest transaction without a marker begins."""
-        return min(self._open.values(), default=None)

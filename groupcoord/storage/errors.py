@@ -1,11 +1,11 @@
-"""What can go wrong with a log directory, beyond the errors of the log store contract."""
+"""What can go wrong with log directories and the logs in them: a log's errors are also those of a log store."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from groupcoord.errors import ErrorCode, GroupcoordError
-from groupcoord.log_store import LogStoreError, StorageError
+from groupcoord.log_store import AppendOutcomeUnknownError, LogStoreError, StorageError
 
 
 class LogDirectoryError(GroupcoordError, OSError):
@@ -45,10 +45,46 @@ class CorruptLogError(LogStoreError):
         self.reason = reason
 
 
-class LostSegmentError(StorageError):
-    """A segment file was deleted, moved or changed by somebody else: what was acknowledged may be gone with it.
+class TopicLogError(GroupcoordError, LogStoreError):
+    """A log can't do what it is asked.
 
-    The log partition can be used again when what was acknowledged is back.
+    Attributes:
+        error_code: what the client is answered.
+        reason: the same in words, which answers of newer versions carry.
+        records: the numbers of the records in the batch that it is refused for; none: it is for the whole of it.
+        tells_start: whether the answer names the log's start, as Kafka's does for what the log itself found.
     """
 
-    outcome_unknown = True
+    def __init__(
+        self, error_code: ErrorCode, reason: str, *, tells_start: bool = True, records: tuple[int, ...] = ()
+    ) -> None:
+        super().__init__(reason)
+        self.error_code = error_code
+        self.reason = reason
+        self.tells_start = tells_start
+        self.records = records
+
+
+class RefusedBatchError(TopicLogError):
+    """A batch can't be appended; nothing has changed."""
+
+
+class UnwrittenBatchError(RefusedBatchError, StorageError):
+    """The disk failed or is full; what was written has been taken back: KAFKA_STORAGE_ERROR."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, reason)
+
+
+class FailedLogError(TopicLogError, AppendOutcomeUnknownError):
+    """The files of a log can't be used at the moment: KAFKA_STORAGE_ERROR, as from a broker whose disk has failed."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, reason, tells_start=False)
+
+
+class LostSegmentError(FailedLogError):
+    """A segment file was deleted, moved or changed by somebody else: what was acknowledged may be gone with it.
+
+    The log can be used again when what was acknowledged is back.
+    """

@@ -1,107 +1,66 @@
-"""A log store on disk: segment files in Kafka's format and layout, so that either can open what the other wrote.
+"""The log store on disk: the logs of ``__consumer_offsets``, each a :class:`~groupcoord.topic_logs.disk_log.DiskLog`.
 
-Every append is one batch and one ``write``; when :meth:`SegmentLogStore.append` returns, the operating system has the
-bytes, and killing the process loses nothing. Surviving a power failure takes an ``fsync``, whose policy is Kafka's:
-``log.flush.interval.messages`` and ``log.flush.interval.ms``, both "never" by default.
+Either this store or a broker can open what the other wrote. Every append is one batch and one ``write``; when
+:meth:`SegmentLogStore.append` returns, the operating system has the bytes, and killing the process loses nothing.
+Surviving a power failure takes an ``fsync``, whose policy is Kafka's: ``log.flush.interval.messages`` and
+``log.flush.interval.ms``, both "never" by default.
 
-Partitions open when they are first used. Each that was appended to keeps one file descriptor until the store closes.
-Index files are not written: Kafka rebuilds them when it opens a log. Compaction runs in portions, whenever
-:meth:`SegmentLogStore.compact_some` is called.
+Partitions open when they are first used. Readers of the topic get the same log that appends go to:
+:meth:`SegmentLogStore.log`. Compaction runs in portions, whenever :meth:`SegmentLogStore.compact_some` is called.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from struct import error as StructError  # noqa: N812
 from types import TracebackType
-from typing import NamedTuple, NoReturn, TypeVar
 from uuid import UUID
 
-from groupcoord.core.records import OFFSETS_TOPIC, CommitRecords, OffsetTombstone
+from groupcoord.config.settings import INT64_MAX
+from groupcoord.core.records import OFFSETS_TOPIC, CommitRecords, OffsetTombstone, Record
 from groupcoord.errors import StoreContractError
 from groupcoord.log_store import (
-    AppendOutcomeUnknownError,
     LoadedCommits,
     LogRecord,
     LogRecords,
+    LogStoreError,
     RecordTooLargeError,
     StorageError,
     Ticket,
 )
-from groupcoord.records.batches import Batch, InvalidBatchError, encode_batch
+from groupcoord.records.batches import encode_batch
 from groupcoord.records.codec import RecordEncodingError
 from groupcoord.records.commit_batch import encode_commit_batch
 from groupcoord.records.tombstone_batch import encode_tombstone_batch
 from groupcoord.storage.cleaner import Cleaner, CleanerCheckpoint, Logs
 from groupcoord.storage.compaction import CompactionSettings
 from groupcoord.storage.directory_lock import DirectoryLock
-from groupcoord.storage.errors import CorruptLogError, LogDirectoryError, LostSegmentError
+from groupcoord.storage.errors import FailedLogError
 from groupcoord.storage.loading import last_records
 from groupcoord.storage.log_directory import (
     find_topic_id,
-    forget_clean_shutdown,
     list_partitions,
-    list_segments,
-    note_leader_epoch,
     partition_folder,
-    segment_path,
-    sync_path,
-    write_partition_metadata,
+    read_topic_id,
 )
-from groupcoord.storage.lost_segments import find_loss, find_loss_behind
-from groupcoord.storage.offsets_log import OffsetsLog
 from groupcoord.storage.segment_rewrite import InterruptedSwapError
-from groupcoord.storage.segments import OFFSETS_END, all_records, read_batches, recover_log
-from groupcoord.storage.swapping import finish_swaps
+from groupcoord.storage.segments import all_records
+from groupcoord.topic_logs.compaction import compactable
+from groupcoord.topic_logs.disk_log import NOTHING_ACKNOWLEDGED, Acknowledged, DiskLog
+from groupcoord.topic_logs.log_folder import LogFolder
+from groupcoord.topic_logs.log_memory import LogMemory
+from groupcoord.topic_logs.open_files import OpenFiles
+from groupcoord.topic_logs.settings import TopicLogSettings
 
-T = TypeVar("T")
-
-NEVER = 2**63 - 1
+NEVER = INT64_MAX
 COMPACTION_BUDGET = 500
-CHECK_INTERVAL_MS = 100
-"""How often appends to a partition look whether the file is still there: a look costs more than a ``write``."""
 CHECKED_AT_ONCE = 10
 """How many partitions one call of :meth:`SegmentLogStore.find_failed` looks at."""
+DESCRIPTORS_MAX = 1_024
+"""So many files are open at most; each append and each read uses one."""
 DEFAULT_COMPACTION = CompactionSettings()
-
-
-class _Partition:
-    """An open log partition: its segments, and where the next batch goes."""
-
-    __slots__ = (
-        "checked_interval",
-        "descriptor",
-        "folder",
-        "leader_epoch",
-        "next_offset",
-        "reader_count",
-        "segments",
-        "size_bytes",
-        "unflushed_records",
-        "unflushed_since_ms",
-    )
-
-    def __init__(self, folder: Path, segments: list[int], size_bytes: int, next_offset: int) -> None:
-        self.folder = folder
-        self.segments = segments  # base offsets; records are appended to the last
-        self.size_bytes = size_bytes  # of that last segment
-        self.next_offset = next_offset
-        self.leader_epoch = 0
-        self.reader_count = 0  # of generators that read the files; no file is replaced meanwhile
-        self.descriptor = -1  # of the last segment, from the first append on
-        self.checked_interval = -1  # in which append() last looked whether the file is still there
-        self.unflushed_records = 0
-        self.unflushed_since_ms = 0
-
-
-class _Acknowledged(NamedTuple):
-    """What a partition that has failed must have when it is opened again, or something acknowledged is lost."""
-
-    end_offset: int
-    segments: frozenset[int]
 
 
 class SegmentLogStore:
@@ -141,17 +100,27 @@ class SegmentLogStore:
         if flush_interval_ms < 0 or leader_epoch < 0:
             raise ValueError("flush_interval_ms and leader_epoch can't be negative")
         self.directory = Path(directory)
-        self._segment_bytes = segment_bytes
         self._batch_bytes_max = min(batch_bytes_max, segment_bytes)
-        self._flush_interval_messages = flush_interval_messages
-        self._flush_interval_ms = flush_interval_ms
-        self._leader_epoch = leader_epoch
-        self._partitions: dict[int, _Partition] = {}
-        self._acknowledged: dict[int, _Acknowledged] = {}  # of partitions that have failed
-        self._failed: dict[int, StorageError] = {}  # those that nobody was told of yet
+        self._settings = TopicLogSettings(
+            is_compacted=True,
+            is_deleted=False,
+            segment_bytes=segment_bytes,
+            segment_ms=NEVER,
+            flush_messages=flush_interval_messages,
+            flush_ms=flush_interval_ms,
+            min_cleanable_ratio=compaction.min_cleanable_ratio,
+            delete_retention_ms=compaction.delete_retention_ms,
+            min_compaction_lag_ms=compaction.min_compaction_lag_ms,
+            dedupe_buffer_bytes=compaction.dedupe_buffer_bytes,
+        )
+        self._first_epoch = NOTHING_ACKNOWLEDGED._replace(leader_epoch=leader_epoch)
+        self._logs: dict[int, DiskLog] = {}
+        self._acknowledged: dict[int, Acknowledged] = {}  # of partitions that have failed
+        self._failed: dict[int, LogStoreError] = {}  # those that nobody was told of yet
         self._to_check: list[int] = []
         self._lock = DirectoryLock(self.directory)
-        self._compaction = compaction._replace(segment_bytes=segment_bytes)
+        self._files = OpenFiles(DESCRIPTORS_MAX)
+        self._memory = LogMemory(INT64_MAX)
         self._cleaner = Cleaner(CleanerCheckpoint(self.directory))
         #: The id of ``__consumer_offsets`` in this directory.
         self.topic_id = topic_id or find_topic_id(self.directory)
@@ -172,35 +141,23 @@ class SegmentLogStore:
             CorruptLogError: the partition was opened for this append and its log is broken.
             StoreContractError: there is no record, or the store is closed.
         """
-        log = self._partitions.get(partition) or self._open(partition)
-        base_offset = log.next_offset
-        if log.descriptor < 0:
-            self._start_writing(partition, log)
-        batch = self._encode(log, records)
-        if log.size_bytes + len(batch) > self._segment_bytes and log.size_bytes:
-            self._roll(partition, log)
+        log = self._logs.get(partition)
+        if log is None or log.failure is not None:
+            log = self._usable(partition)
         try:
-            written = os.write(log.descriptor, batch)
-        except OSError as error:
-            self._take_back(partition, log, error.strerror or str(error), error)
-        if written != len(batch):
-            self._take_back(partition, log, f"only {written} of {len(batch)} bytes were written", None)
-        log.size_bytes += written
-        if isinstance(records, LogRecords):
-            record_count, appended_ms = len(records.values), records.timestamp_ms
-        else:
-            record_count, appended_ms = len(records), records[0].timestamp_ms
-            for offset, record in enumerate(records, base_offset):
-                record.offset = offset
-        if log.checked_interval != appended_ms // CHECK_INTERVAL_MS:
-            log.checked_interval = appended_ms // CHECK_INTERVAL_MS
-            self._check_written(partition, log)
-        if not log.unflushed_records:
-            log.unflushed_since_ms = appended_ms
-        log.unflushed_records += record_count
-        if log.unflushed_records >= self._flush_interval_messages:
-            self._flush(partition, log)
-        log.next_offset = base_offset + record_count
+            if type(records) is LogRecords:
+                values, now_ms = records.values, records.timestamp_ms
+                batch = self._encode_values(log, values, now_ms) or self._encode(log, records)
+                # Of a commit and other sequences the usual question takes long.
+                count = values.record_count if type(values) is CommitRecords else len(values)
+                return log.append_encoded(batch, count, now_ms, self._settings)
+            batch, now_ms = self._encode(log, records), max(record.timestamp_ms for record in records)
+            base_offset = log.append_encoded(batch, len(records), now_ms, self._settings)
+        except FailedLogError:
+            self._forget(partition)
+            raise
+        for offset, record in enumerate(records, base_offset):
+            record.offset = offset
         return base_offset
 
     def read(self, partition: int) -> Iterator[LogRecord]:
@@ -213,7 +170,7 @@ class SegmentLogStore:
             StorageError: a file can't be read; also while iterating.
             StoreContractError: the store is closed.
         """
-        return _Reading(self._partitions.get(partition) or self._open(partition)).records(all_records)
+        return self._usable(partition).read_all(all_records)
 
     def read_last(self, partition: int) -> Iterator[LogRecord | LoadedCommits]:
         """Yield what a load needs of a log partition: as :meth:`read`, without commits that the next ones replace.
@@ -221,12 +178,49 @@ class SegmentLogStore:
         It is several times as fast, and gives the same state. Errors are those of :meth:`read`. A partition that isn't
         open yet is opened on the way, so wait for the end before you append to it.
         """
-        log = self._partitions.get(partition)
-        return self._open_and_read_last(partition) if log is None else _Reading(log).records(last_records)
+        self._forget_failed(partition)
+        log = self._logs.get(partition)
+        return self._open_and_read_last(partition) if log is None else log.read_all(last_records)
+
+    def log(self, partition: int) -> DiskLog:
+        """Return the log of a partition, to be read: what is appended here is there at once.
+
+        Raises:
+            FailedLogError: its files can't be used, or it has failed and was not loaded again yet.
+        """
+        log = self._logs.get(partition)
+        if log is None:
+            if partition in self._acknowledged:
+                raise FailedLogError(f"log partition {partition} has failed, and was not loaded again yet")
+            try:
+                log = self._open(partition)
+            except LogStoreError as error:
+                raise FailedLogError(str(error)) from error
+        if log.failure is not None:
+            raise log.failure
+        return log
+
+    def leader_epoch(self, partition: int) -> int:
+        """Return the epoch of the newest leader that a partition's log knows, without opening it."""
+        log, known = self._logs.get(partition), self._first_epoch.leader_epoch
+        if log is not None:
+            return log.leader_epoch
+        try:
+            epochs = self._folder(partition).leader_epochs()
+        except OSError:
+            return known
+        return max(known, epochs[-1][0]) if epochs else known
+
+    def adopt_topic_id(self, topic_id: UUID) -> None:
+        """Give this id to the folders that are made from now on: the cluster's metadata says so.
+
+        A folder that names another id keeps it.
+        """
+        self.topic_id = topic_id
 
     def end_offset(self, partition: int) -> int:
         """Return the offset that the next record of this log partition will have. Errors are those of :meth:`read`."""
-        return (self._partitions.get(partition) or self._open(partition)).next_offset
+        return self._usable(partition).end_offset
 
     def partitions(self) -> list[int]:
         """Return the log partitions that have a folder in the directory, in order."""
@@ -244,18 +238,10 @@ class SegmentLogStore:
         Raises:
             StorageError: an fsync failed; that partition must be loaded again.
         """
-        if self._flush_interval_ms == NEVER:
+        if self._settings.flush_ms == NEVER:
             return None
-        next_due_ms: int | None = None
-        for partition, log in list(self._partitions.items()):
-            if not log.unflushed_records:
-                continue
-            due_ms = log.unflushed_since_ms + self._flush_interval_ms
-            if due_ms <= now_ms:
-                self._flush_later(partition, log)
-            elif next_due_ms is None or due_ms < next_due_ms:
-                next_due_ms = due_ms
-        return next_due_ms
+        due = [log.flush_due(self._settings, now_ms) for log in list(self._logs.values()) if log.failure is None]
+        return min((due_ms for due_ms in due if due_ms is not None), default=None)
 
     def compact_some(self, now_ms: int, budget: int = COMPACTION_BUDGET) -> bool:
         """Compact the dirtiest partition a little further: this takes a millisecond or two.
@@ -271,21 +257,15 @@ class SegmentLogStore:
             StorageError: the disk failed half way; that partition must be loaded again.
             StoreContractError: the store is closed.
         """
-        if not self._lock.is_open:
-            raise StoreContractError("the log store is closed")
+        self._check_open()
         try:
             return self._cleaner.step(self._compactable, now_ms, budget)
         except InterruptedSwapError as error:
-            partition = next(index for index, log in self._partitions.items() if log.folder == error.folder)
-            self._forget(partition)
-            self._failed[partition] = StorageError(f"log partition {partition}: {error}")
-            raise self._failed[partition] from error
+            raise StorageError(str(error)) from error
 
     def _compactable(self) -> Logs:
-        return {(OFFSETS_TOPIC, index): self._compactable_log(index, log) for index, log in self._partitions.items()}
-
-    def _compactable_log(self, partition: int, log: _Partition) -> OffsetsLog:
-        return OffsetsLog(log, self._compaction, is_open=lambda: self._partitions.get(partition) is log)
+        logs = [(index, log) for index, log in self._logs.items() if log.failure is None]
+        return {(OFFSETS_TOPIC, index): compactable(log, self._settings, keeps_sequences=False) for index, log in logs}
 
     def flush(self) -> None:
         """Fsync every partition that has unflushed records.
@@ -293,28 +273,27 @@ class SegmentLogStore:
         Raises:
             StorageError: an fsync failed; that partition must be loaded again.
         """
-        for partition, log in list(self._partitions.items()):
-            if log.unflushed_records:
-                self._flush_later(partition, log)
+        for log in list(self._logs.values()):
+            if log.failure is None:
+                log.flush()
 
-    def find_failed(self) -> dict[int, StorageError]:
+    def find_failed(self) -> dict[int, LogStoreError]:
         """Look whether the files of some open partitions are as they were left, of others at the next call.
 
         Returns:
             The log partitions that have failed since the last call, other than in an append, and why: a file is lost,
-            or :meth:`flush_due`, :meth:`flush` or :meth:`compact_some` raised. Load them again.
+            or can't be read, or :meth:`flush_due`, :meth:`flush` or :meth:`compact_some` raised. Load them again.
         """
         self._lock.still_holds()  # makes a lock file anew that was deleted
         if not self._to_check:
-            self._to_check = list(self._partitions)
+            self._to_check = list(self._logs)
         checked, self._to_check = self._to_check[:CHECKED_AT_ONCE], self._to_check[CHECKED_AT_ONCE:]
         for partition in checked:
-            log = self._partitions.get(partition)
-            if log is None:
-                continue
-            loss = find_loss(log.folder, log.segments, log.size_bytes, log.descriptor)
-            if loss is not None:
-                self._failed[partition] = self._lost(partition, log, loss)
+            log = self._logs.get(partition)
+            if log is not None:
+                log.check()
+        for partition in list(self._logs):
+            self._forget_failed(partition)
         failed, self._failed = self._failed, {}
         return failed
 
@@ -330,6 +309,8 @@ class SegmentLogStore:
         try:
             self.flush()
         finally:
+            for log in self._logs.values():
+                log.shut()
             self._let_go()
 
     def abandon(self) -> None:
@@ -339,8 +320,9 @@ class SegmentLogStore:
             self._let_go()
 
     def _let_go(self) -> None:
-        for partition in list(self._partitions):
+        for partition in list(self._logs):
             self._forget(partition)
+        self._files.close_all()
         self._lock.close()
 
     def __enter__(self) -> SegmentLogStore:
@@ -353,223 +335,105 @@ class SegmentLogStore:
 
     # ------------------------------------------------------------ opening
 
-    def _open(self, partition: int) -> _Partition:
+    def _check_open(self) -> None:
+        if not self._lock.is_open:
+            raise StoreContractError("the log store is closed")
+
+    def _usable(self, partition: int) -> DiskLog:
+        """Return the log of a partition, opened if it isn't open, and anew if it has failed."""
+        self._forget_failed(partition)
+        return self._logs.get(partition) or self._open(partition)
+
+    def _forget_failed(self, partition: int) -> None:
+        log = self._logs.get(partition)
+        if log is not None and log.failure is not None:
+            self._failed[partition] = log.failure
+            self._forget(partition)
+
+    def _open(self, partition: int) -> DiskLog:
         """Find where a log partition ends. Nothing is created before the first append."""
-        log = self._find(partition)
+        log = self._unopened(partition)
         try:
-            log.size_bytes, log.next_offset = recover_log(log.folder, log.segments)
-        except OSError as error:
+            log.open(is_clean=False)
+        except (OSError, ValueError) as error:
             raise StorageError(f"log partition {partition} can't be opened: {error}") from error
-        self._check_end(partition, log)
-        self._partitions[partition] = log
+        self._opened(partition, log)
         return log
 
     def _open_and_read_last(self, partition: int) -> Iterator[LogRecord | LoadedCommits]:
         """Do both in one pass over the files."""
-        log = self._find(partition)
-        yield from _FirstReading(log).records(last_records)
-        self._check_end(partition, log)
-        self._partitions.setdefault(partition, log)
+        log = self._unopened(partition)
+        yield from log.open_and_read_all(last_records)
+        self._opened(partition, log)
 
-    def _find(self, partition: int) -> _Partition:
-        """Find the segments of a log partition that isn't open; where it ends is not known yet."""
-        if not self._lock.is_open:
-            raise StoreContractError("the log store is closed")
+    def _unopened(self, partition: int) -> DiskLog:
+        self._check_open()
         if partition < 0:
             raise StoreContractError(f"there is no log partition {partition}")
-        folder = partition_folder(self.directory, partition)
-        try:
-            finish_swaps(folder)
-            segments = list_segments(folder)
-        except (OSError, LogDirectoryError) as error:
-            raise StorageError(f"log partition {partition} can't be opened: {error}") from error
-        acknowledged = self._acknowledged.get(partition)
-        if acknowledged is not None and not acknowledged.segments.issubset(segments):
-            path = segment_path(folder, min(acknowledged.segments.difference(segments)))
-            raise LostSegmentError(f"{path} is missing; put it back, or restart to go on without it")
+        required = self._acknowledged.get(partition, self._first_epoch)
+        folder, check = self._folder(partition), self._check_lock
+        return DiskLog(folder, self._files, self._memory, acknowledged=required, may_change=check)
+
+    def _folder(self, partition: int) -> LogFolder:
+        path = partition_folder(self.directory, partition)
+        return LogFolder(path, read_topic_id(path) or self.topic_id)
+
+    def _check_lock(self) -> None:
         if not self._lock.still_holds():
             raise StorageError(f"{self.directory} is no longer locked, so others may write there; restart")
-        return _Partition(folder, segments, 0, 0)
 
-    def _check_end(self, partition: int, log: _Partition) -> None:
-        """Refuse a log that has failed, and has come back without something that was acknowledged."""
-        acknowledged = self._acknowledged.get(partition)
-        if acknowledged is not None and log.next_offset < acknowledged.end_offset:
-            raise LostSegmentError(
-                f"{log.folder} ends at offset {log.next_offset}, but all below {acknowledged.end_offset} was "
-                "acknowledged; put it back, or restart to go on without it"
-            )
+    def _opened(self, partition: int, log: DiskLog) -> None:
         self._acknowledged.pop(partition, None)
+        if self._logs.setdefault(partition, log) is not log:
+            log.let_go()
 
-    def _start_writing(self, partition: int, log: _Partition) -> None:
-        """Make the folder and its files if they are missing, and open the last segment."""
-        loss = find_loss(log.folder, log.segments, log.size_bytes, log.descriptor)
-        if loss is not None:
-            raise self._lost(partition, log, loss)
-        try:
-            forget_clean_shutdown(self.directory)
-            log.folder.mkdir(exist_ok=True)
-            write_partition_metadata(log.folder, self.topic_id)
-            log.leader_epoch = note_leader_epoch(log.folder, self._leader_epoch, log.next_offset)
-            base_offset = log.segments[-1] if log.segments else log.next_offset
-            log.descriptor = _open_for_append(segment_path(log.folder, base_offset))
-        except (OSError, ValueError) as error:
-            raise StorageError(f"{log.folder} can't be written: {error}") from error
-        if not log.segments:
-            log.segments.append(base_offset)
+    def _forget(self, partition: int) -> None:
+        """Close a partition, and remember what it must have when it is opened again."""
+        log = self._logs.pop(partition)
+        self._acknowledged[partition] = log.acknowledged
+        log.let_go()
 
     # ------------------------------------------------------------ writing
 
-    def _encode(self, log: _Partition, records: Sequence[LogRecord]) -> bytes:
-        batch = None
+    def _encode_values(self, log: DiskLog, values: Sequence[Record], now_ms: int) -> bytes | None:
+        """Return the batch of a commit, or of tombstones; None for other values, which take the usual way."""
         try:
-            if type(records) is LogRecords:
-                values = records.values
-                if type(values) is CommitRecords:  # of other sequences the usual question takes long
-                    batch = encode_commit_batch(log.next_offset, values, records.timestamp_ms, log.leader_epoch)
-                elif values and type(values[0]) is OffsetTombstone:
-                    batch = encode_tombstone_batch(log.next_offset, values, records.timestamp_ms, log.leader_epoch)
-            if batch is None:
-                batch = self._encode_any(log, records)
+            if type(values) is CommitRecords:
+                batch = encode_commit_batch(log.end_offset, values, now_ms, log.leader_epoch)
+            elif values and type(values[0]) is OffsetTombstone:
+                batch = encode_tombstone_batch(log.end_offset, values, now_ms, log.leader_epoch)
+            else:
+                return None
         except (RecordEncodingError, StructError) as error:
-            raise RecordTooLargeError(f"{log.folder.name}: {error}") from error
-        if len(batch) > self._batch_bytes_max:
-            raise RecordTooLargeError(
-                f"{log.folder.name}: a batch of {len(batch)} bytes; at most {self._batch_bytes_max} are allowed"
-            )
+            raise _too_large(log, str(error)) from error
+        if batch is not None and len(batch) > self._batch_bytes_max:
+            raise self._batch_too_large(log, batch)
         return batch
 
-    @staticmethod
-    def _encode_any(log: _Partition, records: Sequence[LogRecord]) -> bytes:
+    def _encode(self, log: DiskLog, records: Sequence[LogRecord]) -> bytes:
         if not records:
             raise StoreContractError("an append needs at least one record")
         first = records[0]
         producer_id = first.producer_id
-        return encode_batch(
-            log.next_offset,
-            [(*record.encoded(), record.timestamp_ms) for record in records],
-            leader_epoch=log.leader_epoch,
-            producer_id=producer_id,
-            producer_epoch=first.producer_epoch,
-            is_transactional=producer_id >= 0,
-            is_control=first.is_control,
-        )
-
-    def _roll(self, partition: int, log: _Partition) -> None:
-        """Go on in a new segment. The old one is made durable first if the policy ever asks for it."""
-        if log.unflushed_records and not self._flush_interval_messages == self._flush_interval_ms == NEVER:
-            self._flush(partition, log)
         try:
-            descriptor = _open_for_append(segment_path(log.folder, log.next_offset))
-        except OSError as error:
-            raise StorageError(f"{log.folder}: no new segment: {error}") from error
-        os.close(log.descriptor)
-        log.descriptor = descriptor
-        log.segments.append(log.next_offset)
-        log.size_bytes = 0
+            batch = encode_batch(
+                log.end_offset,
+                [(*record.encoded(), record.timestamp_ms) for record in records],
+                leader_epoch=log.leader_epoch,
+                producer_id=producer_id,
+                producer_epoch=first.producer_epoch,
+                is_transactional=producer_id >= 0,
+                is_control=first.is_control,
+            )
+        except (RecordEncodingError, StructError) as error:
+            raise _too_large(log, str(error)) from error
+        if len(batch) > self._batch_bytes_max:
+            raise self._batch_too_large(log, batch)
+        return batch
 
-    def _take_back(self, partition: int, log: _Partition, reason: str, cause: OSError | None) -> NoReturn:
-        """Cut the file back to the start of a batch that could not be written whole."""
-        path = segment_path(log.folder, log.segments[-1])
-        try:
-            # Where nothing can be written, nothing can be cut either; and nothing need be.
-            if os.fstat(log.descriptor).st_size != log.size_bytes:
-                os.ftruncate(log.descriptor, log.size_bytes)
-        except OSError as error:
-            self._forget(partition)
-            raise AppendOutcomeUnknownError(f"{path}: {reason}, and cutting it back failed: {error}") from error
-        raise StorageError(f"{path}: {reason}") from cause
-
-    def _check_written(self, partition: int, log: _Partition) -> None:
-        """Make sure that what was written is in a file that can be found again, and that nobody else changed."""
-        loss = find_loss_behind(log.folder, log.segments, log.size_bytes, log.descriptor)
-        if loss is not None:
-            raise self._lost(partition, log, loss)
-
-    def _lost(self, partition: int, log: _Partition, loss: str) -> LostSegmentError:
-        self._forget(partition, log.segments)
-        return LostSegmentError(f"{loss}, and what was acknowledged may be gone with it")
-
-    def _flush(self, partition: int, log: _Partition) -> None:
-        # After a failed fsync the kernel may have dropped the pages and forgotten the failure: only reading the file
-        # anew tells what is there.
-        try:
-            os.fsync(log.descriptor)
-            sync_path(log.folder)
-        except OSError as error:
-            self._forget(partition)
-            raise AppendOutcomeUnknownError(f"{log.folder}: fsync failed: {error}") from error
-        log.unflushed_records = 0
-
-    def _flush_later(self, partition: int, log: _Partition) -> None:
-        """Fsync what was acknowledged before."""
-        try:
-            self._flush(partition, log)
-        except StorageError as error:
-            self._failed[partition] = error
-            raise
-
-    def _forget(self, partition: int, segments: Sequence[int] = ()) -> None:
-        """Close a partition, and remember that it must reach as far and have these segments when it is opened again."""
-        log = self._partitions.pop(partition)
-        self._acknowledged[partition] = _Acknowledged(log.next_offset, frozenset(segments))
-        if log.descriptor >= 0:
-            os.close(log.descriptor)
+    def _batch_too_large(self, log: DiskLog, batch: bytes) -> RecordTooLargeError:
+        return _too_large(log, f"a batch of {len(batch)} bytes; at most {self._batch_bytes_max} are allowed")
 
 
-def _open_for_append(path: Path) -> int:
-    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-
-
-class _Reading:
-    """Reads what a log partition holds at the moment. Compaction replaces no file while that is under way."""
-
-    def __init__(self, log: _Partition) -> None:
-        self._log = log
-        self._end_offset = log.next_offset
-        self._path = log.folder
-
-    def records(self, decode: Callable[[Iterable[Batch]], Iterator[T]]) -> Iterator[T]:
-        self._log.reader_count += 1
-        try:
-            yield from decode(self._batches())
-        except InvalidBatchError as error:
-            raise CorruptLogError(self._path, error.position, error.reason) from error
-        except OSError as error:
-            raise StorageError(f"{self._path} can't be read: {error}") from error
-        finally:
-            self._log.reader_count -= 1
-
-    def _batches(self) -> Iterator[Batch]:
-        log, next_offset = self._log, 0
-        for base_offset in [base for base in log.segments if base < self._end_offset]:
-            self._path = segment_path(log.folder, base_offset)
-            if base_offset == log.segments[-1]:
-                end, end_offset = log.size_bytes, log.next_offset
-            else:
-                end, end_offset = None, log.segments[log.segments.index(base_offset) + 1]
-            first_offset = max(next_offset, base_offset)
-            for batch in read_batches(self._path, next_offset=first_offset, end_offset=end_offset, end=end):
-                if batch.base_offset >= self._end_offset:
-                    return  # it was appended since
-                next_offset = batch.next_offset
-                yield batch
-
-
-class _FirstReading(_Reading):
-    """Reads all that a log partition holds, cuts a torn tail, and so finds where the log ends."""
-
-    def _batches(self) -> Iterator[Batch]:
-        log = self._log
-        for base_offset, following in pairwise([*log.segments, OFFSETS_END]):
-            self._path = segment_path(log.folder, base_offset)
-            log.size_bytes, log.next_offset = 0, max(log.next_offset, base_offset)
-            try:
-                for batch in read_batches(self._path, next_offset=log.next_offset, end_offset=following):
-                    log.size_bytes, log.next_offset = batch.position + batch.size_bytes, batch.next_offset
-                    yield batch
-            except InvalidBatchError as error:
-                log.size_bytes, log.next_offset = recover_log(log.folder, log.segments)
-                if self._path.stat().st_size > error.position:
-                    raise
-                return  # a torn tail, and nothing behind it
+def _too_large(log: DiskLog, reason: str) -> RecordTooLargeError:
+    return RecordTooLargeError(f"{log.folder.path.name}: {reason}")

@@ -84,6 +84,8 @@ def read_batches(
         while position < end:
             chunk = _read_at(file.fileno(), min(wanted, end - position), position)
             start = position
+            if not chunk:
+                raise TruncatedBatchError(position, end - position, 0)
             try:
                 for batch in iter_batches(chunk, base_position=start):
                     if batch.base_offset < next_offset:

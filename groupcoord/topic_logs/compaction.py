@@ -15,11 +15,11 @@ from groupcoord.config.settings import INT64_MAX
 from groupcoord.records.batches import Batch
 from groupcoord.storage.cleaned_transactions import AbortedTransaction, LastRecord
 from groupcoord.storage.compaction import CompactionSettings, Extent, Outlook, Rewrite, dirty_part
+from groupcoord.storage.errors import FailedLogError, RefusedBatchError
 from groupcoord.storage.log_directory import segment_path
 from groupcoord.storage.segment_rewrite import InterruptedSwapError, SegmentRewrite, Work, sync
 from groupcoord.storage.segments import COMPACTION_CHUNK_BYTES, read_batches
 from groupcoord.topic_logs.disk_log import DiskLog
-from groupcoord.topic_logs.errors import FailedLogError, RefusedBatchError
 from groupcoord.topic_logs.file_segment import FileSegment
 from groupcoord.topic_logs.memory_segment import SEGMENT_BATCHES, SEGMENT_BYTES, MemorySegment
 from groupcoord.topic_logs.partition_log import PartitionLog
@@ -27,9 +27,17 @@ from groupcoord.topic_logs.segments import Segment
 from groupcoord.topic_logs.settings import TopicLogSettings
 
 
-def compactable(log: PartitionLog, settings: TopicLogSettings) -> TopicLog:
-    """Return a log as compaction sees it."""
-    return FileLog(log, settings) if isinstance(log, DiskLog) else MemoryLog(log, settings)
+def compactable(log: PartitionLog, settings: TopicLogSettings, *, keeps_sequences: bool = True) -> TopicLog:
+    """Return a log as compaction sees it.
+
+    Args:
+        log: the log.
+        settings: of its topic.
+        keeps_sequences: what each producer sent last stays, as a batch without records, so that sequences go on.
+    """
+    found = FileLog(log, settings) if isinstance(log, DiskLog) else MemoryLog(log, settings)
+    found.keeps_sequences = keeps_sequences
+    return found
 
 
 class TopicLog(ABC):
@@ -42,7 +50,10 @@ class TopicLog(ABC):
     Attributes:
         settings: when to compact it, and what may go.
         is_given_up: segments of the log are gone, or the log.
+        keeps_sequences: what each producer sent last stays.
     """
+
+    keeps_sequences = True
 
     def __init__(self, log: PartitionLog, settings: TopicLogSettings, *, segment_bytes: int) -> None:
         self.settings = CompactionSettings(
@@ -122,7 +133,7 @@ class TopicLog(ABC):
 
     def last_records(self) -> Mapping[int, LastRecord]:
         """See :class:`~groupcoord.storage.compaction.CompactableLog`."""
-        return self._log.producers.last_records()
+        return self._log.producers.last_records() if self.keeps_sequences else {}
 
     def rewrite(self, group: Sequence[int]) -> Rewrite:
         """See :class:`~groupcoord.storage.compaction.CompactableLog`."""
@@ -251,7 +262,7 @@ class _FileRewrite:
         path = log.folder.path
         self._new = FileSegment(path, group[0], log.files, log.memory)
         self._is_in_place = False
-        self._file = SegmentRewrite(path, group, is_read=lambda: False, replaced=self._replace)
+        self._file = SegmentRewrite(path, group, is_read=lambda: log.reader_count > 0, replaced=self._replace)
 
     def add(self, batch: Batch, kept: bytes | None) -> None:
         if kept is not None:

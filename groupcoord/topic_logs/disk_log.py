@@ -10,28 +10,33 @@ from __future__ import annotations
 import contextlib
 import os
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import wraps
 from itertools import pairwise
+from pathlib import Path
 from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
-from groupcoord.core.records import NO_PRODUCER_ID, NO_TIMESTAMP, TransactionMarker
+from groupcoord.config.settings import INT64_MAX
+from groupcoord.core.records import NO_TIMESTAMP
 from groupcoord.errors import ErrorCode
-from groupcoord.log_store import LogStoreError
-from groupcoord.records.batches import Batch
-from groupcoord.records.codec import decode_control
-from groupcoord.storage.cleaned_transactions import AbortedTransaction
-from groupcoord.storage.log_directory import segment_path
+from groupcoord.log_store import StorageError
+from groupcoord.records.batches import TRANSACTIONAL, Batch, InvalidBatchError
+from groupcoord.storage.errors import (
+    CorruptLogError,
+    FailedLogError,
+    LostSegmentError,
+    TopicLogError,
+    UnwrittenBatchError,
+)
+from groupcoord.storage.log_directory import segment_path, sync_path
 from groupcoord.storage.lost_segments import find_loss, find_loss_behind
-from groupcoord.storage.segments import recover_log
-from groupcoord.topic_logs.errors import FailedLogError, RefusedBatchError, TopicLogError
-from groupcoord.topic_logs.file_segment import FileSegment
+from groupcoord.storage.segments import OFFSETS_END, read_batches, recover_log
+from groupcoord.topic_logs.file_segment import FileSegment, Room
 from groupcoord.topic_logs.leader_epochs import LeaderEpochs
 from groupcoord.topic_logs.log_folder import LogFolder
 from groupcoord.topic_logs.log_memory import LogMemory
 from groupcoord.topic_logs.open_files import OpenFiles
-from groupcoord.topic_logs.partition_log import PartitionLog, Write
-from groupcoord.topic_logs.producer_states import ProducerStates
+from groupcoord.topic_logs.partition_log import ATTRIBUTES_POSITION, PartitionLog, Write, replay
 from groupcoord.topic_logs.segments import Segment
 from groupcoord.topic_logs.settings import LEADER_EPOCH, NO_LEADER_EPOCH, TopicLogSettings
 
@@ -71,24 +76,22 @@ def _watched(method: Callable[Concatenate[DiskLog, P], T]) -> Callable[Concatena
 
 
 class DiskLog(PartitionLog):
-    """One partition's batches in files, and its producers.
+    """One partition's batches in files, and its producers. Nothing is read before it is opened.
 
     Args:
         folder: where the files are, or will be from the first append on.
         files: opens them.
         memory: what is kept of them in memory is counted there.
-        is_clean: whether the log was shut down properly; else the end of it is checked, and a torn tail cut.
         start_offset: where it starts at the earliest.
         note_start: remembers where it starts; may raise OSError.
         acknowledged: what it must have.
         report: is told of trouble with the files: its kind, and a line.
+        may_change: is called before any file is changed; may raise LogStoreError.
 
     Attributes:
         files: opens them.
         failure: why it can't be used any more, if so: open it again.
-
-    Raises:
-        FailedLogError: its files can't be used.
+        reader_count: how many pass over all of its batches; no file is replaced meanwhile.
     """
 
     def __init__(
@@ -97,27 +100,30 @@ class DiskLog(PartitionLog):
         files: OpenFiles,
         memory: LogMemory,
         *,
-        is_clean: bool,
         start_offset: int = 0,
         note_start: Callable[[int], None] = lambda offset: None,
         acknowledged: Acknowledged = NOTHING_ACKNOWLEDGED,
         report: Callable[[str, str], None] = lambda kind, line: None,
+        may_change: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(memory)
         self.folder = folder
-        self._note_start = note_start
-        self._report = report
         self.files = files
+        self.reader_count = 0
+        self._reading = folder.path  # what of it is read at the moment
+        self._first_start = start_offset
+        self._note_start = note_start
+        self._required = acknowledged
+        self._report = report
+        self._may_change = may_change
+        self._saved_epochs: tuple[tuple[int, int], ...] = ()
+        self._room: Room | None = None
         self._has_written = False
         self._is_saved = True  # what the next start goes by is in files
+        self._has_new_files = False  # whose names a power failure may take back
         self._checked_interval = -1
         self._unflushed_records = 0
         self._unflushed_since_ms = 0
-        try:
-            self._load(is_clean, start_offset, acknowledged)
-        except (OSError, ValueError, LogStoreError, TopicLogError) as error:
-            self._let_go()
-            raise FailedLogError(f"{folder.path.name} can't be opened: {error}") from error
 
     @property
     def acknowledged(self) -> Acknowledged:
@@ -126,36 +132,108 @@ class DiskLog(PartitionLog):
 
     # ------------------------------------------------------------ opening
 
-    def _load(self, is_clean: bool, start_offset: int, acknowledged: Acknowledged) -> None:
-        path, bases = self.folder.path, self.folder.open()
-        if not acknowledged.bases.issubset(bases):
-            missing = segment_path(path, min(acknowledged.bases.difference(bases)))
-            raise FailedLogError(f"{missing} is missing; put it back, or restart to go on without it")
-        epochs = self.folder.leader_epochs()
-        self._saved_epochs = tuple(epochs)
-        if bases:
-            for base, following in pairwise(bases):
-                size_bytes = os.path.getsize(segment_path(path, base))
-                self._begin(FileSegment.found(path, base, following, size_bytes, self.files, self.memory))
-            if not self._saved_epochs:
-                self._note_epochs(epochs)
-            if not (is_clean and self._resume(bases[-1])):
+    def open(self, *, is_clean: bool) -> None:
+        """Find out what is in the files, as far as appending and reading need it.
+
+        Args:
+            is_clean: whether the log was shut down properly; else the end of it is checked, and a torn tail cut.
+
+        Raises:
+            LogStoreError: a file is corrupt, or missing, or somebody else's.
+            OSError: a file can't be read, or cut.
+            ValueError: a file is not what its name says.
+        """
+        with self._opening() as (bases, epochs):
+            if bases and not (is_clean and self._resume(bases, epochs)):
                 self._recover(bases, epochs)
-            elif not self._saved_epochs:
-                self._note_epochs(epochs)
+
+    def _batches_while_opening(self) -> Iterator[Batch]:
+        """Do the same in one pass over all batches, checked, and yield each: whoever wants them all reads them once."""
+        with self._opening() as (bases, epochs):
+            self._is_saved = not bases
+            sizes = [os.path.getsize(segment_path(self.folder.path, base)) for base in bases]
+            # Those from the last one on that holds anything may have been written when the power failed.
+            recovered = max((number for number, size in enumerate(sizes) if size), default=0)
+            for number, (base, following) in enumerate(pairwise([*bases, OFFSETS_END])):
+                if number < recovered:
+                    found = FileSegment.found(self.folder.path, base, following, sizes[number], self.files, self.memory)
+                    segment, knows_aborted = found, len(found.aborted) > 0
+                if number >= recovered or not segment.has_indexes:
+                    self.folder.forget_indexes(base)
+                    segment, knows_aborted = FileSegment(self.folder.path, base, self.files, self.memory), False
+                self._begin(segment)
+                for batch in self._checked(segment, following, bases):
+                    note_epoch(batch, epochs)
+                    aborted = replay(batch, self.producers)
+                    if aborted is not None and not knows_aborted:
+                        segment.add_aborted(aborted)
+                    yield batch
+                if following != OFFSETS_END:
+                    segment.next_offset = following
+                    with contextlib.suppress(OSError):
+                        segment.seal()
+
+    @contextlib.contextmanager
+    def _opening(self) -> Iterator[tuple[list[int], list[tuple[int, int]]]]:
+        """Begin with the segments and the leaders' epochs that there are, and end with what follows from them."""
+        try:
+            path, bases, required = self.folder.path, self.folder.open(), self._required
+            if not required.bases.issubset(bases):
+                missing = segment_path(path, min(required.bases.difference(bases)))
+                raise LostSegmentError(f"{missing} is missing; put it back, or restart to go on without it")
+            self._may_change()
+            epochs = self.folder.leader_epochs()
+            self._saved_epochs = tuple(epochs)
+            yield bases, epochs
+            self._go_on_behind(bases)
+            if self.end_offset < required.end_offset:
+                raise LostSegmentError(
+                    f"{path} ends at offset {self.end_offset}, but all below {required.end_offset} was acknowledged; "
+                    "put it back, or restart to go on without it"
+                )
+            self._set_epochs(epochs)
+            super().begin_epoch(required.leader_epoch)
+        except BaseException:
+            self.let_go()
+            raise
+
+    def _begin_sealed(self, bases: Sequence[int]) -> None:
+        path = self.folder.path
+        for base, following in pairwise(bases):
+            size_bytes = os.path.getsize(segment_path(path, base))
+            self._begin(FileSegment.found(path, base, following, size_bytes, self.files, self.memory))
+
+    def _go_on_behind(self, bases: Sequence[int]) -> None:
+        """Append to the last segment, if there is one."""
+        if bases:
             active = self._segments[-1]
             assert isinstance(active, FileSegment)
             self._rolled_bytes = active.size_bytes
             self._first_timestamp_ms = NO_TIMESTAMP if active.first_timestamp_ms is None else active.first_timestamp_ms
             self.end_offset = active.next_offset
-            self.start_offset = min(max(start_offset, bases[0]), self.end_offset)
-        if self.end_offset < acknowledged.end_offset:
-            raise FailedLogError(
-                f"it ends at offset {self.end_offset}, but all below {acknowledged.end_offset} was acknowledged; put "
-                "it back, or restart to go on without it"
-            )
-        self._set_epochs(epochs)
-        self.begin_epoch(acknowledged.leader_epoch)
+            self.start_offset = min(max(self._first_start, bases[0]), self.end_offset)
+
+    def _checked(self, segment: FileSegment, following: int, bases: Sequence[int]) -> Iterator[Batch]:
+        """Yield the batches of a segment, noted where it has no indexes. A torn tail is cut.
+
+        Raises:
+            InvalidBatchError: a batch is broken, and that is no torn tail.
+        """
+        self._reading = path = Path(segment.path)
+        is_new = not segment.size_bytes
+        try:
+            for batch in read_batches(path, next_offset=segment.base_offset, end_offset=following):
+                if is_new:
+                    segment.note(batch.base_offset, batch.size_bytes, batch.next_offset, batch.max_timestamp_ms)
+                yield batch
+        except InvalidBatchError as error:
+            recover_log(self.folder.path, list(bases))
+            size_bytes = path.stat().st_size
+            if size_bytes > error.position:
+                raise
+            if not is_new:
+                self.folder.forget_indexes(segment.base_offset)
+                segment.was_cut(size_bytes)
 
     def _note_epochs(self, epochs: list[tuple[int, int]]) -> None:
         """Note the leaders' epochs that the batches name, for want of a file that tells them."""
@@ -183,13 +261,16 @@ class DiskLog(PartitionLog):
             self.folder.save_leader_epochs(self.epochs.entries)
             self._saved_epochs = self.epochs.entries
 
-    def _resume(self, base: int) -> bool:
+    def _resume(self, bases: Sequence[int], epochs: list[tuple[int, int]]) -> bool:
         """Go on where the log was shut down; tell if that can be."""
         try:
-            active = FileSegment.resumed(self.folder.path, base, self.files, self.memory)
+            active = FileSegment.resumed(self.folder.path, bases[-1], self.files, self.memory)
         except (OSError, ValueError, TopicLogError):
             return False
+        self._begin_sealed(bases)
         self._begin(active)
+        if not self._saved_epochs:
+            self._note_epochs(epochs)
         self._replay(self.folder.load_producers(self.producers, active.next_offset))
         return True
 
@@ -198,6 +279,9 @@ class DiskLog(PartitionLog):
         self._is_saved = False
         path, base = self.folder.path, bases[-1]
         size_bytes, _ = recover_log(path, list(bases))
+        self._begin_sealed(bases)
+        if not self._saved_epochs:
+            self._note_epochs(epochs)
         self.folder.forget_indexes(base)
         self.folder.forget_snapshots_behind(base)
         self._replay(self.folder.load_producers(self.producers, base))
@@ -220,25 +304,70 @@ class DiskLog(PartitionLog):
 
     # ------------------------------------------------------------ writing
 
-    @_watched
+    def append_encoded(self, data: bytes, record_count: int, now_ms: int, settings: TopicLogSettings) -> int:
+        """See :class:`~groupcoord.topic_logs.partition_log.PartitionLog`.
+
+        By hand where nothing but the batch is to be written, since each commit comes by here: it costs half.
+        """
+        room, size_bytes = self._room, len(data)
+        if (
+            room is None
+            or size_bytes > room.left_bytes
+            or now_ms >= room.end_ms
+            or data[ATTRIBUTES_POSITION] & TRANSACTIONAL
+            or settings is not room.settings
+        ):
+            return super().append_encoded(data, record_count, now_ms, settings)
+        offset = self.end_offset
+        try:
+            room.segment.append_one(data, size_bytes, offset + record_count, now_ms)
+            if not room.checked_ms <= now_ms < room.checked_ms + CHECK_INTERVAL_MS:
+                room.checked_ms = now_ms - now_ms % CHECK_INTERVAL_MS
+                self._check_written()
+        except TopicLogError as error:
+            self._trouble(error)
+            raise
+        room.left_bytes -= size_bytes
+        self._unflushed_records += record_count
+        self.end_offset = offset + record_count
+        if self.watchers:
+            self._tell()
+        return offset
+
     def _write(self, write: Write, settings: TopicLogSettings, now_ms: int) -> None:
-        if not self._has_written:
-            self._start_writing()
-        super()._write(write, settings, now_ms)
-        if self._checked_interval != now_ms // CHECK_INTERVAL_MS:
-            self._checked_interval = now_ms // CHECK_INTERVAL_MS
-            self._check_written()
-        self._flush_if_due(write.record_count, settings, now_ms)
+        if self.failure is not None:
+            raise self.failure
+        end_offset = self.end_offset
+        try:
+            if not self._has_written:
+                self._start_writing()
+            if self._room is not None:
+                self._rolled_bytes, self._room = self._active_bytes, None
+            super()._write(write, settings, now_ms)
+            if self._checked_interval != now_ms // CHECK_INTERVAL_MS:
+                self._checked_interval = now_ms // CHECK_INTERVAL_MS
+                self._check_written()
+            if not self._unflushed_records:
+                self._unflushed_since_ms = now_ms
+            self._unflushed_records += write.record_count
+            if self._unflushed_records >= settings.flush_messages:
+                self._make_durable()
+            if settings.flush_messages == INT64_MAX:
+                checked_ms = self._checked_interval * CHECK_INTERVAL_MS
+                self._room = Room(self._segments[-1], settings, checked_ms, self._first_timestamp_ms + settings.roll_ms)
+        except TopicLogError as error:
+            self.end_offset = end_offset  # what isn't acknowledged need not be there when it is opened again
+            self._trouble(error)
+            raise
 
     def _start_writing(self) -> None:
         loss = find_loss(self.folder.path, self._bases, self._active_bytes, -1)
         if loss is not None:
-            raise FailedLogError(f"{loss}, and what was acknowledged may be gone with it")
+            raise _lost(loss)
         try:
             self._make_folder()
         except OSError as error:
-            reason = f"{self.folder.path} can't be written: {error}"
-            raise RefusedBatchError(ErrorCode.KAFKA_STORAGE_ERROR, reason) from error
+            raise UnwrittenBatchError(f"{self.folder.path} can't be written: {error}") from error
         self._has_written, self._is_saved = True, False
 
     def _make_folder(self) -> None:
@@ -249,7 +378,7 @@ class DiskLog(PartitionLog):
         """See :class:`~groupcoord.topic_logs.partition_log.PartitionLog`; that is noted on disk."""
         super().begin_epoch(leader_epoch)
         if self.failure is None and self.epochs.entries != self._saved_epochs:
-            self._has_written = False  # if it can't be noted now, the next batch tries again
+            self._has_written, self._room = False, None  # if it can't be noted now, the next batch tries again
             with contextlib.suppress(OSError):
                 self._make_folder()
 
@@ -257,14 +386,16 @@ class DiskLog(PartitionLog):
         assert isinstance(last, FileSegment)
         return super()._is_full(last, write, settings) or not last.may_reach(write.next_offset)
 
-    def _roll(self) -> None:
+    def _roll(self, settings: TopicLogSettings) -> None:
+        if self._unflushed_records and min(settings.flush_messages, settings.flush_ms) != INT64_MAX:
+            self._make_durable()  # the flushes to come are of the new segment
         sealed = self._segments[-1] if self._segments else None
         segment = FileSegment(self.folder.path, self.end_offset, self.files, self.memory)
         try:
             segment.create()
         except OSError as error:
-            reason = f"{segment.path}: no new segment: {error.strerror or error}"
-            raise RefusedBatchError(ErrorCode.KAFKA_STORAGE_ERROR, reason) from error
+            raise UnwrittenBatchError(f"{segment.path}: no new segment: {error.strerror or error}") from error
+        self._has_new_files = True
         if isinstance(sealed, FileSegment):
             # Without these files the next start has to read more, and that is all.
             with contextlib.suppress(OSError):
@@ -277,13 +408,13 @@ class DiskLog(PartitionLog):
         """Make sure that what was written is in a file that can be found again, and that nobody else changed."""
         loss = find_loss_behind(self.folder.path, self._bases, self._active_bytes, self._descriptor)
         if loss is not None:
-            raise FailedLogError(f"{loss}, and what was acknowledged may be gone with it")
+            raise _lost(loss)
 
     def check(self) -> None:
         """See :class:`~groupcoord.topic_logs.partition_log.PartitionLog`."""
         loss = find_loss(self.folder.path, self._bases, self._active_bytes, self._descriptor)
         if loss is not None and self.failure is None:
-            self._trouble(FailedLogError(f"{loss}, and what was acknowledged may be gone with it"))
+            self._trouble(_lost(loss))
 
     @property
     def _active_bytes(self) -> int:
@@ -296,28 +427,41 @@ class DiskLog(PartitionLog):
 
     # ------------------------------------------------------------ flushing
 
-    def _flush_if_due(self, record_count: int, settings: TopicLogSettings, now_ms: int) -> None:
-        if not self._unflushed_records:
-            self._unflushed_since_ms = now_ms
-        self._unflushed_records += record_count
-        if self._unflushed_records >= settings.flush_messages:
-            self._flush()
-
-    def flush_due(self, settings: TopicLogSettings, now_ms: int) -> None:
+    def flush_due(self, settings: TopicLogSettings, now_ms: int) -> int | None:
         """See :class:`~groupcoord.topic_logs.partition_log.PartitionLog`."""
-        if self._unflushed_records and now_ms - self._unflushed_since_ms >= settings.flush_ms:
+        if not self._unflushed_records or settings.flush_ms == INT64_MAX:
+            return None
+        due_ms = self._unflushed_since_ms + settings.flush_ms
+        if due_ms > now_ms:
+            return due_ms
+        self._flush()
+        return None
+
+    def flush(self) -> None:
+        """Make durable what was written.
+
+        Raises:
+            FailedLogError: the disk has failed.
+        """
+        if self._unflushed_records:
             self._flush()
 
     @_watched
     def _flush(self) -> None:
+        self._make_durable()
+
+    def _make_durable(self) -> None:
         # After a failed fsync only reading the file anew tells what is there.
         active = self._segments[-1]
         assert isinstance(active, FileSegment)
         try:
             active.flush()
+            if self._has_new_files:
+                sync_path(self.folder.path)
+                self._has_new_files = False
         except OSError as error:
             raise FailedLogError(f"{active.path}: fsync failed: {error}") from error
-        self._unflushed_records = 0
+        self._unflushed_records, self._room = 0, None
 
     # ------------------------------------------------------------ the start, and the end
 
@@ -328,7 +472,7 @@ class DiskLog(PartitionLog):
             self._drop_before(offset)
         except OSError as error:
             self.start_offset = before
-            raise RefusedBatchError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.folder.path}: {error}") from error
+            raise UnwrittenBatchError(f"{self.folder.path}: {error}") from error
 
     @_watched
     def _drop_before(self, offset: int) -> None:
@@ -341,7 +485,7 @@ class DiskLog(PartitionLog):
 
     def close(self) -> None:
         """The topic is gone, and its folder is somebody else's affair."""
-        self._let_go()
+        self.let_go()
         self.is_closed = True
         self._tell()
 
@@ -356,15 +500,18 @@ class DiskLog(PartitionLog):
         if is_clean and isinstance(active, FileSegment):
             try:
                 if not self._is_saved:
-                    active.flush()
+                    if self._unflushed_records or not self._has_written:
+                        self._make_durable()
                     self.folder.save_producers(self.producers, self.end_offset)
                     active.seal()
-            except OSError:
+            except (OSError, FailedLogError):
                 is_clean = False
-        self._let_go()
+        self.let_go()
         return is_clean
 
-    def _let_go(self) -> None:
+    def let_go(self) -> None:
+        """Close the files, whatever is in them: nothing is flushed."""
+        self._room = None
         self._interrupt()
         for segment in self._segments:
             assert isinstance(segment, FileSegment)
@@ -380,7 +527,7 @@ class DiskLog(PartitionLog):
     def _fail(self, error: FailedLogError) -> None:
         """Nobody knows what is in the files: they have to be read anew."""
         self.failure = error
-        self._let_go()
+        self.let_go()
         self._tell()
 
     def _trouble(self, error: TopicLogError) -> None:
@@ -396,32 +543,51 @@ class DiskLog(PartitionLog):
     find_time = _watched(PartitionLog.find_time)
     find_max_time = _watched(PartitionLog.find_max_time)
 
+    def read_all(self, decode: Callable[[Iterable[Batch]], Iterator[T]]) -> Iterator[T]:
+        """Return what a function makes of all batches of this moment. No file is replaced while they are passed over.
+
+        Raises:
+            CorruptLogError: a batch is broken; while iterating.
+            StorageError: a file can't be read; while iterating.
+        """
+        return self._decoded(decode, self._batches_before(self.end_offset))
+
+    def open_and_read_all(self, decode: Callable[[Iterable[Batch]], Iterator[T]]) -> Iterator[T]:
+        """Do as :meth:`open`, in the same pass over all batches from which a function makes something.
+
+        Raises:
+            LogStoreError: a file is corrupt, or missing, or somebody else's, or can't be read; while iterating.
+        """
+        return self._decoded(decode, self._batches_while_opening())
+
+    def _decoded(self, decode: Callable[[Iterable[Batch]], Iterator[T]], batches: Iterator[Batch]) -> Iterator[T]:
+        self._reading = self.folder.path
+        try:
+            yield from decode(batches)
+        except InvalidBatchError as error:
+            raise CorruptLogError(self._reading, error.position, error.reason) from error
+        except (OSError, ValueError) as error:
+            raise StorageError(f"{self._reading} can't be read: {error}") from error
+
+    def _batches_before(self, end_offset: int) -> Iterator[Batch]:
+        self.reader_count += 1
+        try:
+            for segment in [segment for segment in self._segments if segment.base_offset < end_offset]:
+                self._reading = path = segment_path(self.folder.path, segment.base_offset)
+                ends = {"end_offset": segment.next_offset, "end": segment.size_bytes}
+                for batch in read_batches(path, next_offset=segment.base_offset, **ends):
+                    if batch.base_offset >= end_offset:
+                        return  # it was appended since
+                    yield batch
+        finally:
+            self.reader_count -= 1
+
+
+def _lost(loss: str) -> LostSegmentError:
+    return LostSegmentError(f"{loss}, and what was acknowledged may be gone with it")
+
 
 def note_epoch(batch: Batch, epochs: list[tuple[int, int]]) -> None:
     """Note the leader's epoch that a batch names, if it is newer than those that are known."""
     if batch.leader_epoch > (epochs[-1][0] if epochs else NO_LEADER_EPOCH):
         epochs.append((batch.leader_epoch, batch.base_offset))
-
-
-def replay(batch: Batch, producers: ProducerStates) -> AbortedTransaction | None:
-    """Learn what a batch of the log says of its producer.
-
-    Returns:
-        The transaction that it aborts, if it does.
-
-    Raises:
-        RefusedBatchError: POLICY_VIOLATION, there is no memory for the producer.
-        CorruptBatchError: it is a control batch whose records don't fit.
-    """
-    producer_id = batch.producer_id
-    if producer_id <= NO_PRODUCER_ID:
-        return None
-    producers.reserve(producer_id)
-    if not batch.is_control:
-        producers.appended(batch, batch.base_offset, batch.max_timestamp_ms)
-        return None
-    for offset, timestamp_ms, key, value in batch.records():
-        marker = decode_control(key or b"", value, producer_id, batch.producer_epoch)
-        if isinstance(marker, TransactionMarker):
-            return producers.ended(marker, offset, timestamp_ms)
-    return None

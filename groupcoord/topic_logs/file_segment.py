@@ -18,14 +18,13 @@ from struct import error as StructError  # noqa: N812
 from typing import NoReturn
 
 from groupcoord.core.records import NO_TIMESTAMP
-from groupcoord.errors import ErrorCode
 from groupcoord.records.batches import BATCH_HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC_V2, Batch, InvalidBatchError
 from groupcoord.storage.cleaned_transactions import AbortedTransaction
+from groupcoord.storage.errors import FailedLogError, LostSegmentError, UnwrittenBatchError
 from groupcoord.storage.log_directory import segment_path
 from groupcoord.storage.segments import HEADERS_CHUNK_BYTES, OFFSETS_END, RELATIVE_OFFSETS_END, read_headers
 from groupcoord.storage.swapping import INDEX_SUFFIXES
 from groupcoord.storage.whole_files import replace_file
-from groupcoord.topic_logs.errors import FailedLogError, RefusedBatchError
 from groupcoord.topic_logs.index_entries import (
     OFFSET_ENTRY,
     TIME_ENTRY,
@@ -39,6 +38,7 @@ from groupcoord.topic_logs.index_entries import (
 from groupcoord.topic_logs.log_memory import LogMemory
 from groupcoord.topic_logs.open_files import OpenFiles
 from groupcoord.topic_logs.segments import INDEX_INTERVAL_BYTES, Pieces, Place, Segment
+from groupcoord.topic_logs.settings import TopicLogSettings
 
 _OFFSET_SUFFIX, _TIME_SUFFIX, _ABORTED_SUFFIX = INDEX_SUFFIXES
 
@@ -49,6 +49,7 @@ READ_PLACES_MAX = 16
 """So many consumers of a segment, each at a place of its own, go on reading without a look at its index."""
 
 _BATCH_START_FROM = Struct(">qiibIhi").unpack_from
+_PACK_OFFSET_ENTRY = OFFSET_ENTRY.pack
 _ENTRIES_BYTES = OFFSET_ENTRY.size + TIME_ENTRY.size
 
 
@@ -68,7 +69,9 @@ class FileSegment(Segment):
 
     __slots__ = (
         "_aborted",
+        "_descriptor",
         "_files",
+        "_indexed_ms",
         "_is_released",
         "_largest",
         "_last_place",
@@ -91,8 +94,10 @@ class FileSegment(Segment):
         self._offsets: Entries | None = MemoryEntries(OFFSET_ENTRY)
         self._times: Entries | None = MemoryEntries(TIME_ENTRY)
         self._taken_bytes = 0
+        self._indexed_ms = NO_TIMESTAMP  # largest in the index by time
         self._unindexed_bytes = 0
         self._is_released = False
+        self._descriptor = -1, -1  # to write with, and how many files had been closed then
         self._largest: Entry | None = NO_TIMESTAMP, 0  # timestamp and relative offset; None before it is known
         self._last_place: tuple[int, int, int] | None = None  # offset, position and next offset of the last batch
         self._read_places = {base_offset: 0}  # offsets and positions of what comes after batches that were looked up
@@ -180,15 +185,41 @@ class FileSegment(Segment):
     ) -> None:
         """See :class:`~groupcoord.topic_logs.segments.Segment`."""
         try:
-            descriptor = self._files.writing(self.path)
+            descriptor, closed_count = self._descriptor
+            if closed_count != self._files.closed_count:
+                descriptor = self._files.writing(self.path)
+                self._descriptor = descriptor, self._files.closed_count
             written = os.write(descriptor, pieces[0]) if len(pieces) == 1 else os.writev(descriptor, pieces)
         except FileNotFoundError as error:
-            raise FailedLogError(f"{self.path} was deleted or moved away") from error
+            raise LostSegmentError(f"{self.path} was deleted or moved away") from error
         except OSError as error:
             self._take_back(error.strerror or str(error))
         if written != size_bytes:
             self._take_back(f"only {written} of {size_bytes} bytes were written")
         self.note(self.next_offset, size_bytes, next_offset, max_timestamp_ms)
+
+    def append_one(self, data: bytes, size_bytes: int, next_offset: int, max_timestamp_ms: int) -> None:
+        """Do as :meth:`append`, for a batch in one piece behind others; by hand."""
+        descriptor, closed_count = self._descriptor
+        largest = self._largest
+        if closed_count != self._files.closed_count or largest is None or self.first_timestamp_ms is None:
+            self.append((data,), size_bytes, next_offset, max_timestamp_ms)
+            return
+        try:
+            written = os.write(descriptor, data)
+        except OSError as error:
+            self._take_back(error.strerror or str(error))
+        if written != size_bytes:
+            self._take_back(f"only {written} of {size_bytes} bytes were written")
+        if max_timestamp_ms > largest[0]:
+            self._largest = max_timestamp_ms, next_offset - 1 - self.base_offset
+        if self._unindexed_bytes > INDEX_INTERVAL_BYTES:
+            self._add_entries(next_offset - 1 - self.base_offset)
+        position = self.size_bytes
+        self._last_place = self.next_offset, position, next_offset
+        self._unindexed_bytes += size_bytes
+        self.size_bytes = position + size_bytes
+        self.next_offset = next_offset
 
     def _take_back(self, reason: str) -> NoReturn:
         """Cut the file back to the start of a batch that could not be written whole."""
@@ -199,7 +230,7 @@ class FileSegment(Segment):
                 os.ftruncate(descriptor, self.size_bytes)
         except OSError as error:
             raise FailedLogError(f"{self.path}: {reason}, and cutting it back failed: {error}") from error
-        raise RefusedBatchError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.path}: {reason}")
+        raise UnwrittenBatchError(f"{self.path}: {reason}")
 
     def note(self, base_offset: int, size_bytes: int, next_offset: int, max_timestamp_ms: int) -> None:
         """Note a batch that stands at the end of the file, in the indexes too where there is to be an entry."""
@@ -208,24 +239,22 @@ class FileSegment(Segment):
             self.first_timestamp_ms = max_timestamp_ms
         if self._largest is None or max_timestamp_ms > self._largest[0]:
             self._largest = max_timestamp_ms, relative
-        if self._unindexed_bytes > INDEX_INTERVAL_BYTES and self._take_memory():
-            assert isinstance(self._offsets, MemoryEntries)
-            self._offsets.append(relative, self.size_bytes)
-            self._note_largest()
-            self._unindexed_bytes = 0
+        if self._unindexed_bytes > INDEX_INTERVAL_BYTES:
+            self._add_entries(relative)
         self._last_place = base_offset, self.size_bytes, next_offset
         self._unindexed_bytes += size_bytes
         self.size_bytes += size_bytes
         self.next_offset = next_offset
 
-    def _take_memory(self) -> bool:
-        """Tell whether there is memory for one more entry of the indexes; without it they are only coarser."""
-        try:
-            self._memory.take(_ENTRIES_BYTES)
-        except RefusedBatchError:
-            return False
-        self._taken_bytes += _ENTRIES_BYTES
-        return True
+    def _add_entries(self, relative: int) -> None:
+        """Add to both indexes, if there is memory for that: without it they are only coarser."""
+        if self._memory.take_if_left(_ENTRIES_BYTES):
+            self._taken_bytes += _ENTRIES_BYTES
+            assert isinstance(self._offsets, MemoryEntries)
+            self._offsets.data += _PACK_OFFSET_ENTRY(relative, self.size_bytes)
+            if self._largest is None or self._largest[0] > self._indexed_ms:
+                self._note_largest()
+            self._unindexed_bytes = 0
 
     def _note_largest(self) -> None:
         times, largest = self._times, self._largest
@@ -233,6 +262,7 @@ class FileSegment(Segment):
         assert largest is not None
         if largest[0] > (times[-1][0] if len(times) else NO_TIMESTAMP):
             times.append(*largest)
+        self._indexed_ms = largest[0]
 
     def add_aborted(self, transaction: AbortedTransaction) -> None:
         """See :class:`~groupcoord.topic_logs.segments.Segment`."""
@@ -297,12 +327,25 @@ class FileSegment(Segment):
 
     def _indexes(self) -> tuple[Entries, Entries]:
         """Return the indexes by offset and by time, from files or made anew."""
+        if not self.has_indexes:
+            return self._made_anew()
+        assert self._offsets is not None
+        assert self._times is not None
+        return self._offsets, self._times
+
+    @property
+    def has_indexes(self) -> bool:
+        """Tell whether its indexes are there, in memory or in files that are of this segment."""
         if self._offsets is None or self._times is None:
             self._offsets = self._open_index(_OFFSET_SUFFIX, OFFSET_ENTRY)
             self._times = self._open_index(_TIME_SUFFIX, TIME_ENTRY)
-        if self._offsets is None or self._times is None:
-            return self._made_anew()
-        return self._offsets, self._times
+        return self._offsets is not None and self._times is not None
+
+    def was_cut(self, size_bytes: int) -> None:
+        """Forget the indexes: the file is shorter than it was found."""
+        self.size_bytes = size_bytes
+        self._offsets = self._times = self._largest = None
+        self._aborted = AbortedEntries(self._files, self._beside(_ABORTED_SUFFIX))
 
     def _open_index(self, suffix: str, layout: Struct) -> FileEntries | None:
         """Return an index in its file; None if there is none, or none of this segment."""
@@ -360,7 +403,7 @@ class FileSegment(Segment):
 
     def _read_at(self, position: int, size: int) -> bytes:
         if self._is_released:
-            raise RefusedBatchError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.path} was deleted while it was read")
+            raise UnwrittenBatchError(f"{self.path} was deleted while it was read")
         try:
             descriptor = self._files.reading(self.path)
             data = os.pread(descriptor, size, position)
@@ -465,3 +508,26 @@ class FileSegment(Segment):
         for batch in self.headers(self._floor(max(since, offset))):
             if batch.max_timestamp_ms >= timestamp_ms and batch.next_offset > offset:
                 yield self.view(batch.position, batch.position + batch.size_bytes)
+
+
+class Room:
+    """What may be appended before there is anything else to do than to look at the file: rolling, or a flush.
+
+    Attributes:
+        segment: where it goes.
+        settings: what was asked when this was worked out.
+        checked_ms: the file was looked at in the interval that began then.
+        end_ms: only earlier batches may.
+        left_bytes: how much. Each record has a byte at least, so that its offset is near enough, too.
+    """
+
+    __slots__ = ("checked_ms", "end_ms", "left_bytes", "segment", "settings")
+
+    def __init__(self, segment: Segment, settings: TopicLogSettings, checked_ms: int, end_ms: int) -> None:
+        assert isinstance(segment, FileSegment)
+        self.segment = segment
+        self.settings = settings
+        self.checked_ms = checked_ms
+        self.end_ms = end_ms
+        reach = segment.base_offset + RELATIVE_OFFSETS_END - segment.next_offset
+        self.left_bytes = min(settings.segment_bytes - segment.size_bytes, reach)

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
 
+from groupcoord.storage.errors import FailedLogError, RefusedBatchError
 from groupcoord.storage.log_directory import (
+    forget_clean_shutdown,
     list_segments,
     read_leader_epochs,
     read_topic_id,
@@ -17,7 +19,6 @@ from groupcoord.storage.log_directory import (
     write_partition_metadata,
 )
 from groupcoord.storage.swapping import INDEX_SUFFIXES, finish_swaps
-from groupcoord.topic_logs.errors import FailedLogError, RefusedBatchError
 from groupcoord.topic_logs.producer_snapshots import (
     BadSnapshotError,
     list_snapshots,
@@ -66,6 +67,7 @@ class LogFolder(NamedTuple):
         Raises:
             OSError: they can't be written.
         """
+        forget_clean_shutdown(self.path.parent)
         self.path.mkdir(exist_ok=True)
         write_partition_metadata(self.path, self.topic_id)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from groupcoord.errors import ErrorCode
-from groupcoord.topic_logs.errors import RefusedBatchError
+from groupcoord.storage.errors import RefusedBatchError
 
 BATCH_OVERHEAD_BYTES = 160
 """What a batch takes besides its bytes."""
@@ -25,7 +25,7 @@ class LogMemory:
     >>> memory.take(1_500)
     >>> memory.take(1_500)
     Traceback (most recent call last):
-    groupcoord.topic_logs.errors.RefusedBatchError: topics hold 1500 bytes of at most 2000 (records.memory.max.bytes)
+    groupcoord.storage.errors.RefusedBatchError: topics hold 1500 bytes of at most 2000 (records.memory.max.bytes)
 
     Args:
         bytes_max: what all logs may take together.
@@ -50,6 +50,13 @@ class LogMemory:
             reason = f"topics hold {self.used_bytes} bytes of at most {self.bytes_max} (records.memory.max.bytes)"
             raise RefusedBatchError(ErrorCode.POLICY_VIOLATION, reason)
         self.used_bytes += size_bytes
+
+    def take_if_left(self, size_bytes: int) -> bool:
+        """Take so much, if there is so much left; tell whether there was."""
+        if self.used_bytes + size_bytes > self.bytes_max:
+            return False
+        self.used_bytes += size_bytes
+        return True
 
     def give_back(self, size_bytes: int) -> None:
         """Give back what a log no longer needs."""

@@ -14,10 +14,14 @@ class OpenFiles:
 
     Args:
         count_max: how many files are open at most.
+
+    Attributes:
+        closed_count: how many were closed ever: a descriptor is good as long as none was.
     """
 
     def __init__(self, count_max: int) -> None:
         self._count_max = count_max
+        self.closed_count = 0
         self._descriptors: OrderedDict[str, tuple[int, bool]] = OrderedDict()  # and whether it can be written to
 
     def reading(self, path: str) -> int:
@@ -57,6 +61,7 @@ class OpenFiles:
         """Close a file if it is open."""
         found = self._descriptors.pop(path, None)
         if found is not None:
+            self.closed_count += 1
             os.close(found[0])
 
     def close_all(self) -> None:
@@ -66,7 +71,7 @@ class OpenFiles:
 
     def _open(self, path: str, flags: int) -> int:
         while len(self._descriptors) >= self._count_max:
-            os.close(self._descriptors.popitem(last=False)[1][0])
+            self.close(next(iter(self._descriptors)))
         descriptor = os.open(path, flags, 0o644)
         self._descriptors[path] = descriptor, bool(flags & os.O_RDWR)
         return descriptor

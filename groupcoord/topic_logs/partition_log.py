@@ -13,10 +13,10 @@ from typing import NamedTuple, Protocol
 from groupcoord.core.interpreter import maker
 from groupcoord.core.records import NO_PRODUCER_ID, NO_TIMESTAMP, TransactionMarker
 from groupcoord.errors import ErrorCode
-from groupcoord.records.batches import encode_batch
-from groupcoord.records.codec import encode_record
+from groupcoord.records.batches import TRANSACTIONAL, Batch, encode_batch
+from groupcoord.records.codec import decode_control, encode_record
 from groupcoord.storage.cleaned_transactions import AbortedTransaction
-from groupcoord.topic_logs.errors import FailedLogError, RefusedBatchError, TopicLogError
+from groupcoord.storage.errors import FailedLogError, RefusedBatchError, TopicLogError
 from groupcoord.topic_logs.leader_epochs import EpochEnd, LeaderEpochs
 from groupcoord.topic_logs.log_memory import LogMemory
 from groupcoord.topic_logs.memory_segment import MemorySegment
@@ -74,6 +74,9 @@ class Write(NamedTuple):
     record_count: int = 1
     is_marker: bool = False
 
+
+ATTRIBUTES_POSITION = 22
+"""Of the lower byte of a batch's attributes, which has all that are used."""
 
 _make_appended, _make_write = maker(Appended), maker(Write)
 
@@ -170,11 +173,9 @@ class PartitionLog:
         error_code = self.producers.check_marker(producer_id, epoch, coordinator_epoch)
         if error_code is not ErrorCode.NONE:
             return error_code
-        key, value = encode_record(marker)
-        offset = self.end_offset
         data = encode_batch(
-            offset,
-            [(key, value, now_ms)],
+            self.end_offset,
+            [(*encode_record(marker), now_ms)],
             leader_epoch=self.leader_epoch,
             producer_id=producer_id,
             producer_epoch=epoch,
@@ -182,15 +183,50 @@ class PartitionLog:
             is_control=True,
         )
         try:
-            self._write(Write((data,), len(data), offset + 1, now_ms, producer_id, is_marker=True), settings, now_ms)
-            aborted = self.producers.ended(marker, offset, now_ms)
-            if aborted is not None:
-                self._segments[-1].add_aborted(aborted)
-        except TopicLogError as error:
-            self._trouble(error)
+            self.append_encoded(data, 1, now_ms, settings)
+        except TopicLogError:
             return ErrorCode.KAFKA_STORAGE_ERROR
-        self._tell()
         return ErrorCode.NONE
+
+    def append_encoded(self, data: bytes, record_count: int, now_ms: int, settings: TopicLogSettings) -> int:
+        """Append a batch that was made for this place: it names the log's end, and its leader's epoch.
+
+        Args:
+            data: the batch.
+            record_count: how many records it holds, one at each offset.
+            now_ms: the time of the newest of them.
+            settings: of the log's topic.
+
+        Returns:
+            The offset of the first record.
+
+        Raises:
+            RefusedBatchError: there is no room, or no disk; nothing has changed.
+            FailedLogError: whether it was written can't be told.
+        """
+        offset = self.end_offset
+        batch, producer_id, is_marker = None, NO_PRODUCER_ID, False
+        if data[ATTRIBUTES_POSITION] & TRANSACTIONAL:
+            batch = Batch(data, 0, 0)
+            producer_id, is_marker = batch.producer_id, batch.is_control
+        next_offset = offset + record_count
+        write = _make_write(((data,), len(data), next_offset, now_ms, producer_id, record_count, is_marker))
+        self._write(write, settings, now_ms)
+        if batch is not None:
+            self._note_transaction(batch)
+        if self.watchers:
+            self._tell()
+        return offset
+
+    def _note_transaction(self, batch: Batch) -> None:
+        """Note what a batch that was written says of its producer's transaction."""
+        aborted = replay(batch, self.producers)
+        if aborted is not None:
+            try:
+                self._segments[-1].add_aborted(aborted)
+            except FailedLogError as error:
+                self._trouble(error)
+                raise
 
     def _write(self, write: Write, settings: TopicLogSettings, now_ms: int) -> None:
         """Write a batch, and have room for its producer, if it has one.
@@ -219,7 +255,7 @@ class PartitionLog:
         """Return where a batch goes: the last segment, or a new one."""
         last = self._segments[-1] if self._segments else None
         if last is None or self._is_full(last, write, settings):
-            self._roll()
+            self._roll(settings)
         elif not last.has_room(write.size_bytes):
             self._begin(MemorySegment(self.end_offset, self.memory, goes_on=True))
         return self._segments[-1]
@@ -232,11 +268,12 @@ class PartitionLog:
         is_old = first_ms >= 0 and write.max_timestamp_ms - first_ms > settings.roll_ms
         return is_old or self._rolled_bytes + write.size_bytes > settings.segment_bytes
 
-    def _roll(self) -> None:
+    def _roll(self, settings: TopicLogSettings) -> None:
         """Begin a new segment.
 
         Raises:
             RefusedBatchError: it can't be made.
+            FailedLogError: what was written before can't be made durable.
         """
         self._begin(MemorySegment(self.end_offset, self.memory))
 
@@ -314,7 +351,7 @@ class PartitionLog:
         if not count:
             return 0
         if count == len(groups):
-            self._roll()
+            self._roll(settings)
         self._start_at(max(groups[count - 1][-1].next_offset, self.start_offset))
         self._tell()
         return sum(sizes[:count])
@@ -362,8 +399,11 @@ class PartitionLog:
     def check(self) -> None:
         """Look whether what was written is as it was left, and fail if not."""
 
-    def flush_due(self, settings: TopicLogSettings, now_ms: int) -> None:
+    def flush_due(self, settings: TopicLogSettings, now_ms: int) -> int | None:
         """Make durable what was written ``flush.ms`` ago or earlier.
+
+        Returns:
+            When that is wanted again; None: not for anything that was written yet.
 
         Raises:
             FailedLogError: the disk has failed.
@@ -502,6 +542,30 @@ class PartitionLog:
             return None
         largest_ms = max(segment.max_timestamp_ms for segment in self._segments)
         return None if largest_ms == NO_TIMESTAMP else self.find_time(largest_ms)
+
+
+def replay(batch: Batch, producers: ProducerStates) -> AbortedTransaction | None:
+    """Learn what a batch of the log says of its producer.
+
+    Returns:
+        The transaction that it aborts, if it does.
+
+    Raises:
+        RefusedBatchError: POLICY_VIOLATION, there is no memory for the producer.
+        CorruptBatchError: it is a control batch whose records don't fit.
+    """
+    producer_id = batch.producer_id
+    if producer_id <= NO_PRODUCER_ID:
+        return None
+    producers.reserve(producer_id)
+    if not batch.is_control:
+        producers.appended(batch, batch.base_offset, batch.max_timestamp_ms)
+        return None
+    for offset, timestamp_ms, key, value in batch.records():
+        marker = decode_control(key or b"", value, producer_id, batch.producer_epoch)
+        if isinstance(marker, TransactionMarker):
+            return producers.ended(marker, offset, timestamp_ms)
+    return None
 
 
 def _age_from(group: list[Segment], now_ms: int) -> int:

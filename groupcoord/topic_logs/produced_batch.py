@@ -24,7 +24,7 @@ from groupcoord.records.batches import (
     Batch,
 )
 from groupcoord.records.compression import Compression
-from groupcoord.topic_logs.errors import RefusedBatchError
+from groupcoord.storage.errors import RefusedBatchError
 from groupcoord.topic_logs.record_keys import check_keys
 from groupcoord.topic_logs.segments import Pieces
 from groupcoord.topic_logs.settings import TopicLogSettings

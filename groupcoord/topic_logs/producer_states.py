@@ -16,7 +16,7 @@ from attrs import define, field
 from groupcoord.core.records import TransactionMarker
 from groupcoord.errors import ErrorCode
 from groupcoord.storage.cleaned_transactions import AbortedTransaction, LastRecord
-from groupcoord.topic_logs.errors import RefusedBatchError
+from groupcoord.storage.errors import RefusedBatchError
 from groupcoord.topic_logs.log_memory import PRODUCER_BYTES, LogMemory
 from groupcoord.topic_logs.produced_batch import SEQUENCE_END, ProducedBatch
 

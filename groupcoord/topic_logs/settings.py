@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attrs import frozen
+from attrs import field, frozen
 
 from groupcoord.config.settings import INT64_MAX
 
@@ -36,6 +36,7 @@ class TopicLogSettings:
         min_compaction_lag_ms: younger records are not compacted.
         max_compaction_lag_ms: older records are, however small a part of the log they are.
         dedupe_buffer_bytes: memory for the keys that one pass of compaction looks for.
+        roll_ms: how much older the first batch of a segment may be than the last: what isn't rolled isn't compacted.
     """
 
     max_message_bytes: int = 1_048_588
@@ -56,9 +57,10 @@ class TopicLogSettings:
     max_compaction_lag_ms: int = INT64_MAX
     dedupe_buffer_bytes: int = 134_217_728
 
-    @property
-    def roll_ms(self) -> int:
-        """How much older the first batch of a segment may be than the last: what isn't rolled isn't compacted."""
+    roll_ms: int = field(init=False)
+
+    @roll_ms.default
+    def _roll_ms(self) -> int:
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
 
 

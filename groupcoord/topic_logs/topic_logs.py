@@ -8,7 +8,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 from uuid import UUID
 
-from groupcoord.topic_logs.errors import FailedLogError, RefusedBatchError
+from groupcoord.log_store import LogStoreError
+from groupcoord.storage.errors import FailedLogError, RefusedBatchError
 from groupcoord.topic_logs.log_memory import LOG_BYTES, LogMemory
 from groupcoord.topic_logs.settings import LEADER_EPOCH, TopicLogSettings
 
@@ -142,15 +143,15 @@ class TopicLogs:
                     directory.folder(topic.name, topic.topic_id, partition_index),
                     directory.files,
                     self.memory,
-                    is_clean=directory.was_clean and failure is None,
                     start_offset=directory.start_offset(topic.name, partition_index),
                     note_start=lambda offset: directory.note_start_offset(topic.name, partition_index, offset),
                     acknowledged=acknowledged,
                     report=self.report,
                 )
-            except FailedLogError:
+                log.open(is_clean=directory.was_clean and failure is None)
+            except (OSError, ValueError, LogStoreError) as error:
                 self.memory.give_back(LOG_BYTES)
-                raise
+                raise FailedLogError(f"{topic.name}-{partition_index} can't be opened: {error}") from error
         except FailedLogError as error:
             self._failures[partition] = _Failure(error, self._now_ms() + RETRY_MS, acknowledged)
             self.report("a log can't be opened", str(error))

@@ -65,7 +65,7 @@ def test_all_topics_are_described_from_the_cursor_on(world: World) -> None:
 
 
 def test_log_dirs_tell_how_large_logs_are(world: World) -> None:
-    """Sizes are those of the batches; the log of offsets isn't among the topics' logs, and memory has no volume."""
+    """Sizes are those of the batches, of the log of offsets too; and memory has no volume."""
     records = batch(b"value", at_ms=world.clock.now_ms())
     produce(world, records)
     (folder,) = world.ask(35, 4, {"topics": None})["results"]
@@ -76,7 +76,7 @@ def test_log_dirs_tell_how_large_logs_are(world: World) -> None:
     }
 
     assert (folder["log_dir"], folder["total_bytes"], folder["usable_bytes"]) == ("memory", -1, -1)
-    assert {name for name, _ in sizes} == {"t", "u"}
+    assert {name for name, _ in sizes} == {"t", "u", "__consumer_offsets"}
     assert sizes.pop(("t", 0)) == len(records)
     assert set(sizes.values()) == {0}
 

@@ -42,7 +42,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "embedding": ("coordinator", "clock", "config", "log_store", "errors", "core"),
     "aio": ("coordinator", "embedding", "log_store", "errors", *EMBEDDED),
     "laws": ("coordinator", "core", "errors", "log_store"),
-    "storage": ("records", "log_store", "errors", "core.records"),  # compaction tells records apart by what they are
+    "storage": (
+        *("records", "log_store", "errors", "config.settings"),
+        "core.records",  # compaction tells records apart by what they are
+        "topic_logs",  # one log for whoever's batches it holds
+    ),
     "topic_logs": (
         *("records", "errors", "config.settings"),
         "core.interpreter",  # some named tuples are made for each batch

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -45,9 +44,6 @@ class DyingDisk:
 
     def let_go(self, store: SegmentLogStore) -> None:
         """Close the descriptors that a dead process would not have any more; the lock goes with them."""
-        for log in store._partitions.values():
-            if log.descriptor >= 0:
-                os.close(log.descriptor)
+        store._files.close_all()
         store._cleaner._running = None
-        os.close(store._lock)
-        store._lock = -1
+        store._lock.close()

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 from uuid import UUID
+
+from attrs import evolve
 
 from groupcoord.core.records import OffsetCommitRecord, Record
 from groupcoord.log_store import LogRecord, Ticket
@@ -38,3 +42,21 @@ def three_batches(directory: Path) -> list[tuple[int, int]]:
         for offset in (0, 2, 4):
             append(store, commit(offset), commit(offset + 1))
     return [(b.position, b.position + b.size_bytes) for b in iter_batches(log_file(directory).read_bytes())]
+
+
+class RollingStore(SegmentLogStore):
+    """A store whose segments are full after ``roll_bytes``, though compaction may make larger ones."""
+
+    def __init__(self, directory: Path, *, roll_bytes: int, **arguments: Any) -> None:
+        super().__init__(directory, **arguments)
+        self._batch_bytes_max = arguments.get("batch_bytes_max", self._batch_bytes_max)
+        self.roll_bytes = roll_bytes
+
+    def append(self, partition: int, ticket: Ticket, records: Sequence[LogRecord]) -> int:
+        """See :class:`SegmentLogStore`."""
+        settings = self._settings
+        self._settings = evolve(settings, segment_bytes=self.roll_bytes)
+        try:
+            return super().append(partition, ticket, records)
+        finally:
+            self._settings = settings

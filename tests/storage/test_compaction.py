@@ -22,7 +22,7 @@ from groupcoord.storage.cleaner import RETRY_MS
 from groupcoord.storage.compaction import CompactionSettings
 from groupcoord.storage.errors import CorruptLogError
 from groupcoord.storage.segment_store import SegmentLogStore
-from tests.storage.storage_logs import append, log_file, read
+from tests.storage.storage_logs import RollingStore, append, log_file, read
 
 RETENTION_MS = 1_000
 
@@ -42,9 +42,7 @@ def marker(producer_id: int, committed: bool) -> TransactionMarker:
 def open_store(directory: Path, segment_bytes: int = 1, **settings: float) -> SegmentLogStore:
     """Open a store that gives every append a segment of its own."""
     chosen = CompactionSettings(0.0, RETENTION_MS)._replace(**settings)
-    store = SegmentLogStore(directory, segment_bytes=10**6, compaction=chosen)
-    store._segment_bytes = segment_bytes
-    return store
+    return RollingStore(directory, roll_bytes=segment_bytes, segment_bytes=10**6, compaction=chosen)
 
 
 def compact(store: SegmentLogStore, now_ms: int = 0) -> None:
@@ -97,10 +95,7 @@ def test_segments_are_put_together(tmp_path: Path) -> None:
             append(store, commit(0, offset))
         active = log_file(tmp_path, 49).read_bytes()
         compact(store)
-        assert sorted(os.listdir(tmp_path / "__consumer_offsets-3"))[:2] == [
-            log_file(tmp_path).name,
-            log_file(tmp_path, 49).name,
-        ]
+        assert sorted(tmp_path.rglob("*.log")) == [log_file(tmp_path), log_file(tmp_path, 49)]
         assert log_file(tmp_path, 49).read_bytes() == active
         assert read(store) == [(48, commit(0, 48)), (49, commit(0, 49))]
         assert append(store, commit(0, 50)) == 50
@@ -265,11 +260,8 @@ def test_an_unfinished_swap_of_a_broker_is_finished(tmp_path: Path) -> None:
 
     with SegmentLogStore(tmp_path) as store:
         assert [offset for offset, _ in read(store)] == [10, 20]
-    assert sorted(os.listdir(folder)) == [
-        "00000000000000000000.log",
-        "00000000000000000020.index",
-        "00000000000000000020.log",
-    ]
+    assert sorted(folder.glob("*.log*")) == [log_file(tmp_path), log_file(tmp_path, 20)]
+    assert [path.read_bytes() for path in folder.glob("*.index*")] == [b""]  # made anew for the last one
 
 
 def test_a_broken_swap_file_is_refused(tmp_path: Path) -> None:

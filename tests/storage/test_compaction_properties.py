@@ -33,6 +33,7 @@ from groupcoord.testing.world import LOG_PARTITIONS
 from tests.laws.full_world import GROUPS
 from tests.laws.test_coordinator_machine import FullMachine
 from tests.storage.dying_disk import DyingDisk, PowerFailure
+from tests.storage.storage_logs import RollingStore
 
 
 class MirroredStore(MemoryLogStore):
@@ -46,7 +47,7 @@ class MirroredStore(MemoryLogStore):
         copies = [LogRecord(record.record, record.timestamp_ms) for record in records]
         base_offset = super()._write(partition, records)
         self.files.end_offset(partition)  # opens it
-        self.files._partitions[partition].next_offset = base_offset  # gaps that another writer left
+        self.files.log(partition).end_offset = base_offset  # gaps that another writer left
         assert self.files.append(partition, Ticket(partition, 0), copies) == base_offset
         return base_offset
 
@@ -92,9 +93,13 @@ class CompactionMachine(FullMachine):
 
     def open_files(self) -> SegmentLogStore:
         """Open the segment files. A segment is full after a few appends, but a single append may be larger."""
-        files = SegmentLogStore(self.folder, compaction=self.compaction)
-        files._segment_bytes = self.roll_bytes
-        files._compaction = self.compaction._replace(segment_bytes=self.group_bytes)
+        files = RollingStore(
+            self.folder,
+            roll_bytes=self.roll_bytes,
+            segment_bytes=self.group_bytes,
+            batch_bytes_max=10**6,
+            compaction=self.compaction,
+        )
         for partition in range(LOG_PARTITIONS):
             files.end_offset(partition)  # only what is open is compacted
         return files
@@ -152,14 +157,15 @@ class CompactionMachine(FullMachine):
     def the_power_fails(self, part: float) -> None:
         """What was not synced yet is lost from anywhere on: the files load to the state of what is left."""
         for partition in range(LOG_PARTITIONS):
-            log = self.memory_log.files._partitions[partition]
+            log, folder = self.memory_log.files.log(partition), self.folder / f"__consumer_offsets-{partition}"
             if not log.segments:
                 continue
-            active = segment_path(log.folder, log.segments[-1])
+            active = segment_path(folder, log.segments[-1].base_offset)
             durable = self.durable.get(active, 0)
             with tempfile.TemporaryDirectory() as copy:
-                shutil.copytree(log.folder, Path(copy, log.folder.name))
-                os.truncate(Path(copy, log.folder.name, active.name), durable + int(part * (log.size_bytes - durable)))
+                shutil.copytree(folder, Path(copy, folder.name))
+                size_bytes = log.segments[-1].size_bytes
+                os.truncate(Path(copy, folder.name, active.name), durable + int(part * (size_bytes - durable)))
                 with SegmentLogStore(copy) as store:
                     end_offset = store.end_offset(partition)
                     left = [record for record in self.store.read(partition) if record.offset < end_offset]

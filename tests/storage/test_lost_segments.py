@@ -12,7 +12,8 @@ import pytest
 
 from groupcoord.log_store import AppendOutcomeUnknownError, StorageError
 from groupcoord.storage.errors import LostSegmentError
-from groupcoord.storage.segment_store import CHECK_INTERVAL_MS, CHECKED_AT_ONCE, SegmentLogStore
+from groupcoord.storage.segment_store import CHECKED_AT_ONCE, SegmentLogStore
+from groupcoord.topic_logs.disk_log import CHECK_INTERVAL_MS
 from tests.storage.storage_logs import append, commit, log_file, read
 from tests.tables import as_one_test
 

@@ -108,7 +108,10 @@ def test_layout_of_a_new_directory(tmp_path: Path) -> None:
 
     folder = directory / "__consumer_offsets-3"
     assert sorted(os.listdir(directory)) == [".lock", "__consumer_offsets-3"]
-    assert sorted(os.listdir(folder)) == ["00000000000000000000.log", "leader-epoch-checkpoint", "partition.metadata"]
+    assert sorted(os.listdir(folder)) == [
+        *("00000000000000000000.index", "00000000000000000000.log", "00000000000000000000.timeindex"),
+        *("00000000000000000001.snapshot", "leader-epoch-checkpoint", "partition.metadata"),
+    ]
     assert (folder / "partition.metadata").read_text() == "version: 0\ntopic_id: nopMvLbmQSeWRRdDOv_Xwg"
     assert (folder / "leader-epoch-checkpoint").read_text() == "0\n1\n4 0\n"
     (batch,) = iter_batches(log_file(directory).read_bytes())
@@ -134,16 +137,16 @@ def test_topic_id_and_leader_epochs_carry_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "0", "1\n1\n0 0\n", "0\n1\nx y\n", "0\n1\n0\n"])
-def test_broken_leader_epochs_are_refused(tmp_path: Path, text: str) -> None:
-    """A checkpoint that Kafka would not have written stops appends, but not reading."""
+def test_broken_leader_epochs_are_found_again(tmp_path: Path, text: str) -> None:
+    """A checkpoint that Kafka would not have written is made anew: the batches tell the same."""
     with SegmentLogStore(tmp_path) as store:
         append(store, commit(0))
     (tmp_path / "__consumer_offsets-3" / "leader-epoch-checkpoint").write_text(text)
 
     with SegmentLogStore(tmp_path) as store:
         assert read(store) == [(0, commit(0))]
-        with pytest.raises(StorageError, match="can't be written"):
-            append(store, commit(1))
+        append(store, commit(1))
+    assert (tmp_path / "__consumer_offsets-3" / "leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
 
 
 def test_reading_creates_nothing(tmp_path: Path) -> None:

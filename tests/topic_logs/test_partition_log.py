@@ -11,7 +11,7 @@ from groupcoord.core.records import TransactionMarker
 from groupcoord.errors import ErrorCode
 from groupcoord.records.batches import iter_batches
 from groupcoord.storage.cleaned_transactions import AbortedTransaction
-from groupcoord.topic_logs.errors import RefusedBatchError
+from groupcoord.storage.errors import RefusedBatchError
 from groupcoord.topic_logs.log_memory import LOG_BYTES, PRODUCER_BYTES, LogMemory
 from groupcoord.topic_logs.memory_segment import SEGMENT_BYTES
 from groupcoord.topic_logs.partition_log import PartitionLog

@@ -8,7 +8,7 @@ import pytest
 from crc32c import crc32c
 
 from groupcoord.records.batches import iter_batches
-from groupcoord.topic_logs.errors import RefusedBatchError
+from groupcoord.storage.errors import RefusedBatchError
 from groupcoord.topic_logs.produced_batch import COPIED_BYTES, check_produced, placed, read_produced
 from groupcoord.topic_logs.settings import TopicLogSettings
 from tests.tables import as_one_test

@@ -11,7 +11,7 @@ from crc32c import crc32c
 from groupcoord.errors import ErrorCode
 from groupcoord.records.batches import BATCH_HEADER_BYTES, LOG_OVERHEAD_BYTES, Batch, encode_batch
 from groupcoord.records.compression import Compression
-from groupcoord.topic_logs.errors import RefusedBatchError
+from groupcoord.storage.errors import RefusedBatchError
 from groupcoord.topic_logs.produced_batch import check_produced, read_produced
 from groupcoord.topic_logs.record_keys import check_keys
 from groupcoord.topic_logs.settings import TopicLogSettings

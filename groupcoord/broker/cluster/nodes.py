@@ -15,7 +15,7 @@ from groupcoord.core.front.authorization import Principal
 from groupcoord.core.java.hashing import partition_for
 from groupcoord.core.messages import CompleteTransaction, Node
 from groupcoord.core.records import OFFSETS_TOPIC
-from groupcoord.topic_logs.errors import FailedLogError
+from groupcoord.storage.errors import FailedLogError
 
 
 class Owners(TypedDict):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from groupcoord.broker.records.topic_data import TopicData, check_leader_epoch
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ErrorCode
-from groupcoord.topic_logs.errors import FailedLogError, TopicLogError
+from groupcoord.storage.errors import FailedLogError, TopicLogError
 from groupcoord.topic_logs.settings import NO_LEADER_EPOCH
 from groupcoord.wire.broker_messages import (
     DeletedRecordsPartition,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from groupcoord.broker.connection import Connection
 from groupcoord.broker.records.fetch_sessions import FetchContext, Fetched
 from groupcoord.broker.records.fetching import FetchPlan
-from groupcoord.topic_logs.errors import TopicLogError
+from groupcoord.storage.errors import TopicLogError
 from groupcoord.wire.pacing import paced
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from groupcoord.broker.topics.registry import Topic
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.core.interpreter import maker
 from groupcoord.errors import ErrorCode
-from groupcoord.topic_logs.errors import FailedLogError, TopicLogError
+from groupcoord.storage.errors import FailedLogError, TopicLogError
 from groupcoord.topic_logs.settings import NO_LEADER_EPOCH
 from groupcoord.wire.broker_messages import (
     NO_LEADER,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from groupcoord.broker.records.topic_data import READ_COMMITTED, READ_UNCOMMITTED, TopicData, check_leader_epoch
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ErrorCode
-from groupcoord.topic_logs.errors import FailedLogError, TopicLogError
+from groupcoord.storage.errors import FailedLogError, TopicLogError
 from groupcoord.wire.broker_messages import (
     ListedOffsetsPartition,
     ListedOffsetsTopic,

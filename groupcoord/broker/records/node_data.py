@@ -9,7 +9,7 @@ from groupcoord.broker.records.topic_data import TopicData
 from groupcoord.broker.topics.registry import Topic
 from groupcoord.core.records import TransactionMarker
 from groupcoord.errors import ErrorCode
-from groupcoord.topic_logs.errors import FailedLogError
+from groupcoord.storage.errors import FailedLogError
 
 if TYPE_CHECKING:
     from groupcoord.topic_logs.partition_log import PartitionLog

@@ -15,7 +15,7 @@ from groupcoord.broker.transactions.state import TopicPartition, Writer
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.core.interpreter import maker
 from groupcoord.errors import ErrorCode
-from groupcoord.topic_logs.errors import FailedLogError, RefusedBatchError, TopicLogError
+from groupcoord.storage.errors import FailedLogError, RefusedBatchError, TopicLogError
 from groupcoord.topic_logs.produced_batch import ProducedBatch, is_compressed, read_produced
 from groupcoord.wire.broker_messages import (
     NO_LEADER,

@@ -10,7 +10,7 @@ and producing is refused, though answered: librdkafka fetches from no broker tha
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -22,9 +22,11 @@ from groupcoord.broker.topics.registry import Topic, TopicRegistry
 from groupcoord.clock import Clock
 from groupcoord.config import Config
 from groupcoord.config.settings import INT64_MAX
-from groupcoord.core.records import TransactionMarker
+from groupcoord.core.records import OFFSETS_TOPIC, TransactionMarker
 from groupcoord.errors import ErrorCode
-from groupcoord.topic_logs.errors import FailedLogError, TopicLogError
+from groupcoord.log_store import IdentifiedStore, LogStore
+from groupcoord.storage.errors import FailedLogError, TopicLogError
+from groupcoord.topic_logs.served_logs import CopiedLogs, ServingStore
 from groupcoord.topic_logs.settings import LEADER_EPOCH, NO_LEADER_EPOCH, TopicLogSettings
 from groupcoord.topic_logs.topic_logs import COMPACTION_BUDGET, TopicLogs
 
@@ -70,7 +72,8 @@ class TopicData:
         self.logs = logs
         if config.records_enable and logs is None:
             self.logs = TopicLogs(config.records_memory_max_bytes, directory, now_ms=clock.now_ms, report=self._report)
-            self.logs.open_found(topics)
+            self.logs.open_found(topic for topic in topics if not topic.is_internal)
+        self._offsets: ServingStore | None = None
         self._retention_due_ms = clock.now_ms() + config.log_retention_check_interval_ms
         self._to_retain: list[tuple[UUID, int]] = []
         self._settings: dict[UUID, tuple[Topic, TopicLogSettings]] = {}
@@ -89,7 +92,36 @@ class TopicData:
         Raises:
             FailedLogError: its files can't be used.
         """
+        offsets = self.whole._offsets
+        if offsets is not None and topic.name == OFFSETS_TOPIC:
+            return offsets.log(partition_index)
         return None if self.logs is None else self.logs.log(topic, partition_index)
+
+    def serve_offsets(self, store: LogStore) -> Callable[[int], None] | None:
+        """Let clients read ``__consumer_offsets`` from the store that writes it, also where topics hold nothing.
+
+        Returns:
+            What wants to be told to which log partition the store has appended, if it doesn't serve its logs itself.
+        """
+        whole = self.whole
+        if whole._offsets is None:
+            if isinstance(store, ServingStore):
+                whole._offsets = store
+            else:
+                whole._offsets = CopiedLogs(store, self.config.records_memory_max_bytes)
+        return whole._offsets.appended if isinstance(whole._offsets, CopiedLogs) else None
+
+    def offsets_topic_id(self, topic: Topic | None, store: LogStore) -> UUID | None:
+        """See to it that one place gives the id of ``__consumer_offsets``: the registry, once the topic is there.
+
+        Returns:
+            The id that a topic that is made now gets; None: a new one.
+        """
+        if topic is None:
+            return store.topic_id if isinstance(store, IdentifiedStore) else None
+        if isinstance(store, ServingStore):
+            store.adopt_topic_id(topic.topic_id)
+        return topic.topic_id
 
     @property
     def whole(self) -> TopicData:
@@ -102,6 +134,9 @@ class TopicData:
 
     def latest_epoch(self, topic: Topic, partition_index: int) -> int | None:
         """Return the epoch of the newest leader that a partition's log knows; None if its files can't be used."""
+        offsets = self.whole._offsets
+        if offsets is not None and topic.name == OFFSETS_TOPIC:
+            return offsets.leader_epoch(partition_index)
         if self.logs is None or topic.is_internal:
             return LEADER_EPOCH
         return self.logs.leader_epoch(topic, partition_index)
@@ -183,7 +218,10 @@ class TopicData:
         if not self._to_retain:
             self._retention_due_ms = now_ms + self.config.log_retention_check_interval_ms
             try:
-                self._to_retain = [(topic.topic_id, index) for topic, index in self.logs.existing(self.topics)]
+                self._to_retain = [
+                    (topic.topic_id, index)
+                    for topic, index in self.logs.existing(topic for topic in self.topics if not topic.is_internal)
+                ]
             except OSError as error:
                 self._report("the data directory can't be read", str(error))
         due, self._to_retain = self._to_retain[:RETAINED_AT_ONCE], self._to_retain[RETAINED_AT_ONCE:]

@@ -14,7 +14,7 @@ from groupcoord.broker.topics.registry import Topic, TopicError, TopicRegistry, 
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.core.java.hashing import string_sort_key
 from groupcoord.errors import ErrorCode
-from groupcoord.topic_logs.errors import FailedLogError
+from groupcoord.storage.errors import FailedLogError
 from groupcoord.wire.cluster_messages import (
     AlterReplicaLogDirs,
     AlterReplicaLogDirsResponse,
@@ -172,7 +172,7 @@ def _log_sizes(asked: dict[str, dict[int, None]], data: TopicData) -> tuple[LogD
     told = []
     for name, indexes in paced(list(asked.items())):
         topic = data.topics.get(name)
-        if topic is not None and not topic.is_internal:
+        if topic is not None:
             found = [index for index in paced(list(indexes)) if topic.has_partition(index)]
             if found:
                 sizes = tuple(LogDirPartition(index, _size_bytes(data, topic, index)) for index in paced(found))

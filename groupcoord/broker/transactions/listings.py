@@ -13,7 +13,7 @@ from groupcoord.broker.regexes import ExpressionError, compile_expression
 from groupcoord.broker.transactions.state import Transaction, TransactionState
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ErrorCode
-from groupcoord.topic_logs.errors import FailedLogError
+from groupcoord.storage.errors import FailedLogError
 from groupcoord.wire.pacing import paced
 from groupcoord.wire.transaction_messages import (
     DescribedPartition,

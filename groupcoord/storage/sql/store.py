@@ -358,10 +358,15 @@ class SqlLogStore(ABC):
         self._dirty[partition] = self._dirty.get(partition, 0) + len(rows)
         return base_offset
 
-    def _records(self, partition: int) -> Iterator[LogRecord]:
+    def read_from(self, partition: int, offset: int) -> Iterator[LogRecord]:
+        """Return the records of a log partition from an offset on; errors are those of :meth:`read`."""
+        return self._records(partition, offset)
+
+    def _records(self, partition: int, offset: int = 0) -> Iterator[LogRecord]:
         columns = "log_offset, timestamp_ms, record_key, record_value, producer_id, producer_epoch, is_control"
-        query = self._words(f"SELECT {columns} FROM {self.name} WHERE log_partition = ? ORDER BY log_offset")
-        with self._reader() as connection, closing(self._rows(connection, query, (partition,))) as rows:
+        query = f"SELECT {columns} FROM {self.name} WHERE log_partition = ? AND log_offset >= ? ORDER BY log_offset"
+        query = self._words(query)
+        with self._reader() as connection, closing(self._rows(connection, query, (partition, offset))) as rows:
             for offset, timestamp_ms, key, value, producer_id, producer_epoch, is_control in rows:
                 yield LogRecord.from_bytes(
                     key,

@@ -1,0 +1,166 @@
+"""The logs of ``__consumer_offsets`` for readers of the topic: what the log store writes, as it writes it.
+
+A store that keeps its log as batches gives its own logs (:class:`ServingStore`): a batch is written once, and seen at
+once. Of any other store (in memory, in a database) a partition that somebody reads is copied into a log in memory, and
+the copy follows each append. Nobody reads them as a rule, and then nothing is copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import dropwhile, islice
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from uuid import UUID
+
+from groupcoord.core.records import NO_PRODUCER_ID
+from groupcoord.errors import ErrorCode
+from groupcoord.log_store import LogRecord, LogStore, LogStoreError, PositionedStore
+from groupcoord.storage.errors import FailedLogError, RefusedBatchError
+from groupcoord.topic_logs.log_memory import LogMemory
+from groupcoord.topic_logs.settings import LEADER_EPOCH, TopicLogSettings
+
+if TYPE_CHECKING:
+    from groupcoord.topic_logs.partition_log import PartitionLog
+
+COPIED_AT_ONCE = 10_000
+"""So many records are copied without a pause; who asks meanwhile is told to come again."""
+
+BATCH_RECORDS = 1_000
+"""A batch of a copy has no more records than this."""
+
+_SETTINGS = TopicLogSettings(is_deleted=False)
+
+
+@runtime_checkable
+class ServingStore(Protocol):
+    """A log store whose log partitions can be read as those of a topic."""
+
+    def log(self, partition: int) -> PartitionLog:
+        """Return the log of a partition.
+
+        Raises:
+            FailedLogError: it can't be read now.
+        """
+
+    def leader_epoch(self, partition: int) -> int:
+        """Return the epoch of the newest leader that a partition's log knows, without opening it."""
+
+    def adopt_topic_id(self, topic_id: UUID) -> None:
+        """Give this id to what is made from now on: the cluster says so, and there is one place that does."""
+
+
+class CopyUnderWayError(FailedLogError):
+    """A log is still being copied: LEADER_NOT_AVAILABLE, upon which clients come again."""
+
+    def __init__(self, partition: int) -> None:
+        super().__init__(f"log partition {partition} is being copied for its readers")
+        self.error_code = ErrorCode.LEADER_NOT_AVAILABLE
+
+
+class CopiedLogs:
+    """Copies of the log partitions that somebody reads.
+
+    Args:
+        store: where the records are.
+        memory_bytes_max: how much all copies may take. What is too much is left out at the beginning of a log.
+    """
+
+    def __init__(self, store: LogStore, memory_bytes_max: int) -> None:
+        self._store = store
+        self._memory = LogMemory(memory_bytes_max)
+        self._copies: dict[int, PartitionLog] = {}
+        self._stale: set[int] = set()  # partitions whose copies have not all that is there
+
+    def log(self, partition: int) -> PartitionLog:
+        """See :class:`ServingStore`."""
+        from groupcoord.topic_logs.partition_log import PartitionLog
+
+        copy = self._copies.get(partition)
+        if copy is None:
+            copy = self._copies[partition] = PartitionLog(self._memory)
+            self._stale.add(partition)
+        if partition in self._stale and not self._catch_up(partition, copy):
+            raise CopyUnderWayError(partition)
+        return copy
+
+    def leader_epoch(self, partition: int) -> int:
+        """See :class:`ServingStore`."""
+        copy = self._copies.get(partition)
+        return LEADER_EPOCH if copy is None else copy.leader_epoch
+
+    def adopt_topic_id(self, topic_id: UUID) -> None:
+        """See :class:`ServingStore`: copies have none."""
+
+    def appended(self, partition: int) -> None:
+        """Something was appended to a log partition, and is durable."""
+        copy = self._copies.get(partition)
+        if copy is not None:
+            self._stale.add(partition)
+            if copy.watchers:
+                with suppress(FailedLogError):  # whoever reads it is told
+                    self._catch_up(partition, copy)
+
+    def _catch_up(self, partition: int, copy: PartitionLog) -> bool:
+        """Copy what is there, up to a bound; tell whether that was all."""
+        store, end_offset = self._store, copy.end_offset
+        try:
+            if isinstance(store, PositionedStore):
+                records: Iterable[LogRecord] = store.read_from(partition, end_offset)
+            else:
+                records = dropwhile(lambda record: record.offset < end_offset, store.read(partition))
+            found = list(islice(records, COPIED_AT_ONCE))
+        except LogStoreError as error:
+            raise FailedLogError(str(error)) from error
+        for batch in _batches(found):
+            self._add(batch, copy)
+        if found:
+            copy.end_offset = found[-1].offset + 1
+        if len(found) == COPIED_AT_ONCE:
+            return False
+        self._stale.discard(partition)
+        return True
+
+    def _add(self, records: list[LogRecord], copy: PartitionLog) -> None:
+        from groupcoord.records.batches import encode_batch
+
+        first, newest_ms = records[0], max(record.timestamp_ms for record in records)
+        data = encode_batch(
+            first.offset,
+            [(*record.encoded(), record.timestamp_ms) for record in records],
+            leader_epoch=copy.leader_epoch,
+            producer_id=first.producer_id,
+            producer_epoch=first.producer_epoch,
+            is_transactional=first.producer_id > NO_PRODUCER_ID,
+            is_control=first.is_control,
+        )
+        copy.end_offset = first.offset  # compaction may have left a gap
+        try:
+            copy.append_encoded(data, len(records), newest_ms, _SETTINGS)
+        except RefusedBatchError:
+            for other in self._copies.values():
+                other.delete_before(other.end_offset)
+            copy.append_encoded(data, len(records), newest_ms, _SETTINGS)
+
+
+def _batches(records: Iterable[LogRecord]) -> Iterator[list[LogRecord]]:
+    """Put together what can be one batch; a record that has no bytes in Kafka's format is left out."""
+    from groupcoord.records.codec import RecordEncodingError
+
+    batch: list[LogRecord] = []
+    for record in records:
+        try:
+            record.encoded()
+        except RecordEncodingError:
+            continue
+        if batch and (
+            len(batch) == BATCH_RECORDS
+            or record.is_control
+            or record.offset != batch[-1].offset + 1
+            or (record.producer_id, record.producer_epoch) != (batch[0].producer_id, batch[0].producer_epoch)
+        ):
+            yield batch
+            batch = []
+        batch.append(record)
+    if batch:
+        yield batch
