@@ -40,9 +40,14 @@ NAMES = {
     24: "AddPartitionsToTxn",
     27: "WriteTxnMarkers",
     28: "TxnOffsetCommit",
+    34: "AlterReplicaLogDirs",
     37: "CreatePartitions",
+    41: "DescribeDelegationToken",
     42: "DeleteGroups",
     47: "OffsetDelete",
+    48: "DescribeClientQuotas",
+    49: "AlterClientQuotas",
+    57: "UpdateFeatures",
     65: "DescribeTransactions",
 }
 

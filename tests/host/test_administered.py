@@ -12,6 +12,7 @@ import pytest
 
 from groupcoord import Config, ErrorCode, ManualClock, MemoryLogStore
 from groupcoord.broker.broker import Broker
+from groupcoord.broker.cluster import quotas as quotas_module
 from groupcoord.broker.cluster.quotas import FILE_NAME, QuotaFileError, Quotas
 from groupcoord.broker.configs.administered import Administered
 from groupcoord.broker.configs.brokers import BrokerConfigFileError, BrokerConfigs
@@ -177,6 +178,24 @@ def test_questions_for_quotas_that_can_not_be(world: Asked) -> None:
     assert world.quotas(("user", 1, "x")) == (INVALID, message)
 
 
+def test_so_many_entities_have_quotas(world: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One more is refused, in the same request or later; those that have some can be changed."""
+    monkeypatch.setattr(quotas_module, "ENTITIES_MAX", 2)
+    users: list[dict[str, str | None]] = [{"user": name} for name in "abc"]
+    done = world.alter_quotas(*((user, {"producer_byte_rate": 1.0}) for user in users))
+    assert [code for code, _ in done] == [INVALID, 0, 0]
+    assert world.alter_quotas((users[2], {"producer_byte_rate": 1.0})) == [(INVALID, quotas_module.TOO_MANY)]
+    assert world.alter_quotas((users[0], {"producer_byte_rate": 2.0})) == [(0, None)]
+    assert len(world.quotas()) == 2
+
+
+def test_quotas_that_can_not_be_written(tmp_path: Path) -> None:
+    """The change is refused, and what was before holds."""
+    world = Asked(Administered(tmp_path / "gone"))
+    assert world.alter_quotas((ANN, {"producer_byte_rate": 1.0})) == [(INVALID, quotas_module.NOT_WRITTEN)]
+    assert world.quotas() == []
+
+
 def test_quotas_need_permissions() -> None:
     """DESCRIBE_CONFIGS and ALTER_CONFIGS on the cluster."""
     rules = Rules()
@@ -311,6 +330,7 @@ def test_subscriptions_are_kept_and_described(world: Asked, tmp_path: Path) -> N
         ("interval_ms", "x", ErrorCode.INVALID_CONFIG),
         ("match", "client_id=(", ErrorCode.INVALID_CONFIG),
         ("match", "nope=1", ErrorCode.INVALID_CONFIG),
+        ("match", r"client_id=(\pL|\pN|7){300}", ErrorCode.INVALID_CONFIG),
         ("nope", "1", INVALID),
     ],
 )
@@ -318,6 +338,14 @@ def test_subscriptions_that_can_not_be(world: Asked, name: str, value: str, erro
     """They are refused with Kafka's error codes."""
     assert world.alter(CLIENT_METRICS, "m", **{name: value})[0] == error_code
     assert world.alter(CLIENT_METRICS, "", interval_ms="1000") == (INVALID, "Subscription name can't be empty")
+
+
+def test_there_are_so_many_subscriptions(world: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One more is refused; one that is there can be changed."""
+    monkeypatch.setattr("groupcoord.broker.configs.altering.SUBSCRIPTIONS_MAX", 1)
+    assert world.alter(CLIENT_METRICS, "one", interval_ms="1000")[0] == 0
+    assert world.alter(CLIENT_METRICS, "two", interval_ms="1000")[0] == ErrorCode.POLICY_VIOLATION
+    assert world.alter(CLIENT_METRICS, "one", interval_ms="2000")[0] == 0
 
 
 def test_clients_are_told_which_metrics_are_wanted(world: Asked) -> None:

@@ -1,4 +1,4 @@
-"""Requests in the versions that kio declares, in the form that aiokafka's connections send.
+"""Requests as their schemas say it, in the form that aiokafka's connections send.
 
 A connection of aiokafka knows which versions its broker takes, and asks a request to prepare itself for them. What it
 wants then is a structure that writes its header and body and reads those of its answer.
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from aiokafka.errors import IncompatibleBrokerVersion
 from aiokafka.protocol.api import RequestHeader_v1, RequestHeader_v2, ResponseHeader_v0, ResponseHeader_v1
 
+from groupcoord.wire.newer_schemas import request_schema, response_schema
 from groupcoord.wire.primitives import Reader, Writer
 from groupcoord.wire.schema import Values, struct_reader, struct_writer
 
@@ -96,7 +97,6 @@ class _Form(NamedTuple):
 
 @cache
 def _form(api_key: int, version: int) -> _Form:
-    from kio.index import load_request_schema, load_response_schema
-
-    request = load_request_schema(api_key, version)
-    return _Form(request.__flexible__, struct_writer(request), struct_reader(load_response_schema(api_key, version)))
+    request = request_schema(api_key, version)
+    is_flexible: bool = request.__flexible__  # type: ignore[attr-defined]
+    return _Form(is_flexible, struct_writer(request), struct_reader(response_schema(api_key, version)))

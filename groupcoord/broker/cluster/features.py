@@ -69,8 +69,9 @@ def answer_update_features(
         if reason is not None:
             whole = f"The update failed for all features since the following feature had an error: {reason}"
             return UpdateFeaturesResponse(ErrorCode.INVALID_UPDATE_VERSION, whole)
+    updates = paced(request.feature_updates)
     return UpdateFeaturesResponse(
-        results=tuple(UpdatedFeature(update.feature, ErrorCode.NONE, "NONE") for update in request.feature_updates)
+        results=tuple(UpdatedFeature(update.feature, ErrorCode.NONE, "NONE") for update in updates)
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +39,14 @@ ENTITIES_MAX = 10_000
 
 CLUSTER_DENIED = "Cluster authorization failed."
 NOT_WRITTEN = "The quotas could not be written."
+TOO_MANY = f"No more than {ENTITIES_MAX} entities can have quotas"
 
 Entity = Mapping[str, str | None]
 """A name by type; None: whoever has no quota of its own."""
 
 _Key = tuple[tuple[str, str | None], ...]
 _Limits = dict[str, float]
+_Change = dict[str, float | None]
 
 _WHOLE_AT_MOST = {
     "producer_byte_rate": INT64_MAX,
@@ -113,59 +115,78 @@ class Quotas:
         self, request: AlterClientQuotas, permissions: Permissions = UNRESTRICTED
     ) -> AlterClientQuotasResponse:
         """Change the quotas of each entity, all of its limits or none; one that comes again is passed over."""
-        changed: dict[_Key, _Limits] = {}
+        if not permissions.on_cluster(Operation.ALTER_CONFIGS):
+            denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            return AlterClientQuotasResponse(
+                tuple(AlteredQuotas(denied, CLUSTER_DENIED, entry.entity) for entry in request.entries)
+            )
+        # Between entries others may have their turn, so nothing is looked at that they may change.
+        changes: dict[_Key, _Change] = {}
         refused: dict[_Key, str] = {}
         results = []
         for entry in paced(request.entries):
             entity = {part.entity_type: part.entity_name for part in entry.entity}
             key = _key_of(entity)
-            if not permissions.on_cluster(Operation.ALTER_CONFIGS):
-                results.append(AlteredQuotas(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, CLUSTER_DENIED, entry.entity))
-                continue
             try:
-                if key in changed or len({operation.key for operation in entry.ops}) < len(entry.ops):
+                if key in changes or len({operation.key for operation in entry.ops}) < len(entry.ops):
                     told = ", ".join(f"{kind}={_told(name)}" for kind, name in entity.items())
                     raise _QuotaError(f"Ignoring duplicate entity ClientQuotaEntity(entries={{{told}}})")
-                changed[key] = self._changed(entity, key, entry, changed)
+                if len(changes) >= ENTITIES_MAX:
+                    raise _QuotaError(TOO_MANY)
+                changes[key] = _checked_change(entity, entry)
             except _QuotaError as error:
                 refused[key] = str(error)
             results.append(AlteredQuotas(ErrorCode.NONE, None, tuple(QuotaEntity(*part) for part in key)))
         if not request.validate_only:
-            try:
-                self._write(changed)
-            except OSError:
-                refused = dict.fromkeys(changed, NOT_WRITTEN)
+            refused |= self._apply(changes)
         return AlterClientQuotasResponse(_with_refusals(results, refused))
 
-    def _changed(self, entity: Entity, key: _Key, entry: QuotasToAlter, changed: Mapping[_Key, _Limits]) -> _Limits:
-        """Return the limits that an entity shall have."""
-        known = _check_entity(entity)
-        limits = dict(self._limits.get(key, {}))
-        for operation in paced(entry.ops):
-            if operation.remove:
-                limits.pop(operation.key, None)
+    def _apply(self, changes: Mapping[_Key, _Change]) -> dict[_Key, str]:
+        """Make changes, and return those that could not be made, with the reason."""
+        limits, refused = dict(self._limits), {}
+        for key, change in changes.items():
+            if key not in limits and len(limits) >= ENTITIES_MAX:
+                refused[key] = TOO_MANY
+                continue
+            changed = {**limits.get(key, {}), **change}
+            kept = {name: value for name, value in changed.items() if value is not None}
+            if kept:
+                limits[key] = kept
             else:
-                limits[operation.key] = _checked(operation, known)
-        if key not in self._limits and len(self._limits) + len(changed) >= ENTITIES_MAX:
-            raise _QuotaError(f"No more than {ENTITIES_MAX} entities can have quotas")
-        return limits
+                limits.pop(key, None)
+        try:
+            self._write(limits)
+        except OSError:
+            return dict.fromkeys(changes, NOT_WRITTEN)
+        return refused
 
-    def _write(self, changed: Mapping[_Key, _Limits]) -> None:
-        limits = {key: of_key for key, of_key in {**self._limits, **changed}.items() if of_key}
+    def _write(self, limits: dict[_Key, _Limits]) -> None:
         if limits != self._limits:
             self._file.write(lambda: {"quotas": [{"entity": dict(key), "limits": it} for key, it in limits.items()]})
             self._limits = limits
 
 
-def _with_refusals(results: Iterable[AlteredQuotas], refused: Mapping[_Key, str]) -> tuple[AlteredQuotas, ...]:
+def _checked_change(entity: Entity, entry: QuotasToAlter) -> _Change:
+    """Return the limits that an entity shall have, and those that it shall have no more."""
+    known = _check_entity(entity)
+    return {
+        operation.key: None if operation.remove else _checked(operation, known)
+        for operation in paced(entry.ops)
+        if not operation.remove or operation.key in known
+    }
+
+
+def _with_refusals(results: Sequence[AlteredQuotas], refused: Mapping[_Key, str]) -> tuple[AlteredQuotas, ...]:
     """Return one result an entity, with what was refused first, as Kafka tells it."""
-    told: dict[_Key, AlteredQuotas] = {}
-    for result in results:
+    first: dict[_Key, AlteredQuotas] = {}
+    others: dict[_Key, AlteredQuotas] = {}
+    for result in paced(results):
         key = _key_of({part.entity_type: part.entity_name for part in result.entity})
         if key in refused:
-            result = AlteredQuotas(ErrorCode.INVALID_REQUEST, refused[key], result.entity)
-        told[key] = result
-    return tuple(sorted(told.values(), key=lambda result: result.error_code is ErrorCode.NONE))
+            first[key] = AlteredQuotas(ErrorCode.INVALID_REQUEST, refused[key], result.entity)
+        else:
+            others[key] = result
+    return (*first.values(), *others.values())
 
 
 def _key_of(entity: Entity) -> _Key:

@@ -153,7 +153,7 @@ class ClusterRequests:
         """Tell quotas."""
         return self._administered.quotas.answer_describe(request, self._permissions_of(connection))
 
-    @answers(AlterClientQuotas)
+    @answers(AlterClientQuotas, may_pause=True)
     def alter_client_quotas(self, connection: Connection, request: AlterClientQuotas) -> WireResponse | None:
         """Change quotas."""
         return self._administered.quotas.answer_alter(request, self._permissions_of(connection))

@@ -6,12 +6,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import re2
 from attrs import frozen
 
 from groupcoord.broker.configs.definitions import Configs, Definition, Definitions, FreeText, checked_values
 from groupcoord.broker.configs.kept import KeptConfigs
 from groupcoord.broker.json_file import DataFileError, JsonFile
-from groupcoord.broker.regexes import ExpressionError, compile_expression
 from groupcoord.config.settings import INT32_MAX, Number
 from groupcoord.errors import ConfigError
 from groupcoord.wire.config_messages import ConfigType
@@ -31,8 +31,11 @@ SELECTORS = frozenset(
 )
 """What clients can be told apart by."""
 
-SUBSCRIPTIONS_MAX = 10_000
-PATTERN_LENGTH_MAX = 1_024
+SUBSCRIPTIONS_MAX = 100
+"""So many are kept; each is held against every client that asks."""
+
+EXPRESSION_MEMORY_BYTES = 65_536
+"""An expression that takes more memory, compiled, is refused."""
 
 CLIENT_METRICS_DEFINITIONS: Definitions = MappingProxyType(
     {
@@ -75,7 +78,7 @@ class Subscription:
         return cls(
             tuple(_parts(configs.get(METRICS, ""))),
             int(configs.get(INTERVAL_MS, USUAL_MS)),
-            tuple(_pattern(part) for part in _parts(configs.get(MATCH, ""))),
+            tuple(dict(_pattern(part) for part in _parts(configs.get(MATCH, ""))).items()),
         )
 
     def is_for(self, client: dict[str, str]) -> bool:
@@ -89,11 +92,14 @@ def _parts(text: str) -> list[str]:
 
 def _pattern(part: str) -> tuple[str, Any]:
     selector, equals, expression = part.partition("=")
-    if not equals or selector not in SELECTORS or "=" in expression or len(expression) > PATTERN_LENGTH_MAX:
+    if not equals or selector not in SELECTORS or "=" in expression:
         raise ConfigError(f"Illegal client matching pattern: {part}")
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = EXPRESSION_MEMORY_BYTES
     try:
-        return selector, compile_expression(expression)
-    except ExpressionError:
+        return selector, re2.compile(expression, options)
+    except re2.error:
         raise ConfigError(f"Illegal client matching pattern: {part}") from None
 
 
