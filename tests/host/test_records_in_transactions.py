@@ -95,10 +95,11 @@ def test_markers_end_a_transaction_everywhere(world: World, committed: bool, bum
 
 
 def test_a_partition_must_be_in_the_transaction(world: World) -> None:
-    """Before version 12 a producer adds it first; a former epoch is fenced, whichever way."""
+    """Before version 12 a producer adds it first, and each of its own; a former epoch is fenced, whichever way."""
     assert world.produce(adds_partitions=False).error_code is ErrorCode.TRANSACTION_ABORTABLE
     assert world.produce().error_code is ErrorCode.NONE
     assert world.produce(adds_partitions=False).error_code is ErrorCode.NONE
+    assert world.produce(1, adds_partitions=False).error_code is ErrorCode.TRANSACTION_ABORTABLE
     world.end(committed=True)
     world.producer_epoch -= 1
     assert world.produce().error_code is ErrorCode.INVALID_PRODUCER_EPOCH

@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.mutants.broker import BROKER_MUTANTS
 from tests.mutants.catalogue import MUTANTS, Mutant
 from tests.mutants.consumer_groups import CONSUMER_GROUP_MUTANTS
 from tests.mutants.historic import HISTORIC_MUTANTS
@@ -28,7 +29,7 @@ from tests.mutants.rarely_met import RARELY_MET_MUTANTS
 
 ROOT = Path(__file__).parents[2]
 OF_CONSUMER_GROUPS = CONSUMER_GROUP_MUTANTS + RARELY_MET_MUTANTS
-ALL_MUTANTS = MUTANTS + HISTORIC_MUTANTS + OF_CONSUMER_GROUPS + OWNER_MUTANTS
+ALL_MUTANTS = MUTANTS + HISTORIC_MUTANTS + OF_CONSUMER_GROUPS + OWNER_MUTANTS + BROKER_MUTANTS
 SUITES = ("tests/core", "tests/conformance/test_packaged.py", "tests/laws")
 SUITES_OF_CONSUMER_GROUPS = (
     "tests/core/consumer",
@@ -40,6 +41,7 @@ SUITES_OF_CONSUMER_GROUPS = (
     "tests/laws",
 )
 SUITES_OF_OWNERS = ("tests/laws/test_owners.py", "tests/storage/sql/test_owners.py", "tests/aio/test_ownership.py")
+SUITES_OF_THE_BROKER = ("tests/conformance/test_packaged.py", "tests/host")
 """In this order, so that what notices a bug soonest comes first."""
 TIMEOUT_S = 300
 
@@ -68,6 +70,15 @@ def apply(mutant: Mutant, root: Path) -> None:
 NO_MUTANT = Mutant("the suite without a bug", "classic/states.py", "class GroupState(Enum):", "class GroupState(Enum):")
 
 
+def suites_of(mutant: Mutant) -> tuple[str, ...]:
+    """Return the parts of the suite that are to notice a bug of its kind."""
+    if mutant in BROKER_MUTANTS:
+        return SUITES_OF_THE_BROKER
+    if mutant in OWNER_MUTANTS:
+        return SUITES_OF_OWNERS
+    return SUITES_OF_CONSUMER_GROUPS if mutant in OF_CONSUMER_GROUPS else SUITES
+
+
 def try_mutant(mutant: Mutant, *suites: str) -> Result:
     """Run the suite on a copy of the project that has this bug.
 
@@ -82,11 +93,8 @@ def try_mutant(mutant: Mutant, *suites: str) -> Result:
             shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "pyproject.toml", root)
         apply(mutant, root)
-        of_its_kind = SUITES_OF_CONSUMER_GROUPS if mutant in OF_CONSUMER_GROUPS else SUITES
-        if mutant in OWNER_MUTANTS:
-            of_its_kind = SUITES_OF_OWNERS
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider"]
-        command += ["--hypothesis-profile=unshrunk", *(suites or of_its_kind)]
+        command += ["--hypothesis-profile=unshrunk", *(suites or suites_of(mutant))]
         environment = {**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"}
         try:
             run = subprocess.run(
