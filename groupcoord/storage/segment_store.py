@@ -147,15 +147,21 @@ class SegmentLogStore:
         try:
             if type(records) is LogRecords:
                 values, now_ms = records.values, records.timestamp_ms
-                batch = self._encode_values(log, values, now_ms) or self._encode(log, records)
-                # Of a commit and other sequences the usual question takes long.
-                count = values.record_count if type(values) is CommitRecords else len(values)
+                if type(values) is CommitRecords:
+                    count = values.record_count
+                    batch = encode_commit_batch(log.end_offset, values, now_ms, log.leader_epoch)
+                else:
+                    batch, count = self._encode_tombstones(log, values, now_ms), len(values)
+                if batch is None or len(batch) > self._batch_bytes_max:
+                    batch = self._encode(log, records)
                 return log.append_encoded(batch, count, now_ms, self._settings)
             batch, now_ms = self._encode(log, records), max(record.timestamp_ms for record in records)
             base_offset = log.append_encoded(batch, len(records), now_ms, self._settings)
         except FailedLogError:
             self._forget(partition)
             raise
+        except (RecordEncodingError, StructError) as error:
+            raise _too_large(log, str(error)) from error
         for offset, record in enumerate(records, base_offset):
             record.offset = offset
         return base_offset
@@ -395,44 +401,30 @@ class SegmentLogStore:
 
     # ------------------------------------------------------------ writing
 
-    def _encode_values(self, log: DiskLog, values: Sequence[Record], now_ms: int) -> bytes | None:
-        """Return the batch of a commit, or of tombstones; None for other values, which take the usual way."""
-        try:
-            if type(values) is CommitRecords:
-                batch = encode_commit_batch(log.end_offset, values, now_ms, log.leader_epoch)
-            elif values and type(values[0]) is OffsetTombstone:
-                batch = encode_tombstone_batch(log.end_offset, values, now_ms, log.leader_epoch)
-            else:
-                return None
-        except (RecordEncodingError, StructError) as error:
-            raise _too_large(log, str(error)) from error
-        if batch is not None and len(batch) > self._batch_bytes_max:
-            raise self._batch_too_large(log, batch)
-        return batch
+    @staticmethod
+    def _encode_tombstones(log: DiskLog, values: Sequence[Record], now_ms: int) -> bytes | None:
+        """Return the batch of tombstones of offsets; None for other values."""
+        if not values or type(values[0]) is not OffsetTombstone:
+            return None
+        return encode_tombstone_batch(log.end_offset, values, now_ms, log.leader_epoch)
 
     def _encode(self, log: DiskLog, records: Sequence[LogRecord]) -> bytes:
         if not records:
             raise StoreContractError("an append needs at least one record")
         first = records[0]
         producer_id = first.producer_id
-        try:
-            batch = encode_batch(
-                log.end_offset,
-                [(*record.encoded(), record.timestamp_ms) for record in records],
-                leader_epoch=log.leader_epoch,
-                producer_id=producer_id,
-                producer_epoch=first.producer_epoch,
-                is_transactional=producer_id >= 0,
-                is_control=first.is_control,
-            )
-        except (RecordEncodingError, StructError) as error:
-            raise _too_large(log, str(error)) from error
+        batch = encode_batch(
+            log.end_offset,
+            [(*record.encoded(), record.timestamp_ms) for record in records],
+            leader_epoch=log.leader_epoch,
+            producer_id=producer_id,
+            producer_epoch=first.producer_epoch,
+            is_transactional=producer_id >= 0,
+            is_control=first.is_control,
+        )
         if len(batch) > self._batch_bytes_max:
-            raise self._batch_too_large(log, batch)
+            raise _too_large(log, f"a batch of {len(batch)} bytes; at most {self._batch_bytes_max} are allowed")
         return batch
-
-    def _batch_too_large(self, log: DiskLog, batch: bytes) -> RecordTooLargeError:
-        return _too_large(log, f"a batch of {len(batch)} bytes; at most {self._batch_bytes_max} are allowed")
 
 
 def _too_large(log: DiskLog, reason: str) -> RecordTooLargeError:

@@ -49,7 +49,7 @@ READ_PLACES_MAX = 16
 """So many consumers of a segment, each at a place of its own, go on reading without a look at its index."""
 
 _BATCH_START_FROM = Struct(">qiibIhi").unpack_from
-_PACK_OFFSET_ENTRY = OFFSET_ENTRY.pack
+_PACK_OFFSET_ENTRY, _PACK_TIME_ENTRY = OFFSET_ENTRY.pack, TIME_ENTRY.pack
 _ENTRIES_BYTES = OFFSET_ENTRY.size + TIME_ENTRY.size
 
 
@@ -144,6 +144,7 @@ class FileSegment(Segment):
             break
         if len(times):
             segment._largest = times[-1]
+            segment._indexed_ms = times[-1][0]
         segment._offsets, segment._times, segment._aborted = offsets, times, found._aborted
         position = segment.size_bytes = offsets[-1][1] if len(offsets) else 0
         for batch in found.headers(position):
@@ -252,17 +253,15 @@ class FileSegment(Segment):
             self._taken_bytes += _ENTRIES_BYTES
             assert isinstance(self._offsets, MemoryEntries)
             self._offsets.data += _PACK_OFFSET_ENTRY(relative, self.size_bytes)
-            if self._largest is None or self._largest[0] > self._indexed_ms:
-                self._note_largest()
+            self._note_largest()
             self._unindexed_bytes = 0
 
     def _note_largest(self) -> None:
-        times, largest = self._times, self._largest
-        assert isinstance(times, MemoryEntries)
-        assert largest is not None
-        if largest[0] > (times[-1][0] if len(times) else NO_TIMESTAMP):
-            times.append(*largest)
-        self._indexed_ms = largest[0]
+        largest = self._largest
+        if largest is not None and largest[0] > self._indexed_ms:
+            assert isinstance(self._times, MemoryEntries)
+            self._times.data += _PACK_TIME_ENTRY(*largest)
+            self._indexed_ms = largest[0]
 
     def add_aborted(self, transaction: AbortedTransaction) -> None:
         """See :class:`~groupcoord.topic_logs.segments.Segment`."""
