@@ -18,13 +18,13 @@ from groupcoord.config import Config
 from groupcoord.config.group_settings import ConsumerGroupSettings, SettingsOfConsumerGroup
 from groupcoord.core.classic.states import GroupState
 from groupcoord.core.consumer.assignors import Assignor
+from groupcoord.core.consumer.environment import GroupEnvironment
 from groupcoord.core.consumer.group import ConsumerGroupState
-from groupcoord.core.consumer.rules import Rules
 from groupcoord.core.effects import Append, Effects
 from groupcoord.core.events import AppendFailures, Counters, Event
 from groupcoord.core.front.authorization import Authorize, Principal
-from groupcoord.core.front.front import Front, VerifyTransaction
 from groupcoord.core.front.partition_table import PartitionStatus, PartitionTable
+from groupcoord.core.front.request_router import RequestRouter, VerifyTransaction
 from groupcoord.core.front.routing import Cluster, Owner, TransactionOwner
 from groupcoord.core.front.split_requests import SplitRequests, original_tokens
 from groupcoord.core.interpreter import maker
@@ -128,7 +128,7 @@ class GroupCoordinator:
         usual = ConsumerGroupSettings.of(self.config)
         settings_of = consumer_group_settings or (lambda group_id: usual)
         chosen = choose_assignors(self.config.group_consumer_assignors, assignors)
-        self._rules = Rules(self.config, topics, chosen, self._regexes, settings_of)
+        self._environment = GroupEnvironment(self.config, topics, chosen, self._regexes, settings_of)
         count = self.config.offsets_topic_num_partitions
         self._partitions = PartitionTable(count)
         self._effects = Effects()
@@ -140,7 +140,7 @@ class GroupCoordinator:
             self._partitions, self.log_store, self.clock, self._observer, self._make_partition, self._ownership
         )
         self._cluster = Cluster(node, owner, count, transaction_owner)
-        self._front = Front(
+        self._router = RequestRouter(
             config=self.config,
             assignors=tuple(chosen),
             effects=self._effects,
@@ -163,7 +163,7 @@ class GroupCoordinator:
             observer=self._observer,
             new_member_id=self._new_member_id,
             new_uuid=self._new_uuid,
-            rules=self._rules,
+            environment=self._environment,
             first_append=first_append,
         )
 
@@ -190,7 +190,7 @@ class GroupCoordinator:
             TypeError: this is no request of the coordinator.
         """
         now_ms = self.clock.now_ms()
-        self._front.handle(request, token, principal, now_ms)
+        self._router.handle(request, token, principal, now_ms)
         if self._effects.appends or self._effects.questions:
             self._settle(now_ms)
 
@@ -280,7 +280,7 @@ class GroupCoordinator:
         if partition is None:
             return
         if not isinstance(error, RecordTooLargeError):
-            self._observer.append_failed(ticket.partition, str(error), partition.journal.next_log_offset)
+            self._observer.append_failed(ticket.partition, str(error), partition.writer.next_log_offset)
         try:
             partition.append_failed(ticket.number, error.error_code, self.clock.now_ms())
         except StoreContractError:
@@ -468,7 +468,7 @@ class GroupCoordinator:
 
     def _stop(self, partition: Partition, error_code: ErrorCode, status: PartitionStatus) -> None:
         for request, token in partition.take_waiting():
-            self._front.refuse_unserved(request, token, ErrorCode.NOT_COORDINATOR)
+            self._router.refuse_unserved(request, token, ErrorCode.NOT_COORDINATOR)
         partition.unload(self.clock.now_ms(), error_code)
         self._loader.withdraw(partition, status)
 
@@ -492,7 +492,7 @@ class GroupCoordinator:
 
     def topics_created(self, names: Collection[str]) -> None:
         """There are new topics: groups that subscribe to them look at them, and expressions are matched again."""
-        self._rules.topics_version += 1
+        self._environment.topics_version += 1
         self.topics_changed(names)
 
     def topics_changed(self, names: Collection[str]) -> None:

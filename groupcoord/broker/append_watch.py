@@ -53,7 +53,7 @@ class AppendWatch:
             partition = self._coordinator.partition(index)
             if partition is None:
                 del self._failing[index]
-            elif partition.journal.next_log_offset > next_log_offset:
+            elif partition.writer.next_log_offset > next_log_offset:
                 del self._failing[index]
                 has_written = True
         return has_written

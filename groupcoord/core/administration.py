@@ -55,14 +55,14 @@ class Administration:
         else:
             records = [record for group in groups for record in self.begin_deletion(group)]
             written = WhenDeleted(tuple(groups), Cause.DELETION, count_offsets(records))
-            self._context.journal.begin(records, written, held)
+            self._context.writer.begin(records, written, held)
 
     def _tombstone_bytes_min(self, group: Group) -> int:
         """Return how many bytes the tombstones of a group's committed offsets take at least."""
         group_id = group.group_id
         return sum(
             len(partitions) * (TOMBSTONE_BYTES_MIN + len(group_id) + len(topic))
-            for topic, partitions in self._context.journal.hard.offsets.of_group(group_id).items()
+            for topic, partitions in self._context.writer.hard.offsets.of_group(group_id).items()
         )
 
     def _deletion_error(self, group: Group | None) -> ErrorCode:
@@ -79,7 +79,7 @@ class Administration:
         context = self._context
         del context.groups[group.group_id]
         context.writings[group.group_id] = Writing(group, [], [])
-        keys = context.journal.hard.offsets.known_keys(group.group_id)
+        keys = context.writer.hard.offsets.known_keys(group.group_id)
         tombstones: list[Record] = [OffsetTombstone(group.group_id, topic, index) for topic, index in keys]
         return tombstones + group.tombstones()
 

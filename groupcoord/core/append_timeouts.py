@@ -37,7 +37,7 @@ class AppendTimeouts:
     def take_overdue(self, now_ms: int) -> list[Append]:
         """Return the appends that are overdue since the last call, oldest first."""
         self._drop_answered()
-        in_flight = self._context.journal.in_flight
+        in_flight = self._context.writer.in_flight
         overdue = []
         while self._deadlines and self._deadlines[0][1] <= now_ms:
             number, _ = self._deadlines.popleft()
@@ -47,7 +47,7 @@ class AppendTimeouts:
         return overdue
 
     def _drop_answered(self) -> None:
-        in_flight, deadlines = self._context.journal.in_flight, self._deadlines
-        oldest = in_flight[0].number if in_flight else self._context.journal.next_number
+        in_flight, deadlines = self._context.writer.in_flight, self._deadlines
+        oldest = in_flight[0].number if in_flight else self._context.writer.next_number
         while deadlines and deadlines[0][0] < oldest:
             deadlines.popleft()

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from groupcoord.config import Config
 from groupcoord.core.effects import Effects
 from groupcoord.core.groups import Group
-from groupcoord.core.journal import Journal
 from groupcoord.core.observer import Observer
+from groupcoord.core.partition_writer import PartitionWriter
 from groupcoord.core.replies import Token, Waiting
 from groupcoord.core.timers import TimerKey, TimerQueue
 
@@ -51,12 +51,12 @@ class HandlerContext:
         "groups",
         "handle",
         "has_modern_groups",
-        "journal",
         "new_member_id",
         "new_uuid",
         "observer",
         "partition",
         "timers",
+        "writer",
         "writings",
     )
 
@@ -84,17 +84,17 @@ class HandlerContext:
         self.has_modern_groups = False
         self.handle = handle
         self.writings: dict[str, Writing] = {}
-        self.journal = Journal(partition, effects, first_append)
+        self.writer = PartitionWriter(partition, effects, first_append)
 
     def is_seen(self, group: Group) -> bool:
         """Tell whether something that was written after the group was made is durable: until then no reader sees it."""
-        return group.first_append <= self.journal.last_durable
+        return group.first_append <= self.writer.last_durable
 
     def visible(self, group_id: str) -> Group | None:
         """Return the group that readers see under this id: what the log says, not what is on its way there."""
         writing = self.writings.get(group_id) if self.writings else None
         group = self.groups.get(group_id) if writing is None else writing.group
-        return group if group is not None and group.first_append <= self.journal.last_durable else None
+        return group if group is not None and group.first_append <= self.writer.last_durable else None
 
     def visible_groups(self) -> list[Group]:
         """Return all groups that readers see."""

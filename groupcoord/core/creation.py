@@ -26,21 +26,21 @@ class Creation:
 
     def add(self, group: Group, now_ms: int) -> None:
         """Take in a group that the log does not know yet."""
-        journal = self._context.journal
-        group.first_append = journal.next_number
+        writer = self._context.writer
+        group.first_append = writer.next_number
         self._context.groups[group.group_id] = group
-        journal.unseen.setdefault(group.first_append, []).append(group)
+        writer.unseen.setdefault(group.first_append, []).append(group)
         self._retention.wake(now_ms)
 
     def undo(self, number: int, error_code: ErrorCode, now_ms: int) -> None:
         """The append ``number`` failed: groups made since the one before never were, unless more of them follows."""
-        journal = self._context.journal
-        for group in journal.unseen.pop(number, ()):
-            followers = (entry.number for entry in journal.in_flight if entry.continuation.concerns(group))
+        writer = self._context.writer
+        for group in writer.unseen.pop(number, ()):
+            followers = (entry.number for entry in writer.in_flight if entry.continuation.concerns(group))
             first_follower = next(followers, None)
             if first_follower is not None:
                 group.first_append = first_follower
-                journal.unseen.setdefault(first_follower, []).append(group)
+                writer.unseen.setdefault(first_follower, []).append(group)
             elif self._context.groups.get(group.group_id) is group:
                 self._forget(group, error_code, now_ms)
 

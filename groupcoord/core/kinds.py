@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.classic.kind import ClassicGroups
+from groupcoord.core.consumer.environment import GroupEnvironment
 from groupcoord.core.consumer.group import ConsumerGroup
 from groupcoord.core.consumer.kind import ConsumerGroups
-from groupcoord.core.consumer.rules import Rules
 from groupcoord.core.context import Handler, HandlerContext
 from groupcoord.core.creation import Creation
 from groupcoord.core.effects import Continuation, Outcome
@@ -93,9 +93,9 @@ class GroupKinds:
 
     __slots__ = ("create_for_commit", "rows")
 
-    def __init__(self, context: HandlerContext, creation: Creation, rules: Rules) -> None:
+    def __init__(self, context: HandlerContext, creation: Creation, environment: GroupEnvironment) -> None:
         classic = ClassicGroups(context, creation)
-        self.rows: tuple[GroupKind, ...] = (classic, ConsumerGroups(context, creation, rules, classic))
+        self.rows: tuple[GroupKind, ...] = (classic, ConsumerGroups(context, creation, environment, classic))
         self.create_for_commit = classic.create
 
     def of(self, group: Group) -> GroupKind:

@@ -11,7 +11,7 @@ from groupcoord.config import Config
 from groupcoord.core.administration import Administration
 from groupcoord.core.append_errors import for_client, refused
 from groupcoord.core.append_timeouts import AppendTimeouts
-from groupcoord.core.consumer.rules import Rules
+from groupcoord.core.consumer.environment import GroupEnvironment
 from groupcoord.core.context import Handler, HandlerContext
 from groupcoord.core.creation import Creation
 from groupcoord.core.effects import Append, Continuation, Effects, Outcome
@@ -49,7 +49,7 @@ class Partition:
         administration: lists, describes and deletes its groups.
         append_timeouts: is told of each append that the log store answers later.
         commits: offsets and transactions.
-        journal: the way to the log, and what the log says.
+        writer: the way to the log, and what the log says.
         retention: expiry, and what follows when topics are deleted.
         repeaters: by request, who answers one that is like its sender's last; see :class:`.GroupKind`.
         descriptions: by the request that describes groups of one kind, what it says of a group id.
@@ -65,7 +65,7 @@ class Partition:
         observer: Observer,
         new_member_id: Callable[[str], str],
         new_uuid: Callable[[], str],
-        rules: Rules,
+        environment: GroupEnvironment,
         first_append: int = 0,
     ) -> None:
         self.index = index
@@ -81,12 +81,12 @@ class Partition:
             handle=self.handle,
         )
         self._effects = effects
-        self.journal = self._context.journal
+        self.writer = self._context.writer
         self._writings = self._context.writings
         self.administration = Administration(self._context)
         self.retention = Retention(self._context, self.administration)
         self._creation = Creation(self._context, self.retention)
-        self._kinds = kinds = GroupKinds(self._context, self._creation, rules)
+        self._kinds = kinds = GroupKinds(self._context, self._creation, environment)
         self.commits = Commits(self._context, kinds.create_for_commit)
         self.append_timeouts = AppendTimeouts(self._context)
         self._handlers: dict[type, Handler] = {
@@ -178,7 +178,7 @@ class Partition:
         Raises:
             StoreContractError: the log store broke its contract.
         """
-        for append in self.journal.acknowledge(number, base_offset):
+        for append in self.writer.acknowledge(number, base_offset):
             self._effects.replies += append.held
             written = append.continuation
             self._outcomes[type(written)].durable(written, now_ms)
@@ -191,7 +191,7 @@ class Partition:
         Raises:
             StoreContractError: it isn't the oldest append in flight.
         """
-        append = self.journal.fail(number)
+        append = self.writer.fail(number)
         if append is not None:
             self._creation.undo(number, for_client(error_code), now_ms)
             self._refuse_held(append, error_code)
@@ -243,11 +243,11 @@ class Partition:
         Raises:
             StoreContractError: the offset does not grow.
         """
-        self.journal.load(record, log_offset)
+        self.writer.load(record, log_offset)
 
     def loaded(self, now_ms: int) -> None:
         """The log was replayed: bring the groups to life and start the clocks."""
-        for group_id, records in self.journal.hard.groups.items():
+        for group_id, records in self.writer.hard.groups.items():
             self._kinds.of_records(records).load(group_id, now_ms)
         self.retention.start(now_ms)
 
@@ -266,7 +266,7 @@ class Partition:
 
         Requests that wait for a write of their group are to be taken before.
         """
-        for entry in list(self.journal.in_flight):
+        for entry in list(self.writer.in_flight):
             self.append_failed(entry.number, error_code, now_ms)
         for group in self._context.groups.values():
             self._context.disarm(group)
@@ -287,16 +287,16 @@ class Partition:
     @property
     def hard(self) -> HardState:
         """What a restart would know. For observers and tests: change nothing."""
-        return self.journal.hard
+        return self.writer.hard
 
     def offset_count(self) -> int:
         """Return how many offsets are committed."""
-        committed = self.journal.hard.offsets.committed
+        committed = self.writer.hard.offsets.committed
         return sum(len(partitions) for topics in committed.values() for partitions in topics.values())
 
     def snapshot(self) -> Iterator[tuple[int, Record]]:
         """Return the fewest records that rebuild hard state, with their log offsets: what compaction would leave."""
-        hard = self.journal.hard
+        hard = self.writer.hard
         found: list[tuple[int, Record]] = list(hard.group_records())
         for topics in hard.offsets.committed_records().values():
             found += [entry for partitions in topics.values() for entry in partitions.values()]
@@ -307,9 +307,9 @@ class Partition:
     def parked_tokens(self) -> list[Token]:
         """Return the token of every request that waits here, for joins, syncs and the log."""
         tokens = [token for group in self._context.groups.values() for token in group.parked_tokens()]
-        tokens += [reply.token for append in self.journal.in_flight for reply in append.held]
+        tokens += [reply.token for append in self.writer.in_flight for reply in append.held]
         tokens += [entry.token for writing in self._writings.values() for entry in writing.waiting]
-        tokens += [token for append in self.journal.in_flight for token in append.continuation.parked_tokens()]
+        tokens += [token for append in self.writer.in_flight for token in append.continuation.parked_tokens()]
         return tokens
 
     def check(self, armed: Iterable[Timer]) -> None:
@@ -321,14 +321,14 @@ class Partition:
         Raises:
             InvariantError: one does not hold.
         """
-        self.journal.check()
+        self.writer.check()
         owned: set[int] = {id(self.retention.timer), id(self.append_timeouts.timer)}
         for group_id, group in self._context.groups.items():
             if group_id != group.group_id:
                 raise InvariantError(f"group {group.group_id!r} is kept under {group_id!r}")
             group.check()
             self._check_seen(group)
-            group.check_durable(self.journal.hard.groups.get(group_id))
+            group.check_durable(self.writer.hard.groups.get(group_id))
             owned.update(id(timer) for timer in group.timers())
         for writing in self._writings.values():
             owned.update(id(timer) for timer in writing.group.timers())
@@ -337,13 +337,13 @@ class Partition:
         for timer in armed:
             if id(timer) not in owned:
                 raise InvariantError(f"{timer!r} has no owner")
-        forgotten = self.journal.hard.groups.keys() - self._context.groups.keys() - self._writings.keys()
+        forgotten = self.writer.hard.groups.keys() - self._context.groups.keys() - self._writings.keys()
         if forgotten:
             raise InvariantError(f"the log has groups that memory lacks: {forgotten}")
 
     def _check_seen(self, group: Group) -> None:
         is_seen = self._context.is_seen(group)
-        if is_seen == (group in self.journal.unseen.get(group.first_append, ())):
+        if is_seen == (group in self.writer.unseen.get(group.first_append, ())):
             raise InvariantError(f"{group!r} is seen and waits to be, or neither")
-        if group.group_id in self.journal.hard.groups and not is_seen:
+        if group.group_id in self.writer.hard.groups and not is_seen:
             raise InvariantError(f"{group!r} is not seen, but the log has it")

@@ -144,5 +144,5 @@ class Loader:
 
     def withdraw(self, partition: Partition, status: PartitionStatus) -> None:
         """A log partition is served no longer; its appends are numbered on after the next load."""
-        self._next_appends[partition.index] = partition.journal.next_number
+        self._next_appends[partition.index] = partition.writer.next_number
         self._partitions.withdraw(partition.index, status)

@@ -96,7 +96,7 @@ def check_writes_in_flight(coordinator: GroupCoordinator) -> None:
     for partition in served_partitions(coordinator):
         writes: dict[str, Sequence[Record]] = {}
         drafted = set()
-        for append in partition.journal.in_flight:
+        for append in partition.writer.in_flight:
             continuation = append.continuation
             if isinstance(continuation, WhenDrafted | WhenConverted):
                 group_id = continuation.group.group_id
@@ -241,7 +241,7 @@ def _drafted(coordinator: GroupCoordinator, state: ConsumerState, request: Consu
             draft,
             request,
             request.member_id,
-            coordinator._rules,
+            coordinator._environment,
             topics_changed=True,
             now_ms=coordinator.clock.now_ms(),
         )
@@ -270,10 +270,10 @@ def check_consumer_group_is_served(coordinator: GroupCoordinator, group_id: str,
     """
     group = consumer_group_of(coordinator, group_id)
     assert group is not None
-    state, rules = group.state, coordinator._rules
+    state, environment = group.state, coordinator._environment
     (described,) = coordinator.call(DescribeGroups((group_id,))).groups
     require(described.group_state == "Dead", f"{group_id!r} is described as a classic group: {described!r}")
-    places = min(len(member_ids), rules.config.group_consumer_max_size)
+    places = min(len(member_ids), environment.config.group_consumer_max_size)
     require(
         state.members.keys() <= set(member_ids) and len(state.members) == places,
         f"the members of {group_id!r} are {sorted(state.members)}; alive are {sorted(member_ids)}",
@@ -284,7 +284,7 @@ def check_consumer_group_is_served(coordinator: GroupCoordinator, group_id: str,
     expected = ConsumerGroupState.STABLE if state.members else ConsumerGroupState.EMPTY
     require(group.group_state is expected, f"{group!r} does not come to rest: {state.facts()}")
     given = sorted(state.owner_epochs)
-    topics = rules.existing_topics(state.subscribed_topics()).values()
+    topics = environment.existing_topics(state.subscribed_topics()).values()
     wanted = sorted((topic.topic_id, index) for topic in topics for index in range(topic.partition_count))
     is_assigned = state.assignment_timestamp_ms > 0
     require(
@@ -294,7 +294,7 @@ def check_consumer_group_is_served(coordinator: GroupCoordinator, group_id: str,
     sizes = [len(list(member.partitions())) for member in state.members.values()]
     is_uniform = (
         is_assigned
-        and rules.default_assignor == UNIFORM
+        and environment.default_assignor == UNIFORM
         and not state.votes
         and state.subscription_type().name == "HOMOGENEOUS"
     )

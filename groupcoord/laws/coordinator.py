@@ -342,7 +342,7 @@ def check_expiry(coordinator: GroupCoordinator) -> None:
     """
     for partition in served_partitions(coordinator):
         offsets = partition.hard.offsets
-        for append in partition.journal.in_flight:
+        for append in partition.writer.in_flight:
             if not isinstance(append.continuation, WhenDeleted) or append.continuation.cause is not Cause.EXPIRY:
                 continue
             for record in append.records:

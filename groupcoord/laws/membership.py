@@ -61,7 +61,7 @@ def ids_taken_back(coordinator: GroupCoordinator) -> set[str]:
     return {
         written.new_member_id
         for partition in served_partitions(coordinator)
-        for append in partition.journal.in_flight
+        for append in partition.writer.in_flight
         if isinstance(written := append.continuation, WhenReplaced)
         if written.new_member_id not in written.group.members
     }
@@ -124,7 +124,7 @@ def _has_had_member(log_store: LogStore, partition: int, group_id: str, member_i
 def _is_replacing(partition: Partition, group: GroupMetadata) -> bool:
     return any(
         isinstance(append.continuation, WhenReplaced) and append.continuation.group is group
-        for append in partition.journal.in_flight
+        for append in partition.writer.in_flight
     )
 
 

@@ -56,7 +56,7 @@ def test_a_leave_that_empties_the_group_waits_beside_the_record() -> None:
     partition = driver.coordinator.partition(0)
     assert partition is not None
     left = group.leave(member_id)
-    (append,) = partition.journal.in_flight
+    (append,) = partition.writer.in_flight
     assert [reply.token for reply in append.held] == [left.token]
     assert partition.parked_tokens() == [left.token]
     twin = copy.deepcopy(append)

@@ -36,8 +36,8 @@ def coordinator() -> GroupCoordinator:
 
 
 def test_every_request_has_its_row(coordinator: GroupCoordinator) -> None:
-    """The front's table says of each type of request who may make it and who takes it, and of nothing else."""
-    assert set(coordinator._front._routes) == set(KINDS)
+    """The router's table says of each type of request who may make it and who takes it, and of nothing else."""
+    assert set(coordinator._router._routes) == set(KINDS)
 
 
 def test_every_request_for_one_group_has_its_handler(coordinator: GroupCoordinator) -> None:
@@ -45,9 +45,9 @@ def test_every_request_for_one_group_has_its_handler(coordinator: GroupCoordinat
     partition = coordinator.partition(0)
     assert partition is not None
     of_groups = {kind for kind in KINDS if issubclass(kind, GroupRequest)}
-    unserved = set() if coordinator._front.serves_consumer_groups else {ConsumerGroupHeartbeat}
+    unserved = set() if coordinator._router.serves_consumer_groups else {ConsumerGroupHeartbeat}
     assert set(partition._handlers) == of_groups - unserved
-    refused = {kind for kind, route in coordinator._front._routes.items() if route.refusal is not None}
+    refused = {kind for kind, route in coordinator._router._routes.items() if route.refusal is not None}
     assert refused == of_groups
 
 

@@ -30,23 +30,23 @@ def _forgotten_group(driver: Driver) -> None:
 
 
 def _unknown_to_the_log(driver: Driver) -> None:
-    driver.coordinator.partition(0).journal.hard.groups.clear()
+    driver.coordinator.partition(0).writer.hard.groups.clear()
 
 
 def _never_to_be_seen(driver: Driver) -> None:
     partition = driver.coordinator.partition(0)
-    partition.groups["group"].first_append = partition.journal.next_number
+    partition.groups["group"].first_append = partition.writer.next_number
 
 
 def _unseen_though_in_the_log(driver: Driver) -> None:
     partition = driver.coordinator.partition(0)
     group = partition.groups["group"]
-    group.first_append = partition.journal.next_number
-    partition.journal.unseen[partition.journal.next_number] = [group]
+    group.first_append = partition.writer.next_number
+    partition.writer.unseen[partition.writer.next_number] = [group]
 
 
 def _of_another_generation(driver: Driver) -> None:
-    hard = driver.coordinator.partition(0).journal.hard
+    hard = driver.coordinator.partition(0).writer.hard
     record = GroupMetadataRecord("group", "consumer", 99, "range", "a-1")
     hard.groups["group"] = {record.key: (0, record)}
 

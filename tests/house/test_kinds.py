@@ -19,7 +19,7 @@ FREE_OF_KINDS = (
     "creation",
     "effects",
     "groups",
-    "journal",
+    "partition_writer",
     "partition",
 )
 """Modules of the core that serve groups of all kinds, and so import the classes of none."""
@@ -87,10 +87,10 @@ def test_what_serves_all_kinds_names_none() -> None:
     """What serves groups of all kinds imports the group of none, nor its handlers."""
 
     kinds = ("groupcoord.core.classic.", "groupcoord.core.consumer.")
-    around_all = "groupcoord.core.consumer.rules."
+    around_all = "groupcoord.core.consumer.environment."
 
     kinds = ("groupcoord.core.classic.", "groupcoord.core.consumer.")
-    around_all = "groupcoord.core.consumer.rules."
+    around_all = "groupcoord.core.consumer.environment."
 
     def complaints(source: Source) -> Iterator[str]:
         found = (name for name in sorted(source.imports) if name.startswith(kinds) and not name.startswith(around_all))

@@ -23,8 +23,8 @@ MUTANTS = (
     Mutant(
         "sync is answered before the assignment is durable",
         "classic/membership.py",
-        "self._context.journal.begin([group.to_record(assignments)], written)",
-        "self._rebalance.assign(written, 0); self._context.journal.begin([group.to_record(assignments)], written)",
+        "self._context.writer.begin([group.to_record(assignments)], written)",
+        "self._rebalance.assign(written, 0); self._context.writer.begin([group.to_record(assignments)], written)",
     ),
     Mutant(
         "a late acknowledgement of an older generation is taken",
@@ -201,8 +201,8 @@ MUTANTS = (
     Mutant(
         "the record of a refused join's new group is not written",
         "classic/membership.py",
-        "            self._context.journal.begin([record], WhenCreated(group))",
-        "            group.members and self._context.journal.begin([record], WhenCreated(group))",
+        "            self._context.writer.begin([record], WhenCreated(group))",
+        "            group.members and self._context.writer.begin([record], WhenCreated(group))",
     ),
     Mutant(
         "a handed-out id never expires",
@@ -514,7 +514,7 @@ MUTANTS = (
     ),
     Mutant(
         "a producer is verified for no group",
-        "front/front.py",
+        "front/request_router.py",
         "if verify is None or not request.group_id or self._partitions.is_closed:",
         "if verify is None:",
     ),

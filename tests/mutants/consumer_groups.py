@@ -67,7 +67,7 @@ CONSUMER_GROUP_MUTANTS = (
     Mutant(
         "another assignor is no new epoch",
         "consumer/heartbeat.py",
-        "            and assignor != (preferred_assignor(draft.base.votes) or rules.default_assignor)\n",
+        "            and assignor != (preferred_assignor(draft.base.votes) or environment.default_assignor)\n",
         "            and False\n",
     ),
     Mutant(
@@ -393,13 +393,13 @@ CONSUMER_GROUP_MUTANTS = (
     Mutant(
         "the refresh interval of expressions ends a moment too soon",
         "consumer/regexes.py",
-        "        or now_ms > refreshed_ms + rules.config",
-        "        or now_ms >= refreshed_ms + rules.config",
+        "        or now_ms > refreshed_ms + environment.config",
+        "        or now_ms >= refreshed_ms + environment.config",
     ),
     Mutant(
         "new topics are never matched",
         "consumer/regexes.py",
-        "        or version < rules.topics_version\n        or now_ms",
+        "        or version < environment.topics_version\n        or now_ms",
         "        or now_ms",
     ),
     Mutant(
@@ -485,14 +485,14 @@ CONSUMER_GROUP_MUTANTS = (
     Mutant(
         "every policy allows an upgrade",
         "consumer/upgrade.py",
-        "not in (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL):",
-        "not in tuple(MigrationPolicy):",
+        "if not environment.config.group_consumer_migration_policy.allows_upgrade:",
+        "if False:",
     ),
     Mutant(
         "every policy allows a downgrade",
         "consumer/downgrade.py",
-        "in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)",
-        "in tuple(MigrationPolicy)",
+        "        and environment.config.group_consumer_migration_policy.allows_downgrade\n",
+        "",
     ),
     Mutant(
         "a group goes back with members of the new protocol",
@@ -521,7 +521,7 @@ CONSUMER_GROUP_MUTANTS = (
     Mutant(
         "classic consumers may always join",
         "consumer/classic_members.py",
-        "if rules.config.group_consumer_migration_policy is MigrationPolicy.DISABLED:",
+        "if environment.config.group_consumer_migration_policy is MigrationPolicy.DISABLED:",
         "if False:",
     ),
     Mutant(

@@ -8,7 +8,7 @@ HISTORIC_MUTANTS = (
     Mutant(
         "KAFKA-10284: a static member's return is not written",
         "classic/static_members.py",
-        "self._context.journal.begin([group.to_record(assignments)], written)",
+        "self._context.writer.begin([group.to_record(assignments)], written)",
         "self.on_durable(written, now_ms)",
     ),
     Mutant(

@@ -56,14 +56,14 @@ RARELY_MET_MUTANTS = (
     Mutant(
         "a classic group that is just small enough is not upgraded",
         "consumer/upgrade.py",
-        "check_group_size(len(group.members), rules.config.group_consumer_max_size)",
-        "check_group_size(len(group.members) + 1, rules.config.group_consumer_max_size)",
+        "check_group_size(len(group.members), environment.config.group_consumer_max_size)",
+        "check_group_size(len(group.members) + 1, environment.config.group_consumer_max_size)",
     ),
     Mutant(
         "a consumer group that is just small enough is not downgraded",
         "consumer/downgrade.py",
-        "and check_group_size(count, rules.config.group_max_size) is ErrorCode.NONE",
-        "and check_group_size(count + 1, rules.config.group_max_size) is ErrorCode.NONE",
+        "and check_group_size(count, environment.config.group_max_size) is ErrorCode.NONE",
+        "and check_group_size(count + 1, environment.config.group_max_size) is ErrorCode.NONE",
     ),
     Mutant(
         "an assignor is told of subscriptions that nobody looked at",

@@ -94,7 +94,7 @@ class ClassicGroups:
 
     def bring_to_life(self, group_id: str, now_ms: int) -> GroupMetadata:
         """Make the group of what the log has of it. Every member's session starts now."""
-        record = self._context.journal.hard.classic_record(group_id)
+        record = self._context.writer.hard.classic_record(group_id)
         if record is None:
             group = GroupMetadata(group_id, self._context.partition, None)
         else:

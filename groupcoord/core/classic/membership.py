@@ -83,7 +83,7 @@ class Membership:
             # The record of the empty group is written even when the join itself is refused, as Kafka 4 does.
             record = group.to_record({})
             self._join_group(group, request, token, now_ms)
-            self._context.journal.begin([record], WhenCreated(group))
+            self._context.writer.begin([record], WhenCreated(group))
 
     def _join_group(self, group: GroupMetadata, request: JoinGroup, token: Token, now_ms: int) -> None:
         member_id = request.member_id
@@ -209,7 +209,7 @@ class Membership:
         if group.leader == member.member_id:
             assignments = dict(request.assignments)
             written = WhenAssigned(group, group.generation_id, assignments)
-            self._context.journal.begin([group.to_record(assignments)], written)
+            self._context.writer.begin([group.to_record(assignments)], written)
 
     # ------------------------------------------------------------ Heartbeat
 

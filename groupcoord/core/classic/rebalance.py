@@ -23,7 +23,7 @@ CAN_REBALANCE = frozenset({GroupState.EMPTY, GroupState.STABLE, GroupState.COMPL
 class Rebalance:
     """Moves the groups of one log partition through their generations."""
 
-    __slots__ = ("_config", "_effects", "_groups", "_journal", "_observer", "_timers")
+    __slots__ = ("_config", "_effects", "_groups", "_observer", "_timers", "_writer")
 
     def __init__(self, context: HandlerContext) -> None:
         self._observer = context.observer
@@ -31,7 +31,7 @@ class Rebalance:
         self._effects = context.effects
         self._groups = classic_groups(context.groups)
         self._timers = context.timers
-        self._journal = context.journal
+        self._writer = context.writer
 
     # ------------------------------------------------------------ entering and ending the join phase
 
@@ -115,7 +115,7 @@ class Rebalance:
         group.protocol_name = None
         group.subscribed_topics = group.subscriptions()
         group.to(GroupState.EMPTY, now_ms)
-        append = self._journal.begin([group.to_record({})], WhenEmptied(group))
+        append = self._writer.begin([group.to_record({})], WhenEmptied(group))
         self._observer.rebalance_completed(group, now_ms)
         return append
 

@@ -47,7 +47,7 @@ class StaticMembers:
         if group.state is GroupState.STABLE and group.select_protocol() == group.protocol_name:
             assignments = {key: other.assignment for key, other in group.members.items()}
             written = WhenReplaced(group, former, member_id)
-            self._context.journal.begin([group.to_record(assignments)], written)
+            self._context.writer.begin([group.to_record(assignments)], written)
         else:
             self._rebalance.start_or_complete(group, Trigger(Cause.STATIC_REPLACE, member_id), now_ms)
 
@@ -131,7 +131,7 @@ class StaticMembers:
         Otherwise it would have an id that the log has never had.
         """
         self.on_failure(written, error_code, now_ms)
-        for append in self._context.journal.in_flight:
+        for append in self._context.writer.in_flight:
             later = append.continuation
             if (
                 isinstance(later, WhenReplaced)

@@ -15,6 +15,7 @@ from attrs import evolve, frozen
 
 from groupcoord.config import MigrationPolicy
 from groupcoord.core.consumer.draft import Draft
+from groupcoord.core.consumer.environment import GroupEnvironment
 from groupcoord.core.consumer.heartbeat import Step, check_capacity, move_on
 from groupcoord.core.consumer.identity import find_member, find_static_member, new_member, replace_member
 from groupcoord.core.consumer.reconciliation import MemberState
@@ -24,7 +25,6 @@ from groupcoord.core.consumer.records import (
     ConsumerGroupMemberMetadataRecord,
 )
 from groupcoord.core.consumer.refusal import RefusedError
-from groupcoord.core.consumer.rules import Rules
 from groupcoord.core.consumer.state import ConsumerMember, ConsumerState
 from groupcoord.core.consumer_protocol import (
     CONSUMER_PROTOCOL_TYPE,
@@ -42,15 +42,15 @@ from groupcoord.errors import ErrorCode
 P = TypeVar("P")
 
 
-def check_join(state: ConsumerState, request: JoinGroup, rules: Rules) -> None:
+def check_join(state: ConsumerState, request: JoinGroup, environment: GroupEnvironment) -> None:
     """Check whether somebody may join with the classic protocol.
 
     Raises:
         RefusedError: the policy or the protocols don't allow it, or the group is full.
     """
-    if rules.config.group_consumer_migration_policy is MigrationPolicy.DISABLED:
+    if environment.config.group_consumer_migration_policy is MigrationPolicy.DISABLED:
         raise RefusedError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "The group uses the consumer protocol.")
-    check_capacity(state, request.group_instance_id, request.member_id, rules)
+    check_capacity(state, request.group_instance_id, request.member_id, environment)
     if request.protocol_type != CONSUMER_PROTOCOL_TYPE or not _is_supported(state, request.protocols):
         raise RefusedError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "No protocol is supported by all classic members.")
 
@@ -69,7 +69,7 @@ def join(
     draft: Draft,
     request: JoinGroup,
     member_id: str,
-    rules: Rules,
+    environment: GroupEnvironment,
     *,
     topics_changed: bool,
     ends_group: bool,
@@ -81,7 +81,7 @@ def join(
         draft: the group; what must be written is added.
         request: the join.
         member_id: the member's id, which the request may lack.
-        rules: settings, topics and assignors.
+        environment: settings, topics and assignors.
         topics_changed: topics that the group subscribes to may have changed since they were looked at.
         ends_group: the group becomes a classic one with this.
         now_ms: the time.
@@ -95,9 +95,9 @@ def join(
     except ConsumerProtocolError:
         raise RefusedError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "The subscription can't be read.") from None
     updated = _update(member.metadata, request, subscription)
-    owned = owned_partitions(subscription.owned_partitions, rules)
+    owned = owned_partitions(subscription.owned_partitions, environment)
     step = move_on(
-        draft, member, updated, owned, rules, topics_changed=topics_changed, ends_group=ends_group, now_ms=now_ms
+        draft, member, updated, owned, environment, topics_changed=topics_changed, ends_group=ends_group, now_ms=now_ms
     )
     response = JoinGroupResponse(
         ErrorCode.NONE,
@@ -140,11 +140,11 @@ def _update(
     )
 
 
-def owned_partitions(partitions: Iterable[TopicPartition], rules: Rules) -> dict[UUID, set[int]]:
+def owned_partitions(partitions: Iterable[TopicPartition], environment: GroupEnvironment) -> dict[UUID, set[int]]:
     """Return partitions by topic id; those of topics that don't exist are left out."""
     owned: dict[UUID, set[int]] = {}
     for topic, partition in partitions:
-        topic_id = rules.topics.topic_id(topic)
+        topic_id = environment.topics.topic_id(topic)
         if topic_id is not None and topic_id.int:
             owned.setdefault(topic_id, set()).add(partition)
     return owned
@@ -219,7 +219,7 @@ def in_hash_order(partitions: Mapping[UUID, P]) -> list[tuple[UUID, P]]:
     ]
 
 
-def synced(member: ConsumerMember, rules: Rules) -> SyncGroupResponse:
+def synced(member: ConsumerMember, environment: GroupEnvironment) -> SyncGroupResponse:
     """Return a member's assignment, in the version in which it subscribed."""
     metadata = member.metadata.classic_member_metadata
     assert metadata is not None
@@ -227,7 +227,7 @@ def synced(member: ConsumerMember, rules: Rules) -> SyncGroupResponse:
     partitions = tuple(
         TopicPartition(name, partition)
         for topic_id, epochs in in_hash_order(member.assignment.assigned)
-        if (name := rules.topics.topic_name(topic_id)) is not None
+        if (name := environment.topics.topic_name(topic_id)) is not None
         for partition in sorted(epochs)
     )
     version = int.from_bytes(protocol.metadata[:2], "big")

@@ -7,10 +7,10 @@ Joins and leaves of such members write: they wait their turn in
 from __future__ import annotations
 
 from groupcoord.core.consumer.classic_members import identify, judge_heartbeat, judge_sync, synced
+from groupcoord.core.consumer.environment import GroupEnvironment
 from groupcoord.core.consumer.group import ConsumerGroup, consumer_groups
 from groupcoord.core.consumer.member_timers import MemberTimers
 from groupcoord.core.consumer.refusal import RefusedError, refused
-from groupcoord.core.consumer.rules import Rules
 from groupcoord.core.consumer.state import ConsumerMember
 from groupcoord.core.context import HandlerContext
 from groupcoord.core.messages import Heartbeat, HeartbeatResponse, SyncGroup
@@ -21,12 +21,12 @@ from groupcoord.errors import ErrorCode
 class ClassicRequests:
     """Answers classic members of the consumer groups of one log partition."""
 
-    __slots__ = ("_context", "_groups", "_rules", "_timers")
+    __slots__ = ("_context", "_environment", "_groups", "_timers")
 
-    def __init__(self, context: HandlerContext, rules: Rules, timers: MemberTimers) -> None:
+    def __init__(self, context: HandlerContext, environment: GroupEnvironment, timers: MemberTimers) -> None:
         self._context = context
         self._groups = consumer_groups(context.groups)
-        self._rules = rules
+        self._environment = environment
         self._timers = timers
 
     def sync(self, request: SyncGroup, token: Token, now_ms: int) -> None:
@@ -42,7 +42,7 @@ class ClassicRequests:
             effects.reply(token, refused(request, RefusedError(judgement.error_code)))
             return
         self._timers.synced(group, member, now_ms)
-        effects.reply(token, synced(member, self._rules))
+        effects.reply(token, synced(member, self._environment))
 
     def heartbeat(self, request: Heartbeat, token: Token, now_ms: int) -> None:
         """Take a heartbeat."""

@@ -14,12 +14,12 @@ from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.classic.kind import ClassicGroups
 from groupcoord.core.classic.states import GroupState
 from groupcoord.core.consumer.draft import Downgrade, Draft, News
+from groupcoord.core.consumer.environment import GroupEnvironment
 from groupcoord.core.consumer.group import ConsumerGroup
 from groupcoord.core.consumer.heartbeat import beat
 from groupcoord.core.consumer.member_timers import MemberTimers
 from groupcoord.core.consumer.refusal import RefusedError, refused
 from groupcoord.core.consumer.regexes import question
-from groupcoord.core.consumer.rules import Rules
 from groupcoord.core.consumer.state import ConsumerState
 from groupcoord.core.consumer.upgrade import check_upgrade, upgraded
 from groupcoord.core.context import HandlerContext, Writing
@@ -70,24 +70,24 @@ class Conversion:
 
     Args:
         context: of the log partition.
-        rules: settings, topics and assignors.
+        environment: settings, topics and assignors.
         timers: of members of consumer groups.
         classic: classic groups.
         revive: makes a consumer group of what the log has of it, of which it has just become one.
     """
 
-    __slots__ = ("_classic", "_context", "_revive", "_rules", "_timers")
+    __slots__ = ("_classic", "_context", "_environment", "_revive", "_timers")
 
     def __init__(
         self,
         context: HandlerContext,
-        rules: Rules,
+        environment: GroupEnvironment,
         timers: MemberTimers,
         classic: ClassicGroups,
         revive: Callable[[str, int], ConsumerGroup],
     ) -> None:
         self._context = context
-        self._rules = rules
+        self._environment = environment
         self._timers = timers
         self._classic = classic
         self._revive = revive
@@ -96,28 +96,30 @@ class Conversion:
 
     def upgrade(self, group: GroupMetadata, request: ConsumerGroupHeartbeat, token: Token, now_ms: int) -> None:
         """Make a consumer group of a classic one, which the joiner is the first to use."""
-        context, rules = self._context, self._rules
+        context, environment = self._context, self._environment
         member_id = request.member_id or context.new_uuid()
         draft = Draft(ConsumerState(group.group_id))
         try:
             if self._is_written(group):
                 raise RefusedError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             if not group.is_empty:
-                check_upgrade(group, rules)
+                check_upgrade(group, environment)
                 context.effects.replies += group.refuse_waiting(ErrorCode.REBALANCE_IN_PROGRESS)
-                draft.write(*upgraded(group, rules))
+                draft.write(*upgraded(group, environment))
             draft.mark()
-            response, step = beat(draft, request, member_id, rules, topics_changed=True, now_ms=now_ms)
+            response, step = beat(draft, request, member_id, environment, topics_changed=True, now_ms=now_ms)
         except RefusedError as error:
             context.effects.reply(token, refused(request, error))
             return
-        asked = question(context, draft.state, rules, request.principal, now_ms) if step.wants_resolution else None
+        asked = (
+            question(context, draft.state, environment, request.principal, now_ms) if step.wants_resolution else None
+        )
         written = WhenConverted(group, question=asked, news=draft.news)
         self._begin(written, [*group.tombstones(), *draft.records], (Reply(token, response),))
 
     def _is_written(self, group: GroupMetadata) -> bool:
         """Tell whether a record of a classic group is on its way, of which nobody knows whether it will be."""
-        in_flight = self._context.journal.in_flight
+        in_flight = self._context.writer.in_flight
         return any(isinstance(e.continuation, OfGroup) and e.continuation.concerns(group) for e in in_flight)
 
     def downgrade(self, group: ConsumerGroup, draft: Draft) -> None:
@@ -138,14 +140,14 @@ class Conversion:
             writing = Writing(group, group.waiting, group.overdue)
             group.waiting = []
         self._context.writings[group.group_id] = writing
-        self._context.journal.begin(records, written, *held)
+        self._context.writer.begin(records, written, *held)
 
     # ------------------------------------------------------------ what the log says of it
 
     def on_durable(self, written: WhenConverted, now_ms: int) -> None:
         """A group is of another kind, or gone."""
         self.end(written, now_ms)
-        records = self._context.journal.hard.groups.get(written.group.group_id)
+        records = self._context.writer.hard.groups.get(written.group.group_id)
         if records and CLASSIC_GROUP_KEY in records:
             self._go_on_as_classic_group(written, now_ms)
         elif records:

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from groupcoord.config import MigrationPolicy
 from groupcoord.core.consumer.classic_members import in_hash_order
 from groupcoord.core.consumer.draft import Downgrade, Draft
+from groupcoord.core.consumer.environment import GroupEnvironment
 from groupcoord.core.consumer.identity import tombstones_of
-from groupcoord.core.consumer.rules import Rules
 from groupcoord.core.consumer.state import ConsumerMember, ConsumerState, group_tombstones
 from groupcoord.core.consumer_protocol import (
     CONSUMER_PROTOCOL_TYPE,
@@ -27,13 +26,15 @@ from groupcoord.core.records import GroupMetadataRecord, MemberRecord
 from groupcoord.errors import ErrorCode
 
 
-def can_downgrade(state: ConsumerState, without: Collection[str], rules: Rules, *, joining: int = 0) -> bool:
+def can_downgrade(
+    state: ConsumerState, without: Collection[str], environment: GroupEnvironment, *, joining: int = 0
+) -> bool:
     """Tell whether a group becomes a classic one when these members are gone: all that are left use that protocol.
 
     Args:
         state: the group.
         without: the ids of the members that leave.
-        rules: the policy, and how large a classic group may be.
+        environment: the policy, and how large a classic group may be.
         joining: how many come in their place, with the classic protocol.
     """
     leaving = [state.members[member_id] for member_id in set(without) if member_id in state.members]
@@ -43,14 +44,14 @@ def can_downgrade(state: ConsumerState, without: Collection[str], rules: Rules, 
     return (
         count > 0
         and classic_left == left
-        and rules.config.group_consumer_migration_policy in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
-        and check_group_size(count, rules.config.group_max_size) is ErrorCode.NONE
+        and environment.config.group_consumer_migration_policy.allows_downgrade
+        and check_group_size(count, environment.config.group_max_size) is ErrorCode.NONE
     )
 
 
 def downgrade(
     draft: Draft,
-    rules: Rules,
+    environment: GroupEnvironment,
     trigger: Trigger | None,
     now_ms: int,
     *,
@@ -61,7 +62,7 @@ def downgrade(
 
     Args:
         draft: the group.
-        rules: the topics.
+        environment: the topics.
         trigger: why the classic group has to rebalance; None if it need not.
         now_ms: the time.
         gone: the members that leave with this.
@@ -80,7 +81,7 @@ def downgrade(
     staying = [member_id for member_id in known if member_id in left.members and member_id != joiner_id]
     staying += [] if joiner_id is None else [joiner_id]
     draft.write(*records)  # which may change the state itself
-    draft.records.append(downgraded(left, staying, rules, now_ms))
+    draft.records.append(downgraded(left, staying, environment, now_ms))
     protocols = {
         member_id: tuple(JoinProtocol(*protocol) for protocol in classic.supported_protocols)
         for member_id, member in left.members.items()
@@ -89,13 +90,15 @@ def downgrade(
     draft.downgrade = Downgrade(trigger, protocols)
 
 
-def downgraded(state: ConsumerState, staying: list[str], rules: Rules, now_ms: int) -> GroupMetadataRecord:
+def downgraded(
+    state: ConsumerState, staying: list[str], environment: GroupEnvironment, now_ms: int
+) -> GroupMetadataRecord:
     """Return the record of the classic group that a group becomes whose members all use the classic protocol.
 
     Args:
         state: the group, without those that leave.
         staying: the ids of its members; the first leads.
-        rules: the topics.
+        environment: the topics.
         now_ms: the time.
     """
     members = [state.members[member_id] for member_id in hash_map_order(staying)]
@@ -107,7 +110,7 @@ def downgraded(state: ConsumerState, staying: list[str], rules: Rules, now_ms: i
         protocol_name,
         staying[0],
         now_ms,
-        tuple(_downgraded_member(state, member, protocol_name, rules) for member in members),
+        tuple(_downgraded_member(state, member, protocol_name, environment) for member in members),
     )
 
 
@@ -126,14 +129,16 @@ def _vote(members: list[ConsumerMember]) -> str:
     return max(hash_map_order(votes), key=votes.__getitem__)
 
 
-def _downgraded_member(state: ConsumerState, member: ConsumerMember, protocol_name: str, rules: Rules) -> MemberRecord:
+def _downgraded_member(
+    state: ConsumerState, member: ConsumerMember, protocol_name: str, environment: GroupEnvironment
+) -> MemberRecord:
     metadata, classic = member.metadata, member.metadata.classic_member_metadata
     assert classic is not None
     subscription = next(protocol.metadata for protocol in classic.supported_protocols if protocol.name == protocol_name)
     partitions = tuple(
         TopicPartition(name, partition)
         for topic_id, indexes in in_hash_order(state.targets.get(member.member_id, {}))
-        if (name := rules.topics.topic_name(topic_id)) is not None
+        if (name := environment.topics.topic_name(topic_id)) is not None
         for partition in sorted(indexes)
     )
     version = int.from_bytes(subscription[:2], "big")

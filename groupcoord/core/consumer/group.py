@@ -12,7 +12,7 @@ from attrs import frozen
 from groupcoord.config import Config
 from groupcoord.config.group_settings import ConsumerGroupSettings
 from groupcoord.core.consumer.draft import Draft
-from groupcoord.core.consumer.rules import Rules
+from groupcoord.core.consumer.environment import GroupEnvironment
 from groupcoord.core.consumer.state import ConsumerMember, ConsumerState, group_tombstones
 from groupcoord.core.consumer.votes import preferred_assignor
 from groupcoord.core.groups import Group
@@ -100,7 +100,9 @@ class ConsumerGroup:
         revoking_epochs: member id → its epoch when it was last told to give something back.
     """
 
-    def __init__(self, group_id: str, partition: int, rules: Rules, *, first_append: int = BEFORE_ALL_APPENDS) -> None:
+    def __init__(
+        self, group_id: str, partition: int, environment: GroupEnvironment, *, first_append: int = BEFORE_ALL_APPENDS
+    ) -> None:
         self.group_id = group_id
         self.first_append = first_append
         self.state = ConsumerState(group_id)
@@ -117,7 +119,7 @@ class ConsumerGroup:
         self._timers: dict[tuple[TimerKind, str], Timer] = {}
         self.revoking_epochs: dict[str, int] = {}
         self._proof: tuple[list[int], ConsumerState] | None = None
-        self._rules = rules
+        self._environment = environment
         self._partition = partition
 
     # ------------------------------------------------------------ what waits for a write
@@ -217,7 +219,7 @@ class ConsumerGroup:
         stale = ErrorCode.ILLEGAL_GENERATION if member.uses_classic_protocol else ErrorCode.STALE_MEMBER_EPOCH
         if epoch > assignment.member_epoch:
             return stale
-        limit = self._rules.config.offset_metadata_max_bytes
+        limit = self._environment.config.offset_metadata_max_bytes
         for topic in topics:
             assigned = assignment.assigned.get(topic.topic_id, {})
             pending = assignment.pending_revocation.get(topic.topic_id, {})
@@ -264,7 +266,7 @@ class ConsumerGroup:
             group_state=self.group_state.value,
             group_epoch=state.epoch,
             assignment_epoch=state.assignment_epoch,
-            assignor_name=preferred_assignor(state.votes) or self._rules.default_assignor,
+            assignor_name=preferred_assignor(state.votes) or self._environment.default_assignor,
             members=tuple(self._described_member(member) for member in state.members.values()),
         )
 
@@ -296,7 +298,7 @@ class ConsumerGroup:
         return tuple(
             DescribedPartitions(topic_id, name, tuple(sorted(indexes)))
             for topic_id, indexes in by_topic.items()
-            if (name := self._rules.topics.topic_name(topic_id)) is not None
+            if (name := self._environment.topics.topic_name(topic_id)) is not None
         )
 
     def tombstones(self) -> list[Record]:

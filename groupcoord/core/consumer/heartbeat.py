@@ -13,6 +13,7 @@ from attrs import frozen
 
 from groupcoord.core.consumer.assignors import PartitionAssignorError, Partitions, SubscriptionType
 from groupcoord.core.consumer.draft import Draft
+from groupcoord.core.consumer.environment import GroupEnvironment
 from groupcoord.core.consumer.identity import resolve_member, target_record
 from groupcoord.core.consumer.reconciliation import MemberAssignment, reconcile
 from groupcoord.core.consumer.records import (
@@ -22,7 +23,6 @@ from groupcoord.core.consumer.records import (
 )
 from groupcoord.core.consumer.refusal import RefusedError
 from groupcoord.core.consumer.regexes import RegexChange, change_regex, needs_resolution
-from groupcoord.core.consumer.rules import Rules
 from groupcoord.core.consumer.state import ConsumerMember, ConsumerState, assignment_record
 from groupcoord.core.consumer.target import changed_targets
 from groupcoord.core.consumer.votes import preferred_assignor, preferred_assignor_after
@@ -54,7 +54,13 @@ class Step:
 
 
 def beat(
-    draft: Draft, request: ConsumerGroupHeartbeat, member_id: str, rules: Rules, *, topics_changed: bool, now_ms: int
+    draft: Draft,
+    request: ConsumerGroupHeartbeat,
+    member_id: str,
+    environment: GroupEnvironment,
+    *,
+    topics_changed: bool,
+    now_ms: int,
 ) -> tuple[ConsumerGroupHeartbeatResponse, Step]:
     """Take a heartbeat of somebody who joins or stays.
 
@@ -62,18 +68,18 @@ def beat(
         draft: the group; what must be written is added.
         request: the heartbeat, whose form is right.
         member_id: the member's id, which the request may lack.
-        rules: settings, topics and assignors.
+        environment: settings, topics and assignors.
         topics_changed: topics that the group subscribes to may have changed since they were looked at.
         now_ms: the time.
 
     Raises:
         RefusedError: the request can't be granted; forget the draft.
     """
-    check_capacity(draft.state, request.instance_id, member_id, rules)
+    check_capacity(draft.state, request.instance_id, member_id, environment)
     member = resolve_member(draft, request, member_id)
     updated = _update(member.metadata, request)
     owned = _by_topic(request.topic_partitions)
-    step = move_on(draft, member, updated, owned, rules, topics_changed=topics_changed, now_ms=now_ms)
+    step = move_on(draft, member, updated, owned, environment, topics_changed=topics_changed, now_ms=now_ms)
     assignment = step.member.assignment
     shows_assignment = _is_full(request) or assignment.assigned != member.assignment.assigned
     response = ConsumerGroupHeartbeatResponse(
@@ -81,7 +87,7 @@ def beat(
         None,
         member.member_id,
         assignment.member_epoch,
-        rules.settings_of(draft.state.group_id).heartbeat_interval_ms,
+        environment.settings_of(draft.state.group_id).heartbeat_interval_ms,
         assignment.by_topic() if shows_assignment else None,
     )
     return response, step
@@ -92,7 +98,7 @@ def move_on(
     member: ConsumerMember,
     metadata: ConsumerGroupMemberMetadataRecord,
     owned: Mapping[UUID, Collection[int]] | None,
-    rules: Rules,
+    environment: GroupEnvironment,
     *,
     topics_changed: bool,
     ends_group: bool = False,
@@ -105,7 +111,7 @@ def move_on(
         member: the member as it was.
         metadata: what it says of itself now.
         owned: the partitions that it says it has; None if it doesn't say.
-        rules: settings, topics and assignors.
+        environment: settings, topics and assignors.
         topics_changed: topics that the group subscribes to may have changed since they were looked at.
         ends_group: the group becomes a classic one with this. No target is made any more: if it is out of date, the
             member's assignment stays, and the classic group rebalances.
@@ -124,11 +130,11 @@ def move_on(
     names_changed = not says_the_same and set(metadata.subscribed_topic_names) != set(
         member.metadata.subscribed_topic_names
     )
-    regex_change = change_regex(draft, member.regex, updated.regex, rules)
-    wants_resolution = needs_resolution(draft.base, draft.state, updated.regex, rules, now_ms)
+    regex_change = change_regex(draft, member.regex, updated.regex, environment)
+    wants_resolution = needs_resolution(draft.base, draft.state, updated.regex, environment, now_ms)
     assignor = (
         preferred_assignor_after(draft.base.votes, member.metadata.server_assignor, metadata.server_assignor)
-        or rules.default_assignor
+        or environment.default_assignor
     )
     bumps = (
         names_changed
@@ -136,23 +142,23 @@ def move_on(
         # A join with the classic protocol goes by the votes, but a group does not move on for them then.
         or (
             metadata.classic_member_metadata is None
-            and assignor != (preferred_assignor(draft.base.votes) or rules.default_assignor)
+            and assignor != (preferred_assignor(draft.base.votes) or environment.default_assignor)
         )
     )
     if bumps or topics_changed:
         reason = _reason(draft, member, is_new=is_new) if bumps else None
-        look_at_topics(draft, rules, reason)
+        look_at_topics(draft, environment, reason)
     looks = bumps or topics_changed
     if ends_group and draft.state.assignment_epoch < draft.state.epoch:
         return Step(updated, looks, wants_resolution)
-    has_new_target = _is_target_due(draft.state, rules, now_ms)
+    has_new_target = _is_target_due(draft.state, environment, now_ms)
     if has_new_target:
         # Kafka looks at the subscriptions anew only together with their topics.
         subscriptions = draft.state.subscription_type() if looks else draft.base.last_seen_subscriptions()
-        _assign_target(draft, assignor, metadata, subscriptions, rules, now_ms)
+        _assign_target(draft, assignor, metadata, subscriptions, environment, now_ms)
     target = _target_of(draft, metadata, has_new_target=has_new_target)
     subscription_changed = names_changed or regex_change is not RegexChange.NONE
-    assignment = _reconcile(draft, updated, target, owned, rules, subscription_changed=subscription_changed)
+    assignment = _reconcile(draft, updated, target, owned, environment, subscription_changed=subscription_changed)
     if assignment != updated.assignment:
         draft.write(assignment_record(draft.state.group_id, updated.member_id, assignment))
         updated = ConsumerMember(metadata, assignment)
@@ -167,7 +173,9 @@ def _reason(draft: Draft, member: ConsumerMember, *, is_new: bool) -> Trigger:
     return Trigger(Cause.METADATA_CHANGE if is_known else Cause.STATIC_REPLACE, member.member_id)
 
 
-def check_capacity(state: ConsumerState, instance_id: str | None, member_id: str, rules: Rules) -> None:
+def check_capacity(
+    state: ConsumerState, instance_id: str | None, member_id: str, environment: GroupEnvironment
+) -> None:
     """Refuse newcomers to a full group. A static member that comes back is none (Kafka 4.4).
 
     Raises:
@@ -175,7 +183,7 @@ def check_capacity(state: ConsumerState, instance_id: str | None, member_id: str
     """
     if member_id in state.members or (instance_id is not None and instance_id in state.static_members):
         return
-    max_size = rules.config.group_consumer_max_size
+    max_size = environment.config.group_consumer_max_size
     error_code = check_group_size(len(state.members) + 1, max_size)
     if error_code is not ErrorCode.NONE:
         message = f"The consumer group has reached its maximum capacity of {max_size} members."
@@ -215,16 +223,16 @@ def _update(
     )
 
 
-def look_at_topics(draft: Draft, rules: Rules, reason: Trigger | None) -> None:
+def look_at_topics(draft: Draft, environment: GroupEnvironment, reason: Trigger | None) -> None:
     """Compare the subscribed topics with what the group knew of them; if they differ, its epoch grows.
 
     Args:
         draft: the group.
-        rules: the topics.
+        environment: the topics.
         reason: why the epoch grows in any case; None if it need not.
     """
     state = draft.state
-    metadata_hash = rules.metadata_hash(state.subscribed_topics())
+    metadata_hash = environment.metadata_hash(state.subscribed_topics())
     if reason is not None or metadata_hash != state.metadata_hash:
         draft.begin_epoch(metadata_hash, reason or Trigger(Cause.TOPIC_CHANGE))
     if state.has_partition_metadata:
@@ -242,11 +250,11 @@ def _targets_so_far(draft: Draft, metadata: ConsumerGroupMemberMetadataRecord) -
     return {member_id: target for member_id, target in targets.items() if member_id != metadata.member_id}
 
 
-def _is_target_due(state: ConsumerState, rules: Rules, now_ms: int) -> bool:
+def _is_target_due(state: ConsumerState, environment: GroupEnvironment, now_ms: int) -> bool:
     """Tell whether the target is out of date, and a new one not too soon after the last (KIP-1263)."""
     if state.assignment_epoch >= state.epoch:
         return False
-    interval_ms, last_ms = rules.settings_of(state.group_id).assignment_interval_ms, state.assignment_timestamp_ms
+    interval_ms, last_ms = environment.settings_of(state.group_id).assignment_interval_ms, state.assignment_timestamp_ms
     return not (last_ms and interval_ms and now_ms < last_ms + interval_ms)
 
 
@@ -255,7 +263,7 @@ def _assign_target(
     assignor: str,
     asker: ConsumerGroupMemberMetadataRecord,
     subscriptions: SubscriptionType,
-    rules: Rules,
+    environment: GroupEnvironment,
     now_ms: int,
 ) -> None:
     """Work out who is to have what.
@@ -265,7 +273,7 @@ def _assign_target(
         assignor: the name of the one that is used.
         asker: what the member says of itself whose request this is.
         subscriptions: whether all members subscribe to the same topics.
-        rules: topics and assignors.
+        environment: topics and assignors.
         now_ms: the time.
 
     Raises:
@@ -276,7 +284,7 @@ def _assign_target(
     members = {member_id: member.metadata for member_id, member in state.members.items()}
     try:
         changed = changed_targets(
-            rules.assignor(assignor),
+            environment.assignor(assignor),
             members,
             # Kafka has them in the order in which they came, which a restart forgets: its next target may differ.
             arrivals=sorted(member_id for member_id in members if member_id != newcomer_id),
@@ -284,7 +292,7 @@ def _assign_target(
             targets=_targets_so_far(draft, asker),
             subscriptions=subscriptions,
             resolved={regex: record.topics for regex, record in state.resolved.items()},
-            topics=rules.existing_topics(state.subscribed_topics()),
+            topics=environment.existing_topics(state.subscribed_topics()),
         )
     except PartitionAssignorError:
         raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
@@ -309,7 +317,7 @@ def _reconcile(
     member: ConsumerMember,
     target: Partitions,
     owned: Mapping[UUID, Collection[int]] | None,
-    rules: Rules,
+    environment: GroupEnvironment,
     *,
     subscription_changed: bool,
 ) -> MemberAssignment:
@@ -322,7 +330,7 @@ def _reconcile(
         owned=owned,
         target=target,
         target_epoch=state.assignment_epoch,
-        subscribed=frozenset(topic.topic_id for topic in rules.existing_topics(names).values()),
+        subscribed=frozenset(topic.topic_id for topic in environment.existing_topics(names).values()),
         subscribes_to_nothing=not names,
         has_subscription_changed=subscription_changed,
         # A member that takes another's place still has what it had itself, until that is written.

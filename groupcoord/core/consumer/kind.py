@@ -8,10 +8,10 @@ from typing import Any
 from groupcoord.core.classic.kind import ClassicGroups
 from groupcoord.core.consumer.classic_requests import ClassicRequests
 from groupcoord.core.consumer.conversion import Conversion, WhenConverted
+from groupcoord.core.consumer.environment import GroupEnvironment
 from groupcoord.core.consumer.group import MEMBER_TIMERS, ConsumerGroup
 from groupcoord.core.consumer.member_timers import MemberTimers
 from groupcoord.core.consumer.membership import ConsumerMembership, WhenDrafted
-from groupcoord.core.consumer.rules import Rules
 from groupcoord.core.consumer.state import RECORD_TYPES, ConsumerState
 from groupcoord.core.context import Handler, HandlerContext
 from groupcoord.core.creation import Creation
@@ -36,13 +36,15 @@ class ConsumerGroups:
     group_class = ConsumerGroup
     record_types = RECORD_TYPES
 
-    def __init__(self, context: HandlerContext, creation: Creation, rules: Rules, classic: ClassicGroups) -> None:
+    def __init__(
+        self, context: HandlerContext, creation: Creation, environment: GroupEnvironment, classic: ClassicGroups
+    ) -> None:
         self._context = context
-        self._rules = rules
-        self._timers = MemberTimers(context.timers, rules)
-        conversion = Conversion(context, rules, self._timers, classic, self._revive)
-        membership = ConsumerMembership(context, creation, rules, self._timers, conversion)
-        classic_requests = ClassicRequests(context, rules, self._timers)
+        self._environment = environment
+        self._timers = MemberTimers(context.timers, environment)
+        conversion = Conversion(context, environment, self._timers, classic, self._revive)
+        membership = ConsumerMembership(context, creation, environment, self._timers, conversion)
+        classic_requests = ClassicRequests(context, environment, self._timers)
         self.handlers: dict[type, Handler] = {ConsumerGroupHeartbeat: membership.heartbeat}
         self.guest_handlers: dict[type, Handler] = {
             JoinGroup: membership.join,
@@ -85,13 +87,13 @@ class ConsumerGroups:
                 load Kafka takes the group's for all.
         """
         context = self._context
-        group = ConsumerGroup(group_id, context.partition, self._rules)
+        group = ConsumerGroup(group_id, context.partition, self._environment)
         group.state = ConsumerState.of(
-            group_id, [record for _, record in context.journal.hard.groups[group_id].values()]
+            group_id, [record for _, record in context.writer.hard.groups[group_id].values()]
         )
         context.groups[group_id] = group
         context.has_modern_groups = True
         versions = [record.version for record in group.state.resolved.values()]
-        self._rules.topics_version = max(self._rules.topics_version, *versions, 0)
+        self._environment.topics_version = max(self._environment.topics_version, *versions, 0)
         self._timers.revive(group, now_ms, uses_own_timeouts=uses_own_timeouts)
         return group

@@ -12,12 +12,12 @@ from attrs import evolve
 
 from groupcoord.core.consumer.downgrade import can_downgrade, downgrade
 from groupcoord.core.consumer.draft import Draft
+from groupcoord.core.consumer.environment import GroupEnvironment
 from groupcoord.core.consumer.identity import find_member, find_static_member, tombstones_of
 from groupcoord.core.consumer.records import (
     ConsumerGroupRegularExpressionRecord,
     ConsumerGroupTargetAssignmentMetadataRecord,
 )
-from groupcoord.core.consumer.rules import Rules
 from groupcoord.core.consumer.state import LEFT_MEMBER_EPOCH, assignment_record
 from groupcoord.core.events import Cause, MemberRemoved, Trigger
 from groupcoord.core.messages import (
@@ -29,7 +29,9 @@ from groupcoord.core.records import GroupTombstone
 from groupcoord.errors import ErrorCode
 
 
-def leave(draft: Draft, request: ConsumerGroupHeartbeat, rules: Rules, now_ms: int) -> ConsumerGroupHeartbeatResponse:
+def leave(
+    draft: Draft, request: ConsumerGroupHeartbeat, environment: GroupEnvironment, now_ms: int
+) -> ConsumerGroupHeartbeatResponse:
     """Take the heartbeat of a member that leaves, for good or, if it is static, for a while.
 
     Raises:
@@ -45,19 +47,21 @@ def leave(draft: Draft, request: ConsumerGroupHeartbeat, rules: Rules, now_ms: i
         assignment = evolve(member.assignment, member_epoch=LEFT_MEMBER_EPOCH, assigned=assigned, pending_revocation={})
         draft.write(assignment_record(state.group_id, member.member_id, assignment))
     else:
-        remove_members(draft, (member.member_id,), Cause.LEAVE, rules, now_ms)
+        remove_members(draft, (member.member_id,), Cause.LEAVE, environment, now_ms)
     return ConsumerGroupHeartbeatResponse(ErrorCode.NONE, None, request.member_id, request.member_epoch)
 
 
-def remove_members(draft: Draft, member_ids: Collection[str], cause: Cause, rules: Rules, now_ms: int) -> None:
+def remove_members(
+    draft: Draft, member_ids: Collection[str], cause: Cause, environment: GroupEnvironment, now_ms: int
+) -> None:
     """Write that members are gone, and the group's next epoch; or that it is a classic group again."""
     state = draft.state
     group_id = state.group_id
     for member_id in member_ids:
         draft.tell(MemberRemoved, member_id, state.members[member_id].metadata.instance_id, cause)
     trigger = Trigger(cause, next(iter(member_ids)))
-    if can_downgrade(state, member_ids, rules):
-        downgrade(draft, rules, trigger, now_ms, gone=member_ids)
+    if can_downgrade(state, member_ids, environment):
+        downgrade(draft, environment, trigger, now_ms, gone=member_ids)
         return
     regexes = sorted({state.members[member_id].regex for member_id in member_ids} - {""})
     for member_id in member_ids:
@@ -70,6 +74,6 @@ def remove_members(draft: Draft, member_ids: Collection[str], cause: Cause, rule
             if regex not in state.regex_subscribers
         )
     )
-    draft.begin_epoch(rules.metadata_hash(state.subscribed_topics()), trigger)
+    draft.begin_epoch(environment.metadata_hash(state.subscribed_topics()), trigger)
     if not state.members:
         draft.write(ConsumerGroupTargetAssignmentMetadataRecord(group_id, draft.state.epoch, 0))

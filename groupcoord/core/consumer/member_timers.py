@@ -6,13 +6,13 @@ the record on that says so.
 
 from __future__ import annotations
 
+from groupcoord.core.consumer.environment import GroupEnvironment
 from groupcoord.core.consumer.group import ConsumerGroup
 from groupcoord.core.consumer.reconciliation import MemberState
 from groupcoord.core.consumer.records import (
     ConsumerGroupCurrentMemberAssignmentRecord,
     ConsumerGroupMemberMetadataRecord,
 )
-from groupcoord.core.consumer.rules import Rules
 from groupcoord.core.consumer.state import ConsumerMember
 from groupcoord.core.records import GroupTombstone, Record
 from groupcoord.core.timers import TimerKind, TimerQueue
@@ -26,14 +26,14 @@ class MemberTimers:
 
     Args:
         timers: where they are.
-        rules: how long sessions are.
+        environment: how long sessions are.
     """
 
-    __slots__ = ("_rules", "_timers")
+    __slots__ = ("_environment", "_timers")
 
-    def __init__(self, timers: TimerQueue, rules: Rules) -> None:
+    def __init__(self, timers: TimerQueue, environment: GroupEnvironment) -> None:
         self._timers = timers
-        self._rules = rules
+        self._environment = environment
 
     def follow(self, group: ConsumerGroup, record: Record, now_ms: int) -> None:
         """Set the timers that follow from a record that is durable now."""
@@ -74,7 +74,7 @@ class MemberTimers:
             uses_own_timeouts: members of the classic protocol have the session time-outs that they brought; else the
                 group's.
         """
-        timeout_ms = self._rules.settings_of(group.group_id).session_timeout_ms
+        timeout_ms = self._environment.settings_of(group.group_id).session_timeout_ms
         for member_id, member in group.state.members.items():
             if uses_own_timeouts:
                 self.start_session(group, member, now_ms)
@@ -85,7 +85,7 @@ class MemberTimers:
     def start_session(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
         """A member is alive."""
         classic = member.metadata.classic_member_metadata
-        timeout_ms = self._rules.settings_of(group.group_id).session_timeout_ms
+        timeout_ms = self._environment.settings_of(group.group_id).session_timeout_ms
         if classic is not None:
             timeout_ms = classic.session_timeout_ms
         self._timers.arm(group.timer(TimerKind.CONSUMER_SESSION, member.member_id), now_ms + timeout_ms)

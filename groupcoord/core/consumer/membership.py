@@ -18,6 +18,7 @@ from groupcoord.core.consumer.classic_members import check_join, join
 from groupcoord.core.consumer.conversion import Conversion
 from groupcoord.core.consumer.downgrade import can_downgrade, downgrade
 from groupcoord.core.consumer.draft import Draft
+from groupcoord.core.consumer.environment import GroupEnvironment
 from groupcoord.core.consumer.group import ConsumerGroup, SteadyHeartbeat, consumer_groups
 from groupcoord.core.consumer.heartbeat import Step, beat
 from groupcoord.core.consumer.identity import find_member, find_static_member
@@ -25,7 +26,6 @@ from groupcoord.core.consumer.leaving import leave, remove_members
 from groupcoord.core.consumer.member_timers import MemberTimers
 from groupcoord.core.consumer.refusal import RefusedError, refused
 from groupcoord.core.consumer.regexes import next_resolution_ms, question, take_resolution
-from groupcoord.core.consumer.rules import Rules
 from groupcoord.core.consumer.state import ConsumerMember, ConsumerState
 from groupcoord.core.context import HandlerContext
 from groupcoord.core.creation import Creation
@@ -81,9 +81,9 @@ class ConsumerMembership:
         "_context",
         "_conversion",
         "_creation",
+        "_environment",
         "_groups",
         "_judges",
-        "_rules",
         "_timers",
     )
 
@@ -91,7 +91,7 @@ class ConsumerMembership:
         self,
         context: HandlerContext,
         creation: Creation,
-        rules: Rules,
+        environment: GroupEnvironment,
         timers: MemberTimers,
         conversion: Conversion,
     ) -> None:
@@ -99,7 +99,7 @@ class ConsumerMembership:
         self._groups = consumer_groups(context.groups)
         self._timers = timers
         self._creation = creation
-        self._rules = rules
+        self._environment = environment
         self._conversion = conversion
         self._judges: dict[type, Callable[[ConsumerGroup, Draft, Any, int], Response]] = {
             ConsumerGroupHeartbeat: self._judge_heartbeat,
@@ -129,8 +129,8 @@ class ConsumerMembership:
             or group.writes != steady.writes
             or group.is_topics_look_due
             or now_ms > steady.until_ms
-            or self._rules.topics_version != steady.topics_version
-            or self._rules.settings_of(request.group_id) != steady.settings
+            or self._environment.topics_version != steady.topics_version
+            or self._environment.settings_of(request.group_id) != steady.settings
         ):
             return False
         context.timers.arm(steady.session_timer, now_ms + steady.session_timeout_ms)
@@ -143,7 +143,7 @@ class ConsumerMembership:
         if isinstance(group, ConsumerGroup):
             self._take_or_wait(group, request, token, now_ms)
         elif group is None and request.member_epoch == JOIN_GROUP_MEMBER_EPOCH:
-            group = ConsumerGroup(request.group_id, self._context.partition, self._rules)
+            group = ConsumerGroup(request.group_id, self._context.partition, self._environment)
             self._take_or_wait(group, request, token, now_ms)
         elif isinstance(group, GroupMetadata) and request.member_epoch == JOIN_GROUP_MEMBER_EPOCH:
             self._conversion.upgrade(group, request, token, now_ms)
@@ -153,7 +153,7 @@ class ConsumerMembership:
     def join(self, request: JoinGroup, token: Token, now_ms: int) -> None:
         """Take a join with the classic protocol. If nobody is in the group, it ends, and the joiner begins another."""
         group = self._groups[request.group_id]
-        if not allows_session_timeout(self._rules.config, request.session_timeout_ms):
+        if not allows_session_timeout(self._environment.config, request.session_timeout_ms):
             self._context.effects.reply(token, JoinGroupResponse(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
         elif not group.is_empty:
             self._take_or_wait(group, request, token, now_ms)
@@ -197,23 +197,23 @@ class ConsumerMembership:
         self, group: ConsumerGroup, request: ConsumerGroupHeartbeat, response: ConsumerGroupHeartbeatResponse
     ) -> None:
         """Remember a heartbeat that changed nothing, unless time alone makes the next one like it change something."""
-        state, rules = group.state, self._rules
+        state, environment = group.state, self._environment
         if (
             request.member_epoch <= JOIN_GROUP_MEMBER_EPOCH
             or state.assignment_epoch < state.epoch
             or group.is_resolving
         ):
             return
-        until_ms = next_resolution_ms(state, rules)
+        until_ms = next_resolution_ms(state, environment)
         timer = group.timer(TimerKind.CONSUMER_SESSION, request.member_id)
-        settings = rules.settings_of(group.group_id)
+        settings = environment.settings_of(group.group_id)
         group.steady[request.member_id] = SteadyHeartbeat(
             request,
             response,
             group.writes,
             settings,
             settings.session_timeout_ms,
-            rules.topics_version,
+            environment.topics_version,
             until_ms,
             timer,
         )
@@ -222,32 +222,34 @@ class ConsumerMembership:
         self, group: ConsumerGroup, draft: Draft, request: ConsumerGroupHeartbeat, now_ms: int
     ) -> ConsumerGroupHeartbeatResponse:
         if request.member_epoch < JOIN_GROUP_MEMBER_EPOCH:
-            return leave(draft, request, self._rules, now_ms)
+            return leave(draft, request, self._environment, now_ms)
         member_id = request.member_id or self._context.new_uuid()
         topics_changed = group.is_topics_look_due
-        response, step = beat(draft, request, member_id, self._rules, topics_changed=topics_changed, now_ms=now_ms)
+        response, step = beat(
+            draft, request, member_id, self._environment, topics_changed=topics_changed, now_ms=now_ms
+        )
         self._follow_step(group, draft, step, request.principal, now_ms)
         return response
 
     def _judge_join(self, group: ConsumerGroup, draft: Draft, request: JoinGroup, now_ms: int) -> JoinGroupResponse:
-        check_join(draft.state, request, self._rules)
+        check_join(draft.state, request, self._environment)
         member_id = request.member_id
         if not member_id:
             member_id = self._context.new_uuid()
             if request.group_instance_id is None and request.requires_known_member_id:
                 return JoinGroupResponse(ErrorCode.MEMBER_ID_REQUIRED, member_id)
-        state, rules = draft.state, self._rules
+        state, environment = draft.state, self._environment
         replaced = state.members.get(state.static_members.get(request.group_instance_id or "", ""))
         ends_group = (
             replaced is not None
             and not replaced.uses_classic_protocol
-            and can_downgrade(state, (replaced.member_id,), rules, joining=1)
+            and can_downgrade(state, (replaced.member_id,), environment, joining=1)
         )
         response, step = join(
             draft,
             request,
             member_id,
-            rules,
+            environment,
             topics_changed=group.is_topics_look_due,
             ends_group=ends_group,
             now_ms=now_ms,
@@ -257,7 +259,7 @@ class ConsumerMembership:
         if ends_group:
             is_behind = draft.state.assignment_epoch < draft.state.epoch
             trigger = Trigger(Cause.STATIC_REPLACE, member_id) if is_behind else None
-            downgrade(draft, rules, trigger, now_ms, joiner_id=member_id)
+            downgrade(draft, environment, trigger, now_ms, joiner_id=member_id)
         return response
 
     def _judge_leave(self, group: ConsumerGroup, draft: Draft, request: LeaveGroup, now_ms: int) -> LeaveGroupResponse:
@@ -271,7 +273,7 @@ class ConsumerMembership:
             if member.member_id not in gone:
                 gone.append(member.member_id)
         if gone:
-            remove_members(draft, gone, Cause.LEAVE, self._rules, now_ms)
+            remove_members(draft, gone, Cause.LEAVE, self._environment, now_ms)
         return LeaveGroupResponse(ErrorCode.NONE, tuple(left))
 
     def _follow_step(self, group: ConsumerGroup, draft: Draft, step: Step, principal: Principal, now_ms: int) -> None:
@@ -281,7 +283,9 @@ class ConsumerMembership:
             group.is_topics_look_due = False
         if step.wants_resolution and not group.is_resolving:
             group.is_resolving = True
-            self._context.effects.questions.append(question(self._context, draft.state, self._rules, principal, now_ms))
+            self._context.effects.questions.append(
+                question(self._context, draft.state, self._environment, principal, now_ms)
+            )
         if step.member.member_id in group.state.members:
             self._timers.start_session(group, step.member, now_ms)
 
@@ -300,7 +304,7 @@ class ConsumerMembership:
             self._creation.add(group, now_ms)
             self._context.has_modern_groups = True
         group.writing = draft
-        self._context.journal.begin(draft.records, WhenDrafted(group), *draft.held)
+        self._context.writer.begin(draft.records, WhenDrafted(group), *draft.held)
 
     def on_durable(self, written: WhenDrafted, now_ms: int) -> None:
         """What was drafted is a fact."""
@@ -397,7 +401,7 @@ class ConsumerMembership:
             return
         has_moved_on = member.assignment.member_epoch != group.revoking_epochs.get(key.member_id)
         if key.kind is not TimerKind.REVOCATION or not has_moved_on:
-            remove_members(draft, (key.member_id,), FENCING_CAUSES[key.kind], self._rules, now_ms)
+            remove_members(draft, (key.member_id,), FENCING_CAUSES[key.kind], self._environment, now_ms)
             group.fencing.append(key)
 
     def begin_rebalance(self, group: Group, now_ms: int) -> bool:
@@ -435,7 +439,7 @@ class ConsumerMembership:
         if draft.downgrade is not None:
             return
         draft.mark()
-        if take_resolution(draft, resolved, self._rules):
+        if take_resolution(draft, resolved, self._environment):
             group.is_topics_look_due = False
 
 

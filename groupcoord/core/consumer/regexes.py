@@ -10,8 +10,8 @@ from __future__ import annotations
 from enum import Enum
 
 from groupcoord.core.consumer.draft import Draft
+from groupcoord.core.consumer.environment import GroupEnvironment
 from groupcoord.core.consumer.records import ConsumerGroupRegularExpressionRecord
-from groupcoord.core.consumer.rules import Rules
 from groupcoord.core.consumer.state import ConsumerState
 from groupcoord.core.context import HandlerContext
 from groupcoord.core.events import Cause, Trigger
@@ -38,7 +38,7 @@ class RegexChange(Enum):
     """It is known, or there is no expression any more: the assignment has to follow."""
 
 
-def change_regex(draft: Draft, old: str, new: str, rules: Rules) -> RegexChange:
+def change_regex(draft: Draft, old: str, new: str, environment: GroupEnvironment) -> RegexChange:
     """Take over a member's new expression, and forget the old one's topics if nobody else uses it.
 
     Raises:
@@ -48,7 +48,7 @@ def change_regex(draft: Draft, old: str, new: str, rules: Rules) -> RegexChange:
         return RegexChange.NONE
     stored = draft.base
     if new and new not in stored.regex_subscribers:
-        rules.check_regex(new)
+        environment.check_regex(new)
     if old and stored.regex_subscribers.get(old) == 1:
         draft.write(GroupTombstone(stored.group_id, ConsumerGroupRegularExpressionRecord.key_of(old)))
     if not new or (new in stored.regex_subscribers and new in stored.resolved):
@@ -56,14 +56,16 @@ def change_regex(draft: Draft, old: str, new: str, rules: Rules) -> RegexChange:
     return RegexChange.CHANGED
 
 
-def needs_resolution(stored: ConsumerState, state: ConsumerState, regex: str, rules: Rules, now_ms: int) -> bool:
+def needs_resolution(
+    stored: ConsumerState, state: ConsumerState, regex: str, environment: GroupEnvironment, now_ms: int
+) -> bool:
     """Tell whether a group's expressions must be matched against the topics.
 
     Args:
         stored: the group before this heartbeat.
         state: the group with it.
         regex: the expression of the member whose heartbeat it is; empty if it has none.
-        rules: the topics.
+        environment: the topics.
         now_ms: the time.
     """
     if not state.regex_subscribers:
@@ -74,19 +76,19 @@ def needs_resolution(stored: ConsumerState, state: ConsumerState, regex: str, ru
     return (
         (bool(regex) and regex not in stored.regex_subscribers)
         or len(state.regex_subscribers) != len(stored.resolved)
-        or version < rules.topics_version
-        or now_ms > refreshed_ms + rules.config.group_consumer_regex_refresh_interval_ms
+        or version < environment.topics_version
+        or now_ms > refreshed_ms + environment.config.group_consumer_regex_refresh_interval_ms
     )
 
 
-def next_resolution_ms(state: ConsumerState, rules: Rules) -> int:
+def next_resolution_ms(state: ConsumerState, environment: GroupEnvironment) -> int:
     """Return until when a group's expressions need not be matched again, unless they or the topics change."""
     if not state.regex_subscribers:
         return FOREVER_MS
     refreshed_ms, version = _last_resolution(state)
-    if len(state.regex_subscribers) != len(state.resolved) or version < rules.topics_version:
+    if len(state.regex_subscribers) != len(state.resolved) or version < environment.topics_version:
         return refreshed_ms + REFRESH_PAUSE_MS
-    return refreshed_ms + rules.config.group_consumer_regex_refresh_interval_ms
+    return refreshed_ms + environment.config.group_consumer_regex_refresh_interval_ms
 
 
 def _last_resolution(state: ConsumerState) -> tuple[int, int]:
@@ -103,22 +105,22 @@ def _last_resolution(state: ConsumerState) -> tuple[int, int]:
 
 
 def question(
-    context: HandlerContext, state: ConsumerState, rules: Rules, principal: Principal, now_ms: int
+    context: HandlerContext, state: ConsumerState, environment: GroupEnvironment, principal: Principal, now_ms: int
 ) -> ResolveRegexes:
     """Return what the host is asked of a group's expressions.
 
     Args:
         context: of the group's log partition.
         state: the group.
-        rules: the topics.
+        environment: the topics.
         principal: whose request this follows from: it must not learn of topics that it may not describe.
         now_ms: the time.
     """
     regexes = tuple(sorted(state.regex_subscribers))
-    return ResolveRegexes(context.partition, state.group_id, regexes, principal, rules.topics_version, now_ms)
+    return ResolveRegexes(context.partition, state.group_id, regexes, principal, environment.topics_version, now_ms)
 
 
-def take_resolution(draft: Draft, resolved: ResolvedRegexes, rules: Rules) -> bool:
+def take_resolution(draft: Draft, resolved: ResolvedRegexes, environment: GroupEnvironment) -> bool:
     """Write which topics expressions match now; if that changes what the group subscribes to, its epoch grows.
 
     Returns:
@@ -133,7 +135,7 @@ def take_resolution(draft: Draft, resolved: ResolvedRegexes, rules: Rules) -> bo
         before = stored.resolved.get(regex)
         has_changed = has_changed or topics != (() if before is None else tuple(sorted(before.topics)))
         draft.write(ConsumerGroupRegularExpressionRecord(group_id, regex, topics, question.version, question.asked_ms))
-    metadata_hash = rules.metadata_hash(draft.state.subscribed_topics())
+    metadata_hash = environment.metadata_hash(draft.state.subscribed_topics())
     if not has_changed and metadata_hash == stored.metadata_hash:
         return False
     draft.begin_epoch(metadata_hash, Trigger(Cause.REGEX_CHANGE if has_changed else Cause.TOPIC_CHANGE))

@@ -5,10 +5,10 @@ Source: ``ConsumerGroup.fromClassicGroup`` and the validations of ``GroupMetadat
 
 from __future__ import annotations
 
-from groupcoord.config import MigrationPolicy
 from groupcoord.core.classic.group import GroupMetadata
 from groupcoord.core.classic.member import MemberMetadata
 from groupcoord.core.consumer.classic_members import owned_partitions
+from groupcoord.core.consumer.environment import GroupEnvironment
 from groupcoord.core.consumer.identity import target_record
 from groupcoord.core.consumer.reconciliation import MemberAssignment
 from groupcoord.core.consumer.records import (
@@ -20,7 +20,6 @@ from groupcoord.core.consumer.records import (
     ConsumerGroupTargetAssignmentMetadataRecord,
 )
 from groupcoord.core.consumer.refusal import RefusedError
-from groupcoord.core.consumer.rules import Rules
 from groupcoord.core.consumer.state import ConsumerState, Partition, assignment_record
 from groupcoord.core.consumer_protocol import (
     CONSUMER_PROTOCOL_TYPE,
@@ -34,18 +33,18 @@ from groupcoord.core.java.hashing import hash_map_order
 from groupcoord.errors import ErrorCode
 
 
-def check_upgrade(group: GroupMetadata, rules: Rules) -> None:
+def check_upgrade(group: GroupMetadata, environment: GroupEnvironment) -> None:
     """Check that a classic group may become a consumer group.
 
     Raises:
         RefusedError: GROUP_ID_NOT_FOUND.
     """
-    problem = _upgrade_problem(group, rules)
+    problem = _upgrade_problem(group, environment)
     if problem is not None:
         raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} is a classic group: {problem}.")
 
 
-def upgraded(group: GroupMetadata, rules: Rules) -> list[ConsumerGroupRecord]:
+def upgraded(group: GroupMetadata, environment: GroupEnvironment) -> list[ConsumerGroupRecord]:
     """Return the records of the consumer group that a classic group with members becomes.
 
     The members keep what they have; their generation is everybody's epoch.
@@ -56,13 +55,13 @@ def upgraded(group: GroupMetadata, rules: Rules) -> list[ConsumerGroupRecord]:
     """
     if group.members and group.protocol_name is None:
         raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)
-    epoch, members = group.generation_id, _upgraded_members(group, rules)
+    epoch, members = group.generation_id, _upgraded_members(group, environment)
     group_id, state = group.group_id, ConsumerState(group.group_id)
     for metadata, _ in members:
         state.apply(metadata)
     return [
         *(metadata for metadata, _ in members),
-        ConsumerGroupMetadataRecord(group_id, epoch, rules.metadata_hash(state.subscribed_topics())),
+        ConsumerGroupMetadataRecord(group_id, epoch, environment.metadata_hash(state.subscribed_topics())),
         *(
             target_record(group_id, metadata.member_id, {t: tuple(epochs) for t, epochs in held.assigned.items()})
             for metadata, held in members
@@ -72,18 +71,18 @@ def upgraded(group: GroupMetadata, rules: Rules) -> list[ConsumerGroupRecord]:
     ]
 
 
-def _upgrade_problem(group: GroupMetadata, rules: Rules) -> str | None:
-    if rules.config.group_consumer_migration_policy not in (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL):
+def _upgrade_problem(group: GroupMetadata, environment: GroupEnvironment) -> str | None:
+    if not environment.config.group_consumer_migration_policy.allows_upgrade:
         return "group.consumer.migration.policy does not allow to convert it"
     if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         return "its members are no consumers"
-    if check_group_size(len(group.members), rules.config.group_consumer_max_size) is not ErrorCode.NONE:
+    if check_group_size(len(group.members), environment.config.group_consumer_max_size) is not ErrorCode.NONE:
         return "it is larger than group.consumer.max.size"
     return None
 
 
 def _upgraded_members(
-    group: GroupMetadata, rules: Rules
+    group: GroupMetadata, environment: GroupEnvironment
 ) -> list[tuple[ConsumerGroupMemberMetadataRecord, MemberAssignment]]:
     """Return what is written of each member, in the order of Kafka's hash map.
 
@@ -92,7 +91,7 @@ def _upgraded_members(
     members, owned = [], set[Partition]()
     for member_id in hash_map_order(group.members):
         try:
-            metadata, held = _upgraded_member(group, group.members[member_id], rules)
+            metadata, held = _upgraded_member(group, group.members[member_id], environment)
         except ConsumerProtocolError as error:
             raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, str(error)) from None
         partitions = {(topic_id, partition) for topic_id, epochs in held.assigned.items() for partition in epochs}
@@ -104,7 +103,7 @@ def _upgraded_members(
 
 
 def _upgraded_member(
-    group: GroupMetadata, member: MemberMetadata, rules: Rules
+    group: GroupMetadata, member: MemberMetadata, environment: GroupEnvironment
 ) -> tuple[ConsumerGroupMemberMetadataRecord, MemberAssignment]:
     epoch = group.generation_id
     assignment = decode_assignment(member.assignment) if member.assignment else Assignment()
@@ -115,7 +114,7 @@ def _upgraded_member(
     subscription = decode_subscription(member.metadata(group.protocol_name))
     assigned = {
         topic_id: dict.fromkeys(sorted(partitions), epoch)
-        for topic_id, partitions in owned_partitions(assignment.partitions, rules).items()
+        for topic_id, partitions in owned_partitions(assignment.partitions, environment).items()
     }
     metadata = ConsumerGroupMemberMetadataRecord(
         group.group_id,

@@ -64,7 +64,7 @@ class Commits:
         create_group: makes the group of a commit to an id under which there is none.
     """
 
-    __slots__ = ("_config", "_context", "_create_group", "_effects", "_groups", "_journal", "_offsets", "_timers")
+    __slots__ = ("_config", "_context", "_create_group", "_effects", "_groups", "_offsets", "_timers", "_writer")
 
     def __init__(self, context: HandlerContext, create_group: Callable[[str, int], object]) -> None:
         self._context = context
@@ -72,8 +72,8 @@ class Commits:
         self._config = context.config
         self._effects = context.effects
         self._groups: Mapping[str, Group] = context.groups
-        self._journal = context.journal
-        self._offsets = context.journal.hard.offsets
+        self._writer = context.writer
+        self._offsets = context.writer.hard.offsets
         self._timers = context.timers
 
     # ------------------------------------------------------------ OffsetCommit, TxnOffsetCommit
@@ -111,7 +111,7 @@ class Commits:
 
         The stations of such a commit (KIP-98, KIP-447, KIP-890):
 
-        1. The front asks whether the principal may write for the transactional id and read the group, and leaves out
+        1. The router asks whether the principal may write for the transactional id and read the group, and leaves out
            topics that are not there.
         2. The transaction coordinator verifies that the producer has this transaction open (``VerifyTransaction``).
         3. The group says whether the member may commit (:meth:`.Group.transactional_commit_error`): here.
@@ -160,7 +160,7 @@ class Commits:
         if group_id not in self._groups:
             self._create_group(group_id, now_ms)
         if count:
-            self._journal.begin(records, WhenCommitted(group_id, count), held)
+            self._writer.begin(records, WhenCommitted(group_id, count), held)
         else:
             self._effects.replies.append(held)
 
@@ -186,7 +186,7 @@ class Commits:
             request.producer_id, request.producer_epoch, request.committed, request.coordinator_epoch
         )
         held = Reply(token, CompleteTransactionResponse(ErrorCode.NONE))
-        self._journal.begin([marker], WhenWritten(), held)
+        self._writer.begin([marker], WhenWritten(), held)
 
     def delete(self, request: OffsetDelete, token: Token, now_ms: int) -> None:
         """Delete offsets of topics that the group does not subscribe to."""
@@ -210,7 +210,7 @@ class Commits:
             topics.append(TopicResult(name, ZERO_UUID, tuple(PartitionResult(index, result) for index in indexes)))
         response = OffsetDeleteResponse(ErrorCode.NONE, tuple(topics))
         if records:
-            self._journal.begin(records, WhenWritten(len(records)), Reply(token, response))
+            self._writer.begin(records, WhenWritten(len(records)), Reply(token, response))
         else:
             self._effects.reply(token, response)
 

@@ -8,8 +8,8 @@ from groupcoord.core.administration import Administration
 from groupcoord.core.context import HandlerContext
 from groupcoord.core.events import Cause
 from groupcoord.core.groups import Group
-from groupcoord.core.journal import Journal
 from groupcoord.core.offsets.continuations import WhenDeleted, count_offsets
+from groupcoord.core.partition_writer import PartitionWriter
 from groupcoord.core.records import NO_TIMESTAMP, ZERO_UUID, CommitKind, OffsetTombstone, Record, topic_of_record
 from groupcoord.core.timers import Timer, TimerKey, TimerKind
 
@@ -21,12 +21,12 @@ MAX_RECORDS_PER_APPEND = 5_000
 
 
 class _Expired:
-    """Tombstones on their way to the journal, in appends of bearable size."""
+    """Tombstones on their way to the writer, in appends of bearable size."""
 
-    __slots__ = ("_emptied", "_journal", "_records")
+    __slots__ = ("_emptied", "_records", "_writer")
 
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
+    def __init__(self, writer: PartitionWriter) -> None:
+        self._writer = writer
         self._records: list[Record] = []
         self._emptied: tuple[Group, ...] = ()
 
@@ -44,7 +44,7 @@ class _Expired:
         """Begin an append of what was added."""
         if self._records:
             written = WhenDeleted(self._emptied, Cause.EXPIRY, count_offsets(self._records))
-            self._journal.begin(self._records, written)
+            self._writer.begin(self._records, written)
         self._records, self._emptied = [], ()
 
 
@@ -76,7 +76,7 @@ class Retention:
 
     def on_timer(self, key: TimerKey, now_ms: int) -> None:
         """Write tombstones for everything that is due, and arm the next sweep."""
-        expired = _Expired(self._context.journal)
+        expired = _Expired(self._context.writer)
         for group in list(self._context.groups.values()):
             if group.group_id in self._context.writings:
                 # It is about to change its kind: only then it is known which topics its members subscribe to.
@@ -96,7 +96,7 @@ class Retention:
         transaction that has an offset of a partition, and one more if an offset is committed there
         (``OffsetMetadataManager.onTopicsDeleted``).
         """
-        offsets = self._context.journal.hard.offsets
+        offsets = self._context.writer.hard.offsets
         found = [
             (commit.kind, index)
             for group_id in self._context.groups
@@ -110,11 +110,11 @@ class Retention:
         places = [place for _, place in keys if place not in newer]
         if places:
             records = [OffsetTombstone(group_id, topic, index) for group_id, index in places]
-            self._context.journal.begin(records, WhenDeleted((), Cause.DELETION, len(set(places))))
+            self._context.writer.begin(records, WhenDeleted((), Cause.DELETION, len(set(places))))
 
     def _due(self, group: Group, now_ms: int) -> tuple[list[tuple[str, int]], bool]:
         """Return what expires of a group, and whether nothing then keeps it."""
-        offsets = self._context.journal.hard.offsets
+        offsets = self._context.writer.hard.offsets
         group_id = group.group_id
         pending = set(offsets.pending_keys(group_id))
         due, kept = [], False

@@ -17,7 +17,7 @@ from groupcoord.errors import ErrorCode
 
 
 @define
-class Rules:
+class GroupEnvironment:
     """The surroundings of all consumer groups of one coordinator.
 
     Attributes:

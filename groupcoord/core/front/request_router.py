@@ -112,7 +112,7 @@ class Route:
     refusal: Callable[[Any, ErrorCode], Response] | None
 
 
-class Front:
+class RequestRouter:
     """Takes requests to where they are answered.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""The way to the log of one partition: appends in flight, and the hard state that they become."""
+"""How records get to the log of one partition: appends in flight, and the hard state that they become."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from groupcoord.core.replies import Reply
 from groupcoord.errors import InvariantError, StoreContractError
 
 
-class Journal:
+class PartitionWriter:
     """Numbers appends, keeps them in order until they are answered, and applies what became durable.
 
     Attributes:

@@ -1,0 +1,160 @@
+"""The writer of a log partition by itself: appends in flight, and what a log store may not do."""
+
+from __future__ import annotations
+
+import pytest
+
+from groupcoord import InvariantError, StoreContractError
+from groupcoord.core.classic.continuations import WhenCreated
+from groupcoord.core.classic.group import GroupMetadata
+from groupcoord.core.columns import OffsetColumns
+from groupcoord.core.effects import Append, Effects
+from groupcoord.core.messages import OffsetCommitResponse
+from groupcoord.core.offsets.continuations import WhenCommitted
+from groupcoord.core.partition_writer import PartitionWriter
+from groupcoord.core.records import CommitKind, CommitRecords, CommittedTopic, OffsetCommitRecord
+from groupcoord.core.replies import Reply
+
+FIRST = 7
+
+
+@pytest.fixture
+def writer() -> PartitionWriter:
+    """A writer whose first append is number 7."""
+    return PartitionWriter(3, Effects(), FIRST)
+
+
+def commit(writer: PartitionWriter, *offsets: int) -> Append:
+    """Begin an append of these offsets, one for each partition from 0 on; return it."""
+    columns = OffsetColumns(tuple(range(len(offsets))), offsets, (-1,) * len(offsets))
+    records = CommitRecords([CommittedTopic(CommitKind("group", "orders"), columns)])
+    writer.begin(records, WhenCommitted("group", len(records)), Reply("token", OffsetCommitResponse(())))
+    writer.check()
+    return writer.in_flight[-1]
+
+
+def offsets_of(writer: PartitionWriter) -> dict[int, tuple[int, ...]]:
+    """Return (log offset, offset) of each committed partition."""
+    topics = writer.hard.offsets.of_group("group")
+    logged = {index: commit.logged(index) for index, commit in topics.get("orders", {}).items()}
+    return {index: (log_offset, record.offset) for index, (log_offset, record) in logged.items()}
+
+
+def test_begin() -> None:
+    """Appends are numbered from the first one on and handed out in order; nothing is durable yet."""
+    effects = Effects()
+    writer = PartitionWriter(3, effects, FIRST)
+    first, second = commit(writer, 1), commit(writer, 2, 3)
+    assert list(effects.appends) == [first, second]
+    assert [(append.partition, append.number, len(append.records)) for append in effects.appends] == [
+        (3, 7, 1),
+        (3, 8, 2),
+    ]
+    assert list(writer.hard.offsets.pending) == [7, 8]
+    assert offsets_of(writer) == {}
+
+
+def test_acknowledge(writer: PartitionWriter) -> None:
+    """The records count from their offsets on; what follows and who waits comes back with the append."""
+    append = commit(writer, 1, 2)
+    assert writer.acknowledge(7, 40) == [append]
+    assert append.held == [Reply("token", OffsetCommitResponse(()))]
+    assert offsets_of(writer) == {0: (40, 1), 1: (41, 2)}
+    assert (writer.next_log_offset, len(writer.in_flight), writer.hard.offsets.pending) == (42, 0, {})
+
+
+def test_an_acknowledgement_stands_for_all_before(writer: PartitionWriter) -> None:
+    """The earlier appends lie right before the one that is acknowledged."""
+    expected = [commit(writer, 1, 1), commit(writer, 2), commit(writer, 0, 0, 3)]
+    later = commit(writer, 9)
+    assert writer.acknowledge(9, 13) == expected
+    assert offsets_of(writer) == {0: (13, 0), 1: (14, 0), 2: (15, 3)}
+    assert list(writer.in_flight) == [later]
+
+
+def test_fail(writer: PartitionWriter) -> None:
+    """A refused append leaves no trace; the next one is the oldest."""
+    first, second = commit(writer, 1), commit(writer, 2)
+    assert writer.fail(7) is first
+    assert writer.acknowledge(8, 0) == [second]
+    assert offsets_of(writer) == {0: (0, 2)}
+
+
+def test_answers_from_before_the_load(writer: PartitionWriter) -> None:
+    """They are ignored, acknowledged or failed."""
+    commit(writer, 1)
+    assert writer.acknowledge(6, 100) == []
+    assert writer.fail(6) is None
+    assert len(writer.in_flight) == 1
+
+
+@pytest.mark.parametrize("number", [8, 10, 99])
+def test_acknowledging_what_was_never_made(writer: PartitionWriter, number: int) -> None:
+    """An append that is not in flight can't be acknowledged; nothing changes."""
+    commit(writer, 1)
+    with pytest.raises(StoreContractError, match=f"log partition 3: append {number} is not in flight"):
+        writer.acknowledge(number, 0)
+    assert (len(writer.in_flight), offsets_of(writer)) == (1, {})
+
+
+def test_acknowledging_twice(writer: PartitionWriter) -> None:
+    """An answered append is not in flight any more."""
+    commit(writer, 1)
+    commit(writer, 2)
+    writer.acknowledge(7, 0)
+    with pytest.raises(StoreContractError, match="append 7 is not in flight"):
+        writer.acknowledge(7, 0)
+
+
+@pytest.mark.parametrize("base_offset", [0, 41, -1])
+def test_an_offset_that_goes_back(writer: PartitionWriter, base_offset: int) -> None:
+    """Offsets of a log grow."""
+    commit(writer, 1)
+    commit(writer, 2)
+    writer.acknowledge(7, 41)
+    with pytest.raises(StoreContractError, match=r"append 8 was acknowledged at offset .* already reached 42"):
+        writer.acknowledge(8, base_offset)
+    assert offsets_of(writer) == {0: (41, 1)}
+
+
+def test_no_room_for_what_came_before(writer: PartitionWriter) -> None:
+    """An acknowledgement for several must leave room for the earlier ones."""
+    commit(writer, 1, 1, 1)
+    commit(writer, 2)
+    with pytest.raises(StoreContractError, match="at offset -1"):
+        writer.acknowledge(8, 2)
+
+
+@pytest.mark.parametrize("number", [8, 99])
+def test_failing_out_of_turn(writer: PartitionWriter, number: int) -> None:
+    """Only the oldest append in flight can fail."""
+    commit(writer, 1)
+    commit(writer, 2)
+    with pytest.raises(StoreContractError, match=f"append {number} failed out of turn"):
+        writer.fail(number)
+    assert len(writer.in_flight) == 2
+
+
+def test_failing_with_nothing_in_flight(writer: PartitionWriter) -> None:
+    """An append that was never made can't fail."""
+    with pytest.raises(StoreContractError, match="out of turn"):
+        writer.fail(7)
+
+
+def test_load(writer: PartitionWriter) -> None:
+    """Records of the log are applied where they lie; gaps are allowed, going back is not."""
+    writer.load(OffsetCommitRecord("group", "orders", 0, 1), 5)
+    writer.load(OffsetCommitRecord("group", "orders", 1, 2), 9)
+    assert offsets_of(writer) == {0: (5, 1), 1: (9, 2)}
+    assert writer.next_log_offset == 10
+    with pytest.raises(StoreContractError, match="record at offset 9 after 9"):
+        writer.load(OffsetCommitRecord("group", "orders", 0, 3), 9)
+
+
+def test_check(writer: PartitionWriter) -> None:
+    """Pending commits are those in flight."""
+    writer.begin([], WhenCreated(GroupMetadata("group", 3, 0)))
+    writer.check()
+    writer.hard.offsets.pending[99] = CommitRecords([])
+    with pytest.raises(InvariantError, match=r"pending commits \[99\]"):
+        writer.check()
