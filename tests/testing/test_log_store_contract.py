@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from groupcoord import LogRecord, MemoryLogStore
 from groupcoord.core.records import OffsetCommitRecord, TransactionMarker
@@ -52,7 +53,7 @@ def test_the_segment_store_while_it_compacts(paths: Iterator[Path]) -> None:
 
     def open_store(path: Path) -> SegmentLogStore:
         store = SegmentLogStore(path, compaction=settings)
-        store._segment_bytes = 1
+        store._settings = evolve(store._settings, segment_bytes=1)
         return store
 
     def reopen(store: SegmentLogStore) -> SegmentLogStore:
