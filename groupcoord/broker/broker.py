@@ -56,7 +56,7 @@ from groupcoord.wire.transaction_messages import (
 if TYPE_CHECKING:
     from groupcoord.broker.security.security import Security
     from groupcoord.broker.transactions.state import Writer
-    from groupcoord.topic_logs.data_directory import DataDirectory
+    from groupcoord.storage.data_directory import DataDirectory
 
 DEFAULT_NODE = Node(1, "127.0.0.1", 9092)
 

@@ -38,7 +38,7 @@ from groupcoord.host.opening import Storage, open_log_store, open_topic_director
 from groupcoord.log_store import ClosableStore, ListingStore, LogStore, LogStoreError
 
 if TYPE_CHECKING:
-    from groupcoord.topic_logs.data_directory import DataDirectory
+    from groupcoord.storage.data_directory import DataDirectory
 
 FAILURE, USAGE_ERROR = 1, 2
 OFFSETS_PARTITIONS_KEY = "offsets.topic.num.partitions"

@@ -20,7 +20,7 @@ from groupcoord.storage.log_directory import BROKER_FILE
 
 if TYPE_CHECKING:
     from groupcoord.broker.security.security import Security
-    from groupcoord.topic_logs.data_directory import DataDirectory
+    from groupcoord.storage.data_directory import DataDirectory
 
 METADATA_TOPIC = "__cluster_metadata"
 """What a broker keeps for itself in a folder like those of topics."""
@@ -111,7 +111,7 @@ def open_topic_directory(data_dir: Path | None, config: Config, topics: TopicReg
     """
     if data_dir is None or not config.records_enable:
         return None
-    from groupcoord.topic_logs.data_directory import DataDirectory
+    from groupcoord.storage.data_directory import DataDirectory
 
     directory = DataDirectory(data_dir, descriptors_max=min(descriptor_limit() // OPEN_FILES_SHARE, OPEN_FILES_MAX))
     known = {topic.name for topic in topics} | INTERNAL_TOPICS | {METADATA_TOPIC}

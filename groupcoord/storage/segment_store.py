@@ -1,4 +1,4 @@
-"""The log store on disk: the logs of ``__consumer_offsets``, each a :class:`~groupcoord.topic_logs.disk_log.DiskLog`.
+"""The log store on disk: each partition of ``__consumer_offsets`` is a log as topics have them.
 
 Either this store or a broker can open what the other wrote. Every append is one batch and one ``write``; when
 :meth:`SegmentLogStore.append` returns, the operating system has the bytes, and killing the process loses nothing.
@@ -35,6 +35,7 @@ from groupcoord.records.codec import RecordEncodingError
 from groupcoord.records.commit_batch import encode_commit_batch
 from groupcoord.records.tombstone_batch import encode_tombstone_batch
 from groupcoord.storage.cleaner import Cleaner, CleanerCheckpoint, Logs
+from groupcoord.storage.compactable_logs import compactable
 from groupcoord.storage.compaction import CompactionSettings
 from groupcoord.storage.directory_lock import DirectoryLock
 from groupcoord.storage.errors import FailedLogError
@@ -45,14 +46,13 @@ from groupcoord.storage.log_directory import (
     partition_folder,
     read_topic_id,
 )
+from groupcoord.storage.log_folder import LogFolder
+from groupcoord.storage.log_memory import LogMemory
+from groupcoord.storage.log_settings import TopicLogSettings
+from groupcoord.storage.open_files import OpenFiles
+from groupcoord.storage.segment_log import NOTHING_ACKNOWLEDGED, Acknowledged, SegmentLog
 from groupcoord.storage.segment_rewrite import InterruptedSwapError
 from groupcoord.storage.segments import all_records
-from groupcoord.topic_logs.compaction import compactable
-from groupcoord.topic_logs.disk_log import NOTHING_ACKNOWLEDGED, Acknowledged, DiskLog
-from groupcoord.topic_logs.log_folder import LogFolder
-from groupcoord.topic_logs.log_memory import LogMemory
-from groupcoord.topic_logs.open_files import OpenFiles
-from groupcoord.topic_logs.settings import TopicLogSettings
 
 NEVER = INT64_MAX
 COMPACTION_BUDGET = 500
@@ -114,7 +114,7 @@ class SegmentLogStore:
             dedupe_buffer_bytes=compaction.dedupe_buffer_bytes,
         )
         self._first_epoch = NOTHING_ACKNOWLEDGED._replace(leader_epoch=leader_epoch)
-        self._logs: dict[int, DiskLog] = {}
+        self._logs: dict[int, SegmentLog] = {}
         self._acknowledged: dict[int, Acknowledged] = {}  # of partitions that have failed
         self._failed: dict[int, LogStoreError] = {}  # those that nobody was told of yet
         self._to_check: list[int] = []
@@ -188,7 +188,7 @@ class SegmentLogStore:
         log = self._logs.get(partition)
         return self._open_and_read_last(partition) if log is None else log.read_all(last_records)
 
-    def log(self, partition: int) -> DiskLog:
+    def log(self, partition: int) -> SegmentLog:
         """Return the log of a partition, to be read: what is appended here is there at once.
 
         Raises:
@@ -345,7 +345,7 @@ class SegmentLogStore:
         if not self._lock.is_open:
             raise StoreContractError("the log store is closed")
 
-    def _usable(self, partition: int) -> DiskLog:
+    def _usable(self, partition: int) -> SegmentLog:
         """Return the log of a partition, opened if it isn't open, and anew if it has failed."""
         self._forget_failed(partition)
         return self._logs.get(partition) or self._open(partition)
@@ -356,7 +356,7 @@ class SegmentLogStore:
             self._failed[partition] = log.failure
             self._forget(partition)
 
-    def _open(self, partition: int) -> DiskLog:
+    def _open(self, partition: int) -> SegmentLog:
         """Find where a log partition ends. Nothing is created before the first append."""
         log = self._unopened(partition)
         try:
@@ -372,13 +372,13 @@ class SegmentLogStore:
         yield from log.open_and_read_all(last_records)
         self._opened(partition, log)
 
-    def _unopened(self, partition: int) -> DiskLog:
+    def _unopened(self, partition: int) -> SegmentLog:
         self._check_open()
         if partition < 0:
             raise StoreContractError(f"there is no log partition {partition}")
         required = self._acknowledged.get(partition, self._first_epoch)
         folder, check = self._folder(partition), self._check_lock
-        return DiskLog(folder, self._files, self._memory, acknowledged=required, may_change=check)
+        return SegmentLog(folder, self._files, self._memory, acknowledged=required, may_change=check)
 
     def _folder(self, partition: int) -> LogFolder:
         path = partition_folder(self.directory, partition)
@@ -388,7 +388,7 @@ class SegmentLogStore:
         if not self._lock.still_holds():
             raise StorageError(f"{self.directory} is no longer locked, so others may write there; restart")
 
-    def _opened(self, partition: int, log: DiskLog) -> None:
+    def _opened(self, partition: int, log: SegmentLog) -> None:
         self._acknowledged.pop(partition, None)
         if self._logs.setdefault(partition, log) is not log:
             log.let_go()
@@ -402,13 +402,13 @@ class SegmentLogStore:
     # ------------------------------------------------------------ writing
 
     @staticmethod
-    def _encode_tombstones(log: DiskLog, values: Sequence[Record], now_ms: int) -> bytes | None:
+    def _encode_tombstones(log: SegmentLog, values: Sequence[Record], now_ms: int) -> bytes | None:
         """Return the batch of tombstones of offsets; None for other values."""
         if not values or type(values[0]) is not OffsetTombstone:
             return None
         return encode_tombstone_batch(log.end_offset, values, now_ms, log.leader_epoch)
 
-    def _encode(self, log: DiskLog, records: Sequence[LogRecord]) -> bytes:
+    def _encode(self, log: SegmentLog, records: Sequence[LogRecord]) -> bytes:
         if not records:
             raise StoreContractError("an append needs at least one record")
         first = records[0]
@@ -427,5 +427,5 @@ class SegmentLogStore:
         return batch
 
 
-def _too_large(log: DiskLog, reason: str) -> RecordTooLargeError:
+def _too_large(log: SegmentLog, reason: str) -> RecordTooLargeError:
     return RecordTooLargeError(f"{log.folder.path.name}: {reason}")

@@ -18,7 +18,7 @@ from groupcoord.broker.transactions.state import Writer
 from groupcoord.core.front.authorization import UNRESTRICTED, Permissions
 from groupcoord.core.records import OFFSETS_TOPIC
 from groupcoord.records.batches import encode_batch
-from groupcoord.topic_logs.data_directory import DataDirectory
+from groupcoord.storage.data_directory import DataDirectory
 from groupcoord.wire.broker_messages import (
     Fetch,
     FetchedPartitionData,

@@ -18,8 +18,8 @@ from groupcoord.broker.records.producing import FEW_RECORDS_BYTES
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.host.server import Server
 from groupcoord.records.batches import encode_batch
+from groupcoord.storage.produced_batch import is_compressed, read_produced
 from groupcoord.testing.server import ServerThread
-from groupcoord.topic_logs.produced_batch import is_compressed, read_produced
 from groupcoord.wire.pacing import SHORT
 from tests.crash.record_requests import TOPIC, Sender, produce
 from tests.host.driving import drain, feed

@@ -22,9 +22,9 @@ from groupcoord.core.records import OFFSETS_TOPIC, OffsetCommitRecord
 from groupcoord.log_store import LogStore
 from groupcoord.records.batches import iter_batches
 from groupcoord.records.codec import decode_record
+from groupcoord.storage import served_logs
 from groupcoord.storage.segment_store import SegmentLogStore
 from groupcoord.storage.sql.sqlite import SqliteLogStore
-from groupcoord.topic_logs import served_logs
 from groupcoord.wire.broker_messages import (
     DeleteRecords,
     DeleteRecordsPartition,

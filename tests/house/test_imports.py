@@ -45,13 +45,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "storage": (
         *("records", "log_store", "errors", "config.settings"),
         "core.records",  # compaction tells records apart by what they are
-        "topic_logs",  # one log for whoever's batches it holds
-    ),
-    "topic_logs": (
-        *("records", "errors", "config.settings"),
         "core.interpreter",  # some named tuples are made for each batch
-        *("storage", "log_store"),  # segment files are one thing, whoever's batches they hold
-        "core.records",  # of these only the marker that ends a transaction
         "wire.pacing",  # looking into a batch may take long
     ),
     "wire": (
@@ -65,15 +59,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "config",  # how settings are named and checked
     ),
     "broker": (
-        *("coordinator", "wire", "topic_logs", "clock", "config"),
-        "storage",  # of this what names folders and files that it keeps
+        *("coordinator", "wire", "storage", "clock", "config"),
         "core.java",  # topics are described in its order of names
         "core.interpreter",
         # the vocabulary of what it is given and passes on
         *("log_store", "core.messages", "core.records", "core.front.authorization", "errors"),
     ),
     "host": (
-        *("broker", "coordinator", "wire", "storage", "topic_logs", "clock", "config"),
+        *("broker", "coordinator", "wire", "storage", "clock", "config"),
         "core.interpreter",  # a process of its own may pause the garbage collector; a library may not
         *("log_store", "core.messages", "errors"),
     ),

@@ -12,8 +12,8 @@ import pytest
 
 from groupcoord.log_store import AppendOutcomeUnknownError, StorageError
 from groupcoord.storage.errors import LostSegmentError
+from groupcoord.storage.segment_log import CHECK_INTERVAL_MS
 from groupcoord.storage.segment_store import CHECKED_AT_ONCE, SegmentLogStore
-from groupcoord.topic_logs.disk_log import CHECK_INTERVAL_MS
 from tests.storage.storage_logs import append, commit, log_file, read
 from tests.tables import as_one_test
 

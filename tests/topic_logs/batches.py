@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from groupcoord.records.batches import encode_batch
-from groupcoord.topic_logs.produced_batch import ProducedBatch, read_produced
+from groupcoord.storage.produced_batch import ProducedBatch, read_produced
 
 NOW_MS = 1_700_000_000_000
 

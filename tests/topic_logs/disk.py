@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from groupcoord.topic_logs.data_directory import DataDirectory
-from groupcoord.topic_logs.disk_log import DiskLog
-from groupcoord.topic_logs.topic_logs import TopicLogs
+from groupcoord.storage.data_directory import DataDirectory
+from groupcoord.storage.segment_log import SegmentLog
+from groupcoord.storage.topic_logs import TopicLogs
 from tests.topic_logs.batches import NOW_MS, TOPIC
 
 MEMORY_BYTES = 16 * 1024 * 1024
@@ -33,9 +33,9 @@ class Disk:
         )
         self.logs.open_found([TOPIC])
 
-    def log(self, partition_index: int = 0) -> DiskLog:
+    def log(self, partition_index: int = 0) -> SegmentLog:
         log = self.logs.log(TOPIC, partition_index)
-        assert isinstance(log, DiskLog)
+        assert isinstance(log, SegmentLog)
         return log
 
     def folder(self, partition_index: int = 0) -> Path:

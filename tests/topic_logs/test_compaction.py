@@ -19,11 +19,11 @@ from crc32c import crc32c
 from groupcoord.core.records import TransactionMarker
 from groupcoord.records.batches import Batch, encode_batch, iter_batches
 from groupcoord.records.compression import Compression
+from groupcoord.storage.log_settings import TopicLogSettings
+from groupcoord.storage.partition_log import PartitionLog
+from groupcoord.storage.produced_batch import read_produced
+from groupcoord.storage.topic_logs import TopicLogs
 from groupcoord.testing.log_bytes import encode_any_batch
-from groupcoord.topic_logs.partition_log import PartitionLog
-from groupcoord.topic_logs.produced_batch import read_produced
-from groupcoord.topic_logs.settings import TopicLogSettings
-from groupcoord.topic_logs.topic_logs import TopicLogs
 from tests.storage.dying_disk import DyingDisk, PowerFailure
 from tests.tables import as_one_test
 from tests.topic_logs.batches import NOW_MS, TOPIC

@@ -12,7 +12,7 @@ import pytest
 from attrs import evolve
 
 from groupcoord.storage.cleaner import CleanerCheckpoint
-from groupcoord.topic_logs.settings import TopicLogSettings
+from groupcoord.storage.log_settings import TopicLogSettings
 from tests.tables import as_one_test
 from tests.topic_logs.batches import TOPIC
 from tests.topic_logs.compacted_histories import DELETE_RETENTION_MS, Files, Phase, content, load

@@ -13,11 +13,11 @@ from attrs import evolve
 from groupcoord.core.records import TransactionMarker
 from groupcoord.records.batches import BATCH_HEADER_BYTES, iter_batches
 from groupcoord.storage.errors import FailedLogError, RefusedBatchError
-from groupcoord.topic_logs.file_segment import AHEAD_BYTES_MAX, READ_PLACES_MAX
-from groupcoord.topic_logs.log_memory import LogMemory
-from groupcoord.topic_logs.partition_log import PartitionLog
-from groupcoord.topic_logs.produced_batch import COPIED_BYTES
-from groupcoord.topic_logs.settings import TopicLogSettings
+from groupcoord.storage.file_segment import AHEAD_BYTES_MAX, READ_PLACES_MAX
+from groupcoord.storage.log_memory import LogMemory
+from groupcoord.storage.log_settings import TopicLogSettings
+from groupcoord.storage.partition_log import PartitionLog
+from groupcoord.storage.produced_batch import COPIED_BYTES
 from tests.tables import as_one_test
 from tests.topic_logs.batches import NOW_MS, TOPIC, numbered, produced
 from tests.topic_logs.disk import MEMORY_BYTES, Disk

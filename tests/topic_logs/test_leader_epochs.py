@@ -13,9 +13,9 @@ import pytest
 from groupcoord.cli.demo_processes import ServerProcess
 from groupcoord.conformance.peer import Peer
 from groupcoord.conformance.sockets import SocketServer
+from groupcoord.storage.leader_epochs import LeaderEpochs
+from groupcoord.storage.log_settings import DEFAULT_SETTINGS
 from groupcoord.testing.server import ServerThread
-from groupcoord.topic_logs.leader_epochs import LeaderEpochs
-from groupcoord.topic_logs.settings import DEFAULT_SETTINGS
 from tests.tables import as_one_test
 from tests.topic_logs.batches import NOW_MS, produced
 from tests.topic_logs.batches import TOPIC as TOPIC_OF_DISK

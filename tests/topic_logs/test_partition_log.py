@@ -12,13 +12,13 @@ from groupcoord.errors import ErrorCode
 from groupcoord.records.batches import iter_batches
 from groupcoord.storage.cleaned_transactions import AbortedTransaction
 from groupcoord.storage.errors import RefusedBatchError
-from groupcoord.topic_logs.log_memory import LOG_BYTES, PRODUCER_BYTES, LogMemory
-from groupcoord.topic_logs.memory_segment import SEGMENT_BYTES
-from groupcoord.topic_logs.partition_log import PartitionLog
-from groupcoord.topic_logs.produced_batch import ProducedBatch, read_produced
-from groupcoord.topic_logs.producer_states import PRODUCERS_MAX
-from groupcoord.topic_logs.settings import TopicLogSettings
-from groupcoord.topic_logs.topic_logs import TopicLogs
+from groupcoord.storage.log_memory import LOG_BYTES, PRODUCER_BYTES, LogMemory
+from groupcoord.storage.log_settings import TopicLogSettings
+from groupcoord.storage.memory_segment import SEGMENT_BYTES
+from groupcoord.storage.partition_log import PartitionLog
+from groupcoord.storage.produced_batch import ProducedBatch, read_produced
+from groupcoord.storage.producer_states import PRODUCERS_MAX
+from groupcoord.storage.topic_logs import TopicLogs
 from tests.topic_logs.batches import NOW_MS, TOPIC, numbered, produced
 
 SETTINGS = TopicLogSettings()

@@ -9,8 +9,8 @@ from crc32c import crc32c
 
 from groupcoord.records.batches import iter_batches
 from groupcoord.storage.errors import RefusedBatchError
-from groupcoord.topic_logs.produced_batch import COPIED_BYTES, check_produced, placed, read_produced
-from groupcoord.topic_logs.settings import TopicLogSettings
+from groupcoord.storage.log_settings import TopicLogSettings
+from groupcoord.storage.produced_batch import COPIED_BYTES, check_produced, placed, read_produced
 from tests.tables import as_one_test
 from tests.topic_logs.batches import NOW_MS, encoded
 

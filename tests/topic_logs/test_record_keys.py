@@ -12,9 +12,9 @@ from groupcoord.errors import ErrorCode
 from groupcoord.records.batches import BATCH_HEADER_BYTES, LOG_OVERHEAD_BYTES, Batch, encode_batch
 from groupcoord.records.compression import Compression
 from groupcoord.storage.errors import RefusedBatchError
-from groupcoord.topic_logs.produced_batch import check_produced, read_produced
-from groupcoord.topic_logs.record_keys import check_keys
-from groupcoord.topic_logs.settings import TopicLogSettings
+from groupcoord.storage.log_settings import TopicLogSettings
+from groupcoord.storage.produced_batch import check_produced, read_produced
+from groupcoord.storage.record_keys import check_keys
 
 NOW_MS = 1_700_000_000_000
 COMPACTED = TopicLogSettings(is_compacted=True)

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
-from groupcoord.topic_logs.log_memory import LogMemory
-from groupcoord.topic_logs.partition_log import PartitionLog
-from groupcoord.topic_logs.settings import TopicLogSettings
+from groupcoord.storage.log_memory import LogMemory
+from groupcoord.storage.log_settings import TopicLogSettings
+from groupcoord.storage.partition_log import PartitionLog
 from tests.topic_logs.batches import NOW_MS, produced
 from tests.topic_logs.disk import MEMORY_BYTES, Disk
 

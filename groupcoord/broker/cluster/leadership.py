@@ -15,7 +15,7 @@ from uuid import UUID
 from groupcoord.broker.topics.registry import Topic, TopicRegistry
 from groupcoord.core.java.hashing import partition_for
 from groupcoord.core.messages import Node
-from groupcoord.topic_logs.settings import LEADER_EPOCH
+from groupcoord.storage.log_settings import LEADER_EPOCH
 
 NOBODY = -1
 

@@ -9,7 +9,7 @@ from groupcoord.broker.records.topic_data import TopicData, check_leader_epoch
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.errors import ErrorCode
 from groupcoord.storage.errors import FailedLogError, TopicLogError
-from groupcoord.topic_logs.settings import NO_LEADER_EPOCH
+from groupcoord.storage.log_settings import NO_LEADER_EPOCH
 from groupcoord.wire.broker_messages import (
     DeletedRecordsPartition,
     DeletedRecordsTopic,

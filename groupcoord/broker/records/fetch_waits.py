@@ -16,7 +16,7 @@ from groupcoord.storage.errors import TopicLogError
 from groupcoord.wire.pacing import paced
 
 if TYPE_CHECKING:
-    from groupcoord.topic_logs.partition_log import PartitionLog
+    from groupcoord.storage.partition_log import PartitionLog
 
 STALE_WAITS_LIMIT = 64
 

@@ -24,7 +24,7 @@ from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permiss
 from groupcoord.core.interpreter import maker
 from groupcoord.errors import ErrorCode
 from groupcoord.storage.errors import FailedLogError, TopicLogError
-from groupcoord.topic_logs.settings import NO_LEADER_EPOCH
+from groupcoord.storage.log_settings import NO_LEADER_EPOCH
 from groupcoord.wire.broker_messages import (
     NO_LEADER,
     Fetch,
@@ -36,8 +36,8 @@ from groupcoord.wire.broker_messages import (
 from groupcoord.wire.pacing import paced
 
 if TYPE_CHECKING:
-    from groupcoord.topic_logs.leader_epochs import EpochEnd
-    from groupcoord.topic_logs.partition_log import PartitionLog
+    from groupcoord.storage.leader_epochs import EpochEnd
+    from groupcoord.storage.partition_log import PartitionLog
 
 
 NO_REPLICA = -1

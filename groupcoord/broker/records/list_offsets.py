@@ -23,7 +23,7 @@ from groupcoord.wire.broker_messages import (
 from groupcoord.wire.pacing import paced
 
 if TYPE_CHECKING:
-    from groupcoord.topic_logs.partition_log import PartitionLog
+    from groupcoord.storage.partition_log import PartitionLog
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL = -1, -2, -3, -4
 NOT_HELD = (-5, -6)

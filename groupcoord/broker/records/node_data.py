@@ -12,7 +12,7 @@ from groupcoord.errors import ErrorCode
 from groupcoord.storage.errors import FailedLogError
 
 if TYPE_CHECKING:
-    from groupcoord.topic_logs.partition_log import PartitionLog
+    from groupcoord.storage.partition_log import PartitionLog
 
 
 class NotLeaderError(FailedLogError):

@@ -16,7 +16,7 @@ from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permiss
 from groupcoord.core.interpreter import maker
 from groupcoord.errors import ErrorCode
 from groupcoord.storage.errors import FailedLogError, RefusedBatchError, TopicLogError
-from groupcoord.topic_logs.produced_batch import ProducedBatch, is_compressed, read_produced
+from groupcoord.storage.produced_batch import ProducedBatch, is_compressed, read_produced
 from groupcoord.wire.broker_messages import (
     NO_LEADER,
     Produce,

@@ -26,13 +26,13 @@ from groupcoord.core.records import OFFSETS_TOPIC, TransactionMarker
 from groupcoord.errors import ErrorCode
 from groupcoord.log_store import IdentifiedStore, LogStore
 from groupcoord.storage.errors import FailedLogError, TopicLogError
-from groupcoord.topic_logs.served_logs import CopiedLogs, ServingStore
-from groupcoord.topic_logs.settings import LEADER_EPOCH, NO_LEADER_EPOCH, TopicLogSettings
-from groupcoord.topic_logs.topic_logs import COMPACTION_BUDGET, TopicLogs
+from groupcoord.storage.log_settings import LEADER_EPOCH, NO_LEADER_EPOCH, TopicLogSettings
+from groupcoord.storage.served_logs import CopiedLogs, ServingStore
+from groupcoord.storage.topic_logs import COMPACTION_BUDGET, TopicLogs
 
 if TYPE_CHECKING:
-    from groupcoord.topic_logs.data_directory import DataDirectory
-    from groupcoord.topic_logs.partition_log import PartitionLog
+    from groupcoord.storage.data_directory import DataDirectory
+    from groupcoord.storage.partition_log import PartitionLog
 
 logger = logging.getLogger("groupcoord.host")
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from groupcoord.records.batches import LOG_APPEND_TIME, Batch, frame_records, read_varint, sized, varint
-from groupcoord.topic_logs.batch_records import DECOMPRESSED_BYTES_MAX, record_heads
+from groupcoord.storage.batch_records import DECOMPRESSED_BYTES_MAX, record_heads
 
 Header = tuple[str, bytes | None]
 

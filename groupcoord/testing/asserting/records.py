@@ -13,12 +13,12 @@ from groupcoord.broker.topics.registry import Topic
 from groupcoord.broker.transactions.state import Writer
 from groupcoord.errors import ErrorCode, GroupcoordError
 from groupcoord.records.batches import Batch, iter_batches
+from groupcoord.storage.batch_records import UNREADABLE
 from groupcoord.storage.cleaned_transactions import AbortedTransaction
+from groupcoord.storage.partition_log import PartitionLog
 from groupcoord.testing.asserting.partitioner import partition_for_key
 from groupcoord.testing.asserting.record_bytes import Header, RecordFields, decode_records, encode_records
 from groupcoord.testing.asserting.topics import find_topic
-from groupcoord.topic_logs.batch_records import UNREADABLE
-from groupcoord.topic_logs.partition_log import PartitionLog
 from groupcoord.wire.broker_messages import Produce, ProducePartition, ProduceTopic
 
 IsolationLevel = Literal["read_uncommitted", "read_committed"]

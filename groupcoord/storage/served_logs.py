@@ -17,11 +17,11 @@ from groupcoord.core.records import NO_PRODUCER_ID
 from groupcoord.errors import ErrorCode
 from groupcoord.log_store import LogRecord, LogStore, LogStoreError, PositionedStore
 from groupcoord.storage.errors import FailedLogError, RefusedBatchError
-from groupcoord.topic_logs.log_memory import LogMemory
-from groupcoord.topic_logs.settings import LEADER_EPOCH, TopicLogSettings
+from groupcoord.storage.log_memory import LogMemory
+from groupcoord.storage.log_settings import LEADER_EPOCH, TopicLogSettings
 
 if TYPE_CHECKING:
-    from groupcoord.topic_logs.partition_log import PartitionLog
+    from groupcoord.storage.partition_log import PartitionLog
 
 COPIED_AT_ONCE = 10_000
 """So many records are copied without a pause; who asks meanwhile is told to come again."""
@@ -74,7 +74,7 @@ class CopiedLogs:
 
     def log(self, partition: int) -> PartitionLog:
         """See :class:`ServingStore`."""
-        from groupcoord.topic_logs.partition_log import PartitionLog
+        from groupcoord.storage.partition_log import PartitionLog
 
         copy = self._copies.get(partition)
         if copy is None:

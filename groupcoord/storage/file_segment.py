@@ -21,11 +21,7 @@ from groupcoord.core.records import NO_TIMESTAMP
 from groupcoord.records.batches import BATCH_HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC_V2, Batch, InvalidBatchError
 from groupcoord.storage.cleaned_transactions import AbortedTransaction
 from groupcoord.storage.errors import FailedLogError, LostSegmentError, UnwrittenBatchError
-from groupcoord.storage.log_directory import segment_path
-from groupcoord.storage.segments import HEADERS_CHUNK_BYTES, OFFSETS_END, RELATIVE_OFFSETS_END, read_headers
-from groupcoord.storage.swapping import INDEX_SUFFIXES
-from groupcoord.storage.whole_files import replace_file
-from groupcoord.topic_logs.index_entries import (
+from groupcoord.storage.index_entries import (
     OFFSET_ENTRY,
     TIME_ENTRY,
     AbortedEntries,
@@ -35,10 +31,14 @@ from groupcoord.topic_logs.index_entries import (
     MemoryEntries,
     aborted_count,
 )
-from groupcoord.topic_logs.log_memory import LogMemory
-from groupcoord.topic_logs.open_files import OpenFiles
-from groupcoord.topic_logs.segments import INDEX_INTERVAL_BYTES, Pieces, Place, Segment
-from groupcoord.topic_logs.settings import TopicLogSettings
+from groupcoord.storage.log_directory import segment_path
+from groupcoord.storage.log_memory import LogMemory
+from groupcoord.storage.log_settings import TopicLogSettings
+from groupcoord.storage.open_files import OpenFiles
+from groupcoord.storage.segment import INDEX_INTERVAL_BYTES, Pieces, Place, Segment
+from groupcoord.storage.segments import HEADERS_CHUNK_BYTES, OFFSETS_END, RELATIVE_OFFSETS_END, read_headers
+from groupcoord.storage.swapping import INDEX_SUFFIXES
+from groupcoord.storage.whole_files import replace_file
 
 _OFFSET_SUFFIX, _TIME_SUFFIX, _ABORTED_SUFFIX = INDEX_SUFFIXES
 
@@ -156,7 +156,7 @@ class FileSegment(Segment):
 
     @property
     def max_timestamp_ms(self) -> int:
-        """See :class:`~groupcoord.topic_logs.segments.Segment`."""
+        """See :class:`~groupcoord.storage.segment.Segment`."""
         if self._largest is None:
             _, times = self._indexes()
             self._largest = times[-1] if len(times) else (NO_TIMESTAMP, 0)
@@ -164,7 +164,7 @@ class FileSegment(Segment):
 
     @property
     def aborted(self) -> AbortedEntries:
-        """See :class:`~groupcoord.topic_logs.segments.Segment`."""
+        """See :class:`~groupcoord.storage.segment.Segment`."""
         return self._aborted
 
     # ------------------------------------------------------------ writing
@@ -184,7 +184,7 @@ class FileSegment(Segment):
     def append(
         self, pieces: Pieces, size_bytes: int, next_offset: int, max_timestamp_ms: int, *, is_marker: bool = False
     ) -> None:
-        """See :class:`~groupcoord.topic_logs.segments.Segment`."""
+        """See :class:`~groupcoord.storage.segment.Segment`."""
         try:
             descriptor, closed_count = self._descriptor
             if closed_count != self._files.closed_count:
@@ -264,7 +264,7 @@ class FileSegment(Segment):
             self._indexed_ms = largest[0]
 
     def add_aborted(self, transaction: AbortedTransaction) -> None:
-        """See :class:`~groupcoord.topic_logs.segments.Segment`."""
+        """See :class:`~groupcoord.storage.segment.Segment`."""
         try:
             self._aborted.append(transaction)
         except OSError as error:
@@ -427,13 +427,13 @@ class FileSegment(Segment):
         return offsets[number - 1][1] if number else 0
 
     def first_batch_ms(self) -> int:
-        """See :class:`~groupcoord.topic_logs.segments.Segment`."""
+        """See :class:`~groupcoord.storage.segment.Segment`."""
         if self.first_timestamp_ms is None:
             self.first_timestamp_ms = next((batch.max_timestamp_ms for batch in self.headers()), None)
         return NO_TIMESTAMP if self.first_timestamp_ms is None else self.first_timestamp_ms
 
     def place_of(self, offset: int, ahead_bytes: int = 0) -> Place | None:
-        """See :class:`~groupcoord.topic_logs.segments.Segment`."""
+        """See :class:`~groupcoord.storage.segment.Segment`."""
         if offset >= self.next_offset:
             return None
         last = self._last_place
@@ -476,7 +476,7 @@ class FileSegment(Segment):
             places[next_offset] = end_position
 
     def end_before(self, offset: int) -> int:
-        """See :class:`~groupcoord.topic_logs.segments.Segment`."""
+        """See :class:`~groupcoord.storage.segment.Segment`."""
         if offset >= self.next_offset:
             return self.size_bytes
         if offset <= self.base_offset:
@@ -487,7 +487,7 @@ class FileSegment(Segment):
         return self.size_bytes
 
     def first_offset_at(self, position: int) -> int:
-        """See :class:`~groupcoord.topic_logs.segments.Segment`."""
+        """See :class:`~groupcoord.storage.segment.Segment`."""
         offsets, _ = self._indexes()
         number = bisect_right(offsets, position, key=itemgetter(1))
         for batch in self.headers(offsets[number - 1][1] if number else 0):
@@ -496,11 +496,11 @@ class FileSegment(Segment):
         return self.next_offset
 
     def view(self, position: int, end_position: int) -> memoryview:
-        """See :class:`~groupcoord.topic_logs.segments.Segment`."""
+        """See :class:`~groupcoord.storage.segment.Segment`."""
         return memoryview(self._read_at(position, end_position - position))
 
     def batches_since(self, timestamp_ms: int, offset: int) -> Iterator[memoryview]:
-        """See :class:`~groupcoord.topic_logs.segments.Segment`."""
+        """See :class:`~groupcoord.storage.segment.Segment`."""
         _, times = self._indexes()
         number = bisect_right(times, timestamp_ms, key=itemgetter(0))
         since = self.base_offset + times[number - 1][1] if number else self.base_offset

@@ -12,7 +12,7 @@ import os
 from struct import Struct
 
 from groupcoord.storage.cleaned_transactions import AbortedTransaction
-from groupcoord.topic_logs.open_files import OpenFiles
+from groupcoord.storage.open_files import OpenFiles
 
 OFFSET_ENTRY, TIME_ENTRY = Struct(">ii"), Struct(">qi")
 _ABORTED_ENTRY = Struct(">hqqqq")

@@ -17,8 +17,8 @@ from groupcoord.core.records import TransactionMarker
 from groupcoord.errors import ErrorCode
 from groupcoord.storage.cleaned_transactions import AbortedTransaction, LastRecord
 from groupcoord.storage.errors import RefusedBatchError
-from groupcoord.topic_logs.log_memory import PRODUCER_BYTES, LogMemory
-from groupcoord.topic_logs.produced_batch import SEQUENCE_END, ProducedBatch
+from groupcoord.storage.log_memory import PRODUCER_BYTES, LogMemory
+from groupcoord.storage.produced_batch import SEQUENCE_END, ProducedBatch
 
 REMEMBERED_BATCHES = 5
 """So many batches can be sent again; a producer has no more in flight."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from operator import itemgetter
 from typing import NamedTuple
 
-from groupcoord.topic_logs.settings import LEADER_EPOCH, NO_LEADER_EPOCH
+from groupcoord.storage.log_settings import LEADER_EPOCH, NO_LEADER_EPOCH
 
 
 class EpochEnd(NamedTuple):

@@ -15,8 +15,8 @@ from struct import error as StructError  # noqa: N812
 
 from crc32c import crc32c
 
+from groupcoord.storage.producer_states import ProducerEntry
 from groupcoord.storage.whole_files import replace_file
-from groupcoord.topic_logs.producer_states import ProducerEntry
 
 VERSION = 1
 _HEADER, _COUNT = Struct(">hI"), Struct(">i")

@@ -10,14 +10,14 @@ from uuid import UUID
 
 from groupcoord.log_store import LogStoreError
 from groupcoord.storage.errors import FailedLogError, RefusedBatchError
-from groupcoord.topic_logs.log_memory import LOG_BYTES, LogMemory
-from groupcoord.topic_logs.settings import LEADER_EPOCH, TopicLogSettings
+from groupcoord.storage.log_memory import LOG_BYTES, LogMemory
+from groupcoord.storage.log_settings import LEADER_EPOCH, TopicLogSettings
 
 if TYPE_CHECKING:
     from groupcoord.storage.cleaner import Cleaner, Logs
-    from groupcoord.topic_logs.data_directory import DataDirectory
-    from groupcoord.topic_logs.disk_log import Acknowledged
-    from groupcoord.topic_logs.partition_log import PartitionLog
+    from groupcoord.storage.data_directory import DataDirectory
+    from groupcoord.storage.partition_log import PartitionLog
+    from groupcoord.storage.segment_log import Acknowledged
 
 RETRY_MS = 1_000
 """A log that can't be opened is tried again after this time, if somebody asks for it."""
@@ -115,7 +115,7 @@ class TopicLogs:
         return None
 
     def _new_log(self, topic: NamedTopic, partition_index: int) -> PartitionLog:
-        from groupcoord.topic_logs.partition_log import PartitionLog
+        from groupcoord.storage.partition_log import PartitionLog
 
         if self._directory is not None:
             return self._opened(topic, partition_index, self._directory)
@@ -129,7 +129,7 @@ class TopicLogs:
     # ------------------------------------------------------------ on disk
 
     def _opened(self, topic: NamedTopic, partition_index: int, directory: DataDirectory) -> PartitionLog:
-        from groupcoord.topic_logs.disk_log import NOTHING_ACKNOWLEDGED, DiskLog
+        from groupcoord.storage.segment_log import NOTHING_ACKNOWLEDGED, SegmentLog
 
         partition = topic.topic_id, partition_index
         failure = self._failures.get(partition)
@@ -139,7 +139,7 @@ class TopicLogs:
         try:
             self._take_log_bytes()
             try:
-                log = DiskLog(
+                log = SegmentLog(
                     directory.folder(topic.name, topic.topic_id, partition_index),
                     directory.files,
                     self.memory,
@@ -169,11 +169,11 @@ class TopicLogs:
 
     def _drop(self, topic: NamedTopic, partition_index: int, log: PartitionLog) -> None:
         """Let go of a log that has failed, and remember what it must have when it is opened again."""
-        from groupcoord.topic_logs.disk_log import DiskLog
+        from groupcoord.storage.segment_log import SegmentLog
 
         del self._logs[topic.topic_id][partition_index]
         self.memory.give_back(LOG_BYTES)
-        if isinstance(log, DiskLog) and log.failure is not None:
+        if isinstance(log, SegmentLog) and log.failure is not None:
             self._failures[topic.topic_id, partition_index] = _Failure(log.failure, 0, log.acknowledged)
 
     def open_found(self, topics: Iterable[NamedTopic]) -> None:
@@ -249,7 +249,7 @@ class TopicLogs:
         return self._cleaner
 
     def _compactable(self, topics: Iterable[tuple[NamedTopic, TopicLogSettings]]) -> Logs:
-        from groupcoord.topic_logs.compaction import compactable
+        from groupcoord.storage.compactable_logs import compactable
 
         return {
             (topic.name, index): compactable(log, settings)

@@ -9,8 +9,8 @@ from struct import Struct
 from groupcoord.core.records import NO_TIMESTAMP
 from groupcoord.records.batches import LAST_OFFSET_DELTA_POSITION, Batch, iter_batches
 from groupcoord.storage.cleaned_transactions import AbortedTransaction
-from groupcoord.topic_logs.log_memory import BATCH_OVERHEAD_BYTES, LogMemory
-from groupcoord.topic_logs.segments import Pieces, Place, Segment
+from groupcoord.storage.log_memory import BATCH_OVERHEAD_BYTES, LogMemory
+from groupcoord.storage.segment import Pieces, Place, Segment
 
 SEGMENT_BYTES = 1_048_576
 """A segment takes no batch that would make it larger, but for its first: memory is given back a segment at a time.
@@ -57,18 +57,18 @@ class MemorySegment(Segment):
 
     @property
     def max_timestamp_ms(self) -> int:
-        """See :class:`~groupcoord.topic_logs.segments.Segment`."""
+        """See :class:`~groupcoord.storage.segment.Segment`."""
         return self._max_timestamp_ms
 
     @property
     def aborted(self) -> list[AbortedTransaction]:
-        """See :class:`~groupcoord.topic_logs.segments.Segment`."""
+        """See :class:`~groupcoord.storage.segment.Segment`."""
         return self._aborted
 
     # ------------------------------------------------------------ writing
 
     def has_room(self, size_bytes: int) -> bool:
-        """See :class:`~groupcoord.topic_logs.segments.Segment`."""
+        """See :class:`~groupcoord.storage.segment.Segment`."""
         if not self._positions:
             return True
         return self.size_bytes + size_bytes <= SEGMENT_BYTES and len(self._positions) < SEGMENT_BATCHES
@@ -76,7 +76,7 @@ class MemorySegment(Segment):
     def append(
         self, pieces: Pieces, size_bytes: int, next_offset: int, max_timestamp_ms: int, *, is_marker: bool = False
     ) -> None:
-        """See :class:`~groupcoord.topic_logs.segments.Segment`."""
+        """See :class:`~groupcoord.storage.segment.Segment`."""
         self._add(pieces, size_bytes, self.next_offset, next_offset, max_timestamp_ms, is_marker=is_marker)
 
     def add(self, data: bytes, base_offset: int, next_offset: int, max_timestamp_ms: int) -> None:
@@ -121,7 +121,7 @@ class MemorySegment(Segment):
         self._buffer = buffer
 
     def add_aborted(self, transaction: AbortedTransaction) -> None:
-        """See :class:`~groupcoord.topic_logs.segments.Segment`."""
+        """See :class:`~groupcoord.storage.segment.Segment`."""
         self._aborted.append(transaction)
 
     def release(self) -> None:
@@ -131,7 +131,7 @@ class MemorySegment(Segment):
     # ------------------------------------------------------------ reading
 
     def place_of(self, offset: int, ahead_bytes: int = 0) -> Place | None:
-        """See :class:`~groupcoord.topic_logs.segments.Segment`."""
+        """See :class:`~groupcoord.storage.segment.Segment`."""
         if offset >= self.next_offset:
             return None
         number = max(bisect_right(self._base_offsets, offset) - 1, 0)
@@ -148,17 +148,17 @@ class MemorySegment(Segment):
         return self._positions[number + 1] if number + 1 < len(self._positions) else self.size_bytes
 
     def end_before(self, offset: int) -> int:
-        """See :class:`~groupcoord.topic_logs.segments.Segment`."""
+        """See :class:`~groupcoord.storage.segment.Segment`."""
         number = bisect_left(self._base_offsets, offset)
         return self._positions[number] if number < len(self._positions) else self.size_bytes
 
     def first_offset_at(self, position: int) -> int:
-        """See :class:`~groupcoord.topic_logs.segments.Segment`."""
+        """See :class:`~groupcoord.storage.segment.Segment`."""
         number = bisect_left(self._positions, position)
         return self._base_offsets[number] if number < len(self._base_offsets) else self.next_offset
 
     def view(self, position: int, end_position: int) -> memoryview:
-        """See :class:`~groupcoord.topic_logs.segments.Segment`."""
+        """See :class:`~groupcoord.storage.segment.Segment`."""
         return memoryview(self._buffer)[position:end_position]
 
     def batches(self) -> Iterator[Batch]:
@@ -171,11 +171,11 @@ class MemorySegment(Segment):
         return len(self._positions)
 
     def first_batch_ms(self) -> int:
-        """See :class:`~groupcoord.topic_logs.segments.Segment`."""
+        """See :class:`~groupcoord.storage.segment.Segment`."""
         return self._max_timestamps_ms[0] if self._max_timestamps_ms else NO_TIMESTAMP
 
     def batches_since(self, timestamp_ms: int, offset: int) -> Iterator[memoryview]:
-        """See :class:`~groupcoord.topic_logs.segments.Segment`."""
+        """See :class:`~groupcoord.storage.segment.Segment`."""
         for number in range(max(bisect_right(self._base_offsets, offset) - 1, 0), len(self._positions)):
             if self._max_timestamps_ms[number] >= timestamp_ms:
                 yield self.view(self._positions[number], self._end_of(number))

@@ -18,15 +18,15 @@ from groupcoord.storage.log_directory import (
     write_leader_epochs,
     write_partition_metadata,
 )
-from groupcoord.storage.swapping import INDEX_SUFFIXES, finish_swaps
-from groupcoord.topic_logs.producer_snapshots import (
+from groupcoord.storage.producer_snapshots import (
     BadSnapshotError,
     list_snapshots,
     read_snapshot,
     snapshot_path,
     write_snapshot,
 )
-from groupcoord.topic_logs.producer_states import ProducerStates
+from groupcoord.storage.producer_states import ProducerStates
+from groupcoord.storage.swapping import INDEX_SUFFIXES, finish_swaps
 
 SNAPSHOTS_KEPT = 2
 """The newest is read; another one may be, if that should be broken."""

@@ -21,10 +21,10 @@ from groupcoord.storage.log_directory import (
     read_topic_id,
     write_offset_checkpoint,
 )
-from groupcoord.topic_logs.open_files import OpenFiles
+from groupcoord.storage.open_files import OpenFiles
 
 if TYPE_CHECKING:
-    from groupcoord.topic_logs.log_folder import LogFolder
+    from groupcoord.storage.log_folder import LogFolder
 
 OWN_CLEAN_SHUTDOWN_FILE = ".groupcoord_cleanshutdown"
 """Not Kafka's own: that would promise a broker more files than are written here."""
@@ -76,7 +76,7 @@ class DataDirectory:
 
     def folder(self, topic: str, topic_id: UUID, partition_index: int) -> LogFolder:
         """Return the folder of a partition, which need not exist."""
-        from groupcoord.topic_logs.log_folder import LogFolder
+        from groupcoord.storage.log_folder import LogFolder
 
         return LogFolder(self.path / f"{topic}-{partition_index}", topic_id)
 

@@ -16,15 +16,15 @@ from groupcoord.records.batches import Batch
 from groupcoord.storage.cleaned_transactions import AbortedTransaction, LastRecord
 from groupcoord.storage.compaction import CompactionSettings, Extent, Outlook, Rewrite, dirty_part
 from groupcoord.storage.errors import FailedLogError, RefusedBatchError
+from groupcoord.storage.file_segment import FileSegment
 from groupcoord.storage.log_directory import segment_path
+from groupcoord.storage.log_settings import TopicLogSettings
+from groupcoord.storage.memory_segment import SEGMENT_BATCHES, SEGMENT_BYTES, MemorySegment
+from groupcoord.storage.partition_log import PartitionLog
+from groupcoord.storage.segment import Segment
+from groupcoord.storage.segment_log import SegmentLog
 from groupcoord.storage.segment_rewrite import InterruptedSwapError, SegmentRewrite, Work, sync
 from groupcoord.storage.segments import COMPACTION_CHUNK_BYTES, read_batches
-from groupcoord.topic_logs.disk_log import DiskLog
-from groupcoord.topic_logs.file_segment import FileSegment
-from groupcoord.topic_logs.memory_segment import SEGMENT_BATCHES, SEGMENT_BYTES, MemorySegment
-from groupcoord.topic_logs.partition_log import PartitionLog
-from groupcoord.topic_logs.segments import Segment
-from groupcoord.topic_logs.settings import TopicLogSettings
 
 
 def compactable(log: PartitionLog, settings: TopicLogSettings, *, keeps_sequences: bool = True) -> TopicLog:
@@ -35,7 +35,7 @@ def compactable(log: PartitionLog, settings: TopicLogSettings, *, keeps_sequence
         settings: of its topic.
         keeps_sequences: what each producer sent last stays, as a batch without records, so that sequences go on.
     """
-    found = FileLog(log, settings) if isinstance(log, DiskLog) else MemoryLog(log, settings)
+    found = FileLog(log, settings) if isinstance(log, SegmentLog) else MemoryLog(log, settings)
     found.keeps_sequences = keeps_sequences
     return found
 
@@ -69,7 +69,7 @@ class TopicLog(ABC):
         self._rewrite: Rewrite | None = None
 
     def give_up(self) -> None:
-        """See :class:`~groupcoord.topic_logs.partition_log.Compaction`."""
+        """See :class:`~groupcoord.storage.partition_log.Compaction`."""
         self.is_given_up = True
         if self._rewrite is not None:
             self._rewrite.close()
@@ -230,9 +230,9 @@ class _MemoryRewrite:
 class FileLog(TopicLog):
     """A log in segment files."""
 
-    _log: DiskLog
+    _log: SegmentLog
 
-    def __init__(self, log: DiskLog, settings: TopicLogSettings) -> None:
+    def __init__(self, log: SegmentLog, settings: TopicLogSettings) -> None:
         super().__init__(log, settings, segment_bytes=settings.segment_bytes)
 
     def batches(self, base_offset: int) -> Iterator[Batch]:
@@ -255,7 +255,7 @@ class FileLog(TopicLog):
 
 
 class _FileRewrite:
-    def __init__(self, log: DiskLog, old: Sequence[Segment]) -> None:
+    def __init__(self, log: SegmentLog, old: Sequence[Segment]) -> None:
         self._log = log
         self._old = old
         group = [segment.base_offset for segment in old]

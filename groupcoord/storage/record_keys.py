@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from groupcoord.errors import ErrorCode
 from groupcoord.records.batches import Batch, read_varint
+from groupcoord.storage.batch_records import DECOMPRESSED_BYTES_MAX, UNREADABLE, record_heads
 from groupcoord.storage.errors import RefusedBatchError
-from groupcoord.topic_logs.batch_records import DECOMPRESSED_BYTES_MAX, UNREADABLE, record_heads
 
 
 def check_keys(batch: Batch) -> None:

@@ -17,14 +17,14 @@ from groupcoord.records.batches import TRANSACTIONAL, Batch, encode_batch
 from groupcoord.records.codec import decode_control, encode_record
 from groupcoord.storage.cleaned_transactions import AbortedTransaction
 from groupcoord.storage.errors import FailedLogError, RefusedBatchError, TopicLogError
-from groupcoord.topic_logs.leader_epochs import EpochEnd, LeaderEpochs
-from groupcoord.topic_logs.log_memory import LogMemory
-from groupcoord.topic_logs.memory_segment import MemorySegment
-from groupcoord.topic_logs.produced_batch import ProducedBatch, check_produced, placed
-from groupcoord.topic_logs.producer_states import ProducerStates
-from groupcoord.topic_logs.record_times import first_since
-from groupcoord.topic_logs.segments import INDEX_INTERVAL_BYTES, Pieces, Place, Segment
-from groupcoord.topic_logs.settings import DEFAULT_SETTINGS, TopicLogSettings
+from groupcoord.storage.leader_epochs import EpochEnd, LeaderEpochs
+from groupcoord.storage.log_memory import LogMemory
+from groupcoord.storage.log_settings import DEFAULT_SETTINGS, TopicLogSettings
+from groupcoord.storage.memory_segment import MemorySegment
+from groupcoord.storage.produced_batch import ProducedBatch, check_produced, placed
+from groupcoord.storage.producer_states import ProducerStates
+from groupcoord.storage.record_times import first_since
+from groupcoord.storage.segment import INDEX_INTERVAL_BYTES, Pieces, Place, Segment
 
 Watcher = Callable[["PartitionLog"], None]
 """Is told that a log has grown, or that its last stable offset has, or that it is gone."""

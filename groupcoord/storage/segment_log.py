@@ -28,17 +28,17 @@ from groupcoord.storage.errors import (
     TopicLogError,
     UnwrittenBatchError,
 )
+from groupcoord.storage.file_segment import FileSegment, Room
+from groupcoord.storage.leader_epochs import LeaderEpochs
 from groupcoord.storage.log_directory import segment_path, sync_path
+from groupcoord.storage.log_folder import LogFolder
+from groupcoord.storage.log_memory import LogMemory
+from groupcoord.storage.log_settings import LEADER_EPOCH, NO_LEADER_EPOCH, TopicLogSettings
 from groupcoord.storage.lost_segments import find_loss, find_loss_behind
+from groupcoord.storage.open_files import OpenFiles
+from groupcoord.storage.partition_log import ATTRIBUTES_POSITION, PartitionLog, Write, replay
+from groupcoord.storage.segment import Segment
 from groupcoord.storage.segments import OFFSETS_END, read_batches, recover_log
-from groupcoord.topic_logs.file_segment import FileSegment, Room
-from groupcoord.topic_logs.leader_epochs import LeaderEpochs
-from groupcoord.topic_logs.log_folder import LogFolder
-from groupcoord.topic_logs.log_memory import LogMemory
-from groupcoord.topic_logs.open_files import OpenFiles
-from groupcoord.topic_logs.partition_log import ATTRIBUTES_POSITION, PartitionLog, Write, replay
-from groupcoord.topic_logs.segments import Segment
-from groupcoord.topic_logs.settings import LEADER_EPOCH, NO_LEADER_EPOCH, TopicLogSettings
 
 CHECK_INTERVAL_MS = 100
 """How often appends look whether the file is still there: a look costs as much as a ``write``."""
@@ -59,11 +59,11 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _watched(method: Callable[Concatenate[DiskLog, P], T]) -> Callable[Concatenate[DiskLog, P], T]:
+def _watched(method: Callable[Concatenate[SegmentLog, P], T]) -> Callable[Concatenate[SegmentLog, P], T]:
     """Return a method that refuses a log that has failed, and lets it fail where the files can't be used."""
 
     @wraps(method)
-    def watched(log: DiskLog, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def watched(log: SegmentLog, /, *args: P.args, **kwargs: P.kwargs) -> T:
         if log.failure is not None:
             raise log.failure
         try:
@@ -75,7 +75,7 @@ def _watched(method: Callable[Concatenate[DiskLog, P], T]) -> Callable[Concatena
     return watched
 
 
-class DiskLog(PartitionLog):
+class SegmentLog(PartitionLog):
     """One partition's batches in files, and its producers. Nothing is read before it is opened.
 
     Args:
@@ -305,7 +305,7 @@ class DiskLog(PartitionLog):
     # ------------------------------------------------------------ writing
 
     def append_encoded(self, data: bytes, record_count: int, now_ms: int, settings: TopicLogSettings) -> int:
-        """See :class:`~groupcoord.topic_logs.partition_log.PartitionLog`.
+        """See :class:`~groupcoord.storage.partition_log.PartitionLog`.
 
         By hand where nothing but the batch is to be written, since each commit comes by here: it costs half.
         """
@@ -375,7 +375,7 @@ class DiskLog(PartitionLog):
         self._save_epochs()
 
     def begin_epoch(self, leader_epoch: int) -> None:
-        """See :class:`~groupcoord.topic_logs.partition_log.PartitionLog`; that is noted on disk."""
+        """See :class:`~groupcoord.storage.partition_log.PartitionLog`; that is noted on disk."""
         super().begin_epoch(leader_epoch)
         if self.failure is None and self.epochs.entries != self._saved_epochs:
             self._has_written, self._room = False, None  # if it can't be noted now, the next batch tries again
@@ -411,7 +411,7 @@ class DiskLog(PartitionLog):
             raise _lost(loss)
 
     def check(self) -> None:
-        """See :class:`~groupcoord.topic_logs.partition_log.PartitionLog`."""
+        """See :class:`~groupcoord.storage.partition_log.PartitionLog`."""
         loss = find_loss(self.folder.path, self._bases, self._active_bytes, self._descriptor)
         if loss is not None and self.failure is None:
             self._trouble(_lost(loss))
@@ -428,7 +428,7 @@ class DiskLog(PartitionLog):
     # ------------------------------------------------------------ flushing
 
     def flush_due(self, settings: TopicLogSettings, now_ms: int) -> int | None:
-        """See :class:`~groupcoord.topic_logs.partition_log.PartitionLog`."""
+        """See :class:`~groupcoord.storage.partition_log.PartitionLog`."""
         if not self._unflushed_records or settings.flush_ms == INT64_MAX:
             return None
         due_ms = self._unflushed_since_ms + settings.flush_ms

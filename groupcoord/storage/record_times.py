@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from groupcoord.errors import ErrorCode
 from groupcoord.records.batches import LOG_APPEND_TIME, Batch
+from groupcoord.storage.batch_records import DECOMPRESSED_BYTES_MAX, UNREADABLE, record_heads
 from groupcoord.storage.errors import RefusedBatchError
-from groupcoord.topic_logs.batch_records import DECOMPRESSED_BYTES_MAX, UNREADABLE, record_heads
 
 
 def first_since(data: memoryview, timestamp_ms: int, offset: int) -> tuple[int, int] | None:

@@ -25,9 +25,9 @@ from groupcoord.records.batches import (
 )
 from groupcoord.records.compression import Compression
 from groupcoord.storage.errors import RefusedBatchError
-from groupcoord.topic_logs.record_keys import check_keys
-from groupcoord.topic_logs.segments import Pieces
-from groupcoord.topic_logs.settings import TopicLogSettings
+from groupcoord.storage.log_settings import TopicLogSettings
+from groupcoord.storage.record_keys import check_keys
+from groupcoord.storage.segment import Pieces
 
 SEQUENCE_END = 2**31
 """Sequences go on with 0 here."""
