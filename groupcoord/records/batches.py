@@ -15,7 +15,7 @@ from struct import error as StructError  # noqa: N812
 from crc32c import crc32c
 
 from groupcoord.errors import GroupcoordError
-from groupcoord.records.compression import Compression, DecompressionError, decompress
+from groupcoord.records.compression import Compression, DecompressionError, decompressed_parts
 from groupcoord.records.legacy import MESSAGE_BYTES_MIN, Message, message_crcs, read_wrapped
 from groupcoord.records.primitives import MalformedError
 
@@ -25,6 +25,9 @@ BATCH_HEADER_BYTES = 61
 BATCH_BYTES_MAX = 268_435_456
 DECOMPRESSED_BYTES_MAX = 104_857_600
 MAGIC_V2 = 2
+
+RECORD_BYTES_MIN = 7
+"""A record of format v2 with neither key nor value nor headers: seven fields of a byte."""
 
 LOG_OVERHEAD_BYTES = 12  # base offset and batch length, which the length does not count
 _LENGTH_MIN = BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES
@@ -324,11 +327,15 @@ class Batch:
             CorruptBatchError: the codec is unknown.
             DecompressionError: they can't be decompressed, or it gets too much.
         """
+        return b"".join(self.payload_parts(decompressed_bytes_max))
+
+    def payload_parts(self, decompressed_bytes_max: int) -> Iterator[bytes]:
+        """Yield the bytes of the records, decompressed bit by bit; raises as :meth:`payload` does."""
         start = self._start + BATCH_HEADER_BYTES
         payload = bytes(self._buffer[start : self._start + self.size_bytes])
         if self.attributes & CODEC_MASK:
-            return decompress(self.compression, payload, decompressed_bytes_max)
-        return payload
+            return decompressed_parts(self.compression, payload, decompressed_bytes_max)
+        return iter((payload,))
 
     def records(self, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Iterator[BatchRecord]:
         """Return ``(offset, timestamp_ms, key, value)`` of each record, in order.
@@ -545,7 +552,7 @@ def _sized(payload: bytes, position: int) -> tuple[bytes | None, int]:
     return payload[position:end], end
 
 
-def read_varint(payload: bytes, position: int) -> tuple[int, int]:
+def read_varint(payload: bytes | memoryview, position: int) -> tuple[int, int]:
     """Return a zig-zag varint of at most ten bytes, and the position after it.
 
     Raises:
@@ -556,7 +563,7 @@ def read_varint(payload: bytes, position: int) -> tuple[int, int]:
     return (raw >> 1) ^ -(raw & 1), position
 
 
-def _unsigned(payload: bytes, position: int) -> tuple[int, int]:
+def _unsigned(payload: bytes | memoryview, position: int) -> tuple[int, int]:
     """Return a varint of at most ten bytes, before zig-zag decoding, and the position after it."""
     value = 0
     for shift in range(0, 70, 7):

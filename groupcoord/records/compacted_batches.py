@@ -25,7 +25,7 @@ from groupcoord.records.batches import (
     sized,
     varint,
 )
-from groupcoord.records.compression import DecompressionError, compress
+from groupcoord.records.compression import compress
 
 _NO_HEADERS = b"\x00"
 NO_TIMESTAMP = -1
@@ -49,11 +49,15 @@ class RawRecord(NamedTuple):
     body: bytes
 
 
-def raw_records(batch: Batch, *, decompressed_bytes_max: int) -> Iterator[RawRecord]:
+def raw_records(batch: Batch, payload: bytes) -> Iterator[RawRecord]:
     """Yield the records of a batch.
 
+    Args:
+        batch: the batch.
+        payload: the bytes of its records, decompressed; one of message format v0 or v1 needs none.
+
     Raises:
-        CorruptBatchError: they don't fit the header or their own lengths, or decompress to too much.
+        CorruptBatchError: they don't fit the header or their own lengths.
     """
     if batch.magic != MAGIC_V2:
         for offset, timestamp_ms, key, value in batch.records():
@@ -62,8 +66,8 @@ def raw_records(batch: Batch, *, decompressed_bytes_max: int) -> Iterator[RawRec
             yield RawRecord(offset - batch.base_offset, delta_ms, key, value is not None, body)
         return
     try:
-        yield from _read(batch.payload(decompressed_bytes_max), batch.record_count)
-    except (DecompressionError, BadRecordError) as error:
+        yield from _read(payload, batch.record_count)
+    except BadRecordError as error:
         raise CorruptBatchError(batch.position, str(error)) from None
     except IndexError:
         raise CorruptBatchError(batch.position, "its records end early") from None

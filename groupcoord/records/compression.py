@@ -7,7 +7,7 @@ Kafka does); lz4 and zstd in their standard frame formats.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from struct import Struct
 
@@ -20,6 +20,8 @@ _XERIAL_HEADER_BYTES = 16
 _XERIAL_VERSIONS = b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _SNAPPY_BLOCK_BYTES = 32_768
 _GZIP_WINDOW_BITS = 31
+_GZIP_MAGIC = b"\x1f\x8b"
+_GZIP_INPUT_BYTES_MIN, _GZIP_INPUT_BYTES_MAX = 4_096, 65_536
 _FIRST_OUTPUT_BYTES = 65_536
 
 _unpack_int32_from = Struct(">i").unpack_from
@@ -36,6 +38,13 @@ _LZ4_NOT_COMPRESSED = 0x8000_0000
 _LZ4_END = bytes(4)
 _XXH32_PRIMES = (2_654_435_761, 2_246_822_519, 3_266_489_917, 668_265_263, 374_761_393)
 _UINT32 = 0xFFFF_FFFF
+
+
+PART_BYTES_MAX = 1_048_576
+"""So much is decompressed at a time."""
+
+GZIP_EMPTY_MEMBERS_MAX = 10_000
+"""So many members of a gzip file may hold nothing. Kafka 4.4 reads 8,000 of them, and fails at 12,000."""
 
 
 class Compression(IntEnum):
@@ -58,8 +67,18 @@ def decompress(codec: Compression, data: bytes, bytes_max: int) -> bytes:
     Raises:
         DecompressionError: the bytes are not of this codec, end early, or hold more than ``bytes_max`` bytes.
     """
-    if codec is Compression.NONE:
-        return data
+    return data if codec is Compression.NONE else b"".join(decompressed_parts(codec, data, bytes_max))
+
+
+def decompressed_parts(codec: Compression, data: bytes, bytes_max: int) -> Iterator[bytes]:
+    """Yield what compressed ``data`` holds bit by bit, for those who have other things to do in between.
+
+    Between two parts, of which any may be empty, there is little work: what comes out is at most ``PART_BYTES_MAX`` of
+    gzip, a block of snappy; lz4 and zstd, which are quick, give all in one.
+
+    Raises:
+        DecompressionError: as :func:`decompress`.
+    """
     return _DECOMPRESSORS[codec](data, bytes_max)
 
 
@@ -99,33 +118,46 @@ def _too_large(bytes_max: int) -> DecompressionError:
     return DecompressionError(f"decompressed records exceed {bytes_max} bytes")
 
 
-def _gunzip(data: bytes, bytes_max: int) -> bytes:
-    parts: list[bytes] = []
-    left = bytes_max
-    while data:
-        stream = zlib.decompressobj(_GZIP_WINDOW_BITS)
-        try:
-            # A limit of 0 would mean "no limit", hence the extra byte.
-            part = stream.decompress(data, left + 1)
-        except zlib.error as error:
-            raise DecompressionError(f"gzip: {error}") from None
-        left -= len(part)
-        if left < 0:
-            raise _too_large(bytes_max)
-        if not stream.eof:
-            raise DecompressionError("gzip: the data ends early")
-        parts.append(part)
-        data = stream.unused_data
-    return b"".join(parts)
+def _gunzip(data: bytes, bytes_max: int) -> Iterator[bytes]:
+    """Yield what the members of a gzip file hold. As in Java, what comes behind them and is none counts for nothing."""
+    view = memoryview(data)
+    position, left, empty_count = 0, bytes_max, 0
+    while not position or data.startswith(_GZIP_MAGIC, position):
+        member, input_bytes, is_empty = zlib.decompressobj(_GZIP_WINDOW_BITS), _GZIP_INPUT_BYTES_MIN, True
+        while not member.eof:
+            # What a member leaves is copied, hence small slices until it shows that it is long.
+            piece: bytes | memoryview = member.unconsumed_tail
+            if not piece:
+                piece = view[position : position + input_bytes]
+                position += len(piece)
+                input_bytes = min(2 * input_bytes, _GZIP_INPUT_BYTES_MAX)
+            try:
+                part = member.decompress(piece, min(left + 1, PART_BYTES_MAX))  # a limit of 0 would mean "no limit"
+            except zlib.error as error:
+                raise DecompressionError(f"gzip: {error}") from None
+            if not part and not piece:
+                raise DecompressionError("gzip: the data ends early")
+            left -= len(part)
+            if left < 0:
+                raise _too_large(bytes_max)
+            is_empty = is_empty and not part
+            yield part
+        position -= len(member.unused_data)
+        empty_count += is_empty
+        if empty_count > GZIP_EMPTY_MEMBERS_MAX:
+            raise DecompressionError(f"gzip: more than {GZIP_EMPTY_MEMBERS_MAX} members hold nothing")
 
 
-def _unsnappy(data: bytes, bytes_max: int) -> bytes:
-    if data[:8] != _XERIAL_MAGIC:
-        return _unsnappy_block(data, bytes_max)
-    parts: list[bytes] = []
+def _unsnappy(data: bytes, bytes_max: int) -> Iterator[bytes]:
+    if not data.startswith(_XERIAL_MAGIC):
+        yield _unsnappy_block(data, bytes_max)
+        return
     left = bytes_max
-    position = _XERIAL_HEADER_BYTES
+    position = 0
     while position < len(data):
+        if data.startswith(_XERIAL_MAGIC, position):  # such streams may be put together
+            position += _XERIAL_HEADER_BYTES
+            continue
         if position + 4 > len(data):
             raise DecompressionError("snappy: the data ends early")
         (size,) = _unpack_int32_from(data, position)
@@ -134,9 +166,8 @@ def _unsnappy(data: bytes, bytes_max: int) -> bytes:
             raise DecompressionError(f"snappy: a block of {size} bytes, {len(data) - position} left")
         part = _unsnappy_block(data[position : position + size], left)
         left -= len(part)
-        parts.append(part)
+        yield part
         position += size
-    return b"".join(parts)
 
 
 def _unsnappy_block(block: bytes, bytes_max: int) -> bytes:
@@ -148,12 +179,12 @@ def _unsnappy_block(block: bytes, bytes_max: int) -> bytes:
         raise DecompressionError(str(error)) from None
 
 
-def _unlz4(data: bytes, bytes_max: int) -> bytes:
-    return _decompress_growing(cramjam.lz4.decompress_into, data, bytes_max)
+def _unlz4(data: bytes, bytes_max: int) -> Iterator[bytes]:
+    yield _decompress_growing(cramjam.lz4.decompress_into, data, bytes_max)
 
 
-def _unzstd(data: bytes, bytes_max: int) -> bytes:
-    return _decompress_growing(cramjam.zstd.decompress_into, data, bytes_max)
+def _unzstd(data: bytes, bytes_max: int) -> Iterator[bytes]:
+    yield _decompress_growing(cramjam.zstd.decompress_into, data, bytes_max)
 
 
 def _decompress_growing(decompress_into: Callable[[bytes, bytearray], int], data: bytes, bytes_max: int) -> bytes:
@@ -171,7 +202,7 @@ def _decompress_growing(decompress_into: Callable[[bytes, bytearray], int], data
         capacity *= 8
 
 
-_DECOMPRESSORS: dict[Compression, Callable[[bytes, int], bytes]] = {
+_DECOMPRESSORS: dict[Compression, Callable[[bytes, int], Iterator[bytes]]] = {
     Compression.GZIP: _gunzip,
     Compression.SNAPPY: _unsnappy,
     Compression.LZ4: _unlz4,

@@ -18,6 +18,7 @@ from groupcoord.records.batches import (
     LOG_OVERHEAD_BYTES,
     MAGIC_POSITION,
     MAGIC_V2,
+    RECORD_BYTES_MIN,
     Batch,
     BatchRecord,
     InvalidBatchError,
@@ -40,7 +41,6 @@ _LENGTH_POSITION = 8
 _ATTRIBUTES_POSITION = 21
 _COUNT_POSITION = 57
 _ENTRY_BYTES_MIN = LOG_OVERHEAD_BYTES + MESSAGE_BYTES_MIN
-_RECORD_BYTES_MIN = 7
 _V0_KEY_POSITION, _V1_KEY_POSITION = 18, 26
 _LEGACY_CRC_POSITION, _LEGACY_COVERED_POSITION = 12, 16
 _CRC_POSITION, _COVERED_POSITION = 17, 21
@@ -237,4 +237,4 @@ def _may_be_batch(header: bytes, size: int) -> bool:
     (record_count,) = _int32.unpack_from(header, _COUNT_POSITION)
     if attributes & ~_KNOWN_ATTRIBUTES or not -1 <= record_count - 1 <= last_offset_delta:
         return False
-    return bool(attributes & CODEC_MASK) or record_count * _RECORD_BYTES_MIN <= size - BATCH_HEADER_BYTES
+    return bool(attributes & CODEC_MASK) or record_count * RECORD_BYTES_MIN <= size - BATCH_HEADER_BYTES

@@ -1,19 +1,48 @@
-"""What stands before the key of each record in a batch: what looks into batches goes by."""
+"""Looking into batches: what stands before the key of each record, and whether records are there at all.
+
+What a producer claims is held against the bytes that there are before anything is counted or looped over.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from groupcoord.records.batches import BadRecordError, CorruptBatchError, read_varint
+from groupcoord.records.batches import (
+    BATCH_HEADER_BYTES,
+    RECORD_BYTES_MIN,
+    BadRecordError,
+    Batch,
+    CorruptBatchError,
+    read_varint,
+)
 from groupcoord.records.compression import DecompressionError
-from groupcoord.wire.pacing import paced
+from groupcoord.wire.pacing import paced, rest
 
 DECOMPRESSED_BYTES_MAX = 33_554_432
 """A batch that decompresses to more is not looked into: that would take too long."""
 
 UNREADABLE = (CorruptBatchError, DecompressionError, BadRecordError, IndexError)
 """What is raised where a producer has put into a batch what are no records."""
+
+PORTION_RECORDS = 1_000
+"""So many records are passed over without a pause."""
+
+_SIZE_MIN = RECORD_BYTES_MIN - 1
+_INT32_BYTES_MAX = 5
+_NOWHERE = -(2**40)
+"""Added to a position, it gives one that no data have."""
+_ONE_BYTE_STEPS = tuple(
+    1 + (byte >> 1) if byte < 0x80 and not byte & 1 and byte >> 1 >= _SIZE_MIN else 0 for byte in range(256)
+)
+"""By the first byte of a record, how long the record is; 0 if its size has more bytes, or can't be."""
+_FIRST_STEPS = tuple(2 + (byte & 0x7F) // 2 if byte >= 0x80 and not byte & 1 else _NOWHERE for byte in range(256))
+_SECOND_STEPS = tuple(byte << 6 if byte < 0x80 else _NOWHERE for byte in range(256))
+"""What the two bytes of a size add to the length of the record; far below 0 if it has more, or can't be."""
+
+
+class LongSizeError(BadRecordError):
+    """The size of a record has more bytes than Kafka reads, which answers that with another error than all others."""
 
 
 class RecordHead(NamedTuple):
@@ -23,11 +52,26 @@ class RecordHead(NamedTuple):
         timestamp_delta_ms: its time, from the batch's base timestamp on.
         offset_delta: its offset, from the batch's base offset on.
         key_position: where the length of its key stands.
+        end: where it ends.
     """
 
     timestamp_delta_ms: int
     offset_delta: int
     key_position: int
+    end: int
+
+
+def read_payload(batch: Batch) -> bytes:
+    """Return the bytes of the records of a batch; work that is done in portions may pause while they are decompressed.
+
+    Raises:
+        CorruptBatchError, DecompressionError: it can't be decompressed, or to more than ``DECOMPRESSED_BYTES_MAX``.
+    """
+    parts = []
+    for part in batch.payload_parts(DECOMPRESSED_BYTES_MAX):
+        parts.append(part)
+        rest()
+    return b"".join(parts)
 
 
 def record_heads(payload: bytes, record_count: int) -> Iterator[RecordHead]:
@@ -40,10 +84,90 @@ def record_heads(payload: bytes, record_count: int) -> Iterator[RecordHead]:
     Raises:
         BadRecordError, IndexError: there are no records where they should be.
     """
-    position = 0
+    position, size_bytes = 0, len(payload)
+    _check_count(record_count, size_bytes)
     for _ in paced(range(record_count)):
-        size, position = read_varint(payload, position)
-        timestamp_delta_ms, behind = read_varint(payload, position + 1)  # behind the record's attributes
+        size, start = read_varint(payload, position)
+        position = start + size
+        if size < _SIZE_MIN or position > size_bytes:
+            raise BadRecordError(f"a record of {size} bytes, {size_bytes - start} left")
+        timestamp_delta_ms, behind = read_varint(payload, start + 1)  # behind the record's attributes
         offset_delta, behind = read_varint(payload, behind)
-        yield RecordHead(timestamp_delta_ms, offset_delta, behind)
-        position += size
+        yield RecordHead(timestamp_delta_ms, offset_delta, behind, position)
+
+
+def check_sizes(data: bytes | memoryview, record_count: int) -> None:
+    """Check that the records of a batch, by their sizes, are as many as it says and end where it ends.
+
+    That they are what their sizes say isn't looked at.
+
+    Args:
+        data: a whole batch, not compressed.
+        record_count: how many records its header says there are.
+
+    Raises:
+        BadRecordError: they don't.
+    """
+    size_bytes = len(data)
+    _check_count(record_count, size_bytes - BATCH_HEADER_BYTES)
+    try:
+        if _end_of_records(data, record_count, _usual_end) == size_bytes:
+            return
+    except IndexError:
+        pass  # so does a size that is no usual one end
+    try:
+        end = _end_of_records(data, record_count, _any_end)
+    except IndexError:
+        raise BadRecordError(f"there are no {record_count} records in {size_bytes} bytes") from None
+    if end != size_bytes:
+        raise BadRecordError(f"{record_count} records end at {end}, and the batch at {size_bytes}")
+
+
+def _end_of_records(
+    data: bytes | memoryview, record_count: int, end_of: Callable[[bytes | memoryview, int, int], int]
+) -> int:
+    """Return where records end, passing over them in portions."""
+    position = BATCH_HEADER_BYTES
+    while record_count > PORTION_RECORDS:
+        position = end_of(data, position, PORTION_RECORDS)
+        record_count -= PORTION_RECORDS
+        rest()
+    return end_of(data, position, record_count)
+
+
+def _usual_end(data: bytes | memoryview, position: int, record_count: int) -> int:
+    """Return where records end whose sizes have one or two bytes: the hottest loop of a Produce.
+
+    Raises:
+        IndexError: they end behind the data, or have other sizes.
+    """
+    steps, first_steps, second_steps = _ONE_BYTE_STEPS, _FIRST_STEPS, _SECOND_STEPS
+    for _ in range(record_count):
+        first = data[position]
+        position += steps[first] or first_steps[first] + second_steps[data[position + 1]]
+    return position
+
+
+def _any_end(data: bytes | memoryview, position: int, record_count: int) -> int:
+    """Return where records end.
+
+    Raises:
+        IndexError: they end behind the data.
+        BadRecordError: their sizes can't be.
+    """
+    for _ in range(record_count):
+        behind = position + 1
+        while data[behind - 1] > 0x7F:
+            behind += 1
+            if behind - position > _INT32_BYTES_MAX:
+                raise LongSizeError(f"the size of a record has more than {_INT32_BYTES_MAX} bytes")
+        size, _ = read_varint(data, position)
+        if size < _SIZE_MIN:
+            raise BadRecordError(f"a record of {size} bytes")
+        position = behind + size
+    return position
+
+
+def _check_count(record_count: int, size_bytes: int) -> None:
+    if record_count * RECORD_BYTES_MIN > size_bytes:
+        raise BadRecordError(f"there are no {record_count} records in {size_bytes} bytes")

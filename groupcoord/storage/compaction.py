@@ -19,8 +19,9 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
-from groupcoord.records.batches import Batch, CorruptBatchError
+from groupcoord.records.batches import MAGIC_V2, Batch, CorruptBatchError
 from groupcoord.records.compacted_batches import RawRecord, delete_horizon_ms, emptied, raw_records, rewritten
+from groupcoord.records.compression import DecompressionError
 from groupcoord.storage.cleaned_transactions import AbortedTransaction, CleanedTransactions, LastRecord
 from groupcoord.storage.segment_rewrite import Work
 
@@ -29,7 +30,11 @@ KEY_OVERHEAD_BYTES = 200
 OFFSET_RANGE_MAX = 2**31 - 1
 PORTION_RECORDS = 500
 """After so many records of a batch a pass may pause."""
-DECOMPRESSED_BYTES_MAX = 104_857_600
+DECOMPRESSED_BYTES_MAX = 33_554_432
+BATCH_RECORDS_MAX = 500_000
+"""A batch that is larger, decompressed, or has more records stays as it is: what stays of one is held in memory."""
+RECORD_BYTES = 1_000
+"""So many bytes take about as long to decompress as a record to be looked at."""
 
 
 class CompactionSettings(NamedTuple):
@@ -189,7 +194,7 @@ class CompactionPass:
         """Remember the last offset of each key of a batch; return how many bytes more are used for that."""
         last_offsets, used_bytes = self._last_offsets, 0
         with suppress(CorruptBatchError):  # a producer's batch is taken as it comes, whatever is in it
-            for number, record in enumerate(_records_of(batch), 1):
+            for number, record in enumerate((yield from _records_of(batch)), 1):
                 offset, key = batch.base_offset + record.offset_delta, record.key
                 if key is not None and offset >= self.first_dirty:
                     if key not in last_offsets:
@@ -245,7 +250,7 @@ class CompactionPass:
         gets_horizon = False
         try:
             if batch.is_control:
-                kept = [] if is_dropped and is_past_horizon else list(_records_of(batch))
+                kept = [] if is_dropped and is_past_horizon else list((yield from _records_of(batch)))
                 gets_horizon = is_dropped
             elif not is_dropped:
                 kept = yield from self._last_of_keys(batch, is_past_horizon=is_past_horizon)
@@ -261,7 +266,7 @@ class CompactionPass:
     def _last_of_keys(self, batch: Batch, *, is_past_horizon: bool) -> Generator[int, None, list[RawRecord]]:
         """Return the records that no later one of the same key has replaced; records without a key go."""
         kept = []
-        for number, record in enumerate(_records_of(batch), 1):
+        for number, record in enumerate((yield from _records_of(batch)), 1):
             offset = batch.base_offset + record.offset_delta
             if offset >= self._end or (
                 record.key is not None
@@ -294,5 +299,21 @@ def dirty_part(extents: Sequence[Extent], first_dirty: int, limit: int) -> float
     return dirty_bytes / (clean_bytes + dirty_bytes or 1)
 
 
-def _records_of(batch: Batch) -> Iterator[RawRecord]:
-    return raw_records(batch, decompressed_bytes_max=DECOMPRESSED_BYTES_MAX)
+def _records_of(batch: Batch) -> Generator[int, None, Iterator[RawRecord]]:
+    """Return the records of a batch, decompressed in portions.
+
+    Raises:
+        CorruptBatchError: it can't be decompressed, or is too much to be held; reading the records may raise it, too.
+    """
+    if batch.record_count > BATCH_RECORDS_MAX:
+        raise CorruptBatchError(batch.position, f"more than {BATCH_RECORDS_MAX} records")
+    parts: list[bytes] = []
+    if batch.magic == MAGIC_V2:
+        try:
+            for part in batch.payload_parts(DECOMPRESSED_BYTES_MAX):
+                if parts:
+                    yield 1 + len(part) // RECORD_BYTES
+                parts.append(part)
+        except DecompressionError as error:
+            raise CorruptBatchError(batch.position, str(error)) from None
+    return raw_records(batch, b"".join(parts))

@@ -1,8 +1,8 @@
 """The batch that a producer sent for one partition: its header, checked, and rewritten when it has its place.
 
 Checks and their order are those of ``ProduceRequest.validateRecords``, ``UnifiedLog.analyzeAndValidateRecords`` and
-``LogValidator`` of Apache Kafka 4.4, as recorded, as far as the header goes. The records in a batch aren't looked at,
-but for their keys where the topic is compacted.
+``LogValidator`` of Apache Kafka 4.4, as recorded, as far as the header goes and the sizes of records that are not
+compressed. Where the topic is compacted, all of a batch is looked at, for the keys.
 """
 
 from __future__ import annotations
@@ -21,13 +21,16 @@ from groupcoord.records.batches import (
     LOG_OVERHEAD_BYTES,
     MAGIC_POSITION,
     MAGIC_V2,
+    RECORD_BYTES_MIN,
+    BadRecordError,
     Batch,
 )
 from groupcoord.records.compression import Compression
+from groupcoord.storage.batch_records import LongSizeError, check_sizes
 from groupcoord.storage.errors import RefusedBatchError
-from groupcoord.storage.log_settings import TopicLogSettings
 from groupcoord.storage.record_keys import check_keys
 from groupcoord.storage.segment import Pieces
+from groupcoord.storage.log_settings import TopicLogSettings
 
 SEQUENCE_END = 2**31
 """Sequences go on with 0 here."""
@@ -36,11 +39,12 @@ COPIED_BYTES = 8_192
 """A smaller batch is copied: that takes no longer than writing two pieces."""
 
 _length_from = Struct(">iiB").unpack_from  # and a leader epoch, and the magic number
+_count_from = Struct(">i").unpack_from
 _PACK_PLACE = Struct(">qii").pack_into
 _PACK_ATTRIBUTES = Struct(">h").pack_into
 _PACK_TIMESTAMP = Struct(">q").pack_into
 _PACK_CRC = Struct(">I").pack_into
-_CRC_POSITION, _ATTRIBUTES_POSITION, _MAX_TIMESTAMP_POSITION = 17, 21, 35
+_CRC_POSITION, _ATTRIBUTES_POSITION, _MAX_TIMESTAMP_POSITION, _COUNT_POSITION = 17, 21, 35, 57
 
 
 class ProducedBatch(Batch):
@@ -101,6 +105,14 @@ def is_compressed(data: bytes | memoryview) -> bool:
     return len(data) > _ATTRIBUTES_POSITION + 1 and data[_ATTRIBUTES_POSITION + 1] & CODEC_MASK != 0
 
 
+def claimed_records(data: bytes | memoryview) -> int:
+    """Return how many records a batch has that aren't compressed: what its header says, if that can be true."""
+    if len(data) < BATCH_HEADER_BYTES or is_compressed(data):
+        return 0
+    count: int = _count_from(data, _COUNT_POSITION)[0]
+    return count if 0 < count * RECORD_BYTES_MIN <= len(data) else 0
+
+
 def check_produced(batch: ProducedBatch, settings: TopicLogSettings, now_ms: int) -> None:
     """Check a batch before it is appended.
 
@@ -120,6 +132,8 @@ def check_produced(batch: ProducedBatch, settings: TopicLogSettings, now_ms: int
     contradiction = _contradiction(batch)
     if contradiction is not None:
         raise RefusedBatchError(ErrorCode.INVALID_RECORD, contradiction)
+    if not batch.attributes & CODEC_MASK:
+        _check_sizes(batch)
     if settings.is_compacted:
         check_keys(batch)
     if not settings.uses_append_time:
@@ -135,6 +149,15 @@ def _contradiction(batch: ProducedBatch) -> str | None:
     if batch.has_producer and batch.base_sequence < 0:
         return f"the sequence is {batch.base_sequence} in a batch with a producer id"
     return None
+
+
+def _check_sizes(batch: ProducedBatch) -> None:
+    try:
+        check_sizes(batch.data, batch.record_count)
+    except BadRecordError as error:
+        is_long = isinstance(error, LongSizeError)
+        error_code = ErrorCode.UNKNOWN_SERVER_ERROR if is_long else ErrorCode.INVALID_RECORD
+        raise RefusedBatchError(error_code, str(error)) from None
 
 
 def _check_timestamps(batch: ProducedBatch, settings: TopicLogSettings, now_ms: int) -> None:

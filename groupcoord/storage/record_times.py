@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from groupcoord.errors import ErrorCode
 from groupcoord.records.batches import LOG_APPEND_TIME, Batch
-from groupcoord.storage.batch_records import DECOMPRESSED_BYTES_MAX, UNREADABLE, record_heads
+from groupcoord.storage.batch_records import UNREADABLE, read_payload, record_heads
 from groupcoord.storage.errors import RefusedBatchError
 
 
@@ -24,7 +24,7 @@ def first_since(data: memoryview, timestamp_ms: int, offset: int) -> tuple[int, 
     if append_time_ms is not None and batch.record_count > batch.last_offset_delta:
         return append_time_ms, max(batch.base_offset, offset)
     try:
-        for head in record_heads(batch.payload(DECOMPRESSED_BYTES_MAX), batch.record_count):
+        for head in record_heads(read_payload(batch), batch.record_count):
             found_ms = batch.base_timestamp_ms + head.timestamp_delta_ms if append_time_ms is None else append_time_ms
             found_offset = batch.base_offset + head.offset_delta
             if found_ms >= timestamp_ms and found_offset >= offset:

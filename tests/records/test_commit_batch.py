@@ -217,7 +217,7 @@ def test_commits_side_by_side_come_together() -> None:
 def test_compaction_leaves_gaps(new_horizon_ms: int | None) -> None:
     """Records keep their offsets and times in a batch from which others are gone."""
     whole = one([commit(p, p) for p in range(100)], timestamps_ms=[1_000 + p // 50 for p in range(100)])
-    records = raw_records(whole, decompressed_bytes_max=1_000_000)
+    records = raw_records(whole, whole.payload(1_000_000))
     kept = [record for record in records if (whole.base_offset + record.offset_delta) % 3]
     (batch,) = iter_batches(rewritten(whole, kept, new_horizon_ms))
     assert batch.record_count < whole.record_count

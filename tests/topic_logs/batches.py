@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from groupcoord.records.batches import encode_batch
+from crc32c import crc32c
+
+from groupcoord.records.batches import BATCH_HEADER_BYTES, LOG_OVERHEAD_BYTES, encode_batch
 from groupcoord.storage.produced_batch import ProducedBatch, read_produced
 
 NOW_MS = 1_700_000_000_000
@@ -31,6 +34,16 @@ def encoded(*values: bytes, at_ms: int = NOW_MS, step_ms: int = 1_000, **fields:
 def produced(*values: bytes, **fields: Any) -> ProducedBatch:
     """Return a batch whose header was read."""
     return read_produced(encoded(*values, **fields))
+
+
+def claiming(count: int, payload: bytes, *, attributes: int = 0) -> bytes:
+    """Return the bytes of a batch with a header that fits so many records, whatever is behind it."""
+    data = bytearray(encoded(b"v")[:BATCH_HEADER_BYTES] + payload)
+    data[8:12] = struct.pack(">i", len(data) - LOG_OVERHEAD_BYTES)
+    data[21:27] = struct.pack(">hi", attributes, count - 1)
+    data[57:61] = struct.pack(">i", count)
+    data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
+    return bytes(data)
 
 
 def numbered(count: int, sequence: int, producer: tuple[int, int] = (7, 0), **fields: Any) -> ProducedBatch:

@@ -220,7 +220,7 @@ def described(batch: Batch) -> tuple[Any, ...]:
     producer = batch.producer_id, batch.producer_epoch, batch.base_sequence
     records = [
         record._replace(timestamp_delta_ms=batch.base_timestamp_ms + record.timestamp_delta_ms)
-        for record in raw_records(batch, decompressed_bytes_max=1_000_000)
+        for record in raw_records(batch, batch.payload(1_000_000))
     ]
     return offsets, producer, base_ms, batch.max_timestamp_ms, records
 

@@ -6,6 +6,7 @@ What Kafka does with the same logs is in ``test_compaction_beside_kafka.py``.
 from __future__ import annotations
 
 import gc
+import gzip
 import random
 from contextlib import suppress
 from itertools import pairwise
@@ -26,7 +27,7 @@ from groupcoord.storage.topic_logs import TopicLogs
 from groupcoord.testing.log_bytes import encode_any_batch
 from tests.storage.dying_disk import DyingDisk, PowerFailure
 from tests.tables import as_one_test
-from tests.topic_logs.batches import NOW_MS, TOPIC
+from tests.topic_logs.batches import NOW_MS, TOPIC, claiming, encoded
 from tests.topic_logs.disk import MEMORY_BYTES, Disk
 
 SETTINGS = evolve(TopicLogSettings(), is_compacted=True, is_deleted=False, min_cleanable_ratio=0.0, segment_bytes=700)
@@ -319,6 +320,31 @@ def test_a_batch_that_holds_no_records_stays(world: World) -> None:
     world.compact()
     assert world.batches()[0].to_bytes()[61:68] == b"no gzip"
     assert len(world.batches()) < 8
+
+
+def test_a_batch_of_too_many_records_stays(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What would have to be held in memory has a bound; all else is compacted."""
+    monkeypatch.setattr("groupcoord.storage.compaction.BATCH_RECORDS_MAX", 50)
+    for count in (50, 51, 50):
+        world.put(*[(b"k", b"x")] * count)
+    world.put((b"k", b"last" * 100))
+    world.compact()
+    assert [batch.record_count for batch in world.batches()][:2] == [51, 1]
+
+
+def test_what_decompresses_slowly_is_compacted_in_portions() -> None:
+    """A batch of gzip with a thousand empty members takes as many portions, each time that it is looked into."""
+    world = World(None, evolve(SETTINGS, segment_bytes=30_000))
+    plain = evolve(world.settings, is_compacted=False)
+    packed = gzip.compress(encoded(b"v")[61:], mtime=0) + gzip.compress(b"", mtime=0) * 1_000
+    world.log.append(read_produced(claiming(1, packed, attributes=Compression.GZIP)), plain, NOW_MS)
+    for _ in range(9):
+        world.put((b"k", b"x" * 9_000))
+    portions = 0
+    while world.compact_some():
+        portions += 1
+    assert portions > 2_000
+    assert world.left()[0].value == b"x" * 9_000
 
 
 def _sealed(data: bytes) -> bytes:

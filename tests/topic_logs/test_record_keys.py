@@ -56,9 +56,9 @@ def test_other_topics_take_records_without_a_key() -> None:
 
 
 @pytest.mark.parametrize("length", [61, 62, 65])
-def test_a_batch_that_ends_early_is_corrupt(length: int) -> None:
-    """Records that aren't all there can't be looked into; nothing else happens."""
+def test_a_batch_that_ends_early_is_refused(length: int) -> None:
+    """Records that aren't all there can't be looked into, and are refused, as recorded from Kafka 4.4."""
     with pytest.raises(RefusedBatchError) as refused:
         check_keys(Batch(batch(b"k", b"k")[:length], 0, 0))
 
-    assert refused.value.error_code is ErrorCode.CORRUPT_MESSAGE
+    assert refused.value.error_code is ErrorCode.INVALID_RECORD

@@ -19,15 +19,13 @@ from groupcoord.records.batches import (
     BATCH_HEADER_BYTES,
     DECOMPRESSED_BYTES_MAX,
     MAGIC_V2,
+    RECORD_BYTES_MIN,
     Batch,
     BatchRecord,
     CorruptBatchError,
 )
 from groupcoord.records.compression import DecompressionError, decompress
 from groupcoord.records.salvage import SoundBatch
-
-RECORD_BYTES_MIN = 7
-"""A record of format v2 with neither key nor value: seven fields of a byte."""
 
 PAYLOAD_BYTES_MAX = 67_108_864
 """How much decompressed data to hold at a time, besides one batch."""

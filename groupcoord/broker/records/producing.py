@@ -15,8 +15,9 @@ from groupcoord.broker.transactions.state import TopicPartition, Writer
 from groupcoord.core.front.authorization import UNRESTRICTED, Operation, Permissions
 from groupcoord.core.interpreter import maker
 from groupcoord.errors import ErrorCode
+from groupcoord.records.batches import RECORD_BYTES_MIN
 from groupcoord.storage.errors import FailedLogError, RefusedBatchError, TopicLogError
-from groupcoord.storage.produced_batch import ProducedBatch, is_compressed, read_produced
+from groupcoord.storage.produced_batch import ProducedBatch, claimed_records, is_compressed, read_produced
 from groupcoord.wire.broker_messages import (
     NO_LEADER,
     Produce,
@@ -43,6 +44,11 @@ _make_produced, _make_topic = maker(ProducedPartition), maker(ProducedTopic)
 FEW_RECORDS_BYTES = 2_048
 """A batch of no more bytes is looked into at once."""
 
+FEW_SIZES = 4_000
+"""The sizes of no more records are looked at in one go."""
+FEW_SIZES_BYTES = FEW_SIZES * RECORD_BYTES_MIN
+"""There are no more records in so many bytes."""
+
 Verify = Callable[[Writer], ErrorCode]
 """Returns NONE if this producer may write there in its transaction, or what the transaction coordinator says."""
 
@@ -51,14 +57,29 @@ Batches = dict[int, ProducedBatch | RefusedBatchError]
 
 
 def looks_into_batches(request: Produce, data: TopicData) -> bool:
-    """Tell whether a request takes long to answer: many records are looked at for their keys, or who knows how many."""
+    """Tell whether a request takes long to answer: many records are looked at, or who knows how many."""
+    size_bytes = 0
     for name, topic_id, partitions in paced(request.topics):
         topic = data.find(name, topic_id)
-        if topic is not None and data.settings_of(topic).is_compacted:
-            for _, records in paced(partitions):
-                if records is not None and (len(records) > FEW_RECORDS_BYTES or is_compressed(records)):
+        if topic is None:
+            continue
+        is_compacted = data.settings_of(topic).is_compacted
+        for _, records in paced(partitions):
+            if records is not None:
+                if is_compacted and (len(records) > FEW_RECORDS_BYTES or is_compressed(records)):
                     return True
-    return False
+                size_bytes += len(records)
+    return size_bytes > FEW_SIZES_BYTES and _claimed_records(request) > FEW_SIZES
+
+
+def _claimed_records(request: Produce) -> int:
+    """Return how many records a request has whose sizes are looked at, as far as what it says of them can be true."""
+    return sum(
+        claimed_records(records)
+        for topic in paced(request.topics)
+        for _, records in paced(topic.partitions)
+        if records is not None
+    )
 
 
 def answer_produce(
