@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable
-from functools import lru_cache
+from contextlib import suppress
 from typing import Any
 
 import re2
@@ -11,24 +12,75 @@ import re2
 from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.core.front.authorization import Authorize, Operation, Permissions, Principal
 
-REMEMBERED = 1_000
-"""So many expressions are kept compiled."""
-
+MEMORY_MAX = 2_097_152
+"""So many bytes an expression may take, compiled and with what RE2 notes while it matches; who needs more is none."""
+USUAL_MEMORY_MAX = 131_072
+"""What nearly all expressions get along with."""
+REMEMBERED_BYTES_MAX = 33_554_432
+"""So much memory those may take together that are kept compiled."""
 
 ExpressionError: type[Exception] = re2.error
 """Why an expression is none."""
 
 
-@lru_cache(REMEMBERED)
-def compile_expression(regex: str) -> Any:
-    """Return an expression of RE2, ready to match.
+class Expressions:
+    """Expressions of RE2 that are kept compiled: those that were asked for last, as far as memory allows.
 
-    Raises:
-        ExpressionError: it is none.
+    Attributes:
+        size_bytes: the most that they may take.
     """
+
+    def __init__(self) -> None:
+        self.size_bytes = 0
+        self._compiled: OrderedDict[tuple[str, bool], tuple[Any, int]] = OrderedDict()
+
+    def compile(self, regex: str, *, ascii_only: bool = False) -> Any:
+        """Return an expression, ready to match.
+
+        Args:
+            regex: the expression.
+            ascii_only: what is matched is ASCII, as names of topics are: character classes take far less then.
+
+        Raises:
+            ExpressionError: it is none, or too large.
+        """
+        key = regex, ascii_only and regex.isascii()
+        found = self._compiled.get(key)
+        if found is None:
+            found = self._compiled[key] = _compile(*key)
+            self.size_bytes += found[1]
+            while self.size_bytes > REMEMBERED_BYTES_MAX:
+                _, (_, freed_bytes) = self._compiled.popitem(last=False)
+                self.size_bytes -= freed_bytes
+        self._compiled.move_to_end(key)
+        return found[0]
+
+
+def _compile(regex: str, is_latin: bool) -> tuple[Any, int]:
+    """Return an expression, and the most memory that it takes."""
+    if is_latin:
+        try:
+            return _compile_within(regex.encode(), re2.Options.Encoding.LATIN1)
+        except re2.error:
+            pass  # it may name characters that Latin-1 doesn't have
+    return _compile_within(regex, re2.Options.Encoding.UTF8)
+
+
+def _compile_within(regex: str | bytes, encoding: Any) -> tuple[Any, int]:
     options = re2.Options()
     options.log_errors = False
-    return re2.compile(regex, options)
+    options.encoding = encoding
+    try:
+        for options.max_mem in (USUAL_MEMORY_MAX, MEMORY_MAX):
+            with suppress(re2.error):
+                return re2.compile(regex, options), options.max_mem
+        return re2.compile(regex, options), options.max_mem  # which says why it can't
+    finally:
+        re2.purge()  # the binding keeps some as well, however large
+
+
+_expressions = Expressions()
+compile_expression = _expressions.compile
 
 
 class TopicMatcher:
@@ -46,7 +98,7 @@ class TopicMatcher:
     def problem(self, regex: str) -> str | None:
         """Return why an expression can't be used; None if it can."""
         try:
-            compile_expression(regex)
+            compile_expression(regex, ascii_only=True)
         except re2.error as error:
             reason = error.args[0]
             text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
@@ -56,7 +108,7 @@ class TopicMatcher:
     def matching_topics(self, regex: str, principal: Principal) -> Iterable[str]:
         """Return the topics whose whole name an expression matches, as far as ``principal`` may describe them."""
         permissions = Permissions(self._authorize, principal)
-        expression = compile_expression(regex)
+        expression = compile_expression(regex, ascii_only=True)
         return [
             topic.name
             for topic in self._topics

@@ -1,0 +1,60 @@
+"""Regular expressions of subscriptions: what they match, and what they may cost."""
+
+from __future__ import annotations
+
+import pytest
+import re2
+
+from groupcoord.broker import regexes
+from groupcoord.broker.regexes import ExpressionError, Expressions, TopicMatcher, compile_expression
+from groupcoord.broker.topics.registry import TopicRegistry
+
+LARGE = [r"(\pL|\pN|7){300}", r"(\pL|\pN|7){1000}", r"((\pL|\pN){100}){10}", r"\pL{1000}\pL{1000}", "a" * 10_000]
+"""All of them are taken by Kafka 4.4."""
+
+
+@pytest.mark.parametrize("regex", LARGE)
+def test_large_expressions_for_names_of_topics_are_small(regex: str) -> None:
+    """Names are ASCII, so classes of characters need not know all that is written in the world."""
+    assert compile_expression(regex, ascii_only=True).programsize < 30_000
+
+
+@pytest.mark.parametrize(
+    "regex", ["orders-.*", r"[\pL\pN.-]+", r"[^ä]+", r"ä*orders-\d+", r"(?i)ORDERS-7", r"\x{2603}?orders-7"]
+)
+def test_names_are_matched_as_ever(regex: str) -> None:
+    """Also by expressions that name characters which no topic has."""
+    topics = TopicRegistry()
+    with topics.edit() as edit:
+        edit.create("orders-7", 1)
+    matcher = TopicMatcher(topics, None)
+    assert matcher.problem(regex) is None
+    assert list(matcher.matching_topics(regex, None)) == ["orders-7"]
+
+
+def test_other_names_may_have_any_characters() -> None:
+    """Transactional ids are text."""
+    assert compile_expression(r"\pL+").fullmatch("größe☃"[:5])
+    assert not compile_expression(r"\pL+", ascii_only=True).fullmatch("größe")
+
+
+def test_what_takes_too_much_is_none() -> None:
+    """More than two mebibytes are refused; what is none for another reason is told as before."""
+    with pytest.raises(ExpressionError, match="too large"):
+        compile_expression(r"(\pL|\pN|7){300}")
+    with pytest.raises(ExpressionError, match="missing"):
+        compile_expression("(a", ascii_only=True)
+
+
+def test_memory_for_compiled_expressions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that were used last are kept, few large or many small ones; the binding keeps none besides."""
+    monkeypatch.setattr(regexes, "REMEMBERED_BYTES_MAX", 4 * regexes.MEMORY_MAX)
+    expressions = Expressions()
+    kept = expressions.compile("kept")
+    for number in range(20):
+        expressions.compile("x" * 4_000 + str(number), ascii_only=True)
+        assert expressions.size_bytes <= regexes.REMEMBERED_BYTES_MAX
+        assert expressions.compile("kept") is kept
+    assert re2._Regexp._make.cache_info().currsize == 0
+    usual = [expressions.compile(f"usual-{number}.*") for number in range(30)]
+    assert [expressions.compile(f"usual-{number}.*") for number in range(30)] == usual
