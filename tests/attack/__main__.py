@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tests.attack import clocks, connections, disk
 from tests.attack.amplify import PATIENCE_S, amplifications, amplify
+from tests.attack.batches import HOSTILE, send_hostile
 from tests.attack.flood import FLOODS, flood
 from tests.attack.fuzz import ROUND_FRAMES, fuzz
 from tests.attack.logins import attack_logins
@@ -39,6 +40,12 @@ def _amplify(siege: Siege, options: argparse.Namespace) -> Iterator[Result]:
         if _is_wanted(case.name, options):
             replay = f"{PROGRAM} amplify --request-mib {options.request_mib:g} --case {case.name!r}"
             yield amplify(siege.ended_by_signal(), case, replay, options.patience_s)
+
+
+def _batches(siege: Siege, options: argparse.Namespace) -> Iterator[Result]:
+    for case in HOSTILE:
+        if _is_wanted(case.name, options):
+            yield send_hostile(siege, case, f"{PROGRAM} batches --case {case.name!r}", options.patience_s)
 
 
 def _flood(siege: Siege, options: argparse.Namespace) -> Iterator[Result]:
@@ -78,6 +85,7 @@ Kind = Callable[[Siege, argparse.Namespace], Iterator[Result]]
 KINDS: dict[str, Kind] = {
     "fuzz": _fuzz,
     "amplify": _amplify,
+    "batches": _batches,
     "flood": _flood,
     "connections": _connections,
     "descriptors": _simple("descriptors", {"no descriptor left": connections.descriptors}),
@@ -116,7 +124,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--count", type=int, default=500, help="logs, logins: how many logs, or log-ins")
     parser.add_argument("--connections", type=int, default=5_000, help="connections: how many come and go")
     parser.add_argument("--request-mib", type=float, default=1.0, help="amplify: how large requests are made")
-    parser.add_argument("--patience-s", type=float, default=PATIENCE_S, help="amplify: how long to wait for an answer")
+    parser.add_argument("--patience-s", type=float, default=PATIENCE_S, help="amplify, batches: how long to wait")
     parser.add_argument("--case", default=None, help="only the cases whose name holds this")
     parser.add_argument("--only", type=int, default=None, help="fuzz, logs, logins: only the one of this number")
     parser.add_argument("--slowest-ms", type=float, default=Bounds.slowest_ms, help="longest wait of a healthy client")

@@ -121,7 +121,7 @@ def amplify(siege: Siege, case: Amplification, replay: str, patience_s: float = 
         request = case.make()
         result.count("bytes asked", len(request))
         begin_s = time.monotonic()
-        answer_bytes, is_whole = _exchange(target, request, patience_s)
+        answer_bytes, is_whole = exchange(target, request, patience_s)
         result.count("bytes answered", answer_bytes)
         if is_whole is None:
             result.notes.append("the connection was closed")
@@ -131,7 +131,7 @@ def amplify(siege: Siege, case: Amplification, replay: str, patience_s: float = 
     return siege.run(Result("amplify", case.name, replay), attack)
 
 
-def _exchange(target: Target, request: bytes, patience_s: float) -> tuple[int, bool | None]:
+def exchange(target: Target, request: bytes, patience_s: float) -> tuple[int, bool | None]:
     """Return how many bytes came back, and whether that was all; None: the connection was closed."""
     deadline_s = time.monotonic() + patience_s
     received, size = 0, -1

@@ -16,6 +16,7 @@ import pytest
 
 from tests.attack import connections, disk
 from tests.attack.amplify import Amplification, amplify
+from tests.attack.batches import HOSTILE, send_hostile
 from tests.attack.flood import FLOODS, Flood, flood
 from tests.attack.fuzz import fuzz
 from tests.attack.layouts import layout, repeated
@@ -72,6 +73,17 @@ def test_floods() -> None:
     result = together.carry_out(SIEGE.ended_by_signal())
     assert not result.faults, result.faults
     assert result.inputs["bytes answered"] > 10_000_000
+
+
+def test_hostile_batches() -> None:
+    """Whatever a batch claims, or is when it is decompressed, it is answered and harms nobody."""
+    together = Together(SIEGE.bounds)
+    for case in HOSTILE:
+        if case.name.startswith(("67 bytes", "gzip, empty", "snappy, claims", "zstd, windows")):
+            send_hostile(together, case, "again")
+    result = together.carry_out(SIEGE)
+    assert not result.faults, result.faults
+    assert result.inputs["requests"] > 40
 
 
 @pytest.mark.ci
