@@ -28,9 +28,9 @@ from groupcoord.records.batches import (
 from groupcoord.records.compression import Compression
 from groupcoord.storage.batch_records import LongSizeError, check_sizes
 from groupcoord.storage.errors import RefusedBatchError
+from groupcoord.storage.log_settings import TopicLogSettings
 from groupcoord.storage.record_keys import check_keys
 from groupcoord.storage.segment import Pieces
-from groupcoord.storage.log_settings import TopicLogSettings
 
 SEQUENCE_END = 2**31
 """Sequences go on with 0 here."""

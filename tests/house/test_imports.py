@@ -60,6 +60,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "broker": (
         *("coordinator", "wire", "storage", "clock", "config"),
+        "records.batches",  # of this only how small a record can be
         "core.java",  # topics are described in its order of names
         "core.interpreter",
         # the vocabulary of what it is given and passes on
