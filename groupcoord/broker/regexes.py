@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from collections.abc import Iterable
 from contextlib import suppress
@@ -13,11 +14,15 @@ from groupcoord.broker.topics.registry import TopicRegistry
 from groupcoord.core.front.authorization import Authorize, Operation, Permissions, Principal
 
 MEMORY_MAX = 2_097_152
-"""So many bytes an expression may take, compiled and with what RE2 notes while it matches; who needs more is none."""
+"""So many bytes an expression may take, compiled and with what RE2 notes while it matches; what needs more is none."""
 USUAL_MEMORY_MAX = 131_072
 """What nearly all expressions get along with."""
 REMEMBERED_BYTES_MAX = 33_554_432
 """So much memory those may take together that are kept compiled."""
+
+_TOO_LARGE = b"pattern too large"
+_IGNORES_CASE = re.compile(r"\(\?[a-zA-Z]*i")
+_BEYOND_LATIN = re.compile(r"[^\x00-\xff]|\\x\{0*[1-9a-fA-F][0-9a-fA-F]{2,}\}|(?P<escaped>\\.)", re.DOTALL)
 
 ExpressionError: type[Exception] = re2.error
 """Why an expression is none."""
@@ -44,7 +49,7 @@ class Expressions:
         Raises:
             ExpressionError: it is none, or too large.
         """
-        key = regex, ascii_only and regex.isascii()
+        key = regex, ascii_only
         found = self._compiled.get(key)
         if found is None:
             found = self._compiled[key] = _compile(*key)
@@ -58,23 +63,37 @@ class Expressions:
 
 def _compile(regex: str, is_latin: bool) -> tuple[Any, int]:
     """Return an expression, and the most memory that it takes."""
-    if is_latin:
+    if not is_latin:
+        return _compile_within(regex, re2.Options.Encoding.UTF8, MEMORY_MAX)
+    in_latin = _BEYOND_LATIN.sub(_as_latin, regex)
+    if in_latin != regex:
         try:
-            return _compile_within(regex.encode(), re2.Options.Encoding.LATIN1)
-        except re2.error:
-            pass  # it may name characters that Latin-1 doesn't have
-    return _compile_within(regex, re2.Options.Encoding.UTF8)
+            return _compile_within(regex, re2.Options.Encoding.UTF8, USUAL_MEMORY_MAX)
+        except re2.error as error:
+            # Letters beyond Latin-1 may be ASCII where case doesn't count.
+            if _TOO_LARGE not in error.args[0] or _IGNORES_CASE.search(regex):
+                raise
+    return _compile_within(in_latin.encode("latin-1"), re2.Options.Encoding.LATIN1, MEMORY_MAX)
 
 
-def _compile_within(regex: str | bytes, encoding: Any) -> tuple[Any, int]:
+def _as_latin(found: re.Match[str]) -> str:
+    """Return what stands in Latin-1 for a character beyond it, itself or by its number: what is no ASCII either."""
+    if found["escaped"]:
+        return found[0]
+    return "\xff" if len(found[0]) == 1 else r"\xff"
+
+
+def _compile_within(pattern: str | bytes, encoding: Any, memory_max: int) -> tuple[Any, int]:
     options = re2.Options()
     options.log_errors = False
     options.encoding = encoding
     try:
-        for options.max_mem in (USUAL_MEMORY_MAX, MEMORY_MAX):
+        if memory_max > USUAL_MEMORY_MAX:
+            options.max_mem = USUAL_MEMORY_MAX
             with suppress(re2.error):
-                return re2.compile(regex, options), options.max_mem
-        return re2.compile(regex, options), options.max_mem  # which says why it can't
+                return re2.compile(pattern, options), USUAL_MEMORY_MAX
+        options.max_mem = memory_max
+        return re2.compile(pattern, options), memory_max
     finally:
         re2.purge()  # the binding keeps some as well, however large
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
+
 import pytest
 import re2
 
@@ -9,7 +12,10 @@ from groupcoord.broker import regexes
 from groupcoord.broker.regexes import ExpressionError, Expressions, TopicMatcher, compile_expression
 from groupcoord.broker.topics.registry import TopicRegistry
 
-LARGE = [r"(\pL|\pN|7){300}", r"(\pL|\pN|7){1000}", r"((\pL|\pN){100}){10}", r"\pL{1000}\pL{1000}", "a" * 10_000]
+LARGE = [
+    *(r"(\pL|\pN|ä|\x{2603}){300}", r"(\pL|\pN|7){300}", r"(\pL|\pN|7){1000}", r"((\pL|\pN){100}){10}"),
+    *(r"\pL{1000}\pL{1000}", "a" * 10_000),
+]
 """All of them are taken by Kafka 4.4."""
 
 
@@ -30,6 +36,38 @@ def test_names_are_matched_as_ever(regex: str) -> None:
     matcher = TopicMatcher(topics, None)
     assert matcher.problem(regex) is None
     assert list(matcher.matching_topics(regex, None)) == ["orders-7"]
+
+
+PIECES = (
+    *("a", "s", "k", "x", "\u2603", "\u017f", "\u212a", "ä", "ÿ", r"\x{2603}", r"\x{17f}", r"\x61", r"\\x{2}"),
+    *(r"\pL", r"\d", r"\W", ".", "[^\u2603]", "[a-\u2603]", "[\u2603-\u2604s]", "[^a-\u212a]", "[[:alpha:]ä]"),
+    *("*", "+", "?", "|", "(?i)", "(?i:", "(", ")", "{2}", "\\Q\u2603\\E", r"\Q\x{2603}\E"),
+)
+NAMES = ("a", "s", "k", "as", "sa", "K", "S", "aa", "x", "1", "ks1", "s.s", "-", "_", "x2", "xx")
+
+
+@pytest.mark.parametrize("usual_memory", [1_000, regexes.USUAL_MEMORY_MAX])
+def test_names_are_matched_as_any_text(usual_memory: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An expression for ASCII finds there what the same for any text finds, however large expressions are."""
+    monkeypatch.setattr(regexes, "USUAL_MEMORY_MAX", usual_memory)
+    chance = random.Random(1)
+    found: Counter[str] = Counter()
+    for _ in range(3_000):
+        regex = "".join(chance.choices(PIECES, k=chance.randint(1, 6)))
+        expected, expression = (matches_of(regex, ascii_only=ascii_only) for ascii_only in (False, True))
+        if expression != "too large":
+            assert expression == expected, regex
+        found["none" if isinstance(expression, str) else "some"] += 1
+    assert min(found.values()) > 500
+
+
+def matches_of(regex: str, *, ascii_only: bool) -> list[str] | str:
+    """Return the names that an expression matches, or why it is none."""
+    try:
+        expression = Expressions().compile(regex, ascii_only=ascii_only)
+    except ExpressionError as error:
+        return "too large" if b"too large" in error.args[0] else "none"
+    return [name for name in NAMES if expression.fullmatch(name)]
 
 
 def test_other_names_may_have_any_characters() -> None:
