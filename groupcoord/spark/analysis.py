@@ -210,14 +210,12 @@ class Tables:
     """The tables of one analysis. Each is written once and read back, so that nothing is decoded twice.
 
     Attributes:
-        written: the tables as they were written, by name.
         counts: by name of a table, how many rows it has.
     """
 
     def __init__(self, spark: SparkSession, output: OutputDirectory) -> None:
         self._spark = spark
         self._output = output
-        self.written: dict[str, DataFrame] = {}
         self.counts: dict[str, int] = {}
 
     def write(self, name: str, table: DataFrame, *by: str) -> DataFrame:
@@ -254,13 +252,11 @@ class Tables:
         for kind, name in names.items():
             unpacked[kind] = self._read_at(name, UNPACKED[kind])
             if kind in TABLES_OF_KINDS:
-                self.written[TABLES_OF_KINDS[kind]] = unpacked[kind]
                 self.counts[TABLES_OF_KINDS[kind]] = counts[kind]
         return History(unpacked=unpacked)
 
     def _read(self, name: str, schema: StructType) -> DataFrame:
-        self.written[name] = self._read_at(f"tables/{name}", schema)
-        return self.written[name]
+        return self._read_at(f"tables/{name}", schema)
 
     def _read_at(self, place: str, schema: StructType) -> DataFrame:
         path = self._output.reading_path(place)

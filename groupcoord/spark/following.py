@@ -187,10 +187,8 @@ class Following:
         """Write the tables that are made of others as a whole, and the page; return what it says, and the lag."""
         records, committed = tables.table("records"), tables.table("commits")
         history = tables.table("history").persist()
-        written: dict[str, DataFrame] = {}
         counts: dict[str, int] = {}
         current, counts["current_offsets"] = self._replace(spark, "current_offsets", tables.table("current_offsets"))
-        written["current_offsets"] = current
         made = {name: count(records) for name, count in COUNTS.items()}
         made |= {name: tables.table(name) for name in TABLES_OF_KINDS.values()}
         ends, looks = self._look(spark, current)
@@ -207,8 +205,8 @@ class Following:
             retention_minutes=retention_minutes,
             read_ms=read_ms,
         )
-        for name, table in made.items():
-            written[name], counts[name] = self._replace(spark, name, table)
+        written = {name: self._replace(spark, name, table) for name, table in made.items()}
+        counts |= {name: rows for name, (_, rows) in written.items()}
         counts |= {name: tables.row_count(name) for name in ("commits", "records")}
         history.unpersist()
         if ends is not None:
@@ -216,7 +214,7 @@ class Following:
         finished = FinishedTables(self._output, counts, {"commits": tables.folders("commits")})
         report = gather_report(finished, self._input.names, self._clock, retention_minutes)
         write_report(self._output, report)
-        return report, written.get("lag")
+        return report, written["lag"][0] if "lag" in written else None
 
     def _look(self, spark: SparkSession, current: DataFrame) -> tuple[DataFrame | None, DataFrame | None]:
         """Return where the committed topics end now, and all that a cluster has told of that so far."""

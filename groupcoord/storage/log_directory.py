@@ -92,24 +92,6 @@ def write_partition_metadata(folder: Path, topic_id: UUID) -> None:
         replace_file(path, f"version: 0\ntopic_id: {topic_id_text(topic_id)}".encode())
 
 
-def note_leader_epoch(folder: Path, leader_epoch: int, start_offset: int) -> int:
-    """Make sure that ``leader-epoch-checkpoint`` knows the epoch under which records are appended from now on.
-
-    Returns:
-        The epoch to write: ``leader_epoch``, or a larger one that the file holds already (epochs never go back).
-
-    Raises:
-        ValueError: the file is not one that Kafka writes.
-    """
-    entries = read_leader_epochs(folder)
-    if not entries or entries[-1][0] < leader_epoch:
-        # An epoch in which nothing was written yet gives way, as in Kafka's LeaderEpochFileCache.
-        entries = [entry for entry in entries if entry[1] < start_offset]
-        entries.append((leader_epoch, start_offset))
-        write_leader_epochs(folder, entries)
-    return max(leader_epoch, entries[-1][0])
-
-
 def write_leader_epochs(folder: Path, entries: Sequence[tuple[int, int]], *, is_durable: bool = True) -> None:
     """Write ``leader-epoch-checkpoint``.
 
