@@ -1,4 +1,7 @@
-"""For assignors of your own, which the coordinator runs for consumer groups (KIP-848): what they are and are given."""
+"""For assignors of your own: what they are and are given.
+
+The coordinator runs them for consumer groups (KIP-848), and assignors of tasks for streams groups (KIP-1071).
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,16 @@ from groupcoord.core.consumer.assignors import (
     UniformAssignor,
 )
 from groupcoord.core.consumer.topics import Topic
+from groupcoord.core.streams.assignors import (
+    MemberTasks,
+    StickyTaskAssignor,
+    StreamsGroupSpec,
+    StreamsMemberSpec,
+    SubtopologySpec,
+    TaskAssignor,
+    TaskAssignorError,
+    Tasks,
+)
 from groupcoord.errors import ConfigError
 
 __all__ = [
@@ -28,10 +41,18 @@ __all__ = [
     "GroupAssignment",
     "GroupSpec",
     "MemberSpec",
+    "MemberTasks",
     "PartitionAssignorError",
     "Partitions",
     "RangeAssignor",
+    "StickyTaskAssignor",
+    "StreamsGroupSpec",
+    "StreamsMemberSpec",
     "SubscriptionType",
+    "SubtopologySpec",
+    "TaskAssignor",
+    "TaskAssignorError",
+    "Tasks",
     "Topic",
     "UniformAssignor",
     "choose_assignors",

@@ -23,6 +23,7 @@ from groupcoord.core.java.hashing import (
     uuid_hash,
     uuid_sort_key,
 )
+from groupcoord.core.java.priority_queue import PriorityQueue
 from tests.tables import as_one_test
 
 GOLDEN = [
@@ -187,3 +188,13 @@ def test_the_order_of_timelines(count: int, order: str) -> None:
 def test_timelines_with_equal_hashes() -> None:
     """Of two keys with the same hash the later one comes first."""
     assert timeline_map_order(["Aa", "BB", "range", "uniform"]) == ["uniform", "BB", "Aa", "range"]
+
+
+def test_a_priority_queue_takes_the_least_and_of_equal_ones_what_the_heap_has_on_top() -> None:
+    """Entries come in order, and equal ones as in Java, where the last takes the place of the first."""
+    queue = PriorityQueue(len, ["ab", "cd", "ef", "gh", "i"])
+    taken = [queue.take() for _ in range(5)]
+
+    assert [len(entry) for entry in taken] == [1, 2, 2, 2, 2]
+    assert taken == ["i", "cd", "gh", "ef", "ab"]
+    assert len(queue) == 0
